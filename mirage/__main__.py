@@ -1,0 +1,1 @@
+"""python -m mirage, and the `mirage` command."""

@@ -1,0 +1,1 @@
+"""The commands of mirage, one group a file."""

@@ -1,0 +1,1 @@
+"""Slurm, reached in different ways behind ports.Cluster."""

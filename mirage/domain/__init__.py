@@ -1,0 +1,1 @@
+"""The vocabulary: values and their rules. Standard library and numpy only."""

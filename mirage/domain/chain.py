@@ -1,0 +1,149 @@
+"""A chain keeps one service alive over many jobs; a link is one job's place in it."""
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NewType
+
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.job import JobId, JobState
+from mirage.domain.timelimit import UNLIMITED
+from mirage.errors import IllegalTransition
+
+ChainId = NewType("ChainId", str)
+
+MAX_LINKS = 1000
+"""A week of links of ten minutes. A longer chain is a typing error."""
+
+_MARK = re.compile(r"(?:^|\s)mirage:(?P<chain>[a-z0-9]{8,32}):(?P<index>[1-9]\d{0,5})(?=\s|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What makes a job recognisable in Slurm as a link: `mirage:<chain>:<link>` in its comment."""
+
+    chain_id: ChainId
+    index: int
+
+    def __str__(self) -> str:
+        return f"mirage:{self.chain_id}:{self.index}"
+
+
+def find_mark(comment: str) -> Mark | None:
+    """The last mark in a job's comment: the wrapper appends, so ours is the last."""
+    matches = list(_MARK.finditer(comment))
+    if not matches:
+        return None
+    return Mark(ChainId(matches[-1]["chain"]), int(matches[-1]["index"]))
+
+
+class ChainState(StrEnum):
+    ACTIVE = "active"
+    PAUSED = "paused"
+    """No further link starts until somebody resumes it; the running link goes on."""
+    FINISHED = "finished"
+    """All links ran, or the user's work is done."""
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+    @property
+    def over(self) -> bool:
+        return self in {ChainState.FINISHED, ChainState.CANCELLED, ChainState.FAILED}
+
+
+_NEXT_CHAIN: dict[ChainState, frozenset[ChainState]] = {
+    ChainState.ACTIVE: frozenset(ChainState) - {ChainState.ACTIVE},
+    ChainState.PAUSED: frozenset(ChainState) - {ChainState.PAUSED},
+    ChainState.FINISHED: frozenset(),
+    ChainState.CANCELLED: frozenset(),
+    ChainState.FAILED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """Owned by the uid that Slurm reports for its jobs."""
+
+    chain_id: ChainId
+    uid: int
+    user: str = ""
+    state: ChainState = ChainState.ACTIVE
+    links_planned: int | None = None
+    """None: adopted from Slurm without a registration; the links themselves know."""
+    policy: str | None = None
+    """None: the cluster's default."""
+    overlap_price: float = OVERLAP_PRICE
+    created_at: int = 0
+    note: str = ""
+    """Why it is in this state, or at risk, in one sentence."""
+
+    def moved(self, target: ChainState, note: str = "") -> "Chain":
+        if target not in _NEXT_CHAIN[self.state]:
+            raise IllegalTransition(
+                f"chain {self.chain_id} is {self.state}: it cannot become {target}"
+            )
+        return replace(self, state=target, note=note)
+
+
+class LinkState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class Position(StrEnum):
+    """Where a standby successor stands (DESIGN section 2)."""
+
+    HELD = "held"
+    """Behind `afterany:<predecessor>`."""
+    PINNED = "pinned"
+    """Eligible, but only on the predecessor's own nodes."""
+    FREE = "free"
+    """Eligible anywhere."""
+
+
+_NEXT_LINK: dict[LinkState, frozenset[LinkState]] = {
+    LinkState.PENDING: frozenset({LinkState.RUNNING, LinkState.ENDED}),
+    # Back to PENDING: Slurm requeues a job after preemption or node failure.
+    LinkState.RUNNING: frozenset({LinkState.ENDED, LinkState.PENDING}),
+    LinkState.ENDED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """Index 1 is the chain's first job."""
+
+    chain_id: ChainId
+    index: int
+    job_id: JobId
+    submit: int
+    state: LinkState = LinkState.PENDING
+    position: Position = Position.HELD
+    partition: str = ""
+    account: str = ""
+    nodes: int = 1
+    time_limit_s: int | None = None
+    eligible: int | None = None
+    freed_at: int | None = None
+    """When Mirage made it eligible; None while it never did."""
+    start: int | None = None
+    end: int | None = None
+    end_state: JobState | None = None
+    seen_at: int = 0
+    """The last snapshot that showed it."""
+
+    def moved(self, target: LinkState) -> "Link":
+        if target is self.state:
+            return self
+        if target not in _NEXT_LINK[self.state]:
+            raise IllegalTransition(
+                f"link {self.chain_id}:{self.index} is {self.state}: it cannot become {target}"
+            )
+        return replace(self, state=target)
+
+    def planned_end(self) -> int | None:
+        """The end by the time limit of a running link; None when unknown or unlimited."""
+        if self.start is None or self.time_limit_s is None or self.time_limit_s == UNLIMITED:
+            return None
+        return self.start + self.time_limit_s

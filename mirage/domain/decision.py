@@ -1,0 +1,93 @@
+"""What a policy is shown of a hand-over, and what it answers."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.snapshot import Queue
+
+
+class Mode(StrEnum):
+    """How far Mirage goes on a cluster or a partition."""
+
+    OBSERVE = "observe"
+    SHADOW = "shadow"
+    """Decide and log, touch nothing: the default on install."""
+    ACT = "act"
+
+
+class Action(StrEnum):
+    """A move of the standby successor, or none."""
+
+    WAIT = "wait"
+    FREE = "free"
+    PIN = "pin"
+    HOLD = "hold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """How long the standby would wait if it became eligible now, seconds."""
+
+    p50_s: float
+    p10_s: float | None = None
+    p90_s: float | None = None
+    samples: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """Waits known at the decision instant, oldest first; columns of equal length.
+
+    `wait_s` = start - eligible of a started job, or start - freed of a past hand-over.
+    """
+
+    start: NDArray[np.int64]
+    wait_s: NDArray[np.int64]
+    nodes: NDArray[np.int64]
+    time_limit_s: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.wait_s)
+
+    @classmethod
+    def none(cls) -> "Waits":
+        empty = np.empty(0, dtype=np.int64)
+        return cls(start=empty, wait_s=empty, nodes=empty, time_limit_s=empty)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverView:
+    """Everything a policy may see at one decision instant. Nothing in it is later than `now`."""
+
+    now: int
+    predecessor_end: int
+    """By its time limit."""
+    partition: str
+    nodes: int
+    time_limit_s: int
+    """Of the standby."""
+    overlap_price: float = OVERLAP_PRICE
+    jobs: Waits
+    """Jobs of the partition that started lately."""
+    handovers: Waits
+    """Past hand-overs on this cluster of chains of this size class."""
+    queue: Queue
+    free_nodes: int
+
+    @property
+    def time_left_s(self) -> int:
+        return self.predecessor_end - self.now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A policy's answer, with the sentence an admin reads."""
+
+    action: Action
+    reason: str
+    policy: str
+    forecast: Forecast | None = None

@@ -1,0 +1,28 @@
+"""A hand-over: from a predecessor's end to its successor's start."""
+
+from dataclasses import dataclass
+
+OVERLAP_PRICE = 0.5
+"""λ: the cost of an hour of overlap in hours of interruption, unless the user says otherwise."""
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Two instants in epoch seconds; at most one of interruption and overlap is positive."""
+
+    predecessor_end: int
+    successor_start: int
+
+    @property
+    def interruption_h(self) -> float:
+        return max(0, self.successor_start - self.predecessor_end) / _HOUR_S
+
+    @property
+    def overlap_h(self) -> float:
+        return max(0, self.predecessor_end - self.successor_start) / _HOUR_S
+
+    def cost_h(self, overlap_price: float = OVERLAP_PRICE) -> float:
+        """Interruption + λ·overlap, in hours (DESIGN section 1)."""
+        return self.interruption_h + overlap_price * self.overlap_h

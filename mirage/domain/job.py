@@ -1,0 +1,128 @@
+"""One Slurm batch job, as the queue or the accounting tells it.
+
+Instants are epoch seconds (int), durations seconds: what Slurm, the traces, the simulator and the
+database all speak (docs/decisions/0002). None is "not known" or "not yet".
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NewType
+
+JobId = NewType("JobId", int)
+
+
+class JobState(StrEnum):
+    """Slurm's job states, as `squeue -o %T` and `sacct -o State` spell them (squeue(1))."""
+
+    PENDING = "PENDING"
+    CONFIGURING = "CONFIGURING"
+    RUNNING = "RUNNING"
+    COMPLETING = "COMPLETING"
+    STOPPED = "STOPPED"
+    SUSPENDED = "SUSPENDED"
+    SIGNALING = "SIGNALING"
+    STAGE_OUT = "STAGE_OUT"
+    RESIZING = "RESIZING"
+    REQUEUED = "REQUEUED"
+    REQUEUE_FED = "REQUEUE_FED"
+    REQUEUE_HOLD = "REQUEUE_HOLD"
+    RESV_DEL_HOLD = "RESV_DEL_HOLD"
+    SPECIAL_EXIT = "SPECIAL_EXIT"
+    REVOKED = "REVOKED"
+    BOOT_FAIL = "BOOT_FAIL"
+    CANCELLED = "CANCELLED"
+    COMPLETED = "COMPLETED"
+    DEADLINE = "DEADLINE"
+    FAILED = "FAILED"
+    NODE_FAIL = "NODE_FAIL"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    PREEMPTED = "PREEMPTED"
+    TIMEOUT = "TIMEOUT"
+    UNKNOWN = "UNKNOWN"
+    """A word Mirage does not know: the job is there, nothing is concluded from it."""
+
+    @property
+    def waiting(self) -> bool:
+        return self in _WAITING
+
+    @property
+    def running(self) -> bool:
+        """Holds nodes. A completing job still does, but its work has ended."""
+        return self in _RUNNING
+
+    @property
+    def ended(self) -> bool:
+        return self in _ENDED
+
+
+_WAITING = frozenset(
+    {
+        JobState.PENDING,
+        JobState.REQUEUED,
+        JobState.REQUEUE_FED,
+        JobState.REQUEUE_HOLD,
+        JobState.RESV_DEL_HOLD,
+        JobState.SPECIAL_EXIT,
+    }
+)
+_RUNNING = frozenset(
+    {
+        JobState.CONFIGURING,
+        JobState.RUNNING,
+        JobState.COMPLETING,
+        JobState.STOPPED,
+        JobState.SUSPENDED,
+        JobState.SIGNALING,
+        JobState.STAGE_OUT,
+        JobState.RESIZING,
+    }
+)
+_ENDED = frozenset(
+    {
+        JobState.BOOT_FAIL,
+        JobState.CANCELLED,
+        JobState.COMPLETED,
+        JobState.DEADLINE,
+        JobState.FAILED,
+        JobState.NODE_FAIL,
+        JobState.OUT_OF_MEMORY,
+        JobState.PREEMPTED,
+        JobState.REVOKED,
+        JobState.TIMEOUT,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run of a job. (cluster, job_id, submit) names it: Slurm reuses ids after a purge."""
+
+    job_id: JobId
+    submit: int
+    state: JobState
+    user: str = ""
+    uid: int | None = None
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    name: str = ""
+    reason: str = ""
+    """Why a pending job waits, in Slurm's word."""
+    priority: int | None = None
+    eligible: int | None = None
+    start: int | None = None
+    """The start; for a pending job in the queue, the start that Slurm's backfill plans."""
+    end: int | None = None
+    """The end; for a running job in the queue, its end by the time limit."""
+    time_limit_s: int | None = None
+    """`timelimit.UNLIMITED` where there is none."""
+    nodes: int = 1
+    cpus: int = 0
+    gpus: int = 0
+    exit_code: str = ""
+    dependency: str = ""
+    node_list: str = ""
+    comment: str = ""
+    array: bool = False
+    """A pending array stands in the queue as one row, whatever its number of tasks."""
+    submit_line: str = ""

@@ -1,0 +1,45 @@
+"""Slurm's time limits: text to seconds and back."""
+
+import re
+
+from mirage.errors import MalformedText
+
+UNLIMITED = 2**31 - 1
+"""Seconds of "no time limit", in columns and records alike: an end that is never reached."""
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_FORM = re.compile(r"(?:(?P<d>\d+)-)?(?P<a>\d+)(?::(?P<b>\d+))?(?::(?P<c>\d+))?")
+_WORDS_WITHOUT_LIMIT = frozenset({"UNLIMITED", "INFINITE"})
+_WORDS_UNKNOWN = frozenset({"", "INVALID", "NOT_SET", "UNKNOWN", "N/A", "NONE", "PARTITION_LIMIT"})
+
+
+def parse_time_limit(text: str) -> int | None:
+    """Seconds of a limit as sbatch takes it and squeue prints it.
+
+    `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours[:minutes[:seconds]]`
+    (sbatch(1), --time). UNLIMITED gives `UNLIMITED`; Partition_Limit, INVALID and their like give
+    None: not known from this text.
+    """
+    word = text.strip().upper()
+    if word in _WORDS_WITHOUT_LIMIT:
+        return UNLIMITED
+    if word in _WORDS_UNKNOWN:
+        return None
+    match = _FORM.fullmatch(word)
+    if match is None:
+        raise MalformedText(f"not a time limit: {text!r}")
+    days, *parts = (int(x) if x else 0 for x in match.group("d", "a", "b", "c"))
+    if match["d"] is not None or word.count(":") == len("::"):
+        hours, minutes, seconds = parts
+    else:
+        hours, (minutes, seconds) = 0, parts[:2]
+    return days * _DAY + hours * _HOUR + minutes * _MINUTE + seconds
+
+
+def format_time_limit(seconds: int) -> str:
+    """`D-HH:MM:SS` without leading days where there are none, as squeue prints it."""
+    if seconds == UNLIMITED:
+        return "UNLIMITED"
+    days, rest = divmod(seconds, _DAY)
+    clock = f"{rest // _HOUR:02}:{rest % _HOUR // _MINUTE:02}:{rest % _MINUTE:02}"
+    return f"{days}-{clock}" if days else clock

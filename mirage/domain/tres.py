@@ -1,0 +1,33 @@
+"""Trackable resources: `cpu=4,mem=10G,gres/gpu:a100=2` and their arithmetic."""
+
+import re
+from collections.abc import Mapping
+
+from mirage.errors import MalformedText
+
+_SUFFIX = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?")
+_MIB = 1 << 20
+
+
+def parse_tres(text: str) -> dict[str, int]:
+    """Amounts by name: memory in MiB (Slurm's unit when none is written), the rest as counts."""
+    amounts: dict[str, int] = {}
+    for term in filter(None, text.strip().split(",")):
+        name, equals, value = term.partition("=")
+        match = _AMOUNT.fullmatch(value)
+        if not equals or match is None:
+            raise MalformedText(f"not a TRES list: {text!r}")
+        number, suffix = float(match[1]), match[2]
+        if name == "mem":
+            amounts[name] = int(number * _SUFFIX[suffix or "M"] / _MIB)
+        else:
+            amounts[name] = int(number * _SUFFIX[suffix])
+    return amounts
+
+
+def gpus(tres: Mapping[str, int]) -> int:
+    """GPUs of a TRES list: the untyped count, else the sum over types."""
+    if "gres/gpu" in tres:
+        return tres["gres/gpu"]
+    return sum(n for name, n in tres.items() if name.startswith("gres/gpu:"))

@@ -1,0 +1,88 @@
+"""Every error Mirage raises on purpose.
+
+MirageError
+├── InputError            what was given is wrong; say what, change it, try again (exit 2, HTTP 422)
+│   ├── MalformedText         text of Slurm or of a file that does not read
+│   ├── ConfigError           the configuration; lists every fault at once
+│   └── UnknownFormat         a file no reader knows
+├── ClusterError          Slurm said or did something
+│   ├── ClusterUnavailable    no answer, or not now: nothing is known, ask again later
+│   └── ClusterRefused        Slurm understood and said no: do not repeat
+├── StoreError            the database
+│   ├── StoreUnavailable      cannot be opened or written
+│   ├── SchemaMismatch        the schema is older or newer than this program
+│   └── NotFound              no such row (HTTP 404)
+├── IllegalTransition     a state machine was asked for a move it does not have (HTTP 409)
+└── NotAllowed            the caller may not do this (HTTP 403)
+"""
+
+
+class MirageError(Exception):
+    """Base of all errors that are answered with one sentence instead of a traceback."""
+
+    exit_code = 1
+
+
+class InputError(MirageError):
+    """What was given is wrong: the message says what to change."""
+
+    exit_code = 2
+
+
+class MalformedText(InputError):
+    """Text that does not read as what it should be."""
+
+
+class ConfigError(InputError):
+    """The configuration is wrong; `faults` lists every fault found, one sentence each."""
+
+    def __init__(self, source: str, faults: list[str]) -> None:
+        self.source = source
+        self.faults = faults
+        super().__init__(
+            "\n".join([f"{source}: {len(faults)} fault(s)", *(f"  {f}" for f in faults)])
+        )
+
+
+class UnknownFormat(InputError):
+    """A file that no reader knows."""
+
+
+class ClusterError(MirageError):
+    """Slurm said or did something that stops the present act."""
+
+    exit_code = 3
+
+
+class ClusterUnavailable(ClusterError):
+    """No answer, or not now. Nothing is known of the jobs asked about: ask again later."""
+
+
+class ClusterRefused(ClusterError):
+    """Slurm understood the request and said no. Repeating it will not help."""
+
+
+class StoreError(MirageError):
+    """The database stops the present act."""
+
+    exit_code = 4
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be opened or written."""
+
+
+class SchemaMismatch(StoreError):
+    """The database's schema is not the one this program was made for."""
+
+
+class NotFound(StoreError):
+    """There is no such row."""
+
+
+class IllegalTransition(MirageError):
+    """A state machine was asked for a move that it does not have."""
+
+
+class NotAllowed(MirageError):
+    """The caller may not do this."""

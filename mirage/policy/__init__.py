@@ -1,0 +1,1 @@
+"""When to make a standby successor eligible."""

@@ -1,0 +1,66 @@
+"""The two seams: the cluster, and the policy. Everything else is ours."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from mirage.domain.decision import Decision, HandoverView
+from mirage.domain.job import Job, JobId
+from mirage.domain.snapshot import Node, Queue
+
+
+class Cluster(Protocol):
+    """Slurm, however it is reached.
+
+    Every method raises ClusterUnavailable when there is no answer (nothing is known then), and the
+    moves raise ClusterRefused when Slurm understood and said no. Instants are the cluster's own
+    epoch seconds.
+    """
+
+    def now(self) -> int:
+        """The cluster's clock."""
+        ...
+
+    def queue(self) -> Queue:
+        """All jobs Slurm knows, ended ones within MinJobAge included. One RPC for everybody."""
+        ...
+
+    def nodes(self) -> tuple[Node, ...]: ...
+
+    def history(self, since: int, until: int) -> Iterator[Job]:
+        """Accounting records of jobs that were in any state in [since, until), requeues included.
+
+        Raises ClusterRefused where the site keeps no accounting.
+        """
+        ...
+
+    def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
+        """What accounting knows of these ids; absent ids are left out."""
+        ...
+
+    def free(self, standby: JobId, *, dependency: str) -> None:
+        """Make the standby eligible anywhere. `dependency` is what stays of the user's own."""
+        ...
+
+    def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
+        """Make it eligible, but only on `node_list`, the predecessor's own nodes."""
+        ...
+
+    def hold(self, standby: JobId, *, dependency: str) -> None:
+        """Put it back behind `dependency`, which names its predecessor."""
+        ...
+
+    def suspend(self, standby: JobId) -> None:
+        """Keep it from starting whatever its dependency says, until `resume`."""
+        ...
+
+    def resume(self, standby: JobId) -> None: ...
+
+    def cancel(self, job_id: JobId) -> None: ...
+
+
+class Policy(Protocol):
+    """When to make the standby eligible. Pure: what it knows is in the view."""
+
+    name: str
+
+    def decide(self, view: HandoverView) -> Decision: ...

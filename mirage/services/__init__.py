@@ -1,0 +1,1 @@
+"""What the system does: one use-case a function, over ports and the store."""

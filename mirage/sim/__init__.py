@@ -1,0 +1,1 @@
+"""A Slurm-like simulator: no text, no database, no clock of its own."""

@@ -1,0 +1,1 @@
+"""The database: the one room that speaks SQL."""

@@ -1,0 +1,1 @@
+"""Workload files, and a seeded synthetic workload."""
