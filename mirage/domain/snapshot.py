@@ -16,9 +16,9 @@ UNKNOWN = -1
 Ints = NDArray[np.int64]
 Texts = NDArray[np.object_]
 
-_INTS = ("job_id", "uid", "priority", "submit", "eligible", "start", "end")
+_INTS: tuple[str, ...] = ("job_id", "uid", "priority", "submit", "eligible", "start", "end")
 _INTS += ("time_limit_s", "nodes", "cpus", "gpus")
-_TEXTS = ("user", "account", "partition", "qos", "name", "state", "reason")
+_TEXTS: tuple[str, ...] = ("user", "account", "partition", "qos", "name", "state", "reason")
 _TEXTS += ("dependency", "node_list", "comment")
 
 
