@@ -61,6 +61,7 @@ class Cluster(Protocol):
 class Policy(Protocol):
     """When to make the standby eligible. Pure: what it knows is in the view."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def decide(self, view: HandoverView) -> Decision: ...

@@ -1,0 +1,24 @@
+"""Logging, set up once: a fixed sentence and fields, JSON for machines, colours on a terminal."""
+
+import sys
+from typing import Literal
+
+import structlog
+from structlog.typing import Processor
+
+
+def set_up(log_format: Literal["auto", "json", "console"]) -> None:
+    """Send all log lines to standard error."""
+    human = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
+    renderer: Processor = (
+        structlog.dev.ConsoleRenderer() if human else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

@@ -1,0 +1,188 @@
+"""Rules that need no training: each turns the view of one hand-over into a lead before its end."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.decision import Action, Decision, Forecast, HandoverView
+from mirage.domain.snapshot import UNKNOWN
+
+_MINUTE_S = 60
+
+
+class Reactive:
+    """Never moves the standby: it becomes eligible when its predecessor ends. Plain Slurm."""
+
+    name = "reactive"
+
+    def decide(self, view: HandoverView) -> Decision:  # noqa: ARG002 - the port's signature
+        return Decision(action=Action.WAIT, reason="reactive never acts", policy=self.name)
+
+
+class AtOnce:
+    """Frees the standby as soon as it stands: no interruption, and the most overlap there is."""
+
+    name = "at-once"
+
+    def decide(self, view: HandoverView) -> Decision:  # noqa: ARG002 - the port's signature
+        return Decision(action=Action.FREE, reason="at-once always frees", policy=self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Average:
+    """Frees when no more time is left than started jobs waited on average (the paper's `avg`).
+
+    The paper takes the mean once, when the predecessor starts; here it is taken at each decision.
+    """
+
+    last: int = 100
+    name: str = "average"
+
+    def decide(self, view: HandoverView) -> Decision:
+        waits = view.jobs.wait_s[-self.last :]
+        if not len(waits):
+            return _no_history(self.name)
+        forecast = Forecast(p50_s=float(waits.mean()), samples=len(waits))
+        return by_lead(view, forecast.p50_s, forecast, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """Frees at the empirical quantile of like jobs' waits that the overlap price asks for.
+
+    With W the wait and L the lead, E[(W-L)+] + λ·E[(L-W)+] is least where P(W <= L) = 1/(1+λ)
+    (the newsvendor's fractile). Like jobs: nodes and time limit within a factor of two. As QBETS
+    does, the history before a change point is dropped (`since_change`).
+    """
+
+    last: int = 200
+    enough: int = 20
+    name: str = "quantile"
+
+    def decide(self, view: HandoverView) -> Decision:
+        waits = self._like(view)
+        if not len(waits):
+            return _no_history(self.name)
+        fractile = best_fractile(view.overlap_price)
+        recent = since_change(waits, fractile)
+        return by_lead(view, quantile(recent, fractile), forecast_of(recent), self.name)
+
+    def _like(self, view: HandoverView) -> NDArray[np.int64]:
+        """Waits of jobs like the standby; of the same width; of all: the first that has enough."""
+        jobs = view.jobs
+        same_nodes = _within_factor_two(jobs.nodes, view.nodes)
+        same_limit = _within_factor_two(jobs.time_limit_s, view.time_limit_s)
+        for chosen in (same_nodes & same_limit, same_nodes):
+            if chosen.sum() >= self.enough:
+                return jobs.wait_s[chosen][-self.last :]
+        return jobs.wait_s[-self.last :]
+
+
+@dataclass(frozen=True, slots=True)
+class FixedLead:
+    """The constant lead that would have cost least over the past hand-overs of this size."""
+
+    last: int = 100
+    enough: int = 5
+    name: str = "fixed-lead"
+
+    def decide(self, view: HandoverView) -> Decision:
+        waits = view.handovers.wait_s[-self.last :]
+        if len(waits) < self.enough:
+            reason = f"{len(waits)} past hand-overs of this size, {self.enough} are needed"
+            return Decision(action=Action.WAIT, reason=reason, policy=self.name)
+        lead_s = quantile(waits, best_fractile(view.overlap_price))
+        return by_lead(view, lead_s, forecast_of(waits), self.name)
+
+
+class SlurmEstimate:
+    """Slurm's own plan: when a job that joins the line now would start.
+
+    Slurm plans no start for a dependent job, so the plan is read from the queue: a newcomer of this
+    width stands behind every queued job of at most that width, so it starts no sooner than the
+    latest start that backfill plans among them.
+    """
+
+    name = "slurm-estimate"
+
+    def decide(self, view: HandoverView) -> Decision:
+        queue = view.queue
+        rivals = queue.pending & (queue.nodes <= view.nodes) & (queue.partition == view.partition)
+        planned = queue.start[rivals & (queue.start != UNKNOWN)]
+        if not len(planned):
+            return self._without_plan(view, rivals_waiting=bool(rivals.any()))
+        wait_s = float(max(0, planned.max() - view.now))
+        return by_lead(view, wait_s, Forecast(p50_s=wait_s, samples=len(planned)), self.name)
+
+    def _without_plan(self, view: HandoverView, *, rivals_waiting: bool) -> Decision:
+        if rivals_waiting or view.free_nodes < view.nodes:
+            reason = "Slurm plans no start for the jobs ahead"
+            return Decision(action=Action.WAIT, reason=reason, policy=self.name)
+        return by_lead(view, 0.0, Forecast(p50_s=0.0), self.name)
+
+
+def by_lead(view: HandoverView, lead_s: float, forecast: Forecast, policy: str) -> Decision:
+    """Free when no more time is left than `lead_s`."""
+    left, lead = _minutes(view.time_left_s), _minutes(lead_s)
+    if view.time_left_s <= lead_s:
+        action, reason = Action.FREE, f"{left} min left, and the lead is {lead} min"
+    else:
+        action, reason = Action.WAIT, f"{left} min left, more than the lead of {lead} min"
+    return Decision(action=action, reason=reason, policy=policy, forecast=forecast)
+
+
+def best_fractile(overlap_price: float) -> float:
+    """The quantile of the wait that is the cheapest lead at this price (newsvendor)."""
+    return 1.0 / (1.0 + overlap_price)
+
+
+def quantile(waits: NDArray[np.int64], fractile: float) -> float:
+    """The least observed wait at or above the fractile: nothing is interpolated."""
+    return float(np.quantile(waits, fractile, method="inverted_cdf"))
+
+
+def forecast_of(waits: NDArray[np.int64]) -> Forecast:
+    p10, p50, p90 = (quantile(waits, q) for q in (0.1, 0.5, 0.9))
+    return Forecast(p10_s=p10, p50_s=p50, p90_s=p90, samples=len(waits))
+
+
+def since_change(
+    waits: NDArray[np.int64], fractile: float, *, keep: int = 20, significance: float = 0.05
+) -> NDArray[np.int64]:
+    """The waits after the last change point, oldest first; at least `keep` of them.
+
+    A change point is a run of waits on one side of the fractile that chance would give less often
+    than `significance` (Brevik, Nurmi, Wolski: QBETS). Waits of neighbours are alike, so the run
+    asked for is stretched by (1+r)/(1-r), r the lag-1 correlation of the exceedances.
+    """
+    above = waits > quantile(waits, fractile)
+    if len(waits) <= keep or above.all() or not above.any():
+        return waits
+    rho = (
+        float(np.clip(np.corrcoef(above[:-1], above[1:])[0, 1], 0.0, 0.95)) if _varies(above) else 0
+    )
+    needed = np.log(significance) / np.log(1.0 - fractile) * (1 + rho) / (1 - rho)
+    run = len(above) - 1 - int(np.flatnonzero(above != above[-1])[-1])
+    if not above[-1] or run < needed:
+        return waits
+    return waits[-max(run, keep) :]
+
+
+def _varies(above: NDArray[np.bool_]) -> bool:
+    return bool(
+        above[:-1].any() and above[1:].any() and not above[:-1].all() and not above[1:].all()
+    )
+
+
+def _within_factor_two(column: NDArray[np.int64], value: int) -> NDArray[np.bool_]:
+    return (column * 2 >= value) & (column <= value * 2)
+
+
+def _no_history(policy: str) -> Decision:
+    reason = "no started jobs are known yet"
+    return Decision(action=Action.WAIT, reason=reason, policy=policy)
+
+
+def _minutes(seconds: float) -> int:
+    return round(seconds / _MINUTE_S)
