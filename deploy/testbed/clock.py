@@ -1,0 +1,77 @@
+"""The cluster's clock: real, or many times faster through libfaketime.
+
+The `faketime` wrapper keeps the moment its clock began in shared memory, so that every process with the
+same environment reads the same time. munged and MariaDB are left out of it: they speak of no times that
+Slurm compares with its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import daemons
+from settings import RUN
+
+DAEMON = "clock"
+ENV_FILE = RUN / "clock.env"
+_ORIGIN_FILE = RUN / "clock.json"
+_NAMES = ("LD_PRELOAD", "FAKETIME", "FAKETIME_SHARED")
+# The wrapper's child writes what it was given, opens the shared memory to other users, and stays.
+_HOLD = """\
+for part in $FAKETIME_SHARED; do chmod 666 /dev/shm$part /dev/shm/sem.${part#/} 2>/dev/null; done
+env | grep -E '^(LD_PRELOAD|FAKETIME|FAKETIME_SHARED)=' >"$1.part" && mv "$1.part" "$1"
+exec sleep infinity
+"""
+
+
+def start(speed: int) -> None:
+    if speed == 1 or daemons.pid_of(DAEMON) is not None:
+        return
+    forget()
+    hold = ["faketime", "-f", f"+0 x{speed}", "sh", "-c", _HOLD, "sh", str(ENV_FILE)]
+    daemons.start(DAEMON, hold)
+    daemons.wait_for("the clock", ENV_FILE.exists, timeout_s=10, daemon=DAEMON)
+    before = time.time()
+    shown = subprocess.run(
+        ["date", "+%s.%N"], capture_output=True, text=True, check=True, env=environment()
+    )
+    origin = {"speed": speed, "real_s": (before + time.time()) / 2, "shown_s": float(shown.stdout)}
+    _ORIGIN_FILE.write_text(json.dumps(origin))
+
+
+def environment() -> dict[str, str]:
+    """Return what a process needs in its environment to live in the cluster's time."""
+    try:
+        lines = ENV_FILE.read_text().splitlines()
+    except FileNotFoundError:
+        return {}
+    return dict(line.split("=", 1) for line in lines)
+
+
+def now() -> float:
+    """Return the cluster's time in seconds since the epoch."""
+    try:
+        origin = json.loads(_ORIGIN_FILE.read_text())
+    except FileNotFoundError:
+        return time.time()
+    passed_s = time.time() - float(origin["real_s"])
+    return float(origin["shown_s"]) + passed_s * float(origin["speed"])
+
+
+def stop() -> None:
+    pid = daemons.pid_of(DAEMON)
+    shared = environment().get("FAKETIME_SHARED", "").split()
+    daemons.stop_tree(DAEMON)
+    if pid is not None:
+        for name in shared:
+            for path in (f"/dev/shm{name}", f"/dev/shm/sem.{name.removeprefix('/')}"):
+                Path(path).unlink(missing_ok=True)
+    forget()
+
+
+def forget() -> None:
+    ENV_FILE.unlink(missing_ok=True)
+    _ORIGIN_FILE.unlink(missing_ok=True)
