@@ -1,0 +1,95 @@
+"""Commands on trace files."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from mirage import settings
+from mirage.services.ingest_file import Report, ingest_file
+from mirage.store.engine import Store
+from mirage.traces.readers import Format, TraceFile, open_trace
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Commands on trace files."""
+
+
+@app.command()
+def ingest(
+    file: Annotated[Path, typer.Argument(help="A trace: plain, or gzip where it is text.")],
+    *,
+    cluster: Annotated[str, typer.Option(help="The cluster whose history this is.")],
+    trace_format: Annotated[
+        Format | None, typer.Option("--format", help="Default: found from the content.")
+    ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            help="Zone of local times in the file, such as America/Chicago. "
+            "Default: this host's for sacct, TACC's for tacc. Epoch seconds need none."
+        ),
+    ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(help="Database URL. Default: MIRAGE_DATABASE_URL or the config file."),
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="The config file, mirage.toml.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Take the jobs of a trace file into the history. Doing it again changes nothing."""
+    trace = open_trace(file, trace_format, timezone)
+    store = Store(database or settings.load(config).database_url)
+    try:
+        with _progress(file.name) as told:
+            report = ingest_file(store, cluster, trace, told)
+    finally:
+        store.close()
+    if as_json:
+        typer.echo(json.dumps(asdict(report)))
+    else:
+        typer.echo(f"{file.name} ({trace.format}) into cluster {cluster}")
+        Console().print(_table(report, trace.format))
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[TraceFile], None]]:
+    """A bar on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[rows]} rows"),
+        TimeElapsedColumn(),
+    )
+    bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+    with bar:
+        task = bar.add_task(escape(name), total=1.0, rows=0)
+        yield lambda trace: bar.update(task, completed=trace.share, rows=trace.tally.read)
+
+
+def _table(report: Report, trace_format: Format) -> Table:
+    table = Table()
+    table.add_column("rows")
+    table.add_column("number", justify="right")
+    table.add_column("first met at")
+    for what in ("read", "added", "updated", "unchanged"):
+        table.add_row(what, str(getattr(report, what)))
+    unit = "row" if trace_format is Format.PARQUET else "line"
+    for what, reasons in (("refused", report.refused_why), ("skipped", report.skipped_why)):
+        table.add_row(what, str(getattr(report, what)))
+        for reason, rows in reasons.items():
+            table.add_row(f"  {escape(reason)}", str(rows), f"{unit} {report.first[reason]}")
+    return table

@@ -1,0 +1,58 @@
+"""Take the jobs of a trace file into the history of a cluster."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mirage.store import clusters, jobs
+from mirage.store.engine import Store
+from mirage.traces.readers import TraceFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """read = added + updated + unchanged + refused + skipped."""
+
+    read: int
+    added: int
+    updated: int
+    unchanged: int
+    refused: int
+    skipped: int
+    """Rows in order that are no jobs of their own: steps, partial executions."""
+    refused_why: dict[str, int] = field(default_factory=dict)
+    """Rows by reason, the commonest first."""
+    skipped_why: dict[str, int] = field(default_factory=dict)
+    first: dict[str, int] = field(default_factory=dict)
+    """The line (in parquet the row) where a reason was first met."""
+
+
+def ingest_file(
+    store: Store,
+    cluster_name: str,
+    trace: TraceFile,
+    progress: Callable[[TraceFile], None] | None = None,
+) -> Report:
+    """Merge the whole file, a batch a transaction; `progress` is told after each.
+
+    What a file says twice, or has said before, changes nothing. So after a failure, which leaves
+    whole batches behind, the same call again completes the work.
+    """
+    store.check_schema()
+    counts = jobs.Counts()
+    for batch in trace.batches():
+        with store.begin() as tx:
+            counts += jobs.upsert(tx, clusters.ensure(tx, cluster_name), batch)
+        if progress is not None:
+            progress(trace)
+    tally = trace.tally
+    return Report(
+        read=tally.read,
+        added=counts.added,
+        updated=counts.updated,
+        unchanged=counts.unchanged,
+        refused=tally.refused.total(),
+        skipped=tally.skipped.total(),
+        refused_why=dict(tally.refused.most_common()),
+        skipped_why=dict(tally.skipped.most_common()),
+        first=dict(tally.first),
+    )
