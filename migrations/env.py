@@ -1,0 +1,16 @@
+"""Alembic's entry: runs the revisions on the connection that mirage/store/schema.py hands over."""
+
+from alembic import context
+
+from mirage.store.tables import VERSION_TABLE, metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    version_table=VERSION_TABLE,
+    render_as_batch=True,  # SQLite alters a table by making it anew
+    transactional_ddl=True,  # also on SQLite: engine.py begins its transactions properly
+    transaction_per_migration=False,
+)
+with context.begin_transaction():
+    context.run_migrations()

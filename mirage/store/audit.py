@@ -1,0 +1,66 @@
+"""Who did what, and what Mirage found and did. Append only: nothing here changes or deletes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import insert, select
+
+from mirage.domain.chain import ChainId
+from mirage.domain.job import JobId
+from mirage.store.engine import Transaction
+from mirage.store.tables import audit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    at: int
+    actor: str
+    """A user's name, or `mirage`."""
+    event: str
+    chain_id: ChainId | None = None
+    job_id: JobId | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    id: int = 0
+    """Given by the database."""
+
+
+def write(tx: Transaction, cluster_id: int, entry: AuditEntry) -> int:
+    values = {
+        "cluster_id": cluster_id,
+        "at": entry.at,
+        "actor": entry.actor,
+        "event": entry.event,
+        "chain_id": entry.chain_id,
+        "job_id": entry.job_id,
+        "detail": dict(entry.detail),
+    }
+    return int(tx.execute(insert(audit).values(**values).returning(audit.c.id)).scalar_one())
+
+
+def page(
+    tx: Transaction,
+    cluster_id: int | None = None,
+    *,
+    chain_id: ChainId | None = None,
+    event: str | None = None,
+    after: int | None = None,
+    limit: int = 100,
+) -> list[AuditEntry]:
+    """Entries, newest first. `after`: the id of the last one of the page before."""
+    equal = {"cluster_id": cluster_id, "chain_id": chain_id, "event": event}
+    query = select(audit).where(*(audit.c[n] == v for n, v in equal.items() if v is not None))
+    if after is not None:
+        query = query.where(audit.c.id < after)
+    return [
+        AuditEntry(
+            id=row.id,
+            at=row.at,
+            actor=row.actor,
+            event=row.event,
+            chain_id=None if row.chain_id is None else ChainId(row.chain_id),
+            job_id=None if row.job_id is None else JobId(row.job_id),
+            detail=row.detail,
+        )
+        for row in tx.execute(query.order_by(audit.c.id.desc()).limit(limit))
+    ]

@@ -1,0 +1,207 @@
+"""Chains and their links, and the hand-overs between links."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import Row, RowMapping, and_, func, or_, select, tuple_
+
+from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState, Position
+from mirage.domain.decision import Waits
+from mirage.domain.job import JobId, JobState
+from mirage.domain.snapshot import UNKNOWN
+from mirage.errors import NotFound
+from mirage.store import tables
+from mirage.store.engine import Transaction
+from mirage.store.upsert import put
+
+_CHAIN_COLUMNS = [c for c in tables.chains.columns if c.name != "cluster_id"]
+_LINK_COLUMNS = [c for c in tables.links.columns if c.name not in {"id", "cluster_id"}]
+_OVER = tuple(s.value for s in ChainState if s.over)
+
+_SIZE_FACTOR = 2
+"""Hand-overs of up to twice or down to half the nodes are of one size class."""
+
+
+class HandoverRow(NamedTuple):
+    """Two links of which the first has ended and the second has started."""
+
+    chain: Chain
+    predecessor: Link
+    successor: Link
+
+
+def save_chain(tx: Transaction, cluster_id: int, chain: Chain) -> None:
+    values: dict[str, Any] = {c.name: getattr(chain, c.name) for c in _CHAIN_COLUMNS}
+    values |= {"cluster_id": cluster_id, "state": chain.state.value}
+    put(tx, tables.chains, values, key=["chain_id"])
+
+
+def chain(tx: Transaction, chain_id: ChainId) -> Chain:
+    query = select(*_CHAIN_COLUMNS).where(tables.chains.c.chain_id == chain_id)
+    row = tx.execute(query).mappings().first()
+    if row is None:
+        raise NotFound(f"there is no chain {chain_id}")
+    return _chain(row)
+
+
+def cluster_of(tx: Transaction, chain_id: ChainId) -> int:
+    query = select(tables.chains.c.cluster_id).where(tables.chains.c.chain_id == chain_id)
+    found = tx.scalar(query)
+    if found is None:
+        raise NotFound(f"there is no chain {chain_id}")
+    return int(found)
+
+
+def live_chains(tx: Transaction, cluster_id: int) -> list[Chain]:
+    """The chains that are not over, oldest first."""
+    table = tables.chains
+    query = select(*_CHAIN_COLUMNS).where(
+        table.c.cluster_id == cluster_id, table.c.state.not_in(_OVER)
+    )
+    rows = tx.execute(query.order_by(table.c.created_at, table.c.chain_id)).mappings()
+    return [_chain(row) for row in rows]
+
+
+def chains(
+    tx: Transaction,
+    cluster_id: int | None = None,
+    *,
+    uid: int | None = None,
+    state: ChainState | None = None,
+    after: ChainId | None = None,
+    limit: int = 100,
+) -> list[Chain]:
+    """Chains, newest first. `after`: the last chain of the page before."""
+    table = tables.chains
+    equal = {"cluster_id": cluster_id, "uid": uid, "state": None if state is None else state.value}
+    query = select(*_CHAIN_COLUMNS).where(
+        *(table.c[n] == v for n, v in equal.items() if v is not None)
+    )
+    if after is not None:
+        place = select(table.c.created_at).where(table.c.chain_id == after).scalar_subquery()
+        query = query.where(tuple_(table.c.created_at, table.c.chain_id) < tuple_(place, after))
+    query = query.order_by(table.c.created_at.desc(), table.c.chain_id.desc()).limit(limit)
+    return [_chain(row) for row in tx.execute(query).mappings()]
+
+
+def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
+    """Store the link under its chain and index: a replaced standby takes the row over.
+
+    A job that is a link of another chain or index already is refused (StoreError).
+    """
+    end_state = None if link.end_state is None else link.end_state.value
+    values: dict[str, Any] = {c.name: getattr(link, c.name) for c in _LINK_COLUMNS}
+    values |= {"cluster_id": cluster_id, "end_state": end_state}
+    values |= {"state": link.state.value, "position": link.position.value}
+    put(tx, tables.links, values, key=["chain_id", "index"])
+
+
+def links(tx: Transaction, chain_id: ChainId) -> list[Link]:
+    """By index."""
+    return links_of(tx, [chain_id])[chain_id]
+
+
+def links_of(tx: Transaction, chain_ids: Sequence[ChainId]) -> dict[ChainId, list[Link]]:
+    """The links of each of these chains by index, in one query."""
+    table = tables.links
+    found: dict[ChainId, list[Link]] = {chain_id: [] for chain_id in chain_ids}
+    query = select(*_LINK_COLUMNS).where(table.c.chain_id.in_(found))
+    for row in tx.execute(query.order_by(table.c.chain_id, table.c.index)).mappings():
+        found[ChainId(row["chain_id"])].append(_link(row))
+    return found
+
+
+def link_of_job(tx: Transaction, cluster_id: int, job_id: JobId, submit: int) -> Link | None:
+    table = tables.links
+    query = select(*_LINK_COLUMNS).where(
+        table.c.cluster_id == cluster_id, table.c.job_id == job_id, table.c.submit == submit
+    )
+    row = tx.execute(query).mappings().first()
+    return None if row is None else _link(row)
+
+
+def handover_waits(
+    tx: Transaction, cluster_id: int, partition: str = "", *, nodes: int, last: int
+) -> Waits:
+    """How long the last successors of about that size waited once eligible, oldest first.
+
+    A successor is eligible when Mirage frees it or its predecessor ends, whichever is first. One
+    that was freed and has started counts although its predecessor still runs. "" is all partitions.
+    """
+    before, after = tables.links.alias("predecessor"), tables.links.alias("successor")
+    conditions = [
+        after.c.cluster_id == cluster_id,
+        after.c.start.is_not(None),
+        or_(after.c.freed_at.is_not(None), before.c.end.is_not(None)),
+        after.c.nodes * _SIZE_FACTOR >= nodes,
+        after.c.nodes <= nodes * _SIZE_FACTOR,
+    ]
+    if partition:
+        conditions.append(after.c.partition == partition)
+    columns = (after.c.start, after.c.freed_at, before.c.end, after.c.nodes, after.c.time_limit_s)
+    query = (
+        select(*(func.coalesce(c, UNKNOWN) for c in columns))
+        .select_from(after.join(before, _follows(before, after)))
+        .where(and_(*conditions))
+        .order_by(after.c.start.desc(), after.c.job_id.desc())
+        .limit(last)
+    )
+    rows = np.array([tuple(r) for r in tx.execute(query)], dtype=np.int64).reshape(-1, len(columns))
+    start, freed_at, ended, sizes, limits = rows[::-1].T
+    eligible = np.where(freed_at == UNKNOWN, ended, freed_at)
+    eligible = np.where(ended == UNKNOWN, eligible, np.minimum(eligible, ended))
+    wait_s = np.maximum(start - eligible, 0)
+    return Waits(start=start, wait_s=wait_s, nodes=sizes, time_limit_s=limits)
+
+
+def handovers(tx: Transaction, cluster_id: int, since: int = 0) -> list[HandoverRow]:
+    """Hand-overs that were complete at `since` or later, oldest first."""
+    before, after = tables.links.alias("predecessor"), tables.links.alias("successor")
+    chosen = [
+        *(c.label(f"chain_{c.name}") for c in _CHAIN_COLUMNS),
+        *(before.c[c.name].label(f"before_{c.name}") for c in _LINK_COLUMNS),
+        *(after.c[c.name].label(f"after_{c.name}") for c in _LINK_COLUMNS),
+    ]
+    query = (
+        select(*chosen)
+        .select_from(after.join(before, _follows(before, after)).join(tables.chains, _owns(after)))
+        .where(
+            after.c.cluster_id == cluster_id,
+            before.c.end.is_not(None),
+            after.c.start.is_not(None),
+            or_(before.c.end >= since, after.c.start >= since),
+        )
+        .order_by(after.c.start, after.c.job_id)
+    )
+    return [_handover(row) for row in tx.execute(query)]
+
+
+def _follows(before: Any, after: Any) -> Any:
+    return and_(before.c.chain_id == after.c.chain_id, before.c.index == after.c.index - 1)
+
+
+def _owns(after: Any) -> Any:
+    return tables.chains.c.chain_id == after.c.chain_id
+
+
+def _handover(row: Row[Any]) -> HandoverRow:
+    values = iter(row)
+    chain_values = {c.name: next(values) for c in _CHAIN_COLUMNS}
+    before = {c.name: next(values) for c in _LINK_COLUMNS}
+    after = {c.name: next(values) for c in _LINK_COLUMNS}
+    return HandoverRow(_chain(chain_values), _link(before), _link(after))
+
+
+def _chain(row: RowMapping | dict[str, Any]) -> Chain:
+    values: dict[str, Any] = dict(row)
+    values |= {"chain_id": ChainId(row["chain_id"]), "state": ChainState(row["state"])}
+    return Chain(**values)
+
+
+def _link(row: RowMapping | dict[str, Any]) -> Link:
+    values: dict[str, Any] = dict(row)
+    end_state = row["end_state"]
+    values |= {"state": LinkState(row["state"]), "position": Position(row["position"])}
+    values |= {"end_state": None if end_state is None else JobState(end_state)}
+    return Link(**values)

@@ -1,0 +1,209 @@
+"""Decisions, written before they take effect and settled after.
+
+Runs of the same answer do not fill the table. A decision that touches nothing (a wait, or any move
+in shadow mode) and repeats the link's last one - same action, mode and policy, and the same reason
+but for its numbers - is counted on that row (`repeats`, `last_at`) instead of making another. A run
+is broken after an hour, so at most 24 rows a day tell how a link's forecast went.
+A run of waits shows its newest numbers, since nothing was done on them; a run of shadow moves keeps
+its first, since the first is the move that would have been made. Moves in act mode are never
+counted together: each was, or may have been, told to Slurm.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import RowMapping, insert, select, update
+
+from mirage.domain.chain import ChainId
+from mirage.domain.decision import Action, Decision, Forecast, Mode
+from mirage.errors import NotFound
+from mirage.store.engine import Transaction
+from mirage.store.tables import decisions
+
+RUN_S = 3600
+"""A run of repeats is broken after this long."""
+
+_NUMBER = re.compile(r"[-+]?\d[\d.,:]*")
+
+
+class Effect(StrEnum):
+    NONE = "none"
+    """Nothing was to be done."""
+    INTENDED = "intended"
+    """Slurm is about to be told, or has been: unknown until settled."""
+    DONE = "done"
+    REFUSED = "refused"
+    FAILED = "failed"
+    """Slurm gave no answer, and what the queue showed later was not the move."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDecision:
+    """A policy's answer with what it was made from. `index` is the successor's."""
+
+    at: int
+    chain_id: ChainId
+    index: int
+    mode: Mode
+    decision: Decision
+    time_left_s: int | None = None
+    """From `at` to the predecessor's planned end."""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def effect(self) -> Effect:
+        acts = self.mode is Mode.ACT and self.decision.action is not Action.WAIT
+        return Effect.INTENDED if acts else Effect.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRow:
+    """A stored decision: made at `at`, and the same again `repeats` times until `last_at`."""
+
+    id: int
+    at: int
+    last_at: int
+    repeats: int
+    chain_id: ChainId
+    index: int
+    mode: Mode
+    policy: str
+    action: Action
+    reason: str
+    time_left_s: int | None
+    forecast: Forecast | None
+    effect: Effect
+    error: str
+    inputs: Mapping[str, Any]
+
+
+def record(tx: Transaction, cluster_id: int, new: NewDecision) -> int:
+    """Store the decision, `intended` where Slurm is to be told; returns its id for `settle`."""
+    if new.effect is Effect.NONE:
+        before = last(tx, new.chain_id, new.index)
+        if before is not None and _repeats(before, new):
+            _count(tx, before, new)
+            return before.id
+    values = _values(new) | {
+        "cluster_id": cluster_id,
+        "chain_id": new.chain_id,
+        "index": new.index,
+        "at": new.at,
+        "last_at": new.at,
+        "repeats": 0,
+        "mode": new.mode.value,
+        "policy": new.decision.policy,
+        "action": new.decision.action.value,
+        "effect": new.effect.value,
+        "error": "",
+    }
+    made = tx.execute(insert(decisions).values(**values).returning(decisions.c.id))
+    return int(made.scalar_one())
+
+
+def settle(tx: Transaction, decision_id: int, effect: Effect, error: str = "") -> None:
+    """What became of an intention."""
+    done = tx.execute(
+        update(decisions)
+        .where(decisions.c.id == decision_id)
+        .values(effect=effect.value, error=error)
+    )
+    if done.rowcount == 0:
+        raise NotFound(f"there is no decision {decision_id}")
+
+
+def intended(tx: Transaction, cluster_id: int) -> list[DecisionRow]:
+    """Intentions never settled, oldest first: the service ended between intention and result."""
+    query = select(decisions).where(
+        decisions.c.cluster_id == cluster_id, decisions.c.effect == Effect.INTENDED.value
+    )
+    return [_row(r) for r in tx.execute(query.order_by(decisions.c.id)).mappings()]
+
+
+def last(tx: Transaction, chain_id: ChainId, index: int) -> DecisionRow | None:
+    query = select(decisions).where(decisions.c.chain_id == chain_id, decisions.c.index == index)
+    row = tx.execute(query.order_by(decisions.c.id.desc()).limit(1)).mappings().first()
+    return None if row is None else _row(row)
+
+
+def page(
+    tx: Transaction,
+    cluster_id: int | None = None,
+    *,
+    chain_id: ChainId | None = None,
+    after: int | None = None,
+    limit: int = 100,
+) -> list[DecisionRow]:
+    """Decisions, newest first. `after`: the id of the last one of the page before."""
+    equal = {"cluster_id": cluster_id, "chain_id": chain_id}
+    query = select(decisions).where(
+        *(decisions.c[n] == v for n, v in equal.items() if v is not None)
+    )
+    if after is not None:
+        query = query.where(decisions.c.id < after)
+    rows = tx.execute(query.order_by(decisions.c.id.desc()).limit(limit)).mappings()
+    return [_row(r) for r in rows]
+
+
+def _repeats(before: DecisionRow, new: NewDecision) -> bool:
+    same = (before.action, before.mode, before.policy, before.effect) == (
+        new.decision.action,
+        new.mode,
+        new.decision.policy,
+        Effect.NONE,
+    )
+    lately = before.at <= new.at < before.at + RUN_S
+    return same and lately and _class(before.reason) == _class(new.decision.reason)
+
+
+def _class(reason: str) -> str:
+    """The sentence without its numbers."""
+    return _NUMBER.sub("#", reason)
+
+
+def _count(tx: Transaction, before: DecisionRow, new: NewDecision) -> None:
+    values: dict[str, Any] = {"last_at": new.at, "repeats": before.repeats + 1}
+    if new.decision.action is Action.WAIT:
+        values |= _values(new)
+    tx.execute(update(decisions).where(decisions.c.id == before.id).values(**values))
+
+
+def _values(new: NewDecision) -> dict[str, Any]:
+    """The columns that hold what the decision says and was made from."""
+    forecast = new.decision.forecast
+    return {
+        "reason": new.decision.reason,
+        "time_left_s": new.time_left_s,
+        "p10_s": None if forecast is None else forecast.p10_s,
+        "p50_s": None if forecast is None else forecast.p50_s,
+        "p90_s": None if forecast is None else forecast.p90_s,
+        "samples": 0 if forecast is None else forecast.samples,
+        "inputs": dict(new.inputs),
+    }
+
+
+def _row(row: RowMapping) -> DecisionRow:
+    forecast = None
+    if row["p50_s"] is not None:
+        p10_s, p50_s, p90_s = row["p10_s"], row["p50_s"], row["p90_s"]
+        forecast = Forecast(p10_s=p10_s, p50_s=p50_s, p90_s=p90_s, samples=row["samples"])
+    return DecisionRow(
+        id=row["id"],
+        at=row["at"],
+        last_at=row["last_at"],
+        repeats=row["repeats"],
+        chain_id=ChainId(row["chain_id"]),
+        index=row["index"],
+        mode=Mode(row["mode"]),
+        policy=row["policy"],
+        action=Action(row["action"]),
+        reason=row["reason"],
+        time_left_s=row["time_left_s"],
+        forecast=forecast,
+        effect=Effect(row["effect"]),
+        error=row["error"],
+        inputs=row["inputs"],
+    )

@@ -1,0 +1,89 @@
+"""Forecasts of hand-over waits, and how far off they were.
+
+One row a link and source, the newest: the course of a forecast is in the decisions. Once a standby
+is free no more forecasts are made for it, so the newest is the one in force at the move.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import select, update
+
+from mirage.domain.chain import ChainId
+from mirage.domain.decision import Forecast
+from mirage.store.engine import Transaction
+from mirage.store.tables import forecasts
+from mirage.store.upsert import put
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastRow:
+    chain_id: ChainId
+    index: int
+    source: str
+    """The policy that made it."""
+    at: int
+    forecast: Forecast
+    actual_wait_s: int | None = None
+    """None until the hand-over is over."""
+
+
+def record(tx: Transaction, cluster_id: int, new: ForecastRow) -> None:
+    """Store it in place of that source's earlier one for the link."""
+    values = {
+        "cluster_id": cluster_id,
+        "chain_id": new.chain_id,
+        "index": new.index,
+        "source": new.source,
+        "at": new.at,
+        "p10_s": new.forecast.p10_s,
+        "p50_s": new.forecast.p50_s,
+        "p90_s": new.forecast.p90_s,
+        "samples": new.forecast.samples,
+        "actual_wait_s": new.actual_wait_s,
+    }
+    put(tx, forecasts, values, key=["chain_id", "index", "source"])
+
+
+def settle(tx: Transaction, chain_id: ChainId, index: int, actual_wait_s: int) -> None:
+    """Say how long the successor did wait: to the newest forecast of the link, if there is one."""
+    newest = (
+        select(forecasts.c.id)
+        .where(forecasts.c.chain_id == chain_id, forecasts.c.index == index)
+        .order_by(forecasts.c.at.desc(), forecasts.c.id.desc())
+        .limit(1)
+    )
+    tx.execute(
+        update(forecasts)
+        .where(forecasts.c.id == newest.scalar_subquery())
+        .values(actual_wait_s=actual_wait_s)
+    )
+
+
+def errors(tx: Transaction, cluster_id: int, last: int, source: str | None = None) -> list[float]:
+    """Median forecast minus actual wait, seconds, of the last hand-overs, oldest first."""
+    query = select(forecasts.c.p50_s - forecasts.c.actual_wait_s).where(
+        forecasts.c.cluster_id == cluster_id, forecasts.c.actual_wait_s.is_not(None)
+    )
+    if source is not None:
+        query = query.where(forecasts.c.source == source)
+    rows = tx.scalars(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()).limit(last))
+    return [float(e) for e in rows][::-1]
+
+
+def of_link(tx: Transaction, chain_id: ChainId, index: int) -> list[ForecastRow]:
+    """Each source's forecast for the link, newest first."""
+    query = select(forecasts).where(forecasts.c.chain_id == chain_id, forecasts.c.index == index)
+    rows = tx.execute(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()))
+    return [
+        ForecastRow(
+            chain_id=ChainId(r["chain_id"]),
+            index=r["index"],
+            source=r["source"],
+            at=r["at"],
+            forecast=Forecast(
+                p10_s=r["p10_s"], p50_s=r["p50_s"], p90_s=r["p90_s"], samples=r["samples"]
+            ),
+            actual_wait_s=r["actual_wait_s"],
+        )
+        for r in rows.mappings()
+    ]

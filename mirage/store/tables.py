@@ -1,0 +1,229 @@
+"""The tables, with named constraints. Instants are epoch seconds (docs/decisions/0002, 0003)."""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+SCHEMA = "0001"
+"""The revision this program was made for: the newest file in migrations/versions."""
+
+VERSION_TABLE = "schema_version"
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+# SQLite counts up by itself only in a column of type INTEGER.
+_Serial = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def _cluster() -> Column[int]:
+    return Column("cluster_id", BigInteger, ForeignKey("clusters.id"), nullable=False)
+
+
+clusters = Table(
+    "clusters",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("name", Text, nullable=False),
+    UniqueConstraint("name"),
+)
+
+partition_modes = Table(
+    "partition_modes",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("partition", Text, primary_key=True),  # "" is the cluster itself
+    Column("mode", Text, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("job_id", BigInteger, primary_key=True),
+    Column("submit", BigInteger, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("uid", BigInteger),
+    Column("account", Text, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("qos", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("priority", BigInteger),
+    Column("eligible", BigInteger),
+    Column("start", BigInteger),
+    Column("end", BigInteger),
+    Column("time_limit_s", BigInteger),
+    Column("nodes", BigInteger, nullable=False),
+    Column("cpus", BigInteger, nullable=False),
+    Column("gpus", BigInteger, nullable=False),
+    Column("exit_code", Text, nullable=False),
+    Column("dependency", Text, nullable=False),
+    Column("node_list", Text, nullable=False),
+    Column("comment", Text, nullable=False),
+    Column("array", Boolean, nullable=False),
+    Column("submit_line", Text, nullable=False),
+    Index(None, "cluster_id", "partition", "start"),
+    Index(None, "cluster_id", "start"),
+    Index(None, "cluster_id", "end"),
+)
+Index(
+    "ix_jobs_unended",
+    jobs.c.cluster_id,
+    sqlite_where=jobs.c.end.is_(None),
+    postgresql_where=jobs.c.end.is_(None),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    _cluster(),
+    Column("taken_at", BigInteger, nullable=False),
+    Column("features", JSON, nullable=False),
+    Column("queue", LargeBinary),  # NULL once thinned
+    Column("nodes", LargeBinary),
+    UniqueConstraint("cluster_id", "taken_at"),
+)
+
+chains = Table(
+    "chains",
+    metadata,
+    Column("chain_id", Text, primary_key=True),
+    _cluster(),
+    Column("uid", BigInteger, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("links_planned", BigInteger),
+    Column("policy", Text),
+    Column("overlap_price", Float, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("note", Text, nullable=False),
+    Index(None, "cluster_id", "state"),
+    Index(None, "created_at", "chain_id"),
+)
+
+links = Table(
+    "links",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
+    Column("index", BigInteger, nullable=False),
+    _cluster(),
+    Column("job_id", BigInteger, nullable=False),
+    Column("submit", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("position", Text, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("nodes", BigInteger, nullable=False),
+    Column("time_limit_s", BigInteger),
+    Column("eligible", BigInteger),
+    Column("freed_at", BigInteger),
+    Column("start", BigInteger),
+    Column("end", BigInteger),
+    Column("end_state", Text),
+    Column("seen_at", BigInteger, nullable=False),
+    UniqueConstraint("chain_id", "index"),
+    UniqueConstraint("cluster_id", "job_id", "submit"),
+    Index(None, "cluster_id", "start"),
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    _cluster(),
+    Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
+    Column("index", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("last_at", BigInteger, nullable=False),
+    Column("repeats", BigInteger, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("policy", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("time_left_s", BigInteger),
+    Column("p10_s", Float),
+    Column("p50_s", Float),
+    Column("p90_s", Float),
+    Column("samples", BigInteger, nullable=False),
+    Column("effect", Text, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("inputs", JSON, nullable=False),
+    Index(None, "chain_id", "index", "id"),
+    Index(None, "cluster_id", "effect"),
+)
+
+forecasts = Table(
+    "forecasts",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    _cluster(),
+    Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
+    Column("index", BigInteger, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("p10_s", Float),
+    Column("p50_s", Float, nullable=False),
+    Column("p90_s", Float),
+    Column("samples", BigInteger, nullable=False),
+    Column("actual_wait_s", BigInteger),
+    UniqueConstraint("chain_id", "index", "source"),
+    Index(None, "cluster_id", "at"),
+)
+
+# No foreign keys to chains and jobs: the audit outlives what it tells of.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    _cluster(),
+    Column("at", BigInteger, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("chain_id", Text),
+    Column("job_id", BigInteger),
+    Column("detail", JSON, nullable=False),
+    Index(None, "chain_id"),
+    Index(None, "cluster_id", "at"),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("until", BigInteger, nullable=False),
+)
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("uid", BigInteger, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("fingerprint", Text, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Index(None, "at"),
+)

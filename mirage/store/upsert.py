@@ -1,0 +1,30 @@
+"""INSERT ... ON CONFLICT, which both databases spell alike and SQLAlchemy keeps in two dialects."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Table
+from sqlalchemy.dialects import postgresql, sqlite
+
+from mirage.store.engine import Transaction
+
+Insert = sqlite.Insert | postgresql.Insert
+
+
+def insert(tx: Transaction, table: Table) -> Insert:
+    if tx.dialect.name == "sqlite":
+        return sqlite.insert(table)
+    return postgresql.insert(table)
+
+
+def put(tx: Transaction, table: Table, values: Mapping[str, Any], *, key: Sequence[str]) -> None:
+    """Insert the row, or set the columns named in `values` of the row that has its `key`."""
+    statement = insert(tx, table).values(**values)
+    changes = {name: statement.excluded[name] for name in values if name not in key}
+    tx.execute(statement.on_conflict_do_update(index_elements=key, set_=changes))
+
+
+def put_if_absent(
+    tx: Transaction, table: Table, values: Mapping[str, Any], *, key: Sequence[str]
+) -> None:
+    tx.execute(insert(tx, table).values(**values).on_conflict_do_nothing(index_elements=key))
