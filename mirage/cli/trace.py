@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -49,13 +49,12 @@ def ingest(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Take the jobs of a trace file into the history. Doing it again changes nothing."""
-    trace = open_trace(file, trace_format, timezone)
-    store = Store(database or settings.load(config).database_url)
-    try:
-        with _progress(file.name) as told:
-            report = ingest_file(store, cluster, trace, told)
-    finally:
-        store.close()
+    with (
+        open_trace(file, trace_format, timezone) as trace,
+        closing(Store(database or settings.load(config).database_url)) as store,
+        _progress(file.name) as told,
+    ):
+        report = ingest_file(store, cluster, trace, told)
     if as_json:
         typer.echo(json.dumps(asdict(report)))
     else:

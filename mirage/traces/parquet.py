@@ -52,6 +52,8 @@ class ParquetTrace:
             for values in zip(*columns, strict=True):
                 number += 1
                 yield number, attempt(_job, dict(zip(self._columns, values, strict=True)))
+
+    def close(self) -> None:
         self._file.close()
 
     def _batches(self) -> Iterator[Any]:

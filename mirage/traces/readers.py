@@ -1,10 +1,12 @@
 """Trace files of four formats, told apart by their content, as batches of jobs with a tally."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from enum import StrEnum
 from pathlib import Path
+from typing import Self
 
 from mirage.domain.job import Job
 from mirage.errors import InputError, UnknownFormat
@@ -54,22 +56,22 @@ class Tally:
 
 
 class TraceFile:
-    """One pass over a trace file. `tally` grows while `batches` is drawn from."""
+    """One pass over an open trace file. `tally` grows while `batches` is drawn from."""
 
     def __init__(
         self,
         trace_format: Format,
         outcomes: Iterator[tuple[int, Outcome]],
         *,
+        source: Lines | ParquetTrace,
         total: int | None = None,
-        share: Callable[[], float] | None = None,
     ) -> None:
         self.format = trace_format
         self.total = total
         """Rows in the file, where the file says so."""
         self.tally = Tally()
         self._outcomes = outcomes
-        self._share = share
+        self._source = source
         self._settled: dict[int, bool] = {}
 
     @property
@@ -77,7 +79,13 @@ class TraceFile:
         """How much has been read, 0 to 1: by rows where their number is known, else by bytes."""
         if self.total:
             return min(1.0, self.tally.read / self.total)
-        return self._share() if self._share else 0.0
+        return self._source.share if isinstance(self._source, Lines) else 1.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._source.close()
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[list[Job]]:
         """The jobs in the file's order, never two of one key in a batch."""
@@ -129,15 +137,23 @@ def open_trace(
         if not start.startswith(_PARQUET_MAGIC):
             raise UnknownFormat(f"{path} is not parquet")
         parquet = ParquetTrace(path)
-        return TraceFile(chosen, parquet.read(), total=parquet.total)
+        return TraceFile(chosen, parquet.read(), source=parquet, total=parquet.total)
     _assert_text(path, start)
     lines = Lines(path)
+    try:
+        return _text_trace(chosen, lines, zone)
+    except BaseException:
+        lines.close()
+        raise
+
+
+def _text_trace(chosen: Format, lines: Lines, zone: tzinfo | None) -> TraceFile:
     if chosen is Format.SACCT:
-        return TraceFile(chosen, SacctDump(lines, zone).read(), share=lambda: lines.share)
+        return TraceFile(chosen, SacctDump(lines, zone).read(), source=lines)
     if chosen is Format.SWF:
-        return TraceFile(chosen, swf.read(lines), share=lambda: lines.share)
+        return TraceFile(chosen, swf.read(lines), source=lines)
     tacc = TaccLog(lines, zone)
-    return TraceFile(chosen, tacc.read(), total=tacc.total, share=lambda: lines.share)
+    return TraceFile(chosen, tacc.read(), source=lines, total=tacc.total)
 
 
 def _sniffed(path: Path, start: bytes) -> Format:

@@ -93,8 +93,11 @@ def state_of(text: str) -> JobState:
     words = text.split()
     if not words:
         raise RowRefused("no state")
+    word = words[0].upper().rstrip("+")
+    if not word.replace("_", "").isalpha():
+        raise RowRefused("state is not a word")
     try:
-        return JobState(words[0].upper().rstrip("+"))
+        return JobState(word)
     except ValueError:
         return JobState.UNKNOWN
 

@@ -17,6 +17,7 @@ from mirage.errors import UnknownFormat
 from mirage.traces.clock import Clock
 from mirage.traces.row import (
     Outcome,
+    Refused,
     RowRefused,
     RowSkipped,
     attempt,
@@ -81,9 +82,9 @@ class SacctDump:
         for at in [self._columns.index(name) for name in _FREE if name in self._columns]:
             whole = SEPARATOR.join(fields[at : at + extra + 1])
             outcome = attempt(self._parsed, [*fields[:at], whole, *fields[at + extra + 1 :]])
-            if isinstance(outcome, Job):
+            if isinstance(outcome, Job) and outcome.state is not JobState.UNKNOWN:
                 ways.append(outcome)
-            elif outcome.skipped:
+            elif isinstance(outcome, Refused) and outcome.skipped:
                 raise RowSkipped(outcome.reason)
         if not ways:
             raise RowRefused("more fields than columns")
