@@ -1,0 +1,273 @@
+# mirage-link: what a link does before, around and after the user's script. POSIX sh, run by dash and
+# bash alike; set above it are mirage_{chain,links,dir,cwd,comment,sbatch,append,offset,size} and two
+# functions. Whatever fails in here, the user's script is run. `umask`, `cd` and `set` happen in
+# subshells only: the script must find everything as Slurm left it.
+
+mirage_tag=$1
+shift
+mirage_index=${mirage_tag##*:}
+mirage_next=$((mirage_index + 1))
+mirage_job=${SLURM_JOB_ID:-0}
+mirage_caught= mirage_child= mirage_code= mirage_early= mirage_later= mirage_reason=
+mirage_tmp= mirage_watch=
+[ -z "$BASH_VERSION" ] || [ -z "$SHLVL" ] || SHLVL=$((SHLVL - 1))
+
+mirage_say() { # a line for the user, and one for the chain's log
+    printf 'mirage: %s\n' "$1" >&2
+    mirage_log "$1"
+}
+
+mirage_log() {
+    (umask 077 && printf '%s link %s job %s: %s\n' "$(date +%s)" "$mirage_index" "$mirage_job" "$1" \
+        >>"$mirage_dir/log") 2>/dev/null
+}
+
+mirage_put() { # write a file of the chain whole or not at all
+    (umask 077 && printf '%s\n' "$2" >"$mirage_dir/$1.new.$mirage_job" &&
+        mv -f "$mirage_dir/$1.new.$mirage_job" "$mirage_dir/$1") 2>/dev/null
+}
+
+mirage_get() { # the first line of a file of the chain, or nothing
+    [ -f "$mirage_dir/$1" ] && [ ! -L "$mirage_dir/$1" ] || return 1
+    head -n 1 "$mirage_dir/$1" 2>/dev/null
+}
+
+mirage_limit() { # run a command for at most so many seconds
+    if command -v timeout >/dev/null 2>&1; then
+        timeout "$@"
+    else
+        shift
+        "$@"
+    fi
+}
+
+mirage_ask() { # what squeue says of a job: mirage_ask JOB FORMAT; fails when it cannot say
+    SLURM_TIME_FORMAT=%s mirage_limit 10 squeue -h -t all -j "$1" -o "$2" 2>/dev/null | head -n 1
+}
+
+mirage_read_deadline() {
+    MIRAGE_DEADLINE=$SLURM_JOB_END_TIME
+    case $MIRAGE_DEADLINE in
+    '' | *[!0-9]*) MIRAGE_DEADLINE=$(mirage_ask "$mirage_job" %e) ;;
+    esac
+    case $MIRAGE_DEADLINE in
+    *[!0-9]*) MIRAGE_DEADLINE= ;;
+    esac
+}
+
+# --- the guard: may this link begin? ------------------------------------------------------------
+
+mirage_may_begin() {
+    [ ! -e "$mirage_dir/done" ] || { mirage_why="the chain is done" && return 1; }
+    [ ! -e "$mirage_dir/stop" ] || { mirage_why="the chain was stopped" && return 1; }
+    if [ "${SLURM_RESTART_COUNT:-0}" != 0 ] && [ -e "$mirage_dir/started/$mirage_next" ]; then
+        mirage_why="this job was requeued and link $mirage_next has begun since" && return 1
+    fi
+    [ "$mirage_index" -gt 1 ] || return 0
+    mirage_previous_end
+    case $mirage_end in
+    CANCELLED* | cancelled*)
+        mirage_why="link $((mirage_index - 1)) was cancelled"
+        mirage_put stop "$mirage_why"
+        return 1
+        ;;
+    esac
+}
+
+mirage_previous_end() { # Slurm's word first; what the link itself wrote where Slurm has forgotten
+    mirage_end=
+    [ -z "$MIRAGE_PREV_JOBID" ] || mirage_end=$(mirage_ask "$MIRAGE_PREV_JOBID" %T)
+    mirage_tries=0
+    while [ "$mirage_end" = COMPLETING ] && [ "$mirage_tries" -lt 5 ]; do
+        sleep 1
+        mirage_tries=$((mirage_tries + 1))
+        mirage_end=$(mirage_ask "$MIRAGE_PREV_JOBID" %T)
+    done
+    case $mirage_end in
+    '' | COMPLETING) mirage_end=$(mirage_get "ends/$((mirage_index - 1))") ;;
+    esac
+}
+
+# --- the standby: the next link, pending on this one ---------------------------------------------
+
+mirage_standing() { # the id of the next link if it stands in the queue already
+    mirage_limit 20 squeue -h -u "$(id -un)" -o '%i %k' 2>/dev/null |
+        while read -r mirage_id mirage_text; do
+            case $mirage_text in
+            *"mirage:$mirage_chain:$mirage_next") printf '%s\n' "$mirage_id" ;;
+            esac
+        done | head -n 1
+}
+
+mirage_submit() { # sbatch with the first submission's words, environment and directory
+    [ -x "$mirage_sbatch" ] || mirage_sbatch=$(command -v sbatch) || return 1
+    {
+        cat "$mirage_dir/env" &&
+            mirage_sbatch_words --parsable --dependency="afterany:$mirage_job" \
+                --comment="${mirage_comment:+$mirage_comment }mirage:$mirage_chain:$mirage_next" \
+                ${SLURM_JOB_NAME:+"--job-name=$SLURM_JOB_NAME"} $mirage_append
+    } | (cd "$mirage_cwd" && mirage_limit 60 xargs -0 -x -s 1000000 env -i --)
+}
+
+mirage_stand() { # put the standby in place; says nothing but its success or the error
+    mirage_standby=$(mirage_standing)
+    if [ -z "$mirage_standby" ]; then
+        mirage_standby=$(mirage_submit 2>"$mirage_dir/error.$mirage_job") || return 1
+        mirage_standby=${mirage_standby%%;*}
+    fi
+    case $mirage_standby in
+    '' | *[!0-9]*) return 1 ;;
+    esac
+    rm -f "$mirage_dir/error.$mirage_job"
+    mirage_put "jobs/$mirage_next" "$mirage_standby"
+    mirage_log "link $mirage_next stands as job $mirage_standby"
+}
+
+mirage_put_standby() {
+    [ "$mirage_index" -lt "$mirage_links" ] && [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || return 0
+    mirage_stand && return 0
+    mirage_say "no standby for link $mirage_next yet: $(mirage_get "error.$mirage_job")"
+    mirage_stand_later </dev/null >/dev/null 2>&1 &
+    mirage_later=$!
+}
+
+mirage_stand_later() {
+    trap 'kill "$mirage_sleep"; exit 0' TERM
+    for mirage_pause in 30 60 120 240 480 960 1920 3600 3600 3600 3600; do
+        sleep "$mirage_pause" &
+        mirage_sleep=$!
+        wait "$mirage_sleep"
+        mirage_stand && return 0
+    done
+}
+
+# --- the user's script, as a child: this shell stays to write down how it ended -------------------
+
+mirage_exec() { # a shell starts background commands with INT and QUIT ignored: undo that
+    if env --default-signal=INT,QUIT true 2>/dev/null; then
+        exec env --default-signal=INT,QUIT "$@"
+    elif command -v perl >/dev/null 2>&1; then
+        exec perl -e '$SIG{INT} = $SIG{QUIT} = "DEFAULT"; exec { $ARGV[0] } @ARGV; exit 127' "$@"
+    fi
+    exec "$@"
+}
+
+mirage_unpack() { # by size, since a full disk gives a shorter file
+    for mirage_place in "${TMPDIR:-/tmp}" /tmp /var/tmp /dev/shm "$mirage_dir"; do
+        mirage_tmp=$(mktemp -d "$mirage_place/mirage.XXXXXX" 2>/dev/null) || continue
+        (umask 077 && tail -c "+$mirage_offset" "$0" >"$mirage_tmp/slurm_script") 2>/dev/null
+        chmod 700 "$mirage_tmp/slurm_script" 2>/dev/null
+        [ "$(wc -c <"$mirage_tmp/slurm_script")" -eq "$mirage_size" ] 2>/dev/null && return 0
+        rm -rf "$mirage_tmp"
+    done
+    return 1
+}
+
+mirage_lookout() { # a process that dies of any signal, to tell what the whole job was sent
+    [ -p "$mirage_tmp/lookout" ] || mkfifo -m 600 "$mirage_tmp/lookout" 2>/dev/null || return 0
+    mirage_exec cat "$mirage_tmp/lookout" >/dev/null 2>&1 </dev/null 9<&- &
+    mirage_watch=$!
+}
+
+mirage_whole_job() { # did every process of the job get this signal, or this shell alone?
+    sleep 0.2 2>/dev/null || sleep 1
+    [ -n "$mirage_watch" ] && ! kill -0 "$mirage_watch" 2>/dev/null
+}
+
+mirage_on() { # a signal has come: pass it on unless the script has had it too
+    mirage_caught=$1
+    if [ -z "$mirage_child" ]; then
+        if [ "$1" = TERM ]; then mirage_ending; else mirage_early="$mirage_early $1"; fi
+    elif mirage_whole_job; then
+        mirage_lookout
+        [ "$1" != TERM ] || mirage_ending
+    else
+        kill -s "$1" "$mirage_child" 2>/dev/null
+    fi
+}
+
+mirage_ending() { # Slurm is ending the job: at once, since KILL may follow within seconds, say why
+    mirage_reason=timeout
+    if [ -z "$MIRAGE_DEADLINE" ] || [ "$(date +%s)" -lt "$((MIRAGE_DEADLINE - 5))" ]; then
+        mirage_reason=cancelled
+    fi
+    mirage_put "ends/$mirage_index" "$mirage_reason"
+    case $(mirage_ask "$mirage_job" '%T %r') in
+    RUNNING*) mirage_reason= ;; # a warning, or somebody's kill: the job goes on
+    PREEMPTED* | *Preempt*) mirage_reason=preempted ;;
+    TIMEOUT* | *TimeLimit*) mirage_reason=timeout ;;
+    NODE_FAIL*) mirage_reason=node_fail ;;
+    PENDING* | REQUEUED*) mirage_reason=requeued ;;
+    esac
+    if [ -n "$mirage_reason" ]; then
+        mirage_put "ends/$mirage_index" "$mirage_reason"
+    else
+        rm -f "$mirage_dir/ends/$mirage_index"
+    fi
+    mirage_log "terminated: ${mirage_reason:-still running}"
+}
+
+mirage_wait() { # wait is cut short by every signal; 127 is the shell's word for a child it has reaped
+    wait "$mirage_child"
+    mirage_code=$?
+    while [ -n "$mirage_caught" ]; do
+        mirage_caught=
+        wait "$mirage_child"
+        mirage_again=$?
+        [ "$mirage_again" -ne 127 ] || break
+        mirage_code=$mirage_again
+    done
+}
+
+mirage_finish() {
+    [ -z "$mirage_watch" ] || kill -9 "$mirage_watch" 2>/dev/null
+    [ -z "$mirage_later" ] || kill "$mirage_later" 2>/dev/null
+    [ -n "$mirage_reason" ] || mirage_put "ends/$mirage_index" "exit $mirage_code"
+    if [ -e "$mirage_dir/done" ] && mirage_standby=$(mirage_get "jobs/$mirage_next"); then
+        mirage_limit 20 scancel --state=PENDING "$mirage_standby" >/dev/null 2>&1
+        mirage_log "done: link $mirage_next taken back"
+    fi
+    rm -rf "$mirage_tmp"
+}
+
+# --- in order ------------------------------------------------------------------------------------
+
+for mirage_signal in HUP INT QUIT USR1 USR2 ALRM TERM; do
+    trap "mirage_on $mirage_signal" "$mirage_signal"
+done
+if [ -d "$mirage_dir" ] && [ ! -L "$mirage_dir" ] && [ -O "$mirage_dir" ]; then
+    MIRAGE_PREV_JOBID=
+    [ "$mirage_index" -le 1 ] || MIRAGE_PREV_JOBID=$(mirage_get "jobs/$((mirage_index - 1))")
+    if ! mirage_may_begin; then
+        mirage_say "$mirage_why; the script is not run"
+        exit 0
+    fi
+    rm -f "$mirage_dir/ends/$mirage_index" # of a run before a requeue
+    mirage_put "jobs/$mirage_index" "$mirage_job"
+    mirage_put "started/$mirage_index" "$mirage_job"
+    mirage_put_standby
+else
+    mirage_say "$mirage_dir cannot be used here; the chain ends with this link"
+fi
+mirage_read_deadline
+MIRAGE_CHAIN_ID=$mirage_chain MIRAGE_LINK=$mirage_index MIRAGE_LINKS=$mirage_links
+MIRAGE_DIR=$mirage_dir
+export MIRAGE_CHAIN_ID MIRAGE_LINK MIRAGE_LINKS MIRAGE_PREV_JOBID MIRAGE_DIR MIRAGE_DEADLINE
+if ! mirage_unpack; then
+    mirage_say "no place to unpack the script"
+    exit 1
+fi
+if (exec 9<&0) 2>/dev/null; then exec 9<&0; else exec 9</dev/null; fi
+mirage_lookout
+if [ -n "$mirage_reason" ]; then # terminated before it began
+    mirage_finish
+    exit 143
+fi
+mirage_run_script "$mirage_tmp/slurm_script" "$@" <&9 9<&- &
+mirage_child=$!
+for mirage_signal in $mirage_early; do
+    kill -s "$mirage_signal" "$mirage_child" 2>/dev/null
+done
+mirage_wait
+mirage_finish
+exit "$mirage_code"

@@ -1,0 +1,169 @@
+"""Write the carrier (what a chain submits) and the directory that a chain's links share.
+
+The carrier is text, because sbatch takes nothing else: the user's directives, what Mirage has to
+know, the core in carrier.sh, a marker, and then the user's script byte for byte.
+"""
+
+import os
+import pwd
+
+import mirage_request
+
+SHELL = "/bin/sh"
+# Where there is bash it carries: dash drops what it cannot name, and so a user's exported functions
+# (`module` of Lmod and Environment Modules). --posix keeps bash from reading BASH_ENV once more.
+BETTER_SHELL = "/bin/bash"
+END_OF_CORE = b"# --- the script as submitted ---\n"
+FOLDERS = ("carrier", "ends", "jobs", "started")
+KEPT_SLURM = frozenset(["SLURM_CONF"])  # says which Slurm; the other SLURM_ names describe a job
+NOT_KEPT = frozenset(["MIRAGE_CHAIN", "MIRAGE_CHAIN_ID", "MIRAGE_DEADLINE", "MIRAGE_DIR"])
+
+
+class Script(object):
+    """A user's script: the name that sbatch gives the job by it, and its bytes."""
+
+    __slots__ = ("name", "text")
+
+    def __init__(self, name, text):
+        self.name = name
+        self.text = text
+
+
+def interpreter(text):
+    """The words that the kernel runs a script with: a path and, as one word, the rest."""
+    line = text.split(b"\n", 1)[0][2:].strip(b" \t")
+    path, _, rest = line.replace(b"\t", b" ").partition(b" ")
+    if not path:
+        return []
+    rest = line[len(path) :].strip(b" \t")
+    return [path, rest] if rest else [path]
+
+
+def lay_out(chain):
+    """Make the chain's directory with all that its links need."""
+    base = _state_directory(chain.call.environ)
+    chain.directory = os.path.join(base, chain.id)
+    os.mkdir(chain.directory, 0o700)
+    try:
+        for folder in FOLDERS:
+            os.mkdir(os.path.join(chain.directory, folder), 0o700)
+        write(os.path.join(chain.directory, "env"), saved_environment(chain.call.environ))
+        write(os.path.join(chain.directory, "argv"), _joined(chain.call.reading.words))
+        write(chain.carrier(), text_of(chain))
+    except Exception:
+        take_away(chain)
+        raise
+
+
+def take_away(chain):
+    """Remove what was laid out for a job that sbatch then refused."""
+    for where, folders, files in os.walk(chain.directory, topdown=False):
+        for name in files:
+            os.unlink(os.path.join(where, name))
+        for name in folders:
+            os.rmdir(os.path.join(where, name))
+    os.rmdir(chain.directory)
+
+
+def write(path, data):
+    """Write a file that its owner alone can read; never through a link that is already there."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "wb") as out:
+        out.write(data)
+
+
+def _state_directory(environ):
+    """The directory for chains: ours or root's, and nobody else may move things in it."""
+    base = environ.get("MIRAGE_STATE_DIR")
+    if not base:
+        home = environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+        base = os.path.join(home, ".local", "state", "mirage")
+    base = os.path.abspath(base)
+    if not os.path.isdir(base):
+        os.makedirs(base, 0o700)
+    found = os.stat(base)
+    if found.st_uid not in (0, os.geteuid()):
+        raise PermissionError("%s belongs to somebody else" % (base,))
+    if found.st_mode & 0o022 and not found.st_mode & 0o1000:
+        raise PermissionError("others may write in %s" % (base,))
+    return base
+
+
+def saved_environment(environ):
+    """The submitter's environment for the later links, NUL-separated."""
+    kept = []
+    for name, value in sorted(environ.items()):
+        if name.startswith("SLURM_") and name not in KEPT_SLURM:
+            continue
+        if name in NOT_KEPT or name.startswith(("MIRAGE_LINK", "MIRAGE_PREV_")):
+            continue
+        if not name or name.startswith("-"):
+            continue  # env would take it for an option
+        kept.append("%s=%s" % (name, value))
+    return _joined(kept)
+
+
+def text_of(chain):
+    """The carrier as bytes."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "carrier.sh"), "rb") as core:
+        text = _top(chain) + core.read() + END_OF_CORE
+    offset = b"mirage_offset=%010d\n"
+    text = text.replace(offset % (0,), offset % (len(text) + 1,), 1)
+    if b"\r\n" in text:
+        raise ValueError("an argument or directory holds a DOS line break")
+    return text + chain.script.text
+
+
+def _top(chain):
+    shell = BETTER_SHELL + " --posix" if os.path.exists(BETTER_SHELL) else SHELL
+    block = mirage_request.leading_block(chain.script.text)
+    if not block.endswith(b"\n"):
+        block += b"\n"
+    settings = [
+        ("chain", chain.id),
+        ("links", str(chain.links)),
+        ("dir", chain.directory),
+        ("cwd", os.getcwd()),
+        ("comment", chain.comment),
+        ("sbatch", chain.call.real),
+        ("append", "" if _chose_open_mode(chain) else "--open-mode=append"),
+    ]
+    lines = [b"#!%s\n" % (shell.encode(),), mirage_request.CARRIER_MARK + b"1\n", block]
+    lines += [b"mirage_%s=%s\n" % (name.encode(), quoted(value)) for name, value in settings]
+    lines += [b"mirage_offset=%010d\n" % (0,), b"mirage_size=%d\n" % (len(chain.script.text),)]
+    return b"".join(lines) + _functions(chain)
+
+
+def _functions(chain):
+    """The two places where the user's own words stand: sbatch's line, and the interpreter's."""
+    import mirage_chain
+
+    before, after = chain.own_words(mirage_chain.FIRST_LINK_ONLY)
+    begin = ["--begin=now"] if chain.said.has("begin") else []
+    words = [quoted(word) for word in before + begin]
+    words += [b'"$@"'] + [quoted(word) for word in [*after, chain.carrier()]]
+    words += [b'"mirage:$mirage_chain:$mirage_next"']
+    words += [quoted(word) for word in chain.arguments()]
+    run = b" ".join(quoted(os.fsdecode(word)) for word in interpreter(chain.script.text))
+    return (
+        b"mirage_sbatch_words() { printf '%s\\0' \"$mirage_sbatch\" " + b" ".join(words) + b"; }\n"
+        b"mirage_run_script() { mirage_exec " + run + b' "$@"; }\n'
+    )
+
+
+def _chose_open_mode(chain):
+    reading, said = chain.call.reading, chain.said
+    return (
+        reading.has("open-mode")
+        or said.has("open-mode")
+        or ("SBATCH_OPEN_MODE" in chain.call.environ)
+    )
+
+
+def quoted(word):
+    """A word as the shell reads it back, whatever it holds."""
+    return b"'" + os.fsencode(word).replace(b"'", b"'\\''") + b"'"
+
+
+def _joined(words):
+    return b"".join(os.fsencode(word) + b"\0" for word in words)

@@ -1,0 +1,192 @@
+"""The wrapped sbatch: plain sbatch for all who ask for nothing, a chain's first link for the rest.
+
+Whatever goes wrong here before the submission, the real sbatch is run and one line says why.
+Nothing is imported that a plain call does not need.
+"""
+
+import os
+import sys
+
+import mirage_options
+import mirage_request
+
+ASKS_NOTHING = frozenset(["help", "usage", "version"])
+HEAD_BYTES = 65536
+
+
+class Call(object):
+    """One call of sbatch: its words, and its script as far as it was found."""
+
+    __slots__ = ("environ", "path", "piped", "reading", "real", "submitted")
+
+    def __init__(self, real, words, environ):
+        self.real = real
+        self.reading = mirage_options.read(words)
+        self.environ = environ
+        self.path = None
+        self.submitted = False
+        self.piped = None  # what was read from a pipe, to be given on
+
+    def quiet(self):
+        return self.reading.has("quiet") or self.reading.has("parsable")
+
+
+def main(argv):
+    words = argv[1:]
+    real = find_real(argv[0], os.environ)
+    if real is None:
+        sys.stderr.write("mirage: no sbatch found on PATH nor in /usr/bin\n")
+        return 127
+    call = Call(real, words, os.environ)
+    try:
+        return _decide(call)
+    except mirage_request.Refused as refusal:
+        sys.stderr.write("sbatch: error: mirage: %s; nothing was submitted\n" % (refusal,))
+        return 1
+    except Exception as error:
+        if call.submitted:  # never twice
+            _say(call, "%s: %s" % (type(error).__name__, error))
+            return 0
+        _say(call, "%s: %s; submitted without a chain" % (type(error).__name__, error))
+        return become_sbatch(call)
+
+
+def find_real(own, environ):
+    """The sbatch behind this one: named, or the next on PATH, or the usual place."""
+    own = os.path.realpath(own)
+    named = environ.get("MIRAGE_REAL_SBATCH")
+    if named and os.path.realpath(named) != own:
+        return named
+    candidates = [os.path.join(p, "sbatch") for p in environ.get("PATH", "").split(":") if p]
+    mine = [i for i, path in enumerate(candidates) if os.path.realpath(path) == own]
+    # Only those behind our own place: two wrappers on one PATH must not call each other for ever.
+    for path in candidates[mine[-1] + 1 if mine else 0 :] + ["/usr/bin/sbatch"]:
+        if os.access(path, os.X_OK) and os.path.isfile(path) and os.path.realpath(path) != own:
+            return path
+    return None
+
+
+def _decide(call):
+    reading, environ = call.reading, call.environ
+    if environ.get("MIRAGE_DISABLE", "0") not in ("", "0"):
+        return become_sbatch(call)
+    head = b"" if ASKS_NOTHING.intersection(o.name for o in reading.options) else _head(call)
+    if not mirage_request.wants(reading, environ, head):
+        return become_sbatch(call)
+    if mirage_request.CARRIER_MARK in head:
+        return become_sbatch(call)
+    request = mirage_request.find(reading, environ, head)
+    if request is None or not _understood(call):
+        return become_sbatch(call)
+    said = mirage_request.directives(head)
+    mirage_request.check(reading, said, environ)
+    import mirage_chain
+
+    return mirage_chain.submit(call, request, said)
+
+
+def _understood(call):
+    """Whether this call can be carried; where not, the real sbatch has its own words for it."""
+    reading = call.reading
+    if reading.has("test-only") or ASKS_NOTHING.intersection(o.name for o in reading.options):
+        return False
+    if reading.not_understood is not None:
+        _say(call, "'%s' is not known here, so this is no chain" % (reading.not_understood,))
+        return False
+    if reading.last("wrap") is not None:
+        return reading.script is None
+    if reading.script is None or call.path is not None:
+        return True
+    if os.path.exists(reading.words[reading.script]):
+        _say(call, "the script is not a plain file, so this is no chain")
+    return False
+
+
+def _head(call):
+    """The script's leading comment lines, where they can be seen without disturbing sbatch."""
+    reading = call.reading
+    if reading.not_understood is not None or reading.last("wrap") is not None:
+        return b""
+    if reading.script is None:
+        return mirage_request.leading_block(_peek_stdin(call))
+    word = reading.words[reading.script]
+    call.path = mirage_request.find_script(word, reading.last("chdir"), call.environ)
+    if call.path is None:
+        return b""
+    with open(call.path, "rb") as script:
+        head = mirage_request.leading_block(script.read(HEAD_BYTES))
+        return head if len(head) < HEAD_BYTES else mirage_request.leading_block(_all(script, head))
+
+
+def _all(script, start):
+    return start + script.read()
+
+
+def _peek_stdin(call):
+    """A script on standard input: seen in place in a file, read and given on from a pipe."""
+    import stat
+
+    kind = os.fstat(0).st_mode
+    if stat.S_ISREG(kind):
+        return os.pread(0, os.fstat(0).st_size, os.lseek(0, 0, os.SEEK_CUR))
+    if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
+        call.piped = _read_all(0)
+        return call.piped
+    return b""  # a terminal or a device is left to sbatch, unless a chain is asked for
+
+
+def _read_all(fd):
+    parts = []
+    while True:
+        part = os.read(fd, 65536)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+
+
+def script_bytes(call):
+    """The whole script that sbatch would submit."""
+    wrapped = call.reading.last("wrap")
+    if wrapped is not None:
+        text = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n%s\n\n" % (wrapped,)
+        return os.fsencode(text)
+    if call.path is not None:
+        with open(call.path, "rb") as script:
+            return script.read()
+    if call.piped is None:
+        call.piped = _read_all(0)
+    return call.piped
+
+
+def become_sbatch(call):
+    if call.piped is not None:
+        _give_on(call.piped)
+    sys.stderr.flush()
+    words = call.reading.plain()
+    try:
+        os.execv(call.real, ["sbatch"] + words)
+    except OSError as error:
+        sys.stderr.write("mirage: %s: %s\n" % (call.real, error.strerror))
+        return 127
+
+
+def _give_on(script):
+    """Make `script` standard input again. What fits into a pipe needs no writer beside it."""
+    end, start = os.pipe()
+    if len(script) <= 65536:
+        os.write(start, script)
+    elif os.fork() == 0:
+        os.close(end)
+        try:
+            while script:
+                script = script[os.write(start, script) :]
+        finally:
+            os._exit(0)
+    os.close(start)
+    os.dup2(end, 0)
+    os.close(end)
+
+
+def _say(call, words):
+    if not call.quiet():
+        sys.stderr.write("mirage: %s\n" % (words,))
