@@ -1,0 +1,162 @@
+"""A cluster reached through the Slurm commands on this host.
+
+What to say and how to read it lives in `mirage.slurm`.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from mirage.cluster.lane import SLOW_S, Lane, Patience
+from mirage.cluster.runner import Runner, Usage
+from mirage.domain.job import Job, JobId
+from mirage.domain.snapshot import Node, Queue
+from mirage.errors import ClusterUnavailable, MalformedText
+from mirage.slurm import rows, sacct, scancel, scontrol, sinfo, squeue
+from mirage.slurm.complaints import move_complaint, query_complaint
+
+T = TypeVar("T")
+
+_HISTORY_WINDOW_S = 6 * 3600
+"""A busy site ends some 10,000 jobs in it: a few MB, a second or two of slurmdbd."""
+_JOBS_AT_ONCE = 200
+
+
+class SlurmCli:
+    """Implements `ports.Cluster`. Queries wait for each other and back off; moves do neither."""
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float = 15.0,
+        patience: Patience | None = None,
+        history_window_s: int = _HISTORY_WINDOW_S,
+    ) -> None:
+        self._runner = Runner(timeout_s=timeout_s)
+        # Where the clock runs fast (the testbed), whoever allows more seconds means these as well.
+        patience = patience or Patience(slow_s=max(SLOW_S, timeout_s / 10))
+        self._controller = Lane(patience)
+        self._accounting = Lane(patience)
+        self._history_window_s = history_window_s
+        self._sacct_fields: tuple[str, ...] | None = None
+        self._pinned: set[JobId] = set()
+
+    def now(self) -> int:
+        return int(time.time())
+
+    def usage(self) -> Mapping[str, Usage]:
+        """Calls and seconds by command, since the start."""
+        return self._runner.usage()
+
+    def queue(self) -> Queue:
+        return self._controller.ask("queue", self._queue)
+
+    def nodes(self) -> tuple[Node, ...]:
+        return self._controller.ask("nodes", self._nodes)
+
+    def site_config(self) -> scontrol.SiteConfig:
+        return self._controller.ask("config", self._site_config)
+
+    def history(self, since: int, until: int) -> Iterator[Job]:
+        """In windows, so that no single answer is large; a job in several comes once."""
+        seen: set[tuple[JobId, int]] = set()
+        for begin in range(since, until, self._history_window_s):
+            end = min(begin + self._history_window_s, until)
+            for job in self._window(begin, end):
+                if (job.job_id, job.submit) not in seen:
+                    seen.add((job.job_id, job.submit))
+                    yield job
+
+    def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
+        wanted = sorted(set(job_ids))
+        found: list[Job] = []
+        for i in range(0, len(wanted), _JOBS_AT_ONCE):
+            found += self._records(wanted[i : i + _JOBS_AT_ONCE])
+        # The id of an array brings all its tasks.
+        return [job for job in found if job.job_id in set(wanted)]
+
+    def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+        """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
+        pinned = unpin or standby in self._pinned
+        self._move(scontrol.free_argv(standby, dependency, unpin=pinned))
+        self._pinned.discard(standby)
+
+    def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
+        self._move(scontrol.pin_argv(standby, dependency, node_list))
+        self._pinned.add(standby)
+
+    def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+        """`unpin` as in `free`."""
+        pinned = unpin or standby in self._pinned
+        self._move(scontrol.hold_argv(standby, dependency, unpin=pinned))
+        self._pinned.discard(standby)
+
+    def suspend(self, standby: JobId) -> None:
+        self._move(scontrol.suspend_argv(standby))
+
+    def resume(self, standby: JobId) -> None:
+        self._move(scontrol.resume_argv(standby))
+
+    def cancel(self, job_id: JobId) -> None:
+        self._move(scancel.argv(job_id))
+
+    def _queue(self) -> Queue:
+        separator, taken_at = _separator(), self.now()
+        answer = self._query(squeue.argv(separator))
+        return _read("squeue", lambda: squeue.parse(answer, taken_at, separator))
+
+    def _nodes(self) -> tuple[Node, ...]:
+        separator = _separator()
+        answer = self._query(sinfo.argv(separator))
+        return _read("sinfo", lambda: sinfo.parse(answer, separator))
+
+    def _site_config(self) -> scontrol.SiteConfig:
+        answer = self._query(scontrol.show_config_argv())
+        return _read("scontrol", lambda: scontrol.site_config(answer))
+
+    def _window(self, since: int, until: int) -> list[Job]:
+        return self._accounting.ask(
+            f"history {since} {until}",
+            lambda: self._sacct(lambda f, s: sacct.window_argv(f, since, until, s)),
+        )
+
+    def _records(self, job_ids: Sequence[JobId]) -> list[Job]:
+        return self._accounting.ask(
+            f"jobs {job_ids}",
+            lambda: self._sacct(lambda f, s: sacct.jobs_argv(f, job_ids, s)),
+        )
+
+    def _sacct(self, argv: Callable[[Sequence[str], str], list[str]]) -> list[Job]:
+        if self._sacct_fields is None:
+            known = self._query(sacct.helpformat_argv())
+            self._sacct_fields = _read("sacct", lambda: sacct.fields(known))
+        fields, separator = self._sacct_fields, _separator()
+        answer = self._query(argv(fields, separator))
+        return _read("sacct", lambda: sacct.parse(answer, fields, separator))
+
+    def _query(self, argv: Sequence[str]) -> str:
+        done = self._runner.run(argv)
+        complaint = query_complaint(argv[0], done.code, done.stderr)
+        if complaint is not None:
+            raise complaint
+        return done.stdout
+
+    def _move(self, argv: Sequence[str]) -> None:
+        done = self._runner.run(argv)
+        complaint = move_complaint(argv[0], done.code, done.stderr)
+        if complaint is not None:
+            raise complaint
+
+
+def _separator() -> str:
+    """One that no job name or comment can hold: nobody knew it before."""
+    return f"{rows.SEPARATOR}{secrets.token_hex(4)}{rows.SEPARATOR}"
+
+
+def _read(command: str, parse: Callable[[], T]) -> T:
+    """What cannot be read is no answer: nothing may be concluded from it."""
+    try:
+        return parse()
+    except MalformedText as error:
+        raise ClusterUnavailable(f"{command}'s answer does not read: {error}") from error

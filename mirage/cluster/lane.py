@@ -1,0 +1,106 @@
+"""Queries to one Slurm daemon: one at a time, alike ones shared, none while it is in trouble."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from mirage.errors import ClusterUnavailable, MirageError
+
+T = TypeVar("T")
+
+SLOW_S = 2.0
+"""An answer that took longer is a sign of load, as a failure is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """When a daemon is left alone, and for how long."""
+
+    slow_s: float = SLOW_S
+    first_pause_s: float = 5.0
+    """After the first sign; each further one in a row doubles it."""
+    longest_pause_s: float = 600.0
+
+
+class Backoff:
+    """How long to leave a daemon alone, from how it answered so far."""
+
+    def __init__(self, patience: Patience, clock: Callable[[], float] = time.monotonic) -> None:
+        self._patience = patience
+        self._clock = clock
+        self._pause_s = 0.0
+        self._until = 0.0
+        self._sign = ""
+
+    def check(self) -> None:
+        """Raise ClusterUnavailable while the pause lasts."""
+        left_s = self._until - self._clock()
+        if self._pause_s and left_s > 0:
+            raise ClusterUnavailable(f"not asked for another {left_s:.0f} s: {self._sign}")
+
+    def answered(self, seconds: float) -> None:
+        if seconds > self._patience.slow_s:
+            self._lengthen(f"the last answer took {seconds:.1f} s")
+        else:
+            self._pause_s = 0.0
+
+    def failed(self, reason: str) -> None:
+        self._lengthen(f"the last answer was: {reason}")
+
+    def _lengthen(self, sign: str) -> None:
+        longer_s = self._pause_s * 2 or self._patience.first_pause_s
+        self._pause_s = min(longer_s, self._patience.longest_pause_s)
+        self._until = self._clock() + self._pause_s
+        self._sign = sign
+
+
+class Lane:
+    """Safe to use from several threads."""
+
+    def __init__(self, patience: Patience, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._backoff = Backoff(patience, clock)
+        self._one_at_a_time = threading.Lock()
+        self._flights: dict[str, Future[Any]] = {}
+        self._flights_lock = threading.Lock()
+
+    def ask(self, key: str, query: Callable[[], T]) -> T:
+        """The answer of `query`, or of one with the same key that is under way."""
+        with self._flights_lock:
+            flight = self._flights.get(key)
+            if flight is None:
+                mine: Future[Any] = Future()
+                self._flights[key] = mine
+        if flight is not None:
+            return cast(T, flight.result())
+        try:
+            answer = self._ask(query)
+        except BaseException as error:
+            self._land(key)
+            mine.set_exception(error)
+            raise
+        self._land(key)
+        mine.set_result(answer)
+        return answer
+
+    def _land(self, key: str) -> None:
+        with self._flights_lock:
+            del self._flights[key]
+
+    def _ask(self, query: Callable[[], T]) -> T:
+        with self._one_at_a_time:
+            self._backoff.check()
+            began = self._clock()
+            try:
+                answer = query()
+            except ClusterUnavailable as error:
+                self._backoff.failed(str(error))
+                raise
+            except MirageError:
+                self._backoff.answered(self._clock() - began)
+                raise
+            self._backoff.answered(self._clock() - began)
+            return answer

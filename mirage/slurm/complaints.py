@@ -1,0 +1,55 @@
+"""What Slurm's commands complain of: was there no answer, or was the answer no?
+
+Exit codes say little: 1 for nearly everything. The words are those of 22.05.8.
+"""
+
+import re
+
+from mirage.errors import ClusterError, ClusterRefused, ClusterUnavailable
+
+_NO_ANSWER = re.compile(
+    r"unable to contact|connection|connect failure|timed out|socket|zero bytes"
+    r"|send failure|receive failure|unexpected message|message received"
+    r"|temporarily|presently disabled|try again|rate limit|standby mode"
+    r"|authentication|credential|munge|slurmdbd|database|configuration file"
+    r"|can't find an address|resolve|cannot allocate memory|plugin",
+    re.IGNORECASE,
+)
+"""Unexpected message: what `scontrol update` of 22.05.8 says when slurmctld does not listen."""
+
+_NO = re.compile(
+    r"accounting storage is disabled|permission denied|invalid user|invalid job id", re.IGNORECASE
+)
+_ERROR_LINE = re.compile(r"^(?:\w+: (?:error|fatal): |slurm_\w+ error: )", re.MULTILINE)
+
+
+def query_complaint(command: str, code: int, stderr: str) -> ClusterError | None:
+    """The error of a query, or None for a good answer.
+
+    Code 0 with an error on stderr is no answer either. Whatever is not a plain no is unavailable.
+    """
+    if code == 0 and _ERROR_LINE.search(stderr) is None:
+        return None
+    said = _sentence(command, code, stderr)
+    if _NO.search(stderr) and not _NO_ANSWER.search(stderr):
+        return ClusterRefused(said)
+    return ClusterUnavailable(said)
+
+
+def move_complaint(command: str, code: int, stderr: str) -> ClusterError | None:
+    """The error of an update or a cancel, or None when it was done.
+
+    Whatever Slurm says that is not about reaching it is a no, which is not repeated.
+    """
+    if code == 0 and _ERROR_LINE.search(stderr) is None:
+        return None
+    said = _sentence(command, code, stderr)
+    if code < 0 or not stderr.strip() or _NO_ANSWER.search(stderr):
+        return ClusterUnavailable(said)
+    return ClusterRefused(said)
+
+
+def _sentence(command: str, code: int, stderr: str) -> str:
+    lines = list(dict.fromkeys(line.strip() for line in stderr.splitlines() if line.strip()))
+    how = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+    return f"{command}: {'; '.join(lines)[:500] or 'no word of why'} ({how})"

@@ -1,0 +1,75 @@
+"""Dependency lists: taking Mirage's own term out and putting it back, touching nothing else.
+
+squeue prints `afterany:12(unfulfilled),afterok:13(failed)`; scontrol takes the same without the
+remarks. `,` means all of them, `?` any of them, and Slurm does not mix the two.
+"""
+
+import re
+from collections.abc import Sequence
+
+from mirage.domain.job import JobId
+from mirage.errors import InputError, MalformedText
+
+_REMARK = re.compile(r"\([a-zA-Z ]*\)")
+_TERM = re.compile(r"(?P<type>[a-z]+)(?::(?P<jobs>\d+(?:_(?:\d+|\*))?(?:\+\d+)?(?::\S+)?))?")
+_SINGLETON = "singleton"
+
+
+def plain(dependency: str) -> str:
+    """The list as scontrol takes it: one job a term, without Slurm's remarks."""
+    if "?" in dependency:
+        return "?".join(_terms(dependency, "?"))
+    return ",".join(_terms(dependency, ","))
+
+
+def waits_on(dependency: str, predecessor: JobId) -> bool:
+    """Whether Mirage's own term for `predecessor` is in the list."""
+    return _own_term(predecessor) in plain(dependency).replace("?", ",").split(",")
+
+
+def without(dependency: str, predecessor: JobId) -> str:
+    """The user's part of the list. A list without Mirage's term is all the user's."""
+    if not waits_on(dependency, predecessor):
+        return plain(dependency)
+    if "?" in dependency:
+        raise InputError(
+            f"dependency {plain(dependency)!r} asks for any of its terms: without "
+            f"{_own_term(predecessor)} it would mean something else, so Mirage leaves it alone"
+        )
+    own = _own_term(predecessor)
+    return ",".join(term for term in _terms(dependency, ",") if term != own)
+
+
+def behind(dependency: str, predecessor: JobId) -> str:
+    """The list with Mirage's own term first."""
+    if waits_on(dependency, predecessor):
+        return plain(dependency)
+    if "?" in dependency:
+        raise InputError(
+            f"dependency {plain(dependency)!r} asks for any of its terms: "
+            f"{_own_term(predecessor)} cannot be added to it"
+        )
+    return ",".join([_own_term(predecessor), *_terms(dependency, ",")])
+
+
+def has_singleton(dependency: str) -> bool:
+    """`singleton` lets no second job of the name start: such a standby can never be early."""
+    return _SINGLETON in plain(dependency).replace("?", ",").split(",")
+
+
+def _own_term(predecessor: JobId) -> str:
+    return f"afterany:{predecessor}"
+
+
+def _terms(dependency: str, separator: str) -> Sequence[str]:
+    if dependency.strip() in {"", "(null)"}:
+        return []
+    terms: list[str] = []
+    for written in _REMARK.sub("", dependency).strip().split(separator):
+        match = _TERM.fullmatch(written)
+        if match is None or (match["jobs"] is None) != (match["type"] == _SINGLETON):
+            raise MalformedText(f"not a dependency list: {dependency!r}")
+        # sbatch takes several jobs in a term, `afterok:1:2`; squeue prints one in each.
+        jobs = match["jobs"].split(":") if match["jobs"] else []
+        terms += [f"{match['type']}:{job}" for job in jobs] or [match["type"]]
+    return terms

@@ -1,0 +1,19 @@
+"""sbatch: what it prints when it has taken a job."""
+
+import re
+
+from mirage.domain.job import JobId
+from mirage.errors import MalformedText
+
+_PARSABLE = re.compile(r"(\d+)(?:;\S+)?")
+_SENTENCE = re.compile(r"Submitted batch job (\d+)(?: on cluster \S+)?")
+
+
+def parse_job_id(stdout: str) -> JobId:
+    """The id from either form of answer; site plug-ins may print lines around it."""
+    for form in (_SENTENCE, _PARSABLE):
+        for line in stdout.splitlines():
+            match = form.fullmatch(line.strip())
+            if match is not None:
+                return JobId(int(match[1]))
+    raise MalformedText(f"no job id in sbatch's answer: {stdout[:200]!r}")

@@ -1,0 +1,63 @@
+"""sinfo: the nodes. Per-node lines (-N), one for each partition of a node."""
+
+import re
+from dataclasses import replace
+
+from mirage.domain.snapshot import Node
+from mirage.errors import MalformedText
+from mirage.slurm.gres import gpu_count
+from mirage.slurm.rows import SEPARATOR, Row, integer, split_rows, text
+
+FIELDS = ("NodeList", "PartitionName", "StateLong", "CPUsState", "Gres", "GresUsed")
+
+_STATE = re.compile(r"[a-z_]+")
+"""The word without the flags that follow it: `*~#$@+!%-^` (sinfo(1), NODE STATE CODES)."""
+_NO_PARTITION = frozenset({"", "N/A"})
+
+
+def argv(separator: str = SEPARATOR) -> list[str]:
+    fields = ",".join(f"{name}:{separator}" for name in FIELDS)
+    options = ["--noheader", "--all", "--local", "--noconvert", "--Node"]
+    return ["sinfo", *options, f"--Format={fields}"]
+
+
+def parse(answer: str, separator: str = SEPARATOR) -> tuple[Node, ...]:
+    """Each node once, with all its partitions."""
+    nodes: dict[str, Node] = {}
+    for row in split_rows(answer, FIELDS, separator):
+        node = _node(row)
+        seen = nodes.get(node.name)
+        if seen is not None:
+            partitions = tuple(dict.fromkeys(seen.partitions + node.partitions))
+            node = replace(seen, partitions=partitions)
+        nodes[node.name] = node
+    return tuple(nodes.values())
+
+
+def _node(row: Row) -> Node:
+    partition = text(row["PartitionName"])
+    allocated, _, _, total = _cpus(row["CPUsState"])
+    return Node(
+        name=row["NodeList"],
+        partitions=() if partition in _NO_PARTITION else (partition,),
+        state=_state(row["StateLong"]),
+        cpus=total,
+        cpus_used=allocated,
+        gpus=gpu_count(row["Gres"]),
+        gpus_used=gpu_count(row["GresUsed"]),
+    )
+
+
+def _state(cell: str) -> str:
+    match = _STATE.match(cell.lower())
+    if match is None:
+        raise MalformedText(f"not a node state: {cell!r}")
+    return match[0]
+
+
+def _cpus(cell: str) -> tuple[int, int, int, int]:
+    """Allocated, idle, other, total."""
+    parts = [integer(part) for part in cell.split("/")]
+    if len(parts) != len("AIOT"):
+        raise MalformedText(f"not CPUs as allocated/idle/other/total: {cell!r}")
+    return parts[0], parts[1], parts[2], parts[3]
