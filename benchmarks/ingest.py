@@ -1,0 +1,218 @@
+"""Rows a second and peak memory of `mirage ingest`, on SQLite and PostgreSQL, against a floor.
+
+    python -m benchmarks.ingest [TRACE.parquet] [--repeat N] [--json]
+
+The trace is ingested twice into a fresh database: the first time every row is new, the second time
+none is. The floor is the plainest thing that stores the same rows: one executemany of INSERT, in
+one transaction, into the same table, from tuples that are in memory already. Each measurement is a
+process of its own; times are the median over the repeats, memory the largest.
+"""
+
+import argparse
+import json
+import random
+import resource
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirage.domain.job import Job
+from mirage.services.ingest_file import ingest_file
+from mirage.store import schema
+from mirage.store.engine import Store
+from mirage.store.tables import jobs as jobs_table
+from mirage.traces.readers import open_trace
+from tests import postgres
+
+ROOT = Path(__file__).parents[1]
+TRACE = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"
+GENERATED_ROWS = 17_300
+"""As many as the Lonestar6 trace has."""
+
+Measured = dict[str, float]
+
+
+def main() -> None:
+    options = _options()
+    if options.one:
+        step, url = options.one
+        print(json.dumps(_STEPS[step](url, Path(options.trace))))
+        return
+    with tempfile.TemporaryDirectory(prefix="mirage-bench-") as folder:
+        trace = Path(options.trace)
+        if not trace.exists():
+            trace = Path(folder) / "generated.parquet"
+            _generate(trace)
+        result: dict[str, object] = {"trace": trace.name, "repeat": options.repeat}
+        for name, databases in (("sqlite", _sqlite), ("postgresql", _postgresql)):
+            with databases(Path(folder)) as fresh_url:
+                result[name] = _measured(trace, fresh_url, options.repeat)
+    print(json.dumps(result, indent=2) if options.json else _text(result))
+
+
+def _measured(trace: Path, fresh_url: Callable[[], str], repeat: int) -> dict[str, Measured]:
+    runs: dict[str, list[Measured]] = {"floor": [], "first": [], "second": []}
+    for _ in range(repeat):
+        runs["floor"].append(_child("floor", fresh_url(), trace))
+        url = fresh_url()
+        for which in ("first", "second"):
+            runs[which].append(_child("ingest", url, trace))
+    return {name: _summary(several) for name, several in runs.items()}
+
+
+def _summary(runs: Sequence[Measured]) -> Measured:
+    seconds = statistics.median(run["seconds"] for run in runs)
+    last = runs[-1]
+    return last | {
+        "seconds": round(seconds, 3),
+        "rows_per_s": round(last["rows"] / seconds),
+        "peak_rss_mib": max(run["peak_rss_mib"] for run in runs),
+    }
+
+
+def _child(step: str, url: str, trace: Path) -> Measured:
+    argv = [sys.executable, "-m", "benchmarks.ingest", str(trace), "--one", step, url]
+    done = subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    measured: Measured = json.loads(done.stdout)
+    return measured
+
+
+def _ingest(url: str, trace: Path) -> Measured:
+    began = time.perf_counter()
+    with open_trace(trace) as opened, closing(Store(url)) as store:
+        report = ingest_file(store, "bench", opened)
+    seconds = time.perf_counter() - began
+    changed = {"added": report.added, "updated": report.updated}
+    return _figures(report.read, seconds) | changed
+
+
+def _floor(url: str, trace: Path) -> Measured:
+    with closing(Store(url)) as store, store.begin() as tx:
+        tx.exec_driver_sql("INSERT INTO clusters (name) VALUES ('bench')")
+    with open_trace(trace) as opened:
+        rows = [_row(job) for batch in opened.batches() for job in batch]
+    run = _insert_sqlite if url.startswith("sqlite") else _insert_postgresql
+    began = time.perf_counter()
+    run(url, rows)
+    return _figures(len(rows), time.perf_counter() - began)
+
+
+_STEPS: dict[str, Callable[[str, Path], Measured]] = {"ingest": _ingest, "floor": _floor}
+
+
+def _row(job: Job) -> dict[str, object]:
+    values = {c.name: getattr(job, c.name) for c in jobs_table.columns if c.name != "cluster_id"}
+    return {"cluster_id": 1, **values, "state": job.state.value}
+
+
+def _insert_sqlite(url: str, rows: list[dict[str, object]]) -> None:
+    statement = _statement(":{}")
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
+        connection.executemany(statement, rows)
+
+
+def _insert_postgresql(url: str, rows: list[dict[str, object]]) -> None:
+    statement = _statement("%({})s")
+    with psycopg.connect(url) as connection:
+        connection.cursor().executemany(statement.encode(), rows)
+
+
+def _statement(placeholder: str) -> str:
+    names = [c.name for c in jobs_table.columns]
+    columns = ", ".join(f'"{name}"' for name in names)
+    values = ", ".join(placeholder.format(name) for name in names)
+    return f"INSERT INTO jobs ({columns}) VALUES ({values})"  # noqa: S608 - our own names
+
+
+def _figures(rows: int, seconds: float) -> Measured:
+    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"rows": rows, "seconds": seconds, "peak_rss_mib": round(peak_kib / 1024, 1)}
+
+
+@contextmanager
+def _sqlite(folder: Path) -> Iterator[Callable[[], str]]:
+    made: list[str] = []
+
+    def fresh() -> str:
+        made.append(f"sqlite:///{folder}/{len(made)}.db")
+        schema.upgrade(made[-1], ROOT / "migrations")
+        return made[-1]
+
+    yield fresh
+
+
+@contextmanager
+def _postgresql(_folder: Path) -> Iterator[Callable[[], str]]:
+    with postgres.running() as url:
+        names: list[str] = []
+
+        def fresh() -> str:
+            names.append(f"bench{len(names)}")
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute(f"CREATE DATABASE {names[-1]}".encode())
+            made = url.replace("/postgres?", f"/{names[-1]}?")
+            schema.upgrade(made, ROOT / "migrations")
+            return made
+
+        yield fresh
+
+
+def _generate(path: Path) -> None:
+    """As many rows as the Lonestar6 trace has, of about its make-up."""
+    rng = random.Random(0)  # noqa: S311 - no secrets here
+    rows = []
+    for number in range(GENERATED_ROWS):
+        submit = 1_667_300_000 + number * 600
+        start = submit + rng.choice((0, 0, 0, 3600, 40_000))
+        limit_s = rng.choice((3600, 7200, 86_400, 172_800))
+        row: dict[str, object] = dict.fromkeys(("account", "qos", "eligible", "cpus"))
+        row |= {"job_id": str(400_000 + number), "user": f"{rng.randrange(367):05}"}
+        row |= {"partition": "gpu-a100", "state": "COMPLETED", "exit_code": "0:0"}
+        row |= {"submit": submit, "start": start, "end": start + rng.randrange(limit_s)}
+        row |= {"timelimit_s": limit_s, "nodes": 1, "gpus": 3, "name": "train.sh"}
+        rows.append(row)
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+def _text(result: dict[str, object]) -> str:
+    header = f"{'':24}{'rows':>8}{'seconds':>9}{'rows/s':>9}{'peak MiB':>10}"
+    lines = [
+        f"{result['trace']}, median of {result['repeat']}",
+        f"{header}{'of floor':>10}{'added':>8}",
+    ]
+    names = {"floor": "plain INSERTs", "first": "first ingest", "second": "second ingest"}
+    for database in ("sqlite", "postgresql"):
+        runs = result[database]
+        assert isinstance(runs, dict)  # noqa: S101 - for the type checker
+        for which, name in names.items():
+            run = runs[which]
+            share = run["rows_per_s"] / runs["floor"]["rows_per_s"]
+            lines.append(
+                f"{database + ' ' + name:24}{run['rows']:8}{run['seconds']:9.3f}"
+                f"{run['rows_per_s']:9}{run['peak_rss_mib']:10}{share:10.0%}"
+                f"{run.get('added', run['rows']):8}"
+            )
+    return "\n".join(lines)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("trace", nargs="?", default=str(TRACE))
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--one", nargs=2, metavar=("STEP", "URL"), help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

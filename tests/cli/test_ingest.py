@@ -1,0 +1,154 @@
+"""`mirage ingest` as a process: its counts, and the message and code for bad input."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirage.store import schema
+
+ROOT = Path(__file__).parents[2]
+LS6 = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"
+DUMP = """\
+JobID|User|Submit|Start|End|State
+1|ann|1700000000|1700000100|1700000200|COMPLETED
+2|ann|1700000000|1700000300|1700000200|COMPLETED
+x|ann|1700000000|1700000300|1700000400|COMPLETED
+3|ann|1700000000|1700000300
+4.batch|ann|1700000000|1700000300|1700000400|COMPLETED
+"""
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path / 'mirage.db'}"
+    schema.upgrade(url, ROOT / "migrations")
+    return url
+
+
+def ingest(*args: str | Path, database: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mirage", "ingest", "--cluster", "ls6", *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+        env=os.environ | {"MIRAGE_DATABASE_URL": database, "COLUMNS": "120", "TZ": "UTC"},
+        check=False,
+    )
+
+
+def refused(path: Path, *args: str, database: str) -> str:
+    """The one sentence on standard error of an ingest that ends with code 2."""
+    done = ingest(path, *args, database=database)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "Traceback" not in done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    return line
+
+
+def test_counts_and_reasons_as_json_and_as_a_table(tmp_path: Path, database: str) -> None:
+    path = tmp_path / "dump.psv"
+    path.write_text(DUMP)
+    done = ingest(path, "--json", database=database)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "read": 5,
+        "added": 1,
+        "updated": 0,
+        "unchanged": 0,
+        "refused": 3,
+        "skipped": 1,
+        "refused_why": {
+            "end before start": 1,
+            "job id is not a number": 1,
+            "fewer than 6 fields": 1,
+        },
+        "skipped_why": {"job step": 1},
+        "first": {
+            "end before start": 3,
+            "job id is not a number": 4,
+            "fewer than 6 fields": 5,
+            "job step": 6,
+        },
+    }
+    again = ingest(path, "--format", "sacct", database=database)
+    assert again.returncode == 0, again.stderr
+    for row in (("read", "5"), ("added", "0"), ("unchanged", "1"), ("end before start", "line 3")):
+        assert any(all(word in line for word in row) for line in again.stdout.splitlines())
+    assert again.stderr == "", "no progress where there is no terminal"
+
+
+def test_a_zone_is_applied_to_local_times(tmp_path: Path, database: str) -> None:
+    path = tmp_path / "dump.psv"
+    path.write_text("JobID|Submit|State\n1|2023-03-01T12:00:00|PENDING\n")
+    assert json.loads(ingest(path, "--json", database=database).stdout)["added"] == 1
+    there = ingest(path, "--json", "--timezone", "America/Chicago", database=database)
+    assert json.loads(there.stdout)["added"] == 1, "another submit time is another job"
+    assert "no time zone 'Mars'" in refused(path, "--timezone", "Mars", database=database)
+
+
+def test_an_empty_file(tmp_path: Path, database: str) -> None:
+    path = tmp_path / "empty"
+    path.touch()
+    assert "empty is empty: one of: the output of sacct -P" in refused(path, database=database)
+
+
+def test_what_is_no_file(tmp_path: Path, database: str) -> None:
+    assert "there is no such file" in refused(tmp_path / "nowhere", database=database)
+    assert "is a directory" in refused(tmp_path, database=database)
+
+
+def test_a_truncated_parquet_file(tmp_path: Path, database: str) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"job_id": ["1"] * 1000}), path)
+    path.write_bytes(path.read_bytes()[:-20])
+    assert "t.parquet is truncated or damaged" in refused(path, database=database)
+
+
+def test_parquet_of_other_columns(tmp_path: Path, database: str) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"job_id": ["1"], "walltime": [3]}), path)
+    sentence = refused(path, database=database)
+    assert "parquet without the trace column(s) user, account" in sentence
+    assert "it has job_id, walltime" in sentence
+
+
+def test_a_truncated_gzip_file(tmp_path: Path, database: str) -> None:
+    path = tmp_path / "dump.gz"
+    path.write_bytes(gzip.compress(DUMP.encode())[:-12])
+    assert "dump.gz is truncated: its gzip data ends" in refused(path, database=database)
+
+
+def test_a_truncated_dump(tmp_path: Path, database: str) -> None:
+    path = tmp_path / "dump.psv"
+    path.write_text(DUMP[:-40])
+    assert "is truncated: its last line, 6, is cut short" in refused(path, database=database)
+
+
+def test_a_dump_of_other_columns(tmp_path: Path, database: str) -> None:
+    path = tmp_path / "dump.psv"
+    path.write_text("Job|When\n1|2\n")
+    sentence = refused(path, database=database)
+    assert "among its columns (Job, When) there is no JobIDRaw, Submit, State" in sentence
+
+
+def test_a_file_of_no_known_format(tmp_path: Path, database: str) -> None:
+    path = tmp_path / "notes"
+    path.write_text("dear diary\n")
+    assert "its first line is of no known format" in refused(path, database=database)
+
+
+@pytest.mark.skipif(not LS6.exists(), reason=f"the Lonestar6 trace is not at {LS6}")
+def test_the_lonestar6_trace_twice_adds_nothing_the_second_time(database: str) -> None:
+    first = json.loads(ingest(LS6, "--json", database=database).stdout)
+    second = json.loads(ingest(LS6, "--json", database=database).stdout)
+    assert first["added"] == first["read"] > 10_000
+    assert (second["added"], second["updated"]) == (0, 0)
+    assert second["unchanged"] == second["read"] == first["read"]

@@ -1,0 +1,10 @@
+"""The databases that the use-cases work on."""
+
+from tests.fixtures_store import (  # noqa: F401 - fixtures
+    database_url,
+    empty_database_url,
+    postgres_server,
+    postgres_template,
+    sqlite_template,
+    store,
+)
