@@ -1,0 +1,41 @@
+"""Interruption, overlap, and what they cost."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirage.domain.handover import Handover
+
+_INSTANTS = st.integers(min_value=0, max_value=2**40)
+HANDOVERS = st.builds(Handover, _INSTANTS, _INSTANTS)
+
+
+@given(HANDOVERS)
+def test_a_handover_has_at_most_one_of_interruption_and_overlap(handover: Handover) -> None:
+    assert min(handover.interruption_h, handover.overlap_h) == 0
+    assert handover.interruption_h >= 0
+    assert handover.overlap_h >= 0
+
+
+@given(HANDOVERS)
+def test_their_difference_is_the_time_between_end_and_start(handover: Handover) -> None:
+    hours = (handover.successor_start - handover.predecessor_end) / 3600
+    assert handover.interruption_h - handover.overlap_h == pytest.approx(hours)
+
+
+@given(HANDOVERS, st.floats(min_value=0, max_value=10))
+def test_an_interruption_costs_its_hours_whatever_overlap_costs(
+    handover: Handover, price: float
+) -> None:
+    expected = handover.interruption_h + price * handover.overlap_h
+    assert handover.cost_h(price) == pytest.approx(expected)
+
+
+def test_an_hour_of_overlap_costs_half_an_hour_of_interruption() -> None:
+    late, early = Handover(0, 3600), Handover(3600, 0)
+    assert late.cost_h() == 1.0
+    assert early.cost_h() == 0.5
+
+
+def test_a_seamless_handover_costs_nothing() -> None:
+    assert Handover(5, 5).cost_h() == 0

@@ -1,0 +1,86 @@
+"""The queue as columns."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import UNKNOWN, Node, Queue
+from mirage.domain.timelimit import UNLIMITED
+
+_COUNTS = st.integers(min_value=0, max_value=2**40)
+_MAYBE = st.none() | _COUNTS
+JOBS = st.builds(
+    Job,
+    job_id=_COUNTS.map(JobId),
+    submit=_COUNTS,
+    state=st.sampled_from(JobState),
+    user=st.text(),
+    uid=_MAYBE,
+    account=st.text(),
+    partition=st.text(),
+    qos=st.text(),
+    name=st.text(),
+    reason=st.text(),
+    priority=_MAYBE,
+    eligible=_MAYBE,
+    start=_MAYBE,
+    end=_MAYBE,
+    time_limit_s=st.none() | st.just(UNLIMITED) | _COUNTS,
+    nodes=_COUNTS,
+    cpus=_COUNTS,
+    gpus=_COUNTS,
+    dependency=st.text(),
+    node_list=st.text(),
+    comment=st.text(),
+)
+
+
+@given(st.lists(JOBS, max_size=8))
+def test_jobs_come_back_from_the_columns_as_they_went_in(jobs: list[Job]) -> None:
+    queue = Queue.of(1000, jobs)
+    assert list(queue) == jobs
+    assert len(queue) == len(jobs)
+    assert queue.taken_at == 1000
+
+
+@given(st.lists(JOBS, max_size=8, unique_by=lambda job: job.job_id))
+def test_each_job_is_found_by_its_id(jobs: list[Job]) -> None:
+    queue = Queue.of(0, jobs)
+    assert all(queue.find(job.job_id) == job for job in jobs)
+    assert queue.find(JobId(2**50)) is None
+
+
+def _job(job_id: int, state: JobState) -> Job:
+    return Job(job_id=JobId(job_id), submit=0, state=state)
+
+
+def test_an_empty_queue_has_its_columns_all_the_same() -> None:
+    queue = Queue.of(5, [])
+    assert list(queue) == []
+    assert queue.pending.dtype == np.bool_
+    assert queue.running.dtype == np.bool_
+    assert queue.submit.dtype == np.int64
+
+
+def test_what_is_not_known_stands_as_minus_one_in_the_column() -> None:
+    queue = Queue.of(0, [_job(1, JobState.PENDING)])
+    assert queue.eligible[0] == UNKNOWN
+    row = queue.find(JobId(1))
+    assert row is not None
+    assert row.eligible is None
+
+
+def test_pending_and_running_tell_the_jobs_apart() -> None:
+    states = [JobState.PENDING, JobState.RUNNING, JobState.COMPLETING, JobState.COMPLETED]
+    queue = Queue.of(0, [_job(i, state) for i, state in enumerate(states)])
+    assert queue.pending.tolist() == [True, False, False, False]
+    assert queue.running.tolist() == [False, True, False, False]
+
+
+def test_only_nodes_that_take_jobs_are_usable() -> None:
+    def node(state: str) -> Node:
+        return Node(name="n1", partitions=(), state=state, cpus=1, cpus_used=0, gpus=0, gpus_used=0)
+
+    assert all(node(s).usable for s in ("idle", "mixed", "allocated", "completing", "planned"))
+    assert not any(node(s).usable for s in ("down", "drained", "draining", "reserved", "maint"))
