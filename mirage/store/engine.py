@@ -191,11 +191,15 @@ def _why(url: URL) -> str:
     folder = file.parent
     if not folder.is_dir():
         return f"the directory {folder} does not exist"
-    if not os.access(folder, os.W_OK | os.X_OK):
+    if not _may(folder, os.W_OK | os.X_OK):
         return f"the directory {folder} is not writable"
-    if file.exists() and not os.access(file, os.R_OK | os.W_OK):
+    if file.exists() and not _may(file, os.R_OK | os.W_OK):
         return "the file is not writable"
     return ""
+
+
+def _may(path: Path, access: int) -> bool:
+    return os.access(path, access, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _sentence(error: DBAPIError, url: URL) -> str:

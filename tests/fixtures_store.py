@@ -1,0 +1,166 @@
+"""Databases for tests: each test gets a fresh one, on SQLite and on a real PostgreSQL.
+
+Import the fixtures into a room's conftest.py. PostgreSQL is a private server from the Debian
+packages, without TCP, in a directory of its own; it lives as long as the test run.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from mirage.store import schema
+from mirage.store.engine import Store
+
+MIGRATIONS = Path(__file__).parents[1] / "migrations"
+
+BOTH = ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)]
+
+_TEMPLATE = "mirage_template"
+_START_S = 30.0
+_STOP_S = 15.0
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresServer:
+    """A running server; trust authentication over its unix socket."""
+
+    socket_dir: Path
+
+    def url(self, name: str) -> str:
+        return f"postgresql://postgres@/{name}?host={self.socket_dir}"
+
+    def run(self, sql: str) -> None:
+        conninfo = f"host={self.socket_dir} user=postgres dbname=postgres"
+        with closing(psycopg.connect(conninfo, autocommit=True)) as connection:
+            connection.execute(sql.encode())
+
+    def new_database(self, template: str = "template0") -> str:
+        name = f"t{next(_numbers)}"
+        self.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return name
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    binaries = _binaries()
+    folder = Path(tempfile.mkdtemp(prefix="mirage-pg-", dir="/tmp"))  # a socket's path is short
+    user = "postgres" if os.geteuid() == 0 else None
+    if user is not None:
+        shutil.chown(folder, user)
+    data = folder / "data"
+    initdb = [f"{binaries}/initdb", "-D", str(data), "-U", "postgres", "--auth=trust", "--no-sync"]
+    log = (folder / "log").open("wb")
+    subprocess.run(
+        [*initdb, "--locale=C", "--encoding=UTF8"],
+        user=user,
+        cwd=folder,
+        check=True,
+        stdout=log,
+        stderr=log,
+    )
+    settings = {"listen_addresses": "", "unix_socket_directories": str(folder), "fsync": "off"}
+    settings |= {"synchronous_commit": "off", "full_page_writes": "off"}
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    process = subprocess.Popen(
+        [binaries / "postgres", "-D", data, *options], user=user, cwd=folder, stdout=log, stderr=log
+    )
+    try:
+        server = PostgresServer(folder)
+        _wait(server, process)
+        yield server
+    finally:
+        process.send_signal(signal.SIGINT)  # the "fast" shutdown
+        process.wait(_STOP_S)
+        log.close()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "mirage.db"
+    schema.upgrade(f"sqlite:///{path}", MIGRATIONS)
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> str:
+    postgres_server.run(f"CREATE DATABASE {_TEMPLATE} TEMPLATE template0")
+    schema.upgrade(postgres_server.url(_TEMPLATE), MIGRATIONS)
+    return _TEMPLATE
+
+
+@pytest.fixture(params=BOTH)
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database without a schema."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/empty.db"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    name = server.new_database()
+    yield server.url(name)
+    server.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(params=BOTH)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database with the schema of today and nothing in it."""
+    if request.param == "sqlite":
+        template: Path = request.getfixturevalue("sqlite_template")
+        shutil.copy(template, tmp_path / "mirage.db")
+        yield f"sqlite:///{tmp_path}/mirage.db"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    name = server.new_database(request.getfixturevalue("postgres_template"))
+    yield server.url(name)
+    server.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Store]:
+    with closing(Store(database_url)) as opened:
+        yield opened
+
+
+def _binaries() -> Path:
+    found = _installed()
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql"]
+        for command in (["apt-get", "update", "-qq"], install):
+            subprocess.run(command, env=environment, check=False, capture_output=True)
+        found = _installed()
+    if found is None:
+        message = "PostgreSQL is not in /usr/lib/postgresql and could not be installed"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
+
+
+def _installed() -> Path | None:
+    found = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    return max((p.parent for p in found), key=lambda p: int(p.parent.name), default=None)
+
+
+def _wait(server: PostgresServer, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _START_S
+    while True:
+        try:
+            return server.run("SELECT 1")
+        except psycopg.OperationalError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                log = (server.socket_dir / "log").read_text(errors="replace")
+                pytest.fail(f"PostgreSQL did not start:\n{log}")
+            time.sleep(0.05)

@@ -1,0 +1,168 @@
+"""Migrations go up, down and up; strange schemas are refused."""
+
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, inspect, text
+
+from mirage.domain.chain import Chain, ChainId, Link
+from mirage.domain.job import JobId
+from mirage.errors import SchemaMismatch, StoreUnavailable
+from mirage.store import chains, clusters, schema
+from mirage.store.engine import Store
+from mirage.store.tables import SCHEMA, VERSION_TABLE, metadata
+from tests.fixtures_store import MIGRATIONS
+
+CHAIN = Chain(chain_id=ChainId("abcdefgh"), uid=1)
+
+REBUILD_CHAINS = """
+import sqlalchemy as sa
+from alembic import op
+revision, down_revision = "0002", "0001"
+def upgrade():
+    # PostgreSQL alters the column; SQLite makes the table anew and drops the old one.
+    with op.batch_alter_table("chains") as batch:
+        batch.alter_column("note", nullable=True)
+def downgrade(): pass
+"""
+
+FAIL_HALFWAY = """
+import sqlalchemy as sa
+from alembic import op
+revision, down_revision = "0002", "0001"
+def upgrade():
+    op.create_table("half", sa.Column("x", sa.Integer))
+    op.execute("SELECT * FROM nowhere")
+def downgrade(): pass
+"""
+
+
+def tables_of(url: str) -> set[str]:
+    with closing(Store(url)) as store, store.read() as tx:
+        return set(inspect(tx).get_table_names())
+
+
+def set_version(url: str, revision: str) -> None:
+    with closing(Store(url)) as store, store.begin() as tx:
+        tx.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))  # noqa: S608
+
+
+def with_second(folder: Path, code: str) -> Path:
+    migrations = shutil.copytree(MIGRATIONS, folder / "migrations")
+    (migrations / "versions" / "0002_second.py").write_text(code)
+    return migrations
+
+
+def test_up_down_up(empty_database_url: str) -> None:
+    schema.upgrade(empty_database_url, MIGRATIONS)
+    assert tables_of(empty_database_url) == {*metadata.tables, VERSION_TABLE}
+    schema.downgrade(empty_database_url, MIGRATIONS, "base")
+    assert tables_of(empty_database_url) == {VERSION_TABLE}
+    schema.upgrade(empty_database_url, MIGRATIONS)
+    assert tables_of(empty_database_url) == {*metadata.tables, VERSION_TABLE}
+
+
+def test_upgrading_twice_changes_nothing(database_url: str) -> None:
+    schema.upgrade(database_url, MIGRATIONS)
+    with closing(Store(database_url)) as store:
+        store.check_schema()
+
+
+def test_there_is_one_head_and_it_is_the_schema_of_this_program() -> None:
+    assert schema.heads(MIGRATIONS) == [SCHEMA]
+
+
+def test_migrated_schema_is_that_of_the_tables(store: Store) -> None:
+    def ours(_object: object, name: str | None, kind: str, *_: object) -> bool:
+        return (kind, name) != ("table", VERSION_TABLE)
+
+    with store.read() as tx:
+        context = MigrationContext.configure(
+            tx, opts={"compare_type": True, "include_object": ours}
+        )
+        assert compare_metadata(context, metadata) == []
+
+
+def test_constraints_have_the_names_of_the_convention(store: Store) -> None:
+    with store.read() as tx:
+        assert unique_names(tx, "links") == {
+            "uq_links_chain_id_index",
+            "uq_links_cluster_id_job_id_submit",
+        }
+        assert unique_names(tx, "snapshots") == {"uq_snapshots_cluster_id_taken_at"}
+
+
+def unique_names(tx: Connection, table: str) -> set[str | None]:
+    return {c["name"] for c in inspect(tx).get_unique_constraints(table)}
+
+
+def test_schema_of_today_is_accepted(store: Store) -> None:
+    store.check_schema()
+
+
+def test_database_without_schema_is_refused(empty_database_url: str) -> None:
+    with (
+        closing(Store(empty_database_url)) as store,
+        pytest.raises(
+            SchemaMismatch, match=r"has no schema yet: run `mirage db upgrade`"
+        ) as caught,
+    ):
+        store.check_schema()
+    assert caught.value.exit_code == 4
+
+
+def test_older_schema_is_refused_with_the_remedy(database_url: str) -> None:
+    set_version(database_url, "0000")
+    with (
+        closing(Store(database_url)) as store,
+        pytest.raises(
+            SchemaMismatch,
+            match=rf"has schema 0000, this program needs {SCHEMA}: run `mirage db upgrade`",
+        ),
+    ):
+        store.check_schema()
+
+
+def test_newer_schema_is_refused_and_named(database_url: str) -> None:
+    set_version(database_url, "9999")
+    said = f"has schema 9999, newer than {SCHEMA}, the newest this program knows"
+    with closing(Store(database_url)) as store, pytest.raises(SchemaMismatch, match=said) as caught:
+        store.check_schema()
+    assert caught.value.exit_code == 4
+    with pytest.raises(SchemaMismatch, match=said):
+        schema.upgrade(database_url, MIGRATIONS)
+
+
+def test_rebuilding_a_table_keeps_the_rows_that_point_at_it(
+    database_url: str, tmp_path: Path
+) -> None:
+    link = Link(chain_id=CHAIN.chain_id, index=1, job_id=JobId(7), submit=1)
+    with closing(Store(database_url)) as store, store.begin() as tx:
+        cluster_id = clusters.ensure(tx, "lab")
+        chains.save_chain(tx, cluster_id, CHAIN)
+        chains.save_link(tx, cluster_id, link)
+    schema.upgrade(database_url, with_second(tmp_path, REBUILD_CHAINS))
+    with closing(Store(database_url)) as store, store.read() as tx:
+        assert chains.links(tx, CHAIN.chain_id) == [link]
+        assert chains.chain(tx, CHAIN.chain_id) == CHAIN
+
+
+def test_upgrade_that_fails_halfway_leaves_the_database_as_it_was(
+    database_url: str, tmp_path: Path
+) -> None:
+    with pytest.raises(StoreUnavailable, match="nowhere"):
+        schema.upgrade(database_url, with_second(tmp_path, FAIL_HALFWAY))
+    assert tables_of(database_url) == {*metadata.tables, VERSION_TABLE}
+    with closing(Store(database_url)) as store:
+        store.check_schema()
+
+
+def test_revision_writes_the_next_migration(database_url: str, tmp_path: Path) -> None:
+    migrations = shutil.copytree(MIGRATIONS, tmp_path / "migrations")
+    schema.revision(database_url, migrations, "nothing new")
+    (written,) = (migrations / "versions").glob("0002_*.py")
+    assert 'down_revision = "0001"' in written.read_text().replace("'", '"')
