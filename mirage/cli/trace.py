@@ -18,12 +18,7 @@ from mirage.services.ingest_file import Report, ingest_file
 from mirage.store.engine import Store
 from mirage.traces.readers import Format, TraceFile, open_trace
 
-app = typer.Typer(no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    """Commands on trace files."""
+app = typer.Typer()
 
 
 @app.command()

@@ -1,11 +1,13 @@
 """One row of a trace file: reading its fields, and whether it makes sense as a job."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mirage.domain.job import Job, JobState
 from mirage.errors import MalformedText
+from mirage.slurm.rows import job_state
 
 CLOCK_TOLERANCE_S = 60
 """How far a start may lie before its submission: two daemons' clocks, not a broken row."""
@@ -25,6 +27,7 @@ _TEXTS: tuple[str, ...] = (
     "node_list",
 )
 _TEXTS += ("comment", "submit_line")
+_WORD = re.compile(r"[A-Z_]+\+?(?: |$)")
 R = TypeVar("R")
 
 
@@ -90,16 +93,12 @@ def integer(value: str | float, what: str) -> int:
 
 def state_of(text: str) -> JobState:
     """The state of `CANCELLED by 1003` and the like; a word that Slurm has not is UNKNOWN."""
-    words = text.split()
-    if not words:
+    word = text.strip().upper()
+    if not word:
         raise RowRefused("no state")
-    word = words[0].upper().rstrip("+")
-    if not word.replace("_", "").isalpha():
+    if not _WORD.match(word):
         raise RowRefused("state is not a word")
-    try:
-        return JobState(word)
-    except ValueError:
-        return JobState.UNKNOWN
+    return job_state(word)
 
 
 def understood(parse: Callable[[str], R], text: str, what: str) -> R:

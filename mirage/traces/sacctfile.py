@@ -2,7 +2,8 @@
 
 Any columns in any order; JobIDRaw (or JobID), Submit and State must be among them. Times are epoch
 seconds (SLURM_TIME_FORMAT=%s) or the local time that sacct prints by default. sacct does not escape
-a `|` inside a name or a command line; `_Splitter` puts such a row together where one way fits.
+a `|` inside a name or a command line: such a row is put together where one way fits. A row broken
+by a newline inside a command line is refused. Of a het job the leader is taken.
 """
 
 import re
@@ -33,7 +34,8 @@ SEPARATOR = "|"
 _FREE = ("submitline", "comment", "jobname", "admincomment", "systemcomment", "workdir")
 _ABSENT = frozenset({"", "unknown", "none", "none assigned", "n/a", "(null)"})
 _MINUTE_S = 60
-_JOB_ID = re.compile(r"(?P<id>\d+)(?P<task>_\d+|_\[.*\])?(?P<component>\+\d+)?")
+_JOB_ID = re.compile(r"(?P<id>\d+)(?P<task>_\d+|_\[.*\])?(?:\+0)?")
+_COMPONENT = re.compile(r"\d+\+[1-9]\d*")
 
 Fields = Mapping[str, str]
 """One row, by column name in lower case."""
@@ -108,7 +110,9 @@ def _job(row: Fields, clock: Clock) -> Job:
     job_id, array = _job_id(row)
     state = state_of(row["state"])
     times = _times(row, clock, state)
-    amounts = understood(tres.parse_tres, _first(row, "alloctres", "reqtres"), "TRES")
+    allocated = understood(tres.parse_tres, _first(row, "alloctres"), "TRES")
+    requested = understood(tres.parse_tres, _first(row, "reqtres"), "TRES")
+    amounts = requested | allocated
     uid = _first(row, "uid")
     priority = _first(row, "priority")
     return Job(
@@ -129,7 +133,7 @@ def _job(row: Fields, clock: Clock) -> Job:
         time_limit_s=_time_limit_s(row),
         nodes=_count(row, "nodes", "nnodes", "allocnodes", "reqnodes") or amounts.get("node", 1),
         cpus=_count(row, "cpus", "ncpus", "alloccpus", "reqcpus") or amounts.get("cpu", 0),
-        gpus=tres.gpus(amounts),
+        gpus=tres.gpus(allocated) or tres.gpus(requested),
         exit_code=_first(row, "exitcode"),
         node_list=_first(row, "nodelist"),
         comment=row.get("comment", ""),
@@ -145,12 +149,14 @@ def _job_id(row: Fields) -> tuple[JobId, bool]:
         raise RowRefused("no job id")
     if "." in given:
         raise RowSkipped("job step")
+    if _COMPONENT.fullmatch(shown):
+        raise RowSkipped("het component, told by its leader")
     match = _JOB_ID.fullmatch(given)
     if match is None:
         raise RowRefused("job id is not a number")
-    if (match["task"] and not match["task"].startswith("_[")) or match["component"]:
-        # 10_3 and 12+1 are not the ids that Slurm keeps them under.
-        raise RowRefused("array task or het component without JobIDRaw")
+    if match["task"] and not match["task"].startswith("_["):
+        # 10_3 is not the id that Slurm keeps the task under.
+        raise RowRefused("array task without JobIDRaw")
     return JobId(int(match["id"])), "_[" in (shown or raw)
 
 
@@ -179,7 +185,8 @@ def _time_limit_s(row: Fields) -> int | None:
 
 def _count(row: Fields, what: str, *names: str) -> int:
     text = _first(row, *names)
-    return integer(text, what) if text else 0
+    # A pending job may ask for a range, `2-4`: the least is what it needs to start.
+    return integer(text if text.startswith("-") else text.partition("-")[0], what) if text else 0
 
 
 def _first(row: Fields, *names: str) -> str:

@@ -110,11 +110,27 @@ def test_array_tasks_need_their_raw_id(tmp_path: Path) -> None:
         "JobID|Submit|State",
         "10_[3-7]|1700000000|PENDING",
         "10_2|1700000000|RUNNING",
-        "12+1|1700000000|RUNNING",
     )
     (job,) = jobs(trace)
     assert (job.job_id, job.array) == (10, True)
-    assert trace.tally.refused == {"array task or het component without JobIDRaw": 2}
+    assert trace.tally.refused == {"array task without JobIDRaw": 1}
+
+
+def test_a_het_job_is_its_leader(tmp_path: Path) -> None:
+    trace = dump(
+        tmp_path,
+        "JobID|JobIDRaw|Submit|State|NNodes",
+        "12+0|12|1700000000|RUNNING|2",
+        "12+1|13|1700000000|RUNNING|1",
+    )
+    (job,) = jobs(trace)
+    assert (job.job_id, job.nodes) == (12, 2)
+    assert trace.tally.skipped == {"het component, told by its leader": 1}
+
+
+def test_of_a_range_of_nodes_the_least_counts(tmp_path: Path) -> None:
+    (job,) = jobs(dump(tmp_path, "JobID|Submit|State|NNodes", "1|1700000000|PENDING|2-4"))
+    assert job.nodes == 2
 
 
 def test_a_job_cancelled_while_it_waited_never_started(tmp_path: Path) -> None:
