@@ -99,14 +99,19 @@ def _sql(statement: str) -> str:
 
 def wipe_history() -> None:
     """Forget all jobs, events and usage, but keep accounts and users; slurmdbd must be down."""
-    tables = _sql(
-        "select table_name from information_schema.tables "
-        f"where table_schema = '{_DATABASE}' and table_name like '{CLUSTER}\\_%'"
-    ).split()
+    tables = [name for name in _sql(f"show tables in {_DATABASE}").split() if _is_ours(name)]
     kept = {f"{CLUSTER}_{name}" for name in _KEPT_TABLES}
-    statements = [f"delete from {_DATABASE}.{name}" for name in tables if name not in kept]
+    statements = [
+        f"delete from {_DATABASE}.{name}"  # noqa: S608 names from the database itself
+        for name in tables
+        if name not in kept
+    ]
     if statements:
         _sql(";".join(statements))
+
+
+def _is_ours(table: str) -> bool:
+    return table.startswith(f"{CLUSTER}_")
 
 
 def start_slurmdbd() -> None:

@@ -11,6 +11,7 @@ import json
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -48,6 +49,18 @@ SINFO_LONG_FIELDS = (
 )
 
 
+# sacct over a window leaves these out.
+_NEVER_ELIGIBLE = (
+    "never",
+    "successor",
+    "held",
+    "cancelled-held",
+    "cancelled-dependent",
+    "no-limit-cancelled",
+    "no-limit-long-cancelled",
+)
+
+
 class Album:
     """The directory of captures and the index that says which command made which file."""
 
@@ -72,6 +85,7 @@ class Album:
         self, name: str, argv: Sequence[str], *, user: str = "alice", script: str | None = None
     ) -> None:
         """Keep everything a caller of the command sees."""
+        begin = time.monotonic()
         done = clients.run(argv, user=user, script=script)
         seen = {
             "user": user,
@@ -80,6 +94,7 @@ class Album:
             "returncode": done.returncode,
             "stdout": done.stdout,
             "stderr": done.stderr,
+            "seconds": round(time.monotonic() - begin, 1),
         }
         text = json.dumps(seen, indent=1, ensure_ascii=False)
         (self._directory / f"{name}.json").write_text(text + "\n")
@@ -99,8 +114,8 @@ def _shown(argv: Sequence[str]) -> str:
 _PREFACE = f"""
 # Answers of a real Slurm 22.05.8 (Debian 12)
 
-Written by `deploy/testbed/capture.py` on the testbed at {_SPEED} times the clock, so that a minute of
-writing lets an hour pass between two files. ␟ stands for the byte 0x1f. Not to be edited.
+Written by `deploy/testbed/capture.py` on the testbed at {_SPEED} times the clock: a second of writing
+lets a minute pass between two files. Outages are in real time. ␟ stands for the byte 0x1f. Not to be edited.
 """
 
 
@@ -118,8 +133,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _capture(album: Album) -> None:
-    cluster.up(Settings(speed=_SPEED, nodes=7))  # other settings than any test's: always anew
-    cluster.up(Settings(speed=_SPEED))
+    # Settings of its own: always a new cluster, and one that remembers ended jobs for hours.
+    cluster.up(Settings(speed=_SPEED, extra=("MinJobAge=14400",)))
     jobs = workload.submit()
     _telemetry(album, jobs)
     _controller(album, jobs)
@@ -160,7 +175,7 @@ def _telemetry(album: Album, jobs: workload.Jobs) -> None:
     album.answer("sacct.txt", _sacct(SACCT_FIELDS))
     album.answer("sacct-units.txt", _sacct(SACCT_FIELDS, f"--delimiter={_UNIT}"))
     album.answer("sacct-epochs.txt", _sacct(SACCT_FIELDS, f"--delimiter={_UNIT}"), epochs=True)
-    never = ",".join(jobs[name] for name in ("never", "successor", "held", "cancelled-dependent"))
+    never = ",".join(jobs[name] for name in _NEVER_ELIGIBLE)
     album.answer(
         "sacct-by-id.txt",
         ["sacct", "-X", "-P", "-D", "-j", never, "-o", SACCT_FIELDS, f"--delimiter={_UNIT}"],
@@ -176,10 +191,8 @@ def _controller(album: Album, jobs: workload.Jobs) -> None:
     for what in ("config", "partition", "node"):
         album.answer(f"scontrol-show-{what}.txt", ["scontrol", "-o", "show", what])
     for name in sorted(jobs):
-        # MinJobAge has made slurmctld forget the oldest.
-        if clients.run(["scontrol", "show", "job", jobs[name]]).returncode == 0:
-            show = ["scontrol", "-o", "show", "job", jobs[name]]
-            album.answer(f"scontrol-show-job-{name}.txt", show)
+        show = ["scontrol", "-o", "show", "job", jobs[name]]
+        album.answer(f"scontrol-show-job-{name}.txt", show)
     album.answer("scontrol-show-job-all.txt", ["scontrol", "-o", "show", "job"])
     album.answer("scontrol-ping.txt", ["scontrol", "ping"])
     album.answer("sdiag.txt", ["sdiag"])
@@ -194,23 +207,36 @@ def _refusals(album: Album, jobs: workload.Jobs) -> None:
     album.outcome("update-by-another-user", free, user="bob")
     album.outcome("update-no-such-job", ["scontrol", "update", "JobId=999999", "Dependency="])
     album.outcome("update-ended-job", ["scontrol", "update", f"JobId={ended}", "Dependency="])
+    album.outcome("scancel-ended-job", ["scancel", ended])
     album.outcome(
         "update-bad-dependency",
         ["scontrol", "update", f"JobId={pending}", "Dependency=afterany:999999"],
     )
     album.outcome("update-bad-key", ["scontrol", "update", f"JobId={pending}", "Nonsense=1"])
-    album.outcome("update-dependency-of-running", ["scontrol", "update", f"JobId={jobs['running']}",
-                                                   "Dependency="])
-    album.outcome("update-comment-by-operator", ["scontrol", "update", f"JobId={pending}",
-                                                 "Comment=by the operator"], user="mirage")
-    album.outcome("update-admin-comment-by-operator", ["scontrol", "update", f"JobId={pending}",
-                                                       "AdminComment=mirage"], user="mirage")
+    album.outcome(
+        "update-dependency-of-running",
+        ["scontrol", "update", f"JobId={jobs['running']}", "Dependency="],
+    )
+    album.outcome(
+        "update-comment-by-operator",
+        ["scontrol", "update", f"JobId={pending}", "Comment=by the operator"],
+        user="mirage",
+    )
+    album.outcome(
+        "update-admin-comment-by-operator",
+        ["scontrol", "update", f"JobId={pending}", "AdminComment=mirage"],
+        user="mirage",
+    )
     album.outcome("update-by-operator", free, user="mirage")
     rearm = f"Dependency=afterany:{jobs['running']}"
-    album.outcome("rearm-by-operator", ["scontrol", "update", f"JobId={pending}", rearm],
-                  user="mirage")
-    album.outcome("pin-by-operator", ["scontrol", "update", f"JobId={pending}", "Dependency=",
-                                      "ReqNodeList=gpu01"], user="mirage")
+    album.outcome(
+        "rearm-by-operator", ["scontrol", "update", f"JobId={pending}", rearm], user="mirage"
+    )
+    album.outcome(
+        "pin-by-operator",
+        ["scontrol", "update", f"JobId={pending}", "Dependency=", "ReqNodeList=gpu01"],
+        user="mirage",
+    )
     album.outcome("show-no-such-job", ["scontrol", "-o", "show", "job", "999999"])
     album.outcome("squeue-no-such-job", ["squeue", "-h", "-j", "999999"])
     album.outcome("squeue-two-one-gone", ["squeue", "-h", "-j", f"999999,{pending}", "-o", "%i"])
@@ -254,18 +280,19 @@ def _submissions(album: Album) -> None:
 
 
 def _hostile_lines(album: Album) -> None:
-    """A line feed and the separator itself inside a field break lines; shown apart from the rest."""
+    """A line feed, or the separator itself, inside a field; kept apart from all that is sane."""
     album.chapter("Fields that break lines and columns")
     cluster.cancel_all()
-    for comment in ("first line\nsecond | line", f"with{_UNIT}separator", "back\\slash \\n"):
-        workload.sbatch("alice", "-H", "-t", "5", f"--comment={comment}", "-J", comment)
-    album.answer("hostile-squeue.txt", ["squeue", "-h", "-o", _units("%i|%T|%j|%k")])
-    album.answer(
-        "hostile-sacct.txt",
-        ["sacct", "-n", "-X", "-P", "-s", "PD", f"--delimiter={_UNIT}", "-o",
-         "JobID,State,JobName,Comment"],
-    )
-    album.answer("hostile-scontrol.txt", ["scontrol", "-o", "show", "job"])
+    comments = ("first line\nsecond | line", f"with{_UNIT}separator", "back\\slash \\n")
+    jobs = [
+        workload.sbatch("alice", "-t", "5", f"--comment={comment}", "-J", comment, run="sleep 60")
+        for comment in comments
+    ]
+    album.answer("hostile-squeue.txt", ["squeue", "-h", "-t", "PD,R", "-o", _units("%i|%T|%j|%k")])
+    album.answer("hostile-scontrol.txt", ["scontrol", "-o", "show", "job", jobs[0]])
+    workload.let_pass(300)  # sacct has a comment only once its job has ended
+    fields = ["-o", "JobID,State,JobName,Comment", f"--delimiter={_UNIT}"]
+    album.answer("hostile-sacct.txt", ["sacct", "-n", "-X", "-P", "-j", ",".join(jobs), *fields])
 
 
 def _without_store_flags(album: Album) -> None:
@@ -298,9 +325,9 @@ def _outages(album: Album) -> None:
     _asked_during(album, "slurmdbd", cluster.start_slurmdbd)
     _asked_during(album, "slurmctld", cluster.start_controller)
     album.chapter("No slurm.conf")
-    for name in ("squeue", "sbatch"):
-        argv = ["env", "SLURM_CONF=/no/such/slurm.conf", *_ASKED[name]]
-        album.outcome(f"no-slurm-conf-{name}", argv)
+    album.outcome(
+        "no-slurm-conf-squeue", ["env", "SLURM_CONF=/no/such/slurm.conf", *_ASKED["squeue"]]
+    )
 
 
 def _asked_during(album: Album, daemon: str, start: Callable[[], None]) -> None:

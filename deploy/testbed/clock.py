@@ -1,8 +1,8 @@
 """The cluster's clock: real, or many times faster through libfaketime.
 
-The `faketime` wrapper keeps the moment its clock began in shared memory, so that every process with the
-same environment reads the same time. munged and MariaDB are left out of it: they speak of no times that
-Slurm compares with its own.
+The `faketime` wrapper keeps the moment its clock began in shared memory, so that every process with
+the same environment reads the same time. munged and MariaDB are left out of it: they speak of no
+times that Slurm compares with its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from settings import RUN
 DAEMON = "clock"
 ENV_FILE = RUN / "clock.env"
 _ORIGIN_FILE = RUN / "clock.json"
-_NAMES = ("LD_PRELOAD", "FAKETIME", "FAKETIME_SHARED")
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 where glibc puts what the wrapper made
 # The wrapper's child writes what it was given, opens the shared memory to other users, and stays.
 _HOLD = """\
 for part in $FAKETIME_SHARED; do chmod 666 /dev/shm$part /dev/shm/sem.${part#/} 2>/dev/null; done
@@ -67,8 +67,8 @@ def stop() -> None:
     daemons.stop_tree(DAEMON)
     if pid is not None:
         for name in shared:
-            for path in (f"/dev/shm{name}", f"/dev/shm/sem.{name.removeprefix('/')}"):
-                Path(path).unlink(missing_ok=True)
+            for path in (name.removeprefix("/"), f"sem.{name.removeprefix('/')}"):
+                (_SHARED_MEMORY / path).unlink(missing_ok=True)
     forget()
 
 

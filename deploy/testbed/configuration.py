@@ -43,7 +43,8 @@ _NETWORK_TIMEOUTS_S = {
     "UnkillableStepTimeout": 60,
     "EioTimeout": 10,
 }
-_JOB_CREDENTIAL_S = 120
+# A requeued job is held back for as long as a credential lives, and as short as that may be.
+_JOB_CREDENTIAL_S = 10
 _MAX_TIMEOUT_S = 65000  # Slurm keeps these in 16 bits
 
 # One minute of waiting is 100 points of age in the age regime (7 days to the full weight) and 1 in

@@ -1,4 +1,4 @@
-"""What the host must have before a cluster can be started: packages, users, directories, devices."""
+"""What the host must have before a cluster starts: packages, users, directories, devices."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _run(options: argparse.Namespace) -> NoReturn:
         os.setuid(entry.pw_uid)
     try:
         os.chdir(options.cwd or entry.pw_dir)
-        os.execvpe(options.argv[0], options.argv, environment)
+        os.execvpe(options.argv[0], options.argv, environment)  # noqa: S606 no shell wanted
     except OSError as error:
         raise TestbedError(f"{options.argv[0]}: {error.strerror}") from error
 

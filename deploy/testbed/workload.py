@@ -42,7 +42,7 @@ def submit() -> Jobs:
     _interfere(jobs)
     jobs |= _to_run()
     jobs |= _to_stay_pending(jobs)
-    _pass(1500)  # the 2-minute limit strikes, backfill has planned, the array has started
+    let_pass(1500)  # the 2-minute limit strikes, backfill has planned, the array has started
     return jobs
 
 
@@ -52,25 +52,40 @@ def submit_few() -> list[str]:
     second = sbatch(
         "alice", "-t", "5", "-d", f"afterany:{first}", "--comment=mirage:c1:1", run="sleep 60"
     )
-    _pass(900)
+    let_pass(900)
     return [first, second]
 
 
 def _to_end() -> Jobs:
     gpu = ("-n1", "--gres=gpu:1")
     jobs = {
-        "completed": sbatch("alice", *gpu, "-t", "30", "-J", "resnet", run="sleep 600"),
+        "completed": sbatch(
+            "alice", *gpu, "-t", "30", "-J", "resnet", "--comment=mirage:c0:0", run="sleep 600"
+        ),
         "failed": sbatch("bob", *gpu, "-t", "30", "-J", "broken", run="sleep 120; exit 7"),
         "timeout": sbatch("carol", *gpu, "-t", "2", "-J", "overtime"),
         "launch-failed": sbatch("bob", *gpu, "-t", "5", "-o", "/no/such/dir/out"),
         "signaled": sbatch("bob", *gpu, "-t", "5", run="kill -9 $$"),
         "array": sbatch(
-            "alice", *gpu, "-t", "30", "-J", "sweep", "--array=0-5%3",
+            "alice",
+            *gpu,
+            "-t",
+            "30",
+            "-J",
+            "sweep",
+            "--array=0-5%3",
             run="sleep 300; exit $((SLURM_ARRAY_TASK_ID == 2))",
         ),
     }
     jobs["dependent-completed"] = sbatch(
-        "alice", *gpu, "-t", "30", "-d", f"afterany:{jobs['completed']}", run="sleep 300"
+        "alice",
+        *gpu,
+        "-t",
+        "30",
+        "-d",
+        f"afterany:{jobs['completed']}",
+        "--comment=mirage:c0:1",
+        run="sleep 300",
     )
     jobs["never"] = sbatch("bob", "-t", "5", "-d", f"afterok:{jobs['failed']}")
     jobs["killed-dependent"] = sbatch(
@@ -90,6 +105,7 @@ def _to_be_interfered_with() -> Jobs:
         "cancelled-held": sbatch("carol", "-H", "-t", "60"),
         "no-limit-cancelled": sbatch("alice", "-H", "-p", "debug"),
         "no-limit-long-cancelled": sbatch("alice", "-H", "-p", "long"),
+        "suspended": sbatch("carol", *gpu, "-t", "120"),
         "held-requeue": sbatch("alice", *gpu, "-t", "60"),
     }
     jobs["cancelled-dependent"] = sbatch("bob", "-t", "60", "-d", f"afterany:{jobs['requeued']}")
@@ -99,7 +115,7 @@ def _to_be_interfered_with() -> Jobs:
 
 
 def _interfere(jobs: Jobs) -> None:
-    _pass(240)
+    let_pass(240)
     for name in ("cancelled", "cancelled-held"):
         _as("carol", "scancel", jobs[name])
     for name in ("no-limit-cancelled", "no-limit-long-cancelled"):
@@ -109,14 +125,23 @@ def _interfere(jobs: Jobs) -> None:
     _as("root", "scontrol", "requeue", jobs["requeued"])
     _as("root", "scontrol", "requeuehold", jobs["held-requeue"])
     _as("root", "scontrol", "update", "NodeName=gpu08", "State=DOWN", "Reason=power supply | fan")
+    _as("root", "scontrol", "update", "NodeName=gpu07", "State=DRAIN", "Reason=GPU 3 | ECC errors")
+    _as("root", "scontrol", "suspend", jobs["suspended"])
 
 
 def _to_run() -> Jobs:
-    _pass(900)
+    let_pass(900)
     return {
         "running": sbatch(
-            "alice", "-N2", "--gres=gpu:4", "-t", "24:00:00", "-J", "llm",
-            "--signal=B:USR1@120", "--comment=mirage:c1:0",
+            "alice",
+            "-N2",
+            "--gres=gpu:4",
+            "-t",
+            "24:00:00",
+            "-J",
+            "llm",
+            "--signal=B:USR1@120",
+            "--comment=mirage:c1:0",
         ),
         "unlimited": sbatch("bob", "-n1", "--gres=gpu:1", "-p", "long", "-t", "UNLIMITED"),
         "no-limit-debug": sbatch("bob", "-n1", "--gres=gpu:1", "-p", "debug"),
@@ -126,11 +151,19 @@ def _to_run() -> Jobs:
 
 
 def _to_stay_pending(jobs: Jobs) -> Jobs:
-    whole = ("-N7", "--gres=gpu:8", "-t", "60")
+    whole = ("-N6", "--gres=gpu:8", "-t", "60")
     return {
         "successor": sbatch(
-            "alice", "-N2", "--gres=gpu:4", "-t", "24:00:00", "-J", "llm",
-            "-d", f"afterany:{jobs['running']}", "--comment=mirage:c1:1",
+            "alice",
+            "-N2",
+            "--gres=gpu:4",
+            "-t",
+            "24:00:00",
+            "-J",
+            "llm",
+            "-d",
+            f"afterany:{jobs['running']}",
+            "--comment=mirage:c1:1",
         ),
         "two-dependencies": sbatch(
             "bob", "-t", "5", "-d", f"afterok:{jobs['running']}:{jobs['unlimited']},singleton"
@@ -144,7 +177,8 @@ def _to_stay_pending(jobs: Jobs) -> Jobs:
         "held": sbatch("carol", "-H", "-t", "5"),
         "begin": sbatch("bob", "-b", "now+10hours", "-t", "5"),
         "over-limit": sbatch("bob", "-t", "5-0"),
-        "down-node": sbatch("bob", "-w", "gpu08", "-t", "60"),
+        "down-node": sbatch("bob", "-w", "gpu07", "-t", "60"),
+        "no-limit-pending": sbatch("bob", "-p", "debug", "--exclusive"),
         "array-pending": sbatch("carol", *whole, "--array=1-100%4", "--nice=60"),
         "deadline": sbatch("bob", *whole, "--deadline=now+80minutes"),
     }
@@ -156,7 +190,7 @@ def _as(user: str, *argv: str) -> None:
         raise TestbedError(f"{user}: {argv}: {done.stderr.strip()}")
 
 
-def _pass(seconds: float) -> None:
+def let_pass(seconds: float) -> None:
     until = clock.now() + seconds
     while clock.now() < until:
         time.sleep(0.05)

@@ -1,0 +1,85 @@
+"""Writes what a real Slurm answers to Mirage's own queries to tests/data/slurm-22.05-queries/.
+
+Beside `capture.py`, because it asks with the argument vectors of `mirage.slurm` and so needs the
+project's Python: `.venv/bin/python deploy/testbed/capture_queries.py`, as root, about a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(_ROOT))
+
+import clients  # noqa: E402 - after the path
+import clock  # noqa: E402
+import cluster  # noqa: E402
+import workload  # noqa: E402
+from settings import Settings, TestbedError  # noqa: E402
+
+from mirage.cluster.runner import PLAIN_ANSWERS  # noqa: E402
+from mirage.domain.job import JobId  # noqa: E402
+from mirage.slurm import sacct, scontrol, sinfo, squeue  # noqa: E402
+
+_DATA = _ROOT / "tests" / "data" / "slurm-22.05-queries"
+_SEPARATOR = "\x1f7e57\x1f"
+_SPEED = 60
+_HOSTILE = {
+    "hostile-newline": "first line\nsecond | line\n",
+    "hostile-separator": "with\x1fseparator\x1e and\ttab",
+    "hostile-long": "x" * 300,
+}
+
+
+def main() -> int:
+    try:
+        with cluster.exclusively():
+            # A new cluster, and one that remembers ended jobs for hours.
+            cluster.up(Settings(speed=_SPEED, extra=("MinJobAge=14400",)))
+            _capture(_submit())
+    except TestbedError as error:
+        sys.stderr.write(f"capture_queries: {error}\n")
+        return 1
+    return 0
+
+
+def _submit() -> workload.Jobs:
+    hostile = {
+        name: workload.sbatch(
+            "alice", "-t", "5", f"--comment={text}", "-J", text, run="sleep 60\n# two lines"
+        )
+        for name, text in _HOSTILE.items()
+    }
+    return hostile | workload.submit()
+
+
+def _capture(jobs: workload.Jobs) -> None:
+    _DATA.mkdir(parents=True, exist_ok=True)
+    now = int(clock.now())
+    fields = sacct.fields(_answer(sacct.helpformat_argv()))
+    ids = [JobId(int(job_id)) for job_id in jobs.values()]
+    (_DATA / "jobs.json").write_text(json.dumps({"taken_at": now, "jobs": jobs}, indent=1) + "\n")
+    _keep("squeue.txt", squeue.argv(_SEPARATOR))
+    _keep("sinfo.txt", sinfo.argv(_SEPARATOR))
+    _keep("sacct-window.txt", sacct.window_argv(fields, now - 86400, now + 60, _SEPARATOR))
+    _keep("sacct-jobs.txt", sacct.jobs_argv(fields, ids, _SEPARATOR))
+    _keep("sacct-helpformat.txt", sacct.helpformat_argv())
+    _keep("scontrol-show-config.txt", scontrol.show_config_argv())
+
+
+def _keep(name: str, argv: Sequence[str]) -> None:
+    (_DATA / name).write_text(_answer(argv))
+
+
+def _answer(argv: Sequence[str]) -> str:
+    done = clients.run(argv, user="alice", env=PLAIN_ANSWERS)
+    if done.returncode != 0:
+        raise TestbedError(f"{argv}: {done.stderr.strip()}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())
