@@ -17,6 +17,7 @@ def upgrade() -> None:
         "clusters",
         sa.Column("id", _Serial, nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("history_until", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_clusters"),
         sa.UniqueConstraint("name", name="uq_clusters_name"),
     )

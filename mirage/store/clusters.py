@@ -1,6 +1,6 @@
 """Clusters: their names, their modes, and the lease that says which worker acts on them."""
 
-from sqlalchemy import delete, or_, select
+from sqlalchemy import delete, or_, select, update
 
 from mirage.domain.decision import Mode
 from mirage.errors import NotFound
@@ -29,6 +29,16 @@ def name(tx: Transaction, cluster_id: int) -> str:
 def names(tx: Transaction) -> dict[int, str]:
     rows = tx.execute(select(clusters.c.id, clusters.c.name).order_by(clusters.c.id))
     return {row.id: row.name for row in rows}
+
+
+def history_until(tx: Transaction, cluster_id: int) -> int | None:
+    """Up to when accounting has been read; None: never."""
+    found = tx.scalar(select(clusters.c.history_until).where(clusters.c.id == cluster_id))
+    return None if found is None else int(found)
+
+
+def set_history_until(tx: Transaction, cluster_id: int, until: int) -> None:
+    tx.execute(update(clusters).where(clusters.c.id == cluster_id).values(history_until=until))
 
 
 def mode(tx: Transaction, cluster_id: int, partition: str = "") -> Mode:

@@ -43,6 +43,7 @@ clusters = Table(
     metadata,
     Column("id", _Serial, primary_key=True),
     Column("name", Text, nullable=False),
+    Column("history_until", BigInteger),  # accounting has been read up to here
     UniqueConstraint("name"),
 )
 

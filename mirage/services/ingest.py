@@ -1,0 +1,91 @@
+"""Live ingest: what the queue shows goes into the history and becomes a snapshot."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mirage.domain.job import Job
+from mirage.domain.snapshot import Node, Queue
+from mirage.ports import Cluster
+from mirage.store import jobs, snapshots
+from mirage.store.engine import Store, Transaction
+from mirage.store.jobs import Counts
+
+WINDOW_S = 86400
+"""Accounting is asked for one day at a time, so that catching up never asks for a month at once."""
+
+OVERLAP_S = 3600
+"""Windows overlap: slurmdbd hears of an end late when it was down."""
+
+FIRST_WINDOW_S = 7 * 86400
+"""How far back a new install looks."""
+
+
+def ingest_queue(
+    tx: Transaction, cluster_id: int, queue: Queue, nodes: tuple[Node, ...] | None
+) -> None:
+    """Store a snapshot, and what it says of each job as history.
+
+    With accounting off this is the only history there is: starts and ends are seen in the queue,
+    which shows ended jobs for MinJobAge.
+    """
+    snapshots.add(tx, cluster_id, queue, nodes, features(queue, nodes))
+    jobs.upsert(tx, cluster_id, map(observed, queue))
+
+
+def observed(job: Job) -> Job:
+    """The job without what Slurm only plans: a pending start, an end by the time limit."""
+    if job.state.waiting:
+        return replace(job, start=None, end=None)
+    return job if job.state.ended else replace(job, end=None)
+
+
+def features(queue: Queue, nodes: tuple[Node, ...] | None) -> dict[str, Any]:
+    """What is kept of a snapshot for ever: sums a person reads."""
+    pending, running = queue.pending, queue.running
+    kept: dict[str, Any] = {
+        "pending_jobs": int(pending.sum()),
+        "pending_nodes": int(queue.nodes[pending].sum()),
+        "running_jobs": int(running.sum()),
+        "running_nodes": int(queue.nodes[running].sum()),
+    }
+    if nodes is not None:
+        kept |= node_features(nodes)
+    return kept
+
+
+def node_features(nodes: tuple[Node, ...]) -> dict[str, int]:
+    usable = [n for n in nodes if n.usable]
+    return {
+        "nodes": len(nodes),
+        "usable_nodes": len(usable),
+        "idle_nodes": sum(n.cpus_used == 0 for n in usable),
+        "gpus": sum(n.gpus for n in usable),
+        "gpus_used": sum(n.gpus_used for n in usable),
+    }
+
+
+def history_windows(since: int, until: int) -> Iterator[tuple[int, int]]:
+    """[since, until) a day at a time, each window reaching back over the one before."""
+    at = since
+    while at < until:
+        end = min(at + WINDOW_S, until)
+        yield at - OVERLAP_S, end
+        at = end
+
+
+def ingest_history(
+    store: Store, cluster: Cluster, cluster_id: int, window: tuple[int, int]
+) -> tuple[Counts, list[Job]]:
+    """One window of accounting into the history; returns the counts and the records."""
+    records = list(cluster.history(*window))
+    with store.begin() as tx:
+        return jobs.upsert(tx, cluster_id, map(observed, records)), records
+
+
+def free_nodes(nodes: tuple[Node, ...], partition: str) -> int:
+    """Usable nodes of the partition on which nothing runs."""
+    mine = [n for n in nodes if n.usable and (not partition or partition in n.partitions)]
+    return int(np.sum([n.cpus_used == 0 for n in mine], dtype=np.int64))

@@ -1,0 +1,71 @@
+"""What stands between a policy and Slurm: an admin's limits, checked before every move."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mirage.domain.chain import Link
+from mirage.domain.decision import Action, Decision, HandoverView
+
+DAY_S = 86400
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Slurm keeps the chain whatever these say: they only bound what Mirage may spend on it."""
+
+    max_lead_s: int = DAY_S
+    min_gain_s: int = 60
+    account_overlap_node_h: float = 500.0
+    """Per account and 24 h."""
+    cluster_overlap_node_h: float = 5000.0
+    demote_after: int = 10
+    demote_error_s: float = 24 * _HOUR_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Overlap node-hours of the last 24 h: run ones, and what freed standbys may still cost."""
+
+    account: float
+    cluster: float
+
+
+def limited(decision: Decision, view: HandoverView, limits: Limits, spent: Spent) -> Decision:
+    """The decision, or a wait that says which limit stopped it."""
+    if decision.action is not Action.FREE:
+        return decision
+    stopped = _stopped(decision, view, limits, spent)
+    return decision if stopped is None else replace(decision, action=Action.WAIT, reason=stopped)
+
+
+def _stopped(decision: Decision, view: HandoverView, limits: Limits, spent: Spent) -> str | None:
+    if view.time_left_s > limits.max_lead_s:
+        return f"not before {limits.max_lead_s / _HOUR_S:g} h to the end (max_lead_h)"
+    forecast = decision.forecast
+    if forecast is not None:
+        gain_s = forecast.p50_s if forecast.p90_s is None else forecast.p90_s
+        if gain_s < limits.min_gain_s:
+            return f"a wait of {gain_s:.0f} s at most is not worth a move (min_gain_s)"
+    worst = max(0, view.time_left_s) / _HOUR_S * view.nodes
+    if spent.account + worst > limits.account_overlap_node_h:
+        return f"the account has spent its overlap: {spent.account:.1f} node-hours in 24 h"
+    if spent.cluster + worst > limits.cluster_overlap_node_h:
+        return f"the cluster has spent its overlap: {spent.cluster:.1f} node-hours in 24 h"
+    return None
+
+
+def overlap_node_h(predecessor: Link, successor: Link, now: int) -> float:
+    """Node-hours with both links running: so far, and at worst to come for a freed standby."""
+    begin = successor.start if successor.start is not None else now
+    end = predecessor.end or predecessor.planned_end() or now
+    return max(0, end - begin) / _HOUR_S * successor.nodes
+
+
+def too_wrong(errors_s: Sequence[float], limits: Limits) -> float | None:
+    """The mean absolute forecast error, seconds, if it is enough to stop acting."""
+    lately = errors_s[-limits.demote_after :]
+    if len(lately) < limits.demote_after:
+        return None
+    mean = sum(map(abs, lately)) / len(lately)
+    return mean if mean > limits.demote_error_s else None

@@ -1,0 +1,201 @@
+"""The loop: look at Slurm, write it down, decide, act. One tick is one call; nothing overlaps."""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from mirage.domain.decision import Mode
+from mirage.domain.job import JobId
+from mirage.domain.snapshot import Node, Queue, Snapshot
+from mirage.errors import ClusterError, ClusterRefused, ClusterUnavailable, MirageError
+from mirage.ports import Cluster
+from mirage.services import chains as chain_service
+from mirage.services.ingest import (
+    FIRST_WINDOW_S,
+    history_windows,
+    ingest_history,
+    ingest_queue,
+)
+from mirage.services.modes import stop_acting
+from mirage.services.provision import Rules, provision, reconcile
+from mirage.store import audit, clusters, snapshots
+from mirage.store.audit import AuditEntry
+from mirage.store.engine import Store
+
+_log = structlog.get_logger(__name__)
+
+_THIN_EVERY_S = 3600
+_MISSED_TICKS = 3
+"""A worker that has not renewed its lease for this many ticks is taken to be dead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """Seconds of the cluster's clock between two questions (DESIGN section 6)."""
+
+    queue_s: int = 60
+    nodes_s: int = 120
+    history_s: int = 300
+
+
+class Worker:
+    """One cluster's loop. Two may run on one database: the lease says which of them acts."""
+
+    def __init__(
+        self,
+        store: Store,
+        cluster: Cluster,
+        cluster_id: int,
+        *,
+        rules: Rules,
+        intervals: Intervals | None = None,
+        kill_file: Path | None = None,
+    ) -> None:
+        self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
+        self._rules = rules
+        self._intervals = intervals or Intervals()
+        self._kill_file = kill_file
+        self._holder = f"{socket.gethostname()}:{os.getpid()}"
+        self._nodes: tuple[Node, ...] = ()
+        self._nodes_at: int | None = None
+        self._history_at: int | None = None
+        self._history_off = False
+        self._thinned_at: int | None = None
+
+    def run(self, stop: threading.Event, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Tick until `stop`; the tick under way is finished."""
+        while not stop.is_set():
+            due = self._cluster.now() + self._intervals.queue_s
+            self.tick()
+            while not stop.is_set() and (left := due - self._cluster.now()) > 0:
+                sleep(min(1.0, left))
+        with self._store.begin() as tx:
+            clusters.release_lease(tx, self._cluster_id, self._holder)
+
+    def tick(self) -> None:
+        """One round. Slurm being away is normal: it is logged, and the next tick asks again."""
+        try:
+            if self._has_lease():
+                self._obey_kill_file()
+                self._look_and_act()
+        except ClusterUnavailable as error:
+            _log.warning("Slurm does not answer", error=str(error))
+        except MirageError as error:
+            _log.error("tick failed", error=str(error))
+        except Exception:
+            _log.exception("tick failed")
+
+    def _has_lease(self) -> bool:
+        ttl_s = _MISSED_TICKS * self._intervals.queue_s
+        with self._store.begin() as tx:
+            return clusters.take_lease(
+                tx, self._cluster_id, self._holder, now=self._cluster.now(), ttl_s=ttl_s
+            )
+
+    def _obey_kill_file(self) -> None:
+        if self._kill_file is not None and self._kill_file.exists():
+            with self._store.begin() as tx:
+                now = self._cluster.now()
+                stop_acting(tx, self._cluster_id, now=now, actor=f"file {self._kill_file}")
+
+    def _look_and_act(self) -> None:
+        queue = self._cluster.queue()
+        nodes = self._fresh_nodes(queue.taken_at)
+        with self._store.begin() as tx:
+            ingest_queue(tx, self._cluster_id, queue, nodes)
+            chain_service.sync(tx, self._cluster_id, queue, queue.taken_at)
+            missing = chain_service.missing(tx, self._cluster_id, queue.taken_at)
+        self._resolve(missing, queue.taken_at)
+        self._catch_up(queue.taken_at)
+        with self._store.begin() as tx:
+            reconcile(tx, self._cluster_id, queue.taken_at)
+            chain_service.conclude(tx, self._cluster_id, queue.taken_at)
+        self._cancel_orphans(queue)
+        snapshot = Snapshot(queue=queue, nodes=self._nodes, nodes_taken_at=self._nodes_at or 0)
+        provision(self._store, self._cluster, self._cluster_id, snapshot, self._rules)
+        self._thin(queue.taken_at)
+
+    def _fresh_nodes(self, now: int) -> tuple[Node, ...] | None:
+        """None while the last answer is young enough."""
+        if self._nodes_at is not None and now < self._nodes_at + self._intervals.nodes_s:
+            return None
+        self._nodes, self._nodes_at = self._cluster.nodes(), now
+        return self._nodes
+
+    def _resolve(self, missing: list[JobId], now: int) -> None:
+        """Ask accounting about links that the queue no longer shows."""
+        if not missing:
+            return
+        try:
+            records = self._cluster.jobs(missing)
+        except ClusterRefused:
+            records = []
+        except ClusterUnavailable as error:
+            _log.warning("accounting does not answer", error=str(error))
+            return
+        with self._store.begin() as tx:
+            chain_service.sync(tx, self._cluster_id, records, now)
+            unknown = set(missing) - {job.job_id for job in records}
+            chain_service.close_forgotten(tx, self._cluster_id, unknown, now)
+
+    def _catch_up(self, now: int) -> None:
+        """Accounting since the last time it answered, in overlapping windows of a day."""
+        if self._history_off:
+            return
+        if self._history_at is None:
+            with self._store.read() as tx:
+                self._history_at = clusters.history_until(tx, self._cluster_id)
+        since = now - FIRST_WINDOW_S if self._history_at is None else self._history_at
+        if self._history_at is not None and now < since + self._intervals.history_s:
+            return
+        try:
+            for window in history_windows(since, now):
+                self._ingest_window(window, now)
+        except ClusterRefused as error:
+            self._history_off = True
+            _log.warning("no accounting: history comes from the queue alone", error=str(error))
+        except ClusterUnavailable as error:
+            _log.warning("accounting does not answer", error=str(error))
+
+    def _ingest_window(self, window: tuple[int, int], now: int) -> None:
+        counts, records = ingest_history(self._store, self._cluster, self._cluster_id, window)
+        with self._store.begin() as tx:
+            chain_service.sync(tx, self._cluster_id, records, now)
+            clusters.set_history_until(tx, self._cluster_id, window[1])
+        self._history_at = window[1]
+        _log.info("accounting", until=window[1], added=counts.added, updated=counts.updated)
+
+    def _cancel_orphans(self, queue: Queue) -> None:
+        """Standbys of cancelled chains go at once, where Mirage may act."""
+        with self._store.read() as tx:
+            if Mode.ACT not in clusters.modes(tx, self._cluster_id).values():
+                return
+            orphans = chain_service.orphans(tx, queue)
+        for chain, job_id in orphans:
+            try:
+                self._cluster.cancel(job_id)
+                done = "cancelled the standby of a cancelled chain"
+            except ClusterError as error:
+                done = f"could not cancel the standby: {error}"
+            entry = AuditEntry(
+                at=queue.taken_at,
+                actor="mirage",
+                event=done,
+                chain_id=chain.chain_id,
+                job_id=job_id,
+            )
+            with self._store.begin() as tx:
+                audit.write(tx, self._cluster_id, entry)
+
+    def _thin(self, now: int) -> None:
+        if self._thinned_at is not None and now < self._thinned_at + _THIN_EVERY_S:
+            return
+        with self._store.begin() as tx:
+            snapshots.thin(tx, self._cluster_id, now)
+        self._thinned_at = now
