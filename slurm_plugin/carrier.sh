@@ -10,7 +10,6 @@ mirage_next=$((mirage_index + 1))
 mirage_job=${SLURM_JOB_ID:-0}
 mirage_caught= mirage_child= mirage_code= mirage_early= mirage_later= mirage_reason=
 mirage_tmp= mirage_watch=
-[ -z "$BASH_VERSION" ] || [ -z "$SHLVL" ] || SHLVL=$((SHLVL - 1))
 
 mirage_say() { # a line for the user, and one for the chain's log
     printf 'mirage: %s\n' "$1" >&2
@@ -163,9 +162,16 @@ mirage_unpack() { # by size, since a full disk gives a shorter file
     return 1
 }
 
+mirage_set_streams() { # the user's input as 9 and errors as 8: a shell gives background commands no
+    # input, and bash reports on standard error each of them that a signal has ended
+    if (exec 9<&0) 2>/dev/null; then exec 9<&0; else exec 9</dev/null; fi
+    if (exec 8>&2) 2>/dev/null; then exec 8>&2; else exec 8>/dev/null; fi
+    exec 2>/dev/null
+}
+
 mirage_lookout() { # a process that dies of any signal, to tell what the whole job was sent
     [ -p "$mirage_tmp/lookout" ] || mkfifo -m 600 "$mirage_tmp/lookout" 2>/dev/null || return 0
-    mirage_exec cat "$mirage_tmp/lookout" >/dev/null 2>&1 </dev/null 9<&- &
+    mirage_exec cat "$mirage_tmp/lookout" >/dev/null </dev/null 8>&- 9<&- &
     mirage_watch=$!
 }
 
@@ -257,13 +263,13 @@ if ! mirage_unpack; then
     mirage_say "no place to unpack the script"
     exit 1
 fi
-if (exec 9<&0) 2>/dev/null; then exec 9<&0; else exec 9</dev/null; fi
+mirage_set_streams
 mirage_lookout
 if [ -n "$mirage_reason" ]; then # terminated before it began
     mirage_finish
     exit 143
 fi
-mirage_run_script "$mirage_tmp/slurm_script" "$@" <&9 9<&- &
+mirage_run_script "$mirage_tmp/slurm_script" "$@" <&9 2>&8 8>&- 9<&- &
 mirage_child=$!
 for mirage_signal in $mirage_early; do
     kill -s "$mirage_signal" "$mirage_child" 2>/dev/null

@@ -96,7 +96,8 @@ def _from_script(head):
 
 
 def _links(text):
-    if not (text.isdigit() and len(text) < 9 and 1 <= int(text) <= MAX_LINKS):
+    digits = text and len(text) < 9 and frozenset("0123456789").issuperset(text)
+    if not (digits and 1 <= int(text) <= MAX_LINKS):
         raise Refused("a chain has 1 to %d links, not %s" % (MAX_LINKS, _shown(text)))
     return int(text)
 

@@ -1,0 +1,199 @@
+"""Slurm's commands as small scripts in a directory that a test puts first on PATH."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PLUGIN = Path(__file__).parents[2] / "slurm_plugin"
+WRAPPER = PLUGIN / "sbatch"
+
+# Each command keeps its arguments, environment and standard input, then answers as told.
+SBATCH = r"""#!/bin/sh
+n=$(($(cat {home}/count) + 1)); echo $n >{home}/count
+call={home}/calls/$n; mkdir $call
+printf '%s\0' "$@" >$call/argv
+env -0 >$call/env
+pwd >$call/cwd
+for word in "$@"; do [ ! -f "$word" ] || cp "$word" $call/script; done
+[ -f $call/script ] || cat >$call/script
+cat {home}/sbatch.err >&2
+code=$(cat {home}/sbatch.code)
+[ "$code" = 0 ] || exit "$code"
+job=$((100 + n)); out="Submitted batch job $job"
+for word in "$@"; do
+    case $word in
+    --parsable) out=$job ;;
+    --comment=*) echo "$job ${{word#--comment=}}" >>{home}/queue ;;
+    --test-only) echo "sbatch: Job 9 to start at once" >&2; exit 0 ;;
+    esac
+done
+printf '%s\n' "$out"
+"""
+SQUEUE = r"""#!/bin/sh
+[ ! -f {home}/slurm.down ] || {{ echo "slurm_load_jobs error" >&2; exit 1; }}
+job=
+while [ $# -gt 0 ]; do
+    case $1 in
+    -j) job=$2; shift ;;
+    -o) format=$2; shift ;;
+    esac
+    shift
+done
+[ -n "$job" ] || {{ cat {home}/queue; exit 0; }}
+[ -f {home}/state.$job ] || {{ echo "Invalid job id specified" >&2; exit 1; }}
+read -r state reason end <{home}/state.$job
+case $format in
+%T) echo "$state" ;;
+%e) echo "$end" ;;
+'%T %r') echo "$state $reason" ;;
+esac
+"""
+SCANCEL = "#!/bin/sh\nprintf '%s\\n' \"$*\" >>{home}/scancelled\n"
+MUNGE = "#!/bin/sh\ncat >{home}/payload\nprintf 'MUNGE:credential:'\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of the fake sbatch."""
+
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    script: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FakeSlurm:
+    """The fakes, and a user's home beside them."""
+
+    root: Path
+    environ: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, root: Path) -> FakeSlurm:
+        fake = cls(root)
+        for folder in ("bin", "calls", "home", "tmp"):
+            (root / folder).mkdir()
+        for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL)):
+            fake.command(name, text)
+        fake.command("munge", MUNGE)
+        (root / "count").write_text("0\n")
+        (root / "queue").write_text("")
+        fake.answers()
+        fake.environ.update(
+            PATH=f"{PLUGIN}:{root}/bin:/usr/bin:/bin",
+            HOME=str(root / "home"),
+            TMPDIR=str(root / "tmp"),
+            MIRAGE_URL="http://127.0.0.1:1",
+            LC_ALL="C.UTF-8",
+        )
+        return fake
+
+    def command(self, name: str, text: str) -> None:
+        path = self.root / "bin" / name
+        path.write_text(text.format(home=self.root))
+        path.chmod(0o755)
+
+    def answers(self, *, stderr: str = "", code: int = 0) -> None:
+        (self.root / "sbatch.err").write_text(stderr)
+        (self.root / "sbatch.code").write_text(f"{code}\n")
+
+    def job_is(self, job: int, state: str, *, reason: str = "None", end: int | str = "") -> None:
+        (self.root / f"state.{job}").write_text(f"{state} {reason} {end}\n")
+
+    def calls(self) -> list[Call]:
+        found = sorted((self.root / "calls").iterdir(), key=lambda path: int(path.name))
+        return [_call(path) for path in found]
+
+    def script(self, text: str | bytes, name: str = "job.sh") -> Path:
+        path = self.root / "home" / name
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    def sbatch(
+        self,
+        *words: str,
+        program: Path = WRAPPER,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [program, *words],
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            check=False,
+            cwd=self.root / "home",
+            env=self.environ | dict(env or {}),
+        )
+
+    def chains(self) -> list[Path]:
+        base = self.root / "home" / ".local" / "state" / "mirage"
+        return sorted(base.iterdir()) if base.is_dir() else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A chain whose first link the fake sbatch has taken, and a shell to run its links with."""
+
+    slurm: FakeSlurm
+    shell: Sequence[str]
+    carrier: Path
+    chain: Path
+
+    @classmethod
+    def submitted(cls, slurm: FakeSlurm, shell: Sequence[str], *words: str) -> Link:
+        done = slurm.sbatch(*words)
+        assert done.returncode == 0, done.stderr
+        (chain,) = slurm.chains()
+        (carrier,) = (chain / "carrier").iterdir()
+        return cls(slurm=slurm, shell=shell, carrier=carrier, chain=chain)
+
+    def start(
+        self, index: int = 1, *arguments: str, env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*self.shell, self.carrier, f"mirage:{self.chain.name}:{index}", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.slurm.root / "home",
+            env=self.slurm.environ | {"SLURM_JOB_ID": str(100 + index)} | dict(env or {}),
+            start_new_session=True,
+        )
+
+    def run(
+        self,
+        index: int = 1,
+        *arguments: str,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[bytes]:
+        with self.start(index, *arguments, env=env) as process:
+            out, err = process.communicate(stdin, timeout=60)
+        return subprocess.CompletedProcess([], process.returncode, out, err)
+
+    def end_of(self, index: int) -> str | None:
+        path = self.chain / "ends" / str(index)
+        return path.read_text().strip() if path.exists() else None
+
+    def log(self) -> str:
+        return (self.chain / "log").read_text()
+
+
+def _call(path: Path) -> Call:
+    env = [entry.split("=", 1) for entry in _strings(path / "env")]
+    return Call(
+        argv=_strings(path / "argv"),
+        env={entry[0]: entry[1] for entry in env},
+        cwd=(path / "cwd").read_text().rstrip("\n"),
+        script=(path / "script").read_bytes(),
+    )
+
+
+def _strings(path: Path) -> list[str]:
+    return [os.fsdecode(part) for part in path.read_bytes().split(b"\0")[:-1]]
