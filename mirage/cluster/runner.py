@@ -14,6 +14,9 @@ from mirage.errors import ClusterUnavailable
 _FILTERS = ("SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_")
 """Prefixes of variables with which a user narrows what the commands show; Mirage wants all."""
 
+PLAIN_ANSWERS = {"LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s"}
+"""The environment in which instants are epoch seconds and messages are in English."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -104,9 +107,8 @@ def _run(argv: Sequence[str], timeout_s: float) -> Answer:
 
 
 def _environment() -> dict[str, str]:
-    """The caller's, with plain texts and UTC epochs."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_FILTERS)}
-    return kept | {"LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s"}
+    return kept | PLAIN_ANSWERS
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

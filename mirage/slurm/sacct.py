@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from mirage.domain import tres
-from mirage.domain.job import Job, JobId
+from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.timelimit import parse_time_limit
 from mirage.errors import MalformedText
 from mirage.slurm.hetjob import merge
@@ -112,10 +112,12 @@ def _job(row: Row) -> tuple[Job, JobId | None]:
 def _read(row: Row) -> Job:
     allocated = tres.parse_tres(row.get("AllocTRES", ""))
     requested = tres.parse_tres(row.get("ReqTRES", ""))
+    state = job_state(row["State"])
+    start = _start(row, state)
     return Job(
         job_id=JobId(integer(row["JobIDRaw"])),
         submit=integer(row["Submit"]),
-        state=job_state(row["State"]),
+        state=state,
         user=text(row.get("User", "")),
         uid=optional_integer(row.get("UID", "")),
         account=text(row.get("Account", "")),
@@ -124,8 +126,8 @@ def _read(row: Row) -> Job:
         name=row.get("JobName", ""),
         reason="" if row.get("Reason") == "None" else text(row.get("Reason", "")),
         priority=optional_integer(row.get("Priority", "")),
-        eligible=_eligible(row),
-        start=instant(row.get("Start", "")),
+        eligible=_eligible(row, start),
+        start=start,
         end=instant(row.get("End", "")),
         time_limit_s=parse_time_limit(row.get("TimelimitRaw", "")),
         nodes=lowest(row.get("NNodes", "") or "1"),
@@ -139,13 +141,20 @@ def _read(row: Row) -> Job:
     )
 
 
-def _eligible(row: Row) -> int | None:
+def _start(row: Row, state: JobState) -> int | None:
+    """The start of a job that ran; one cancelled while it waited may have its end there."""
+    if state.ended and "NodeList" in row and not text(row["NodeList"]):
+        return None
+    return instant(row.get("Start", ""))
+
+
+def _eligible(row: Row, start: int | None) -> int | None:
     """When it became eligible; where that is not told, its start less the time it was planned."""
-    told, start = instant(row.get("Eligible", "")), instant(row.get("Start", ""))
+    told = instant(row.get("Eligible", ""))
     if told is not None or start is None:
         return told
     planned_s = parse_time_limit(row.get("Planned", row.get("Reserved", "")))
-    return None if not planned_s else start - planned_s
+    return start - planned_s if planned_s else None
 
 
 def _leader(row: Row) -> JobId | None:

@@ -80,6 +80,7 @@ def _job(row: Row) -> tuple[Job, JobId | None]:
 def _read(row: Row) -> Job:
     state = job_state(row["State"])
     nodes = lowest(row["NumNodes"])
+    node_list = text(row["NodeList"])
     return Job(
         job_id=JobId(integer(row["JobID"])),
         submit=integer(row["SubmitTime"]),
@@ -93,14 +94,15 @@ def _read(row: Row) -> Job:
         reason="" if row["Reason"] == "None" else text(row["Reason"]),
         priority=optional_integer(row["PriorityLong"]),
         eligible=instant(row["EligibleTime"]),
-        start=instant(row["StartTime"]),
+        # Slurm gives a job that ended without ever running its end as its start.
+        start=instant(row["StartTime"]) if node_list or not state.ended else None,
         end=None if state.waiting else instant(row["EndTime"]),
         time_limit_s=parse_time_limit(row["TimeLimit"]),
         nodes=nodes,
         cpus=integer(row["NumCPUs"]),
         gpus=_gpus(row, nodes),
         dependency=text(row["Dependency"]),
-        node_list=text(row["NodeList"]),
+        node_list=node_list,
         comment=text(row["Comment"]),
         array=_many_tasks(row["ArrayTaskID"]),
     )
