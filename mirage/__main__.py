@@ -1,1 +1,24 @@
-"""python -m mirage, and the `mirage` command."""
+"""python -m mirage, and the `mirage` command: errors become one sentence and an exit code."""
+
+import os
+import sys
+
+from mirage.cli.app import app
+from mirage.errors import MirageError
+
+
+def main() -> None:
+    """Exit codes: 0 done, 1 failed, 2 bad input, 3 Slurm, 4 database (mirage/errors.py)."""
+    try:
+        app()
+    except MirageError as error:
+        sys.stderr.write(f"mirage: {error}\n")
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has enough; nothing more can be said there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""The one place where settings become objects."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from mirage.cluster.cli import SlurmCli
+from mirage.errors import ConfigError, StoreUnavailable
+from mirage.policy import registry
+from mirage.ports import Cluster
+from mirage.services.limits import Limits
+from mirage.services.provision import Rules
+from mirage.settings import ProvisionSettings, Settings
+from mirage.store import clusters, schema
+from mirage.store.engine import Store
+
+_HOUR_S = 3600
+_COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
+_PACKAGE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What the worker and the API of one cluster share."""
+
+    settings: Settings
+    store: Store
+    cluster: Cluster
+    cluster_id: int
+
+
+def service(settings: Settings, cluster: Cluster | None = None) -> Service:
+    """Everything for one cluster; `cluster` defaults to the Slurm commands of this host.
+
+    Raises ConfigError or NotFound for settings that name what is not there, StoreUnavailable and
+    SchemaMismatch for a database that cannot be used.
+    """
+    registry.policy(settings.provision.policy)
+    store = open_store(settings)
+    with store.begin() as tx:
+        cluster_id = clusters.ensure(tx, settings.cluster.name)
+    reached = cluster or SlurmCli(timeout_s=settings.cluster.command_timeout_s)
+    return Service(settings=settings, store=store, cluster=reached, cluster_id=cluster_id)
+
+
+def check_slurm() -> None:
+    """Raise ConfigError unless the Slurm commands are on PATH."""
+    absent = [name for name in _COMMANDS if shutil.which(name) is None]
+    if absent:
+        raise ConfigError(
+            "PATH",
+            [f"no {', '.join(absent)}: run on a host with Slurm's client commands, or set PATH"],
+        )
+
+
+def open_store(settings: Settings) -> Store:
+    """The database, checked to be of this program's schema."""
+    store = Store(settings.database_url)
+    store.check_schema()
+    return store
+
+
+def rules(provision: ProvisionSettings) -> Rules:
+    return Rules(
+        policy=registry.policy,
+        default=provision.policy,
+        limits=Limits(
+            max_lead_s=round(provision.max_lead_h * _HOUR_S),
+            min_gain_s=provision.min_gain_s,
+            account_overlap_node_h=provision.account_overlap_node_h,
+            cluster_overlap_node_h=provision.cluster_overlap_node_h,
+            demote_after=provision.demote_after,
+            demote_error_s=provision.demote_error_h * _HOUR_S,
+        ),
+    )
+
+
+def upgrade_database(settings: Settings) -> None:
+    """Make the database, or bring it to this program's schema."""
+    if settings.database_url.startswith("sqlite"):
+        make_state_dir(settings.service.state_dir)
+    schema.upgrade(settings.database_url, data_dir("migrations"))
+
+
+def make_state_dir(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"state directory {path} cannot be made: {error.strerror}"
+        ) from error
+
+
+def data_dir(name: str) -> Path:
+    """migrations, models or slurm_plugin: in the wheel beside the package, else in the checkout."""
+    installed = _PACKAGE / "_data" / name
+    return installed if installed.exists() else _PACKAGE.parent / name

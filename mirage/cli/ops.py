@@ -1,0 +1,77 @@
+"""Commands for whoever runs the service: the database, the mode, the configuration."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mirage import bootstrap
+from mirage import settings as settings_file
+from mirage.domain.decision import Mode
+from mirage.services import modes
+from mirage.store import clusters
+
+app = typer.Typer()
+db = typer.Typer(no_args_is_help=True, help="The database.")
+config_app = typer.Typer(no_args_is_help=True, help="The configuration file.")
+app.add_typer(db, name="db")
+app.add_typer(config_app, name="config")
+
+ConfigOption = Annotated[
+    Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, then /etc/mirage.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+@db.command("upgrade")
+def db_upgrade(*, config: ConfigOption = None) -> None:
+    """Make the database, or bring it to this program's schema. Doing it again changes nothing."""
+    settings = settings_file.load(config)
+    bootstrap.upgrade_database(settings)
+    typer.echo("the database has this program's schema")
+
+
+@config_app.command("check")
+def config_check(*, config: ConfigOption = None) -> None:
+    """Read the configuration and name every fault in it."""
+    settings_file.load(config)
+    typer.echo("the configuration is right")
+
+
+@config_app.command("show")
+def config_show(*, config: ConfigOption = None) -> None:
+    """The settings in force, as JSON."""
+    typer.echo(settings_file.load(config).model_dump_json(indent=2))
+
+
+@app.command()
+def mode(
+    wanted: Annotated[Mode | None, typer.Argument(help="Leave out to see the modes.")] = None,
+    *,
+    partition: Annotated[str, typer.Option(help="Only this partition; else the cluster.")] = "",
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How far Mirage goes: observe, shadow (decide and log; the default) or act.
+
+    Writes the database, so whoever may write that may set the mode; the service obeys at its next
+    tick. To stop all acting at once: `mirage mode shadow`, or an empty file named `shadow` in the
+    state directory.
+    """
+    settings = settings_file.load(config)
+    store = bootstrap.open_store(settings)
+    with store.begin() as tx:
+        cluster_id = clusters.ensure(tx, settings.cluster.name)
+        if wanted is Mode.SHADOW and not partition:
+            modes.stop_acting(tx, cluster_id, now=int(time.time()), actor="mirage mode")
+        if wanted is not None:
+            now = int(time.time())
+            modes.set_mode(tx, cluster_id, wanted, partition, now=now, actor="mirage mode")
+        current = clusters.modes(tx, cluster_id)
+    if as_json:
+        typer.echo(json.dumps({name or "*": m.value for name, m in current.items()}))
+        return
+    for name, m in sorted(current.items()):
+        typer.echo(f"{name or 'cluster ' + settings.cluster.name}: {m.value}")

@@ -1,0 +1,93 @@
+"""`mirage serve`: the API and the worker in one process."""
+
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+import uvicorn
+
+from mirage import bootstrap, logs
+from mirage import settings as settings_file
+from mirage.api.app import ApiContext, create_app
+from mirage.bootstrap import Service
+from mirage.cluster import munge
+from mirage.policy import registry
+from mirage.worker import Intervals, Worker
+
+app = typer.Typer()
+
+KILL_FILE = "shadow"
+"""A file of this name in the state directory is the kill switch."""
+
+_log = structlog.get_logger(__name__)
+
+
+@app.command()
+def serve(
+    *,
+    config: Annotated[
+        Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, /etc/mirage.")
+    ] = None,
+) -> None:
+    """Run the service: REST API and worker. SIGTERM finishes the tick under way and ends."""
+    settings = settings_file.load(config)
+    logs.set_up(settings.log_format)
+    bootstrap.check_slurm()
+    run(bootstrap.service(settings))
+
+
+def run(service: Service) -> None:
+    """Serve until told to stop. The worker has a thread of its own; the cluster is its alone."""
+    settings = service.settings.service
+    stop = threading.Event()
+    worker = threading.Thread(target=make_worker(service).run, args=(stop,), name="worker")
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(api_context(service)),
+            host=settings.host,
+            port=settings.port,
+            log_config=None,
+            access_log=False,
+        )
+    )
+    _log.info("serving", url=f"http://{settings.host}:{settings.port}")
+    worker.start()
+    try:
+        server.run()
+    finally:
+        stop.set()
+        worker.join()
+        service.store.close()
+
+
+def make_worker(service: Service) -> Worker:
+    settings = service.settings
+    polling = settings.polling
+    intervals = Intervals(
+        queue_s=polling.queue_s, nodes_s=polling.nodes_s, history_s=polling.history_s
+    )
+    return Worker(
+        service.store,
+        service.cluster,
+        service.cluster_id,
+        rules=bootstrap.rules(settings.provision),
+        intervals=intervals,
+        kill_file=settings.service.state_dir / KILL_FILE,
+    )
+
+
+def api_context(service: Service) -> ApiContext:
+    """What the routes may ask for."""
+    settings = service.settings
+    return ApiContext(
+        store=service.store,
+        cluster_id=service.cluster_id,
+        cluster_name=settings.cluster.name,
+        admins=settings.service.admins,
+        clock=service.cluster.now,
+        identify=munge.identify,
+        queue_interval_s=settings.polling.queue_s,
+        policies=tuple(registry.POLICIES),
+    )
