@@ -9,8 +9,6 @@ context.configure(
     target_metadata=metadata,
     version_table=VERSION_TABLE,
     render_as_batch=True,  # SQLite alters a table by making it anew
-    transactional_ddl=True,  # also on SQLite: engine.py begins its transactions properly
-    transaction_per_migration=False,
 )
 with context.begin_transaction():
     context.run_migrations()

@@ -104,14 +104,6 @@ def upgrade() -> None:
         ["cluster_id", "partition", "start"],
     )
     op.create_index("ix_jobs_cluster_id_start", "jobs", ["cluster_id", "start"])
-    op.create_index(
-        "ix_jobs_unended",
-        "jobs",
-        ["cluster_id"],
-        sqlite_where=sa.text('"end" IS NULL'),
-        postgresql_where=sa.text('"end" IS NULL'),
-    )
-
     op.create_table(
         "leases",
         sa.Column("cluster_id", sa.BigInteger(), nullable=False),

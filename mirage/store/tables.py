@@ -87,12 +87,6 @@ jobs = Table(
     Index(None, "cluster_id", "start"),
     Index(None, "cluster_id", "end"),
 )
-Index(
-    "ix_jobs_unended",
-    jobs.c.cluster_id,
-    sqlite_where=jobs.c.end.is_(None),
-    postgresql_where=jobs.c.end.is_(None),
-)
 
 snapshots = Table(
     "snapshots",
