@@ -1,0 +1,157 @@
+"""What every ports.Cluster does, run against every implementation of it.
+
+An implementation joins by a rig: it runs a job, puts a standby behind it, and lets time pass.
+"""
+
+from typing import Protocol
+
+import pytest
+
+from mirage.cluster.simulated import SimulatedCluster
+from mirage.domain.chain import ChainId, find_mark
+from mirage.domain.job import Job, JobId, JobState
+from mirage.errors import ClusterRefused
+from mirage.ports import Cluster
+from mirage.sim.types import Params
+
+UNKNOWN = JobId(999_999)
+
+
+class Rig(Protocol):
+    """A cluster of two nodes in which `predecessor` runs and `standby` waits behind its end."""
+
+    cluster: Cluster
+    predecessor: JobId
+    standby: JobId
+
+    def wait(self, seconds: int) -> None: ...
+
+    def crowd(self) -> None:
+        """Fill every node, so that an eligible job does not start."""
+        ...
+
+
+class SimulatedRig:
+    def __init__(self) -> None:
+        self.cluster = SimulatedCluster(Params(nodes=2, bf_interval_s=10), now=1_000_000)
+        first = self.cluster.submit_chain(ChainId("abcd1234"), links=3, time_limit_s=3600)
+        self.predecessor = first
+        self.cluster.advance(20)
+        marks = {find_mark(j.comment): j.job_id for j in self.cluster.queue()}
+        self.standby = next(i for mark, i in marks.items() if mark and mark.index == 2)
+
+    def wait(self, seconds: int) -> None:
+        self.cluster.advance(seconds)
+
+    def crowd(self) -> None:
+        self.cluster.submit_chain(ChainId("crowd0000"), links=1, time_limit_s=7200)
+        self.cluster.advance(10)
+
+
+@pytest.fixture(params=[SimulatedRig], ids=["simulated"])
+def rig(request: pytest.FixtureRequest) -> Rig:
+    made: Rig = request.param()
+    return made
+
+
+def find(rig: Rig, job_id: JobId) -> Job:
+    job = rig.cluster.queue().find(job_id)
+    assert job is not None
+    return job
+
+
+def behind(rig: Rig) -> str:
+    return f"afterany:{rig.predecessor}"
+
+
+def test_a_standby_waits_behind_its_predecessor(rig: Rig) -> None:
+    standby = find(rig, rig.standby)
+    assert standby.state is JobState.PENDING
+    assert standby.dependency == f"{behind(rig)}(unfulfilled)"
+    assert standby.reason == "Dependency"
+    assert standby.eligible is None
+
+
+def test_a_freed_standby_is_eligible_at_that_second(rig: Rig) -> None:
+    rig.crowd()
+    at = rig.cluster.now()
+    rig.cluster.free(rig.standby, dependency="")
+    standby = find(rig, rig.standby)
+    assert standby.dependency == ""
+    assert standby.eligible is not None
+    assert at <= standby.eligible <= rig.cluster.now()
+
+
+def test_a_freed_standby_starts_where_there_is_room(rig: Rig) -> None:
+    rig.cluster.free(rig.standby, dependency="")
+    rig.wait(30)
+    assert find(rig, rig.standby).state is JobState.RUNNING
+    assert find(rig, rig.predecessor).state is JobState.RUNNING
+
+
+def test_hold_takes_it_back_behind_its_predecessor(rig: Rig) -> None:
+    rig.crowd()
+    rig.cluster.free(rig.standby, dependency="")
+    rig.cluster.hold(rig.standby, dependency=behind(rig))
+    standby = find(rig, rig.standby)
+    assert standby.dependency == f"{behind(rig)}(unfulfilled)"
+    assert standby.state is JobState.PENDING
+
+
+def test_a_pinned_standby_takes_only_its_predecessors_nodes(rig: Rig) -> None:
+    nodes = find(rig, rig.predecessor).node_list
+    rig.cluster.pin(rig.standby, dependency="", node_list=nodes)
+    rig.wait(30)
+    assert find(rig, rig.standby).state is JobState.PENDING, "the other node is idle"
+    rig.cluster.cancel(rig.predecessor)
+
+
+def test_a_suspended_standby_does_not_start_until_resumed(rig: Rig) -> None:
+    rig.cluster.suspend(rig.standby)
+    rig.cluster.free(rig.standby, dependency="")
+    rig.wait(30)
+    assert find(rig, rig.standby).state is JobState.PENDING
+    rig.cluster.resume(rig.standby)
+    rig.wait(30)
+    assert find(rig, rig.standby).state is JobState.RUNNING
+
+
+def test_a_cancelled_standby_is_over_and_still_shown_for_a_while(rig: Rig) -> None:
+    rig.cluster.cancel(rig.standby)
+    assert find(rig, rig.standby).state is JobState.CANCELLED
+
+
+def test_nodes_tell_what_is_taken(rig: Rig) -> None:
+    nodes = rig.cluster.nodes()
+    assert sorted(n.state for n in nodes) == ["allocated", "idle"]
+    taken = [n.name for n in nodes if n.state == "allocated"]
+    assert taken == [find(rig, rig.predecessor).node_list]
+
+
+def test_history_has_jobs_of_the_window_and_no_others(rig: Rig) -> None:
+    now = rig.cluster.now()
+    ids = {j.job_id for j in rig.cluster.history(now - 3600, now + 1)}
+    assert rig.predecessor in ids
+    assert not list(rig.cluster.history(now - 7200, now - 3600))
+
+
+def test_jobs_leaves_unknown_ids_out(rig: Rig) -> None:
+    found = rig.cluster.jobs([rig.predecessor, UNKNOWN])
+    assert [j.job_id for j in found] == [rig.predecessor]
+
+
+def test_moves_of_unknown_jobs_are_refused(rig: Rig) -> None:
+    cluster = rig.cluster
+    with pytest.raises(ClusterRefused):
+        cluster.free(UNKNOWN, dependency="")
+    with pytest.raises(ClusterRefused):
+        cluster.hold(UNKNOWN, dependency=behind(rig))
+    with pytest.raises(ClusterRefused):
+        cluster.pin(UNKNOWN, dependency="", node_list=find(rig, rig.predecessor).node_list)
+    with pytest.raises(ClusterRefused):
+        cluster.cancel(UNKNOWN)
+
+
+def test_a_running_job_cannot_be_freed(rig: Rig) -> None:
+    with pytest.raises(ClusterRefused):
+        rig.cluster.free(rig.predecessor, dependency="")
