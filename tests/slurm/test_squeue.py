@@ -1,0 +1,227 @@
+"""The queue, as a real squeue told it."""
+
+import pytest
+
+from mirage.domain.job import Job, JobState
+from mirage.domain.snapshot import Queue
+from mirage.domain.timelimit import UNLIMITED
+from mirage.errors import MalformedText
+from mirage.slurm import squeue
+from tests.slurm.captured import SEPARATOR, answer, job_id, taken_at
+
+
+@pytest.fixture(scope="module")
+def queue() -> Queue:
+    return squeue.parse(answer("squeue.txt"), taken_at(), SEPARATOR)
+
+
+def _job(queue: Queue, fate: str) -> Job:
+    job = queue.find(job_id(fate))
+    assert job is not None, fate
+    return job
+
+
+def test_a_running_job_is_told_in_full(queue: Queue) -> None:
+    job = _job(queue, "running")
+    assert job.state is JobState.RUNNING
+    assert (job.user, job.uid, job.account, job.qos) == ("alice", 1001, "research", "normal")
+    assert (job.partition, job.name, job.comment) == ("gpu", "llm", "mirage:c1:0")
+    assert (job.nodes, job.cpus, job.gpus) == (2, 16, 8)
+    assert job.time_limit_s == 86400
+    assert job.start is not None
+    assert job.eligible is not None
+    assert job.submit <= job.eligible <= job.start <= taken_at()
+    assert job.end == job.start + 86400
+    assert job.node_list == "gpu[05-06]"
+    assert (job.reason, job.dependency) == ("", "")
+    assert job.priority is not None
+
+
+def test_a_standby_is_not_eligible_and_names_its_predecessor(queue: Queue) -> None:
+    job = _job(queue, "successor")
+    assert job.state is JobState.PENDING
+    assert job.reason == "Dependency"
+    assert job.dependency == f"afterany:{job_id('running')}(unfulfilled)"
+    assert (job.eligible, job.start, job.end, job.node_list) == (None, None, None, "")
+    assert job.comment == "mirage:c1:1"
+    assert (job.nodes, job.gpus) == (2, 8)
+
+
+def test_a_pending_job_has_the_start_that_backfill_plans(queue: Queue) -> None:
+    job = _job(queue, "resources")
+    assert job.reason == "Resources"
+    assert job.start is not None
+    assert job.start > taken_at()
+    assert job.end is None
+    assert (job.nodes, job.gpus) == (6, 48)
+
+
+def test_a_pending_array_is_one_row_and_its_started_tasks_are_jobs(queue: Queue) -> None:
+    assert _job(queue, "array-pending").state is JobState.PENDING
+    rows = squeue.jobs(answer("squeue.txt"), SEPARATOR)
+    arrays = {job.job_id for job in rows if job.array}
+    assert arrays == {job_id("array-pending"), job_id("array-running")}
+    tasks = [j for j in rows if j.submit == _job(queue, "array-running").submit and not j.array]
+    assert [task.state for task in tasks if task.user == "bob"] == [JobState.RUNNING] * 2
+
+
+def test_a_het_job_is_one_job_with_the_resources_of_all_components(queue: Queue) -> None:
+    job = _job(queue, "het")
+    assert (job.nodes, job.cpus, job.gpus) == (2, 6, 3)
+    assert job.node_list.count("gpu") == 2
+    assert queue.find(type(job.job_id)(job.job_id + 1)) is None
+
+
+def test_limits_and_ends_without_a_limit(queue: Queue) -> None:
+    unlimited = _job(queue, "unlimited")
+    assert (unlimited.time_limit_s, unlimited.end) == (UNLIMITED, None)
+    assert _job(queue, "no-limit-debug").time_limit_s == 1800
+    assert _job(queue, "over-limit").time_limit_s == 5 * 86400
+
+
+@pytest.mark.parametrize(
+    ("fate", "state", "reason"),
+    [
+        ("cancelled", JobState.CANCELLED, ""),
+        ("cancelled-held", JobState.CANCELLED, "JobHeldUser"),
+        ("completed", JobState.COMPLETED, ""),
+        ("deadline", JobState.DEADLINE, "DeadLine"),
+        ("failed", JobState.FAILED, "NonZeroExitCode"),
+        ("timeout", JobState.TIMEOUT, "TimeLimit"),
+        ("node-failed", JobState.NODE_FAIL, "NodeDown"),
+        ("suspended", JobState.SUSPENDED, ""),
+        ("held", JobState.PENDING, "JobHeldUser"),
+        ("begin", JobState.PENDING, "BeginTime"),
+        ("never", JobState.PENDING, "DependencyNeverSatisfied"),
+        ("down-node", JobState.PENDING, "ReqNodeNotAvail, UnavailableNodes:gpu07"),
+    ],
+)
+def test_each_fate_has_its_state_and_reason(
+    queue: Queue, fate: str, state: JobState, reason: str
+) -> None:
+    job = _job(queue, fate)
+    assert (job.state, job.reason) == (state, reason)
+
+
+@pytest.mark.parametrize("fate", ["cancelled-held", "cancelled-dependent", "deadline"])
+def test_a_job_that_ended_without_running_has_no_start(queue: Queue, fate: str) -> None:
+    job = _job(queue, fate)
+    assert job.start is None
+    assert job.end is not None
+
+
+def test_a_requeued_job_is_submitted_anew(queue: Queue) -> None:
+    assert _job(queue, "requeued").submit > _job(queue, "completed").submit
+
+
+@pytest.mark.parametrize(
+    ("fate", "name"),
+    [
+        ("hostile-newline", "first line\nsecond | line\n"),
+        ("hostile-separator", "with\x1fseparator\x1e and\ttab"),
+        ("hostile-long", "x" * 300),
+        ("hostile-name", "a|b c\td 'e' \"f\" $HOME `g` é 作业 🚀"),
+        ("hostile-empty", " "),
+    ],
+)
+def test_a_users_text_comes_through_whole_and_breaks_nothing(
+    queue: Queue, fate: str, name: str
+) -> None:
+    assert _job(queue, fate).name == name
+
+
+def test_every_job_is_there_once(queue: Queue) -> None:
+    # Ids 1 to 52, one of them the second component of the het job.
+    assert len(set(queue.job_id.tolist())) == len(queue) == 51
+
+
+def test_no_jobs_is_an_empty_queue() -> None:
+    assert len(squeue.parse("", 5, SEPARATOR)) == 0
+
+
+@pytest.mark.parametrize("lost", [1, 2, 5, 40, 400, 4000])
+def test_an_answer_cut_short_is_refused(lost: int) -> None:
+    with pytest.raises(MalformedText):
+        squeue.parse(answer("squeue.txt")[:-lost], 0, SEPARATOR)
+
+
+def test_a_guessed_separator_forges_no_row() -> None:
+    """A user who writes the plain separator changes neither the number of rows nor another's."""
+    forged = answer("squeue.txt").replace("with\x1fseparator", "\x1f\n99\x1fN/A\x1f")
+    jobs = squeue.jobs(forged, SEPARATOR)
+    assert len(jobs) == 51
+    assert 99 not in {job.job_id for job in jobs}
+
+
+def test_a_padded_field_is_refused_since_it_may_be_cut() -> None:
+    padded = answer("squeue.txt").replace("1" + SEPARATOR, "1   " + SEPARATOR, 1)
+    with pytest.raises(MalformedText, match="not a number"):
+        squeue.parse(padded, 0, SEPARATOR)
+
+
+def test_the_question_asks_for_everything_in_full() -> None:
+    argv = squeue.argv("|")
+    assert argv[0] == "squeue"
+    assert {"--all", "--states=all", "--noheader", "--noconvert"} <= set(argv)
+    asked = argv[-1].removeprefix("--Format=").split(",")
+    assert all(field.endswith(":|") for field in asked)
+
+
+_ROW = {
+    "JobID": "12",
+    "ArrayTaskID": "N/A",
+    "HetJobID": "N/A",
+    "UserName": "alice",
+    "UserID": "1001",
+    "Account": "(null)",
+    "Partition": "gpu,long",
+    "QOS": "(null)",
+    "State": "RUNNING",
+    "Reason": "None",
+    "PriorityLong": "1",
+    "SubmitTime": "100",
+    "EligibleTime": "100",
+    "StartTime": "200",
+    "EndTime": "NONE",
+    "TimeLimit": "INVALID",
+    "NumNodes": "2-4",
+    "NumCPUs": "8",
+    "tres-alloc": "cpu=8,mem=125G,node=2,billing=8",
+    "tres-per-node": "gres:gpu:a100:4",
+    "tres-per-job": "N/A",
+    "Dependency": "(null)",
+    "NodeList": "(null)",
+    "Name": "(null)",
+    "Comment": "(null)",
+}
+
+
+def _answer_with(**changes: str) -> str:
+    return "".join(f"{cell}|" for cell in (_ROW | changes).values()) + "\n"
+
+
+def test_gpus_are_told_by_the_request_where_the_site_does_not_account_them() -> None:
+    assert squeue.jobs(_answer_with(), "|")[0].gpus == 8
+    per_job = _answer_with(**{"tres-per-node": "N/A", "tres-per-job": "gres:gpu:3"})
+    assert squeue.jobs(per_job, "|")[0].gpus == 3
+
+
+def test_several_partitions_a_range_of_nodes_and_no_association() -> None:
+    job = squeue.jobs(_answer_with(), "|")[0]
+    assert (job.partition, job.nodes, job.account, job.qos) == ("gpu,long", 2, "", "")
+    assert job.time_limit_s is None
+
+
+def test_a_state_of_a_later_slurm_is_unknown_and_the_job_is_there() -> None:
+    job = squeue.jobs(_answer_with(State="HIBERNATING"), "|")[0]
+    assert job.state is JobState.UNKNOWN
+
+
+def test_a_component_without_its_leader_stays_a_job() -> None:
+    job = squeue.jobs(_answer_with(HetJobID="11"), "|")[0]
+    assert (job.job_id, job.nodes) == (12, 2)
+
+
+def test_what_does_not_read_is_named_with_its_job() -> None:
+    with pytest.raises(MalformedText, match="job '12': not a number: 'soon'"):
+        squeue.jobs(_answer_with(SubmitTime="soon"), "|")
