@@ -41,6 +41,13 @@ def downgrade(): pass
 """
 
 
+@pytest.fixture
+def database_url(empty_database_url: str) -> str:
+    """A migrated database of the test's own: its schema may be changed."""
+    schema.upgrade(empty_database_url, MIGRATIONS)
+    return empty_database_url
+
+
 def tables_of(url: str) -> set[str]:
     with closing(Store(url)) as store, store.read() as tx:
         return set(inspect(tx).get_table_names())
