@@ -12,7 +12,7 @@ from mirage.cluster.lane import SLOW_S, Lane, Patience
 from mirage.cluster.runner import Runner, Usage
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue
-from mirage.errors import ClusterUnavailable, MalformedText
+from mirage.errors import ClusterError, ClusterUnavailable, MalformedText
 from mirage.slurm import rows, sacct, scancel, scontrol, sinfo, squeue
 from mirage.slurm.complaints import move_complaint, query_complaint
 
@@ -99,7 +99,9 @@ class SlurmCli:
         self._move(scontrol.resume_argv(standby))
 
     def cancel(self, job_id: JobId) -> None:
-        self._move(scancel.argv(job_id))
+        """A job that is over already is left at that."""
+        done = self._runner.run(scancel.argv(job_id))
+        _raise_if(move_complaint("scancel", done.code, scancel.remarks(done.stderr)))
 
     def _queue(self) -> Queue:
         separator, taken_at = _separator(), self.now()
@@ -137,16 +139,17 @@ class SlurmCli:
 
     def _query(self, argv: Sequence[str]) -> str:
         done = self._runner.run(argv)
-        complaint = query_complaint(argv[0], done.code, done.stderr)
-        if complaint is not None:
-            raise complaint
+        _raise_if(query_complaint(argv[0], done.code, done.stderr))
         return done.stdout
 
     def _move(self, argv: Sequence[str]) -> None:
         done = self._runner.run(argv)
-        complaint = move_complaint(argv[0], done.code, done.stderr)
-        if complaint is not None:
-            raise complaint
+        _raise_if(move_complaint(argv[0], done.code, done.stderr))
+
+
+def _raise_if(complaint: ClusterError | None) -> None:
+    if complaint is not None:
+        raise complaint
 
 
 def _separator() -> str:

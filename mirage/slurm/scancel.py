@@ -1,7 +1,17 @@
-"""scancel: one job ended. In 22.05 it answers 0 without a word when there is no such job."""
+"""scancel: one job ended."""
+
+import re
 
 from mirage.domain.job import JobId
 
+_OVER = re.compile(r"already completing or completed")
+
 
 def argv(job_id: JobId) -> list[str]:
-    return ["scancel", str(job_id)]
+    """Verbose: otherwise scancel of 22.05 says nothing, and exits with 0, of an unknown job."""
+    return ["scancel", "--verbose", str(job_id)]
+
+
+def remarks(stderr: str) -> str:
+    """What it said, without the line that the job is over already, which is what was wanted."""
+    return "\n".join(line for line in stderr.splitlines() if not _OVER.search(line))

@@ -30,7 +30,7 @@ def test_only_an_unpinned_or_pinned_job_has_its_nodes_changed() -> None:
 def test_the_other_moves() -> None:
     assert scontrol.suspend_argv(JOB) == ["scontrol", "uhold", "7"]
     assert scontrol.resume_argv(JOB) == ["scontrol", "release", "7"]
-    assert scancel.argv(JOB) == ["scancel", "7"]
+    assert scancel.argv(JOB) == ["scancel", "--verbose", "7"]
     assert scontrol.show_job_argv(JOB) == ["scontrol", "--oneliner", "show", "job", "7"]
 
 

@@ -1,0 +1,268 @@
+"""A cluster reached through commands: fake ones, which answer, fail, hang and stop half-way."""
+
+import time
+
+import pytest
+
+from mirage.cluster.cli import SlurmCli
+from mirage.cluster.lane import Patience
+from mirage.domain.job import JobId, JobState
+from mirage.errors import ClusterRefused, ClusterUnavailable
+from tests.cluster.commands import FakeCommands
+from tests.slurm.captured import SEPARATOR, answer, job_id, outcome
+
+QUEUE = answer("squeue.txt").replace("|", "/").replace(SEPARATOR, "|")
+NODES = answer("sinfo.txt").replace(SEPARATOR, "|")
+RECORDS = answer("sacct-window.txt").replace("|", "/").replace(SEPARATOR, "|")
+HELPFORMAT = answer("sacct-helpformat.txt")
+HEADER = RECORDS.partition("\n")[0] + "\n"
+JOB = JobId(35)
+
+
+@pytest.fixture
+def cluster() -> SlurmCli:
+    return SlurmCli(timeout_s=2.0)
+
+
+def test_the_queue_is_one_call(commands: FakeCommands, cluster: SlurmCli) -> None:
+    commands.answers("squeue", QUEUE)
+    before = int(time.time())
+    queue = cluster.queue()
+    assert before <= queue.taken_at <= cluster.now()
+    assert len(queue) == 51
+    running = queue.find(job_id("running"))
+    assert running is not None
+    assert running.state is JobState.RUNNING
+    assert len(commands.calls("squeue")) == 1
+
+
+def test_no_two_queries_have_the_same_separator(commands: FakeCommands, cluster: SlurmCli) -> None:
+    commands.answers("squeue", QUEUE)
+    cluster.queue()
+    cluster.queue()
+    first, second = commands.calls("squeue")
+    assert first[-1] != second[-1]
+
+
+def test_nodes(commands: FakeCommands, cluster: SlurmCli) -> None:
+    commands.answers("sinfo", NODES)
+    assert [node.name for node in cluster.nodes()] == [f"gpu0{i}" for i in range(1, 9)]
+
+
+def test_the_sites_regime(commands: FakeCommands, cluster: SlurmCli) -> None:
+    commands.answers("scontrol", answer("scontrol-show-config.txt").replace("|", "/"))
+    assert cluster.site_config().age_counts
+
+
+@pytest.mark.parametrize("lost", [1, 10, 1000])
+def test_an_answer_cut_half_way_is_not_a_shorter_queue(
+    commands: FakeCommands, cluster: SlurmCli, lost: int
+) -> None:
+    commands.answers("squeue", QUEUE, cut=lost)
+    with pytest.raises(ClusterUnavailable, match="squeue's answer does not read"):
+        cluster.queue()
+
+
+def test_half_an_answer_of_a_killed_command_is_none(
+    commands: FakeCommands, cluster: SlurmCli
+) -> None:
+    commands.runs("squeue", "#!/bin/sh\nprintf '12'\nkill -9 $$\n")
+    with pytest.raises(ClusterUnavailable, match=r"squeue: no word of why .*signal 9"):
+        cluster.queue()
+
+
+def test_an_error_is_not_an_empty_queue(commands: FakeCommands, cluster: SlurmCli) -> None:
+    said = outcome("slurmctld-down-squeue")
+    commands.answers("squeue", said.stdout, stderr=said.stderr, code=said.code)
+    with pytest.raises(ClusterUnavailable, match="Unable to contact slurm controller"):
+        cluster.queue()
+
+
+def test_success_with_an_error_on_stderr_is_not_an_empty_queue(
+    commands: FakeCommands, cluster: SlurmCli
+) -> None:
+    commands.answers("squeue", "", stderr="slurm_load_jobs error: Socket timed out\n")
+    with pytest.raises(ClusterUnavailable, match="Socket timed out"):
+        cluster.queue()
+
+
+def test_an_empty_queue_is_an_answer(commands: FakeCommands, cluster: SlurmCli) -> None:
+    commands.answers("squeue", "")
+    assert len(cluster.queue()) == 0
+
+
+def test_a_command_that_hangs_is_unavailable(commands: FakeCommands) -> None:
+    commands.answers("squeue", QUEUE, seconds=60)
+    with pytest.raises(ClusterUnavailable, match=r"did not answer within 0.3 s"):
+        SlurmCli(timeout_s=0.3).queue()
+
+
+def test_after_a_failure_it_is_left_alone_and_then_asked_again(commands: FakeCommands) -> None:
+    cluster = SlurmCli(patience=Patience(first_pause_s=0.5))
+    commands.answers("squeue", stderr="slurm_load_jobs error: no\n", code=1)
+    with pytest.raises(ClusterUnavailable):
+        cluster.queue()
+    commands.answers("squeue", QUEUE)
+    with pytest.raises(ClusterUnavailable, match="not asked for another"):
+        cluster.queue()
+    assert len(commands.calls("squeue")) == 1
+    time.sleep(0.6)
+    assert len(cluster.queue()) == 51
+
+
+def test_a_slow_answer_is_used_and_then_it_is_left_alone(commands: FakeCommands) -> None:
+    cluster = SlurmCli(patience=Patience(slow_s=0.2))
+    commands.answers("squeue", QUEUE, seconds=0.4)
+    assert len(cluster.queue()) == 51
+    with pytest.raises(ClusterUnavailable, match="the last answer took"):
+        cluster.queue()
+
+
+def test_trouble_of_slurmdbd_does_not_keep_from_asking_slurmctld(
+    commands: FakeCommands, cluster: SlurmCli
+) -> None:
+    said = outcome("slurmdbd-down-sacct")
+    commands.answers("sacct", stderr=said.stderr, code=said.code, helpformat=HELPFORMAT)
+    commands.answers("squeue", QUEUE)
+    with pytest.raises(ClusterUnavailable, match="slurm_persist_conn_open"):
+        cluster.jobs([JOB])
+    assert len(cluster.queue()) == 51
+
+
+def test_history_asks_in_windows_and_gives_each_record_once(commands: FakeCommands) -> None:
+    cluster = SlurmCli(history_window_s=1000)
+    commands.answers("sacct", RECORDS, helpformat=HELPFORMAT)
+    jobs = list(cluster.history(5000, 7500))
+    assert len({(job.job_id, job.submit) for job in jobs}) == len(jobs) > 30
+    spans = [
+        [word.partition("=uts")[2] for word in call if "time=uts" in word]
+        for call in commands.calls("sacct")[1:]
+    ]
+    assert spans == [["5000", "6000"], ["6000", "7000"], ["7000", "7500"]]
+
+
+def test_an_empty_span_asks_nothing(commands: FakeCommands, cluster: SlurmCli) -> None:
+    commands.answers("sacct", HEADER, helpformat=HELPFORMAT)
+    assert list(cluster.history(5000, 5000)) == []
+    assert commands.calls("sacct") == []
+
+
+def test_history_where_accounting_is_off_is_refused(
+    commands: FakeCommands, cluster: SlurmCli
+) -> None:
+    commands.answers("sacct", stderr="Slurm accounting storage is disabled\n", code=1)
+    for _ in range(2):
+        with pytest.raises(ClusterRefused, match="accounting storage is disabled"):
+            list(cluster.history(0, 100))
+
+
+def test_the_fields_of_sacct_are_asked_for_once(commands: FakeCommands, cluster: SlurmCli) -> None:
+    commands.answers("sacct", HEADER, helpformat=HELPFORMAT)
+    cluster.jobs([JOB])
+    cluster.jobs([JOB])
+    assert sum("--helpformat" in call for call in commands.calls("sacct")) == 1
+
+
+def test_jobs_are_asked_for_in_chunks_and_absent_ones_left_out(
+    commands: FakeCommands, cluster: SlurmCli
+) -> None:
+    commands.answers("sacct", RECORDS, helpformat=HELPFORMAT)
+    wanted = [JobId(i) for i in range(4, 504)]
+    found = cluster.jobs([*wanted, *wanted])
+    assert {job.job_id for job in found} <= set(wanted)
+    assert job_id("completed") in {job.job_id for job in found}
+    sizes = [
+        len(word.removeprefix("--jobs=").split(","))
+        for call in commands.calls("sacct")
+        for word in call
+        if word.startswith("--jobs=")
+    ]
+    assert sizes == [200, 200, 100]
+
+
+def test_no_ids_ask_nothing(commands: FakeCommands, cluster: SlurmCli) -> None:
+    commands.answers("sacct", HEADER, helpformat=HELPFORMAT)
+    assert cluster.jobs([]) == []
+    assert commands.calls("sacct") == []
+
+
+def test_each_move_is_one_command(commands: FakeCommands, cluster: SlurmCli) -> None:
+    commands.answers("scontrol")
+    commands.answers("scancel")
+    cluster.free(JOB, dependency="afterok:4(unfulfilled)")
+    cluster.hold(JOB, dependency="afterany:3,afterok:4")
+    cluster.suspend(JOB)
+    cluster.resume(JOB)
+    cluster.cancel(JOB)
+    assert commands.calls("scontrol") == [
+        ["update", "JobId=35", "Dependency=afterok:4"],
+        ["update", "JobId=35", "Dependency=afterany:3,afterok:4"],
+        ["uhold", "35"],
+        ["release", "35"],
+    ]
+    assert [call[-1] for call in commands.calls("scancel")] == ["35"]
+
+
+def test_a_job_unknown_to_scancel_is_refused(commands: FakeCommands, cluster: SlurmCli) -> None:
+    said = "scancel: error: Kill job error on job id 35: Invalid job id specified\n"
+    commands.answers("scancel", stderr=f"scancel: Terminating job 35\n{said}")
+    with pytest.raises(ClusterRefused, match="Invalid job id"):
+        cluster.cancel(JOB)
+
+
+def test_cancelling_a_job_that_is_over_is_no_error(
+    commands: FakeCommands, cluster: SlurmCli
+) -> None:
+    said = "Kill job error on job id 35: Job/step already completing or completed\n"
+    commands.answers("scancel", stderr=f"scancel: Terminating job 35\nscancel: error: {said}")
+    cluster.cancel(JOB)
+
+
+def test_what_mirage_pinned_it_unpins_and_a_users_nodes_stay(
+    commands: FakeCommands, cluster: SlurmCli
+) -> None:
+    commands.answers("scontrol")
+    cluster.pin(JOB, dependency="", node_list="gpu01")
+    cluster.free(JOB, dependency="")
+    cluster.free(JOB, dependency="")
+    cluster.hold(JOB, dependency="afterany:3", unpin=True)
+    pinned, unpinned, users, told = commands.calls("scontrol")
+    assert pinned[-1] == "ReqNodeList=gpu01"
+    assert unpinned[-1] == told[-1] == "ReqNodeList="
+    assert users[-1] == "Dependency="
+
+
+@pytest.mark.parametrize("name", ["update-by-another-user", "update-ended-job"])
+def test_a_move_that_slurm_refuses(commands: FakeCommands, cluster: SlurmCli, name: str) -> None:
+    said = outcome(name)
+    commands.answers("scontrol", said.stdout, stderr=said.stderr, code=said.code)
+    with pytest.raises(ClusterRefused, match=said.stderr.strip()):
+        cluster.free(JOB, dependency="")
+
+
+def test_a_move_that_nobody_heard_may_be_tried_again(
+    commands: FakeCommands, cluster: SlurmCli
+) -> None:
+    said = outcome("slurmctld-down-scontrol-update")
+    commands.answers("scontrol", said.stdout, stderr=said.stderr, code=said.code)
+    for _ in range(2):
+        with pytest.raises(ClusterUnavailable, match="Unexpected message received"):
+            cluster.free(JOB, dependency="")
+    assert len(commands.calls("scontrol")) == 2
+
+
+def test_moves_are_made_while_queries_back_off(commands: FakeCommands, cluster: SlurmCli) -> None:
+    commands.answers("squeue", code=1)
+    commands.answers("scontrol")
+    with pytest.raises(ClusterUnavailable):
+        cluster.queue()
+    cluster.free(JOB, dependency="")
+    assert len(commands.calls("scontrol")) == 1
+
+
+def test_what_it_cost_is_counted(commands: FakeCommands, cluster: SlurmCli) -> None:
+    commands.answers("squeue", QUEUE)
+    cluster.queue()
+    usage = cluster.usage()["squeue"]
+    assert (usage.calls, usage.failures) == (1, 0)
+    assert usage.seconds > 0

@@ -1,0 +1,193 @@
+"""One query at a time, alike ones shared, and pauses for a daemon in trouble."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirage.cluster.lane import Backoff, Lane, Patience
+from mirage.errors import ClusterRefused, ClusterUnavailable
+
+PATIENCE = Patience(slow_s=2.0, first_pause_s=5.0, longest_pause_s=600.0)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _pause_s(backoff: Backoff, clock: Clock) -> float:
+    """How long from now until the daemon may be asked."""
+    began, step = clock.now, 0.5
+    while True:
+        try:
+            backoff.check()
+        except ClusterUnavailable:
+            clock.now += step
+        else:
+            return clock.now - began
+
+
+def test_each_failure_in_a_row_doubles_the_pause_up_to_ten_minutes() -> None:
+    clock = Clock()
+    backoff = Backoff(PATIENCE, clock)
+    pauses = []
+    for _ in range(10):
+        backoff.failed("connect failure")
+        pauses.append(_pause_s(backoff, clock))
+    assert pauses == [5, 10, 20, 40, 80, 160, 320, 600, 600, 600]
+
+
+def test_slow_answers_count_like_failures() -> None:
+    clock = Clock()
+    backoff = Backoff(PATIENCE, clock)
+    backoff.answered(2.5)
+    assert _pause_s(backoff, clock) == 5
+    backoff.answered(30)
+    assert _pause_s(backoff, clock) == 10
+
+
+def test_a_quick_answer_ends_the_pauses() -> None:
+    clock = Clock()
+    backoff = Backoff(PATIENCE, clock)
+    for _ in range(5):
+        backoff.failed("down")
+    backoff.answered(0.1)
+    backoff.check()
+    backoff.failed("down again")
+    assert _pause_s(backoff, clock) == 5
+
+
+@given(st.lists(st.one_of(st.just(-1.0), st.floats(min_value=0, max_value=100)), max_size=30))
+def test_no_pause_is_ever_longer_than_allowed(answers: list[float]) -> None:
+    clock = Clock()
+    backoff = Backoff(PATIENCE, clock)
+    for seconds in answers:
+        if seconds < 0:
+            backoff.failed("down")
+        else:
+            backoff.answered(seconds)
+        clock.now += PATIENCE.longest_pause_s
+        backoff.check()
+
+
+def test_while_it_backs_off_it_says_for_how_long_and_why() -> None:
+    clock = Clock()
+    backoff = Backoff(PATIENCE, clock)
+    backoff.failed("Unable to contact slurm controller")
+    clock.now += 2
+    with pytest.raises(ClusterUnavailable, match=r"another 3 s: .*Unable to contact"):
+        backoff.check()
+
+
+def _failing(error: Exception) -> Callable[[], int]:
+    def query() -> int:
+        raise error
+
+    return query
+
+
+def test_nothing_is_asked_during_a_pause() -> None:
+    clock = Clock()
+    lane = Lane(PATIENCE, clock)
+    with pytest.raises(ClusterUnavailable, match="down"):
+        lane.ask("queue", _failing(ClusterUnavailable("down")))
+    asked = []
+    with pytest.raises(ClusterUnavailable, match="not asked for another 5 s"):
+        lane.ask("nodes", lambda: asked.append(1))
+    assert asked == []
+    clock.now += 5
+    assert lane.ask("nodes", lambda: 3) == 3
+
+
+def test_a_refusal_is_an_answer_and_brings_no_pause() -> None:
+    lane = Lane(PATIENCE, Clock())
+    with pytest.raises(ClusterRefused):
+        lane.ask("history", _failing(ClusterRefused("accounting is off")))
+    assert lane.ask("queue", lambda: 1) == 1
+
+
+class Gate:
+    """A query that waits until it is let go, and counts how often it runs at once."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.entered = threading.Semaphore(0)
+        self.runs = 0
+        self.most_at_once = 0
+        self._inside = 0
+        self._lock = threading.Lock()
+
+    def __call__(self) -> int:
+        with self._lock:
+            self.runs += 1
+            self._inside += 1
+            self.most_at_once = max(self.most_at_once, self._inside)
+        self.entered.release()
+        assert self.go.wait(timeout=10)
+        with self._lock:
+            self._inside -= 1
+        return self.runs
+
+
+def _ask_while_under_way(lane: Lane, gate: Gate, query: Callable[[], int]) -> list[Future[int]]:
+    """One asks; seven more ask the same before it has its answer."""
+    ready = threading.Barrier(8)
+
+    def ask_too() -> int:
+        ready.wait(timeout=10)
+        return lane.ask("queue", query)
+
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(lane.ask, "queue", query)
+        assert gate.entered.acquire(timeout=10)
+        others = [pool.submit(ask_too) for _ in range(7)]
+        ready.wait(timeout=10)
+        time.sleep(0.2)  # from the barrier into `ask`
+        gate.go.set()
+        return [first, *others]
+
+
+def test_alike_queries_share_one_answer() -> None:
+    lane, gate = Lane(PATIENCE), Gate()
+    futures = _ask_while_under_way(lane, gate, gate)
+    assert [future.result() for future in futures] == [1] * 8
+    assert gate.runs == 1
+
+
+def test_alike_queries_share_one_failure() -> None:
+    lane, gate = Lane(PATIENCE), Gate()
+
+    def query() -> int:
+        gate()
+        raise ClusterUnavailable("down")
+
+    for future in _ask_while_under_way(lane, gate, query):
+        with pytest.raises(ClusterUnavailable, match="down"):
+            future.result()
+    assert gate.runs == 1
+
+
+def test_different_queries_wait_for_each_other() -> None:
+    lane, gate = Lane(PATIENCE), Gate()
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(lane.ask, f"window {i}", gate) for i in range(4)]
+        assert gate.entered.acquire(timeout=10)
+        gate.go.set()
+        for future in futures:
+            future.result(timeout=10)
+    assert gate.runs == 4
+    assert gate.most_at_once == 1
+
+
+def test_a_later_query_is_asked_anew() -> None:
+    lane = Lane(PATIENCE)
+    assert lane.ask("queue", lambda: 1) == 1
+    assert lane.ask("queue", lambda: 2) == 2
