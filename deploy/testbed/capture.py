@@ -18,6 +18,7 @@ from pathlib import Path
 import clients
 import cluster
 import daemons
+import host
 import workload
 from settings import Settings, TestbedError
 
@@ -114,8 +115,8 @@ def _shown(argv: Sequence[str]) -> str:
 _PREFACE = f"""
 # Answers of a real Slurm 22.05.8 (Debian 12)
 
-Written by `deploy/testbed/capture.py` on the testbed at {_SPEED} times the clock: a second of writing
-lets a minute pass between two files. Outages are in real time. ␟ stands for the byte 0x1f. Not to be edited.
+Written by `deploy/testbed/capture.py`; not to be edited. The testbed ran at {_SPEED} times the
+clock, so minutes pass between two files; outages are in real time. ␟ stands for the byte 0x1f.
 """
 
 
@@ -124,6 +125,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--into", type=Path, default=_DATA)
     options = parser.parse_args(arguments)
     try:
+        host.require_root()
         with cluster.exclusively():
             _capture(Album(options.into))
     except TestbedError as error:

@@ -38,8 +38,9 @@ def start(speed: int) -> None:
     shown = subprocess.run(
         ["date", "+%s.%N"], capture_output=True, text=True, check=True, env=environment()
     )
-    origin = {"speed": speed, "real_s": (before + time.time()) / 2, "shown_s": float(shown.stdout)}
-    _ORIGIN_FILE.write_text(json.dumps(origin))
+    real_s = (before + time.time()) / 2
+    fields = {"speed": speed, "real_s": real_s, "shown_s": float(shown.stdout)}
+    _ORIGIN_FILE.write_text(json.dumps(fields))
 
 
 def environment() -> dict[str, str]:
@@ -51,14 +52,19 @@ def environment() -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines)
 
 
+def origin() -> dict[str, float]:
+    """Return what the clock showed (`shown_s`) at a real time (`real_s`), and its speed."""
+    try:
+        fields = json.loads(_ORIGIN_FILE.read_text())
+    except FileNotFoundError:
+        return {"speed": 1.0, "real_s": 0.0, "shown_s": 0.0}
+    return {name: float(value) for name, value in fields.items()}
+
+
 def now() -> float:
     """Return the cluster's time in seconds since the epoch."""
-    try:
-        origin = json.loads(_ORIGIN_FILE.read_text())
-    except FileNotFoundError:
-        return time.time()
-    passed_s = time.time() - float(origin["real_s"])
-    return float(origin["shown_s"]) + passed_s * float(origin["speed"])
+    began = origin()
+    return began["shown_s"] + (time.time() - began["real_s"]) * began["speed"]
 
 
 def stop() -> None:

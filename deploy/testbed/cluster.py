@@ -28,20 +28,21 @@ def exclusively() -> Iterator[None]:
         yield
 
 
-def up(settings: Settings, *, keep: bool = False) -> bool:
+def up(settings: Settings, *, keep: bool = False, fresh: bool = False) -> bool:
     """Bring up a cluster with these settings; False when it was there already.
 
-    Unless `keep`, a cluster that starts or changes its settings starts without jobs and history.
+    Unless `keep`, a cluster that starts or changes its settings starts without jobs and history;
+    with `fresh` also one that runs with these settings.
     """
-    host.require_root()
     host.install(host.missing_packages())
     running = Settings.saved()
-    if running == settings and _complete(settings):
+    same = running == settings and not fresh
+    if same and _complete(settings):
         return False
-    if running is not None and running != settings:
+    if running is not None and not same:
         _stop_slurm(kill=not keep)
         clock.stop()
-    anew = running != settings and not keep
+    anew = not same and not keep
     host.prepare(settings)
     configuration.write(settings)
     _start_munged()
@@ -122,7 +123,6 @@ def _ready(settings: Settings) -> bool:
 
 
 def down(*, purge: bool = False) -> None:
-    host.require_root()
     _stop_slurm(kill=purge)
     for name in ("mariadbd", "munged"):
         daemons.stop([name])
@@ -152,7 +152,7 @@ def cancel_all() -> None:
 def _end_jobs() -> None:
     cancel_all()
     with suppress(TestbedError):  # what does not end in time is killed with its node
-        daemons.wait_for("the jobs' end", _no_jobs_active, timeout_s=10)
+        daemons.wait_for("the jobs' end", _no_jobs_active, timeout_s=5)
 
 
 def _no_jobs_active() -> bool:

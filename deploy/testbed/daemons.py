@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pwd
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 from settings import LOG, RUN, TestbedError
 
 _POLL_S = 0.02
+_log = logging.getLogger("testbed")
 
 
 def start_time(pid: int) -> int | None:
@@ -68,6 +70,7 @@ def start(
             group=entry.pw_gid,
             extra_groups=os.getgrouplist(user, entry.pw_gid),
         )
+    _log.info("started %s as %d", name, child.pid)
     _record(name).write_text(f"{child.pid} {start_time(child.pid) or 0}\n")
 
 
@@ -79,9 +82,11 @@ def stop(names: Iterable[str], *, grace_s: float = 30.0, kill: bool = False) -> 
     deadline = time.monotonic() + grace_s
     for name, pid in waiting.items():
         if not _gone(name, deadline):
+            _log.warning("%s outlives its grace", name)
             signal_quietly(pid, signal.SIGKILL)
             if not _gone(name, time.monotonic() + 5):
                 raise TestbedError(f"{name} (pid {pid}) does not end")
+        _log.info("stopped %s", name)
         _record(name).unlink(missing_ok=True)
 
 
@@ -106,6 +111,7 @@ def wait_for(what: str, ready: Callable[[], bool], *, timeout_s: float, daemon: 
         if died or time.monotonic() > deadline:
             raise TestbedError(f"{what}: {'died' if died else 'not in time'}\n{_log_tail(daemon)}")
         time.sleep(_POLL_S)
+    _log.info("%s: ready", what)
 
 
 def _log_tail(daemon: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import shlex
 import sys
@@ -15,7 +16,8 @@ import clients
 import clock
 import cluster
 import daemons
-from settings import Settings, TestbedError
+import host
+from settings import LOG, Settings, TestbedError
 
 
 def main(arguments: list[str]) -> int:
@@ -49,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     run = add("run", _run, "Run a command in the cluster's time.")
     run.add_argument("--user", default="root")
     run.add_argument("--cwd", help="instead of the user's home")
-    run.add_argument("argv", nargs="+", metavar="CMD")
+    run.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- CMD")
     add("stop-ctld", _stop_ctld, "Stop slurmctld.").add_argument(
         "--kill", action="store_true", help="with SIGKILL, as a crash"
     )
@@ -77,6 +79,7 @@ def _add_settings(up: _Sub) -> None:
     up.add_argument(
         "--extra", action="append", default=[], metavar="KEY=VALUE", help="a line for slurm.conf"
     )
+    up.add_argument("--fresh", action="store_true", help="forget all jobs in any case")
     up.add_argument("--keep", action="store_true", help="keep jobs and history when switching")
 
 
@@ -89,15 +92,26 @@ def _up(options: argparse.Namespace) -> int:
         nodes=options.nodes,
         extra=tuple(options.extra),
     )
+    host.require_root()
+    _log_steps()
     begin = time.monotonic()
     with cluster.exclusively():
-        changed = cluster.up(settings, keep=options.keep)
+        changed = cluster.up(settings, keep=options.keep, fresh=options.fresh)
     what = "up" if changed else "up already"
     _say(f"{what} after {cluster.seconds_since(begin)}: {settings.nodes} nodes")
     return 0
 
 
+def _log_steps() -> None:
+    """Leave in a file when each step was done: what to look at when a start was slow."""
+    LOG.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(
+        filename=LOG / "testbed.log", level=logging.INFO, format="%(asctime)s %(message)s"
+    )
+
+
 def _down(options: argparse.Namespace) -> int:
+    host.require_root()
     begin = time.monotonic()
     with cluster.exclusively():
         cluster.down(purge=options.purge)
@@ -111,7 +125,7 @@ def _status(options: argparse.Namespace) -> int:
     facts: dict[str, object] = {
         "settings": None if settings is None else settings.fields(),
         "daemons": alive,
-        "cluster_time_s": clock.now(),
+        "clock": clock.origin() | {"now_s": clock.now()},
         "nodes": cluster.node_states() if "slurmctld" in alive else {},
     }
     if options.json:
@@ -133,6 +147,9 @@ def _env(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> NoReturn:
+    argv = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
+    if not argv:
+        raise TestbedError("run: no command")
     environment = clients.environment_of(options.user)
     entry = clients.account(options.user)
     if entry.pw_uid != os.geteuid():
@@ -141,9 +158,9 @@ def _run(options: argparse.Namespace) -> NoReturn:
         os.setuid(entry.pw_uid)
     try:
         os.chdir(options.cwd or entry.pw_dir)
-        os.execvpe(options.argv[0], options.argv, environment)  # noqa: S606 no shell wanted
+        os.execvpe(argv[0], argv, environment)  # noqa: S606 no shell wanted
     except OSError as error:
-        raise TestbedError(f"{options.argv[0]}: {error.strerror}") from error
+        raise TestbedError(f"{argv[0]}: {error.strerror}") from error
 
 
 def _stop_ctld(options: argparse.Namespace) -> int:
