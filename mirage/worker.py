@@ -62,6 +62,7 @@ class Worker:
         self._intervals = intervals or Intervals()
         self._kill_file = kill_file
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
+        self._queue: Queue | None = None
         self._nodes: tuple[Node, ...] = ()
         self._nodes_at: int | None = None
         self._history_at: int | None = None
@@ -108,9 +109,11 @@ class Worker:
         queue = self._cluster.queue()
         nodes = self._fresh_nodes(queue.taken_at)
         with self._store.begin() as tx:
-            ingest_queue(tx, self._cluster_id, queue, nodes)
-            chain_service.sync(tx, self._cluster_id, queue, queue.taken_at)
+            ingest_queue(tx, self._cluster_id, queue, nodes, before=self._queue)
+            jobs = chain_service.links_in(queue)
+            chain_service.sync(tx, self._cluster_id, jobs, queue.taken_at)
             missing = chain_service.missing(tx, self._cluster_id, queue.taken_at)
+        self._queue = queue
         self._resolve(missing, queue.taken_at)
         self._catch_up(queue.taken_at)
         with self._store.begin() as tx:

@@ -72,20 +72,30 @@ def _known(tx: Transaction, chain_id: ChainId) -> Chain | None:
 def sync(tx: Transaction, cluster_id: int, jobs: Iterable[Job], now: int) -> None:
     """Bring chains and links to what Slurm says of their jobs, adopting those not known yet."""
     marked = sorted(_marked(jobs), key=lambda pair: (pair[0].chain_id, pair[0].index))
-    known = chains.links_of(tx, [m.chain_id for m, _ in marked])
-    seen: dict[ChainId, Chain | None] = {}
+    owned = chains.chains_of(tx, {mark.chain_id for mark, _ in marked})
+    stored = chains.links_of(tx, list({mark.chain_id for mark, _ in marked}))
+    known = {chain_id: {li.index: li for li in links} for chain_id, links in stored.items()}
+    unchanged: list[Link] = []
     for mark, job in marked:
-        if mark.chain_id not in seen:
-            seen[mark.chain_id] = _owned(tx, cluster_id, mark, job, now)
-        chain = seen[mark.chain_id]
+        chain = owned.get(mark.chain_id) or _adopt(tx, cluster_id, mark, job, now)
         if chain is None or chain.uid != job.uid:
             continue
-        links = {link.index: link for link in known[mark.chain_id]}
-        link = _followed(links.get(mark.index), links.get(mark.index - 1), mark, job, now)
-        if link is None:
-            continue
-        _store(tx, cluster_id, chain, links.get(mark.index), link)
-        known[mark.chain_id] = [*(v for k, v in links.items() if k != link.index), link]
+        owned[mark.chain_id] = chain
+        links = known[mark.chain_id]
+        before = links.get(mark.index)
+        link = _followed(before, links.get(mark.index - 1), mark, job, now)
+        if link is not None:
+            links[mark.index] = link
+            if before is not None and replace(before, seen_at=now) == link:
+                unchanged.append(link)
+            else:
+                _store(tx, cluster_id, chain, before, link)
+    chains.seen(tx, unchanged, now)
+
+
+def links_in(queue: Queue) -> list[Job]:
+    """The jobs of the queue that carry a mark."""
+    return [queue.row(i) for i, comment in enumerate(queue.comment) if "mirage:" in comment]
 
 
 def _marked(jobs: Iterable[Job]) -> Iterator[tuple[Mark, Job]]:
@@ -101,23 +111,15 @@ def _unquoted(submit_line: str) -> str:
     return submit_line.replace("--comment=", " ").replace('"', " ").replace("'", " ")
 
 
-def _owned(tx: Transaction, cluster_id: int, mark: Mark, job: Job, now: int) -> Chain | None:
-    """The chain of a marked job; adopted if unknown; None if the mark is of another's chain."""
-    known = _known(tx, mark.chain_id)
-    if known is None:
-        if job.uid is None:
-            return None
-        chain = Chain(chain_id=mark.chain_id, uid=job.uid, user=job.user, created_at=job.submit)
-        chains.save_chain(tx, cluster_id, chain)
-        found = {"link": mark.index, "job": job.job_id}
-        audit.write(tx, cluster_id, _entry(chain, "adopted", now, found))
-        return chain
-    if job.uid is not None and known.uid != job.uid:
+def _adopt(tx: Transaction, cluster_id: int, mark: Mark, job: Job, now: int) -> Chain | None:
+    """The chain of a marked job that nobody registered; None without a uid."""
+    if job.uid is None:
         return None
-    if not known.user and job.user:
-        known = replace(known, user=job.user)
-        chains.save_chain(tx, cluster_id, known)
-    return known
+    chain = Chain(chain_id=mark.chain_id, uid=job.uid, user=job.user, created_at=job.submit)
+    chains.save_chain(tx, cluster_id, chain)
+    found = {"link": mark.index, "job": job.job_id}
+    audit.write(tx, cluster_id, _entry(chain, "adopted", now, found))
+    return chain
 
 
 def _followed(
@@ -194,8 +196,6 @@ def _waits_on(text: str, predecessor: JobId) -> bool:
 
 
 def _store(tx: Transaction, cluster_id: int, chain: Chain, before: Link | None, link: Link) -> None:
-    if before == link:
-        return
     chains.save_link(tx, cluster_id, link)
     started = link.start is not None and (before is None or before.start is None)
     if started and link.freed_at is not None and link.start is not None:
@@ -251,12 +251,15 @@ def conclude(tx: Transaction, cluster_id: int, now: int) -> None:
 
 def orphans(tx: Transaction, queue: Queue) -> list[tuple[Chain, JobId]]:
     """Standbys of cancelled chains: their own guard would end them, once they had waited."""
-    found = []
-    for mark, job in _marked(queue):
-        chain = _known(tx, mark.chain_id) if job.state.waiting else None
-        if chain is not None and chain.uid == job.uid and chain.state is ChainState.CANCELLED:
-            found.append((chain, job.job_id))
-    return found
+    pending = [(m, j) for m, j in _marked(links_in(queue)) if j.state.waiting]
+    owned = chains.chains_of(tx, {mark.chain_id for mark, _ in pending})
+    return [
+        (owned[mark.chain_id], job.job_id)
+        for mark, job in pending
+        if mark.chain_id in owned
+        and owned[mark.chain_id].uid == job.uid
+        and owned[mark.chain_id].state is ChainState.CANCELLED
+    ]
 
 
 def _verdict(chain: Chain, links: list[Link], now: int) -> tuple[ChainState, str] | None:

@@ -24,15 +24,32 @@ FIRST_WINDOW_S = 7 * 86400
 
 
 def ingest_queue(
-    tx: Transaction, cluster_id: int, queue: Queue, nodes: tuple[Node, ...] | None
+    tx: Transaction,
+    cluster_id: int,
+    queue: Queue,
+    nodes: tuple[Node, ...] | None,
+    *,
+    before: Queue | None = None,
 ) -> None:
-    """Store a snapshot, and what it says of each job as history.
+    """Store a snapshot, and what it says of each job that is not as it was in `before`.
 
     With accounting off this is the only history there is: starts and ends are seen in the queue,
     which shows ended jobs for MinJobAge.
     """
     snapshots.add(tx, cluster_id, queue, nodes, features(queue, nodes))
-    jobs.upsert(tx, cluster_id, map(observed, queue))
+    jobs.upsert(tx, cluster_id, map(observed, changed(queue, before)))
+
+
+def changed(queue: Queue, before: Queue | None) -> Iterator[Job]:
+    """Jobs whose history has moved on since `before`, all of them without one."""
+    known = set() if before is None else set(_lives(before))
+    return (queue.row(i) for i, life in enumerate(_lives(queue)) if life not in known)
+
+
+def _lives(queue: Queue) -> Iterator[tuple[object, ...]]:
+    """What of each job becomes history; plans, priorities and reasons come and go."""
+    columns = (queue.job_id, queue.submit, queue.eligible, queue.time_limit_s, queue.nodes)
+    return zip(*(column.tolist() for column in columns), queue.state, strict=True)
 
 
 def observed(job: Job) -> Job:

@@ -101,7 +101,7 @@ def _plan(
             inputs={"predecessor": handover.predecessor.job_id, "standby": handover.standby.job_id},
         )
         decision_id = decisions.record(tx, cluster_id, new)
-        if decision.forecast is not None:
+        if decision.forecast is not None and decision.action is not Action.WAIT:
             _record_forecast(tx, cluster_id, new)
         if new.effect is Effect.INTENDED:
             yield handover, decision, decision_id
@@ -139,6 +139,8 @@ class _Desk:
         self._jobs: dict[str, Waits] = {}
         self._handovers: dict[tuple[str, int], Waits] = {}
         self._spent: dict[str, float] | None = None
+        lately = snapshot.queue.taken_at - ASK_AGAIN_S
+        self._refused = decisions.refused_since(tx, cluster_id, lately)
 
     def decide(self, handover: OpenHandover) -> Decision | None:
         """None where there is nothing to decide."""
@@ -148,17 +150,12 @@ class _Desk:
             return _HOLD_AGAIN if requeued else None
         if predecessor.state is not LinkState.RUNNING or predecessor.planned_end() is None:
             return None
-        if self._refused_lately(standby):
+        if (standby.chain_id, standby.index) in self._refused:
             return None
         view = self._view(handover)
         policy = self._rules.policy(handover.chain.policy or self._rules.default)
         decision = policy.decide(view)
         return limited(decision, view, self._rules.limits, self._spending(standby.account))
-
-    def _refused_lately(self, standby: Link) -> bool:
-        last = decisions.last(self._tx, standby.chain_id, standby.index)
-        now = self._snapshot.queue.taken_at
-        return last is not None and last.effect is Effect.REFUSED and now < last.at + ASK_AGAIN_S
 
     def _view(self, handover: OpenHandover) -> HandoverView:
         queue, standby = self._snapshot.queue, handover.standby

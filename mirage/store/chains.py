@@ -1,10 +1,10 @@
 """Chains and their links, and the hand-overs between links."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import Row, RowMapping, and_, func, or_, select, tuple_
+from sqlalchemy import Row, RowMapping, and_, func, or_, select, tuple_, update
 
 from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState, Position
 from mirage.domain.decision import Waits
@@ -43,6 +43,13 @@ def chain(tx: Transaction, chain_id: ChainId) -> Chain:
     if row is None:
         raise NotFound(f"there is no chain {chain_id}")
     return _chain(row)
+
+
+def chains_of(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, Chain]:
+    """Those of these chains that are known, in one query."""
+    query = select(*_CHAIN_COLUMNS).where(tables.chains.c.chain_id.in_(set(chain_ids)))
+    found = [_chain(row) for row in tx.execute(query).mappings()]
+    return {chain.chain_id: chain for chain in found}
 
 
 def cluster_of(tx: Transaction, chain_id: ChainId) -> int:
@@ -95,6 +102,15 @@ def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
     values |= {"cluster_id": cluster_id, "end_state": end_state}
     values |= {"state": link.state.value, "position": link.position.value}
     put(tx, tables.links, values, key=["chain_id", "index"])
+
+
+def seen(tx: Transaction, links: Collection[Link], now: int) -> None:
+    """These links were in the queue's answer, unchanged."""
+    if links:
+        table = tables.links
+        keys = [(link.chain_id, link.index) for link in links]
+        unchanged = tuple_(table.c.chain_id, table.c.index).in_(keys)
+        tx.execute(update(table).where(unchanged).values(seen_at=now))
 
 
 def links(tx: Transaction, chain_id: ChainId) -> list[Link]:

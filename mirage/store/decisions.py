@@ -129,6 +129,16 @@ def last(tx: Transaction, chain_id: ChainId, index: int) -> DecisionRow | None:
     return None if row is None else _row(row)
 
 
+def refused_since(tx: Transaction, cluster_id: int, since: int) -> set[tuple[ChainId, int]]:
+    """Links (chain, index) whose move Slurm refused at `since` or later."""
+    query = select(decisions.c.chain_id, decisions.c.index).where(
+        decisions.c.cluster_id == cluster_id,
+        decisions.c.effect == Effect.REFUSED.value,
+        decisions.c.at >= since,
+    )
+    return {(ChainId(row.chain_id), row.index) for row in tx.execute(query)}
+
+
 def page(
     tx: Transaction,
     cluster_id: int | None = None,
