@@ -13,6 +13,7 @@ MirageError
 │   ├── SchemaMismatch        the schema is older or newer than this program
 │   └── NotFound              no such row (HTTP 404)
 ├── IllegalTransition     a state machine was asked for a move it does not have (HTTP 409)
+├── NotIdentified         nobody vouches for the caller (HTTP 401)
 └── NotAllowed            the caller may not do this (HTTP 403)
 """
 
@@ -82,6 +83,10 @@ class NotFound(StoreError):
 
 class IllegalTransition(MirageError):
     """A state machine was asked for a move that it does not have."""
+
+
+class NotIdentified(MirageError):
+    """Nobody vouches for the caller: ask again with a new credential."""
 
 
 class NotAllowed(MirageError):

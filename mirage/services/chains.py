@@ -62,6 +62,28 @@ def register(
     return chain
 
 
+def ask(
+    tx: Transaction, cluster_id: int, chain: Chain, target: ChainState, *, now: int, actor: str
+) -> Chain:
+    """Pause, resume or cancel at a user's word; `obey` has Slurm follow at the next tick."""
+    moved = chain.moved(target, f"{_ASKED[target]} by {actor}")
+    chains.save_chain(tx, cluster_id, moved)
+    audit.write(tx, cluster_id, _entry(moved, asked(target), now, {}, actor))
+    return moved
+
+
+def asked(target: ChainState) -> str:
+    """The audit's word for a user's request, as against what Mirage concluded by itself."""
+    return f"asked: {_ASKED[target]}"
+
+
+_ASKED = {
+    ChainState.PAUSED: "paused",
+    ChainState.ACTIVE: "resumed",
+    ChainState.CANCELLED: "cancelled",
+}
+
+
 def _known(tx: Transaction, chain_id: ChainId) -> Chain | None:
     try:
         return chains.chain(tx, chain_id)

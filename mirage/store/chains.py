@@ -70,18 +70,20 @@ def live_chains(tx: Transaction, cluster_id: int) -> list[Chain]:
     return [_chain(row) for row in rows]
 
 
-def chains(
+def chains(  # noqa: PLR0913 - filters
     tx: Transaction,
     cluster_id: int | None = None,
     *,
     uid: int | None = None,
+    user: str | None = None,
     state: ChainState | None = None,
     after: ChainId | None = None,
     limit: int = 100,
 ) -> list[Chain]:
     """Chains, newest first. `after`: the last chain of the page before."""
     table = tables.chains
-    equal = {"cluster_id": cluster_id, "uid": uid, "state": None if state is None else state.value}
+    equal = {"cluster_id": cluster_id, "uid": uid, "user": user}
+    equal |= {"state": None if state is None else state.value}
     query = select(*_CHAIN_COLUMNS).where(
         *(table.c[n] == v for n, v in equal.items() if v is not None)
     )

@@ -1,0 +1,231 @@
+"""Routes on chains: register, look, pause, resume, cancel, and why Mirage did what it did."""
+
+import hashlib
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+
+from mirage.api import schemas, views
+from mirage.api.context import ApiContext
+from mirage.api.deps import (
+    Body,
+    Context,
+    Cursor,
+    Identified,
+    Limit,
+    Reading,
+    Writing,
+    freshness,
+    is_admin,
+    next_page,
+)
+from mirage.api.documented import read_errors, write_errors
+from mirage.api.problems import CONFLICT, KEY_REUSED, ProblemError, invalid
+from mirage.domain.caller import Caller
+from mirage.domain.chain import ChainId, ChainState
+from mirage.errors import NotAllowed, NotFound
+from mirage.services import chains as chain_service
+from mirage.services.chains import Registration
+from mirage.store import chains, decisions, idempotency
+from mirage.store.engine import Transaction
+from mirage.store.idempotency import Answer
+
+router = APIRouter(tags=["chains"])
+
+ChainPath = Annotated[str, Path(pattern=r"^[a-z0-9]{8,32}$", examples=["k3v9x2m7q1zt"])]
+
+
+@router.get("/chains", operation_id="listChains", responses=read_errors())
+def list_chains(
+    *,
+    request: Request,
+    given: Context,
+    tx: Reading,
+    user: Annotated[str | None, Query(max_length=64, description="Of this user only.")] = None,
+    state: Annotated[ChainState | None, Query(description="In this state only.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> schemas.ChainPage:
+    """Chains, newest first."""
+    after = None if cursor is None else _known_cursor(tx, cursor)
+    rows = chains.chains(tx, given.cluster_id, user=user, state=state, after=after, limit=limit + 1)
+    links = chains.links_of(tx, [chain.chain_id for chain in rows[:limit]])
+    fresh = freshness(tx, given)
+    return schemas.ChainPage(
+        items=[views.chain_summary(chain, links[chain.chain_id]) for chain in rows[:limit]],
+        next=next_page(request, rows[limit - 1].chain_id if len(rows) > limit else None),
+        as_of=fresh.as_of,
+        stale=fresh.stale,
+    )
+
+
+def _known_cursor(tx: Transaction, cursor: str) -> ChainId:
+    try:
+        return chains.chain(tx, ChainId(cursor)).chain_id
+    except NotFound:
+        raise invalid("no such cursor: begin again without it", parameter="cursor") from None
+
+
+@router.post("/chains", operation_id="registerChain", status_code=201, responses=write_errors(409))
+def register_chain(
+    *,
+    new: schemas.NewChain,
+    request: Request,
+    response: Response,
+    given: Context,
+    who: Identified,
+    body: Body,
+    tx: Writing,
+    idempotency_key: Annotated[
+        str | None, Header(max_length=255, description="A repeat gets the first answer.")
+    ] = None,
+) -> schemas.ChainView:
+    """Register a chain whose first link has been submitted. The same again changes nothing."""
+    response.headers["Location"] = f"{request.url.path}/{new.chain_id}"
+    if idempotency_key is None:
+        return _register(tx, given, new, who)
+    fingerprint = hashlib.sha256(b"POST /chains " + body).hexdigest()
+    now = given.clock()
+    known = idempotency.find(tx, who.uid, idempotency_key, now=now)
+    if known is not None and known.fingerprint != fingerprint:
+        raise ProblemError(KEY_REUSED, "this Idempotency-Key stands for a request with other words")
+    if known is not None:
+        return schemas.ChainView.model_validate_json(known.body)
+    made = _register(tx, given, new, who)
+    answer = Answer(fingerprint=fingerprint, status=201, body=made.model_dump_json())
+    if not idempotency.remember(tx, who.uid, idempotency_key, answer=answer, now=now):
+        raise ProblemError(CONFLICT, "the same request is being answered: repeat it")
+    return made
+
+
+def _register(
+    tx: Transaction, given: ApiContext, new: schemas.NewChain, who: Caller
+) -> schemas.ChainView:
+    if new.policy is not None and new.policy not in given.policies:
+        known = ", ".join(given.policies)
+        raise invalid(f"no policy {new.policy!r}: there are {known}", pointer="#/policy")
+    registration = Registration(
+        chain_id=ChainId(new.chain_id),
+        links=new.links,
+        policy=new.policy,
+        overlap_price=new.overlap_price,
+    )
+    chain_service.register(
+        tx, given.cluster_id, registration, uid=who.uid, user=who.user, now=given.clock()
+    )
+    return _shown(tx, given, ChainId(new.chain_id))
+
+
+def _shown(tx: Transaction, given: ApiContext, chain_id: ChainId) -> schemas.ChainView:
+    found = chains.chain(tx, chain_id)
+    return views.chain(found, chains.links(tx, chain_id), freshness(tx, given))
+
+
+@router.get("/chains/{chain_id}", operation_id="getChain", responses=read_errors(404))
+def get_chain(chain_id: ChainPath, given: Context, tx: Reading) -> schemas.ChainView:
+    """One chain with its links and hand-overs."""
+    return _shown(tx, given, ChainId(chain_id))
+
+
+@router.get(
+    "/chains/{chain_id}/decisions",
+    operation_id="listChainDecisions",
+    responses=read_errors(404),
+)
+def list_chain_decisions(
+    *,
+    chain_id: ChainPath,
+    request: Request,
+    given: Context,
+    tx: Reading,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> schemas.DecisionPage:
+    """Why Mirage moved, or did not: newest first, with what each decision was made from."""
+    return decision_page(
+        request,
+        given,
+        tx,
+        chain_id=chains.chain(tx, ChainId(chain_id)).chain_id,
+        cursor=cursor,
+        limit=limit,
+    )
+
+
+@router.get("/decisions", operation_id="listDecisions", responses=read_errors())
+def list_decisions(
+    request: Request, given: Context, tx: Reading, cursor: Cursor = None, limit: Limit = 100
+) -> schemas.DecisionPage:
+    """Decisions on all chains, newest first."""
+    return decision_page(request, given, tx, chain_id=None, cursor=cursor, limit=limit)
+
+
+def decision_page(
+    request: Request,
+    given: ApiContext,
+    tx: Transaction,
+    *,
+    chain_id: ChainId | None,
+    cursor: str | None,
+    limit: int,
+) -> schemas.DecisionPage:
+    rows = decisions.page(
+        tx, given.cluster_id, chain_id=chain_id, after=row_cursor(cursor), limit=limit + 1
+    )
+    fresh = freshness(tx, given)
+    return schemas.DecisionPage(
+        items=[views.decision(row) for row in rows[:limit]],
+        next=next_page(request, str(rows[limit - 1].id) if len(rows) > limit else None),
+        as_of=fresh.as_of,
+        stale=fresh.stale,
+    )
+
+
+def row_cursor(cursor: str | None) -> int | None:
+    """A cursor that is a row's id."""
+    if cursor is None:
+        return None
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 18:  # noqa: PLR2004 - 64 bit
+        raise invalid("no such cursor: begin again without it", parameter="cursor")
+    return int(cursor)
+
+
+@router.post(
+    "/chains/{chain_id}/pause", operation_id="pauseChain", responses=write_errors(404, 409)
+)
+def pause_chain(
+    chain_id: ChainPath, given: Context, who: Identified, tx: Writing
+) -> schemas.ChainView:
+    """Start no further link until it is resumed; the running link goes on."""
+    return _ask(tx, given, chain_id, who, ChainState.PAUSED)
+
+
+@router.post(
+    "/chains/{chain_id}/resume", operation_id="resumeChain", responses=write_errors(404, 409)
+)
+def resume_chain(
+    chain_id: ChainPath, given: Context, who: Identified, tx: Writing
+) -> schemas.ChainView:
+    """Undo a pause."""
+    return _ask(tx, given, chain_id, who, ChainState.ACTIVE)
+
+
+@router.post(
+    "/chains/{chain_id}/cancel", operation_id="cancelChain", responses=write_errors(404, 409)
+)
+def cancel_chain(
+    chain_id: ChainPath, given: Context, who: Identified, tx: Writing
+) -> schemas.ChainView:
+    """End the chain: its standby is cancelled, then its running links."""
+    return _ask(tx, given, chain_id, who, ChainState.CANCELLED)
+
+
+def _ask(
+    tx: Transaction, given: ApiContext, chain_id: str, who: Caller, target: ChainState
+) -> schemas.ChainView:
+    """Written down here; the worker's next tick tells Slurm."""
+    found = chains.chain(tx, ChainId(chain_id))
+    if found.uid != who.uid and not is_admin(given, who):
+        raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
+    chain_service.ask(tx, given.cluster_id, found, target, now=given.clock(), actor=who.user)
+    return _shown(tx, given, found.chain_id)

@@ -1,0 +1,45 @@
+"""What the routes work on: made by bootstrap or a test, handed to `create_app`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from mirage.domain.caller import Caller
+from mirage.store.engine import Store
+
+STALE_INTERVALS = 3
+"""What Mirage knows of the cluster is stale once this many looks at its queue are overdue."""
+
+
+class CommandUsage(Protocol):
+    """What a Slurm command has cost since the service started."""
+
+    @property
+    def calls(self) -> int: ...
+    @property
+    def failures(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiContext:
+    store: Store
+    cluster_id: int
+    cluster_name: str
+    admins: tuple[str, ...]
+    """Users who may set modes, pull the kill switch, read the audit, and act on any chain."""
+    clock: Callable[[], int]
+    """The cluster's."""
+    identify: Callable[[str, str], Caller] | None = None
+    """From a credential and the payload it must hold to its maker; raises NotIdentified.
+    None: nobody may write."""
+    queue_interval_s: int = 60
+    policies: tuple[str, ...] = ()
+    """Those that a chain may ask for."""
+    usage: Callable[[], Mapping[str, CommandUsage]] | None = None
+    """By Slurm command; None where none are run."""
+
+    @property
+    def stale_after_s(self) -> int:
+        return STALE_INTERVALS * self.queue_interval_s

@@ -1,0 +1,263 @@
+"""Wire types. Instants are RFC 3339 in UTC; durations are seconds (`_s`) or hours (`_h`)."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mirage.domain.chain import MAX_LINKS, ChainState, LinkState, Position
+from mirage.domain.decision import Action, Mode
+from mirage.domain.job import JobState
+from mirage.store.decisions import Effect
+
+_NOON = "2026-03-02T12:00:00Z"
+_CHAIN_ID = "k3v9x2m7q1zt"
+
+ChainIdText = Annotated[str, Field(pattern=r"^[a-z0-9]{8,32}$", examples=[_CHAIN_ID])]
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class _Asked(BaseModel):
+    """What a caller sends: a key that is not known is a mistake, not to be passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Answer(_Wire):
+    as_of: datetime | None = Field(
+        None, description="When the cluster was last looked at.", examples=[_NOON]
+    )
+    stale: bool = Field(description="That is more than three polls ago.", examples=[False])
+
+
+class Page(Answer):
+    next: str | None = Field(
+        None,
+        description="Where the next page is; null on the last one.",
+        examples=["/api/v1/chains?limit=100&cursor=k3v9x2m7q1zt"],
+    )
+
+
+class NewChain(_Asked):
+    """Nothing is believed of the jobs: the links are those that Slurm shows for the caller."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "chain_id": _CHAIN_ID,
+                    "job_id": 4711,
+                    "links": 8,
+                    "policy": None,
+                    "overlap_price": None,
+                }
+            ]
+        },
+    )
+
+    chain_id: ChainIdText
+    job_id: int = Field(gt=0, description="The first link's.")
+    links: int = Field(ge=1, le=MAX_LINKS)
+    policy: str | None = Field(None, max_length=64, description="Default: the service's.")
+    overlap_price: float | None = Field(
+        None, ge=0, le=100, description="Hours of interruption that an hour of overlap is worth."
+    )
+
+
+class ChainSummary(_Wire):
+    chain_id: str = Field(examples=[_CHAIN_ID])
+    user: str = Field(examples=["alice"])
+    uid: int = Field(examples=[1000])
+    state: ChainState
+    note: str = Field(description="Why it is in this state, or at risk.", examples=[""])
+    links_planned: int | None = Field(
+        description="Null: found in Slurm, never registered.", examples=[8]
+    )
+    links_started: int = Field(examples=[3])
+    running: list[int] = Field(description="Jobs that run now.", examples=[[4711]])
+    policy: str | None = Field(description="Null: the service's default.", examples=[None])
+    overlap_price: float = Field(examples=[0.5])
+    created_at: datetime = Field(examples=[_NOON])
+    handovers_done: int = Field(description="Complete ones.", examples=[2])
+    interruption_h: float = Field(description="Of all of them together.", examples=[0.25])
+    overlap_h: float = Field(examples=[1.5])
+
+
+class LinkView(_Wire):
+    index: int = Field(description="1 is the chain's first job.", examples=[3])
+    job_id: int = Field(examples=[4711])
+    state: LinkState
+    position: Position = Field(description="Where it stands, or stood, as a standby.")
+    partition: str = Field(examples=["gpu"])
+    account: str = Field(examples=["physics"])
+    nodes: int = Field(examples=[4])
+    time_limit_s: int | None = Field(description="Null: unlimited or not known.", examples=[172800])
+    unlimited: bool = Field(description="There is no time limit.", examples=[False])
+    submit: datetime = Field(examples=[_NOON])
+    eligible: datetime | None = Field(examples=[_NOON])
+    freed_at: datetime | None = Field(description="When Mirage made it eligible.", examples=[_NOON])
+    start: datetime | None = Field(examples=[_NOON])
+    end: datetime | None = Field(examples=[None])
+    end_state: JobState | None = Field(examples=[None])
+
+
+class HandoverView(_Wire):
+    link: int = Field(description="The successor's index.", examples=[2])
+    predecessor_end: datetime = Field(examples=[_NOON])
+    successor_start: datetime = Field(examples=[_NOON])
+    interruption_h: float = Field(examples=[0.0])
+    overlap_h: float = Field(examples=[0.75])
+    cost_h: float = Field(
+        description="interruption_h + overlap_price * overlap_h", examples=[0.375]
+    )
+
+
+class ChainView(ChainSummary, Answer):
+    links: list[LinkView]
+    handovers: list[HandoverView] = Field(description="Complete ones, oldest first.")
+
+
+class ChainPage(Page):
+    items: list[ChainSummary]
+
+
+class ForecastView(_Wire):
+    """How long a job would wait if it became eligible now."""
+
+    p10_s: float | None = Field(examples=[120.0])
+    p50_s: float = Field(examples=[1800.0])
+    p90_s: float | None = Field(examples=[14400.0])
+    samples: int = Field(description="Waits that it was made from.", examples=[200])
+
+
+class DecisionView(_Wire):
+    id: int = Field(examples=[17])
+    at: datetime = Field(examples=[_NOON])
+    last_at: datetime = Field(description="Repeated alike until then.", examples=[_NOON])
+    repeats: int = Field(examples=[59])
+    chain_id: str = Field(examples=[_CHAIN_ID])
+    link: int = Field(description="The standby's index.", examples=[3])
+    mode: Mode
+    policy: str = Field(examples=["quantile"])
+    action: Action
+    reason: str = Field(examples=["95 min left, and the lead is 96 min"])
+    time_left_s: int | None = Field(
+        description="To the predecessor's planned end.", examples=[5700]
+    )
+    forecast: ForecastView | None
+    effect: Effect
+    error: str = Field(description="Slurm's words where it refused.", examples=[""])
+    inputs: dict[str, Any] = Field(examples=[{"predecessor": 4711, "standby": 4720}])
+
+
+class DecisionPage(Page):
+    items: list[DecisionView]
+
+
+class JobView(_Wire):
+    job_id: int = Field(examples=[4711])
+    name: str = Field(examples=["train"])
+    user: str = Field(examples=["alice"])
+    account: str = Field(examples=["physics"])
+    partition: str = Field(examples=["gpu"])
+    qos: str = Field(examples=["normal"])
+    state: JobState
+    reason: str = Field(description="Why it waits, in Slurm's word.", examples=["Priority"])
+    nodes: int = Field(examples=[4])
+    gpus: int = Field(examples=[16])
+    time_limit_s: int | None = Field(description="Null: unlimited or not known.", examples=[172800])
+    unlimited: bool = Field(description="There is no time limit.", examples=[False])
+    submit: datetime = Field(examples=[_NOON])
+    eligible: datetime | None = Field(examples=[_NOON])
+    start: datetime | None = Field(examples=[_NOON])
+    end: datetime | None = Field(examples=[None])
+    wait_s: int | None = Field(
+        description="start - eligible of a job that has started.", examples=[1800]
+    )
+
+
+class JobPage(Page):
+    items: list[JobView]
+
+
+class WaitForecast(Answer, ForecastView):
+    partition: str = Field(examples=["gpu"])
+    nodes: int = Field(examples=[4])
+    time_limit_s: int | None = Field(examples=[172800])
+
+
+class Modes(_Wire):
+    mode: Mode = Field(description="The cluster's.")
+    partitions: dict[str, Mode] = Field(
+        description="Of partitions that have their own.", examples=[{"gpu": "act"}]
+    )
+
+
+class ClusterView(Answer):
+    name: str = Field(examples=["lab"])
+    mode: Mode
+    partitions: dict[str, Mode] = Field(examples=[{"gpu": "act"}])
+    policies: list[str] = Field(examples=[["reactive", "quantile"]])
+    pending_jobs: int | None = Field(None, examples=[212])
+    pending_nodes: int | None = Field(None, examples=[1040])
+    running_jobs: int | None = Field(None, examples=[96])
+    running_nodes: int | None = Field(None, examples=[88])
+    nodes: int | None = Field(None, examples=[90])
+    usable_nodes: int | None = Field(None, examples=[88])
+    idle_nodes: int | None = Field(None, examples=[0])
+    gpus: int | None = Field(None, examples=[352])
+    gpus_used: int | None = Field(None, examples=[350])
+
+
+class NewMode(_Asked):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={"examples": [{"mode": "act", "partition": "gpu"}]},
+    )
+
+    mode: Mode
+    partition: str = Field("", max_length=64, description="Empty: the cluster itself.")
+
+
+class AuditView(_Wire):
+    id: int = Field(examples=[99])
+    at: datetime = Field(examples=[_NOON])
+    actor: str = Field(examples=["mirage"])
+    event: str = Field(examples=["free: done"])
+    chain_id: str | None = Field(examples=[_CHAIN_ID])
+    job_id: int | None = Field(examples=[4720])
+    detail: dict[str, Any] = Field(examples=[{"link": 3}])
+
+
+class AuditPage(Page):
+    items: list[AuditView]
+
+
+class Health(_Wire):
+    status: Literal["ok"] = "ok"
+
+
+class FaultView(_Wire):
+    detail: str = Field(examples=["Input should be greater than or equal to 1"])
+    pointer: str | None = Field(None, description="Into the body.", examples=["#/links"])
+    parameter: str | None = Field(None, description="Of path, query or header.")
+
+
+class Problem(_Wire):
+    """RFC 9457."""
+
+    type: str = Field(
+        description="Where the problem is explained.", examples=["/problems/not-found"]
+    )
+    title: str = Field(examples=["There is no such thing"])
+    status: int = Field(examples=[404])
+    detail: str = Field(examples=["there is no chain k3v9x2m7q1zt"])
+    instance: str = Field(examples=["/api/v1/chains/k3v9x2m7q1zt"])
+    request_id: str = Field(examples=["6f1c0c7a9d0e4b51"])
+    errors: list[FaultView] | None = None

@@ -1,0 +1,154 @@
+"""From what the store holds to what goes over the wire."""
+
+from collections.abc import Sequence
+
+from mirage.api import schemas
+from mirage.api.deps import Freshness, instant, instant_or_none
+from mirage.domain.chain import Chain, Link, LinkState
+from mirage.domain.decision import Forecast
+from mirage.domain.handover import Handover
+from mirage.domain.job import Job
+from mirage.domain.timelimit import UNLIMITED
+from mirage.store.audit import AuditEntry
+from mirage.store.decisions import DecisionRow
+
+
+def chain_summary(chain: Chain, links: Sequence[Link]) -> schemas.ChainSummary:
+    over = [handover for _, handover in handovers(links)]
+    return schemas.ChainSummary(
+        chain_id=chain.chain_id,
+        user=chain.user,
+        uid=chain.uid,
+        state=chain.state,
+        note=chain.note,
+        links_planned=chain.links_planned,
+        links_started=sum(link.start is not None for link in links),
+        running=[link.job_id for link in links if link.state is LinkState.RUNNING],
+        policy=chain.policy,
+        overlap_price=chain.overlap_price,
+        created_at=instant(chain.created_at),
+        handovers_done=len(over),
+        interruption_h=sum(h.interruption_h for h in over),
+        overlap_h=sum(h.overlap_h for h in over),
+    )
+
+
+def chain(found: Chain, links: Sequence[Link], fresh: Freshness) -> schemas.ChainView:
+    summary = chain_summary(found, links)
+    return schemas.ChainView(
+        **summary.model_dump(),
+        links=[link_view(link) for link in links],
+        handovers=[_handover(index, h, found) for index, h in handovers(links)],
+        as_of=fresh.as_of,
+        stale=fresh.stale,
+    )
+
+
+def handovers(links: Sequence[Link]) -> list[tuple[int, Handover]]:
+    """The complete ones, with the successor's index. `links` are sorted by index."""
+    by_index = {link.index: link for link in links}
+    found = []
+    for successor in links:
+        predecessor = by_index.get(successor.index - 1)
+        if predecessor is None or predecessor.end is None or successor.start is None:
+            continue
+        found.append((successor.index, Handover(predecessor.end, successor.start)))
+    return found
+
+
+def _handover(index: int, handover: Handover, chain: Chain) -> schemas.HandoverView:
+    return schemas.HandoverView(
+        link=index,
+        predecessor_end=instant(handover.predecessor_end),
+        successor_start=instant(handover.successor_start),
+        interruption_h=handover.interruption_h,
+        overlap_h=handover.overlap_h,
+        cost_h=handover.cost_h(chain.overlap_price),
+    )
+
+
+def link_view(link: Link) -> schemas.LinkView:
+    return schemas.LinkView(
+        index=link.index,
+        job_id=link.job_id,
+        state=link.state,
+        position=link.position,
+        partition=link.partition,
+        account=link.account,
+        nodes=link.nodes,
+        time_limit_s=_limit(link.time_limit_s),
+        unlimited=link.time_limit_s == UNLIMITED,
+        submit=instant(link.submit),
+        eligible=instant_or_none(link.eligible),
+        freed_at=instant_or_none(link.freed_at),
+        start=instant_or_none(link.start),
+        end=instant_or_none(link.end),
+        end_state=link.end_state,
+    )
+
+
+def decision(row: DecisionRow) -> schemas.DecisionView:
+    return schemas.DecisionView(
+        id=row.id,
+        at=instant(row.at),
+        last_at=instant(row.last_at),
+        repeats=row.repeats,
+        chain_id=row.chain_id,
+        link=row.index,
+        mode=row.mode,
+        policy=row.policy,
+        action=row.action,
+        reason=row.reason,
+        time_left_s=row.time_left_s,
+        forecast=None if row.forecast is None else forecast(row.forecast),
+        effect=row.effect,
+        error=row.error,
+        inputs=dict(row.inputs),
+    )
+
+
+def forecast(made: Forecast) -> schemas.ForecastView:
+    return schemas.ForecastView(
+        p10_s=made.p10_s, p50_s=made.p50_s, p90_s=made.p90_s, samples=made.samples
+    )
+
+
+def job(found: Job) -> schemas.JobView:
+    waited = None
+    if found.start is not None:
+        waited = max(0, found.start - max(found.eligible or 0, found.submit))
+    return schemas.JobView(
+        job_id=found.job_id,
+        name=found.name,
+        user=found.user,
+        account=found.account,
+        partition=found.partition,
+        qos=found.qos,
+        state=found.state,
+        reason=found.reason,
+        nodes=found.nodes,
+        gpus=found.gpus,
+        time_limit_s=_limit(found.time_limit_s),
+        unlimited=found.time_limit_s == UNLIMITED,
+        submit=instant(found.submit),
+        eligible=instant_or_none(found.eligible),
+        start=instant_or_none(found.start),
+        end=instant_or_none(found.end),
+        wait_s=waited,
+    )
+
+
+def audit(entry: AuditEntry) -> schemas.AuditView:
+    return schemas.AuditView(
+        id=entry.id,
+        at=instant(entry.at),
+        actor=entry.actor,
+        event=entry.event,
+        chain_id=entry.chain_id,
+        job_id=entry.job_id,
+        detail=dict(entry.detail),
+    )
+
+
+def _limit(seconds: int | None) -> int | None:
+    return None if seconds == UNLIMITED else seconds

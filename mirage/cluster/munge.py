@@ -1,0 +1,70 @@
+"""Who made a MUNGE credential: the daemon that vouches for Slurm's own messages says it."""
+
+import os
+import pwd
+import re
+import subprocess
+
+from mirage.domain.caller import Caller
+from mirage.errors import ClusterUnavailable, NotIdentified
+
+TIMEOUT_S = 5.0
+
+_CREDENTIAL = re.compile(r"MUNGE:[A-Za-z0-9+/=]{1,8192}:")
+_BAD_CREDENTIAL = 8
+"""From this exit code on (munge.h, munge_err_t) the credential is at fault, below it munged."""
+_FAULTS = {15: "has expired", 16: "is from the future: clocks differ", 17: "was used before"}
+
+
+def identify(credential: str, payload: str) -> Caller:
+    """The maker of `credential`, which must hold exactly `payload` and not have been seen before.
+
+    Raises NotIdentified, or ClusterUnavailable where munged does not answer.
+    """
+    if not _CREDENTIAL.fullmatch(credential):
+        raise NotIdentified("that is no MUNGE credential")
+    done = _unmunge(credential)
+    if done.returncode >= _BAD_CREDENTIAL:
+        raise NotIdentified(
+            f"the MUNGE credential {_FAULTS.get(done.returncode, 'is not valid here')}"
+        )
+    head, _, held = done.stdout.decode(errors="replace").partition("\n\n")
+    facts = dict(_fact(line) for line in head.splitlines())
+    if done.returncode != 0 or facts.get("STATUS") != "0" or not facts.get("UID", "").isdigit():
+        why = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
+        raise ClusterUnavailable(f"munged does not vouch for anybody: {why}")
+    if held != payload:
+        raise NotIdentified("the MUNGE credential was made for another request")
+    uid = int(facts["UID"])
+    return Caller(uid, _name(uid))
+
+
+def _unmunge(credential: str) -> subprocess.CompletedProcess[bytes]:
+    """It prints facts, an empty line and the payload."""
+    try:
+        return subprocess.run(
+            ["unmunge", "--numeric", "--keys=STATUS,UID"],  # noqa: S607 - where PATH has it
+            input=credential.encode(),
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            env={"PATH": f"{os.environ.get('PATH', '')}:/usr/bin", "LC_ALL": "C"},
+        )
+    except FileNotFoundError as error:
+        raise ClusterUnavailable("there is no unmunge command on the service's host") from error
+    except subprocess.TimeoutExpired as error:
+        raise ClusterUnavailable(f"munged did not answer within {TIMEOUT_S:g} s") from error
+    except OSError as error:
+        raise ClusterUnavailable(f"unmunge cannot be run: {error}") from error
+
+
+def _fact(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name, value.strip()
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
