@@ -90,7 +90,7 @@ class Preset:
 PRESETS = {
     "light": Preset(load=0.66, build_up=0.66, day_sigma=0.25),
     "medium": Preset(load=0.84, build_up=0.84, day_sigma=0.25),
-    "heavy": Preset(load=0.95, build_up=1.0, day_sigma=0.25),
+    "heavy": Preset(load=0.93, build_up=1.0, day_sigma=0.25),
 }
 
 

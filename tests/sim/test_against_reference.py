@@ -23,11 +23,11 @@ def random_case(seed: int) -> tuple[Params, list[SimJob]]:
         max_jobs_pu=r.choice([0, 0, 1, 2]),
         bf_interval_s=r.choice([1, 7, 30]),
         bf_window_s=r.choice([60, 400]),
-        bf_resolution_s=r.choice([1, 10]),
+        bf_resolution_s=r.choice([1, 10, 25]),
         bf_max_job_test=r.choice([2, 100]),
     )
     jobs = []
-    for job_id in range(1, r.choice([6, 14, 24])):
+    for job_id in range(1, r.choice([6, 14, 24, 70])):
         submit = r.randrange(200)
         limit = r.randrange(1, 90)
         jobs.append(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mirage.domain.job import JobState
 from mirage.errors import ClusterRefused
-from mirage.sim.backfill import Profile
+from mirage.sim.backfill import Profile, nothing_fits_now
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Entry, EventKind, Params, SimJob
 from tests.sim.test_against_reference import random_case
@@ -91,6 +91,20 @@ def test_planning_more_jobs_never_delays_the_plan_of_those_ahead(seed: int) -> N
 
     for count in range(len(entries)):
         assert plan(count) == plan(len(entries))[:count]
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10_000))
+def test_the_early_stop_knows_exactly_who_could_still_start(seed: int) -> None:
+    params, jobs = random_case(seed)
+    entries = [Entry(i, j.job_id, j.nodes, j.time_limit_s) for i, j in enumerate(jobs)]
+    running = [Entry(37, 0, params.nodes // 2, 100)]
+    for count, entry in enumerate(entries):
+        profile = Profile(params, 0, params.nodes - params.nodes // 2, running)
+        for e in entries[:count]:
+            profile.place(e.nodes, e.time_limit_s)
+        stopped = nothing_fits_now(profile, [entry])
+        assert stopped == (profile.place(entry.nodes, entry.time_limit_s) != 0)
 
 
 def test_backfill_starts_what_delays_nobody_and_only_that() -> None:
