@@ -10,10 +10,9 @@ from pathlib import Path
 
 import structlog
 
-from mirage.domain.decision import Mode
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Node, Queue, Snapshot
-from mirage.errors import ClusterError, ClusterRefused, ClusterUnavailable, MirageError
+from mirage.errors import ClusterRefused, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
 from mirage.services import chains as chain_service
 from mirage.services.ingest import (
@@ -23,9 +22,9 @@ from mirage.services.ingest import (
     ingest_queue,
 )
 from mirage.services.modes import stop_acting
+from mirage.services.obey import obey
 from mirage.services.provision import Rules, provision, reconcile
-from mirage.store import audit, clusters, snapshots
-from mirage.store.audit import AuditEntry
+from mirage.store import clusters, snapshots
 from mirage.store.engine import Store
 
 _log = structlog.get_logger(__name__)
@@ -119,7 +118,7 @@ class Worker:
         with self._store.begin() as tx:
             reconcile(tx, self._cluster_id, queue.taken_at)
             chain_service.conclude(tx, self._cluster_id, queue.taken_at)
-        self._cancel_orphans(queue)
+        obey(self._store, self._cluster, self._cluster_id, queue)
         snapshot = Snapshot(queue=queue, nodes=self._nodes, nodes_taken_at=self._nodes_at or 0)
         provision(self._store, self._cluster, self._cluster_id, snapshot, self._rules)
         self._thin(queue.taken_at)
@@ -173,28 +172,6 @@ class Worker:
             clusters.set_history_until(tx, self._cluster_id, window[1])
         self._history_at = window[1]
         _log.info("accounting", until=window[1], added=counts.added, updated=counts.updated)
-
-    def _cancel_orphans(self, queue: Queue) -> None:
-        """Standbys of cancelled chains go at once, where Mirage may act."""
-        with self._store.read() as tx:
-            if Mode.ACT not in clusters.modes(tx, self._cluster_id).values():
-                return
-            orphans = chain_service.orphans(tx, queue)
-        for chain, job_id in orphans:
-            try:
-                self._cluster.cancel(job_id)
-                done = "cancelled the standby of a cancelled chain"
-            except ClusterError as error:
-                done = f"could not cancel the standby: {error}"
-            entry = AuditEntry(
-                at=queue.taken_at,
-                actor="mirage",
-                event=done,
-                chain_id=chain.chain_id,
-                job_id=job_id,
-            )
-            with self._store.begin() as tx:
-                audit.write(tx, self._cluster_id, entry)
 
     def _thin(self, now: int) -> None:
         if self._thinned_at is not None and now < self._thinned_at + _THIN_EVERY_S:

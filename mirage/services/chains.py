@@ -93,17 +93,20 @@ def _known(tx: Transaction, chain_id: ChainId) -> Chain | None:
 
 def sync(tx: Transaction, cluster_id: int, jobs: Iterable[Job], now: int) -> None:
     """Bring chains and links to what Slurm says of their jobs, adopting those not known yet."""
-    marked = sorted(_marked(jobs), key=lambda pair: (pair[0].chain_id, pair[0].index))
-    owned = chains.chains_of(tx, {mark.chain_id for mark, _ in marked})
-    stored = chains.links_of(tx, list({mark.chain_id for mark, _ in marked}))
+    found = sorted(marked(jobs), key=lambda pair: (pair[0].chain_id, pair[0].index))
+    owned = chains.chains_of(tx, {mark.chain_id for mark, _ in found})
+    stored = chains.links_of(tx, list({mark.chain_id for mark, _ in found}))
     known = {chain_id: {li.index: li for li in links} for chain_id, links in stored.items()}
     unchanged: list[Link] = []
-    for mark, job in marked:
-        chain = owned.get(mark.chain_id) or _adopt(tx, cluster_id, mark, job, now)
+    for mark, job in found:
+        links = known[mark.chain_id]
+        chain = owned.get(mark.chain_id)
+        if chain is None or (not links and chain.uid != job.uid):
+            # Unknown, or registered by one whose job it is not: Slurm's word goes.
+            chain = _adopt(tx, cluster_id, mark, job, now)
         if chain is None or chain.uid != job.uid:
             continue
         owned[mark.chain_id] = chain
-        links = known[mark.chain_id]
         before = links.get(mark.index)
         link = _followed(before, links.get(mark.index - 1), mark, job, now)
         if link is not None:
@@ -120,7 +123,7 @@ def links_in(queue: Queue) -> list[Job]:
     return [queue.row(i) for i, comment in enumerate(queue.comment) if "mirage:" in comment]
 
 
-def _marked(jobs: Iterable[Job]) -> Iterator[tuple[Mark, Job]]:
+def marked(jobs: Iterable[Job]) -> Iterator[tuple[Mark, Job]]:
     """Jobs that are links. Without comments in accounting the submit line still has the mark."""
     for job in jobs:
         mark = find_mark(job.comment) or find_mark(_unquoted(job.submit_line))
@@ -269,19 +272,6 @@ def conclude(tx: Transaction, cluster_id: int, now: int) -> None:
         if moved.state is not chain.state:
             entry = _entry(moved, f"chain {state}", now, {"note": note})
             audit.write(tx, cluster_id, entry)
-
-
-def orphans(tx: Transaction, queue: Queue) -> list[tuple[Chain, JobId]]:
-    """Standbys of cancelled chains: their own guard would end them, once they had waited."""
-    pending = [(m, j) for m, j in _marked(links_in(queue)) if j.state.waiting]
-    owned = chains.chains_of(tx, {mark.chain_id for mark, _ in pending})
-    return [
-        (owned[mark.chain_id], job.job_id)
-        for mark, job in pending
-        if mark.chain_id in owned
-        and owned[mark.chain_id].uid == job.uid
-        and owned[mark.chain_id].state is ChainState.CANCELLED
-    ]
 
 
 def _verdict(chain: Chain, links: list[Link], now: int) -> tuple[ChainState, str] | None:

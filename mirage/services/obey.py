@@ -1,0 +1,142 @@
+"""What owners and admins asked of their chains, carried out: Slurm is made to match the database.
+
+A request is a chain's state and an entry of the audit (`chains.ask`), durable before Slurm hears of
+it; the queue shows what is still to be done, so a crash or a silent Slurm costs a tick, no more.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import structlog
+
+from mirage.domain.chain import Chain, ChainState
+from mirage.domain.decision import Mode
+from mirage.domain.job import Job, JobState
+from mirage.domain.snapshot import Queue
+from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.ports import Cluster
+from mirage.services import chains as chain_service
+from mirage.store import audit, chains, clusters
+from mirage.store.audit import AuditEntry
+from mirage.store.engine import Store, Transaction
+
+_log = structlog.get_logger(__name__)
+
+ASK_AGAIN_S = 900
+"""What Slurm refused is not asked for again sooner."""
+
+
+class Order(StrEnum):
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    CANCEL = "cancel"
+
+    @property
+    def refused(self) -> str:
+        """The audit's word for Slurm's no."""
+        return f"{self}: refused"
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    chain: Chain
+    job: Job
+    order: Order
+
+
+def obey(store: Store, cluster: Cluster, cluster_id: int, queue: Queue) -> None:
+    """Tell Slurm what chains asked for and the queue does not show yet.
+
+    Standbys go before running links: a successor must not start because its predecessor was
+    cancelled.
+    """
+    with store.read() as tx:
+        tasks = sorted(_tasks(tx, cluster_id, queue), key=lambda task: task.job.state.running)
+    for task in tasks:
+        _carry_out(store, cluster, cluster_id, task)
+
+
+def _tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
+    marked = [(m, j) for m, j in chain_service.marked(chain_service.links_in(queue)) if _lives(j)]
+    owned = chains.chains_of(tx, {mark.chain_id for mark, _ in marked})
+    modes = clusters.modes(tx, cluster_id)
+    for mark, job in marked:
+        chain = owned.get(mark.chain_id)
+        mode = modes.get(job.partition, modes[""])
+        if chain is None or chain.uid != job.uid or mode is Mode.OBSERVE:
+            continue
+        order = _order(tx, chain, job, mode)
+        if order is not None and not _refused_lately(tx, chain, job, order, queue.taken_at):
+            yield _Task(chain, job, order)
+
+
+def _lives(job: Job) -> bool:
+    return job.state.waiting or (job.state.running and job.state is not JobState.COMPLETING)
+
+
+def _order(tx: Transaction, chain: Chain, job: Job, mode: Mode) -> Order | None:
+    """None where Slurm shows what the chain's state asks for."""
+    if chain.state is ChainState.CANCELLED:
+        asked = bool(_entries(tx, chain, chain_service.asked(ChainState.CANCELLED)))
+        # Cancelled in Slurm: a standby left over goes, but a link that runs is its owner's.
+        orphan = job.state.waiting and mode is Mode.ACT
+        return Order.CANCEL if asked or orphan else None
+    if not job.state.waiting:
+        return None
+    held = job.priority == 0 or job.reason.startswith("JobHeld")
+    if chain.state is ChainState.PAUSED:
+        return None if held else Order.SUSPEND
+    return Order.RESUME if held and _held_by_us(tx, chain, job) else None
+
+
+def _held_by_us(tx: Transaction, chain: Chain, job: Job) -> bool:
+    """A hold that the owner or an admin placed is not Mirage's to lift."""
+    suspended = [e.id for e in _entries(tx, chain, Order.SUSPEND) if e.job_id == job.job_id]
+    resumed = [e.id for e in _entries(tx, chain, Order.RESUME) if e.job_id == job.job_id]
+    return max(suspended, default=0) > max(resumed, default=0)
+
+
+def _refused_lately(tx: Transaction, chain: Chain, job: Job, order: Order, now: int) -> bool:
+    refusals = _entries(tx, chain, order.refused)
+    return any(e.job_id == job.job_id and now < e.at + ASK_AGAIN_S for e in refusals)
+
+
+def _entries(tx: Transaction, chain: Chain, event: str) -> list[AuditEntry]:
+    return audit.page(tx, chain_id=chain.chain_id, event=event, limit=20)
+
+
+def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> None:
+    """A hold is written down first: what Mirage held it must know that it may release."""
+    move = {
+        Order.SUSPEND: cluster.suspend,
+        Order.RESUME: cluster.resume,
+        Order.CANCEL: cluster.cancel,
+    }[task.order]
+    if task.order is Order.SUSPEND:
+        _write(store, cluster, cluster_id, task, task.order)
+    try:
+        move(task.job.job_id)
+    except ClusterRefused as error:
+        _write(store, cluster, cluster_id, task, task.order.refused, str(error))
+    except ClusterUnavailable as error:
+        # It may have been heard: the next queue tells.
+        _log.warning("not obeyed yet", order=task.order.value, error=str(error))
+    else:
+        if task.order is not Order.SUSPEND:
+            _write(store, cluster, cluster_id, task, task.order)
+
+
+def _write(
+    store: Store, cluster: Cluster, cluster_id: int, task: _Task, event: str, error: str = ""
+) -> None:
+    entry = AuditEntry(
+        at=cluster.now(),
+        actor="mirage",
+        event=event,
+        chain_id=task.chain.chain_id,
+        job_id=task.job.job_id,
+        detail={"note": task.chain.note, "error": error},
+    )
+    with store.begin() as tx:
+        audit.write(tx, cluster_id, entry)
