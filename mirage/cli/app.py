@@ -2,7 +2,7 @@
 
 import typer
 
-from mirage.cli import ops, serve, trace
+from mirage.cli import demo, ops, serve, trace
 
 app = typer.Typer(
     name="mirage",
@@ -11,6 +11,7 @@ app = typer.Typer(
     help="Keeps long jobs alive on Slurm: each follow-on job becomes eligible at the moment that "
     "lets it start just as its predecessor ends. Try `mirage demo --once`.",
 )
+app.add_typer(demo.app)
 app.add_typer(serve.app)
 app.add_typer(trace.app)
 app.add_typer(ops.app)

@@ -1,0 +1,214 @@
+"""`mirage demo`: the service on a simulated cluster, and what each policy saves there."""
+
+import json
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvicorn
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from mirage import bootstrap
+from mirage.api.app import create_app
+from mirage.bootstrap import Service
+from mirage.cli import rehearsal
+from mirage.cli.rehearsal import BASELINE, Outcome, Plan
+from mirage.cli.serve import api_context
+from mirage.cluster.simulated import SimulatedCluster
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.errors import InputError
+from mirage.policy import registry
+from mirage.settings import DEFAULT_PORT, Settings
+from mirage.sim.types import Params, SimJob
+from mirage.traces import clusterfile, replay, synthetic
+from mirage.worker import Intervals, Worker
+
+app = typer.Typer()
+
+_DAY_S = 86400
+_WARM_UP_DAYS = 21
+"""The queue of the heavy preset builds up in its first two weeks."""
+_HISTORY_S = 6 * 3600
+
+
+@app.command()
+def demo(
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Exit when all chains have ended.")] = False,
+    preset: Annotated[str, typer.Option(help="Load: light, medium or heavy.")] = "heavy",
+    seed: Annotated[int, typer.Option(help="Of the synthetic workload.")] = 1,
+    trace: Annotated[
+        Path | None, typer.Option(help="Replay this log (parquet, sacct, swf, tacc) instead.")
+    ] = None,
+    cluster: Annotated[
+        Path | None, typer.Option(help="Cluster file (C.toml) of the replayed machine.")
+    ] = None,
+    begin: Annotated[
+        datetime | None, typer.Option("--from", help="Submit the first chains then (UTC).")
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option("--until", help="Stop then (UTC), ended or not.")
+    ] = None,
+    chains: Annotated[int, typer.Option(min=1, max=50, help="Chains for each policy.")] = 5,
+    links: Annotated[int, typer.Option(min=2, max=100, help="Links of each chain.")] = 7,
+    nodes: Annotated[int, typer.Option(min=1, help="Nodes of each link.")] = 1,
+    port: Annotated[int, typer.Option(help="Of the API; another one if it is taken.")] = (
+        DEFAULT_PORT
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
+) -> None:
+    """Run the real service on a simulated cluster, on an accelerated clock.
+
+    Chains of every policy run side by side with identical chains that are left to plain Slurm
+    (reactive). At the end: interruption and overlap of each, per hand-over.
+    """
+    world, start, stop = _world(preset, seed, trace, cluster, (begin, until))
+    plan = Plan(policies=tuple(registry.POLICIES), chains=chains, links=links, nodes=nodes)
+    if stop is not None:
+        plan = Plan(**(asdict(plan) | {"longest_s": stop - start}))
+    with ExitStack() as stack:
+        state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mirage-demo-")))
+        service = _service(state, world)
+        url = stack.enter_context(_api(service, port))
+        console = Console(stderr=True)
+        console.print(f"API: {url}/docs (simulated cluster {world.params.name})")
+        with console.status(f"letting the cluster fill up to {_day(start)}"):
+            world.advance(start - world.now())
+        _rehearse(plan, service, world, console)
+        results = rehearsal.outcomes(rehearsal.completed(service), OVERLAP_PRICE)
+        _tell(results, as_json=as_json)
+        if not once:
+            _keep_serving(url, console)
+
+
+def _world(
+    preset: str,
+    seed: int,
+    trace: Path | None,
+    cluster: Path | None,
+    span: tuple[datetime | None, datetime | None],
+) -> tuple[SimulatedCluster, int, int | None]:
+    """The cluster before its first job, the instant of the first chains, and the last instant."""
+    begin, stop = (None if d is None else int(d.replace(tzinfo=UTC).timestamp()) for d in span)
+    jobs: list[SimJob]
+    if trace is None:
+        params = Params() if cluster is None else clusterfile.read_cluster_file(cluster)
+        first = synthetic.EPOCH
+        jobs = synthetic.workload(preset, nodes=params.nodes, days=90, seed=seed)
+    else:
+        if cluster is None:
+            raise InputError("--trace needs --cluster: the file that describes its machine")
+        params = clusterfile.read_cluster_file(cluster)
+        jobs = replay.workload(trace, nodes=params.nodes)
+        first = jobs[0].submit
+    start = first + _WARM_UP_DAYS * _DAY_S if begin is None else begin
+    if start < first or (stop is not None and stop <= start):
+        raise InputError(f"--from must lie after {_day(first)}, and --until after --from")
+    return SimulatedCluster(params, jobs), start, stop
+
+
+def _service(state: Path, world: SimulatedCluster) -> Service:
+    settings = Settings.model_validate(
+        {
+            "cluster": {"name": world.params.name},
+            "service": {"state_dir": state, "admins": []},
+            # at-once is shown as it is, and no policy's forecasts stop the others.
+            "provision": {"max_lead_h": 1000, "demote_error_h": 1e6},
+        }
+    )
+    bootstrap.upgrade_database(settings)
+    return bootstrap.service(settings, world)
+
+
+@contextmanager
+def _api(service: Service, port: int) -> Iterator[str]:
+    """Serve the API in a thread of its own; its clock is the last tick's."""
+    listening = _listen(port)
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(api_context(service)), log_config=None, access_log=False)
+    )
+    thread = threading.Thread(target=server.run, args=([listening],), name="api", daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        service.store.close()
+
+
+def _listen(port: int) -> socket.socket:
+    for candidate in (port, 0):
+        try:
+            return socket.create_server(("127.0.0.1", candidate))
+        except OSError:
+            continue
+    raise InputError("no port of 127.0.0.1 is free")
+
+
+def _rehearse(plan: Plan, service: Service, world: SimulatedCluster, console: Console) -> None:
+    intervals = Intervals(queue_s=plan.tick_s, nodes_s=2 * plan.tick_s, history_s=_HISTORY_S)
+    rules = bootstrap.rules(service.settings.provision)
+    worker = Worker(service.store, world, service.cluster_id, rules=rules, intervals=intervals)
+    total = plan.handovers * len(plan.policies)
+    with _progress(console, total) as told:
+        for progress in rehearsal.run(plan, service, world, worker):
+            told(progress.done, _day(progress.now))
+
+
+@contextmanager
+def _progress(console: Console, total: int) -> Iterator[Callable[[int, str], None]]:
+    columns = (
+        TextColumn("hand-overs"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("simulated {task.fields[day]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=total, day="")
+        yield lambda done, day: bar.update(task, completed=done, day=day)
+
+
+def _tell(results: dict[str, Outcome], *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"policies": {n: asdict(o) for n, o in results.items()}}))
+        return
+    table = Table(title="Per hand-over, against identical chains left reactive (plain Slurm)")
+    table.add_column("policy")
+    for heading in ("hand-overs", "interruption h", "overlap h", "none %", "cost h", "saved %"):
+        table.add_column(heading, justify="right")
+    for name, o in sorted(results.items(), key=lambda item: item[1].cost_h):
+        saved = o.less_than_reactive_pct
+        table.add_row(
+            name,
+            str(o.handovers),
+            f"{o.interruption_h:.2f}",
+            f"{o.overlap_h:.2f}",
+            f"{o.zero_interruption_pct:.0f}",
+            f"{o.cost_h:.2f}",
+            "" if name == BASELINE or saved is None else f"{saved:.0f}",
+        )
+    table.caption = f"cost = interruption + {OVERLAP_PRICE} x overlap; none: no interruption"
+    Console().print(table)
+
+
+def _keep_serving(url: str, console: Console) -> None:
+    console.print(f"The API stays at {url} until Ctrl-C.")
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        console.print("bye")
+
+
+def _day(instant: int) -> str:
+    return datetime.fromtimestamp(instant, tz=UTC).strftime("%Y-%m-%d %H:%M")
