@@ -1,0 +1,242 @@
+"""What a hand-over test acts with: users who submit chains, a filler load, and the service."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mirage.domain.handover import Handover
+from tests.slurm_testbed import REPOSITORY, Testbed, python_for_users
+
+PORT = 6497
+_USER_SCRIPT = """#!/bin/bash
+#SBATCH --gres=gpu:4 --cpus-per-task=2 --mem=100M
+echo "start $MIRAGE_CHAIN_ID $MIRAGE_LINK $SLURM_JOB_ID $(date +%s)" >> "$1"
+sleep "$2"
+echo "end $MIRAGE_CHAIN_ID $MIRAGE_LINK $SLURM_JOB_ID $(date +%s)" >> "$1"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One line of what alice's script wrote itself: nothing here is Mirage's word."""
+
+    chain: str
+    link: int
+    job_id: int
+    start: int
+    end: int | None
+
+
+@dataclass
+class Scene:
+    testbed: Testbed
+    root: Path
+    service: subprocess.Popen[str] | None = None
+    _load: Load | None = None
+    chain_ids: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def set_up(cls, testbed: Testbed) -> Scene:
+        root = Path(tempfile.mkdtemp(prefix="mirage-scene-"))
+        root.chmod(0o755)
+        shutil.copytree(REPOSITORY / "slurm_plugin", root / "slurm_plugin")
+        for user in ("alice", "mirage"):
+            home = root / user
+            home.mkdir()
+            entry = pwd.getpwnam(user)
+            os.chown(home, entry.pw_uid, entry.pw_gid)
+        script = root / "train.sh"
+        script.write_text(_USER_SCRIPT)
+        return cls(testbed, root)
+
+    def strike(self) -> None:
+        """End all that the test started."""
+        if self._load is not None:
+            self._load.stop()
+        self.stop_service(signal.SIGKILL)
+        self.testbed.cancel_all()
+
+    # Users
+
+    def submit_chain(
+        self, name: str, *, links: int, run_s: int, limit_min: int, policy: str | None = None
+    ) -> int:
+        """alice types sbatch, the wrapped one; returns the first link's job id."""
+        words = [str(self.root / "slurm_plugin" / "sbatch"), "--parsable", "-p", "gpu"]
+        words += [f"--mirage-chain={links}", f"--time={limit_min}", "-o", "/dev/null"]
+        words += [f"--mirage-policy={policy}"] if policy else []
+        words += [str(self.root / "train.sh"), str(self.log(name)), str(run_s)]
+        environment = {
+            "MIRAGE_URL": f"http://127.0.0.1:{PORT}",
+            "MIRAGE_STATE_DIR": str(self.root / "alice" / "state"),
+        }
+        done = self.testbed.run(words, user="alice", env=environment, cwd=self.root / "alice")
+        return int(done.stdout.partition(";")[0])
+
+    def log(self, name: str) -> Path:
+        return self.root / "alice" / f"{name}.log"
+
+    def ran(self, name: str) -> list[Ran]:
+        """The links of that chain whose script started, in the order they started."""
+        log = self.log(name)
+        lines = log.read_text().splitlines() if log.exists() else []
+        ends = {int(w[3]): int(w[4]) for w in map(str.split, lines) if w[0] == "end"}
+        return [
+            Ran(w[1], int(w[2]), int(w[3]), int(w[4]), ends.get(int(w[3])))
+            for w in map(str.split, lines)
+            if w[0] == "start"
+        ]
+
+    def finished(self, name: str, links: int) -> bool:
+        ran = self.ran(name)
+        return len(ran) == links and all(r.end is not None for r in ran)
+
+    def handovers(self, name: str) -> list[Handover]:
+        ran = self.ran(name)
+        return [
+            Handover(before.end, after.start)
+            for before, after in itertools.pairwise(ran)
+            if before.end is not None
+        ]
+
+    def standbys(self) -> list[tuple[int, str]]:
+        """(job id, comment) of alice's pending jobs."""
+        words = ["squeue", "-h", "-u", "alice", "-t", "PD", "-o", "%A %k"]
+        lines = self.testbed.run(words).stdout.splitlines()
+        return [(int(a), b) for a, _, b in (line.partition(" ") for line in lines)]
+
+    def fill(self, *, backlog: int, gpus: int, run_s: tuple[int, int]) -> None:
+        """bob keeps `backlog` jobs waiting, after a first batch that fills the nodes at once."""
+        self._load = Load(self.testbed, backlog=backlog, gpus=gpus, run_s=run_s)
+        self._load.start()
+
+    # The service
+
+    def mirage(self, *words: str) -> str:
+        """A mirage command of the service's account."""
+        python, environment = python_for_users()
+        return self.testbed.run(
+            [python, "-m", "mirage", *words],
+            user="mirage",
+            env=environment | {"MIRAGE_CONFIG": str(self._config())},
+            cwd=self.root / "mirage",
+        ).stdout
+
+    def start_service(self, *, mode: str = "act", policy: str = "average") -> None:
+        """`mirage serve` as the account mirage, an Operator and not root, in the cluster's time."""
+        self._config(policy)
+        self.mirage("db", "upgrade")
+        self.mirage("mode", mode)
+        python, environment = python_for_users()
+        with (self.root / "mirage" / "serve.log").open("a") as log:
+            self.service = self.testbed.popen(
+                [python, "-m", "mirage", "serve"],
+                user="mirage",
+                env=environment | {"MIRAGE_CONFIG": str(self._config())},
+                cwd=self.root / "mirage",
+                output=log,
+            )
+        self.testbed.wait_until(self._is_ready, 1200, "mirage serve to be ready")
+
+    def stop_service(self, sign: signal.Signals = signal.SIGTERM) -> None:
+        if self.service is not None and self.service.poll() is None:
+            self.service.send_signal(sign)
+            self.service.wait(timeout=60)
+        self.service = None
+
+    def api(self, path: str) -> dict[str, object]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{PORT}{path}", timeout=10) as answer:
+            parsed: dict[str, object] = json.load(answer)
+            return parsed
+
+    def service_log(self) -> str:
+        return (self.root / "mirage" / "serve.log").read_text()
+
+    def audit(self) -> list[tuple[str, str, dict[str, object]]]:
+        """(event, chain, detail), oldest first, from the database itself."""
+        import sqlite3  # noqa: PLC0415 - only this reads behind the service's back
+
+        with sqlite3.connect(self.root / "mirage" / "mirage.db") as db:
+            rows = db.execute("SELECT event, chain_id, detail FROM audit ORDER BY id").fetchall()
+        return [(event, chain, json.loads(detail)) for event, chain, detail in rows]
+
+    def _is_ready(self) -> bool:
+        assert self.service is not None
+        assert self.service.poll() is None, self.service_log()
+        try:
+            self.api("/readyz")
+        except OSError:
+            return False
+        return True
+
+    def _config(self, policy: str | None = None) -> Path:
+        path = self.root / "mirage" / "mirage.toml"
+        if policy is not None:
+            # Commands may take 15 s of real time: the cluster's clock runs faster.
+            path.write_text(
+                f'[cluster]\nname = "testbed"\ncommand_timeout_s = {15 * int(self.testbed.speed)}\n'
+                f'[service]\nport = {PORT}\nstate_dir = "{self.root / "mirage"}"\n'
+                f'[provision]\npolicy = "{policy}"\n'
+            )
+        return path
+
+
+class Load(threading.Thread):
+    """bob's filler jobs. The first batch runs in a partition of its own, for its waits of zero."""
+
+    def __init__(
+        self, testbed: Testbed, *, backlog: int, gpus: int, run_s: tuple[int, int]
+    ) -> None:
+        super().__init__(name="filler", daemon=True)
+        self._testbed, self._backlog, self._gpus = testbed, backlog, gpus
+        self._shortest, self._longest = run_s
+        self._stop_asked = threading.Event()
+        self._submitted = 0
+
+    def run(self) -> None:
+        slots = 64 // self._gpus
+        self._submit([("long", slots)])
+        while not self._stop_asked.wait(0.5):
+            self._submit([("gpu", self._backlog - self._waiting())])
+
+    def stop(self) -> None:
+        self._stop_asked.set()
+        self.join()
+
+    def _waiting(self) -> int:
+        words = ["squeue", "-h", "-u", "bob", "-t", "PD", "-p", "gpu", "-o", "%A"]
+        return len(self._testbed.run(words, check=False).stdout.split())
+
+    def _submit(self, batches: Sequence[tuple[str, int]]) -> None:
+        """Run times step through their range, so releases are spread evenly and repeatably."""
+        lines = []
+        for partition, count in batches:
+            for _ in range(max(0, count)):
+                step = self._submitted * 7 % 16 / 15
+                run_s = round(self._shortest + step * (self._longest - self._shortest))
+                limit = self._longest // 60 + 2
+                self._submitted += 1
+                lines.append(
+                    f"sbatch -Q -o /dev/null -p {partition} -t {limit} --gres=gpu:{self._gpus} "
+                    f"--cpus-per-task=2 --mem=100M --wrap 'sleep {run_s}'"
+                )
+        if lines:
+            self._testbed.run(["sh", "-c", "\n".join(lines)], user="bob", check=False)
+
+
+def wait_real(seconds: float) -> None:
+    """Let real time pass: only where the test is that nothing happens meanwhile."""
+    time.sleep(seconds)
