@@ -18,6 +18,7 @@ from mirage.api.deps import (
     freshness,
     is_admin,
     next_page,
+    row_cursor,
 )
 from mirage.api.documented import read_errors, write_errors
 from mirage.api.problems import CONFLICT, KEY_REUSED, ProblemError, invalid
@@ -170,7 +171,11 @@ def decision_page(
     limit: int,
 ) -> schemas.DecisionPage:
     rows = decisions.page(
-        tx, given.cluster_id, chain_id=chain_id, after=row_cursor(cursor), limit=limit + 1
+        tx,
+        given.cluster_id,
+        chain_id=chain_id,
+        after=None if cursor is None else row_cursor(cursor),
+        limit=limit + 1,
     )
     fresh = freshness(tx, given)
     return schemas.DecisionPage(
@@ -179,15 +184,6 @@ def decision_page(
         as_of=fresh.as_of,
         stale=fresh.stale,
     )
-
-
-def row_cursor(cursor: str | None) -> int | None:
-    """A cursor that is a row's id."""
-    if cursor is None:
-        return None
-    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 18:  # noqa: PLR2004 - 64 bit
-        raise invalid("no such cursor: begin again without it", parameter="cursor")
-    return int(cursor)
 
 
 @router.post(

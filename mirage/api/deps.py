@@ -9,12 +9,14 @@ from typing import Annotated, cast
 from fastapi import Depends, Header, Query, Request
 
 from mirage.api.context import ApiContext
+from mirage.api.problems import invalid
 from mirage.domain.caller import Caller
 from mirage.errors import NotAllowed, NotIdentified
 from mirage.store import snapshots
 from mirage.store.engine import Transaction
 
 MAX_LIMIT = 500
+_DIGITS = 18  # of what fits a column
 
 
 def context(request: Request) -> ApiContext:
@@ -122,3 +124,10 @@ def next_page(request: Request, cursor: str | None) -> str | None:
         return None
     url = request.url.include_query_params(cursor=cursor)
     return f"{url.path}?{url.query}"
+
+
+def row_cursor(cursor: str) -> int:
+    """A cursor that is a row's number."""
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > _DIGITS:
+        raise invalid("no such cursor: begin again without it", parameter="cursor")
+    return int(cursor)

@@ -198,11 +198,9 @@ class Modes(_Wire):
     )
 
 
-class ClusterView(Answer):
-    name: str = Field(examples=["lab"])
-    mode: Mode
-    partitions: dict[str, Mode] = Field(examples=[{"gpu": "act"}])
-    policies: list[str] = Field(examples=[["reactive", "quantile"]])
+class ClusterSums(_Wire):
+    """Null: not known."""
+
     pending_jobs: int | None = Field(None, examples=[212])
     pending_nodes: int | None = Field(None, examples=[1040])
     running_jobs: int | None = Field(None, examples=[96])
@@ -212,6 +210,16 @@ class ClusterView(Answer):
     idle_nodes: int | None = Field(None, examples=[0])
     gpus: int | None = Field(None, examples=[352])
     gpus_used: int | None = Field(None, examples=[350])
+
+
+class ClusterView(Answer):
+    name: str = Field(examples=["lab"])
+    mode: Mode
+    partitions: dict[str, Mode] = Field(
+        description="Of partitions that have their own.", examples=[{"gpu": "act"}]
+    )
+    policies: list[str] = Field(examples=[["reactive", "quantile"]])
+    sums: ClusterSums
 
 
 class NewMode(_Asked):

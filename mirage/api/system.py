@@ -1,15 +1,34 @@
 """Routes on the service itself: is it alive, is it ready, how far may it go."""
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from mirage.api import schemas
-from mirage.api.deps import Context, freshness
-from mirage.api.documented import read_errors
+from mirage.api import metrics, schemas, views
+from mirage.api.context import ApiContext
+from mirage.api.deps import (
+    Admin,
+    Context,
+    Cursor,
+    Limit,
+    Reading,
+    Writing,
+    freshness,
+    next_page,
+    row_cursor,
+)
+from mirage.api.documented import read_errors, write_errors
 from mirage.api.problems import KINDS, NOT_READY, ProblemError
+from mirage.domain.chain import ChainId
 from mirage.errors import NotFound
+from mirage.services import modes
+from mirage.store import audit, clusters
+from mirage.store.engine import Transaction
 
+router = APIRouter(tags=["system"])
 probes = APIRouter(tags=["system"])
+"""Outside the versioned prefix, where monitoring looks for them."""
 
 
 @probes.get("/healthz", operation_id="getHealth", responses=read_errors())
@@ -35,10 +54,80 @@ def get_readiness(given: Context) -> schemas.Health:
     return schemas.Health()
 
 
-@probes.get("/problems/{name}", operation_id="explainProblem", responses=read_errors(404))
+@probes.get(
+    "/metrics",
+    operation_id="getMetrics",
+    response_class=PlainTextResponse,
+    responses=read_errors(),
+)
+def get_metrics(given: Context) -> Response:
+    """For Prometheus."""
+    return Response(metrics.text(given), media_type=metrics.MEDIA_TYPE)
+
+
+@probes.get(
+    "/problems/{name}",
+    operation_id="explainProblem",
+    response_class=PlainTextResponse,
+    responses=read_errors(404),
+)
 def explain_problem(name: str) -> PlainTextResponse:
     """What a problem's `type` means and what to do about it."""
     kind = KINDS.get(name)
     if kind is None:
         raise NotFound(f"there is no problem {name}")
     return PlainTextResponse(f"{kind.title} ({kind.status})\n\n{kind.advice}\n")
+
+
+@router.get("/mode", operation_id="getMode", responses=read_errors())
+def get_mode(given: Context, tx: Reading) -> schemas.Modes:
+    """How far Mirage goes."""
+    return _modes(tx, given)
+
+
+@router.put("/mode", operation_id="setMode", responses=write_errors())
+def set_mode(new: schemas.NewMode, given: Context, who: Admin, tx: Writing) -> schemas.Modes:
+    """Set the mode of a partition, or of the cluster."""
+    now = given.clock()
+    modes.set_mode(tx, given.cluster_id, new.mode, new.partition, now=now, actor=who.user)
+    return _modes(tx, given)
+
+
+@router.post("/kill", operation_id="stopActing", responses=write_errors())
+def stop_acting(given: Context, who: Admin, tx: Writing) -> schemas.Modes:
+    """The kill switch: whatever acts goes back to shadow. Running jobs are not touched."""
+    modes.stop_acting(tx, given.cluster_id, now=given.clock(), actor=who.user)
+    return _modes(tx, given)
+
+
+def _modes(tx: Transaction, given: ApiContext) -> schemas.Modes:
+    known = clusters.modes(tx, given.cluster_id)
+    return schemas.Modes(mode=known.pop(""), partitions=known)
+
+
+@router.get("/audit", operation_id="listAudit", responses=read_errors(401, 403))
+def list_audit(
+    *,
+    request: Request,
+    given: Context,
+    who: Admin,  # noqa: ARG001 - asked for by being named
+    tx: Reading,
+    chain_id: Annotated[str | None, Query(max_length=32)] = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> schemas.AuditPage:
+    """Who did what, and what Mirage found and did; newest first."""
+    rows = audit.page(
+        tx,
+        given.cluster_id,
+        chain_id=None if chain_id is None else ChainId(chain_id),
+        after=None if cursor is None else row_cursor(cursor),
+        limit=limit + 1,
+    )
+    fresh = freshness(tx, given)
+    return schemas.AuditPage(
+        items=[views.audit(row) for row in rows[:limit]],
+        next=next_page(request, str(rows[limit - 1].id) if len(rows) > limit else None),
+        as_of=fresh.as_of,
+        stale=fresh.stale,
+    )

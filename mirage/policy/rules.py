@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.decision import Action, Decision, Forecast, HandoverView
+from mirage.domain.decision import Action, Decision, Forecast, HandoverView, Waits
+from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import UNKNOWN
 
 _MINUTE_S = 60
@@ -61,22 +62,13 @@ class Quantile:
     name: str = "quantile"
 
     def decide(self, view: HandoverView) -> Decision:
-        waits = self._like(view)
+        like = like_waits(view.jobs, view.nodes, view.time_limit_s, enough=self.enough)
+        waits = like[-self.last :]
         if not len(waits):
             return _no_history(self.name)
         fractile = best_fractile(view.overlap_price)
         recent = since_change(waits, fractile)
         return by_lead(view, quantile(recent, fractile), forecast_of(recent), self.name)
-
-    def _like(self, view: HandoverView) -> NDArray[np.int64]:
-        """Waits of jobs like the standby; of the same width; of all: the first that has enough."""
-        jobs = view.jobs
-        same_nodes = _within_factor_two(jobs.nodes, view.nodes)
-        same_limit = _within_factor_two(jobs.time_limit_s, view.time_limit_s)
-        for chosen in (same_nodes & same_limit, same_nodes):
-            if chosen.sum() >= self.enough:
-                return jobs.wait_s[chosen][-self.last :]
-        return jobs.wait_s[-self.last :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +132,25 @@ def best_fractile(overlap_price: float) -> float:
 def quantile(waits: NDArray[np.int64], fractile: float) -> float:
     """The least observed wait at or above the fractile: nothing is interpolated."""
     return float(np.quantile(waits, fractile, method="inverted_cdf"))
+
+
+def forecast_wait(jobs: Waits, nodes: int, time_limit_s: int) -> Forecast | None:
+    """How long such a job would wait if submitted now, as `Quantile` sees it; None: no history."""
+    rule = Quantile()
+    waits = like_waits(jobs, nodes, time_limit_s, enough=rule.enough)[-rule.last :]
+    if not len(waits):
+        return None
+    return forecast_of(since_change(waits, best_fractile(OVERLAP_PRICE)))
+
+
+def like_waits(jobs: Waits, nodes: int, time_limit_s: int, *, enough: int) -> NDArray[np.int64]:
+    """Waits of jobs like it; of the same width; of all: the first that has enough."""
+    same_nodes = _within_factor_two(jobs.nodes, nodes)
+    same_limit = _within_factor_two(jobs.time_limit_s, time_limit_s)
+    for chosen in (same_nodes & same_limit, same_nodes):
+        if chosen.sum() >= enough:
+            return jobs.wait_s[chosen]
+    return jobs.wait_s
 
 
 def forecast_of(waits: NDArray[np.int64]) -> Forecast:

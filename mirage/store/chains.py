@@ -94,6 +94,14 @@ def chains(  # noqa: PLR0913 - filters
     return [_chain(row) for row in tx.execute(query).mappings()]
 
 
+def count_by_state(tx: Transaction, cluster_id: int) -> dict[ChainState, int]:
+    """Every state, also those that no chain is in."""
+    table = tables.chains
+    query = select(table.c.state, func.count()).where(table.c.cluster_id == cluster_id)
+    found = {ChainState(state): n for state, n in tx.execute(query.group_by(table.c.state))}
+    return {state: found.get(state, 0) for state in ChainState}
+
+
 def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
     """Store the link under its chain and index: a replaced standby takes the row over.
 

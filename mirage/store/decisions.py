@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import RowMapping, insert, select, update
+from sqlalchemy import RowMapping, func, insert, select, update
 
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Action, Decision, Forecast, Mode
@@ -136,7 +136,7 @@ def refused_since(tx: Transaction, cluster_id: int, since: int) -> set[tuple[Cha
         decisions.c.effect == Effect.REFUSED.value,
         decisions.c.at >= since,
     )
-    return {(ChainId(row.chain_id), row.index) for row in tx.execute(query)}
+    return {(ChainId(chain_id), index) for chain_id, index in tx.execute(query)}
 
 
 def page(
@@ -156,6 +156,15 @@ def page(
         query = query.where(decisions.c.id < after)
     rows = tx.execute(query.order_by(decisions.c.id.desc()).limit(limit)).mappings()
     return [_row(r) for r in rows]
+
+
+def count_by_effect(tx: Transaction, cluster_id: int) -> dict[Effect, int]:
+    """Decisions made, repeats included; every effect, also those that none had."""
+    made = func.sum(1 + decisions.c.repeats)
+    query = select(decisions.c.effect, made).where(decisions.c.cluster_id == cluster_id)
+    rows = tx.execute(query.group_by(decisions.c.effect))
+    found = {Effect(effect): int(n) for effect, n in rows}
+    return {effect: found.get(effect, 0) for effect in Effect}
 
 
 def _repeats(before: DecisionRow, new: NewDecision) -> bool:

@@ -1,0 +1,111 @@
+"""Routes on the cluster: how it stands, its jobs, and how long one would wait."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+
+from mirage.api import schemas, views
+from mirage.api.deps import Context, Cursor, Limit, Reading, freshness, next_page, row_cursor
+from mirage.api.documented import read_errors
+from mirage.domain.job import JobState
+from mirage.domain.timelimit import UNLIMITED
+from mirage.errors import NotFound
+from mirage.policy.rules import forecast_wait
+from mirage.services.provision import RECENT_JOBS
+from mirage.store import clusters, jobs, snapshots
+from mirage.store.engine import Transaction
+from mirage.store.jobs import JobFilter
+
+router = APIRouter(tags=["cluster"])
+
+_NODES_WITHIN_S = 3600
+"""Nodes are asked for more rarely than the queue: the newest answer of the last hour is shown."""
+
+
+@router.get("/cluster", operation_id="getCluster", responses=read_errors())
+def get_cluster(given: Context, tx: Reading) -> schemas.ClusterView:
+    """The cluster in sums, as it was last seen, and how far Mirage goes on it."""
+    modes = clusters.modes(tx, given.cluster_id)
+    fresh = freshness(tx, given)
+    return schemas.ClusterView(
+        name=given.cluster_name,
+        mode=modes.pop(""),
+        partitions=modes,
+        policies=list(given.policies),
+        as_of=fresh.as_of,
+        stale=fresh.stale,
+        sums=_sums(tx, given.cluster_id),
+    )
+
+
+def _sums(tx: Transaction, cluster_id: int) -> schemas.ClusterSums:
+    latest = snapshots.latest(tx, cluster_id)
+    if latest is None:
+        return schemas.ClusterSums()
+    merged: dict[str, Any] = {}
+    for row in snapshots.series(tx, cluster_id, latest.taken_at - _NODES_WITHIN_S):
+        merged |= row.features
+    return schemas.ClusterSums.model_validate(merged)
+
+
+@router.get("/jobs", operation_id="listJobs", responses=read_errors())
+def list_jobs(
+    *,
+    request: Request,
+    given: Context,
+    tx: Reading,
+    partition: Annotated[str, Query(max_length=64)] = "",
+    user: Annotated[str, Query(max_length=64)] = "",
+    state: JobState | None = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> schemas.JobPage:
+    """Jobs that the cluster has, and had, highest id first."""
+    rows = jobs.page(
+        tx,
+        given.cluster_id,
+        JobFilter(partition=partition, user=user, state=state),
+        after=_job_cursor(cursor),
+        limit=limit + 1,
+    )
+    last = rows[limit - 1] if len(rows) > limit else None
+    fresh = freshness(tx, given)
+    return schemas.JobPage(
+        items=[views.job(job) for job in rows[:limit]],
+        next=next_page(request, None if last is None else f"{last.job_id}-{last.submit}"),
+        as_of=fresh.as_of,
+        stale=fresh.stale,
+    )
+
+
+def _job_cursor(cursor: str | None) -> tuple[int, int] | None:
+    """A job's id and submit time, which together name it."""
+    if cursor is None:
+        return None
+    job_id, dash, submit = cursor.partition("-")
+    return row_cursor(job_id), row_cursor(submit if dash else "")
+
+
+@router.get("/forecasts", operation_id="getForecast", responses=read_errors(404))
+def get_forecast(
+    given: Context,
+    tx: Reading,
+    partition: Annotated[str, Query(min_length=1, max_length=64, examples=["gpu"])],
+    nodes: Annotated[int, Query(ge=1, le=1_000_000, examples=[4])],
+    time_limit_s: Annotated[int, Query(ge=1, le=UNLIMITED, examples=[172800])],
+) -> schemas.WaitForecast:
+    """How long a job of that size would wait if submitted now, from what like jobs waited."""
+    now = given.clock()
+    waits = jobs.waits(tx, given.cluster_id, partition, before=now, last=RECENT_JOBS)
+    made = forecast_wait(waits, nodes, time_limit_s)
+    if made is None:
+        raise NotFound(f"no started jobs of partition {partition} are known")
+    fresh = freshness(tx, given)
+    return schemas.WaitForecast(
+        partition=partition,
+        nodes=nodes,
+        time_limit_s=time_limit_s,
+        as_of=fresh.as_of,
+        stale=fresh.stale,
+        **views.forecast(made).model_dump(),
+    )

@@ -1,0 +1,87 @@
+"""Mirage's own numbers as Prometheus reads them; nothing of a single user, job or chain."""
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from mirage.api.context import ApiContext
+from mirage.store import chains, clusters, decisions, forecasts, snapshots
+from mirage.store.engine import Transaction
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_HANDOVERS = 100
+"""The forecast error is of the last so many."""
+
+
+def text(given: ApiContext) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Numbers(given))
+    return generate_latest(registry)
+
+
+class _Numbers(Collector):
+    """Read from the store at each scrape: any process of the service gives the same answer."""
+
+    def __init__(self, given: ApiContext) -> None:
+        self._given = given
+
+    def collect(self) -> Iterable[Metric]:
+        with self._given.store.read() as tx:
+            found = [*_of_store(tx, self._given)]
+        return [*found, *_of_commands(self._given)]
+
+
+def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
+    states = GaugeMetricFamily("mirage_chains", "Chains by state.", labels=["state"])
+    for state, number in chains.count_by_state(tx, given.cluster_id).items():
+        states.add_metric([state.value], number)
+    yield states
+    effects = CounterMetricFamily("mirage_decisions", "Decisions by effect.", labels=["effect"])
+    for effect, number in decisions.count_by_effect(tx, given.cluster_id).items():
+        effects.add_metric([effect.value], number)
+    yield effects
+    modes = GaugeMetricFamily(
+        "mirage_mode", "1 for the mode in force.", labels=["partition", "mode"]
+    )
+    for partition, mode in clusters.modes(tx, given.cluster_id).items():
+        modes.add_metric([partition, mode.value], 1)
+    yield modes
+    yield from _forecast_errors(tx, given)
+    latest = snapshots.latest(tx, given.cluster_id)
+    if latest is not None:
+        age = given.clock() - latest.taken_at
+        yield GaugeMetricFamily(
+            "mirage_last_poll_age_seconds", "Since the queue was last seen.", value=age
+        )
+
+
+def _forecast_errors(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
+    errors = forecasts.errors(tx, given.cluster_id, _HANDOVERS)
+    yield GaugeMetricFamily(
+        "mirage_forecast_handovers", "Hand-overs that the forecast error is of.", value=len(errors)
+    )
+    if errors:
+        mean = sum(abs(error) for error in errors) / len(errors)
+        yield GaugeMetricFamily(
+            "mirage_forecast_error_seconds", "Mean absolute forecast error.", value=mean
+        )
+
+
+def _of_commands(given: ApiContext) -> Iterator[Metric]:
+    if given.usage is None:
+        return
+    calls = CounterMetricFamily("mirage_slurm_commands", "Slurm commands run.", labels=["command"])
+    failures = CounterMetricFamily(
+        "mirage_slurm_command_failures", "Those that gave no answer.", labels=["command"]
+    )
+    seconds = CounterMetricFamily(
+        "mirage_slurm_command_seconds", "Time spent in them.", labels=["command"]
+    )
+    for command, cost in given.usage().items():
+        calls.add_metric([command], cost.calls)
+        failures.add_metric([command], cost.failures)
+        seconds.add_metric([command], cost.seconds)
+    yield from (calls, failures, seconds)
