@@ -1,0 +1,33 @@
+# Everything a fresh machine needs is made here: a Python 3.11+ with venv is all that is assumed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed-dev
+SERVE_STAMP := $(VENV)/.installed
+
+.PHONY: demo test check clean
+
+demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
+	$(BIN)/mirage demo --once
+
+test: $(STAMP) check  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
+	$(BIN)/python -m tests.left_out
+	$(BIN)/python -m pytest -q --durations=15
+
+check: $(STAMP)  ## lint, format, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(SERVE_STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(STAMP): $(SERVE_STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
