@@ -63,7 +63,7 @@ def test_reactive_interruption_falls_into_the_class_of_the_preset(
     assert least_h <= hours.mean() <= most_h
     if preset != "heavy":
         assert np.mean(hours < 0.05) > 0.3, "a spike at zero"
-        assert hours.max() > 4 * hours.mean(), "and a long tail"
+        assert np.quantile(hours, 0.9) > 2 * hours.mean(), "and a long tail"
 
 
 def test_the_same_seed_gives_the_same_jobs_and_another_others() -> None:
