@@ -8,7 +8,7 @@ from mirage.errors import MirageError
 
 
 def main() -> None:
-    """Exit codes: 0 done, 1 failed, 2 bad input, 3 Slurm, 4 database (mirage/errors.py)."""
+    """Exit codes: 0 done, 1 failed, 2 bad input, 3 Slurm, 4 database, 5 service (errors.py)."""
     try:
         app()
     except MirageError as error:

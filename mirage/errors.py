@@ -12,6 +12,7 @@ MirageError
 │   ├── StoreUnavailable      cannot be opened or written
 │   ├── SchemaMismatch        the schema is older or newer than this program
 │   └── NotFound              no such row (HTTP 404)
+├── ServiceUnavailable    Mirage's own service does not answer its command line (exit 5)
 ├── IllegalTransition     a state machine was asked for a move it does not have (HTTP 409)
 ├── NotIdentified         nobody vouches for the caller (HTTP 401)
 └── NotAllowed            the caller may not do this (HTTP 403)
@@ -79,6 +80,12 @@ class SchemaMismatch(StoreError):
 
 class NotFound(StoreError):
     """There is no such row."""
+
+
+class ServiceUnavailable(MirageError):
+    """Mirage's own service does not answer. Chains go on without it: Slurm keeps them."""
+
+    exit_code = 5
 
 
 class IllegalTransition(MirageError):

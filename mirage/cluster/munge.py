@@ -1,4 +1,4 @@
-"""Who made a MUNGE credential: the daemon that vouches for Slurm's own messages says it."""
+"""MUNGE credentials, made and read: its daemon vouches for users, as it does for Slurm itself."""
 
 import os
 import pwd
@@ -16,14 +16,14 @@ _BAD_CREDENTIAL = 8
 _FAULTS = {15: "has expired", 16: "is from the future: clocks differ", 17: "was used before"}
 
 
-def identify(credential: str, payload: str) -> Caller:
-    """The maker of `credential`, which must hold exactly `payload` and not have been seen before.
+def identify(given: str, payload: str) -> Caller:
+    """The maker of a credential, which must hold exactly `payload` and not have been seen before.
 
     Raises NotIdentified, or ClusterUnavailable where munged does not answer.
     """
-    if not _CREDENTIAL.fullmatch(credential):
+    if not _CREDENTIAL.fullmatch(given):
         raise NotIdentified("that is no MUNGE credential")
-    done = _unmunge(credential)
+    done = _run(["unmunge", "--numeric", "--keys=STATUS,UID"], given)
     if done.returncode >= _BAD_CREDENTIAL:
         raise NotIdentified(
             f"the MUNGE credential {_FAULTS.get(done.returncode, 'is not valid here')}"
@@ -39,23 +39,32 @@ def identify(credential: str, payload: str) -> Caller:
     return Caller(uid, _name(uid))
 
 
-def _unmunge(credential: str) -> subprocess.CompletedProcess[bytes]:
-    """It prints facts, an empty line and the payload."""
+def credential(payload: str) -> str:
+    """One of the user who runs this, for one use; ClusterUnavailable where munged gives none."""
+    done = _run(["munge"], payload)
+    made = done.stdout.decode(errors="replace").strip()
+    if done.returncode != 0 or not _CREDENTIAL.fullmatch(made):
+        why = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
+        raise ClusterUnavailable(f"munged gives no credential: {why}")
+    return made
+
+
+def _run(argv: list[str], text: str) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(
-            ["unmunge", "--numeric", "--keys=STATUS,UID"],  # noqa: S607 - where PATH has it
-            input=credential.encode(),
+        return subprocess.run(  # noqa: S603 - one of two fixed argument vectors
+            argv,
+            input=text.encode(),
             capture_output=True,
             timeout=TIMEOUT_S,
             check=False,
             env={"PATH": f"{os.environ.get('PATH', '')}:/usr/bin", "LC_ALL": "C"},
         )
     except FileNotFoundError as error:
-        raise ClusterUnavailable("there is no unmunge command on the service's host") from error
+        raise ClusterUnavailable(f"there is no {argv[0]} command on this host") from error
     except subprocess.TimeoutExpired as error:
         raise ClusterUnavailable(f"munged did not answer within {TIMEOUT_S:g} s") from error
     except OSError as error:
-        raise ClusterUnavailable(f"unmunge cannot be run: {error}") from error
+        raise ClusterUnavailable(f"{argv[0]} cannot be run: {error}") from error
 
 
 def _fact(line: str) -> tuple[str, str]:

@@ -1,0 +1,158 @@
+"""`mirage chain`: what a user asks of chains, and what Mirage did to them and why."""
+
+import json
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from mirage import bootstrap
+from mirage.cli import chain_text
+from mirage.cli.client import Service, service_url
+from mirage.domain.chain import MAX_LINKS, ChainState
+from mirage.errors import InputError
+
+app = typer.Typer(no_args_is_help=True, help="Chains: submit, look at, pause, resume, cancel.")
+
+_LOOK = "`squeue --me -O JobID,State,Reason,Comment` shows your links (mirage:<chain>:<link>)."
+
+ChainId = Annotated[str, typer.Argument(help="As `mirage chain list` shows it.")]
+Url = Annotated[
+    str | None,
+    typer.Option(help="The service. Default: MIRAGE_URL, /etc/mirage/client.conf, this host."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="The service's JSON on stdout.")]
+
+
+@app.command(
+    context_settings={
+        "ignore_unknown_options": True,
+        "allow_extra_args": True,
+        "allow_interspersed_args": False,
+    }
+)
+def submit(
+    context: typer.Context,
+    *,
+    links: Annotated[int, typer.Option(min=1, max=MAX_LINKS, help="How many jobs the chain has.")],
+    policy: Annotated[str | None, typer.Option(help="Default: the service's.")] = None,
+    overlap_price: Annotated[
+        float | None,
+        typer.Option(min=0, help="Hours of interruption that an hour of overlap is worth."),
+    ] = None,
+) -> None:
+    """Submit a chain: these options first, then sbatch's own and the script.
+
+    The same as `sbatch --mirage-chain=LINKS ...` with the wrapped sbatch.
+    """
+    wrapper = bootstrap.data_dir("slurm_plugin") / "sbatch"
+    if not context.args:
+        raise InputError("nothing to submit: give sbatch's options and a script")
+    if not wrapper.exists():
+        raise InputError(f"the wrapped sbatch is not at {wrapper}: this install is not whole")
+    asked = [f"--mirage-chain={links}"]
+    asked += [] if policy is None else [f"--mirage-policy={policy}"]
+    asked += [] if overlap_price is None else [f"--mirage-overlap-price={overlap_price}"]
+    # Not by its first line: a wheel does not keep the mode of data files.
+    command = [sys.executable, "-IS", str(wrapper), *asked, *context.args]
+    os.execv(command[0], command)  # noqa: S606 - an argument vector
+
+
+@app.command("list")
+def list_chains(
+    *,
+    user: Annotated[str | None, typer.Option(help="Of this user only.")] = None,
+    state: Annotated[ChainState | None, typer.Option(help="In this state only.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 100,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Chains, newest first."""
+    service = Service(service_url(url), by_hand=_LOOK)
+    wanted = None if state is None else state.value
+    found = list(service.items("/chains", limit, user=user, state=wanted))
+    if as_json:
+        _print_json(found)
+    elif not found:
+        typer.echo("no chains")
+    else:
+        Console().print(chain_text.table(found))
+
+
+@app.command()
+def show(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
+    """A chain with its links and hand-overs."""
+    chain = Service(service_url(url), by_hand=_LOOK).get(f"/chains/{_checked(chain_id)}")
+    if as_json:
+        _print_json(chain)
+        return
+    for part in chain_text.page(chain):
+        Console().print(part)
+
+
+@app.command()
+def explain(
+    chain_id: ChainId,
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="The newest so many decisions.")] = 20,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Why Mirage moved the chain's standbys, or did not: newest first, in plain words."""
+    by_hand = "while it is away Mirage decides nothing."
+    service = Service(service_url(url), by_hand=by_hand)
+    found = list(service.items(f"/chains/{_checked(chain_id)}/decisions", limit))
+    if as_json:
+        _print_json(found)
+    elif not found:
+        typer.echo(
+            "no decisions yet: Mirage decides while a link runs with its successor behind it"
+        )
+    else:
+        typer.echo("\n\n".join(chain_text.decision(row) for row in found))
+
+
+@app.command()
+def pause(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
+    """Start no further link until it is resumed; the running link goes on."""
+    by_hand = f"`scontrol uhold JOB` on the pending link does the same. {_LOOK}"
+    _ask(chain_id, "pause", Service(service_url(url), by_hand=by_hand), as_json=as_json)
+
+
+@app.command()
+def resume(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
+    """Undo a pause."""
+    by_hand = f"`scontrol release JOB` on the held link does the same. {_LOOK}"
+    _ask(chain_id, "resume", Service(service_url(url), by_hand=by_hand), as_json=as_json)
+
+
+@app.command()
+def cancel(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
+    """End a chain: its standby and its running link are cancelled."""
+    by_hand = f"`scancel JOB` on the pending link, then the running one, does the same. {_LOOK}"
+    _ask(chain_id, "cancel", Service(service_url(url), by_hand=by_hand), as_json=as_json)
+
+
+def _ask(chain_id: str, what: str, service: Service, *, as_json: bool) -> None:
+    chain = service.post(f"/chains/{_checked(chain_id)}/{what}")
+    if as_json:
+        _print_json(chain)
+        return
+    standing = "; the cluster was not looked at lately, so it may take a while" * chain["stale"]
+    typer.echo(
+        f"chain {chain['chain_id']} is {chain['state']}: "
+        f"Slurm is told when Mirage next looks at the queue{standing}"
+    )
+
+
+def _checked(chain_id: str) -> str:
+    """Nothing that would be another address."""
+    if not chain_id.isascii() or not chain_id.isalnum():
+        raise InputError(f"{chain_id!r} is no chain: `mirage chain list` shows them")
+    return chain_id
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2))
