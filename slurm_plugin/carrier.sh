@@ -31,7 +31,7 @@ mirage_get() { # the first line of a file of the chain, or nothing
     head -n 1 "$mirage_dir/$1" 2>/dev/null
 }
 
-mirage_limit() { # run a command for at most so many seconds
+mirage_limit() { # run a command for at most so many seconds: a backstop, Slurm's own come first
     if command -v timeout >/dev/null 2>&1; then
         timeout "$@"
     else
@@ -41,7 +41,7 @@ mirage_limit() { # run a command for at most so many seconds
 }
 
 mirage_ask() { # what squeue says of a job: mirage_ask JOB FORMAT; fails when it cannot say
-    SLURM_TIME_FORMAT=%s mirage_limit 10 squeue -h -t all -j "$1" -o "$2" 2>/dev/null | head -n 1
+    SLURM_TIME_FORMAT=%s mirage_limit 60 squeue -h -t all -j "$1" -o "$2" 2>/dev/null | head -n 1
 }
 
 mirage_read_deadline() {
@@ -90,7 +90,7 @@ mirage_previous_end() { # Slurm's word first; what the link itself wrote where S
 # --- the standby: the next link, pending on this one ---------------------------------------------
 
 mirage_standing() { # the id of the next link if it stands in the queue already
-    mirage_limit 20 squeue -h -u "$(id -un)" -o '%i %k' 2>/dev/null |
+    mirage_limit 60 squeue -h -u "$(id -un)" -o '%i %k' 2>/dev/null |
         while read -r mirage_id mirage_text; do
             case $mirage_text in
             *"mirage:$mirage_chain:$mirage_next") printf '%s\n' "$mirage_id" ;;
@@ -105,7 +105,7 @@ mirage_submit() { # sbatch with the first submission's words, environment and di
             mirage_sbatch_words --parsable --dependency="afterany:$mirage_job" \
                 --comment="${mirage_comment:+$mirage_comment }mirage:$mirage_chain:$mirage_next" \
                 ${SLURM_JOB_NAME:+"--job-name=$SLURM_JOB_NAME"} $mirage_append
-    } | (cd "$mirage_cwd" && mirage_limit 60 xargs -0 -x -s 1000000 env -i --)
+    } | (cd "$mirage_cwd" && mirage_limit 120 xargs -0 -x -s 1000000 env -i --)
 }
 
 mirage_stand() { # put the standby in place; says nothing but its success or the error
@@ -142,13 +142,21 @@ mirage_stand_later() {
 
 # --- the user's script, as a child: this shell stays to write down how it ended -------------------
 
-mirage_exec() { # a shell starts background commands with INT and QUIT ignored: undo that
-    if env --default-signal=INT,QUIT true 2>/dev/null; then
-        exec env --default-signal=INT,QUIT "$@"
+mirage_find_launcher() { # a shell starts background commands with INT and QUIT ignored: undo that
+    mirage_launcher=
+    if env --default-signal=INT,QUIT true 2>/dev/null; then # coreutils 8.31
+        mirage_launcher=env
     elif command -v perl >/dev/null 2>&1; then
-        exec perl -e '$SIG{INT} = $SIG{QUIT} = "DEFAULT"; exec { $ARGV[0] } @ARGV; exit 127' "$@"
+        mirage_launcher=perl
     fi
-    exec "$@"
+}
+
+mirage_exec() {
+    case $mirage_launcher in
+    env) exec env --default-signal=INT,QUIT "$@" ;;
+    perl) exec perl -e '$SIG{INT} = $SIG{QUIT} = "DEFAULT"; exec { $ARGV[0] } @ARGV; exit 127' "$@" ;;
+    *) exec "$@" ;;
+    esac
 }
 
 mirage_unpack() { # by size, since a full disk gives a shorter file
@@ -167,11 +175,17 @@ mirage_set_streams() { # the user's input as 9 and errors as 8: a shell gives ba
     if (exec 9<&0) 2>/dev/null; then exec 9<&0; else exec 9</dev/null; fi
     if (exec 8>&2) 2>/dev/null; then exec 8>&2; else exec 8>/dev/null; fi
     exec 2>/dev/null
+    if mkfifo -m 600 "$mirage_tmp/lookout" && (exec 7<>"$mirage_tmp/lookout"); then
+        exec 7<>"$mirage_tmp/lookout"
+    else
+        rm -f "$mirage_tmp/lookout"
+    fi
 }
 
-mirage_lookout() { # a process that dies of any signal, to tell what the whole job was sent
-    [ -p "$mirage_tmp/lookout" ] || mkfifo -m 600 "$mirage_tmp/lookout" 2>/dev/null || return 0
-    mirage_exec cat "$mirage_tmp/lookout" >/dev/null </dev/null 8>&- 9<&- &
+mirage_lookout() { # a process that dies of any signal, to tell what the whole job was sent; it reads
+    # from us, and so ends with us even where Slurm loses sight of it (proctrack/linuxproc)
+    [ -p "$mirage_tmp/lookout" ] || return 0
+    mirage_exec cat <"$mirage_tmp/lookout" >/dev/null 7>&- 8>&- 9<&- &
     mirage_watch=$!
 }
 
@@ -185,10 +199,13 @@ mirage_on() { # a signal has come: pass it on unless the script has had it too
     if [ -z "$mirage_child" ]; then
         if [ "$1" = TERM ]; then mirage_ending; else mirage_early="$mirage_early $1"; fi
     elif mirage_whole_job; then
-        mirage_lookout
-        [ "$1" != TERM ] || mirage_ending
+        if [ "$1" = TERM ]; then mirage_ending; fi
+        [ -n "$mirage_reason" ] || mirage_lookout
     else
         kill -s "$1" "$mirage_child" 2>/dev/null
+        [ "$1" != TERM ] || case $(mirage_ask "$mirage_job" %T) in
+        COMPLETING | CANCELLED | TIMEOUT | PREEMPTED | NODE_FAIL) mirage_ending ;;
+        esac
     fi
 }
 
@@ -203,6 +220,7 @@ mirage_ending() { # Slurm is ending the job: at once, since KILL may follow with
     PREEMPTED* | *Preempt*) mirage_reason=preempted ;;
     TIMEOUT* | *TimeLimit*) mirage_reason=timeout ;;
     NODE_FAIL*) mirage_reason=node_fail ;;
+    CANCELLED*) mirage_reason=cancelled ;;
     PENDING* | REQUEUED*) mirage_reason=requeued ;;
     esac
     if [ -n "$mirage_reason" ]; then
@@ -223,10 +241,11 @@ mirage_wait() { # wait is cut short by every signal; 127 is the shell's word for
         [ "$mirage_again" -ne 127 ] || break
         mirage_code=$mirage_again
     done
+    [ "$mirage_code" -le 128 ] || sleep 0.2 # the signal that ended it may be on its way to us too
 }
 
 mirage_finish() {
-    [ -z "$mirage_watch" ] || kill -9 "$mirage_watch" 2>/dev/null
+    [ -z "$mirage_watch" ] || exec 7>&-
     [ -z "$mirage_later" ] || kill "$mirage_later" 2>/dev/null
     [ -n "$mirage_reason" ] || mirage_put "ends/$mirage_index" "exit $mirage_code"
     if [ -e "$mirage_dir/done" ] && mirage_standby=$(mirage_get "jobs/$mirage_next"); then
@@ -263,13 +282,14 @@ if ! mirage_unpack; then
     mirage_say "no place to unpack the script"
     exit 1
 fi
+mirage_find_launcher
 mirage_set_streams
 mirage_lookout
 if [ -n "$mirage_reason" ]; then # terminated before it began
     mirage_finish
     exit 143
 fi
-mirage_run_script "$mirage_tmp/slurm_script" "$@" <&9 2>&8 8>&- 9<&- &
+mirage_run_script "$mirage_tmp/slurm_script" "$@" <&9 2>&8 7>&- 8>&- 9<&- &
 mirage_child=$!
 for mirage_signal in $mirage_early; do
     kill -s "$mirage_signal" "$mirage_child" 2>/dev/null

@@ -1,4 +1,4 @@
-"""Fake Slurm commands for the plugin's tests."""
+"""Fake Slurm commands for the plugin's tests, and the real ones for those marked `slurm`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures_slurm import slurm_host, testbed
 from tests.slurm_plugin.fakes import FakeSlurm
+
+__all__ = ["slurm_host", "testbed"]
 
 
 @pytest.fixture

@@ -177,6 +177,7 @@ def started(link: Link, **env: str) -> subprocess.Popen[bytes]:
     while not (link.slurm.root / "home" / "ready").exists():
         assert time.monotonic() < until
         time.sleep(0.02)
+    time.sleep(0.2)  # the lookout beside the script is a moment behind on a busy host
     return process
 
 

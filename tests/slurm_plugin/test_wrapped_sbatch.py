@@ -287,8 +287,13 @@ def test_the_service_is_told_and_shown_who_asks(slurm: FakeSlurm, service: Servi
     assert len(payload.split()[2]) == 64
 
 
-@pytest.mark.parametrize("trouble", ["down", "slow", "refusing", "garbage"])
-@pytest.mark.parametrize("quiet", [[], ["--parsable"], ["-Q"]])
+@pytest.mark.parametrize(
+    ("trouble", "quiet"),
+    [
+        *[("down", []), ("slow", []), ("refusing", []), ("garbage", [])],
+        *[("down", ["--parsable"]), ("down", ["-Q"])],
+    ],
+)
 def test_a_service_in_trouble_costs_one_line_and_two_seconds(
     slurm: FakeSlurm, service: Service, trouble: str, quiet: list[str]
 ) -> None:

@@ -1,0 +1,243 @@
+"""The wrapped sbatch beside the real one, and chains that run with no service at all."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures_slurm import testbed_with
+from tests.slurm_plugin.fakes import PLUGIN
+from tests.slurm_testbed import Testbed, TestbedSettings
+
+pytestmark = pytest.mark.slurm
+
+NOBODY = "http://127.0.0.1:9"  # nothing listens there
+FAST = TestbedSettings(speed=60)
+JOB = "#!/bin/sh\n#SBATCH --time=5 --output=/dev/null\ntrue\n"
+CHAIN_JOB = """#!/bin/bash
+#SBATCH --nodes=1 --time={minutes} --output=chain.out
+echo "link $MIRAGE_LINK of $MIRAGE_LINKS job $SLURM_JOB_ID after ${{MIRAGE_PREV_JOBID:-none}}"
+env -0 | sort -z >env.$MIRAGE_LINK
+sleep {seconds}
+echo "end $MIRAGE_LINK"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """alice, at a directory of her own with a copy of the plugin that she may read."""
+
+    testbed: Testbed
+    home: Path
+
+    def write(self, name: str, text: str) -> None:
+        (self.home / name).write_text(text)
+
+    def sbatch(
+        self,
+        *words: str,
+        wrapped: bool = True,
+        stdin: str | None = None,
+        env: dict[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        own = self.testbed.env("alice")
+        path = f"{self.home}/plugin:{own['PATH']}" if wrapped else own["PATH"]
+        return self.testbed.run(
+            ["sbatch", *words],
+            user="alice",
+            check=False,
+            input=stdin,
+            cwd=self.home,
+            env={
+                "PATH": path,
+                "MIRAGE_STATE_DIR": f"{self.home}/state",
+                "MIRAGE_URL": NOBODY,
+                **(env or {}),
+            },
+        )
+
+    def chain(self) -> Path:
+        (chain,) = (self.home / "state").iterdir()
+        return chain
+
+    def job(self, index: int) -> int:
+        return int((self.chain() / "jobs" / str(index)).read_text())
+
+    def started(self, index: int) -> bool:
+        return (self.chain() / "started" / str(index)).exists()
+
+    def output(self) -> list[str]:
+        path = self.home / "chain.out"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def await_empty_queue(self, cluster_s: float) -> None:
+        self.testbed.wait_until(self._nothing_left, cluster_s, "the end of the chain")
+
+    def _nothing_left(self) -> bool:
+        return not self.testbed.run(["squeue", "-h", "-u", "alice"]).stdout.strip()
+
+
+@pytest.fixture
+def alice(testbed: Testbed, tmp_path: Path) -> Iterator[User]:
+    entry = pwd.getpwnam("alice")
+    home = Path(entry.pw_dir) / f"wrapped-{tmp_path.name}"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir()
+    shutil.copytree(PLUGIN, home / "plugin", ignore=shutil.ignore_patterns("__pycache__"))
+    (home / "state").mkdir()
+    for path in (home, *home.rglob("*")):
+        os.chown(path, entry.pw_uid, entry.pw_gid)
+    user = User(testbed, home)
+    user.write("job.sh", JOB)
+    user.write("bad.sh", "#!/bin/sh\n#SBATCH --no-such-option\ntrue\n")
+    yield user
+    testbed.cancel_all()
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def shape(text: str) -> list[str]:
+    """What stays of an answer when ids, times and Mirage's own line are taken out."""
+    lines = [line for line in text.splitlines() if not line.startswith("mirage: ")]
+    return [re.sub(r"\d+", "N", line.replace("/usr/bin/sbatch", "sbatch")) for line in lines]
+
+
+FORMS: list[tuple[list[str], str | None, dict[str, str]]] = [
+    (["job.sh"], None, {}),
+    (["--parsable", "job.sh"], None, {}),
+    (["-H", "-N2", "job.sh", "--array=1", "an argument"], None, {}),
+    (["--wrap", "true 'a  b'"], None, {}),
+    ([], JOB, {}),
+    (["--no-such-option", "job.sh"], None, {}),
+    (["--nodes"], None, {}),
+    (["bad.sh"], None, {}),
+    (["-p", "nowhere", "job.sh"], None, {}),
+    (["-N", "99", "job.sh"], None, {}),
+    (["-N", "99", "job.sh"], None, {"SLURM_EXIT_ERROR": "7"}),
+    (["--test-only", "job.sh"], None, {}),
+    (["--test-only", "-N", "99", "job.sh"], None, {}),
+    (["nowhere.sh"], None, {}),
+    ([], "true\n", {}),
+    ([], "#!/bin/sh\r\ntrue\r\n", {}),
+    (["--wrap=true", "job.sh"], None, {}),
+    (["--export=NONE", "--comment", "a 'b'", "job.sh"], None, {}),
+    (["-N1", ":", "-N1", "job.sh"], None, {}),
+    (["--version"], None, {}),
+    (["--usage"], None, {}),
+]
+NO_CHAIN: list[tuple[list[str], str | None, dict[str, str]]] = [
+    (["--array=1-3", "job.sh"], None, {}),
+    (["-W", "job.sh"], None, {}),
+]
+
+
+def test_every_form_answers_as_the_real_sbatch_does(alice: User) -> None:
+    for words, stdin, env in [*FORMS, *NO_CHAIN]:
+        real = alice.sbatch(*words, wrapped=False, stdin=stdin, env=env)
+        mine = alice.sbatch(*words, stdin=stdin, env=env)
+        assert shape(mine.stdout) == shape(real.stdout), words
+        assert mine.stderr.count("mirage") == 0, words
+        assert shape(mine.stderr) == shape(real.stderr), words
+        assert mine.returncode == real.returncode, words
+
+
+def test_a_chain_answers_as_the_real_sbatch_does(alice: User) -> None:
+    for words, stdin, env in FORMS:
+        real = alice.sbatch(*words, wrapped=False, stdin=stdin, env=env)
+        mine = alice.sbatch("--mirage-chain=2", *words, stdin=stdin, env=env)
+        assert shape(mine.stdout) == shape(real.stdout), words
+        assert shape(mine.stderr) == shape(real.stderr), words
+        assert mine.returncode == real.returncode, words
+
+
+def test_the_wrapper_costs_less_than_fifty_milliseconds(
+    alice: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    took: dict[str, list[float]] = {"real": [], "wrapped": [], "chain": []}
+    for turn in range(31):
+        for name, seconds in took.items():
+            words = ["--mirage-chain=2"] * (name == "chain") + ["--hold", "job.sh"]
+            began = time.perf_counter()
+            done = alice.sbatch(*words, wrapped=name != "real")
+            if turn:  # the first writes the compiled modules
+                seconds.append(time.perf_counter() - began)
+            assert done.returncode == 0
+    median = {name: statistics.median(seconds) * 1000 for name, seconds in took.items()}
+    with capsys.disabled():
+        shown = ", ".join(f"{name} {ms:.1f} ms" for name, ms in median.items())
+        print(f"\nsbatch, medians of 30 calls in turn: {shown} (service down)")  # noqa: T201
+    assert median["wrapped"] - median["real"] < 50
+    assert median["chain"] - median["real"] < 50
+
+
+def test_a_chain_runs_in_order_with_no_service(alice: User) -> None:
+    alice.write("chain.sh", CHAIN_JOB.format(minutes=5, seconds=1))
+    done = alice.sbatch("--mirage-chain=3", "chain.sh", env={"ODD": "a\nb"})
+    assert done.stderr.count("\n") == 1
+    alice.await_empty_queue(60)
+    jobs = [alice.job(n) for n in (1, 2, 3)]
+    assert alice.output() == [
+        *[f"link 1 of 3 job {jobs[0]} after none", "end 1"],
+        *[f"link 2 of 3 job {jobs[1]} after {jobs[0]}", "end 2"],
+        *[f"link 3 of 3 job {jobs[2]} after {jobs[1]}", "end 3"],
+    ]
+    for index, job in enumerate(jobs, 1):
+        shown = alice.testbed.job(job)
+        assert shown["Comment"].strip() == f"mirage:{alice.chain().name}:{index}"
+        assert shown["JobName"] == "chain.sh"
+        assert shown["WorkDir"] == str(alice.home)
+    first, third = (_environment(alice.home / f"env.{n}") for n in (1, 3))
+    differ = {name for name in first.keys() | third.keys() if first.get(name) != third.get(name)}
+    assert differ <= {
+        *("MIRAGE_LINK", "MIRAGE_PREV_JOBID", "MIRAGE_DEADLINE", "SLURM_JOB_ID", "SLURM_JOBID"),
+        *("SLURM_JOB_DEPENDENCY", "SLURM_OPEN_MODE", "SLURM_TASK_PID", "TMPDIR", "_"),
+    }
+
+
+def _environment(path: Path) -> dict[str, str]:
+    entries = path.read_text().split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
+def test_scancel_of_the_running_link_ends_the_chain(alice: User) -> None:
+    alice.write("chain.sh", CHAIN_JOB.format(minutes=5, seconds=60))
+    alice.sbatch("--mirage-chain=4", "chain.sh")
+    alice.testbed.wait_until(lambda: len(alice.output()) == 1, 30, "link 1")
+    second = alice.job(2)
+    alice.testbed.run(["scancel", str(alice.job(1))], user="alice")
+    alice.await_empty_queue(60)
+    assert [line for line in alice.output() if line.startswith("link")] == [
+        f"link 1 of 4 job {alice.job(1)} after none"
+    ]
+    assert "mirage: link 1 was cancelled; the script is not run" in alice.output()
+    assert (alice.chain() / "ends" / "1").read_text() == "cancelled\n"
+    assert alice.testbed.state(second) == "COMPLETED"
+    assert not (alice.chain() / "jobs" / "3").exists()
+    assert not alice.started(2)
+
+
+@testbed_with(FAST)
+def test_a_link_that_meets_its_time_limit_is_followed(alice: User) -> None:
+    alice.write("chain.sh", CHAIN_JOB.format(minutes=1, seconds=600))
+    alice.sbatch("--mirage-chain=2", "chain.sh")
+    alice.testbed.wait_until((alice.chain() / "started" / "2").exists, 600, "link 2")
+    assert alice.testbed.state(alice.job(1)) == "TIMEOUT"
+    assert (alice.chain() / "ends" / "1").read_text() == "timeout\n"
+
+
+def test_done_takes_the_standby_back(alice: User) -> None:
+    text = "#!/bin/sh\n#SBATCH --time=5 --output=/dev/null\n{home}/plugin/mirage-link done\n"
+    alice.write("done.sh", text.format(home=alice.home))
+    alice.sbatch("--mirage-chain=3", "done.sh")
+    alice.await_empty_queue(60)
+    assert alice.testbed.state(alice.job(2)) == "CANCELLED"
+    assert not alice.started(2)
