@@ -6,6 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.commands import FakeCommands
+from tests.cluster.slurm_rig import TWO_NODES, SlurmRig, put_on_path
+from tests.fixtures_slurm import slurm_host
+from tests.slurm_testbed import Testbed
+
+__all__ = ["slurm_host"]
 
 
 @pytest.fixture
@@ -15,3 +20,11 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     return FakeCommands(folder)
+
+
+@pytest.fixture
+def slurm_rig(slurm_host: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmRig:
+    slurm_host.up(TWO_NODES)
+    slurm_host.cancel_all()
+    monkeypatch.setenv("PATH", put_on_path(tmp_path, "mirage"))
+    return SlurmRig(slurm_host)

@@ -48,9 +48,14 @@ class SimulatedRig:
         self.cluster.advance(10)
 
 
-@pytest.fixture(params=[SimulatedRig], ids=["simulated"])
+@pytest.fixture
+def simulated_rig() -> SimulatedRig:
+    return SimulatedRig()
+
+
+@pytest.fixture(params=["simulated_rig", pytest.param("slurm_rig", marks=pytest.mark.slurm)])
 def rig(request: pytest.FixtureRequest) -> Rig:
-    made: Rig = request.param()
+    made: Rig = request.getfixturevalue(request.param)
     return made
 
 

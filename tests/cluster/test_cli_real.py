@@ -1,0 +1,166 @@
+"""SlurmCli on the real Slurm of the testbed, as Operator unless it says otherwise.
+
+What every cluster does is in test_contract.py, which runs on it as well.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from mirage.cluster.cli import SlurmCli
+from mirage.cluster.lane import Patience
+from mirage.domain.job import JobId, JobState
+from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.slurm import dependency
+from tests.cluster.slurm_rig import SlurmRig, put_on_path
+
+pytestmark = pytest.mark.slurm
+
+
+def test_the_queue_tells_all_of_a_job(slurm_rig: SlurmRig) -> None:
+    queue = slurm_rig.cluster.queue()
+    job = queue.find(slurm_rig.predecessor)
+    assert job is not None
+    assert (job.user, job.account, job.partition) == ("alice", "research", "gpu")
+    assert (job.nodes, job.cpus, job.time_limit_s) == (1, 16, 3600)
+    assert job.start is not None
+    assert job.end == job.start + 3600
+    assert abs(job.start - slurm_rig.cluster.now()) < 300
+    assert job.state is JobState.RUNNING
+
+
+def test_nodes_and_the_sites_regime(slurm_rig: SlurmRig) -> None:
+    (node, _) = sorted(slurm_rig.cluster.nodes(), key=lambda n: n.name)
+    assert sorted(node.partitions) == ["debug", "gpu", "long"]
+    assert (node.cpus, node.gpus) == (16, 8)
+    site = slurm_rig.cluster.site_config()
+    assert site.version.startswith("22.05")
+    assert site.age_counts
+    assert site.keeps_comments
+
+
+def test_history_and_jobs_tell_the_same(slurm_rig: SlurmRig) -> None:
+    now = slurm_rig.cluster.now()
+    history = {job.job_id: job for job in slurm_rig.cluster.history(now - 600, now + 60)}
+    (job,) = slurm_rig.cluster.jobs([slurm_rig.predecessor])
+    assert history[slurm_rig.predecessor] == job
+    assert (job.user, job.time_limit_s, job.state) == ("alice", 3600, JobState.RUNNING)
+    assert "sbatch" in job.submit_line
+
+
+def test_windows_of_history_leave_nothing_out(slurm_rig: SlurmRig) -> None:
+    now = slurm_rig.cluster.now()
+    whole = set(slurm_rig.cluster.history(now - 600, now))
+    pieces = set(SlurmCli(history_window_s=61).history(now - 600, now))
+    assert whole == pieces
+    assert slurm_rig.predecessor in {job.job_id for job in pieces}
+
+
+def _dependency(rig: SlurmRig, job_id: JobId) -> str:
+    job = rig.cluster.queue().find(job_id)
+    assert job is not None
+    return dependency.plain(job.dependency)
+
+
+def test_a_users_own_dependencies_stay_through_free_and_hold(slurm_rig: SlurmRig) -> None:
+    own = f"afterok:{slurm_rig.predecessor},singleton"
+    behind = dependency.behind(own, slurm_rig.predecessor)
+    standby = slurm_rig.submit(f"--dependency={behind}", "--job-name=own")
+    shown = _dependency(slurm_rig, standby)
+    rest = dependency.without(shown, slurm_rig.predecessor)
+    slurm_rig.cluster.free(standby, dependency=rest)
+    freed = _dependency(slurm_rig, standby)
+    assert sorted(freed.split(",")) == sorted(rest.split(","))
+    assert not dependency.waits_on(freed, slurm_rig.predecessor)
+    slurm_rig.cluster.hold(standby, dependency=dependency.behind(freed, slurm_rig.predecessor))
+    assert dependency.waits_on(_dependency(slurm_rig, standby), slurm_rig.predecessor)
+
+
+def test_a_users_own_node_list_stays(slurm_rig: SlurmRig) -> None:
+    standby = slurm_rig.submit(f"--dependency=afterany:{slurm_rig.predecessor}", "--nodelist=gpu01")
+    slurm_rig.cluster.free(standby, dependency="")
+    assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "gpu01"
+
+
+def test_a_pin_is_taken_back_by_free_and_by_hold(slurm_rig: SlurmRig) -> None:
+    slurm_rig.crowd()
+    cluster, standby = slurm_rig.cluster, slurm_rig.standby
+    behind = f"afterany:{slurm_rig.predecessor}"
+    cluster.pin(standby, dependency="", node_list="gpu01")
+    assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "gpu01"
+    cluster.hold(standby, dependency=behind)
+    assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "(null)"
+    cluster.pin(standby, dependency="", node_list="gpu01")
+    # Another process, which does not know who pinned it, is told.
+    SlurmCli().free(standby, dependency="", unpin=True)
+    assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "(null)"
+
+
+def test_a_standby_of_components_is_freed_through_its_leader(slurm_rig: SlurmRig) -> None:
+    slurm_rig.crowd()
+    half = ("-n1", "-t", "5", f"--dependency=afterany:{slurm_rig.predecessor}")
+    leader = JobId(slurm_rig.testbed.sbatch(*half, ":", *half))
+    slurm_rig.cluster.free(leader, dependency="")
+    for component in (leader, leader + 1):
+        assert slurm_rig.testbed.job(component)["Dependency"] == "(null)"
+    job = slurm_rig.cluster.queue().find(leader)
+    assert job is not None
+    assert job.cpus == 2
+
+
+def test_a_stranger_is_refused_every_move_and_nothing_changes(
+    slurm_rig: SlurmRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", put_on_path(tmp_path, "bob"))
+    stranger, standby = SlurmCli(), slurm_rig.standby
+    before = slurm_rig.testbed.job(standby)
+    with pytest.raises(ClusterRefused, match="Invalid user id"):
+        stranger.free(standby, dependency="")
+    with pytest.raises(ClusterRefused, match="Invalid user id"):
+        stranger.pin(standby, dependency="", node_list="gpu01")
+    with pytest.raises(ClusterRefused):
+        stranger.suspend(standby)
+    with pytest.raises(ClusterRefused, match="permission denied"):
+        stranger.cancel(standby)
+    assert slurm_rig.testbed.job(standby) == before
+
+
+def test_cancelling_twice_is_no_error(slurm_rig: SlurmRig) -> None:
+    slurm_rig.cluster.cancel(slurm_rig.standby)
+    slurm_rig.cluster.cancel(slurm_rig.standby)
+
+
+def test_without_slurmctld_nothing_is_known_and_afterwards_all_again(slurm_rig: SlurmRig) -> None:
+    cluster = SlurmCli(patience=Patience(first_pause_s=0.1, longest_pause_s=0.1))
+    slurm_rig.testbed.stop_ctld()
+    try:
+        with pytest.raises(ClusterUnavailable, match="Unable to contact slurm controller"):
+            cluster.queue()
+        with pytest.raises(ClusterUnavailable):
+            cluster.free(slurm_rig.standby, dependency="")
+        with pytest.raises(ClusterUnavailable):
+            cluster.cancel(slurm_rig.standby)
+    finally:
+        slurm_rig.testbed.start_ctld()
+    slurm_rig.testbed.wait_until(lambda: _answers(cluster), 30, "an answer")
+    job = cluster.queue().find(slurm_rig.standby)
+    assert job is not None
+    assert job.dependency == f"afterany:{slurm_rig.predecessor}(unfulfilled)"
+
+
+def _answers(cluster: SlurmCli) -> bool:
+    try:
+        cluster.queue()
+    except ClusterUnavailable:
+        return False
+    return True
+
+
+def test_without_slurmdbd_there_is_no_history_but_a_queue(slurm_rig: SlurmRig) -> None:
+    slurm_rig.testbed.stop_dbd()
+    try:
+        with pytest.raises(ClusterUnavailable):
+            SlurmCli().jobs([slurm_rig.predecessor])
+        assert slurm_rig.cluster.queue().find(slurm_rig.predecessor) is not None
+    finally:
+        slurm_rig.testbed.start_dbd()
