@@ -1,0 +1,57 @@
+"""A service over a fresh SQLite file, and a cluster with something on it."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from mirage.api.app import ApiContext
+from mirage.store import clusters
+from mirage.store.engine import Store
+from tests.api.running import NOW, Client, Stage, identify
+from tests.fixtures_munge import munge, munge_commands
+from tests.fixtures_store import sqlite_template
+
+__all__ = ["munge", "munge_commands", "sqlite_template"]
+
+
+@pytest.fixture
+def store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
+    shutil.copy(sqlite_template, tmp_path / "mirage.db")
+    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def cluster_id(store: Store) -> int:
+    with store.begin() as tx:
+        return clusters.ensure(tx, "lab")
+
+
+@pytest.fixture
+def context(store: Store, cluster_id: int) -> ApiContext:
+    return ApiContext(
+        store=store,
+        cluster_id=cluster_id,
+        cluster_name="lab",
+        admins=("root",),
+        clock=lambda: NOW,
+        identify=identify,
+        queue_interval_s=60,
+        policies=("reactive", "quantile"),
+    )
+
+
+@pytest.fixture(scope="session")
+def stage() -> Iterator[Stage]:
+    made = Stage()
+    with made.open():
+        yield made
+
+
+@pytest.fixture
+def client(stage: Stage, context: ApiContext) -> Iterator[Client]:
+    with stage.serving(context) as running:
+        yield running

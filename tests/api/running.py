@@ -1,0 +1,103 @@
+"""The real app on a real socket, and people who call it."""
+
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import uvicorn
+from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
+
+from mirage.api.app import ApiContext, create_app
+from mirage.api.deps import signed
+from mirage.domain.caller import Caller
+from mirage.errors import NotIdentified
+
+NOW = 1_800_000_000
+USERS = {"alice": 1001, "bob": 1002, "root": 0}
+CHAIN = "k3v9x2m7q1zt"
+
+
+def identify(credential: str, payload: str) -> Caller:
+    """Believes `NAME:PAYLOAD` where it names the request at hand."""
+    user, _, held = credential.partition(":")
+    if user not in USERS or held != payload:
+        raise NotIdentified("nobody vouches for that")
+    return Caller(USERS[user], user)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What people send; as nobody unless `who` is given."""
+
+    url: str
+
+    def get(self, path: str, *, who: str | None = None, **params: Any) -> httpx.Response:
+        return self._send("GET", path, b"", who, params=params)
+
+    def post(
+        self,
+        path: str,
+        body: bytes = b"",
+        *,
+        who: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        return self._send("POST", path, body, who, headers=headers)
+
+    def put(self, path: str, body: bytes, *, who: str | None = None) -> httpx.Response:
+        return self._send("PUT", path, body, who)
+
+    def raw(self, method: str, path: str, **how: Any) -> httpx.Response:
+        with httpx.Client(trust_env=False) as http:
+            return http.request(method, self.url + path, **how)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        who: str | None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> httpx.Response:
+        sent = {"Content-Type": "application/json"} | dict(headers or {})
+        if who is not None:
+            sent["Authorization"] = f"MUNGE {who}:{signed(method, path, body)}"
+        return self.raw(method, path, content=body, headers=sent, params=params)
+
+
+class Stage:
+    """uvicorn in a thread, on a free port of loopback: one for all tests, each with its own app."""
+
+    def __init__(self) -> None:
+        self._app: FastAPI | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._app is not None
+        await self._app(scope, receive, send)
+
+    @contextmanager
+    def serving(self, context: ApiContext) -> Iterator[Client]:
+        before, self._app = self._app, create_app(context)
+        yield Client(self.url)
+        self._app = before
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server = uvicorn.Server(uvicorn.Config(self, log_config=None, lifespan="off", ws="none"))
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        try:
+            yield
+        finally:
+            server.should_exit = True
+            thread.join()
+            listening.close()

@@ -1,0 +1,121 @@
+"""The service over HTTP: modes, the kill switch, the audit, probes and metrics."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from mirage.api.app import ApiContext
+from mirage.domain.chain import ChainId
+from mirage.domain.decision import Forecast, Mode
+from mirage.store import clusters, forecasts
+from mirage.store.engine import Store
+from mirage.store.forecasts import ForecastRow
+from tests.api.rows import add_chain, add_decision, look
+from tests.api.running import CHAIN, NOW, Client, Stage
+
+MODE = "/api/v1/mode"
+
+
+def test_an_admin_sets_modes(client: Client) -> None:
+    client.put(MODE, b'{"mode": "observe"}', who="root")
+    answer = client.put(MODE, b'{"mode": "act", "partition": "gpu"}', who="root")
+    assert answer.status_code == 200
+    assert client.get(MODE).json() == {"mode": "observe", "partitions": {"gpu": "act"}}
+
+
+def test_the_kill_switch_stops_all_acting(client: Client, store: Store, cluster_id: int) -> None:
+    with store.begin() as tx:
+        clusters.set_mode(tx, cluster_id, Mode.ACT)
+        clusters.set_mode(tx, cluster_id, Mode.ACT, "gpu")
+        clusters.set_mode(tx, cluster_id, Mode.OBSERVE, "cpu")
+    answer = client.post("/api/v1/kill", who="root")
+    expected = {"mode": "shadow", "partitions": {"gpu": "shadow", "cpu": "observe"}}
+    assert answer.json() == expected
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda c: c.put(MODE, b'{"mode": "act"}', who="alice"),
+        lambda c: c.post("/api/v1/kill", who="alice"),
+        lambda c: c.get("/api/v1/audit", who="alice"),
+    ],
+)
+def test_what_is_the_admins_is_theirs_alone(client: Client, ask: Callable[[Client], Any]) -> None:
+    answer = ask(client)
+    assert answer.status_code == 403
+    assert answer.json()["detail"] == "alice is not an admin of this service"
+    assert client.get(MODE).json()["mode"] == "shadow"
+
+
+def test_the_audit_tells_who_did_what(client: Client) -> None:
+    client.put(MODE, b'{"mode": "act"}', who="root")
+    client.post("/api/v1/kill", who="root")
+    first = client.get("/api/v1/audit?limit=1", who="root")
+    assert first.status_code == 401, "the credential is for the path alone"
+    shown = client.get("/api/v1/audit", who="root", limit=1).json()
+    assert shown["items"][0]["actor"] == "root"
+    assert shown["items"][0]["detail"] == {"mode": "shadow", "partition": ""}
+    rest = client.get("/api/v1/audit", who="root", cursor=shown["items"][0]["id"]).json()
+    assert [row["detail"]["mode"] for row in rest["items"]] == ["act"]
+
+
+def test_alive_is_not_ready(client: Client) -> None:
+    assert client.get("/healthz").json() == {"status": "ok"}
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["detail"] == "the cluster has not been looked at yet"
+
+
+def test_ready_once_the_cluster_was_looked_at(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    look(store, cluster_id, at=NOW - 180)
+    assert client.get("/readyz").status_code == 200
+
+
+def test_not_ready_when_the_last_look_is_old(client: Client, store: Store, cluster_id: int) -> None:
+    look(store, cluster_id, at=NOW - 181)
+    answer = client.get("/readyz")
+    assert answer.json()["type"] == "/problems/not-ready"
+    assert answer.json()["detail"].startswith("the cluster was last looked at 2027-01-15T07:56:59")
+
+
+@dataclass(frozen=True)
+class Cost:
+    calls: int = 7
+    failures: int = 1
+    seconds: float = 2.5
+
+
+def test_metrics_are_mirages_own_numbers(
+    stage: Stage, context: ApiContext, store: Store, cluster_id: int
+) -> None:
+    look(store, cluster_id, at=NOW - 30)
+    with store.begin() as tx:
+        add_chain(tx, cluster_id)
+        add_decision(tx, cluster_id)
+        row = ForecastRow(
+            chain_id=ChainId(CHAIN), index=2, source="quantile", at=NOW, forecast=Forecast(p50_s=90)
+        )
+        forecasts.record(tx, cluster_id, row)
+        forecasts.settle(tx, ChainId(CHAIN), 2, 100)
+    with stage.serving(replace(context, usage=lambda: {"squeue": Cost()})) as client:
+        answer = client.get("/metrics")
+    lines = set(answer.text.splitlines())
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert lines >= {
+        'mirage_chains{state="active"} 1.0',
+        'mirage_chains{state="failed"} 0.0',
+        'mirage_decisions_total{effect="intended"} 1.0',
+        'mirage_mode{mode="shadow",partition=""} 1.0',
+        "mirage_last_poll_age_seconds 30.0",
+        "mirage_forecast_handovers 1.0",
+        "mirage_forecast_error_seconds 10.0",
+        'mirage_slurm_commands_total{command="squeue"} 7.0',
+        'mirage_slurm_command_failures_total{command="squeue"} 1.0',
+        'mirage_slurm_command_seconds_total{command="squeue"} 2.5',
+    }
+    assert "alice" not in answer.text
