@@ -269,8 +269,9 @@ class SimulatedCluster:
         return "Dependency" if record.after is not None else ""
 
     def _priority(self, record: Record) -> int:
-        if record.eligible is None:
-            return 0
+        """Slurm's multifactor plugin gives a held job 0, and one not yet eligible 1."""
+        if record.held or record.eligible is None:
+            return 0 if record.held else 1
         p, sim = self.params, self.simulator
         age_from = record.submit if p.accrue_always else record.eligible
         return priority.value(p, sim.now, age_from, record.job.nodes)

@@ -3,8 +3,8 @@
 from tests.fixtures_store import (  # noqa: F401 - fixtures
     database_url,
     empty_database_url,
+    postgres_migrated,
     postgres_server,
-    postgres_template,
     sqlite_template,
     store,
 )

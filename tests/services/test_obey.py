@@ -1,0 +1,229 @@
+"""What owners asked for is what Slurm does: the real worker on a simulated cluster."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from shutil import copy
+
+import pytest
+
+from mirage.cluster.simulated import SimulatedCluster
+from mirage.domain.chain import Chain, ChainId, ChainState, find_mark
+from mirage.domain.decision import Mode
+from mirage.domain.job import Job, JobId, JobState
+from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.policy.rules import AtOnce, Reactive
+from mirage.services import chains as chain_service
+from mirage.services.provision import Rules
+from mirage.sim.types import Params
+from mirage.store import audit, chains, clusters
+from mirage.store.engine import Store
+from mirage.worker import Worker
+from tests.fixtures_store import sqlite_template
+
+__all__ = ["sqlite_template"]
+
+CHAIN = ChainId("abcd1234")
+HOUR = 3600
+
+
+class Deaf(SimulatedCluster):
+    """Answers moves with an error while it has one."""
+
+    error: Exception | None = None
+
+    def suspend(self, standby: JobId) -> None:
+        if self.error is not None:
+            raise self.error
+        super().suspend(standby)
+
+
+class Scene:
+    """A chain of three links of an hour on a cluster of four nodes, and the worker."""
+
+    def __init__(self, store: Store, policy: str = "reactive") -> None:
+        self.store = store
+        self.cluster = Deaf(Params(nodes=4, bf_interval_s=10), now=1_000_000)
+        self.cluster.submit_chain(CHAIN, links=3, time_limit_s=HOUR)
+        self.cluster.advance(30)
+        with store.begin() as tx:
+            self.cluster_id = clusters.ensure(tx, "lab")
+        policies = {p.name: p for p in (Reactive(), AtOnce())}
+        self.worker = self.new_worker(Rules(policy=lambda name: policies[name], default=policy))
+        self.worker.tick()
+
+    def new_worker(self, rules: Rules) -> Worker:
+        return Worker(self.store, self.cluster, self.cluster_id, rules=rules)
+
+    def mode(self, mode: Mode) -> None:
+        with self.store.begin() as tx:
+            clusters.set_mode(tx, self.cluster_id, mode)
+
+    def ask(self, target: ChainState) -> None:
+        with self.store.begin() as tx:
+            now = self.cluster.now()
+            chain_service.ask(
+                tx, self.cluster_id, chains.chain(tx, CHAIN), target, now=now, actor="alice"
+            )
+
+    def tick(self, after_s: int = 60) -> None:
+        self.cluster.advance(after_s)
+        self.worker.tick()
+
+    def link(self, index: int) -> Job | None:
+        marked = {find_mark(job.comment): job for job in self.cluster.queue()}
+        return next((j for mark, j in marked.items() if mark and mark.index == index), None)
+
+    def state(self, index: int) -> JobState:
+        job = self.link(index)
+        assert job is not None
+        return job.state
+
+    def held(self, index: int) -> bool:
+        job = self.link(index)
+        return job is not None and job.priority == 0
+
+    def events(self) -> list[str]:
+        with self.store.read() as tx:
+            return [entry.event for entry in audit.page(tx, chain_id=CHAIN)][::-1]
+
+    @property
+    def chain(self) -> Chain:
+        with self.store.read() as tx:
+            return chains.chain(tx, CHAIN)
+
+
+@pytest.fixture
+def store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
+    copy(sqlite_template, tmp_path / "mirage.db")
+    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def scene(store: Store) -> Scene:
+    return Scene(store)
+
+
+def test_no_further_link_of_a_paused_chain_starts(scene: Scene) -> None:
+    scene.ask(ChainState.PAUSED)
+    scene.tick()
+    assert (scene.state(1), scene.held(2)) == (JobState.RUNNING, True)
+    scene.tick(2 * HOUR)
+    assert (scene.state(2), scene.chain.state) == (JobState.PENDING, ChainState.PAUSED)
+
+
+def test_a_resumed_chain_goes_on(scene: Scene) -> None:
+    scene.ask(ChainState.PAUSED)
+    scene.tick()
+    scene.tick(2 * HOUR)
+    scene.ask(ChainState.ACTIVE)
+    scene.tick()
+    scene.tick()
+    assert scene.state(2) is JobState.RUNNING
+    assert scene.events()[1:] == ["asked: paused", "suspend", "asked: resumed", "resume"]
+
+
+def test_a_pause_is_told_once(scene: Scene) -> None:
+    scene.ask(ChainState.PAUSED)
+    for _ in range(3):
+        scene.tick()
+    assert scene.events().count("suspend") == 1
+
+
+def test_a_hold_that_is_not_mirages_is_not_lifted(scene: Scene) -> None:
+    standby = scene.link(2)
+    assert standby is not None
+    scene.cluster.suspend(standby.job_id)
+    scene.tick()
+    scene.ask(ChainState.PAUSED)
+    scene.tick()
+    scene.ask(ChainState.ACTIVE)
+    scene.tick()
+    assert scene.held(2)
+    assert "resume" not in scene.events()
+
+
+def test_what_one_worker_held_the_next_one_releases(scene: Scene) -> None:
+    scene.ask(ChainState.PAUSED)
+    scene.tick()
+    scene.worker = scene.new_worker(Rules(policy=lambda _: Reactive(), default="reactive"))
+    scene.ask(ChainState.ACTIVE)
+    scene.tick()
+    assert not scene.held(2)
+
+
+def test_a_cancelled_chain_leaves_nothing_behind(scene: Scene) -> None:
+    scene.ask(ChainState.CANCELLED)
+    scene.tick()
+    assert (scene.state(1), scene.state(2)) == (JobState.CANCELLED, JobState.CANCELLED)
+    scene.tick(2 * HOUR)
+    assert (scene.link(3), scene.chain.state) == (None, ChainState.CANCELLED)
+
+
+def test_both_running_links_of_a_cancelled_chain_are_ended(store: Store) -> None:
+    scene = Scene(store, policy="at-once")
+    scene.mode(Mode.ACT)
+    scene.tick()
+    scene.tick()
+    assert (scene.state(1), scene.state(2)) == (JobState.RUNNING, JobState.RUNNING)
+    scene.ask(ChainState.CANCELLED)
+    scene.tick()
+    states = {scene.state(i) for i in (1, 2)}
+    assert states == {JobState.CANCELLED}
+
+
+def test_a_link_cancelled_in_slurm_ends_no_other_that_runs(store: Store) -> None:
+    """scancel of the early successor: the predecessor works on, and nothing stands behind it."""
+    scene = Scene(store, policy="at-once")
+    scene.mode(Mode.ACT)
+    scene.tick()
+    scene.tick()
+    successor = scene.link(2)
+    assert successor is not None
+    scene.cluster.cancel(successor.job_id)
+    scene.tick()
+    scene.tick()
+    assert (scene.state(1), scene.chain.state) == (JobState.RUNNING, ChainState.CANCELLED)
+
+
+@pytest.mark.parametrize(("mode", "obeyed"), [(Mode.SHADOW, True), (Mode.OBSERVE, False)])
+def test_an_owner_is_obeyed_in_any_mode_but_observe(
+    scene: Scene, mode: Mode, *, obeyed: bool
+) -> None:
+    scene.mode(mode)
+    scene.ask(ChainState.PAUSED)
+    scene.tick()
+    assert scene.held(2) is obeyed
+
+
+def test_a_silent_slurm_is_told_again(scene: Scene) -> None:
+    scene.cluster.error = ClusterUnavailable("no answer")
+    scene.ask(ChainState.PAUSED)
+    scene.tick()
+    assert not scene.held(2)
+    scene.cluster.error = None
+    scene.tick()
+    assert scene.held(2)
+
+
+def test_what_slurm_refused_is_not_asked_for_at_every_tick(scene: Scene) -> None:
+    scene.cluster.error = ClusterRefused("Access denied")
+    scene.ask(ChainState.PAUSED)
+    for _ in range(3):
+        scene.tick()
+    assert scene.events().count("suspend: refused") == 1
+    scene.cluster.error = None
+    scene.tick(900)
+    assert scene.held(2)
+
+
+def test_a_chain_that_somebody_else_registered_is_its_jobs_owners(store: Store) -> None:
+    """A mark is seen in the queue: who registers it first does not own it."""
+    with store.begin() as tx:
+        cluster_id = clusters.ensure(tx, "lab")
+        new = chain_service.Registration(chain_id=CHAIN, links=3)
+        chain_service.register(tx, cluster_id, new, uid=666, user="mallory", now=999_000)
+    scene = Scene(store)
+    assert scene.chain.user == "chain-abcd1234"
+    assert scene.events() == ["registered", "adopted"]
