@@ -162,12 +162,20 @@ mirage_exec() {
 mirage_unpack() { # by size, since a full disk gives a shorter file
     for mirage_place in "${TMPDIR:-/tmp}" /tmp /var/tmp /dev/shm "$mirage_dir"; do
         mirage_tmp=$(mktemp -d "$mirage_place/mirage.XXXXXX" 2>/dev/null) || continue
-        (umask 077 && tail -c "+$mirage_offset" "$0" >"$mirage_tmp/slurm_script") 2>/dev/null
-        chmod 700 "$mirage_tmp/slurm_script" 2>/dev/null
-        [ "$(wc -c <"$mirage_tmp/slurm_script")" -eq "$mirage_size" ] 2>/dev/null && return 0
+        mirage_cut "$mirage_tmp/slurm_script" 2>/dev/null && return 0
         rm -rf "$mirage_tmp"
     done
     return 1
+}
+
+mirage_cut() { # by offset; by the marker where the carrier was changed on its way: for heterogeneous
+    # jobs sbatch drops the blank lines of every script
+    (umask 077 && tail -c "+$mirage_offset" "$0" >"$1")
+    if [ "$(wc -c <"$1")" -ne "$mirage_size" ]; then
+        LC_ALL=C sed '1,/^# --- the script as submitted ---$/d' "$0" >"$1" || return 1
+        [ "$(head -c 2 "$1")" = '#!' ] || return 1
+    fi
+    chmod 700 "$1"
 }
 
 mirage_set_streams() { # the user's input as 9 and errors as 8: a shell gives background commands no

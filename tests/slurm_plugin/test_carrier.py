@@ -132,3 +132,15 @@ def test_without_its_directory_the_link_still_runs_the_script(
     done = moved.run()
     assert (done.stdout, done.returncode) == (b"ran\n", 0)
     assert b"the chain ends with this link" in done.stderr
+
+
+def test_a_carrier_without_its_blank_lines_still_runs(slurm: FakeSlurm, shell: list[str]) -> None:
+    """What sbatch 22.05 makes of every script of a heterogeneous job."""
+    slurm.script("#!/bin/sh\n\necho one\n\n\necho two\n")
+    link = Link.submitted(slurm, shell, "--mirage-chain=1", "job.sh")
+    text = link.carrier.read_bytes()
+    while b"\n\n" in text:
+        text = text.replace(b"\n\n", b"\n")
+    link.carrier.write_bytes(text)
+    done = link.run()
+    assert (done.stdout, done.stderr, done.returncode) == (b"one\ntwo\n", b"", 0)

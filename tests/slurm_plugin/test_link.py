@@ -177,7 +177,7 @@ def started(link: Link, **env: str) -> subprocess.Popen[bytes]:
     while not (link.slurm.root / "home" / "ready").exists():
         assert time.monotonic() < until
         time.sleep(0.02)
-    time.sleep(0.2)  # the lookout beside the script is a moment behind on a busy host
+    time.sleep(0.15)  # the lookout beside the script is a moment behind on a busy host
     return process
 
 
@@ -199,18 +199,18 @@ def test_a_signal_for_the_batch_shell_is_passed_on_once(
     link = chain(script=TRAPS)
     process = started(link)
     process.send_signal(getattr(signal, f"SIG{name}"))
-    time.sleep(0.8)
+    time.sleep(0.5)
     assert ended(link, process) == 5
     assert got(link) == [name]
     assert link.end_of(1) == "exit 5"
 
 
-@pytest.mark.parametrize("name", ["USR1", "INT", "TERM"])
+@pytest.mark.parametrize("name", ["USR1", "INT"])
 def test_a_signal_for_the_whole_job_is_not_passed_on(chain: Callable[..., Link], name: str) -> None:
     link = chain(script=TRAPS)
     process = started(link)
     subprocess.run(["kill", "-s", name, "--", f"-{process.pid}"], check=True)
-    time.sleep(0.8)
+    time.sleep(0.5)
     assert ended(link, process) == 5
     assert got(link) == [name]
 
@@ -234,7 +234,7 @@ def test_terminated_by_slurm_it_writes_why(
         link.slurm.job_is(101, slurm_says)
     process = started(link, SLURM_JOB_END_TIME=str(int(time.time()) + deadline_in_s))
     subprocess.run(["kill", "-s", "TERM", "--", f"-{process.pid}"], check=True)
-    time.sleep(0.8)
+    time.sleep(0.5)
     assert ended(link, process) == 5
     assert link.end_of(1) == written
 

@@ -234,6 +234,15 @@ def test_a_link_that_meets_its_time_limit_is_followed(alice: User) -> None:
     assert (alice.chain() / "ends" / "1").read_text() == "timeout\n"
 
 
+def test_a_heterogeneous_job_is_a_chain_too(alice: User) -> None:
+    alice.write("chain.sh", CHAIN_JOB.format(minutes=5, seconds=1))
+    assert alice.sbatch("--mirage-chain=2", "-N1", ":", "-N1", "chain.sh").returncode == 0
+    alice.await_empty_queue(60)
+    assert [line.split(" job")[0] for line in alice.output()] == [
+        *["link 1 of 2", "end 1", "link 2 of 2", "end 2"]
+    ]
+
+
 def test_done_takes_the_standby_back(alice: User) -> None:
     text = "#!/bin/sh\n#SBATCH --time=5 --output=/dev/null\n{home}/plugin/mirage-link done\n"
     alice.write("done.sh", text.format(home=alice.home))
