@@ -254,7 +254,9 @@ class Health(_Wire):
 class FaultView(_Wire):
     detail: str = Field(examples=["Input should be greater than or equal to 1"])
     pointer: str | None = Field(None, description="Into the body.", examples=["#/links"])
-    parameter: str | None = Field(None, description="Of path, query or header.")
+    parameter: str | None = Field(
+        None, description="Of path, query or header.", examples=["limit"]
+    )
 
 
 class Problem(_Wire):
@@ -268,4 +270,6 @@ class Problem(_Wire):
     detail: str = Field(examples=["there is no chain k3v9x2m7q1zt"])
     instance: str = Field(examples=["/api/v1/chains/k3v9x2m7q1zt"])
     request_id: str = Field(examples=["6f1c0c7a9d0e4b51"])
-    errors: list[FaultView] | None = None
+    errors: list[FaultView] | None = Field(
+        None, examples=[[{"detail": "Field required", "pointer": "#/links"}]]
+    )

@@ -2,7 +2,7 @@
 
 import typer
 
-from mirage.cli import demo, ops, serve, trace
+from mirage.cli import chain, demo, ops, serve, trace
 
 app = typer.Typer(
     name="mirage",
@@ -12,6 +12,7 @@ app = typer.Typer(
     "lets it start just as its predecessor ends. Try `mirage demo --once`.",
 )
 app.add_typer(demo.app)
+app.add_typer(chain.app, name="chain")
 app.add_typer(serve.app)
 app.add_typer(trace.app)
 app.add_typer(ops.app)

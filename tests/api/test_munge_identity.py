@@ -1,0 +1,111 @@
+"""Writes by people whom a real munged vouches for, the wrapped sbatch among them."""
+
+import os
+import pwd
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mirage.api.app import ApiContext
+from mirage.api.deps import signed
+from mirage.cluster import munge as real_munge
+from mirage.domain.chain import ChainId
+from mirage.store import chains
+from mirage.store.engine import Store
+from tests.api.running import CHAIN, Client, Stage
+
+pytestmark = pytest.mark.usefixtures("munge")
+
+PATH = "/api/v1/chains"
+PLUGIN = Path(__file__).parents[2] / "slurm_plugin"
+BODY = b'{"chain_id": "k3v9x2m7q1zt", "job_id": 101, "links": 8}'
+
+
+@pytest.fixture
+def client(stage: Stage, context: ApiContext) -> Iterator[Client]:
+    with stage.serving(replace(context, identify=real_munge.identify)) as running:
+        yield running
+
+
+def register(client: Client, chain_id: str) -> str:
+    """What the wrapped sbatch's own code says, in a process of its own as always."""
+    environment = os.environ | {"MIRAGE_URL": client.url, "PYTHONPATH": str(PLUGIN)}
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", _REGISTER, chain_id],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+_REGISTER = """
+import os, sys, mirage_register, mirage_request
+asked = mirage_request.Request(links=8, policy=None, overlap_price=0.25)
+try:
+    mirage_register.register(sys.argv[1], 101, asked, dict(os.environ))
+except mirage_register.Unreachable as error:
+    print(error)
+"""
+
+
+def post(client: Client, credential: str, body: bytes = BODY) -> int:
+    headers = {"Authorization": f"MUNGE {credential}"}
+    return client.post(PATH, body, headers=headers).status_code
+
+
+def credential(body: bytes = BODY, path: str = PATH) -> str:
+    return real_munge.credential(signed("POST", path, body))
+
+
+def test_the_maker_of_the_credential_owns_the_chain(client: Client, store: Store) -> None:
+    assert post(client, credential()) == 201
+    with store.read() as tx:
+        chain = chains.chain(tx, ChainId(CHAIN))
+    assert (chain.uid, chain.user) == (os.geteuid(), pwd.getpwuid(os.geteuid()).pw_name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_another_user_is_another_user(client: Client, store: Store, munge: Path) -> None:
+    made = subprocess.run(
+        [munge / "munge"],
+        input=signed("POST", PATH, BODY).encode(),
+        user="nobody",
+        capture_output=True,
+        check=True,
+    )
+    assert post(client, made.stdout.decode().strip()) == 201
+    with store.read() as tx:
+        assert chains.chain(tx, ChainId(CHAIN)).user == "nobody"
+
+
+def test_a_credential_is_good_for_one_request(client: Client) -> None:
+    made = credential()
+    assert [post(client, made), post(client, made)] == [201, 401]
+
+
+def test_a_credential_is_for_its_own_request(client: Client) -> None:
+    assert post(client, credential(body=b"{}")) == 401
+    assert post(client, credential(path="/api/v1/kill")) == 401
+
+
+@pytest.mark.parametrize("bad", ["MUNGE:AAAA:", "MUNGE:AwQDAAB=:", "; rm -rf /", "A" * 9000])
+def test_what_is_no_credential_is_refused(client: Client, bad: str) -> None:
+    assert post(client, bad) == 401
+
+
+def test_the_wrapped_sbatch_registers_its_chain(client: Client, store: Store) -> None:
+    for _ in range(2):  # a repeat is answered as the first
+        assert register(client, CHAIN) == ""
+    with store.read() as tx:
+        chain = chains.chain(tx, ChainId(CHAIN))
+    assert (chain.uid, chain.links_planned, chain.overlap_price) == (os.geteuid(), 8, 0.25)
+
+
+def test_the_wrapped_sbatch_is_told_no(client: Client) -> None:
+    assert register(client, "UPPER") == "the answer was 422\n"

@@ -1,0 +1,213 @@
+"""`mirage chain` as a process, against the real service and a real munged."""
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from mirage.api.app import ApiContext
+from mirage.cluster import munge as real_munge
+from mirage.domain.chain import Chain, ChainId, ChainState
+from mirage.store import chains
+from mirage.store.engine import Store
+from tests.api.conftest import (
+    cluster_id,
+    context,
+    munge,
+    munge_commands,
+    sqlite_template,
+    stage,
+    store,
+)
+from tests.api.rows import add_decision, add_links
+from tests.api.running import CHAIN, NOW, Client, Stage
+
+__all__ = ["cluster_id", "context", "munge", "munge_commands", "sqlite_template", "stage", "store"]
+
+ME = pwd.getpwuid(os.geteuid())
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+def run(*words: str, url: str | None = None, **environment: str) -> Answer:
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("MIRAGE_")}
+    plain |= {"COLUMNS": "200", "MIRAGE_CLIENT_CONF": "/dev/null", "TZ": "UTC"} | environment
+    asked = [sys.executable, "-m", "mirage", "chain", *words]
+    asked += [] if url is None else ["--url", url]
+    done = subprocess.run(asked, env=plain, capture_output=True, text=True, check=False)
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def client(stage: Stage, context: ApiContext, munge: Path) -> Iterator[Client]:
+    with stage.serving(replace(context, identify=real_munge.identify, admins=())) as running:
+        yield running
+
+
+@pytest.fixture
+def chain(store: Store, cluster_id: int) -> ChainId:
+    """Mine, with three links and a decision."""
+    mine = Chain(
+        chain_id=ChainId(CHAIN), uid=ME.pw_uid, user=ME.pw_name, links_planned=8, created_at=NOW
+    )
+    with store.begin() as tx:
+        chains.save_chain(tx, cluster_id, mine)
+        add_links(tx, cluster_id)
+        add_decision(tx, cluster_id)
+    return mine.chain_id
+
+
+def state(store: Store) -> ChainState:
+    with store.read() as tx:
+        return chains.chain(tx, ChainId(CHAIN)).state
+
+
+def test_chains_are_listed(client: Client, chain: ChainId) -> None:
+    shown = run("list", url=client.url)
+    assert (shown.code, shown.err) == (0, "")
+    (row,) = [line for line in shown.out.splitlines() if chain in line]
+    for word in (ME.pw_name, "active", "3 of 8", "103", "2: 0.50 h interrupted, 1.00 h overlapped"):
+        assert word in row
+
+
+def test_an_empty_list_says_so(client: Client) -> None:
+    assert run("list", url=client.url).out == "no chains\n"
+    assert run("list", "--json", url=client.url).out == "[]\n"
+
+
+def test_lists_longer_than_a_page_come_whole(client: Client, store: Store, cluster_id: int) -> None:
+    with store.begin() as tx:
+        for i in range(501):
+            one = Chain(chain_id=ChainId(f"chain{i:05}"), uid=0, created_at=i)
+            chains.save_chain(tx, cluster_id, one)
+    assert len(json.loads(run("list", "--limit", "600", "--json", url=client.url).out)) == 501
+    assert len(json.loads(run("list", "--limit", "3", "--json", url=client.url).out)) == 3
+
+
+def test_a_chain_is_shown_with_links_and_handovers(client: Client, chain: ChainId) -> None:
+    shown = run("show", chain, url=client.url)
+    assert shown.code == 0
+    for word in ("TIMEOUT", "2027-01-15 02:30", "30 min", "1 h 0 min"):
+        assert word in shown.out
+    as_json = json.loads(run("show", chain, "--json", url=client.url).out)
+    assert [link["job_id"] for link in as_json["links"]] == [101, 102, 103]
+
+
+def test_decisions_are_explained_in_plain_words(client: Client, chain: ChainId) -> None:
+    shown = run("explain", chain, url=client.url)
+    assert shown.out.splitlines() == [
+        "2027-01-15 08:00  link 3 (job 103), policy quantile",
+        "  Freed the standby, so that it may start at once. Slurm is being told.",
+        f"  Why: at {NOW}: 5 min left, and the lead is 6 min.",
+        "  The predecessor has 5 min left by its time limit.",
+        "  Forecast wait if freed now: 5 min (1 min to 15 min in 8 of 10), from 40 waits.",
+    ]
+
+
+def test_pause_resume_cancel(client: Client, store: Store, chain: ChainId) -> None:
+    for word, expected in (("pause", "paused"), ("resume", "active"), ("cancel", "cancelled")):
+        answer = run(word, chain, url=client.url)
+        assert (answer.code, answer.err) == (0, "")
+        assert answer.out.startswith(f"chain {chain} is {expected}: ")
+        assert state(store) == expected
+
+
+def test_the_service_is_found_by_environment_or_file(
+    client: Client, chain: ChainId, tmp_path: Path
+) -> None:
+    configuration = tmp_path / "client.conf"
+    configuration.write_text(f"# here\nurl = '{client.url}'\n")
+    assert chain in run("list", MIRAGE_URL=f"{client.url}/").out
+    assert chain in run("list", MIRAGE_CLIENT_CONF=str(configuration)).out
+
+
+def test_a_chain_that_is_not_mine(client: Client, store: Store, cluster_id: int) -> None:
+    other = Chain(chain_id=ChainId(CHAIN), uid=ME.pw_uid + 1, user="other", created_at=NOW)
+    with store.begin() as tx:
+        chains.save_chain(tx, cluster_id, other)
+    answer = run("cancel", CHAIN, url=client.url)
+    assert (answer.code, answer.err) == (1, f"mirage: chain {CHAIN} is not {ME.pw_name}'s\n")
+    assert state(store) is ChainState.ACTIVE
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("show", "nosuchchain"), 2, "there is no chain nosuchchain"),
+        (("show", "../../healthz"), 2, "is no chain: `mirage chain list` shows them"),
+        (("resume", CHAIN), 1, f"chain {CHAIN} is active: it cannot become active"),
+        (("submit", "--links", "3"), 2, "nothing to submit: give sbatch's options and a script"),
+    ],
+)
+@pytest.mark.usefixtures("chain")
+def test_errors_are_one_sentence(
+    client: Client, words: tuple[str, ...], code: int, said: str
+) -> None:
+    answer = run(*words, MIRAGE_URL=client.url)
+    assert (answer.code, answer.out) == (code, "")
+    assert answer.err.startswith("mirage: ")
+    assert answer.err.count("\n") == 1
+    assert said in answer.err
+
+
+@pytest.mark.parametrize(
+    ("word", "instead"),
+    [("pause", "scontrol uhold"), ("resume", "scontrol release"), ("cancel", "scancel")],
+)
+@pytest.mark.usefixtures("munge")
+def test_without_the_service_it_says_what_does_the_same(word: str, instead: str) -> None:
+    answer = run(word, CHAIN, url="http://127.0.0.1:9")
+    assert answer.code == 5
+    assert "no service at http://127.0.0.1:9: " in answer.err
+    assert instead in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_an_answer_that_is_not_mirages(client: Client) -> None:
+    answer = run("list", url=f"{client.url}/problems/not-found")
+    assert answer.code == 2
+    assert run("list", url="ftp://elsewhere").err == (
+        "mirage: the service's URL 'ftp://elsewhere' is no http address\n"
+    )
+
+
+def test_without_munge_nothing_is_asked(client: Client, chain: ChainId, tmp_path: Path) -> None:
+    script = tmp_path / "munge"
+    script.write_text("#!/bin/sh\necho 'munge: Error: no socket' >&2\nexit 6\n")
+    script.chmod(0o755)
+    answer = run("pause", chain, url=client.url, PATH=f"{tmp_path}:/bin:/usr/bin")
+    assert (answer.code, answer.err) == (
+        3,
+        "mirage: munged gives no credential: munge: Error: no socket\n",
+    )
+
+
+def test_submit_is_the_wrapped_sbatch(tmp_path: Path) -> None:
+    """A stand-in for Slurm's own sbatch, on which the real wrapper puts a carrier."""
+    real, script = tmp_path / "sbatch", tmp_path / "job.sh"
+    real.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/words\necho "Submitted batch job 4711"\n')
+    real.chmod(0o755)
+    script.write_text("#!/bin/sh\nsleep 1\n")
+    answer = run(
+        *("submit", "--links", "3", "--policy", "quantile", "-p", "gpu", str(script), "--links"),
+        MIRAGE_REAL_SBATCH=str(real),
+        MIRAGE_URL="http://127.0.0.1:9",
+        HOME=str(tmp_path),
+    )
+    assert (answer.code, answer.out) == (0, "Submitted batch job 4711\n")
+    words = (tmp_path / "words").read_text()
+    assert "-p gpu" in words
+    assert "mirage:" in words
+    assert words.endswith(" --links\n")
+    assert "--mirage" not in words
