@@ -5,12 +5,16 @@ import os
 import pwd
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from mirage.__main__ import main
 from mirage.api.app import ApiContext
 from mirage.cluster import munge as real_munge
 from mirage.domain.chain import Chain, ChainId, ChainState
@@ -40,12 +44,38 @@ class Answer:
     err: str
 
 
-def run(*words: str, url: str | None = None, **environment: str) -> Answer:
+def environment(url: str | None, **more: str) -> dict[str, str]:
     plain = {k: v for k, v in os.environ.items() if not k.startswith("MIRAGE_")}
-    plain |= {"COLUMNS": "200", "MIRAGE_CLIENT_CONF": "/dev/null", "TZ": "UTC"} | environment
-    asked = [sys.executable, "-m", "mirage", "chain", *words]
-    asked += [] if url is None else ["--url", url]
-    done = subprocess.run(asked, env=plain, capture_output=True, text=True, check=False)
+    plain |= {"COLUMNS": "200", "MIRAGE_CLIENT_CONF": "/dev/null", "TZ": "UTC"}
+    return plain | ({} if url is None else {"MIRAGE_URL": url}) | more
+
+
+def run(*words: str, url: str | None = None, **more: str) -> Answer:
+    """The command in this process: starting one of its own takes a second."""
+    out, err = StringIO(), StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        patch.setattr(sys, "argv", ["mirage", "chain", *words])
+        for name, value in environment(url, **more).items():
+            patch.setenv(name, value)
+        time.tzset()
+        with pytest.raises(SystemExit) as ended:
+            main()
+    time.tzset()
+    return Answer(int(ended.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def run_process(*words: str, url: str | None = None, **more: str) -> Answer:
+    done = subprocess.run(
+        [sys.executable, "-m", "mirage", "chain", *words],
+        env=environment(url, **more),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
@@ -74,7 +104,7 @@ def state(store: Store) -> ChainState:
 
 
 def test_chains_are_listed(client: Client, chain: ChainId) -> None:
-    shown = run("list", url=client.url)
+    shown = run_process("list", "--url", client.url)
     assert (shown.code, shown.err) == (0, "")
     (row,) = [line for line in shown.out.splitlines() if chain in line]
     for word in (ME.pw_name, "active", "3 of 8", "103", "2: 0.50 h interrupted, 1.00 h overlapped"):
@@ -177,7 +207,7 @@ def test_without_the_service_it_says_what_does_the_same(word: str, instead: str)
 def test_an_answer_that_is_not_mirages(client: Client) -> None:
     answer = run("list", url=f"{client.url}/problems/not-found")
     assert answer.code == 2
-    assert run("list", url="ftp://elsewhere").err == (
+    assert run("list", "--url", "ftp://elsewhere").err == (
         "mirage: the service's URL 'ftp://elsewhere' is no http address\n"
     )
 
@@ -199,7 +229,7 @@ def test_submit_is_the_wrapped_sbatch(tmp_path: Path) -> None:
     real.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/words\necho "Submitted batch job 4711"\n')
     real.chmod(0o755)
     script.write_text("#!/bin/sh\nsleep 1\n")
-    answer = run(
+    answer = run_process(
         *("submit", "--links", "3", "--policy", "quantile", "-p", "gpu", str(script), "--links"),
         MIRAGE_REAL_SBATCH=str(real),
         MIRAGE_URL="http://127.0.0.1:9",
