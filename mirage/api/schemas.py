@@ -254,9 +254,7 @@ class Health(_Wire):
 class FaultView(_Wire):
     detail: str = Field(examples=["Input should be greater than or equal to 1"])
     pointer: str | None = Field(None, description="Into the body.", examples=["#/links"])
-    parameter: str | None = Field(
-        None, description="Of path, query or header.", examples=["limit"]
-    )
+    parameter: str | None = Field(None, description="Of path, query or header.", examples=["limit"])
 
 
 class Problem(_Wire):

@@ -13,6 +13,7 @@ from mirage import settings as settings_file
 from mirage.api.app import ApiContext, create_app
 from mirage.bootstrap import Service
 from mirage.cluster import munge
+from mirage.cluster.cli import SlurmCli
 from mirage.policy import registry
 from mirage.worker import Intervals, Worker
 
@@ -90,4 +91,5 @@ def api_context(service: Service) -> ApiContext:
         identify=munge.identify,
         queue_interval_s=settings.polling.queue_s,
         policies=tuple(registry.POLICIES),
+        usage=service.cluster.usage if isinstance(service.cluster, SlurmCli) else None,
     )
