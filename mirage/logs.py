@@ -1,5 +1,6 @@
 """Logging, set up once: a fixed sentence and fields, JSON for machines, colours on a terminal."""
 
+import logging
 import sys
 from typing import Literal
 
@@ -7,13 +8,15 @@ import structlog
 from structlog.typing import Processor
 
 
-def set_up(log_format: Literal["auto", "json", "console"]) -> None:
+def set_up(log_format: Literal["auto", "json", "console"], *, warnings_only: bool = False) -> None:
     """Send all log lines to standard error."""
     human = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     renderer: Processor = (
         structlog.dev.ConsoleRenderer() if human else structlog.processors.JSONRenderer()
     )
+    level = logging.WARNING if warnings_only else logging.INFO
     structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),

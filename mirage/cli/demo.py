@@ -6,7 +6,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from mirage import bootstrap
+from mirage import bootstrap, logs
 from mirage.api.app import create_app
 from mirage.bootstrap import Service
 from mirage.cli import rehearsal
@@ -35,8 +35,9 @@ from mirage.worker import Intervals, Worker
 app = typer.Typer()
 
 _DAY_S = 86400
-_WARM_UP_DAYS = 21
+_WARM_UP_DAYS = 14
 """The queue of the heavy preset builds up in its first two weeks."""
+_DAYS = 90
 _HISTORY_S = 6 * 3600
 
 
@@ -71,12 +72,15 @@ def demo(
     Chains of every policy run side by side with identical chains that are left to plain Slurm
     (reactive). At the end: interruption and overlap of each, per hand-over.
     """
-    world, start, stop = _world(preset, seed, trace, cluster, (begin, until))
+    logs.set_up("auto", warnings_only=True)
     plan = Plan(policies=tuple(registry.POLICIES), chains=chains, links=links, nodes=nodes)
+    stage = _synthetic(preset, seed, cluster) if trace is None else _logged(trace, cluster)
+    start, stop = _span(stage.jobs[0].submit, begin, until)
     if stop is not None:
-        plan = Plan(**(asdict(plan) | {"longest_s": stop - start}))
+        plan = replace(plan, longest_s=stop - start)
     with ExitStack() as stack:
         state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mirage-demo-")))
+        world = stage.world(plan, start)
         service = _service(state, world)
         url = stack.enter_context(_api(service, port))
         console = Console(stderr=True)
@@ -90,30 +94,46 @@ def demo(
             _keep_serving(url, console)
 
 
-def _world(
-    preset: str,
-    seed: int,
-    trace: Path | None,
-    cluster: Path | None,
-    span: tuple[datetime | None, datetime | None],
-) -> tuple[SimulatedCluster, int, int | None]:
-    """The cluster before its first job, the instant of the first chains, and the last instant."""
-    begin, stop = (None if d is None else int(d.replace(tzinfo=UTC).timestamp()) for d in span)
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """The machine, and what its users submit in the order of submission."""
+
+    params: Params
     jobs: list[SimJob]
-    if trace is None:
-        params = Params() if cluster is None else clusterfile.read_cluster_file(cluster)
-        first = synthetic.EPOCH
-        jobs = synthetic.workload(preset, nodes=params.nodes, days=90, seed=seed)
-    else:
-        if cluster is None:
-            raise InputError("--trace needs --cluster: the file that describes its machine")
-        params = clusterfile.read_cluster_file(cluster)
-        jobs = replay.workload(trace, nodes=params.nodes)
-        first = jobs[0].submit
-    start = first + _WARM_UP_DAYS * _DAY_S if begin is None else begin
+
+    def world(self, plan: Plan, start: int) -> SimulatedCluster:
+        """The machine before its first job, with room for the chains."""
+        params = replace(self.params, nodes=self.params.nodes + plan.room)
+        first = self.jobs[0].submit
+        jobs = [*rehearsal.forerunners(plan, self.jobs, start), *self.jobs]
+        return SimulatedCluster(params, jobs, now=first)
+
+
+def _synthetic(preset: str, seed: int, cluster: Path | None) -> _Stage:
+    params = Params() if cluster is None else clusterfile.read_cluster_file(cluster)
+    jobs = synthetic.workload(preset, nodes=params.nodes, days=_DAYS, seed=seed)
+    return _Stage(params, jobs)
+
+
+def _logged(trace: Path, cluster: Path | None) -> _Stage:
+    if cluster is None:
+        raise InputError("--trace needs --cluster: the file that describes its machine")
+    params = clusterfile.read_cluster_file(cluster)
+    jobs = replay.workload(trace, nodes=params.nodes)
+    if not jobs:
+        raise InputError(f"{trace} has no job that {params.nodes} nodes could run")
+    return _Stage(params, jobs)
+
+
+def _span(first: int, begin: datetime | None, until: datetime | None) -> tuple[int, int | None]:
+    """When the first chains are submitted, and when to stop whatever still runs."""
+    at, stop = (
+        None if d is None else int(d.replace(tzinfo=UTC).timestamp()) for d in (begin, until)
+    )
+    start = first + _WARM_UP_DAYS * _DAY_S if at is None else at
     if start < first or (stop is not None and stop <= start):
         raise InputError(f"--from must lie after {_day(first)}, and --until after --from")
-    return SimulatedCluster(params, jobs), start, stop
+    return start, stop
 
 
 def _service(state: Path, world: SimulatedCluster) -> Service:

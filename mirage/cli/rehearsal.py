@@ -17,6 +17,7 @@ from mirage.domain.handover import Handover
 from mirage.services import chains as chain_service
 from mirage.services.chains import Registration
 from mirage.services.modes import set_mode
+from mirage.sim.types import SimJob
 from mirage.store import chains
 from mirage.store.chains import HandoverRow
 from mirage.worker import Worker
@@ -37,9 +38,14 @@ class Plan:
     time_limit_s: int = 2 * _DAY_S
     spread_s: int = 11 * 3600
     """Between one chain and the next: no divisor of a day, so they meet all its hours."""
-    tick_s: int = 300
+    tick_s: int = 600
     longest_s: int = 60 * _DAY_S
     """Stop then, whatever still runs."""
+
+    @property
+    def room(self) -> int:
+        """Nodes that the chains take beside the workload."""
+        return self.chains * len(self.policies) * self.nodes
 
     @property
     def handovers(self) -> int:
@@ -67,6 +73,28 @@ class Outcome:
     cost_h: float
     less_than_reactive_pct: float | None
     """How much lower the cost is than the baseline's on the same hand-overs."""
+
+
+def forerunners(plan: Plan, jobs: Sequence[SimJob], start: int) -> list[SimJob]:
+    """Jobs that hold each chain's nodes from the first of `jobs` until it is submitted.
+
+    Thirty chains are a large share of a demo's machine. It gets their nodes on top, and these jobs
+    keep the workload from using them before: its queue is then as long as without the chains.
+    """
+    first, last_id = jobs[0].submit, max(job.job_id for job in jobs)
+    lives = [at - first for at, _, _ in _submissions(plan, start)]
+    return [
+        SimJob(
+            job_id=last_id + i,
+            submit=first,
+            nodes=plan.nodes,
+            time_limit_s=life,
+            run_s=life,
+            user="forerunner",
+        )
+        for i, life in enumerate(lives, start=1)
+        if life > 0
+    ]
 
 
 def run(
