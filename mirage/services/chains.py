@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from mirage.domain.chain import (
     MAX_LINKS,
@@ -280,8 +281,8 @@ def _verdict(chain: Chain, links: list[Link], now: int) -> tuple[ChainState, str
     if not started:
         return _never_started(links)
     newest = started[-1]
-    if newest.state is LinkState.ENDED and newest.end_state is JobState.CANCELLED:
-        return ChainState.CANCELLED, f"link {newest.index} was cancelled"
+    if (cancelled := _cancelled(started)) is not None:
+        return ChainState.CANCELLED, f"link {cancelled.index} was cancelled"
     if newest.index == chain.links_planned:
         done = newest.state is LinkState.ENDED
         return (ChainState.FINISHED, f"all {newest.index} links ran") if done else None
@@ -289,6 +290,24 @@ def _verdict(chain: Chain, links: list[Link], now: int) -> tuple[ChainState, str
     if standing:
         return chain.state, "" if chain.state is ChainState.ACTIVE else chain.note
     return _without_standby(chain, newest, now)
+
+
+def _cancelled(started: list[Link]) -> Link | None:
+    """The cancelled link that ended its chain, if there is one.
+
+    A successor that already ran beside it carries the chain on; one that starts later is ended by
+    its guard before a line of the user's script.
+    """
+    for link, successor in zip_longest(started, started[1:]):
+        if link.end_state is JobState.CANCELLED and not _ran_beside(link, successor):
+            return link
+    return None
+
+
+def _ran_beside(link: Link, successor: Link | None) -> bool:
+    if successor is None or successor.start is None or link.end is None:
+        return False
+    return successor.start < link.end
 
 
 def _never_started(links: list[Link]) -> tuple[ChainState, str] | None:
