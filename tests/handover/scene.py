@@ -123,6 +123,10 @@ class Scene:
         self._load = Load(self.testbed, backlog=backlog, gpus=gpus, run_s=run_s)
         self._load.start()
 
+    def submitted(self) -> int:
+        """Filler jobs so far."""
+        return 0 if self._load is None else self._load.submitted
+
     # The service
 
     def mirage(self, *words: str) -> str:
@@ -204,7 +208,7 @@ class Load(threading.Thread):
         self._testbed, self._backlog, self._gpus = testbed, backlog, gpus
         self._shortest, self._longest = run_s
         self._stop_asked = threading.Event()
-        self._submitted = 0
+        self.submitted = 0
 
     def run(self) -> None:
         slots = 64 // self._gpus
@@ -225,10 +229,10 @@ class Load(threading.Thread):
         lines = []
         for partition, count in batches:
             for _ in range(max(0, count)):
-                step = self._submitted * 7 % 16 / 15
+                step = self.submitted * 7 % 16 / 15
                 run_s = round(self._shortest + step * (self._longest - self._shortest))
                 limit = self._longest // 60 + 2
-                self._submitted += 1
+                self.submitted += 1
                 lines.append(
                     f"sbatch -Q -o /dev/null -p {partition} -t {limit} --gres=gpu:{self._gpus} "
                     f"--cpus-per-task=2 --mem=100M --wrap 'sleep {run_s}'"
