@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mirage.cluster.cli import SlurmCli
 from mirage.errors import ConfigError, StoreUnavailable
+from mirage.installed import data_dir
 from mirage.policy import registry
 from mirage.ports import Cluster
 from mirage.services.limits import Limits
@@ -16,7 +17,6 @@ from mirage.store.engine import Store
 
 _HOUR_S = 3600
 _COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
-_PACKAGE = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +89,3 @@ def make_state_dir(path: Path) -> None:
         raise StoreUnavailable(
             f"state directory {path} cannot be made: {error.strerror}"
         ) from error
-
-
-def data_dir(name: str) -> Path:
-    """migrations, models or slurm_plugin: in the wheel beside the package, else in the checkout."""
-    installed = _PACKAGE / "_data" / name
-    return installed if installed.exists() else _PACKAGE.parent / name

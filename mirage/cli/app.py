@@ -1,18 +1,58 @@
-"""The command tree of `mirage`."""
+"""The command tree of `mirage`. A command's module is imported when the command is called.
+
+A login node runs `mirage chain` many times a day; all modules together take a second to import.
+"""
+
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
-from mirage.cli import chain, demo, ops, serve, trace
+COMMANDS = {
+    "demo": (
+        "mirage.cli.demo",
+        "Run the real service on a simulated cluster, on an accelerated clock.",
+    ),
+    "chain": ("mirage.cli.chain", "Chains: submit, look at, pause, resume, cancel."),
+    "serve": ("mirage.cli.serve", "Run the service: REST API and worker."),
+    "ingest": ("mirage.cli.trace", "Take the jobs of a trace file into the history."),
+    "db": ("mirage.cli.ops", "The database."),
+    "config": ("mirage.cli.ops", "The configuration file."),
+    "mode": (
+        "mirage.cli.ops",
+        "How far Mirage goes: observe, shadow (decide and log; the default) or act.",
+    ),
+}
+"""By name: the module, and the line that `mirage --help` shows."""
 
-app = typer.Typer(
-    name="mirage",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    help="Keeps long jobs alive on Slurm: each follow-on job becomes eligible at the moment that "
-    "lets it start just as its predecessor ends. Try `mirage demo --once`.",
-)
-app.add_typer(demo.app)
-app.add_typer(chain.app, name="chain")
-app.add_typer(serve.app)
-app.add_typer(trace.app)
-app.add_typer(ops.app)
+
+class _Later(TyperCommand):
+    """A command, or group, as `mirage --help` shows it; its module is imported to run it."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """The context of the real one: all that follows goes by `context.command`."""
+        name = self.name or ""
+        module, _ = COMMANDS[name]
+        real = get_group(import_module(module).app).commands[name]
+        return real.make_context(info_name, args, parent=parent, **extra)
+
+
+class _Tree(TyperGroup):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name, (_, line) in COMMANDS.items():
+            self.add_command(_Later(name=name, help=line))
+
+
+app = typer.Typer(name="mirage", cls=_Tree, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def mirage() -> None:
+    """Keep long jobs alive on Slurm: each follow-on job becomes eligible at the moment that lets it
+    start just as its predecessor ends. Try `mirage demo --once`.
+    """

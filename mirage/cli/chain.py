@@ -8,13 +8,17 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from mirage import bootstrap
 from mirage.cli import chain_text
 from mirage.cli.client import Service, service_url
 from mirage.domain.chain import MAX_LINKS, ChainState
 from mirage.errors import InputError
+from mirage.installed import data_dir
 
-app = typer.Typer(no_args_is_help=True, help="Chains: submit, look at, pause, resume, cancel.")
+app = typer.Typer()
+chain_app = typer.Typer(
+    no_args_is_help=True, help="Chains: submit, look at, pause, resume, cancel."
+)
+app.add_typer(chain_app, name="chain")
 
 _LOOK = "`squeue --me -O JobID,State,Reason,Comment` shows your links (mirage:<chain>:<link>)."
 
@@ -26,7 +30,7 @@ Url = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="The service's JSON on stdout.")]
 
 
-@app.command(
+@chain_app.command(
     context_settings={
         "ignore_unknown_options": True,
         "allow_extra_args": True,
@@ -47,7 +51,7 @@ def submit(
 
     The same as `sbatch --mirage-chain=LINKS ...` with the wrapped sbatch.
     """
-    wrapper = bootstrap.data_dir("slurm_plugin") / "sbatch"
+    wrapper = data_dir("slurm_plugin") / "sbatch"
     if not context.args:
         raise InputError("nothing to submit: give sbatch's options and a script")
     if not wrapper.exists():
@@ -55,12 +59,12 @@ def submit(
     asked = [f"--mirage-chain={links}"]
     asked += [] if policy is None else [f"--mirage-policy={policy}"]
     asked += [] if overlap_price is None else [f"--mirage-overlap-price={overlap_price}"]
-    # Not by its first line: a wheel does not keep the mode of data files.
+    # Not by its first line: this Python is known to be there, /usr/bin/python3 is not.
     command = [sys.executable, "-IS", str(wrapper), *asked, *context.args]
     os.execv(command[0], command)  # noqa: S606 - an argument vector
 
 
-@app.command("list")
+@chain_app.command("list")
 def list_chains(
     *,
     user: Annotated[str | None, typer.Option(help="Of this user only.")] = None,
@@ -81,7 +85,7 @@ def list_chains(
         Console().print(chain_text.table(found))
 
 
-@app.command()
+@chain_app.command()
 def show(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
     """A chain with its links and hand-overs."""
     chain = Service(service_url(url), by_hand=_LOOK).get(f"/chains/{_checked(chain_id)}")
@@ -92,7 +96,7 @@ def show(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None
         Console().print(part)
 
 
-@app.command()
+@chain_app.command()
 def explain(
     chain_id: ChainId,
     *,
@@ -114,21 +118,21 @@ def explain(
         typer.echo("\n\n".join(chain_text.decision(row) for row in found))
 
 
-@app.command()
+@chain_app.command()
 def pause(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
     """Start no further link until it is resumed; the running link goes on."""
     by_hand = f"`scontrol uhold JOB` on the pending link does the same. {_LOOK}"
     _ask(chain_id, "pause", Service(service_url(url), by_hand=by_hand), as_json=as_json)
 
 
-@app.command()
+@chain_app.command()
 def resume(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
     """Undo a pause."""
     by_hand = f"`scontrol release JOB` on the held link does the same. {_LOOK}"
     _ask(chain_id, "resume", Service(service_url(url), by_hand=by_hand), as_json=as_json)
 
 
-@app.command()
+@chain_app.command()
 def cancel(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
     """End a chain: its standby and its running link are cancelled."""
     by_hand = f"`scancel JOB` on the pending link, then the running one, does the same. {_LOOK}"
