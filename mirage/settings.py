@@ -49,7 +49,7 @@ class PollingSettings(_Section):
 
 
 class ProvisionSettings(_Section):
-    policy: str = "quantile"
+    policy: str = "average"
     overlap_price: float = Field(OVERLAP_PRICE, ge=0, le=100)
     max_lead_h: _Hours = 24.0
     """A standby is never freed earlier than this before its predecessor's end."""
