@@ -24,6 +24,22 @@ BACKLOG = 14
     TestbedSettings(speed=60, priority="age", store_flags=False),
 )
 def test_mirage_costs_less_than_the_same_chains_left_reactive(scene: Scene) -> None:
+    mine, theirs = _side_by_side(scene)
+    assert sum(h.cost_h() for h in mine) < sum(h.cost_h() for h in theirs)
+
+
+@pytest.mark.slurm
+@pytest.mark.timeout(420)
+@testbed_with(TestbedSettings(speed=60, priority="age", accrue_always=True))
+def test_where_dependent_jobs_earn_age_there_is_little_to_win_and_little_is_spent(
+    scene: Scene,
+) -> None:
+    mine, theirs = _side_by_side(scene)
+    assert _mean_min(mine) < _mean_min(theirs) + 2
+
+
+def _side_by_side(scene: Scene) -> tuple[list[Handover], list[Handover]]:
+    """Hand-overs of helped chains and of identical ones left alone, in one run."""
     scene.fill(backlog=BACKLOG, gpus=4, run_s=(600, 1200))
     scene.start_service(policy="average")
     # Every filler job that waits was submitted behind a full backlog once two of them have gone by.
@@ -38,7 +54,12 @@ def test_mirage_costs_less_than_the_same_chains_left_reactive(scene: Scene) -> N
     theirs = _collect(scene, "reactive")
     _report(scene, mine, theirs)
     assert len(mine) == len(theirs) == PAIRS * (LINKS - 1)
-    assert sum(h.cost_h() for h in mine) < sum(h.cost_h() for h in theirs)
+    return mine, theirs
+
+
+def _mean_min(handovers: list[Handover]) -> float:
+    """Mean cost in minutes."""
+    return 60 * sum(h.cost_h() for h in handovers) / len(handovers)
 
 
 def _collect(scene: Scene, policy: str) -> list[Handover]:
@@ -56,5 +77,6 @@ def _report(scene: Scene, mine: list[Handover], theirs: list[Handover]) -> None:
             f"{60 * h.interruption_h:.0f}" if h.interruption_h else f"-{60 * h.overlap_h:.0f}"
             for h in handovers
         )
-        cost = 60 * sum(h.cost_h() for h in handovers) / len(handovers)
-        sys.stdout.write(f"{name:9} minutes [{shown}] (minus: overlap), mean cost {cost:.1f}\n")
+        sys.stdout.write(
+            f"{name:9} minutes [{shown}] (minus: overlap), mean cost {_mean_min(handovers):.1f}\n"
+        )
