@@ -37,16 +37,22 @@ class Cluster(Protocol):
         """What accounting knows of these ids; absent ids are left out."""
         ...
 
-    def free(self, standby: JobId, *, dependency: str) -> None:
-        """Make the standby eligible anywhere. `dependency` is what stays of the user's own."""
+    def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+        """Make the standby eligible anywhere. `dependency` is what stays of the user's own.
+
+        `unpin` where Mirage pinned it: a user's own node list stays otherwise.
+        """
         ...
 
     def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
         """Make it eligible, but only on `node_list`, the predecessor's own nodes."""
         ...
 
-    def hold(self, standby: JobId, *, dependency: str) -> None:
-        """Put it back behind `dependency`, which names its predecessor."""
+    def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+        """Put it back behind `dependency`, which names its predecessor; `unpin` as in `free`.
+
+        Slurm must still know the predecessor: behind a forgotten job the standby is free.
+        """
         ...
 
     def suspend(self, standby: JobId) -> None:

@@ -147,7 +147,7 @@ class Worker:
             chain_service.close_forgotten(tx, self._cluster_id, unknown, now)
 
     def _catch_up(self, now: int) -> None:
-        """Accounting since the last time it answered, in overlapping windows of a day."""
+        """Accounting since the last time it answered, in overlapping windows."""
         if self._history_off:
             return
         if self._history_at is None:

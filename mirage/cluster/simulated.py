@@ -165,7 +165,8 @@ class SimulatedCluster:
 
     # What moves jobs (ports.Cluster)
 
-    def free(self, standby: JobId, *, dependency: str) -> None:
+    def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:  # noqa: ARG002
+        """No job here has a node list of its own: being free is being unpinned."""
         self._depend(standby, dependency)
         self.simulator.pin(standby, None)
 
@@ -177,7 +178,7 @@ class SimulatedCluster:
         self._depend(standby, dependency)
         self.simulator.pin(standby, bits)
 
-    def hold(self, standby: JobId, *, dependency: str) -> None:
+    def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:  # noqa: ARG002
         self._depend(standby, dependency)
         self.simulator.pin(standby, None)
 

@@ -24,6 +24,7 @@ class JobState(StrEnum):
     STAGE_OUT = "STAGE_OUT"
     RESIZING = "RESIZING"
     REQUEUED = "REQUEUED"
+    """Accounting's word for a run that ended so; the job has a newer record and waits again."""
     REQUEUE_FED = "REQUEUE_FED"
     REQUEUE_HOLD = "REQUEUE_HOLD"
     RESV_DEL_HOLD = "RESV_DEL_HOLD"
@@ -58,7 +59,6 @@ class JobState(StrEnum):
 _WAITING = frozenset(
     {
         JobState.PENDING,
-        JobState.REQUEUED,
         JobState.REQUEUE_FED,
         JobState.REQUEUE_HOLD,
         JobState.RESV_DEL_HOLD,
@@ -87,6 +87,7 @@ _ENDED = frozenset(
         JobState.NODE_FAIL,
         JobState.OUT_OF_MEMORY,
         JobState.PREEMPTED,
+        JobState.REQUEUED,
         JobState.REVOKED,
         JobState.TIMEOUT,
     }

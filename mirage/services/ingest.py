@@ -13,8 +13,8 @@ from mirage.store import jobs, snapshots
 from mirage.store.engine import Store, Transaction
 from mirage.store.jobs import Counts
 
-WINDOW_S = 86400
-"""Accounting is asked for one day at a time, so that catching up never asks for a month at once."""
+WINDOW_S = 6 * 3600
+"""A busy site ends some 10,000 jobs in it: a few MB, a second or two of slurmdbd."""
 
 OVERLAP_S = 3600
 """Windows overlap: slurmdbd hears of an end late when it was down."""
@@ -85,7 +85,7 @@ def node_features(nodes: tuple[Node, ...]) -> dict[str, int]:
 
 
 def history_windows(since: int, until: int) -> Iterator[tuple[int, int]]:
-    """[since, until) a day at a time, each window reaching back over the one before."""
+    """[since, until) in pieces, each reaching back over the one before."""
     at = since
     while at < until:
         end = min(at + WINDOW_S, until)

@@ -5,7 +5,7 @@ without a size, is printed in full (22.05.8); without the colon it would be cut 
 """
 
 from mirage.domain import tres
-from mirage.domain.job import Job, JobId
+from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import parse_time_limit
 from mirage.errors import MalformedText
@@ -78,7 +78,7 @@ def _job(row: Row) -> tuple[Job, JobId | None]:
 
 
 def _read(row: Row) -> Job:
-    state = job_state(row["State"])
+    state = _state(row["State"])
     nodes = lowest(row["NumNodes"])
     node_list = text(row["NodeList"])
     return Job(
@@ -106,6 +106,12 @@ def _read(row: Row) -> Job:
         comment=text(row["Comment"]),
         array=_many_tasks(row["ArrayTaskID"]),
     )
+
+
+def _state(cell: str) -> JobState:
+    """A job that squeue calls requeued waits again; in accounting it is the run that ended."""
+    state = job_state(cell)
+    return JobState.PENDING if state is JobState.REQUEUED else state
 
 
 def _many_tasks(task_ids: str) -> bool:

@@ -70,7 +70,7 @@ def checked(job: Job) -> Job:
     # A pending job's start is a plan, and a requeued one's may be that of the run before.
     if (
         job.start is not None
-        and not job.state.waiting
+        and not (job.state.waiting or job.state is JobState.REQUEUED)
         and job.start < job.submit - CLOCK_TOLERANCE_S
     ):
         raise RowRefused("start before submit")

@@ -23,8 +23,9 @@ def test_nothing_is_concluded_from_an_unknown_state() -> None:
     assert (unknown.waiting, unknown.running, unknown.ended) == (False,) * 3
 
 
-def test_a_requeued_job_waits() -> None:
-    assert JobState.REQUEUED.waiting
+def test_requeued_is_accountings_word_for_a_run_that_ended() -> None:
+    assert JobState.REQUEUED.ended
+    assert JobState.REQUEUE_HOLD.waiting
     assert JobState.SPECIAL_EXIT.waiting
 
 

@@ -217,6 +217,11 @@ def test_a_state_of_a_later_slurm_is_unknown_and_the_job_is_there() -> None:
     assert job.state is JobState.UNKNOWN
 
 
+def test_a_job_that_the_queue_calls_requeued_waits() -> None:
+    job = squeue.jobs(_answer_with(State="REQUEUED"), "|")[0]
+    assert (job.state, job.end) == (JobState.PENDING, None)
+
+
 def test_a_component_without_its_leader_stays_a_job() -> None:
     job = squeue.jobs(_answer_with(HetJobID="11"), "|")[0]
     assert (job.job_id, job.nodes) == (12, 2)

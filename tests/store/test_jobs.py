@@ -169,6 +169,17 @@ def test_plans_are_not_history(store: Store, cluster_id: int) -> None:
         assert jobs.newest_end(tx, cluster_id) is None
 
 
+def test_a_requeued_run_is_history_beside_the_run_that_follows(
+    store: Store, cluster_id: int
+) -> None:
+    requeued = replace(DONE, state=JobState.REQUEUED)
+    waiting = replace(DONE, submit=301, state=JobState.PENDING, start=None, end=None)
+    put(store, cluster_id, requeued, waiting)
+    assert stored(store, cluster_id) == [waiting, requeued]
+    with store.read() as tx:
+        assert jobs.unended(tx, cluster_id) == [waiting]
+
+
 def test_reused_job_id_is_another_job(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, DONE, replace(DONE, submit=900, start=950, end=960))
     assert len(stored(store, cluster_id)) == 2
