@@ -32,10 +32,8 @@ class Service:
 def service(settings: Settings, cluster: Cluster | None = None) -> Service:
     """Everything for one cluster; `cluster` defaults to the Slurm commands of this host.
 
-    Raises ConfigError or NotFound for settings that name what is not there, StoreUnavailable and
-    SchemaMismatch for a database that cannot be used.
+    Raises StoreUnavailable and SchemaMismatch for a database that cannot be used.
     """
-    registry.policy(settings.provision.policy)
     store = open_store(settings)
     with store.begin() as tx:
         cluster_id = clusters.ensure(tx, settings.cluster.name)
@@ -55,6 +53,11 @@ def check_slurm() -> None:
 
 def open_store(settings: Settings) -> Store:
     """The database, checked to be of this program's schema."""
+    if _in_state_dir(settings) and not settings.service.state_dir.is_dir():
+        raise StoreUnavailable(
+            f"the state directory {settings.service.state_dir} does not exist: "
+            "set service.state_dir, or make it with `mirage db upgrade`"
+        )
     store = Store(settings.database_url)
     store.check_schema()
     return store
@@ -77,9 +80,13 @@ def rules(provision: ProvisionSettings) -> Rules:
 
 def upgrade_database(settings: Settings) -> None:
     """Make the database, or bring it to this program's schema."""
-    if settings.database_url.startswith("sqlite"):
+    if _in_state_dir(settings):
         make_state_dir(settings.service.state_dir)
     schema.upgrade(settings.database_url, data_dir("migrations"))
+
+
+def _in_state_dir(settings: Settings) -> bool:
+    return settings.database_url.startswith(f"sqlite:///{settings.service.state_dir}/")
 
 
 def make_state_dir(path: Path) -> None:

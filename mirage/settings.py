@@ -7,24 +7,27 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mirage.domain.handover import OVERLAP_PRICE
 from mirage.errors import ConfigError
 
 DEFAULT_PORT = 6480
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
+
+PolicyName = Literal["reactive", "average", "quantile", "slurm-estimate", "fixed-lead", "at-once"]
+"""Those of `policy.registry`, spelled out so that reading settings imports no policies."""
 
 _Seconds = Annotated[int, Field(gt=0, le=31 * 86400)]
 _Hours = Annotated[float, Field(ge=0)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ClusterSettings(_Section):
     name: str = Field("cluster", min_length=1, max_length=40)
     """Slurm's ClusterName; every row of the database carries it."""
     command_timeout_s: _Seconds = 15
+    """A Slurm command that has not answered by then is ended; seconds."""
 
 
 class DatabaseSettings(_Section):
@@ -34,33 +37,41 @@ class DatabaseSettings(_Section):
 
 class ServiceSettings(_Section):
     host: str = "127.0.0.1"
+    """The address that the API listens on. Whoever reaches it may read; writes need MUNGE."""
     port: int = Field(DEFAULT_PORT, ge=0, le=65535)
+    """0: any free one; the log says which."""
     state_dir: Path = Path("/var/lib/mirage")
+    """The SQLite database, and the kill switch: a file named `shadow` stops all acting."""
     admins: tuple[str, ...] = ("root",)
-    """Users who may set modes and the kill switch."""
+    """Users who may set modes and the kill switch, read the audit, and act on any chain."""
 
 
 class PollingSettings(_Section):
-    """DESIGN section 6: the whole service's budget of questions, seconds between two."""
+    """How often Slurm is asked: the whole service's budget of questions (DESIGN section 6)."""
 
     queue_s: _Seconds = 60
+    """Between two looks at the queue (`squeue`); also the tick in which it is decided. Seconds."""
     nodes_s: _Seconds = 120
+    """Between two looks at the nodes (`sinfo`); seconds."""
     history_s: _Seconds = 300
+    """Between two questions to accounting (`sacct`); seconds."""
 
 
 class ProvisionSettings(_Section):
-    policy: str = "average"
-    overlap_price: float = Field(OVERLAP_PRICE, ge=0, le=100)
+    policy: PolicyName = "quantile"
+    """For chains that name none."""
     max_lead_h: _Hours = 24.0
-    """A standby is never freed earlier than this before its predecessor's end."""
+    """A standby is never freed earlier than this before its predecessor's end; hours."""
     min_gain_s: int = Field(60, ge=0)
-    """A shorter forecast wait is not worth a move."""
+    """A shorter forecast wait is not worth a move; seconds."""
     account_overlap_node_h: _Hours = 500.0
-    """Overlap that one account may spend in 24 h, node-hours."""
+    """Overlap that one account may spend in 24 h; node-hours."""
     cluster_overlap_node_h: _Hours = 5000.0
+    """Overlap that all may spend in 24 h; node-hours."""
     demote_after: int = Field(10, ge=1)
     """Hand-overs whose mean absolute forecast error is held against `demote_error_h`."""
     demote_error_h: float = Field(24.0, gt=0)
+    """A larger mean error turns mode act into shadow; hours."""
 
 
 class Settings(_Section):
@@ -70,6 +81,7 @@ class Settings(_Section):
     polling: PollingSettings = PollingSettings()
     provision: ProvisionSettings = ProvisionSettings()
     log_format: Literal["auto", "json", "console"] = "auto"
+    """auto: colours on a terminal, JSON otherwise."""
 
     @property
     def database_url(self) -> str:
@@ -87,11 +99,10 @@ def load(path: Path | None) -> Settings:
         return Settings()
     try:
         text = chosen.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(chosen), [f"cannot be read: {error}"]) from error
-    try:
         return Settings.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
+    except OSError as error:
+        raise ConfigError(str(chosen), [f"cannot be read: {error.strerror}"]) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(str(chosen), [f"not TOML: {error}"]) from error
     except ValidationError as error:
         faults = [_fault(text, dict(detail)) for detail in error.errors()]
@@ -106,23 +117,27 @@ def _implied_path() -> Path | None:
 
 def _fault(text: str, detail: dict[str, Any]) -> str:
     keys = [str(key) for key in detail["loc"]]
+    name = ".".join(keys)
     line = _line_of(text, keys)
     where = f"line {line}: " if line else ""
     if detail["type"] == "extra_forbidden":
-        return f"{where}unknown key {'.'.join(keys)!r}"
-    return f"{where}{'.'.join(keys)} = {detail['input']!r}: {detail['msg']}"
+        return f"{where}unknown key {name!r}"
+    if detail["type"] == "model_type":
+        return f"{where}{name} = {detail['input']!r}: {name} is a table, [{name}]"
+    return f"{where}{name} = {detail['input']!r}: {detail['msg']}"
 
 
 def _line_of(text: str, keys: list[str]) -> int | None:
-    """The line that sets keys[-1] in table keys[:-1]; TOML parsers keep no positions."""
+    """The line that sets the key, or what holds it; TOML parsers keep no positions."""
+    lines: dict[str, int] = {}
     table = ""
-    wanted_table, wanted_key = ".".join(keys[:-1]), keys[-1]
     for number, line in enumerate(text.splitlines(), start=1):
         bare = line.split("#", 1)[0].strip()
         if bare.startswith("["):
             table = bare.strip("[] ")
-            if table == ".".join(keys):
-                return number
-        elif bare.partition("=")[0].strip() == wanted_key and table == wanted_table:
-            return number
-    return None
+            lines.setdefault(table, number)
+        elif "=" in bare:
+            key = bare.partition("=")[0].strip()
+            lines.setdefault(f"{table}.{key}" if table else key, number)
+    outward = (".".join(keys[:end]) for end in range(len(keys), 0, -1))
+    return next((lines[name] for name in outward if name in lines), None)

@@ -9,6 +9,7 @@ import typer
 
 from mirage import bootstrap
 from mirage import settings as settings_file
+from mirage.cli import config_text
 from mirage.domain.decision import Mode
 from mirage.services import modes
 from mirage.store import clusters
@@ -44,6 +45,12 @@ def config_check(*, config: ConfigOption = None) -> None:
 def config_show(*, config: ConfigOption = None) -> None:
     """The settings in force, as JSON."""
     typer.echo(settings_file.load(config).model_dump_json(indent=2))
+
+
+@config_app.command("reference")
+def config_reference() -> None:
+    """Every key with its default and meaning, as the Markdown of docs/configuration.md."""
+    typer.echo(config_text.reference(), nl=False)
 
 
 @app.command()

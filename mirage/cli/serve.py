@@ -1,7 +1,10 @@
 """`mirage serve`: the API and the worker in one process."""
 
+import signal
+import socket
 import threading
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import structlog
@@ -14,6 +17,7 @@ from mirage.api.app import ApiContext, create_app
 from mirage.bootstrap import Service
 from mirage.cluster import munge
 from mirage.cluster.cli import SlurmCli
+from mirage.errors import InputError
 from mirage.policy import registry
 from mirage.worker import Intervals, Worker
 
@@ -21,6 +25,9 @@ app = typer.Typer()
 
 KILL_FILE = "shadow"
 """A file of this name in the state directory is the kill switch."""
+
+_GRACE_S = 10
+"""For requests under way when the service ends."""
 
 _log = structlog.get_logger(__name__)
 
@@ -42,25 +49,51 @@ def serve(
 def run(service: Service) -> None:
     """Serve until told to stop. The worker has a thread of its own; the cluster is its alone."""
     settings = service.settings.service
-    stop = threading.Event()
-    worker = threading.Thread(target=make_worker(service).run, args=(stop,), name="worker")
+    listening = _listen(settings.host, settings.port)
     server = uvicorn.Server(
         uvicorn.Config(
             create_app(api_context(service)),
-            host=settings.host,
-            port=settings.port,
             log_config=None,
             access_log=False,
+            timeout_graceful_shutdown=_GRACE_S,
         )
     )
-    _log.info("serving", url=f"http://{settings.host}:{settings.port}")
+    stop = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        server.should_exit = True
+
+    # uvicorn ends on these, and then raises them again for whoever was asked before it: by default
+    # that ends the process, in the middle of a tick.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    worker = threading.Thread(target=make_worker(service).run, args=(stop,), name="worker")
+    _log.info("serving", url=f"http://{settings.host}:{listening.getsockname()[1]}")
     worker.start()
     try:
-        server.run()
+        server.run([listening])
     finally:
         stop.set()
         worker.join()
         service.store.close()
+    _log.info("ended")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Before the worker starts: who cannot be reached shall not act either."""
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise InputError(
+            f"cannot listen on {host}, port {port}: {error.strerror}. "
+            "Set service.host and service.port, or end what listens there"
+        ) from error
+    return listening
 
 
 def make_worker(service: Service) -> Worker:

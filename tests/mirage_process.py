@@ -1,0 +1,139 @@
+"""The `mirage` command as a process of its own, and `mirage serve` beside fake Slurm commands."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tests.cluster.commands import FakeCommands
+from tests.slurm.captured import SEPARATOR, answer
+
+MIRAGE = (sys.executable, "-m", "mirage")
+CHECKOUT = Path(__file__).resolve().parents[1]
+_PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's, without what the developer set for Mirage."""
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("MIRAGE_")}
+    return plain | {"COLUMNS": "200", "PYTHONPATH": str(CHECKOUT)} | more
+
+
+def run(*words: str, cwd: Path | None = None, user: int | None = None, **more: str) -> Answer:
+    done = subprocess.run(
+        [*MIRAGE, *words],
+        env=environment(**more),
+        cwd=cwd,
+        user=user,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+class QuietSlurm(FakeCommands):
+    """A cluster of eight nodes without a job."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        folder.mkdir()
+        self.path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+        header = answer("sacct-window.txt").replace(SEPARATOR, "|").partition("\n")[0] + "\n"
+        self.answers("squeue")
+        self.answers("sinfo", answer("sinfo.txt").replace(SEPARATOR, "|"))
+        self.answers("sacct", header, helpformat=answer("sacct-helpformat.txt"))
+        self.answers("scontrol", answer("scontrol-show-config.txt"))
+        self.answers("scancel")
+
+
+class Serving:
+    """A `mirage serve` that runs; its log is read from a file."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self._log = log
+
+    def log(self) -> list[dict[str, str]]:
+        return [json.loads(line) for line in self._log.read_text().splitlines()]
+
+    def url(self) -> str:
+        return str(next(line["url"] for line in self.log() if line["event"] == "serving"))
+
+    def wait_until_serving(self) -> str:
+        """Its address, once it answers there."""
+        _until(lambda: self._answers("/healthz"), "the service does not answer")
+        return self.url()
+
+    def wait_until_ready(self) -> None:
+        _until(lambda: self._answers("/readyz"), "the service is not ready")
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(_PATIENCE_S)
+
+    def _answers(self, path: str) -> bool:
+        assert self.process.poll() is None, self._log.read_text()
+        if not any(line["event"] == "serving" for line in self.log()):
+            return False
+        return httpx.get(self.url() + path, trust_env=False).is_success
+
+
+@contextmanager
+def serving(config: Path, slurm: QuietSlurm) -> Iterator[Serving]:
+    """`mirage serve`; whatever happens, it is gone afterwards."""
+    log = config.parent / f"serve-{time.monotonic_ns()}.log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [*MIRAGE, "serve", "--config", str(config)],
+            env=environment(PATH=slurm.path),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+        )
+    try:
+        yield Serving(process, log)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def wait_for_call(slurm: QuietSlurm, command: str) -> None:
+    """Until `command` has been called: it may still be answering."""
+    _until(lambda: bool(slurm.calls(command)), f"{command} is not called")
+
+
+def configured(folder: Path, *, port: int = 0) -> Path:
+    """A configuration file whose state is in `folder`."""
+    path = folder / "mirage.toml"
+    path.write_text(
+        f'log_format = "json"\n'
+        f'[cluster]\nname = "lab"\n'
+        f'[service]\nport = {port}\nstate_dir = "{folder}/state"\n'
+    )
+    return path
+
+
+def _until(reached: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.02)

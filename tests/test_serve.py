@@ -1,0 +1,105 @@
+"""`mirage serve` as a process: it becomes ready, ends in order, and survives a kill."""
+
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.mirage_process import QuietSlurm, configured, run, serving, wait_for_call
+
+SLOW_S = 1.5
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> QuietSlurm:
+    return QuietSlurm(tmp_path / "bin")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = configured(tmp_path)
+    assert run("db", "upgrade", "--config", str(path)).code == 0
+    return path
+
+
+def rows(config: Path, sql: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(config.parent / "state" / "mirage.db")) as database:
+        return list(database.execute(sql))
+
+
+def test_it_becomes_ready_and_tells_what_it_saw(slurm: QuietSlurm, config: Path) -> None:
+    with serving(config, slurm) as service:
+        service.wait_until_ready()
+        assert httpx.get(f"{service.url()}/healthz").status_code == 200
+        mode = httpx.get(f"{service.url()}/api/v1/mode").json()
+        assert mode == {"mode": "shadow", "partitions": {}}
+        assert len(slurm.calls("squeue")) == 1
+        assert service.end() == 0
+    assert [line["event"] for line in service.log()][-1] == "ended"
+    assert rows(config, "SELECT count(*) FROM snapshots") == [(1,)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
+def test_a_signal_in_the_middle_of_a_tick_lets_it_finish(
+    slurm: QuietSlurm, config: Path, number: int
+) -> None:
+    slurm.answers("squeue", seconds=SLOW_S)
+    with serving(config, slurm) as service:
+        wait_for_call(slurm, "squeue")
+        assert rows(config, "SELECT count(*) FROM leases") == [(1,)]
+        assert service.end(number) == 0
+    assert rows(config, "SELECT count(*) FROM snapshots") == [(1,)], "what was asked is kept"
+    assert rows(config, "SELECT count(*) FROM leases") == [(0,)]
+    assert len(slurm.calls("sinfo")) == 1
+    assert len(slurm.calls("squeue")) == 1
+
+
+def test_slurm_away_is_said_and_no_reason_to_end(slurm: QuietSlurm, config: Path) -> None:
+    slurm.answers("squeue", stderr="slurm_load_jobs error: Unable to contact controller", code=1)
+    with serving(config, slurm) as service:
+        wait_for_call(slurm, "squeue")
+        while not (said := [e for e in service.log() if e["event"] != "serving"]):
+            assert service.process.poll() is None
+        assert said[0]["event"] == "Slurm does not answer"
+        assert "Unable to contact" in said[0]["error"]
+        answer = httpx.get(f"{service.url()}/readyz")
+        assert answer.status_code == 503
+        assert "has not been looked at yet" in answer.json()["detail"]
+        assert service.end() == 0
+
+
+def test_kill_in_the_middle_of_a_tick_leaves_the_database_usable(
+    slurm: QuietSlurm, config: Path
+) -> None:
+    slurm.answers("squeue", seconds=SLOW_S)
+    with serving(config, slurm) as service:
+        wait_for_call(slurm, "squeue")
+        assert service.end(signal.SIGKILL) == -signal.SIGKILL
+    assert rows(config, "PRAGMA integrity_check") == [("ok",)]
+    assert run("mode", "act", "--json", "--config", str(config)).out == '{"*": "act"}\n'
+    assert run("db", "upgrade", "--config", str(config)).code == 0
+    # The dead one's lease runs out by itself; its successor serves, and waits for that.
+    with serving(config, slurm) as service:
+        modes = httpx.get(f"{service.wait_until_serving()}/api/v1/mode").json()
+        assert modes == {"mode": "act", "partitions": {}}
+        assert service.end() == 0
+    assert len(slurm.calls("squeue")) == 1
+
+
+def test_a_port_that_is_taken_is_one_sentence(slurm: QuietSlurm, config: Path) -> None:
+    with serving(config, slurm) as first:
+        first.wait_until_ready()
+        port = httpx.URL(first.url()).port
+        assert port is not None
+        configured(config.parent, port=port)
+        second = run("serve", "--config", str(config), PATH=slurm.path)
+        assert (second.code, second.out) == (2, "")
+        assert second.err == (
+            f"mirage: cannot listen on 127.0.0.1, port {port}: Address already in use. "
+            "Set service.host and service.port, or end what listens there\n"
+        )
+        assert len(slurm.calls("squeue")) == 1, "the second has asked nothing"
+        assert first.end() == 0

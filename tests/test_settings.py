@@ -1,0 +1,145 @@
+"""The configuration: its bounds, and faults that are named all at once with their lines."""
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from pydantic import ValidationError
+
+from mirage import settings
+from mirage.cli import config_text
+from mirage.errors import ConfigError
+from mirage.policy import registry
+from mirage.settings import PolicyName, Settings
+
+BOUNDS = [
+    ("cluster", "name", "c", ""),
+    ("cluster", "name", "c" * 40, "c" * 41),
+    ("cluster", "command_timeout_s", 1, 0),
+    ("cluster", "command_timeout_s", 31 * 86400, 31 * 86400 + 1),
+    ("service", "port", 0, -1),
+    ("service", "port", 65535, 65536),
+    ("service", "admins", ["root", "ada"], "root"),
+    ("polling", "queue_s", 1, 0),
+    ("polling", "queue_s", 31 * 86400, 31 * 86400 + 1),
+    ("polling", "nodes_s", 1, 0.5),
+    ("polling", "history_s", 1, -300),
+    ("provision", "policy", "reactive", "best"),
+    ("provision", "max_lead_h", 0, -0.1),
+    ("provision", "max_lead_h", 0.5, float("inf")),
+    ("provision", "min_gain_s", 0, -1),
+    ("provision", "account_overlap_node_h", 0, -1),
+    ("provision", "cluster_overlap_node_h", 0, float("nan")),
+    ("provision", "demote_after", 1, 0),
+    ("provision", "demote_error_h", 0.1, 0),
+    ("", "log_format", "json", "xml"),
+]
+
+
+def given(table: str, key: str, value: object) -> dict[str, object]:
+    return {table: {key: value}} if table else {key: value}
+
+
+@pytest.mark.parametrize(("table", "key", "good", "bad"), BOUNDS)
+def test_each_knob_has_its_bounds(table: str, key: str, good: object, bad: object) -> None:
+    Settings.model_validate(given(table, key, good))
+    with pytest.raises(ValidationError) as caught:
+        Settings.model_validate(given(table, key, bad))
+    assert {str(part) for part in caught.value.errors()[0]["loc"]} >= {key}
+
+
+def test_every_number_and_choice_is_tried_above() -> None:
+    tried = {(table, key) for table, key, _, _ in BOUNDS}
+    free = {("database", "url"), ("service", "host"), ("service", "state_dir")}
+    plain = {("", "log_format")}
+    tables = {name: type(info.default) for name, info in Settings.model_fields.items()}
+    own = {
+        (name, key)
+        for name, section in tables.items()
+        for key in getattr(section, "model_fields", {})
+    }
+    assert own | plain == tried | free
+
+
+def test_policies_are_those_there_are() -> None:
+    assert set(get_args(PolicyName)) == set(registry.POLICIES)
+
+
+def faults(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "mirage.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        settings.load(path)
+    assert caught.value.source == str(path)
+    return caught.value.faults
+
+
+def test_faults_come_with_the_line_of_their_key(tmp_path: Path) -> None:
+    text = """# the site
+colour = "red"
+[service]  # where it listens
+port = 70000
+ports = 1
+admins = [
+    "root",
+    7,
+]
+
+[polling]
+queue_s = 0
+[worker]
+x = 1
+"""
+    assert sorted(faults(tmp_path, text)) == [
+        "line 12: polling.queue_s = 0: Input should be greater than 0",
+        "line 13: unknown key 'worker'",
+        "line 2: unknown key 'colour'",
+        "line 4: service.port = 70000: Input should be less than or equal to 65535",
+        "line 5: unknown key 'service.ports'",
+        "line 6: service.admins.1 = 7: Input should be a valid string",
+    ]
+
+
+def test_lines_of_dotted_keys_and_inline_tables(tmp_path: Path) -> None:
+    text = "polling.queue_s = 0\nservice = {port = -1}\ncluster = 5\n"
+    assert sorted(faults(tmp_path, text)) == [
+        "line 1: polling.queue_s = 0: Input should be greater than 0",
+        "line 2: service.port = -1: Input should be greater than or equal to 0",
+        "line 3: cluster = 5: cluster is a table, [cluster]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "database", "expected"),
+    [
+        ("", "", "sqlite:////srv/state/mirage.db"),
+        ("", "postgresql://h/m", "postgresql://h/m"),
+        ("sqlite:////tmp/x.db", "postgresql://h/m", "sqlite:////tmp/x.db"),
+    ],
+)
+def test_where_the_database_is(
+    monkeypatch: pytest.MonkeyPatch, variable: str, database: str, expected: str
+) -> None:
+    monkeypatch.setenv("MIRAGE_DATABASE_URL", variable)
+    found = Settings.model_validate(
+        {"service": {"state_dir": "/srv/state"}, "database": {"url": database}}
+    )
+    assert found.database_url == expected
+
+
+def test_which_file_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    named, other = tmp_path / "named.toml", tmp_path / "other.toml"
+    named.write_text("[cluster]\nname = 'named'\n")
+    other.write_text("[cluster]\nname = 'other'\n")
+    monkeypatch.setenv("MIRAGE_CONFIG", str(named))
+    assert settings.load(None).cluster.name == "named"
+    assert settings.load(other).cluster.name == "other"
+    monkeypatch.delenv("MIRAGE_CONFIG")
+    monkeypatch.setattr(settings, "CONFIG_PATH", tmp_path / "none.toml")
+    assert settings.load(None) == Settings()
+
+
+def test_the_reference_is_current() -> None:
+    """`mirage config reference >docs/configuration.md` makes it so."""
+    committed = Path(__file__).parents[1] / "docs" / "configuration.md"
+    assert committed.read_text() == config_text.reference()
