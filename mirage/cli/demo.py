@@ -84,7 +84,7 @@ def demo(
         service = _service(state, world)
         url = stack.enter_context(_api(service, port))
         console = Console(stderr=True)
-        console.print(f"API: {url}/docs (simulated cluster {world.params.name})")
+        console.print(f"API: {url}/api/v1/chains (simulated cluster {world.params.name})")
         with console.status(f"letting the cluster fill up to {_day(start)}"):
             world.advance(start - world.now())
         _rehearse(plan, service, world, console)
@@ -194,9 +194,25 @@ def _progress(console: Console, total: int) -> Iterator[Callable[[int, str], Non
         TextColumn("simulated {task.fields[day]}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    if not console.is_terminal:
+        yield _LogProgress(console, total)
+        return
+    with Progress(*columns, console=console) as bar:
         task = bar.add_task("", total=total, day="")
         yield lambda done, day: bar.update(task, completed=done, day=day)
+
+
+class _LogProgress:
+    """A line for every tenth of the way, where there is no terminal to draw on."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        self._console, self._total, self._told = console, total, 0
+
+    def __call__(self, done: int, day: str) -> None:
+        tenths = 10 * done // self._total
+        if tenths > self._told:
+            self._told = tenths
+            self._console.print(f"{10 * tenths} % of {self._total} hand-overs, simulated {day}")
 
 
 def _tell(results: dict[str, Outcome], *, as_json: bool) -> None:
@@ -205,7 +221,14 @@ def _tell(results: dict[str, Outcome], *, as_json: bool) -> None:
         return
     table = Table(title="Per hand-over, against identical chains left reactive (plain Slurm)")
     table.add_column("policy")
-    for heading in ("hand-overs", "interruption h", "overlap h", "none %", "cost h", "saved %"):
+    for heading in (
+        "hand-\novers",
+        "inter-\nruption h",
+        "overlap\nh",
+        "none\n%",
+        "cost\nh",
+        "saved\n%",
+    ):
         table.add_column(heading, justify="right")
     for name, o in sorted(results.items(), key=lambda item: item[1].cost_h):
         saved = o.less_than_reactive_pct
