@@ -14,7 +14,8 @@ from mirage.domain.job import JobId
 from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
-from mirage.services import chains as chain_service
+from mirage.services import links
+from mirage.services.chains import conclude
 from mirage.services.ingest import (
     FIRST_WINDOW_S,
     history_windows,
@@ -109,15 +110,17 @@ class Worker:
         nodes = self._fresh_nodes(queue.taken_at)
         with self._store.begin() as tx:
             ingest_queue(tx, self._cluster_id, queue, nodes, before=self._queue)
-            jobs = chain_service.links_in(queue)
-            chain_service.sync(tx, self._cluster_id, jobs, queue.taken_at)
-            missing = chain_service.missing(tx, self._cluster_id, queue.taken_at)
+            links.sync(tx, self._cluster_id, links.links_in(queue), queue.taken_at)
+            missing = links.missing(tx, self._cluster_id, queue.taken_at)
         self._queue = queue
         self._resolve(missing, queue.taken_at)
         self._catch_up(queue.taken_at)
         with self._store.begin() as tx:
             reconcile(tx, self._cluster_id, queue.taken_at)
-            chain_service.conclude(tx, self._cluster_id, queue.taken_at)
+            conclude(tx, self._cluster_id, queue.taken_at)
+        # Accounting may have taken long: another worker acts by now if the lease ran out.
+        if not self._has_lease():
+            return
         obey(self._store, self._cluster, self._cluster_id, queue)
         snapshot = Snapshot(queue=queue, nodes=self._nodes, nodes_taken_at=self._nodes_at or 0)
         provision(self._store, self._cluster, self._cluster_id, snapshot, self._rules)
@@ -142,9 +145,9 @@ class Worker:
             _log.warning("accounting does not answer", error=str(error))
             return
         with self._store.begin() as tx:
-            chain_service.sync(tx, self._cluster_id, records, now)
+            links.sync(tx, self._cluster_id, records, now, accounting=True)
             unknown = set(missing) - {job.job_id for job in records}
-            chain_service.close_forgotten(tx, self._cluster_id, unknown, now)
+            links.close_forgotten(tx, self._cluster_id, unknown, now)
 
     def _catch_up(self, now: int) -> None:
         """Accounting since the last time it answered, in overlapping windows."""
@@ -168,7 +171,7 @@ class Worker:
     def _ingest_window(self, window: tuple[int, int], now: int) -> None:
         counts, records = ingest_history(self._store, self._cluster, self._cluster_id, window)
         with self._store.begin() as tx:
-            chain_service.sync(tx, self._cluster_id, records, now)
+            links.sync(tx, self._cluster_id, records, now, accounting=True)
             clusters.set_history_until(tx, self._cluster_id, window[1])
         self._history_at = window[1]
         _log.info("accounting", until=window[1], added=counts.added, updated=counts.updated)

@@ -93,14 +93,17 @@ class SlurmEstimate:
 
     Slurm plans no start for a dependent job, so the plan is read from the queue: a newcomer of this
     width stands behind every queued job of at most that width, so it starts no sooner than the
-    latest start that backfill plans among them.
+    latest start that backfill plans among them. Jobs that are held or not eligible yet, the standby
+    among them, do not stand in line.
     """
 
     name = "slurm-estimate"
 
     def decide(self, view: HandoverView) -> Decision:
         queue = view.queue
-        rivals = queue.pending & (queue.nodes <= view.nodes) & (queue.partition == view.partition)
+        in_line = (queue.eligible != UNKNOWN) & (queue.eligible <= view.now) & (queue.priority != 0)
+        alike = (queue.nodes <= view.nodes) & (queue.partition == view.partition)
+        rivals = queue.pending & in_line & alike
         planned = queue.start[rivals & (queue.start != UNKNOWN)]
         if not len(planned):
             return self._without_plan(view, rivals_waiting=bool(rivals.any()))
@@ -163,7 +166,7 @@ def since_change(
 ) -> NDArray[np.int64]:
     """The waits after the last change point, oldest first; at least `keep` of them.
 
-    A change point is a run of waits on one side of the fractile that chance would give less often
+    A change point is a run of waits above the fractile that chance would give less often
     than `significance` (Brevik, Nurmi, Wolski: QBETS). Waits of neighbours are alike, so the run
     asked for is stretched by (1+r)/(1-r), r the lag-1 correlation of the exceedances.
     """

@@ -47,12 +47,17 @@ def _stopped(decision: Decision, view: HandoverView, limits: Limits, spent: Spen
         gain_s = forecast.p50_s if forecast.p90_s is None else forecast.p90_s
         if gain_s < limits.min_gain_s:
             return f"a wait of {gain_s:.0f} s at most is not worth a move (min_gain_s)"
-    worst = max(0, view.time_left_s) / _HOUR_S * view.nodes
+    worst = worst_overlap_node_h(view)
     if spent.account + worst > limits.account_overlap_node_h:
         return f"the account has spent its overlap: {spent.account:.1f} node-hours in 24 h"
     if spent.cluster + worst > limits.cluster_overlap_node_h:
         return f"the cluster has spent its overlap: {spent.cluster:.1f} node-hours in 24 h"
     return None
+
+
+def worst_overlap_node_h(view: HandoverView) -> float:
+    """What a standby freed now costs if it starts now."""
+    return max(0, view.time_left_s) / _HOUR_S * view.nodes
 
 
 def overlap_node_h(predecessor: Link, successor: Link, now: int) -> float:

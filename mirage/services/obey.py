@@ -17,6 +17,7 @@ from mirage.domain.snapshot import Queue
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.ports import Cluster
 from mirage.services import chains as chain_service
+from mirage.services.links import links_in, marked
 from mirage.store import audit, chains, clusters
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Store, Transaction
@@ -58,10 +59,10 @@ def obey(store: Store, cluster: Cluster, cluster_id: int, queue: Queue) -> None:
 
 
 def _tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
-    marked = [(m, j) for m, j in chain_service.marked(chain_service.links_in(queue)) if _lives(j)]
-    owned = chains.chains_of(tx, {mark.chain_id for mark, _ in marked})
+    links = [(mark, job) for mark, job in marked(links_in(queue)) if _lives(job)]
+    owned = chains.chains_of(tx, {mark.chain_id for mark, _ in links})
     modes = clusters.modes(tx, cluster_id)
-    for mark, job in marked:
+    for mark, job in links:
         chain = owned.get(mark.chain_id)
         mode = modes.get(job.partition, modes[""])
         if chain is None or chain.uid != job.uid or mode is Mode.OBSERVE:

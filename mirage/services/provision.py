@@ -6,6 +6,7 @@ intention, which `reconcile` settles by what the queue shows. Nothing is ever se
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import structlog
 
@@ -15,11 +16,19 @@ from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
 from mirage.ports import Cluster, Policy
 from mirage.services.ingest import free_nodes
-from mirage.services.limits import DAY_S, Limits, Spent, limited, overlap_node_h, too_wrong
+from mirage.services.limits import (
+    DAY_S,
+    Limits,
+    Spent,
+    limited,
+    overlap_node_h,
+    too_wrong,
+    worst_overlap_node_h,
+)
 from mirage.slurm import dependency
 from mirage.store import audit, chains, clusters, decisions, forecasts, jobs
 from mirage.store.audit import AuditEntry
-from mirage.store.decisions import Effect, NewDecision
+from mirage.store.decisions import DecisionRow, Effect, NewDecision
 from mirage.store.engine import Store, Transaction
 from mirage.store.forecasts import ForecastRow
 
@@ -27,6 +36,8 @@ _log = structlog.get_logger(__name__)
 
 RECENT_JOBS = 1000
 RECENT_HANDOVERS = 100
+
+_DEMOTED = "demoted to shadow"
 
 ASK_AGAIN_S = 900
 """A move that Slurm refused is not asked for again sooner."""
@@ -56,27 +67,39 @@ def provision(
 ) -> None:
     """Decide every open hand-over of the cluster, and do what is decided where the mode is act."""
     with store.begin() as tx:
-        demote(tx, cluster_id, snapshot.queue.taken_at, rules.limits)
+        demote(tx, cluster_id, snapshot.queue.taken_at, rules)
         planned = list(_plan(tx, cluster_id, snapshot, rules))
-    for handover, decision, decision_id in planned:
-        _carry_out(store, cluster, cluster_id, (handover, decision, decision_id), snapshot)
+    for move in planned:
+        if _carry_out(store, cluster, cluster_id, move, snapshot) is Effect.INTENDED:
+            # No answer: the rest would wait as long for none. `reconcile` finds them not done.
+            return
 
 
-def demote(tx: Transaction, cluster_id: int, now: int, limits: Limits) -> None:
-    """Fall back from act to shadow when the last forecasts were too wrong."""
+def demote(tx: Transaction, cluster_id: int, now: int, rules: Rules) -> None:
+    """Fall back from act to shadow when the default policy's last forecasts were too wrong.
+
+    Those made before the last time count no more, or nobody could ever set act again.
+    """
+    limits = rules.limits
     acting = [p for p, mode in clusters.modes(tx, cluster_id).items() if mode is Mode.ACT]
     if not acting:
         return
-    wrong = too_wrong(forecasts.errors(tx, cluster_id, limits.demote_after), limits)
+    before = audit.page(tx, cluster_id, event=_DEMOTED, limit=1)
+    errors = forecasts.errors(
+        tx,
+        cluster_id,
+        limits.demote_after,
+        rules.default,
+        since=before[0].at if before else 0,
+    )
+    wrong = too_wrong(errors, limits)
     if wrong is None:
         return
     for partition in acting:
         clusters.set_mode(tx, cluster_id, Mode.SHADOW, partition)
     detail = {"mean_abs_error_s": round(wrong), "bound_s": limits.demote_error_s}
-    audit.write(
-        tx, cluster_id, AuditEntry(at=now, actor="mirage", event="demoted to shadow", detail=detail)
-    )
-    _log.warning("demoted to shadow", **detail)
+    audit.write(tx, cluster_id, AuditEntry(at=now, actor="mirage", event=_DEMOTED, detail=detail))
+    _log.warning(_DEMOTED, **detail)
 
 
 def _plan(
@@ -145,17 +168,26 @@ class _Desk:
     def decide(self, handover: OpenHandover) -> Decision | None:
         """None where there is nothing to decide."""
         predecessor, standby = handover.predecessor, handover.standby
+        refused = (standby.chain_id, standby.index) in self._refused
+        if refused or not self._shown(standby) or not self._shown(predecessor):
+            return None
         if standby.position is Position.FREE:
             requeued = predecessor.state is LinkState.PENDING and standby.freed_at is not None
             return _HOLD_AGAIN if requeued else None
         if predecessor.state is not LinkState.RUNNING or predecessor.planned_end() is None:
             return None
-        if (standby.chain_id, standby.index) in self._refused:
-            return None
         view = self._view(handover)
         policy = self._rules.policy(handover.chain.policy or self._rules.default)
-        decision = policy.decide(view)
-        return limited(decision, view, self._rules.limits, self._spending(standby.account))
+        spent = self._spending(standby.account)
+        decision = limited(policy.decide(view), view, self._rules.limits, spent)
+        if decision.action is Action.FREE:
+            self._spend(standby.account, worst_overlap_node_h(view))
+        return decision
+
+    def _shown(self, link: Link) -> bool:
+        """Whether this queue has the job: a dependency on one that Slurm has forgotten frees, and
+        of a standby that is not shown the user's own dependencies are not known."""
+        return self._snapshot.queue.find(link.job_id) is not None
 
     def _view(self, handover: OpenHandover) -> HandoverView:
         queue, standby = self._snapshot.queue, handover.standby
@@ -196,6 +228,11 @@ class _Desk:
             )
         return Spent(account=self._spent.get(account, 0.0), cluster=sum(self._spent.values()))
 
+    def _spend(self, account: str, node_h: float) -> None:
+        """What this tick frees counts against what it frees next."""
+        assert self._spent is not None  # noqa: S101 - looked up before it is spent from
+        self._spent[account] = self._spent.get(account, 0.0) + node_h
+
 
 _HOLD_AGAIN = Decision(action=Action.HOLD, reason="its predecessor was requeued", policy="guard")
 
@@ -206,12 +243,20 @@ def _spent_by_account(tx: Transaction, cluster_id: int, now: int) -> dict[str, f
         account = row.successor.account
         hours = overlap_node_h(row.predecessor, row.successor, now)
         spent[account] = spent.get(account, 0.0) + hours
-    for handover in open_handovers(tx, cluster_id):
-        if handover.standby.freed_at is not None:
-            account = handover.standby.account
-            hours = overlap_node_h(handover.predecessor, handover.standby, now)
-            spent[account] = spent.get(account, 0.0) + hours
+    for predecessor, successor in _under_way(tx, cluster_id):
+        hours = overlap_node_h(predecessor, successor, now)
+        spent[successor.account] = spent.get(successor.account, 0.0) + hours
     return spent
+
+
+def _under_way(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Link]]:
+    """Running links whose successor runs beside them, or may since Mirage freed it."""
+    live = chains.links_of(tx, [c.chain_id for c in chains.live_chains(tx, cluster_id)])
+    for links in live.values():
+        for predecessor, successor in pairwise(links):
+            freed = successor.state is LinkState.RUNNING or successor.freed_at is not None
+            if predecessor.state is LinkState.RUNNING and freed:
+                yield predecessor, successor
 
 
 def _carry_out(
@@ -220,7 +265,7 @@ def _carry_out(
     cluster_id: int,
     planned: tuple[OpenHandover, Decision, int],
     snapshot: Snapshot,
-) -> None:
+) -> Effect:
     """Tell Slurm, and write down what became of it."""
     handover, decision, decision_id = planned
     standby = handover.standby
@@ -240,6 +285,7 @@ def _carry_out(
         )
         audit.write(tx, cluster_id, entry)
     _log.info("moved", chain_id=handover.chain.chain_id, effect=effect.value, error=error)
+    return effect
 
 
 def _moved(standby: Link, action: Action, now: int) -> Link:
@@ -254,17 +300,33 @@ def _tell(
     standby, predecessor = handover.standby.job_id, handover.predecessor.job_id
     job = snapshot.queue.find(standby)
     text = "" if job is None else job.dependency
+    unpin = handover.standby.position is Position.PINNED
     try:
         if decision.action is Action.HOLD:
-            cluster.hold(standby, dependency=dependency.behind(text, predecessor))
+            cluster.hold(standby, dependency=dependency.behind(text, predecessor), unpin=unpin)
         else:
-            cluster.free(standby, dependency=dependency.without(text, predecessor))
+            cluster.free(standby, dependency=dependency.without(text, predecessor), unpin=unpin)
     except (ClusterRefused, InputError) as error:
         return Effect.REFUSED, str(error)
     except ClusterUnavailable as error:
         # It may have been heard: the next queue tells, and `reconcile` settles it.
         return Effect.INTENDED, str(error)
     return Effect.DONE, ""
+
+
+def _took(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:
+    """Whether the move is what Slurm shows."""
+    if row.inputs.get("standby") != standby.job_id:
+        return False
+    if standby.state is LinkState.PENDING:
+        wanted = Position.HELD if row.action is Action.HOLD else Position.FREE
+        return standby.position is wanted
+    if row.action is Action.HOLD or standby.start is None:
+        return False
+    # It has started: early, or because its predecessor ended.
+    ended = None if predecessor is None else predecessor.end
+    since = standby.start if standby.eligible is None else standby.eligible
+    return ended is None or since < ended
 
 
 def reconcile(tx: Transaction, cluster_id: int, now: int) -> None:
@@ -277,12 +339,13 @@ def reconcile(tx: Transaction, cluster_id: int, now: int) -> None:
         standby = links.get(row.index)
         if standby is None or standby.seen_at < row.at:
             continue
-        wanted = Position.HELD if row.action is Action.HOLD else Position.FREE
-        moved = standby.state is not LinkState.PENDING or standby.position is wanted
+        moved = _took(row, standby, links.get(row.index - 1))
         effect = Effect.DONE if moved else Effect.FAILED
         decisions.settle(tx, row.id, effect, "" if moved else "Slurm did not take the move")
-        if moved and row.action is Action.FREE and standby.freed_at is None:
-            chains.save_link(tx, cluster_id, replace(standby, freed_at=row.at))
+        if moved:
+            chains.save_link(tx, cluster_id, _moved(standby, row.action, row.at))
+            if row.action is Action.FREE and standby.start is not None:
+                forecasts.settle(tx, row.chain_id, row.index, max(0, standby.start - row.at))
         entry = AuditEntry(
             at=now,
             actor="mirage",

@@ -59,10 +59,17 @@ def settle(tx: Transaction, chain_id: ChainId, index: int, actual_wait_s: int) -
     )
 
 
-def errors(tx: Transaction, cluster_id: int, last: int, source: str | None = None) -> list[float]:
-    """Median forecast minus actual wait, seconds, of the last hand-overs, oldest first."""
+def errors(
+    tx: Transaction, cluster_id: int, last: int, source: str | None = None, *, since: int = 0
+) -> list[float]:
+    """Median forecast minus actual wait, seconds, of the last hand-overs, oldest first.
+
+    Of forecasts made at `since` or later.
+    """
     query = select(forecasts.c.p50_s - forecasts.c.actual_wait_s).where(
-        forecasts.c.cluster_id == cluster_id, forecasts.c.actual_wait_s.is_not(None)
+        forecasts.c.cluster_id == cluster_id,
+        forecasts.c.actual_wait_s.is_not(None),
+        forecasts.c.at >= since,
     )
     if source is not None:
         query = query.where(forecasts.c.source == source)

@@ -1,0 +1,257 @@
+"""Links: found in Slurm by their marks, and followed through queue and accounting."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+import structlog
+
+from mirage.domain.chain import Chain, ChainId, Link, LinkState, Mark, Position, find_mark
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Queue
+from mirage.errors import MalformedText
+from mirage.slurm import dependency
+from mirage.store import audit, chains, forecasts
+from mirage.store.audit import AuditEntry
+from mirage.store.engine import Transaction
+
+_log = structlog.get_logger(__name__)
+
+GRACE_S = 180
+"""What does not show up within three queue ticks will not come by itself."""
+
+_ORDER = (LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED)
+_NEVER_RAN = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})
+
+
+def sync(
+    tx: Transaction, cluster_id: int, jobs: Iterable[Job], now: int, *, accounting: bool = False
+) -> None:
+    """Bring chains and links to what Slurm says of their jobs, adopting those not known yet.
+
+    Accounting knows no dependencies: from it, a standby's position is not learned. It may have
+    lost the marks too, so open links are then also found by their jobs' numbers.
+    """
+    known = _open_marks(tx, cluster_id) if accounting else {}
+    found = sorted(marked(jobs, known), key=_in_order)
+    chain_ids = {mark.chain_id for mark, _ in found}
+    owned = chains.chains_of(tx, chain_ids)
+    stored = chains.links_of(tx, list(chain_ids))
+    unchanged: list[Link] = []
+    for chain_id, pairs in groupby(found, key=lambda pair: pair[0].chain_id):
+        group, links = list(pairs), {link.index: link for link in stored[chain_id]}
+        chain = _owned(tx, cluster_id, owned.get(chain_id), group, now, has_links=bool(links))
+        for mark, job in group:
+            if chain is None or chain.uid != job.uid:
+                continue
+            before = links.get(mark.index)
+            link = _followed(before, mark, job, now)
+            if link is None or _is_elsewhere(tx, cluster_id, before, link):
+                continue
+            if not accounting:
+                link = replace(link, position=_position(link, links.get(mark.index - 1), job))
+            links[mark.index] = link
+            if before is not None and replace(before, seen_at=now) == link:
+                unchanged.append(link)
+            else:
+                _store(tx, cluster_id, before, link)
+    chains.seen(tx, unchanged, now)
+
+
+def links_in(queue: Queue) -> list[Job]:
+    """The jobs of the queue that carry a mark."""
+    return [queue.row(i) for i, comment in enumerate(queue.comment) if "mirage:" in comment]
+
+
+def marked(
+    jobs: Iterable[Job], known: Mapping[JobId, Mark] | None = None
+) -> Iterator[tuple[Mark, Job]]:
+    """Jobs that are links. Without comments in accounting the submit line still has the mark.
+
+    A run that ended by being requeued is left out: its job lives on under a newer record.
+    """
+    for job in jobs:
+        mark = find_mark(job.comment) or find_mark(_unquoted(job.submit_line))
+        mark = mark or (known or {}).get(job.job_id)
+        if mark is not None and not job.array and job.state is not JobState.REQUEUED:
+            yield mark, job
+
+
+def missing(tx: Transaction, cluster_id: int, now: int) -> list[JobId]:
+    """Jobs of links that the queue has not shown for a while: accounting may know their end."""
+    return [li.job_id for li in _open_links(tx, cluster_id) if li.seen_at < now - GRACE_S]
+
+
+def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: int) -> None:
+    """End links whose job neither the queue nor the accounting knows any more."""
+    for link in _open_links(tx, cluster_id):
+        if link.job_id not in job_ids:
+            continue
+        end = min(now, link.planned_end() or now) if link.start is not None else None
+        ended = replace(
+            link, state=LinkState.ENDED, end=end, end_state=JobState.UNKNOWN, seen_at=now
+        )
+        chains.save_link(tx, cluster_id, ended)
+        _audit(tx, cluster_id, ended, "forgotten by Slurm", now, {})
+
+
+def _open_links(tx: Transaction, cluster_id: int) -> list[Link]:
+    live = chains.links_of(tx, [c.chain_id for c in chains.live_chains(tx, cluster_id)])
+    return [li for links in live.values() for li in links if li.state is not LinkState.ENDED]
+
+
+def _open_marks(tx: Transaction, cluster_id: int) -> dict[JobId, Mark]:
+    return {li.job_id: Mark(li.chain_id, li.index) for li in _open_links(tx, cluster_id)}
+
+
+def _in_order(pair: tuple[Mark, Job]) -> tuple[ChainId, int, int, int]:
+    """Predecessors before successors; of one link, earlier runs before later ones."""
+    mark, job = pair
+    return mark.chain_id, mark.index, job.submit, job.job_id
+
+
+def _unquoted(submit_line: str) -> str:
+    """Words of the line; sacct prints `--comment=mirage:x:1` or the two words apart."""
+    return submit_line.replace("--comment=", " ").replace('"', " ").replace("'", " ")
+
+
+def _owned(
+    tx: Transaction,
+    cluster_id: int,
+    chain: Chain | None,
+    found: Sequence[tuple[Mark, Job]],
+    now: int,
+    *,
+    has_links: bool,
+) -> Chain | None:
+    """The chain with its owner: the uid of its first job, for a mark is public once it is seen.
+
+    So one who registered it or copied its mark before the service saw the job gets nothing.
+    """
+    named = [(mark, job) for mark, job in found if job.uid is not None]
+    if (chain is not None and has_links) or not named:
+        return chain
+    mark, first = min(named, key=lambda pair: pair[1].job_id)
+    if first.uid is None or (chain is not None and chain.uid == first.uid):
+        return chain
+    made = Chain(chain_id=mark.chain_id, uid=first.uid, user=first.user, created_at=first.submit)
+    chains.save_chain(tx, cluster_id, made)
+    what = {"link": mark.index, "job": first.job_id}
+    entry = AuditEntry(at=now, actor="mirage", event="adopted", chain_id=made.chain_id, detail=what)
+    audit.write(tx, cluster_id, entry)
+    return made
+
+
+def _followed(known: Link | None, mark: Mark, job: Job, now: int) -> Link | None:
+    """The link as Slurm now shows it; None where the record is of an older job of that place."""
+    if known is not None and _is_stale(known, job):
+        return None
+    link = known if known is not None and known.job_id == job.job_id else _made(mark, job)
+    if link.submit != job.submit:
+        link = _run_again(link, job)
+    state = _link_state(job.state)
+    if state is None:
+        return replace(link, seen_at=now)
+    ended = state is LinkState.ENDED
+    return replace(
+        link.moved(state),
+        partition=job.partition or link.partition,
+        account=job.account or link.account,
+        nodes=job.nodes,
+        time_limit_s=link.time_limit_s if job.time_limit_s is None else job.time_limit_s,
+        eligible=job.eligible or link.eligible,
+        start=_start(link, state, job),
+        end=job.end or link.end if ended else None,
+        end_state=job.state if ended else None,
+        seen_at=now,
+    )
+
+
+def _made(mark: Mark, job: Job) -> Link:
+    return Link(chain_id=mark.chain_id, index=mark.index, job_id=job.job_id, submit=job.submit)
+
+
+def _run_again(link: Link, job: Job) -> Link:
+    """Slurm gives a requeued job a new submit time. Also one that had ended may be requeued."""
+    fresh = replace(link, submit=job.submit, state=LinkState.PENDING, end=None, end_state=None)
+    return replace(fresh, eligible=None, freed_at=None, start=None)
+
+
+def _is_stale(known: Link, job: Job) -> bool:
+    """The record is older than what is known, or of another job in the place of one that ran."""
+    if known.job_id != job.job_id:
+        older = (known.submit, known.job_id) > (job.submit, job.job_id)
+        return older or known.start is not None
+    if known.submit != job.submit:
+        return known.submit > job.submit
+    state = _link_state(job.state)
+    # The same run never goes back.
+    return state is not None and _ORDER.index(state) < _ORDER.index(known.state)
+
+
+def _link_state(state: JobState) -> LinkState | None:
+    """None for a word Mirage does not know: nothing is concluded from it."""
+    if state.waiting:
+        return LinkState.PENDING
+    if state.running:
+        return LinkState.RUNNING
+    return LinkState.ENDED if state.ended else None
+
+
+def _start(link: Link, state: LinkState, job: Job) -> int | None:
+    """Slurm gives a job that was cancelled while it waited start = end."""
+    if state is LinkState.PENDING or (job.state in _NEVER_RAN and job.start == job.end):
+        return None
+    return link.start if job.start is None else job.start
+
+
+def _position(link: Link, predecessor: Link | None, job: Job) -> Position:
+    if not job.state.waiting:
+        return link.position
+    if predecessor is not None and _waits_on(job.dependency, predecessor.job_id):
+        return Position.HELD
+    return Position.HELD if predecessor is None and job.dependency else Position.FREE
+
+
+def _waits_on(text: str, predecessor: JobId) -> bool:
+    """A list that does not read is not Mirage's to take apart: the standby counts as held."""
+    try:
+        return dependency.waits_on(text, predecessor)
+    except MalformedText:
+        return True
+
+
+def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: Link) -> bool:
+    """The job is another link already, and its comment was rewritten: the first mark holds."""
+    if before is not None and (before.job_id, before.submit) == (link.job_id, link.submit):
+        return False
+    other = chains.link_of_job(tx, cluster_id, link.job_id, link.submit)
+    if other is None or (other.chain_id, other.index) == (link.chain_id, link.index):
+        return False
+    _log.warning("a job with a second mark", chain_id=link.chain_id, job_id=link.job_id)
+    return True
+
+
+def _store(tx: Transaction, cluster_id: int, before: Link | None, link: Link) -> None:
+    chains.save_link(tx, cluster_id, link)
+    started = link.start is not None and (before is None or before.start is None)
+    if started and link.freed_at is not None and link.start is not None:
+        forecasts.settle(tx, link.chain_id, link.index, max(0, link.start - link.freed_at))
+    if before is not None and before.job_id != link.job_id:
+        _audit(tx, cluster_id, link, "replaced", link.seen_at, {"before": before.job_id})
+    elif before is not None and before.submit != link.submit:
+        _audit(tx, cluster_id, link, "requeued", link.seen_at, {})
+
+
+def _audit(
+    tx: Transaction, cluster_id: int, link: Link, event: str, now: int, what: Mapping[str, object]
+) -> None:
+    entry = AuditEntry(
+        at=now,
+        actor="mirage",
+        event=event,
+        chain_id=link.chain_id,
+        job_id=link.job_id,
+        detail={"link": link.index, **what},
+    )
+    audit.write(tx, cluster_id, entry)
