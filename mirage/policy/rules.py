@@ -171,22 +171,21 @@ def since_change(
     asked for is stretched by (1+r)/(1-r), r the lag-1 correlation of the exceedances.
     """
     above = waits > quantile(waits, fractile)
-    if len(waits) <= keep or above.all() or not above.any():
+    if len(waits) <= keep or above.all() or not above[-1]:
         return waits
-    rho = (
-        float(np.clip(np.corrcoef(above[:-1], above[1:])[0, 1], 0.0, 0.95)) if _varies(above) else 0
-    )
+    run = len(above) - 1 - int(np.flatnonzero(~above)[-1])
+    # Of the history before the run: the change itself would look like correlation.
+    rho = _lag_correlation(above[:-run])
     needed = np.log(significance) / np.log(1.0 - fractile) * (1 + rho) / (1 - rho)
-    run = len(above) - 1 - int(np.flatnonzero(above != above[-1])[-1])
-    if not above[-1] or run < needed:
-        return waits
-    return waits[-max(run, keep) :]
+    return waits if run < needed else waits[-max(run, keep) :]
 
 
-def _varies(above: NDArray[np.bool_]) -> bool:
-    return bool(
-        above[:-1].any() and above[1:].any() and not above[:-1].all() and not above[1:].all()
-    )
+def _lag_correlation(above: NDArray[np.bool_]) -> float:
+    """Of neighbours, between 0 and 0.95; 0 where nothing varies."""
+    earlier, later = above[:-1], above[1:]
+    if len(above) < 3 or len({*earlier}) < 2 or len({*later}) < 2:  # noqa: PLR2004
+        return 0.0
+    return float(np.clip(np.corrcoef(earlier, later)[0, 1], 0.0, 0.95))
 
 
 def _within_factor_two(column: NDArray[np.int64], value: int) -> NDArray[np.bool_]:

@@ -1,0 +1,45 @@
+"""Hand-made views of one hand-over."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mirage.domain.decision import HandoverView, Waits
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Queue
+
+NOW = 1_000_000
+
+
+def waits(
+    wait_s: Sequence[int], *, nodes: Sequence[int] | int = 1, limit_s: Sequence[int] | int = 3600
+) -> Waits:
+    """Jobs that waited so long, oldest first."""
+    n = len(wait_s)
+    return Waits(
+        start=np.arange(n, dtype=np.int64),
+        wait_s=np.array(wait_s, dtype=np.int64),
+        nodes=np.array([nodes] * n if isinstance(nodes, int) else nodes, dtype=np.int64),
+        time_limit_s=np.array([limit_s] * n if isinstance(limit_s, int) else limit_s, np.int64),
+    )
+
+
+def pending(job_id: int, **fields: Any) -> Job:
+    """A job that stands in line for one node of `batch`."""
+    given: dict[str, Any] = {"partition": "batch", "eligible": NOW - 60, "priority": 10} | fields
+    return Job(job_id=JobId(job_id), submit=NOW - 60, state=JobState.PENDING, **given)
+
+
+def view(left_s: int, **fields: Any) -> HandoverView:
+    """A standby of one node and an hour, its predecessor `left_s` from its end."""
+    given: dict[str, Any] = {
+        "partition": "batch",
+        "nodes": 1,
+        "time_limit_s": 3600,
+        "jobs": Waits.none(),
+        "handovers": Waits.none(),
+        "queue": Queue.of(NOW, ()),
+        "free_nodes": 0,
+    }
+    return HandoverView(now=NOW, predecessor_end=NOW + left_s, **given | fields)
