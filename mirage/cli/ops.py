@@ -77,8 +77,9 @@ def mode(
             now = int(time.time())
             modes.set_mode(tx, cluster_id, wanted, partition, now=now, actor="mirage mode")
         current = clusters.modes(tx, cluster_id)
+    shown = sorted(current.items())
     if as_json:
-        typer.echo(json.dumps({name or "*": m.value for name, m in current.items()}))
+        typer.echo(json.dumps({name or "*": m.value for name, m in shown}))
         return
-    for name, m in sorted(current.items()):
+    for name, m in shown:
         typer.echo(f"{name or 'cluster ' + settings.cluster.name}: {m.value}")

@@ -1,0 +1,85 @@
+"""The house style where no linter holds it (docs/decisions say why)."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+LONGEST = 400
+NOT_OURS = {".venv", "build", "dist"}
+GENERATED = {"versions"}
+NAMELESS = {"utils", "helpers", "common", "base", "misc", "core"}
+TRAINING = {"torch", "sklearn", "xgboost", "stable_baselines3", "gymnasium"}
+
+SOURCES = [
+    path
+    for path in sorted(CHECKOUT.rglob("*.py"))
+    if not NOT_OURS & set(path.relative_to(CHECKOUT).parts)
+]
+ROOMS = sorted((CHECKOUT / "mirage").glob("*/__init__.py"))
+DECISIONS = sorted((CHECKOUT / "docs" / "decisions").glob("*.md"))
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(CHECKOUT))
+
+
+def test_no_file_is_too_long_to_hold_in_the_head() -> None:
+    lengths = {
+        shown(path): len(path.read_text().splitlines())
+        for path in SOURCES
+        if not GENERATED & set(path.parts)
+    }
+    assert lengths
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
+
+
+def test_no_module_is_named_for_having_no_name() -> None:
+    names = {shown(path) for path in SOURCES if NAMELESS & {path.stem, path.parent.name}}
+    assert names == set()
+
+
+def test_rooms_are_two_levels_deep() -> None:
+    deep = [path for path in SOURCES if len(path.relative_to(CHECKOUT).parts) > 3]
+    assert [shown(path) for path in deep if path.is_relative_to(CHECKOUT / "mirage")] == []
+
+
+@pytest.mark.parametrize("path", ROOMS, ids=lambda path: path.parent.name)
+def test_a_room_says_what_it_is_for_and_imports_nothing(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree)
+    assert len(tree.body) == 1
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in SOURCES if p.is_relative_to(CHECKOUT / "mirage")], ids=shown
+)
+def test_a_module_opens_with_a_sentence(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+def test_decisions_are_numbered_without_a_gap() -> None:
+    assert [int(path.name[:4]) for path in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_has_its_parts_in_order(path: Path) -> None:
+    text = path.read_text()
+    assert text.startswith(f"# {path.name[:4]} ")
+    parts = [
+        text.find(word) for word in ("**Context", "**Decision", "**Consequences", "**Enforced")
+    ]
+    assert -1 not in parts
+    assert parts == sorted(parts)
+
+
+@pytest.mark.parametrize("module", ["mirage.api.app", "mirage.worker", "mirage.cli.serve"])
+def test_the_service_loads_nothing_that_only_training_needs(module: str) -> None:
+    program = f"import sys, {module}; print(*sorted({TRAINING!r} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == ""

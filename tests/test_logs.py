@@ -1,0 +1,45 @@
+"""Log lines: a fixed sentence and fields, on standard error."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys, structlog
+from mirage import logs
+logs.set_up({how})
+log = structlog.get_logger("x")
+log.info("first", job_id=7)
+try:
+    1 / 0
+except ZeroDivisionError:
+    log.exception("second")
+"""
+
+
+def lines(how: str) -> list[str]:
+    command = [sys.executable, "-c", PROGRAM.format(how=how)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    return done.stderr.splitlines()
+
+
+@pytest.mark.parametrize("log_format", ["json", "auto"])
+def test_what_no_person_watches_is_json(log_format: str) -> None:
+    first, second = (json.loads(line) for line in lines(repr(log_format)))
+    assert first.pop("timestamp").endswith("Z")
+    assert first == {"event": "first", "level": "info", "job_id": 7}
+    assert second["level"] == "error"
+    assert "ZeroDivisionError" in second["exception"]
+
+
+def test_console_is_for_people() -> None:
+    assert "first" in lines("'console'")[0]
+    assert not lines("'console'")[0].startswith("{")
+
+
+def test_warnings_only() -> None:
+    (only,) = lines("'json', warnings_only=True")
+    assert json.loads(only)["event"] == "second"

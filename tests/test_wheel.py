@@ -1,0 +1,166 @@
+"""The wheel is the whole product: installed outside the checkout it migrates, submits and runs."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+DATA = "mirage/_data/"
+LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv", "shared", ".*_cache", ".hypothesis", "*.db*")
+
+DEMO = ("--once", "--json", "--preset", "light", "--chains", "1", "--links", "2", "--port", "0")
+
+
+def python(*words: str, cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def pip_wheel(source: Path, into: Path) -> Path:
+    """As `pip install` builds it, but with the hatchling of this environment."""
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation")
+    python("pip", "wheel", *quiet, "--wheel-dir", str(into), str(source), cwd=into.parent)
+    (wheel,) = into.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkout as a clone has it, and a cache of Python's that must not get into the wheel."""
+    copy = tmp_path_factory.mktemp("clone") / "mirage"
+    shutil.copytree(CHECKOUT, copy, ignore=LEFT_BEHIND)
+    for room in ("mirage", "migrations", "slurm_plugin"):
+        (copy / room / "__pycache__").mkdir(exist_ok=True)
+        (copy / room / "__pycache__" / "x.cpython-311.pyc").write_bytes(b"")
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pip_wheel(source, tmp_path_factory.mktemp("built") / "wheel")
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of commands of an environment with the wheel in it.
+
+    Mirage's dependencies are those of this environment, found through a .pth file; the editable
+    install there is not, since .pth files found that way are not read.
+    """
+    folder = tmp_path_factory.mktemp("installed")
+    python("venv", "--without-pip", str(folder), cwd=folder)
+    own = folder / "bin" / "python"
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-deps")
+    python("pip", "--python", str(own), "install", *quiet, str(wheel), cwd=folder)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin"
+
+
+def run(command: Path, *words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("MIRAGE_", "PYTHON"))}
+    done = subprocess.run(
+        [command, *words], cwd=cwd, env=plain | more, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def names(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_it_carries_what_is_not_python_and_no_caches(wheel: Path, source: Path) -> None:
+    data = {name.removeprefix(DATA) for name in names(wheel) if name.startswith(DATA)}
+    expected = {
+        str(path.relative_to(source))
+        for folder in ("migrations", "models", "slurm_plugin")
+        for path in (source / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert data == expected
+    assert {"slurm_plugin/sbatch", "slurm_plugin/carrier.sh", "migrations/env.py"} <= data
+    assert not [name for name in names(wheel) if "__pycache__" in name or name.endswith(".pyc")]
+
+
+def test_the_source_archive_makes_the_same_wheel(wheel: Path, source: Path, tmp_path: Path) -> None:
+    python("hatchling", "build", "-t", "sdist", "-d", str(tmp_path), cwd=source)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    assert names(pip_wheel(archive, tmp_path / "wheel")) == names(wheel)
+
+
+def test_all_is_found_in_the_install(installed: Path, tmp_path: Path) -> None:
+    program = (
+        "import mirage; from mirage.installed import data_dir\n"
+        "print(mirage.__file__, *map(data_dir, ('migrations', 'models', 'slurm_plugin')))"
+    )
+    found = run(installed / "python", "-c", program, cwd=tmp_path).stdout.split()
+    assert len(found) == 4
+    for place in map(Path, found):
+        assert place.exists()
+        assert place.is_relative_to(installed.parent)
+
+
+def test_commands_of_the_plugin_stay_executable(installed: Path) -> None:
+    for name in ("sbatch", "mirage-link"):
+        (path,) = installed.parent.glob(f"lib/python*/site-packages/{DATA}slurm_plugin/{name}")
+        assert os.access(path, os.X_OK)
+
+
+def test_a_chain_is_submitted(installed: Path, tmp_path: Path) -> None:
+    sbatch, script = tmp_path / "sbatch", tmp_path / "job.sh"
+    sbatch.write_text("#!/bin/sh\necho Submitted batch job 7\n")
+    sbatch.chmod(0o755)
+    script.write_text("#!/bin/sh\ntrue\n")
+    done = run(
+        installed / "mirage",
+        *("chain", "submit", "--links", "3", str(script)),
+        cwd=tmp_path,
+        HOME=str(tmp_path),
+        MIRAGE_REAL_SBATCH=str(sbatch),
+        MIRAGE_URL="http://127.0.0.1:9",
+    )
+    assert done.stdout == "Submitted batch job 7\n"
+    (chain,) = (tmp_path / ".local" / "state" / "mirage").iterdir()
+    assert (chain / "carrier" / "job.sh").read_text().endswith("#!/bin/sh\ntrue\n")
+
+
+def test_the_database_is_made_and_the_demo_runs(installed: Path, tmp_path: Path) -> None:
+    mirage = installed / "mirage"
+    assert "demo" in run(mirage, "--help", cwd=tmp_path).stdout
+    url = f"sqlite:///{tmp_path}/mirage.db"
+    run(mirage, "db", "upgrade", cwd=tmp_path, MIRAGE_DATABASE_URL=url)
+    assert (
+        "lab: shadow"
+        in run(
+            *(mirage, "mode"),
+            cwd=tmp_path,
+            MIRAGE_DATABASE_URL=url,
+            MIRAGE_CONFIG=str(named(tmp_path)),
+        ).stdout
+    )
+    told = json.loads(run(mirage, "demo", *DEMO, cwd=tmp_path).stdout)
+    assert list(told) == ["policies"]
+    assert {"reactive", "average", "quantile", "at-once"} <= set(told["policies"])
+    for outcome in told["policies"].values():
+        assert {"interruption_h", "overlap_h", "zero_interruption_pct"} <= set(outcome)
+        assert outcome["handovers"] == 1
+
+
+def named(folder: Path) -> Path:
+    path = folder / "mirage.toml"
+    path.write_text('[cluster]\nname = "lab"\n')
+    return path
