@@ -1,0 +1,121 @@
+"""Jobs as Slurm would show them, and a cluster whose answers a test writes by hand."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mirage.domain.chain import Chain, ChainId, Link, Mark
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Node, Queue
+from mirage.errors import ClusterRefused
+from mirage.store import audit, chains
+from mirage.store.engine import Store
+
+CHAIN = ChainId("abcd1234")
+ALICE = 1001
+NOW = 1_000_000
+HOUR = 3600
+
+
+def job(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
+    """Link `index` of alice's chain: job 10 + index, an hour of one node."""
+    given: dict[str, Any] = {
+        "job_id": JobId(10 + index),
+        "submit": NOW - 100,
+        "uid": ALICE,
+        "user": "alice",
+        "account": "ml",
+        "partition": "gpu",
+        "time_limit_s": HOUR,
+        "comment": str(Mark(CHAIN, index)),
+    }
+    return Job(state=state, **given | fields)
+
+
+def running(index: int, start: int = NOW - 60, **fields: Any) -> Job:
+    return job(index, JobState.RUNNING, start=start, end=start + HOUR, **fields)
+
+
+def standby(index: int, **fields: Any) -> Job:
+    """Behind its predecessor."""
+    return job(index, **{"dependency": f"afterany:{9 + index}(unfulfilled)", **fields})
+
+
+def ended(index: int, state: JobState, start: int | None, end: int, **fields: Any) -> Job:
+    return job(index, state, start=start, end=end, **fields)
+
+
+def links(store: Store, chain_id: ChainId = CHAIN) -> dict[int, Link]:
+    with store.read() as tx:
+        return {link.index: link for link in chains.links(tx, chain_id)}
+
+
+def chain(store: Store, chain_id: ChainId = CHAIN) -> Chain:
+    with store.read() as tx:
+        return chains.chain(tx, chain_id)
+
+
+def events(store: Store, chain_id: ChainId = CHAIN) -> list[str]:
+    """Oldest first."""
+    with store.read() as tx:
+        return [entry.event for entry in audit.page(tx, chain_id=chain_id)][::-1]
+
+
+class Written:
+    """ports.Cluster from what a test writes: the queue, the records, and the answer to a move."""
+
+    def __init__(self, *jobs: Job, now: int = NOW) -> None:
+        self.at = now
+        self.shown: list[Job] = list(jobs)
+        self.records: list[Job] = []
+        self.trouble: dict[str, BaseException] = {}
+        """By method: raised instead of an answer."""
+        self.windows: list[tuple[int, int]] = []
+        self.moves: list[tuple[str, JobId, str]] = []
+
+    def now(self) -> int:
+        return self.at
+
+    def queue(self) -> Queue:
+        self._answer("queue")
+        return Queue.of(self.at, self.shown)
+
+    def nodes(self) -> tuple[Node, ...]:
+        self._answer("nodes")
+        return ()
+
+    def history(self, since: int, until: int) -> Iterator[Job]:
+        self._answer("history")
+        self.windows.append((since, until))
+        for record in self.records:
+            if record.submit < until and (record.end is None or record.end >= since):
+                yield record
+
+    def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
+        self._answer("jobs")
+        return [record for record in self.records if record.job_id in job_ids]
+
+    def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+        self._move("unpin" if unpin else "free", standby, dependency)
+
+    def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
+        raise ClusterRefused("nothing pins yet")
+
+    def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+        self._move("hold", standby, dependency)
+
+    def suspend(self, standby: JobId) -> None:
+        self._move("suspend", standby, "")
+
+    def resume(self, standby: JobId) -> None:
+        self._move("resume", standby, "")
+
+    def cancel(self, job_id: JobId) -> None:
+        self._move("cancel", job_id, "")
+
+    def _move(self, name: str, standby: JobId, dependency: str) -> None:
+        self.moves.append((name, standby, dependency))
+        self._answer(name)
+
+    def _answer(self, name: str) -> None:
+        if name in self.trouble:
+            raise self.trouble[name]
