@@ -1,0 +1,61 @@
+"""`mirage demo`: what the README promises of it, on the heavy preset as it ships."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from mirage.cli import rehearsal
+from mirage.domain.chain import Chain, ChainId, Link, LinkState
+from mirage.domain.job import JobId
+from mirage.store.chains import HandoverRow
+
+_HOUR_S = 3600
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_demo_saves_what_the_readme_says() -> None:
+    words = ["demo", "--once", "--json", "--port", "0"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mirage", *words], capture_output=True, text=True, check=True
+    )
+    policies = json.loads(done.stdout)["policies"]
+    reactive, at_once = policies["reactive"], policies["at-once"]
+    assert all(outcome["handovers"] >= 30 for outcome in policies.values())
+    modest = [p for p in policies.values() if 0 < p["overlap_h"] <= 2]
+    assert min(p["cost_h"] for p in modest) <= 0.7 * reactive["cost_h"]
+    assert at_once["cost_h"] > reactive["cost_h"]
+    assert reactive["overlap_h"] == 0
+    assert "API: http://127.0.0.1:" in done.stderr
+
+
+def _row(policy: str, number: str, interruption_h: float) -> HandoverRow:
+    chain_id = ChainId(f"chain{policy}{number}")
+    chain = Chain(chain_id=chain_id, uid=1, policy=policy)
+    before = Link(
+        chain_id=chain_id, index=1, job_id=JobId(1), submit=0, state=LinkState.ENDED, end=100_000
+    )
+    start = 100_000 + round(interruption_h * _HOUR_S)
+    after = Link(chain_id=chain_id, index=2, job_id=JobId(2), submit=0, start=start)
+    return HandoverRow(chain, before, after)
+
+
+def test_outcomes_compare_the_same_handovers_only() -> None:
+    rows = [
+        _row("reactive", "000", 10.0),
+        _row("reactive", "001", 2.0),
+        _row("average", "000", -4.0),
+        _row("average", "002", 50.0),
+    ]
+    outcome = rehearsal.outcomes(rows, overlap_price=0.5)["average"]
+    assert outcome.handovers == 1
+    assert outcome.overlap_h == pytest.approx(4.0)
+    assert outcome.cost_h == pytest.approx(2.0)
+    assert outcome.zero_interruption_pct == 100.0
+    assert outcome.less_than_reactive_pct == pytest.approx(80.0)
+
+
+def test_without_a_baseline_there_is_nothing_to_compare() -> None:
+    assert rehearsal.outcomes([_row("average", "000", 1.0)], overlap_price=0.5) == {}
