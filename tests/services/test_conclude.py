@@ -1,0 +1,124 @@
+"""What becomes of a chain is told by its links."""
+
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from shutil import copy
+
+import pytest
+
+from mirage.domain.chain import ChainState
+from mirage.domain.job import Job, JobState
+from mirage.services import chains as chain_service
+from mirage.services import links as link_service
+from mirage.services.chains import Registration
+from mirage.services.links import GRACE_S
+from mirage.store import chains, clusters
+from mirage.store.engine import Store
+from tests.services.slurm_jobs import (
+    ALICE,
+    CHAIN,
+    HOUR,
+    NOW,
+    chain,
+    ended,
+    events,
+    running,
+    standby,
+)
+
+BEGAN = NOW - HOUR
+
+
+@pytest.fixture
+def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
+    """With alice's chain of three links registered."""
+    copy(sqlite_template, tmp_path / "mirage.db")
+    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
+        with opened.begin() as tx:
+            cluster_id = clusters.ensure(tx, "lab")
+            new = Registration(chain_id=CHAIN, links=3)
+            chain_service.register(tx, cluster_id, new, uid=ALICE, user="alice", now=BEGAN)
+        yield opened
+
+
+def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:
+    with store.begin() as tx:
+        link_service.sync(tx, 1, jobs, now)
+        chain_service.conclude(tx, 1, now)
+    found = chain(store)
+    return found.state, found.note
+
+
+def done(index: int, state: JobState = JobState.TIMEOUT, end: int = NOW) -> Job:
+    return ended(index, state, end - HOUR, end)
+
+
+def test_a_chain_with_a_standby_goes_on(store: Store) -> None:
+    assert told(store, running(1), standby(2)) == (ChainState.ACTIVE, "")
+    assert told(store, done(1), standby(2)) == (ChainState.ACTIVE, "")
+    assert events(store) == ["registered"]
+
+
+def test_a_chain_whose_last_link_ended_is_finished(store: Store) -> None:
+    links = [done(1, end=NOW - 2 * HOUR), done(2, end=NOW - HOUR)]
+    assert told(store, *links, running(3)) == (ChainState.ACTIVE, "")
+    assert told(store, *links, done(3)) == (ChainState.FINISHED, "all 3 links ran")
+    assert events(store)[-1] == "chain finished"
+
+
+def test_a_chain_is_not_finished_while_an_earlier_link_runs(store: Store) -> None:
+    assert told(store, running(2), done(3))[0] is ChainState.ACTIVE
+
+
+def test_a_cancelled_link_ends_its_chain(store: Store) -> None:
+    outcome = told(store, done(1, JobState.CANCELLED), standby(2))
+    assert outcome == (ChainState.CANCELLED, "link 1 was cancelled")
+
+
+def test_a_cancelled_link_whose_successor_runs_already_ends_nothing(store: Store) -> None:
+    beside = running(2, start=NOW - 600)
+    assert told(store, done(1, JobState.CANCELLED), beside, standby(3))[0] is ChainState.ACTIVE
+
+
+def test_a_successor_that_starts_after_the_cancel_does_not_save_the_chain(store: Store) -> None:
+    later = running(2, start=NOW + 5)
+    assert told(store, done(1, JobState.CANCELLED), later)[0] is ChainState.CANCELLED
+
+
+def test_a_chain_cancelled_before_its_first_link_ran(store: Store) -> None:
+    outcome = told(store, ended(1, JobState.CANCELLED, NOW, NOW))
+    assert outcome == (ChainState.CANCELLED, "cancelled before it started")
+
+
+def test_a_running_link_without_a_standby_is_at_risk_after_a_while(store: Store) -> None:
+    link = running(1, start=NOW)
+    assert told(store, link, now=NOW + GRACE_S) == (ChainState.ACTIVE, "")
+    note = "at risk: no standby stands behind link 1"
+    assert told(store, link, now=NOW + GRACE_S + 1) == (ChainState.ACTIVE, note)
+    assert told(store, link, standby(2), now=NOW + 300) == (ChainState.ACTIVE, "")
+    assert events(store) == ["registered"]
+
+
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [
+        (JobState.COMPLETED, ChainState.FINISHED),
+        (JobState.FAILED, ChainState.FAILED),
+        (JobState.NODE_FAIL, ChainState.FAILED),
+    ],
+)
+def test_a_chain_that_nothing_follows_is_over_after_a_while(
+    store: Store, end: JobState, state: ChainState
+) -> None:
+    assert told(store, done(1, end), now=NOW + GRACE_S)[0] is ChainState.ACTIVE
+    outcome = told(store, done(1, end), now=NOW + GRACE_S + 1)
+    assert outcome == (state, f"ended with link 1, {end}")
+
+
+def test_a_paused_chain_stays_paused_and_says_by_whom(store: Store) -> None:
+    told(store, running(1), standby(2))
+    with store.begin() as tx:
+        chain_service.ask(tx, 1, chains.chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice")
+    outcome = told(store, done(1), standby(2), now=NOW + HOUR)
+    assert outcome == (ChainState.PAUSED, "paused by alice")

@@ -1,0 +1,45 @@
+"""Budgets and bounds, as arithmetic."""
+
+import pytest
+
+from mirage.domain.chain import ChainId, Link
+from mirage.domain.job import JobId
+from mirage.services.limits import Limits, overlap_node_h, too_wrong
+
+HOUR = 3600
+
+
+def link(start: int | None, end: int | None = None, nodes: int = 1) -> Link:
+    return Link(
+        chain_id=ChainId("abcd1234"),
+        index=1,
+        job_id=JobId(1),
+        submit=0,
+        start=start,
+        end=end,
+        nodes=nodes,
+        time_limit_s=10 * HOUR,
+    )
+
+
+@pytest.mark.parametrize(
+    ("predecessor", "successor", "node_h"),
+    [
+        (link(0, 4 * HOUR), link(2 * HOUR, nodes=3), 6.0),
+        (link(0, 4 * HOUR), link(5 * HOUR), 0.0),
+        (link(0), link(2 * HOUR), 8.0),
+        (link(0), link(None), 9.0),
+    ],
+    ids=["over", "none", "both run: to the limit", "freed, not started: from now"],
+)
+def test_overlap_is_what_ran_and_at_worst_what_may_come(
+    predecessor: Link, successor: Link, node_h: float
+) -> None:
+    assert overlap_node_h(predecessor, successor, now=HOUR) == node_h
+
+
+def test_errors_are_held_against_the_bound_whatever_their_sign() -> None:
+    limits = Limits(demote_after=2, demote_error_s=10.0)
+    assert too_wrong([999.0, -10.0, 10.0], limits) is None
+    assert too_wrong([0.0, -11.0, 10.0], limits) == 10.5
+    assert too_wrong([1000.0], limits) is None, "too few to judge by"
