@@ -59,8 +59,8 @@ def demo(
     until: Annotated[
         datetime | None, typer.Option("--until", help="Stop then (UTC), ended or not.")
     ] = None,
-    chains: Annotated[int, typer.Option(min=1, max=50, help="Chains for each policy.")] = 5,
-    links: Annotated[int, typer.Option(min=2, max=100, help="Links of each chain.")] = 7,
+    chains: Annotated[int, typer.Option(min=1, max=50, help="Chains for each policy.")] = 15,
+    links: Annotated[int, typer.Option(min=2, max=100, help="Links of each chain.")] = 3,
     nodes: Annotated[int, typer.Option(min=1, help="Nodes of each link.")] = 1,
     port: Annotated[int, typer.Option(help="Of the API; another one if it is taken.")] = (
         DEFAULT_PORT

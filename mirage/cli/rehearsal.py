@@ -31,12 +31,12 @@ class Plan:
     """Which chains, and when. Times in seconds of the simulated clock."""
 
     policies: tuple[str, ...]
-    chains: int = 5
+    chains: int = 15
     """For each policy; chain i of every policy is submitted at the same instant."""
-    links: int = 7
+    links: int = 3
     nodes: int = 1
     time_limit_s: int = 2 * _DAY_S
-    spread_s: int = 11 * 3600
+    spread_s: int = 17 * 3600
     """Between one chain and the next: no divisor of a day, so they meet all its hours."""
     tick_s: int = 600
     longest_s: int = 60 * _DAY_S
@@ -44,8 +44,13 @@ class Plan:
 
     @property
     def room(self) -> int:
-        """Nodes that the chains take beside the workload."""
-        return self.chains * len(self.policies) * self.nodes
+        """Nodes that the chains take beside the workload: those of all chains alive at once."""
+        return min(self.chains, self._alive) * len(self.policies) * self.nodes
+
+    @property
+    def _alive(self) -> int:
+        """Chains of one policy that run side by side, were there no waits."""
+        return -(-self.links * self.time_limit_s // self.spread_s)
 
     @property
     def handovers(self) -> int:
@@ -78,11 +83,12 @@ class Outcome:
 def forerunners(plan: Plan, jobs: Sequence[SimJob], start: int) -> list[SimJob]:
     """Jobs that hold each chain's nodes from the first of `jobs` until it is submitted.
 
-    Thirty chains are a large share of a demo's machine. It gets their nodes on top, and these jobs
-    keep the workload from using them before: its queue is then as long as without the chains.
+    Chains are a large share of a demo's machine. It gets their nodes on top, and these jobs keep
+    the workload from using them before: its queue is then as long as without the chains.
     """
     first, last_id = jobs[0].submit, max(job.job_id for job in jobs)
-    lives = [at - first for at, _, _ in _submissions(plan, start)]
+    ends = [at for at, _, _ in _submissions(plan, start)][: plan.room // plan.nodes]
+    lives = [at - first for at in ends]
     return [
         SimJob(
             job_id=last_id + i,
