@@ -127,10 +127,14 @@ class Worker:
         self._thin(queue.taken_at)
 
     def _fresh_nodes(self, now: int) -> tuple[Node, ...] | None:
-        """None while the last answer is young enough."""
+        """None while the last answer is young enough, or none came: the queue alone is enough."""
         if self._nodes_at is not None and now < self._nodes_at + self._intervals.nodes_s:
             return None
-        self._nodes, self._nodes_at = self._cluster.nodes(), now
+        try:
+            self._nodes, self._nodes_at = self._cluster.nodes(), now
+        except ClusterUnavailable as error:
+            _log.warning("no answer on nodes", error=str(error))
+            return None
         return self._nodes
 
     def _resolve(self, missing: list[JobId], now: int) -> None:

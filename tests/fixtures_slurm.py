@@ -1,4 +1,4 @@
-"""The real Slurm as a fixture. Import it into a room's conftest.py, and mark its tests `slurm`.
+"""The real Slurm as a fixture (tests/conftest.py). Mark its tests `slurm`.
 
 @pytest.mark.slurm
 @testbed_with(TestbedSettings(speed=60), TestbedSettings(speed=60, priority="fairshare"))

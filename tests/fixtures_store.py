@@ -1,6 +1,6 @@
 """Databases for tests: each test gets a fresh one, on SQLite and on a real PostgreSQL.
 
-Import the fixtures into a room's conftest.py. PostgreSQL is a private server from the Debian
+They are for every room (tests/conftest.py). PostgreSQL is a private server from the Debian
 packages, without TCP, in a directory of its own; it lives as long as the test run.
 """
 

@@ -21,11 +21,8 @@ from mirage.store import clusters, jobs, snapshots
 from mirage.store.engine import Store
 from mirage.store.tables import metadata
 from mirage.worker import Worker
-from tests.fixtures_store import sqlite_template
 from tests.services.scene import Always, Scene
 from tests.services.slurm_jobs import HOUR, NOW, Written, chain, ended, job, links, running, standby
-
-__all__ = ["sqlite_template"]
 
 DAY = 86400
 SILENT = ClusterUnavailable("no answer")

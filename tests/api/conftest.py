@@ -11,10 +11,6 @@ from mirage.api.app import ApiContext
 from mirage.store import clusters
 from mirage.store.engine import Store
 from tests.api.running import NOW, Client, Stage, identify
-from tests.fixtures_munge import munge, munge_commands
-from tests.fixtures_store import sqlite_template
-
-__all__ = ["munge", "munge_commands", "sqlite_template"]
 
 
 @pytest.fixture

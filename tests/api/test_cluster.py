@@ -68,7 +68,13 @@ def test_jobs_are_filtered(
 def test_a_forecast_comes_from_what_like_jobs_waited(
     client: Client, store: Store, cluster_id: int
 ) -> None:
-    small = [job(i, start=NOW - 9 * HOUR + i) for i in range(1, 41)]
+    # Waits of an hour and 1 to 40 seconds, in no order: nothing has changed over time.
+    began = [NOW - 9 * HOUR + 60 * i for i in range(40)]
+    waited = [HOUR + 1 + 7 * i % 40 for i in range(40)]
+    small = [
+        job(i + 1, submit=start - wait, eligible=start - wait, start=start)
+        for i, (start, wait) in enumerate(zip(began, waited, strict=True))
+    ]
     large = [job(100 + i, nodes=64, start=NOW - HOUR) for i in range(40)]
     look(store, cluster_id, *small, *large)
     path = "/api/v1/forecasts"

@@ -20,19 +20,11 @@ from mirage.cluster import munge as real_munge
 from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.store import chains
 from mirage.store.engine import Store
-from tests.api.conftest import (
-    cluster_id,
-    context,
-    munge,
-    munge_commands,
-    sqlite_template,
-    stage,
-    store,
-)
+from tests.api.conftest import cluster_id, context, stage, store
 from tests.api.rows import add_decision, add_links
 from tests.api.running import CHAIN, NOW, Client, Stage
 
-__all__ = ["cluster_id", "context", "munge", "munge_commands", "sqlite_template", "stage", "store"]
+__all__ = ["cluster_id", "context", "stage", "store"]
 
 ME = pwd.getpwuid(os.geteuid())
 

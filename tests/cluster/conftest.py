@@ -7,10 +7,7 @@ import pytest
 
 from tests.cluster.commands import FakeCommands
 from tests.cluster.slurm_rig import TWO_NODES, SlurmRig, put_on_path
-from tests.fixtures_slurm import slurm_host
 from tests.slurm_testbed import Testbed
-
-__all__ = ["slurm_host"]
 
 
 @pytest.fixture

@@ -9,9 +9,6 @@ import pytest
 
 from mirage.cluster import munge as subject
 from mirage.errors import ClusterUnavailable, NotIdentified
-from tests.fixtures_munge import munge, munge_commands
-
-__all__ = ["munge", "munge_commands"]
 
 
 @pytest.mark.usefixtures("munge")

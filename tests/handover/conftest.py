@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures_slurm import slurm_host, testbed
 from tests.handover.scene import Scene
 from tests.slurm_testbed import Testbed
-
-__all__ = ["scene", "slurm_host", "testbed"]
 
 
 @pytest.fixture

@@ -19,9 +19,6 @@ from mirage.sim.types import Params
 from mirage.store import audit, chains, clusters
 from mirage.store.engine import Store
 from mirage.worker import Worker
-from tests.fixtures_store import sqlite_template
-
-__all__ = ["sqlite_template"]
 
 CHAIN = ChainId("abcd1234")
 HOUR = 3600

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures_slurm import slurm_host, testbed
 from tests.slurm_plugin.fakes import FakeSlurm
-
-__all__ = ["slurm_host", "testbed"]
 
 
 @pytest.fixture
