@@ -115,12 +115,12 @@ class Worker:
         self._queue = queue
         self._resolve(missing, queue.taken_at)
         self._catch_up(queue.taken_at)
-        with self._store.begin() as tx:
-            reconcile(tx, self._cluster_id, queue.taken_at)
-            conclude(tx, self._cluster_id, queue.taken_at)
         # Accounting may have taken long: another worker acts by now if the lease ran out.
         if not self._has_lease():
             return
+        with self._store.begin() as tx:
+            reconcile(tx, self._cluster_id, queue.taken_at)
+            conclude(tx, self._cluster_id, queue.taken_at)
         obey(self._store, self._cluster, self._cluster_id, queue)
         snapshot = Snapshot(queue=queue, nodes=self._nodes, nodes_taken_at=self._nodes_at or 0)
         provision(self._store, self._cluster, self._cluster_id, snapshot, self._rules)

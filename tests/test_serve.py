@@ -10,7 +10,7 @@ import pytest
 
 from tests.mirage_process import QuietSlurm, configured, run, serving, wait_for_call
 
-SLOW_S = 2.3
+SLOW_S = 1.5
 
 
 @pytest.fixture

@@ -253,11 +253,13 @@ def test_a_worker_whose_lease_ran_out_during_a_tick_does_not_act(store: Store) -
             second.tick()
             return super().history(since, until)
 
-    slow, quick = Slow(running(1), standby(2)), Written()
+    slow, quick = Slow(running(1), standby(2)), Written(running(1), standby(2))
+    quick.trouble["free"] = SILENT
     first, second = worker(store, slow), worker(store, quick)
     first._holder, second._holder = "a:1", "b:1"
-    quick.at = NOW + 1000
+    quick.at = NOW + 10_000
     first.tick()
+    assert quick.moves
     assert slow.moves == []
 
 

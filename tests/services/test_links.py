@@ -106,6 +106,11 @@ def test_a_copied_mark_does_not_make_the_copier_the_owner(
     assert (chain(store).uid, links(store)[1].job_id) == (ALICE, 11)
 
 
+def test_a_copied_mark_of_a_link_that_slurm_has_forgotten_gets_nothing(store: Store) -> None:
+    sync(store, job(1, uid=MALLORY, user="mallory", job_id=JobId(99)), running(2), standby(3))
+    assert (chain(store).uid, sorted(links(store))) == (ALICE, [2, 3])
+
+
 def test_a_job_of_an_unknown_uid_is_nobodys(store: Store) -> None:
     sync(store, running(1, uid=None))
     with store.read() as tx, pytest.raises(NotFound):
