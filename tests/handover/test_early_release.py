@@ -23,8 +23,10 @@ BACKLOG = 14
     TestbedSettings(speed=60, priority="fairshare"),
     TestbedSettings(speed=60, priority="age", store_flags=False),
 )
-def test_mirage_costs_less_than_the_same_chains_left_reactive(scene: Scene) -> None:
-    mine, theirs = _side_by_side(scene)
+def test_mirage_costs_less_than_the_same_chains_left_reactive(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, theirs = _side_by_side(scene, capsys)
     assert sum(h.cost_h() for h in mine) < sum(h.cost_h() for h in theirs)
 
 
@@ -32,13 +34,15 @@ def test_mirage_costs_less_than_the_same_chains_left_reactive(scene: Scene) -> N
 @pytest.mark.timeout(420)
 @testbed_with(TestbedSettings(speed=60, priority="age", accrue_always=True))
 def test_where_dependent_jobs_earn_age_there_is_little_to_win_and_little_is_spent(
-    scene: Scene,
+    scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mine, theirs = _side_by_side(scene)
+    mine, theirs = _side_by_side(scene, capsys)
     assert _mean_min(mine) < _mean_min(theirs) + 2
 
 
-def _side_by_side(scene: Scene) -> tuple[list[Handover], list[Handover]]:
+def _side_by_side(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> tuple[list[Handover], list[Handover]]:
     """Hand-overs of helped chains and of identical ones left alone, in one run."""
     scene.fill(backlog=BACKLOG, gpus=4, run_s=(600, 1200))
     scene.start_service(policy="average")
@@ -52,7 +56,8 @@ def _side_by_side(scene: Scene) -> tuple[list[Handover], list[Handover]]:
     )
     mine = _collect(scene, "average")
     theirs = _collect(scene, "reactive")
-    _report(scene, mine, theirs)
+    with capsys.disabled():
+        _report(scene, mine, theirs)
     assert len(mine) == len(theirs) == PAIRS * (LINKS - 1)
     return mine, theirs
 
