@@ -11,7 +11,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -239,8 +238,3 @@ class Load(threading.Thread):
                 )
         if lines:
             self._testbed.run(["sh", "-c", "\n".join(lines)], user="bob", check=False)
-
-
-def wait_real(seconds: float) -> None:
-    """Let real time pass: only where the test is that nothing happens meanwhile."""
-    time.sleep(seconds)
