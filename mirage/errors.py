@@ -8,6 +8,7 @@ MirageError
 ├── ClusterError          Slurm said or did something
 │   ├── ClusterUnavailable    no answer, or not now: nothing is known, ask again later
 │   └── ClusterRefused        Slurm understood and said no: do not repeat
+│       └── AccountingOff         the site keeps no accounting: the queue is all there is
 ├── StoreError            the database
 │   ├── StoreUnavailable      cannot be opened or written
 │   ├── SchemaMismatch        the schema is older or newer than this program
@@ -62,6 +63,10 @@ class ClusterUnavailable(ClusterError):
 
 class ClusterRefused(ClusterError):
     """Slurm understood the request and said no. Repeating it will not help."""
+
+
+class AccountingOff(ClusterRefused):
+    """The site keeps no accounting. No other refusal means that nothing will be known."""
 
 
 class StoreError(MirageError):

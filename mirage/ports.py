@@ -29,7 +29,7 @@ class Cluster(Protocol):
     def history(self, since: int, until: int) -> Iterator[Job]:
         """Accounting records of jobs that were in any state in [since, until), requeues included.
 
-        Raises ClusterRefused where the site keeps no accounting.
+        Raises AccountingOff where the site keeps no accounting.
         """
         ...
 

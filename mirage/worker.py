@@ -12,7 +12,7 @@ import structlog
 
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Node, Queue, Snapshot
-from mirage.errors import ClusterRefused, ClusterUnavailable, MirageError
+from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
 from mirage.services import links
 from mirage.services.chains import conclude
@@ -31,6 +31,8 @@ from mirage.store.engine import Store
 _log = structlog.get_logger(__name__)
 
 _THIN_EVERY_S = 3600
+_LOOK_AGAIN_S = 3600
+"""A site without accounting may get it."""
 _MISSED_TICKS = 3
 """A worker that has not renewed its lease for this many ticks is taken to be dead."""
 
@@ -66,7 +68,7 @@ class Worker:
         self._nodes: tuple[Node, ...] = ()
         self._nodes_at: int | None = None
         self._history_at: int | None = None
-        self._history_off = False
+        self._history_off_until = 0
         self._thinned_at: int | None = None
 
     def run(self, stop: threading.Event, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -143,9 +145,9 @@ class Worker:
             return
         try:
             records = self._cluster.jobs(missing)
-        except ClusterRefused:
+        except AccountingOff:
             records = []
-        except ClusterUnavailable as error:
+        except ClusterError as error:
             _log.warning("accounting does not answer", error=str(error))
             return
         with self._store.begin() as tx:
@@ -155,7 +157,7 @@ class Worker:
 
     def _catch_up(self, now: int) -> None:
         """Accounting since the last time it answered, in overlapping windows."""
-        if self._history_off:
+        if now < self._history_off_until:
             return
         if self._history_at is None:
             with self._store.read() as tx:
@@ -166,10 +168,10 @@ class Worker:
         try:
             for window in history_windows(since, now):
                 self._ingest_window(window, now)
-        except ClusterRefused as error:
-            self._history_off = True
+        except AccountingOff as error:
+            self._history_off_until = now + _LOOK_AGAIN_S
             _log.warning("no accounting: history comes from the queue alone", error=str(error))
-        except ClusterUnavailable as error:
+        except ClusterError as error:
             _log.warning("accounting does not answer", error=str(error))
 
     def _ingest_window(self, window: tuple[int, int], now: int) -> None:

@@ -73,6 +73,17 @@ mirage_may_begin() {
     esac
 }
 
+mirage_claim() { # the first job of a link has it; a second one would be a second writer
+    (umask 077 && set -C && printf '%s\n' "$mirage_job" >"$mirage_dir/started/$mirage_index") \
+        2>/dev/null && return 0
+    mirage_holder=$(mirage_get "started/$mirage_index")
+    case $mirage_holder in
+    '' | "$mirage_job") return 0 ;; # nobody's, or this job's own before a requeue
+    esac
+    mirage_why="link $mirage_index has begun as job $mirage_holder"
+    return 1
+}
+
 mirage_previous_end() { # Slurm's word first; what the link itself wrote where Slurm has forgotten
     mirage_end=
     [ -z "$MIRAGE_PREV_JOBID" ] || mirage_end=$(mirage_ask "$MIRAGE_PREV_JOBID" %T)
@@ -89,8 +100,9 @@ mirage_previous_end() { # Slurm's word first; what the link itself wrote where S
 
 # --- the standby: the next link, pending on this one ---------------------------------------------
 
-mirage_standing() { # the id of the next link if it stands in the queue already
-    mirage_limit 60 squeue -h -u "$(id -un)" -o '%i %k' 2>/dev/null |
+mirage_standing() { # the id of the next link if it stands in the queue already; fails when squeue does
+    mirage_queue=$(mirage_limit 60 squeue -h -u "$(id -un)" -o '%i %k' 2>/dev/null) || return 1
+    printf '%s\n' "$mirage_queue" |
         while read -r mirage_id mirage_text; do
             case $mirage_text in
             *"mirage:$mirage_chain:$mirage_next") printf '%s\n' "$mirage_id" ;;
@@ -109,7 +121,11 @@ mirage_submit() { # sbatch with the first submission's words, environment and di
 }
 
 mirage_stand() { # put the standby in place; says nothing but its success or the error
-    mirage_standby=$(mirage_standing)
+    # An unanswered question is no "none stands": asking sbatch then could make two.
+    mirage_standby=$(mirage_standing) || {
+        mirage_put "error.$mirage_job" "squeue does not answer"
+        return 1
+    }
     if [ -z "$mirage_standby" ]; then
         mirage_standby=$(mirage_submit 2>"$mirage_dir/error.$mirage_job") || return 1
         mirage_standby=${mirage_standby%%;*}
@@ -123,7 +139,7 @@ mirage_stand() { # put the standby in place; says nothing but its success or the
 }
 
 mirage_put_standby() {
-    [ "$mirage_index" -lt "$mirage_links" ] && [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || return 0
+    [ "$mirage_index" -lt "$mirage_links" ] || return 0
     mirage_stand && return 0
     mirage_say "no standby for link $mirage_next yet: $(mirage_get "error.$mirage_job")"
     mirage_stand_later </dev/null >/dev/null 2>&1 &
@@ -271,13 +287,12 @@ done
 if [ -d "$mirage_dir" ] && [ ! -L "$mirage_dir" ] && [ -O "$mirage_dir" ]; then
     MIRAGE_PREV_JOBID=
     [ "$mirage_index" -le 1 ] || MIRAGE_PREV_JOBID=$(mirage_get "jobs/$((mirage_index - 1))")
-    if ! mirage_may_begin; then
+    if ! mirage_may_begin || ! mirage_claim; then
         mirage_say "$mirage_why; the script is not run"
         exit 0
     fi
     rm -f "$mirage_dir/ends/$mirage_index" # of a run before a requeue
     mirage_put "jobs/$mirage_index" "$mirage_job"
-    mirage_put "started/$mirage_index" "$mirage_job"
     mirage_put_standby
 else
     mirage_say "$mirage_dir cannot be used here; the chain ends with this link"

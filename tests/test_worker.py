@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from mirage.domain.chain import ChainState, LinkState
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
-from mirage.errors import ClusterRefused, ClusterUnavailable, NotFound
+from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable, NotFound
 from mirage.services.ingest import FIRST_WINDOW_S, OVERLAP_S, WINDOW_S
 from mirage.services.provision import Rules
 from mirage.store import clusters, jobs, snapshots
@@ -139,7 +139,7 @@ def test_accounting_is_asked_every_five_minutes(store: Store) -> None:
 
 def test_without_accounting_the_queue_alone_is_history(store: Store) -> None:
     cluster = Written(job(1, comment="", eligible=NOW))
-    cluster.trouble["history"] = ClusterRefused("Slurm accounting storage is disabled")
+    cluster.trouble["history"] = AccountingOff("Slurm accounting storage is disabled")
     one = worker(store, cluster)
     one.tick()
     cluster.shown = [running(1, NOW + 45, comment="", eligible=NOW)]
@@ -202,11 +202,36 @@ def test_a_link_that_nobody_knows_any_more_has_ended(store: Store, *, refused: b
     one.tick()
     cluster.shown = [job(2)]
     if refused:
-        cluster.trouble["jobs"] = cluster.trouble["history"] = ClusterRefused("disabled")
+        cluster.trouble["jobs"] = cluster.trouble["history"] = AccountingOff("disabled")
     tick(cluster, one, after_s=180)
     assert links(store)[1].state is LinkState.RUNNING
     tick(cluster, one)
     assert links(store)[1].end_state is JobState.UNKNOWN
+
+
+def test_a_refusal_is_not_read_as_gone(store: Store) -> None:
+    cluster = Written(running(1), standby(2))
+    one = worker(store, cluster)
+    one.tick()
+    cluster.shown = [job(2)]
+    cluster.trouble["jobs"] = cluster.trouble["history"] = ClusterRefused("Permission denied")
+    for _ in range(10):
+        tick(cluster, one)
+    assert links(store)[1].state is LinkState.RUNNING
+
+
+def test_a_link_that_was_closed_unseen_goes_on_when_it_is_seen_again(store: Store) -> None:
+    cluster = Written(running(1), standby(2))
+    one = worker(store, cluster)
+    one.tick()
+    cluster.shown = []
+    for _ in range(10):
+        tick(cluster, one)
+    assert links(store)[1].end_state is JobState.UNKNOWN
+    assert not chain(store).state.over
+    cluster.shown = [running(1), standby(2)]
+    tick(cluster, one)
+    assert links(store)[1].state is LinkState.RUNNING
 
 
 def test_the_kill_file_stops_acting_within_the_tick(store: Store, tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ ChainId = NewType("ChainId", str)
 MAX_LINKS = 1000
 """A week of links of ten minutes. A longer chain is a typing error."""
 
+_ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_ID_LENGTH, _ID_SECONDS = 16, 7
+
 _MARK = re.compile(r"(?:^|\s)mirage:(?P<chain>[a-z0-9]{8,32}):(?P<index>[1-9]\d{0,5})(?=\s|$)")
 
 
@@ -35,6 +38,19 @@ def find_mark(comment: str) -> Mark | None:
     if not matches:
         return None
     return Mark(ChainId(matches[-1]["chain"]), int(matches[-1]["index"]))
+
+
+def made_at(chain_id: ChainId) -> int | None:
+    """Epoch seconds at which the wrapped sbatch made this id; None for an id it did not make.
+
+    Its first seven characters are 35 bits of seconds (slurm_plugin/mirage_chain.py, new_id).
+    """
+    if len(chain_id) != _ID_LENGTH or not set(chain_id) <= set(_ID_ALPHABET):
+        return None
+    seconds = 0
+    for character in chain_id[:_ID_SECONDS]:
+        seconds = seconds * len(_ID_ALPHABET) + _ID_ALPHABET.index(character)
+    return seconds
 
 
 class ChainState(StrEnum):

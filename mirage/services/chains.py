@@ -13,6 +13,9 @@ from mirage.store import audit, chains
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Transaction
 
+FORGOTTEN_S = 7 * 86400
+"""A link that Slurm has not known for so long has ended."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
@@ -53,6 +56,7 @@ def ask(
     tx: Transaction, cluster_id: int, chain: Chain, target: ChainState, *, now: int, actor: str
 ) -> Chain:
     """Pause, resume or cancel at a user's word; `obey` has Slurm follow at the next tick."""
+    chain = chains.chain(tx, chain.chain_id, lock=True)
     moved = chain.moved(target, f"{_ASKED[target]} by {actor}")
     chains.save_chain(tx, cluster_id, moved)
     audit.write(tx, cluster_id, _entry(moved, asked(target), now, {}, actor))
@@ -73,14 +77,14 @@ _ASKED = {
 
 def _known(tx: Transaction, chain_id: ChainId) -> Chain | None:
     try:
-        return chains.chain(tx, chain_id)
+        return chains.chain(tx, chain_id, lock=True)
     except NotFound:
         return None
 
 
 def conclude(tx: Transaction, cluster_id: int, now: int) -> None:
     """Move chains on by what became of their links."""
-    live = chains.live_chains(tx, cluster_id)
+    live = chains.live_chains(tx, cluster_id, lock=True)
     by_chain = chains.links_of(tx, [c.chain_id for c in live])
     for chain in live:
         links = by_chain[chain.chain_id]
@@ -133,7 +137,9 @@ def _ran_beside(link: Link, successor: Link | None) -> bool:
 
 
 def _never_started(links: list[Link]) -> tuple[ChainState, str] | None:
-    if links and all(link.state is LinkState.ENDED for link in links):
+    """Slurm must have said so of the job itself: one that it no longer shows may be there."""
+    ended = bool(links) and all(link.state is LinkState.ENDED for link in links)
+    if ended and links[-1].end_state is not JobState.UNKNOWN:
         return ChainState.CANCELLED, "cancelled before it started"
     return None
 
@@ -144,6 +150,8 @@ def _without_standby(chain: Chain, newest: Link, now: int) -> tuple[ChainState, 
         if chain.links_planned is not None and now - (newest.start or now) > GRACE_S:
             return chain.state, f"at risk: no standby stands behind link {newest.index}"
         return None
+    if newest.end_state is JobState.UNKNOWN and now - newest.seen_at <= FORGOTTEN_S:
+        return chain.state, f"at risk: Slurm does not know link {newest.index} any more"
     if now - (newest.end or newest.seen_at) <= GRACE_S:
         return None
     note = f"ended with link {newest.index}, {newest.end_state}"

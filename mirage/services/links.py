@@ -6,7 +6,7 @@ from itertools import groupby
 
 import structlog
 
-from mirage.domain.chain import Chain, ChainId, Link, LinkState, Mark, Position, find_mark
+from mirage.domain.chain import Chain, ChainId, Link, LinkState, Mark, Position, find_mark, made_at
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.errors import MalformedText
@@ -16,6 +16,9 @@ from mirage.store.audit import AuditEntry
 from mirage.store.engine import Transaction
 
 _log = structlog.get_logger(__name__)
+
+CLOCKS_DIFFER_S = 300
+"""Between a login node, which makes a chain's id, and slurmctld."""
 
 GRACE_S = 180
 """What does not show up within three queue ticks will not come by itself."""
@@ -126,20 +129,23 @@ def _owned(
 ) -> Chain | None:
     """The chain with its owner: the uid of its first job, for a mark is public once it is seen.
 
-    So one who registered it or copied its mark before the service saw the job gets nothing.
+    So one who registered it or copied its mark before the service saw the job gets nothing, nor
+    does one who writes the mark on a job older than the chain's id.
     """
-    named = [(mark, job) for mark, job in found if job.uid is not None]
+    made = made_at(found[0][0].chain_id)
+    oldest = 0 if made is None or made > now else made - CLOCKS_DIFFER_S
+    named = [(mark, job) for mark, job in found if job.uid is not None and job.submit >= oldest]
     if (chain is not None and has_links) or not named:
         return chain
     mark, first = min(named, key=lambda pair: pair[1].job_id)
     if first.uid is None or (chain is not None and chain.uid == first.uid):
         return chain
-    made = Chain(chain_id=mark.chain_id, uid=first.uid, user=first.user, created_at=first.submit)
-    chains.save_chain(tx, cluster_id, made)
+    adopted = Chain(chain_id=mark.chain_id, uid=first.uid, user=first.user, created_at=first.submit)
+    chains.save_chain(tx, cluster_id, adopted)
     what = {"link": mark.index, "job": first.job_id}
-    entry = AuditEntry(at=now, actor="mirage", event="adopted", chain_id=made.chain_id, detail=what)
+    entry = AuditEntry(at=now, actor="mirage", event="adopted", chain_id=mark.chain_id, detail=what)
     audit.write(tx, cluster_id, entry)
-    return made
+    return adopted
 
 
 def _followed(known: Link | None, mark: Mark, job: Job, now: int) -> Link | None:
@@ -147,6 +153,8 @@ def _followed(known: Link | None, mark: Mark, job: Job, now: int) -> Link | None
     if known is not None and _is_stale(known, job):
         return None
     link = known if known is not None and known.job_id == job.job_id else _made(mark, job)
+    if link.end_state is JobState.UNKNOWN:
+        link = replace(link, state=LinkState.PENDING, end=None, end_state=None)
     if link.submit != job.submit:
         link = _run_again(link, job)
     state = _link_state(job.state)
@@ -184,6 +192,8 @@ def _is_stale(known: Link, job: Job) -> bool:
         return older or known.start is not None
     if known.submit != job.submit:
         return known.submit > job.submit
+    if known.end_state is JobState.UNKNOWN:
+        return False  # it was closed unseen, and is seen again
     state = _link_state(job.state)
     # The same run never goes back.
     return state is not None and _ORDER.index(state) < _ORDER.index(known.state)

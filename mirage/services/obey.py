@@ -55,7 +55,8 @@ def obey(store: Store, cluster: Cluster, cluster_id: int, queue: Queue) -> None:
     with store.read() as tx:
         tasks = sorted(_tasks(tx, cluster_id, queue), key=lambda task: task.job.state.running)
     for task in tasks:
-        _carry_out(store, cluster, cluster_id, task)
+        if not _carry_out(store, cluster, cluster_id, task):
+            return  # no answer: the rest would wait as long for none
 
 
 def _tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
@@ -107,8 +108,11 @@ def _entries(tx: Transaction, chain: Chain, event: str) -> list[AuditEntry]:
     return audit.page(tx, chain_id=chain.chain_id, event=event, limit=20)
 
 
-def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> None:
-    """A hold is written down first: what Mirage held it must know that it may release."""
+def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> bool:
+    """False where Slurm gave no answer.
+
+    A hold is written down first: what Mirage held it must know that it may release.
+    """
     move = {
         Order.SUSPEND: cluster.suspend,
         Order.RESUME: cluster.resume,
@@ -123,9 +127,11 @@ def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> 
     except ClusterUnavailable as error:
         # It may have been heard: the next queue tells.
         _log.warning("not obeyed yet", order=task.order.value, error=str(error))
+        return False
     else:
         if task.order is not Order.SUSPEND:
             _write(store, cluster, cluster_id, task, task.order)
+    return True
 
 
 def _write(

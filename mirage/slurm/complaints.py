@@ -5,7 +5,7 @@ Exit codes say little: 1 for nearly everything. The words are those of 22.05.8.
 
 import re
 
-from mirage.errors import ClusterError, ClusterRefused, ClusterUnavailable
+from mirage.errors import AccountingOff, ClusterError, ClusterRefused, ClusterUnavailable
 
 _NO_ANSWER = re.compile(
     r"unable to contact|connection|connect failure|timed out|socket|zero bytes"
@@ -17,9 +17,8 @@ _NO_ANSWER = re.compile(
 )
 """Unexpected message: what `scontrol update` of 22.05.8 says when slurmctld does not listen."""
 
-_NO = re.compile(
-    r"accounting storage is disabled|permission denied|invalid user|invalid job id", re.IGNORECASE
-)
+_NO_ACCOUNTING = re.compile(r"accounting storage is disabled", re.IGNORECASE)
+_NO = re.compile(r"permission denied|invalid user|invalid job id", re.IGNORECASE)
 _ERROR_LINE = re.compile(r"^(?:\w+: (?:error|fatal): |slurm_\w+ error: )", re.MULTILINE)
 
 
@@ -31,6 +30,8 @@ def query_complaint(command: str, code: int, stderr: str) -> ClusterError | None
     if code == 0 and _ERROR_LINE.search(stderr) is None:
         return None
     said = _sentence(command, code, stderr)
+    if _NO_ACCOUNTING.search(stderr):
+        return AccountingOff(said)
     if _NO.search(stderr) and not _NO_ANSWER.search(stderr):
         return ClusterRefused(said)
     return ClusterUnavailable(said)

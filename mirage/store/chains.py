@@ -37,8 +37,10 @@ def save_chain(tx: Transaction, cluster_id: int, chain: Chain) -> None:
     put(tx, tables.chains, values, key=["chain_id"])
 
 
-def chain(tx: Transaction, chain_id: ChainId) -> Chain:
+def chain(tx: Transaction, chain_id: ChainId, *, lock: bool = False) -> Chain:
+    """`lock`: nobody else changes it before this transaction ends."""
     query = select(*_CHAIN_COLUMNS).where(tables.chains.c.chain_id == chain_id)
+    query = query.with_for_update() if lock else query
     row = tx.execute(query).mappings().first()
     if row is None:
         raise NotFound(f"there is no chain {chain_id}")
@@ -60,12 +62,13 @@ def cluster_of(tx: Transaction, chain_id: ChainId) -> int:
     return int(found)
 
 
-def live_chains(tx: Transaction, cluster_id: int) -> list[Chain]:
-    """The chains that are not over, oldest first."""
+def live_chains(tx: Transaction, cluster_id: int, *, lock: bool = False) -> list[Chain]:
+    """The chains that are not over, oldest first. `lock`: as in `chain`."""
     table = tables.chains
     query = select(*_CHAIN_COLUMNS).where(
         table.c.cluster_id == cluster_id, table.c.state.not_in(_OVER)
     )
+    query = query.with_for_update() if lock else query
     rows = tx.execute(query.order_by(table.c.created_at, table.c.chain_id)).mappings()
     return [_chain(row) for row in rows]
 

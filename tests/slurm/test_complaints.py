@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable
 from mirage.slurm.complaints import move_complaint, query_complaint
 from tests.slurm.captured import Outcome, outcome
 
@@ -66,7 +66,7 @@ def test_a_query_with_an_answer_has_no_complaint() -> None:
 
 def test_accounting_that_is_off_is_a_no() -> None:
     error = query_complaint("sacct", 1, "Slurm accounting storage is disabled\n")
-    assert type(error) is ClusterRefused
+    assert type(error) is AccountingOff
 
 
 @pytest.mark.parametrize(
