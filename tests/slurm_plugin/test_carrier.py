@@ -14,8 +14,9 @@ from tests.slurm_plugin.fakes import FakeSlurm, Link
 SHELLS = [["dash"], ["bash", "--posix"]]
 PRINTS_ITSELF = b"#!/bin/cat\n"
 
-# Bytes that sbatch accepts in a script: no NUL, no DOS line break.
-BYTES = st.binary(max_size=4000).map(lambda raw: raw.replace(b"\0", b"").replace(b"\r\n", b"\n"))
+# Bytes that sbatch accepts in a script: no NUL, no DOS line break. Nor a lone CR: at the end of the
+# directives the line feed of the carrier would follow it, and such a script gets no chain.
+BYTES = st.binary(max_size=4000).map(lambda raw: raw.replace(b"\0", b"").replace(b"\r", b""))
 
 
 @settings(max_examples=25, deadline=None)
