@@ -70,7 +70,7 @@ class ProvisionSettings(_Section):
     """Overlap that all may spend in 24 h; node-hours."""
     demote_after: int = Field(10, ge=1)
     """Hand-overs whose mean absolute forecast error is held against `demote_error_h`."""
-    demote_error_h: float = Field(24.0, gt=0)
+    demote_error_h: float = Field(12.0, gt=0)
     """A larger mean error turns mode act into shadow; hours."""
 
 

@@ -116,8 +116,7 @@ class Worker:
             missing = links.missing(tx, self._cluster_id, queue.taken_at)
         self._queue = queue
         self._resolve(missing, queue.taken_at)
-        self._catch_up(queue.taken_at)
-        # Accounting may have taken long: another worker acts by now if the lease ran out.
+        # Slurm may have taken long: another worker acts by now if the lease ran out.
         if not self._has_lease():
             return
         with self._store.begin() as tx:
@@ -126,6 +125,8 @@ class Worker:
         obey(self._store, self._cluster, self._cluster_id, queue)
         snapshot = Snapshot(queue=queue, nodes=self._nodes, nodes_taken_at=self._nodes_at or 0)
         provision(self._store, self._cluster, self._cluster_id, snapshot, self._rules)
+        # Last, for a week of accounting takes minutes, and moves want a queue just seen.
+        self._catch_up(queue.taken_at)
         self._thin(queue.taken_at)
 
     def _fresh_nodes(self, now: int) -> tuple[Node, ...] | None:

@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 from mirage.domain.chain import ChainState, LinkState
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Node
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable, NotFound
 from mirage.services.ingest import FIRST_WINDOW_S, OVERLAP_S, WINDOW_S
 from mirage.services.provision import Rules
@@ -269,14 +270,30 @@ def test_of_two_workers_one_acts_and_the_other_follows_when_it_dies(store: Store
     assert len(cluster.moves) == 1
 
 
+def test_moves_are_made_on_a_fresh_queue_though_accounting_takes_long(store: Store) -> None:
+    asked: list[str] = []
+
+    class Ordered(Written):
+        def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+            asked.append("free")
+            super().free(standby, dependency=dependency, unpin=unpin)
+
+        def history(self, since: int, until: int) -> Iterator[Job]:
+            asked.append("history")
+            return super().history(since, until)
+
+    worker(store, Ordered(running(1), standby(2))).tick()
+    assert asked[:2] == ["free", "history"]
+
+
 def test_a_worker_whose_lease_ran_out_during_a_tick_does_not_act(store: Store) -> None:
-    """Accounting took minutes; meanwhile the other worker has taken over."""
+    """The answer on nodes took minutes; meanwhile the other worker has taken over."""
 
     class Slow(Written):
-        def history(self, since: int, until: int) -> Iterator[Job]:
+        def nodes(self) -> tuple[Node, ...]:
             self.at += 100
             second.tick()
-            return super().history(since, until)
+            return super().nodes()
 
     slow, quick = Slow(running(1), standby(2)), Written(running(1), standby(2))
     quick.trouble["free"] = SILENT

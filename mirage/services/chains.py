@@ -13,6 +13,9 @@ from mirage.store import audit, chains
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Transaction
 
+NEVER_SEEN_S = 86400
+"""A registration whose job no queue has shown for so long was a mistake, or of another cluster."""
+
 FORGOTTEN_S = 7 * 86400
 """A link that Slurm has not known for so long has ended."""
 
@@ -105,7 +108,7 @@ def _verdict(chain: Chain, links: list[Link], now: int) -> tuple[ChainState, str
     """The state that the links call for and why; None where nothing is to be said."""
     started = [link for link in links if link.start is not None]
     if not started:
-        return _never_started(links)
+        return _never_started(chain, links, now)
     newest = started[-1]
     if (cancelled := _cancelled(started)) is not None:
         return ChainState.CANCELLED, f"link {cancelled.index} was cancelled"
@@ -136,8 +139,10 @@ def _ran_beside(link: Link, successor: Link | None) -> bool:
     return successor.start < link.end
 
 
-def _never_started(links: list[Link]) -> tuple[ChainState, str] | None:
+def _never_started(chain: Chain, links: list[Link], now: int) -> tuple[ChainState, str] | None:
     """Slurm must have said so of the job itself: one that it no longer shows may be there."""
+    if not links and now - chain.created_at > NEVER_SEEN_S:
+        return ChainState.FAILED, "Slurm has never shown a job of it"
     ended = bool(links) and all(link.state is LinkState.ENDED for link in links)
     if ended and links[-1].end_state is not JobState.UNKNOWN:
         return ChainState.CANCELLED, "cancelled before it started"

@@ -103,6 +103,7 @@ def ingest_history(
 
 
 def free_nodes(nodes: tuple[Node, ...], partition: str) -> int:
-    """Usable nodes of the partition on which nothing runs."""
-    mine = [n for n in nodes if n.usable and (not partition or partition in n.partitions)]
+    """Usable nodes of the partition on which nothing runs; "" is all, "a,b" is of either."""
+    wanted = set(partition.split(",")) if partition else set()
+    mine = [n for n in nodes if n.usable and (not wanted or wanted.intersection(n.partitions))]
     return int(np.sum([n.cpus_used == 0 for n in mine], dtype=np.int64))

@@ -20,7 +20,7 @@ class Limits:
     """Per account and 24 h."""
     cluster_overlap_node_h: float = 5000.0
     demote_after: int = 10
-    demote_error_s: float = 24 * _HOUR_S
+    demote_error_s: float = 12 * _HOUR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

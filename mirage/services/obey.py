@@ -65,7 +65,7 @@ def _tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
     modes = clusters.modes(tx, cluster_id)
     for mark, job in links:
         chain = owned.get(mark.chain_id)
-        mode = modes.get(job.partition, modes[""])
+        mode = clusters.mode_among(modes, job.partition)
         if chain is None or chain.uid != job.uid or mode is Mode.OBSERVE:
             continue
         order = _order(tx, chain, job, mode)

@@ -110,7 +110,7 @@ def _plan(
     modes = clusters.modes(tx, cluster_id)
     desk = _Desk(tx, cluster_id, snapshot, rules)
     for handover in open_handovers(tx, cluster_id):
-        mode = modes.get(handover.standby.partition, modes[""])
+        mode = clusters.mode_among(modes, handover.standby.partition)
         decision = None if mode is Mode.OBSERVE else desk.decide(handover)
         if decision is None:
             continue
@@ -177,12 +177,21 @@ class _Desk:
         if predecessor.state is not LinkState.RUNNING or predecessor.planned_end() is None:
             return None
         view = self._view(handover)
-        policy = self._rules.policy(handover.chain.policy or self._rules.default)
         spent = self._spending(standby.account)
-        decision = limited(policy.decide(view), view, self._rules.limits, spent)
+        decision = limited(self._ask(handover.chain, view), view, self._rules.limits, spent)
         if decision.action is Action.FREE:
             self._spend(standby.account, worst_overlap_node_h(view))
         return decision
+
+    def _ask(self, chain: Chain, view: HandoverView) -> Decision:
+        """A policy that fails, or is gone since the chain named it, costs its own chains no more
+        than a wait, and the others nothing."""
+        name = chain.policy or self._rules.default
+        try:
+            return self._rules.policy(name).decide(view)
+        except Exception as error:
+            _log.exception("a policy failed", policy=name, chain_id=chain.chain_id)
+            return Decision(action=Action.WAIT, reason=f"no answer: {error}", policy=name)
 
     def _shown(self, link: Link) -> bool:
         """Whether this queue has the job: a dependency on one that Slurm has forgotten frees, and
@@ -318,15 +327,16 @@ def _took(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:
     """Whether the move is what Slurm shows."""
     if row.inputs.get("standby") != standby.job_id:
         return False
-    if standby.state is LinkState.PENDING:
-        wanted = Position.HELD if row.action is Action.HOLD else Position.FREE
-        return standby.position is wanted
-    if row.action is Action.HOLD or standby.start is None:
+    if row.action is Action.HOLD:
+        return standby.state is LinkState.PENDING and standby.position is Position.HELD
+    if standby.state is LinkState.PENDING and standby.position is not Position.FREE:
         return False
-    # It has started: early, or because its predecessor ended.
+    # It is eligible: by the move, or because its predecessor ended.
     ended = None if predecessor is None else predecessor.end
     since = standby.start if standby.eligible is None else standby.eligible
-    return ended is None or since < ended
+    if ended is None:
+        return standby.state is LinkState.PENDING or standby.start is not None
+    return since is not None and since < ended
 
 
 def reconcile(tx: Transaction, cluster_id: int, now: int) -> None:

@@ -156,7 +156,8 @@ def handover_waits(
     """How long the last successors of about that size waited once eligible, oldest first.
 
     A successor is eligible when Mirage frees it or its predecessor ends, whichever is first. One
-    that was freed and has started counts although its predecessor still runs. "" is all partitions.
+    that was freed and has started counts although its predecessor still runs. "" is all
+    partitions, "a,b" is two.
     """
     before, after = tables.links.alias("predecessor"), tables.links.alias("successor")
     conditions = [
@@ -167,7 +168,7 @@ def handover_waits(
         after.c.nodes <= nodes * _SIZE_FACTOR,
     ]
     if partition:
-        conditions.append(after.c.partition == partition)
+        conditions.append(after.c.partition.in_(partition.split(",")))
     columns = (after.c.start, after.c.freed_at, before.c.end, after.c.nodes, after.c.time_limit_s)
     query = (
         select(*(func.coalesce(c, UNKNOWN) for c in columns))

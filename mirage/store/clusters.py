@@ -1,5 +1,7 @@
 """Clusters: their names, their modes, and the lease that says which worker acts on them."""
 
+from collections.abc import Mapping
+
 from sqlalchemy import delete, or_, select, update
 
 from mirage.domain.decision import Mode
@@ -43,8 +45,7 @@ def set_history_until(tx: Transaction, cluster_id: int, until: int) -> None:
 
 def mode(tx: Transaction, cluster_id: int, partition: str = "") -> Mode:
     """The partition's own mode, else the cluster's."""
-    known = modes(tx, cluster_id)
-    return known.get(partition, known[""])
+    return mode_among(modes(tx, cluster_id), partition)
 
 
 def modes(tx: Transaction, cluster_id: int) -> dict[str, Mode]:
@@ -54,6 +55,12 @@ def modes(tx: Transaction, cluster_id: int) -> dict[str, Mode]:
     )
     own = {row.partition: Mode(row.mode) for row in tx.execute(query)}
     return {"": Mode.SHADOW} | own
+
+
+def mode_among(modes: Mapping[str, Mode], partition: str) -> Mode:
+    """The partition's own mode, else the cluster's; of several ("a,b"), the most careful one."""
+    own = {modes.get(name, modes[""]) for name in partition.split(",")}
+    return min(own, key=list(Mode).index)
 
 
 def set_mode(tx: Transaction, cluster_id: int, mode: Mode, partition: str = "") -> None:

@@ -94,7 +94,7 @@ def waits(
 ) -> Waits:
     """The last jobs that started at or before that instant, oldest first.
 
-    Wait = start - max(eligible, submit), at least 0. "" is all partitions.
+    Wait = start - max(eligible, submit), at least 0. "" is all partitions, "a,b" is two.
     """
     # A job cancelled while it waits is given start = end by Slurm: it never started.
     started = or_(
@@ -102,7 +102,7 @@ def waits(
     )
     conditions = [jobs.c.cluster_id == cluster_id, jobs.c.start <= before, started]
     if partition:
-        conditions.append(jobs.c.partition == partition)
+        conditions.append(jobs.c.partition.in_(partition.split(",")))
     columns = ("start", "eligible", "submit", "nodes", "time_limit_s")
     query = (
         select(*(func.coalesce(jobs.c[n], UNKNOWN) for n in columns))

@@ -11,7 +11,7 @@ from mirage.domain.chain import ChainState
 from mirage.domain.job import Job, JobState
 from mirage.services import chains as chain_service
 from mirage.services import links as link_service
-from mirage.services.chains import Registration
+from mirage.services.chains import NEVER_SEEN_S, Registration
 from mirage.services.links import GRACE_S
 from mirage.store import chains, clusters
 from mirage.store.engine import Store
@@ -52,6 +52,14 @@ def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:
 
 def done(index: int, state: JobState = JobState.TIMEOUT, end: int = NOW) -> Job:
     return ended(index, state, end - HOUR, end)
+
+
+def test_a_registration_whose_job_is_never_seen_fails_after_a_day(store: Store) -> None:
+    assert told(store, now=BEGAN + NEVER_SEEN_S) == (ChainState.ACTIVE, "")
+    assert told(store, now=BEGAN + NEVER_SEEN_S + 1) == (
+        ChainState.FAILED,
+        "Slurm has never shown a job of it",
+    )
 
 
 def test_a_chain_with_a_standby_goes_on(store: Store) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from mirage.domain.chain import ChainId, Mark, Position
 from mirage.domain.decision import Forecast, Mode
-from mirage.domain.job import Job, JobId
+from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.services import links as link_service
@@ -22,7 +22,7 @@ from mirage.store.decisions import Effect
 from mirage.store.engine import Store
 from mirage.store.forecasts import ForecastRow
 from tests.services.scene import Always
-from tests.services.slurm_jobs import CHAIN, HOUR, NOW, Written, job, links, running, standby
+from tests.services.slurm_jobs import CHAIN, HOUR, NOW, Written, ended, job, links, running, standby
 
 RULES = Rules(policy=Always, default="always")
 
@@ -196,6 +196,23 @@ def test_a_silent_slurm_is_not_asked_for_the_other_moves_of_the_tick(store: Stor
     assert [standby for _, standby, _ in cluster.moves[1:]] == [101, 201]
 
 
+@pytest.mark.parametrize(("eligible", "effect"), [(NOW + 30, "failed"), (NOW + 10, "done")])
+def test_a_standby_is_freed_by_the_move_or_by_its_predecessors_end(
+    store: Store, eligible: int, effect: str
+) -> None:
+    """Nobody answered, the predecessor has ended since, and the standby still waits."""
+    cluster = Written(running(1), standby(2))
+    cluster.trouble["free"] = ClusterUnavailable("no answer")
+    tick(store, cluster)
+    first = ended(1, JobState.FAILED, NOW - 60, NOW + 30)
+    cluster.shown, cluster.at = [first, job(2, eligible=eligible)], NOW + 60
+    tick(store, cluster)
+    with store.read() as tx:
+        (row,) = decisions.page(tx, chain_id=CHAIN)
+    assert row.effect == effect
+    assert links(store)[2].freed_at == (NOW if effect == "done" else None)
+
+
 def wrong_forecasts(store: Store, source: str, *, first: int, at: int = NOW) -> None:
     """Ten hand-overs that waited no time, each forecast to wait for two days."""
     with store.begin() as tx:
@@ -228,7 +245,7 @@ def test_only_the_default_policys_errors_demote(store: Store, source: str, left:
     with store.read() as tx:
         told = audit.page(tx, 1, event="demoted to shadow")
     assert [entry.detail for entry in told] == (
-        [{"mean_abs_error_s": 48 * HOUR, "bound_s": 24 * HOUR}] if left is Mode.SHADOW else []
+        [{"mean_abs_error_s": 48 * HOUR, "bound_s": 12 * HOUR}] if left is Mode.SHADOW else []
     )
 
 

@@ -10,8 +10,9 @@ import pytest
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Forecast, Mode
 from mirage.domain.job import JobState
-from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.errors import ClusterRefused, ClusterUnavailable, NotFound
 from mirage.policy import registry
+from mirage.ports import Policy
 from mirage.services.chains import Registration, register
 from mirage.services.limits import Limits
 from mirage.store import clusters
@@ -75,6 +76,19 @@ def test_each_chain_has_the_policy_it_asked_for(store: Store) -> None:
         register(tx, scene.cluster_id, new, uid=job.uid, user=job.user, now=scene.cluster.now())
     scene.tick()
     assert [(row.policy, row.action) for row in scene.decisions] == [("reactive", Action.WAIT)]
+
+
+@pytest.mark.parametrize("fault", [NotFound("no policy 'always'"), ZeroDivisionError("by zero")])
+def test_a_policy_that_fails_costs_its_chain_a_wait(store: Store, fault: Exception) -> None:
+    def broken(name: str) -> Policy:
+        if name == "always":
+            raise fault
+        return Always(name)
+
+    scene = Scene(store, policies=broken)
+    scene.tick()
+    (row,) = scene.decisions
+    assert (row.action, row.reason, scene.held) == (Action.WAIT, f"no answer: {fault}", True)
 
 
 @pytest.mark.parametrize("heard", [True, False])

@@ -39,6 +39,16 @@ def test_partition_has_its_own_mode_or_the_clusters(store: Store, cluster_id: in
         assert clusters.modes(tx, cluster_id) == {"": Mode.ACT, "gpu": Mode.OBSERVE}
 
 
+def test_of_several_partitions_the_most_careful_mode_counts(store: Store, cluster_id: int) -> None:
+    with store.begin() as tx:
+        clusters.set_mode(tx, cluster_id, Mode.ACT, "gpu")
+        assert clusters.mode(tx, cluster_id, "gpu,cpu") is Mode.SHADOW
+        clusters.set_mode(tx, cluster_id, Mode.ACT)
+        assert clusters.mode(tx, cluster_id, "gpu,cpu") is Mode.ACT
+        clusters.set_mode(tx, cluster_id, Mode.OBSERVE, "cpu")
+        assert clusters.mode(tx, cluster_id, "gpu,cpu") is Mode.OBSERVE
+
+
 def test_lease_is_held_until_it_expires(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         assert clusters.take_lease(tx, cluster_id, "a", now=100, ttl_s=60)
