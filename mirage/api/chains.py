@@ -7,20 +7,9 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from mirage.api import schemas, views
 from mirage.api.context import ApiContext
-from mirage.api.deps import (
-    Body,
-    Context,
-    Cursor,
-    Identified,
-    Limit,
-    Reading,
-    Writing,
-    freshness,
-    is_admin,
-    next_page,
-    row_cursor,
-)
+from mirage.api.deps import Body, Context, Identified, Reading, Writing, freshness, is_admin
 from mirage.api.documented import read_errors, write_errors
+from mirage.api.paging import Paging, Wanted
 from mirage.api.problems import CONFLICT, KEY_REUSED, ProblemError, invalid
 from mirage.domain.caller import Caller
 from mirage.domain.chain import ChainId, ChainState
@@ -38,25 +27,20 @@ ChainPath = Annotated[str, Path(pattern=r"^[a-z0-9]{8,32}$", examples=["k3v9x2m7
 
 @router.get("/chains", operation_id="listChains", responses=read_errors())
 def list_chains(
-    *,
-    request: Request,
-    given: Context,
-    tx: Reading,
+    paging: Paging,
     user: Annotated[str | None, Query(max_length=64, description="Of this user only.")] = None,
     state: Annotated[ChainState | None, Query(description="In this state only.")] = None,
-    cursor: Cursor = None,
-    limit: Limit = 100,
 ) -> schemas.ChainPage:
     """Chains, newest first."""
-    after = None if cursor is None else _known_cursor(tx, cursor)
-    rows = chains.chains(tx, given.cluster_id, user=user, state=state, after=after, limit=limit + 1)
-    links = chains.links_of(tx, [chain.chain_id for chain in rows[:limit]])
-    fresh = freshness(tx, given)
-    return schemas.ChainPage(
-        items=[views.chain_summary(chain, links[chain.chain_id]) for chain in rows[:limit]],
-        next=next_page(request, rows[limit - 1].chain_id if len(rows) > limit else None),
-        as_of=fresh.as_of,
-        stale=fresh.stale,
+    tx, cluster_id = paging.tx, paging.given.cluster_id
+    after = None if paging.cursor is None else _known_cursor(tx, paging.cursor)
+    rows = chains.chains(tx, cluster_id, user=user, state=state, after=after, limit=paging.limit)
+    links = chains.links_of(tx, [chain.chain_id for chain in rows])
+    return paging.answer(
+        schemas.ChainPage,
+        rows,
+        view=lambda chain: views.chain_summary(chain, links[chain.chain_id]),
+        cursor=lambda chain: chain.chain_id,
     )
 
 
@@ -133,56 +117,27 @@ def get_chain(chain_id: ChainPath, given: Context, tx: Reading) -> schemas.Chain
     operation_id="listChainDecisions",
     responses=read_errors(404),
 )
-def list_chain_decisions(
-    *,
-    chain_id: ChainPath,
-    request: Request,
-    given: Context,
-    tx: Reading,
-    cursor: Cursor = None,
-    limit: Limit = 100,
-) -> schemas.DecisionPage:
+def list_chain_decisions(chain_id: ChainPath, paging: Paging) -> schemas.DecisionPage:
     """Why Mirage moved, or did not: newest first, with what each decision was made from."""
-    return decision_page(
-        request,
-        given,
-        tx,
-        chain_id=chains.chain(tx, ChainId(chain_id)).chain_id,
-        cursor=cursor,
-        limit=limit,
-    )
+    return _decision_page(paging, chains.chain(paging.tx, ChainId(chain_id)).chain_id)
 
 
 @router.get("/decisions", operation_id="listDecisions", responses=read_errors())
-def list_decisions(
-    request: Request, given: Context, tx: Reading, cursor: Cursor = None, limit: Limit = 100
-) -> schemas.DecisionPage:
+def list_decisions(paging: Paging) -> schemas.DecisionPage:
     """Decisions on all chains, newest first."""
-    return decision_page(request, given, tx, chain_id=None, cursor=cursor, limit=limit)
+    return _decision_page(paging, None)
 
 
-def decision_page(
-    request: Request,
-    given: ApiContext,
-    tx: Transaction,
-    *,
-    chain_id: ChainId | None,
-    cursor: str | None,
-    limit: int,
-) -> schemas.DecisionPage:
+def _decision_page(paging: Wanted, chain_id: ChainId | None) -> schemas.DecisionPage:
     rows = decisions.page(
-        tx,
-        given.cluster_id,
+        paging.tx,
+        paging.given.cluster_id,
         chain_id=chain_id,
-        after=None if cursor is None else row_cursor(cursor),
-        limit=limit + 1,
+        after=paging.after,
+        limit=paging.limit,
     )
-    fresh = freshness(tx, given)
-    return schemas.DecisionPage(
-        items=[views.decision(row) for row in rows[:limit]],
-        next=next_page(request, str(rows[limit - 1].id) if len(rows) > limit else None),
-        as_of=fresh.as_of,
-        stale=fresh.stale,
+    return paging.answer(
+        schemas.DecisionPage, rows, view=views.decision, cursor=lambda row: str(row.id)
     )
 
 

@@ -2,11 +2,12 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 
 from mirage.api import schemas, views
-from mirage.api.deps import Context, Cursor, Limit, Reading, freshness, next_page, row_cursor
+from mirage.api.deps import Context, Reading, freshness
 from mirage.api.documented import read_errors
+from mirage.api.paging import Paging, row_cursor
 from mirage.domain.job import JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import NotFound
@@ -50,31 +51,21 @@ def _sums(tx: Transaction, cluster_id: int) -> schemas.ClusterSums:
 
 @router.get("/jobs", operation_id="listJobs", responses=read_errors())
 def list_jobs(
-    *,
-    request: Request,
-    given: Context,
-    tx: Reading,
+    paging: Paging,
     partition: Annotated[str, Query(max_length=64)] = "",
     user: Annotated[str, Query(max_length=64)] = "",
     state: JobState | None = None,
-    cursor: Cursor = None,
-    limit: Limit = 100,
 ) -> schemas.JobPage:
     """Jobs that the cluster has, and had, highest id first."""
     rows = jobs.page(
-        tx,
-        given.cluster_id,
+        paging.tx,
+        paging.given.cluster_id,
         JobFilter(partition=partition, user=user, state=state),
-        after=_job_cursor(cursor),
-        limit=limit + 1,
+        after=_job_cursor(paging.cursor),
+        limit=paging.limit,
     )
-    last = rows[limit - 1] if len(rows) > limit else None
-    fresh = freshness(tx, given)
-    return schemas.JobPage(
-        items=[views.job(job) for job in rows[:limit]],
-        next=next_page(request, None if last is None else f"{last.job_id}-{last.submit}"),
-        as_of=fresh.as_of,
-        stale=fresh.stale,
+    return paging.answer(
+        schemas.JobPage, rows, view=views.job, cursor=lambda job: f"{job.job_id}-{job.submit}"
     )
 
 

@@ -6,17 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, cast
 
-from fastapi import Depends, Header, Query, Request
+from fastapi import Depends, Header, Request
 
 from mirage.api.context import ApiContext
-from mirage.api.problems import invalid
 from mirage.domain.caller import Caller
 from mirage.errors import NotAllowed, NotIdentified
 from mirage.store import snapshots
 from mirage.store.engine import Transaction
-
-MAX_LIMIT = 500
-_DIGITS = 18  # of what fits a column
 
 
 def context(request: Request) -> ApiContext:
@@ -110,24 +106,3 @@ def instant(epoch: int) -> datetime:
 
 def instant_or_none(epoch: int | None) -> datetime | None:
     return None if epoch is None else instant(epoch)
-
-
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows in one answer.")]
-Cursor = Annotated[
-    str | None, Query(max_length=64, description="From `next` of the answer before; opaque.")
-]
-
-
-def next_page(request: Request, cursor: str | None) -> str | None:
-    """The address of the page that begins after `cursor`."""
-    if cursor is None:
-        return None
-    url = request.url.include_query_params(cursor=cursor)
-    return f"{url.path}?{url.query}"
-
-
-def row_cursor(cursor: str) -> int:
-    """A cursor that is a row's number."""
-    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > _DIGITS:
-        raise invalid("no such cursor: begin again without it", parameter="cursor")
-    return int(cursor)

@@ -2,23 +2,14 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 
 from mirage.api import metrics, schemas, views
 from mirage.api.context import ApiContext
-from mirage.api.deps import (
-    Admin,
-    Context,
-    Cursor,
-    Limit,
-    Reading,
-    Writing,
-    freshness,
-    next_page,
-    row_cursor,
-)
+from mirage.api.deps import Admin, Context, Reading, Writing, freshness
 from mirage.api.documented import read_errors, write_errors
+from mirage.api.paging import Paging
 from mirage.api.problems import KINDS, NOT_READY, ProblemError
 from mirage.domain.chain import ChainId
 from mirage.errors import NotFound
@@ -107,27 +98,16 @@ def _modes(tx: Transaction, given: ApiContext) -> schemas.Modes:
 
 @router.get("/audit", operation_id="listAudit", responses=read_errors(401, 403))
 def list_audit(
-    *,
-    request: Request,
-    given: Context,
     who: Admin,  # noqa: ARG001 - asked for by being named
-    tx: Reading,
+    paging: Paging,
     chain_id: Annotated[str | None, Query(max_length=32)] = None,
-    cursor: Cursor = None,
-    limit: Limit = 100,
 ) -> schemas.AuditPage:
     """Who did what, and what Mirage found and did; newest first."""
     rows = audit.page(
-        tx,
-        given.cluster_id,
+        paging.tx,
+        paging.given.cluster_id,
         chain_id=None if chain_id is None else ChainId(chain_id),
-        after=None if cursor is None else row_cursor(cursor),
-        limit=limit + 1,
+        after=paging.after,
+        limit=paging.limit,
     )
-    fresh = freshness(tx, given)
-    return schemas.AuditPage(
-        items=[views.audit(row) for row in rows[:limit]],
-        next=next_page(request, str(rows[limit - 1].id) if len(rows) > limit else None),
-        as_of=fresh.as_of,
-        stale=fresh.stale,
-    )
+    return paging.answer(schemas.AuditPage, rows, view=views.audit, cursor=lambda row: str(row.id))
