@@ -1,9 +1,10 @@
 """Routes on chains: register, look, pause, resume, cancel, and why Mirage did what it did."""
 
 import hashlib
+from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from mirage.api import schemas, views
 from mirage.api.context import ApiContext
@@ -141,42 +142,43 @@ def _decision_page(paging: Wanted, chain_id: ChainId | None) -> schemas.Decision
     )
 
 
+def _asking(
+    chain_id: ChainPath, given: Context, who: Identified, tx: Writing
+) -> Callable[[ChainState], schemas.ChainView]:
+    """What a caller asks of a chain is written down; the worker's next tick tells Slurm."""
+
+    def ask(target: ChainState) -> schemas.ChainView:
+        found = chains.chain(tx, ChainId(chain_id))
+        if found.uid != who.uid and not is_admin(given, who):
+            raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
+        chain_service.ask(tx, given.cluster_id, found, target, now=given.clock(), actor=who.user)
+        return _shown(tx, given, found.chain_id)
+
+    return ask
+
+
+Asking = Annotated[Callable[[ChainState], schemas.ChainView], Depends(_asking)]
+
+
 @router.post(
     "/chains/{chain_id}/pause", operation_id="pauseChain", responses=write_errors(404, 409)
 )
-def pause_chain(
-    chain_id: ChainPath, given: Context, who: Identified, tx: Writing
-) -> schemas.ChainView:
+def pause_chain(ask: Asking) -> schemas.ChainView:
     """Start no further link until it is resumed; the running link goes on."""
-    return _ask(tx, given, chain_id, who, ChainState.PAUSED)
+    return ask(ChainState.PAUSED)
 
 
 @router.post(
     "/chains/{chain_id}/resume", operation_id="resumeChain", responses=write_errors(404, 409)
 )
-def resume_chain(
-    chain_id: ChainPath, given: Context, who: Identified, tx: Writing
-) -> schemas.ChainView:
+def resume_chain(ask: Asking) -> schemas.ChainView:
     """Undo a pause."""
-    return _ask(tx, given, chain_id, who, ChainState.ACTIVE)
+    return ask(ChainState.ACTIVE)
 
 
 @router.post(
     "/chains/{chain_id}/cancel", operation_id="cancelChain", responses=write_errors(404, 409)
 )
-def cancel_chain(
-    chain_id: ChainPath, given: Context, who: Identified, tx: Writing
-) -> schemas.ChainView:
+def cancel_chain(ask: Asking) -> schemas.ChainView:
     """End the chain: its standby is cancelled, then its running links."""
-    return _ask(tx, given, chain_id, who, ChainState.CANCELLED)
-
-
-def _ask(
-    tx: Transaction, given: ApiContext, chain_id: str, who: Caller, target: ChainState
-) -> schemas.ChainView:
-    """Written down here; the worker's next tick tells Slurm."""
-    found = chains.chain(tx, ChainId(chain_id))
-    if found.uid != who.uid and not is_admin(given, who):
-        raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
-    chain_service.ask(tx, given.cluster_id, found, target, now=given.clock(), actor=who.user)
-    return _shown(tx, given, found.chain_id)
+    return ask(ChainState.CANCELLED)
