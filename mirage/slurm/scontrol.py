@@ -10,7 +10,6 @@ from mirage.errors import MalformedText
 from mirage.slurm.dependency import plain
 
 _CONFIG_LINE = re.compile(r"(?P<key>[A-Za-z]\S*)\s*= ?(?P<value>.*)")
-_JOB_KEY = re.compile(r"(?:^| )(?P<key>[A-Z][A-Za-z0-9:/_&.-]*)=")
 _SEPARATORS = re.compile(r"[,\s]+")
 _WEIGHT = "PriorityWeight"
 _UNSET = "(null)"
@@ -50,28 +49,9 @@ def show_config_argv() -> list[str]:
     return ["scontrol", "show", "config"]
 
 
-def show_job_argv(job_id: JobId) -> list[str]:
-    return ["scontrol", "--oneliner", "show", "job", str(job_id)]
-
-
 def _update(job_id: JobId, dependency: str, node_list: str | None) -> list[str]:
     nodes = [] if node_list is None else [f"ReqNodeList={node_list}"]
     return ["scontrol", "update", f"JobId={job_id}", f"Dependency={plain(dependency)}", *nodes]
-
-
-def parse_job(line: str) -> dict[str, str]:
-    """`-o show job` by key; the first of a key counts.
-
-    Names, comments and paths may hold ` Key=value` of a user's making: take no identity from here.
-    """
-    keys = list(_JOB_KEY.finditer(line.rstrip("\n")))
-    if not keys or keys[0]["key"] != "JobId":
-        raise MalformedText(f"not a job of scontrol: {line[:80]!r}")
-    ends = [key.start() for key in keys[1:]] + [len(line.rstrip("\n"))]
-    values: dict[str, str] = {}
-    for key, end in zip(keys, ends, strict=True):
-        values.setdefault(key["key"], line[key.end() : end].strip())
-    return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

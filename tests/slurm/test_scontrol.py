@@ -31,7 +31,6 @@ def test_the_other_moves() -> None:
     assert scontrol.suspend_argv(JOB) == ["scontrol", "uhold", "7"]
     assert scontrol.resume_argv(JOB) == ["scontrol", "release", "7"]
     assert scancel.argv(JOB) == ["scancel", "--verbose", "7"]
-    assert scontrol.show_job_argv(JOB) == ["scontrol", "--oneliner", "show", "job", "7"]
 
 
 def test_the_sites_regime_is_read_from_its_configuration() -> None:
@@ -73,27 +72,6 @@ def test_sacct_has_no_comments_where_the_flag_is_missing() -> None:
 def test_half_a_configuration_is_refused(text: str) -> None:
     with pytest.raises(MalformedText, match="show config"):
         scontrol.parse_config(text)
-
-
-_LINE = (
-    "JobId=16 JobName=two words=3 UserId=alice(1001) GroupId=alice(1001) Priority=2637 "
-    "JobState=PENDING Reason=Dependency Dependency=afterany:14(unfulfilled) StartTime=Unknown "
-    "ReqNodeList=(null) NodeList= NumNodes=6-6 TRES=cpu=6,mem=3000M,gres/gpu=48 "
-    "Comment=chain:llm JobState=RUNNING StdErr=/dev/null Power= \n"
-)
-
-
-def test_a_job_on_one_line_is_read_by_key_and_the_first_of_a_key_counts() -> None:
-    job = scontrol.parse_job(_LINE)
-    assert job["JobName"] == "two words=3"
-    assert job["Dependency"] == "afterany:14(unfulfilled)"
-    assert job["TRES"] == "cpu=6,mem=3000M,gres/gpu=48"
-    assert (job["JobState"], job["NodeList"], job["Power"]) == ("PENDING", "", "")
-
-
-def test_another_line_is_no_job() -> None:
-    with pytest.raises(MalformedText, match="not a job of scontrol"):
-        scontrol.parse_job("No jobs in the system\n")
 
 
 @pytest.mark.parametrize(
