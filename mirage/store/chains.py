@@ -54,14 +54,6 @@ def chains_of(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, 
     return {chain.chain_id: chain for chain in found}
 
 
-def cluster_of(tx: Transaction, chain_id: ChainId) -> int:
-    query = select(tables.chains.c.cluster_id).where(tables.chains.c.chain_id == chain_id)
-    found = tx.scalar(query)
-    if found is None:
-        raise NotFound(f"there is no chain {chain_id}")
-    return int(found)
-
-
 def live_chains(tx: Transaction, cluster_id: int, *, lock: bool = False) -> list[Chain]:
     """The chains that are not over, oldest first. `lock`: as in `chain`."""
     table = tables.chains

@@ -143,22 +143,6 @@ def page(
     return [_job(row) for row in tx.execute(query)]
 
 
-def unended(tx: Transaction, cluster_id: int) -> list[Job]:
-    """Jobs last known to wait or run: with accounting off, those gone from the queue have ended."""
-    query = _all_fields().where(
-        jobs.c.cluster_id == cluster_id, jobs.c.end.is_(None), jobs.c.state.not_in(_ENDED)
-    )
-    # Sorted here: asked to, SQLite walks the whole history along the primary key.
-    return sorted(map(_job, tx.execute(query)), key=lambda job: (job.job_id, job.submit))
-
-
-def newest_end(tx: Transaction, cluster_id: int) -> int | None:
-    """Where ingest goes on after having been down."""
-    query = select(func.max(jobs.c.end)).where(jobs.c.cluster_id == cluster_id)
-    newest: int | None = tx.scalar(query)
-    return newest
-
-
 def count(tx: Transaction, cluster_id: int) -> int:
     query = select(func.count()).select_from(jobs).where(jobs.c.cluster_id == cluster_id)
     return tx.execute(query).scalar_one()

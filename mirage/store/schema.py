@@ -34,10 +34,6 @@ def revision(url: str, migrations_dir: Path, message: str) -> None:
         command.revision(config, message, autogenerate=True, rev_id=f"{number:04}")
 
 
-def heads(migrations_dir: Path) -> list[str]:
-    return list(ScriptDirectory.from_config(_config(migrations_dir)).get_heads())
-
-
 @contextmanager
 def _migrating(url: str, migrations_dir: Path) -> Iterator[Config]:
     """A configuration that holds a connection in a write transaction."""

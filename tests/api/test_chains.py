@@ -45,15 +45,14 @@ def test_another_users_chain_is_not_registered_again(client: Client) -> None:
     assert answer.json()["type"] == "/problems/not-allowed"
 
 
-def test_a_repeat_under_the_same_key_gets_the_first_answer(client: Client, store: Store) -> None:
+def test_a_repeat_under_the_same_key_gets_the_first_answer(
+    client: Client, store: Store, cluster_id: int
+) -> None:
     key = {"Idempotency-Key": CHAIN}
     first = client.post(PATH, body(), who="alice", headers=key)
     with store.begin() as tx:
-        chains.save_chain(
-            tx,
-            chains.cluster_of(tx, ChainId(CHAIN)),
-            chains.chain(tx, ChainId(CHAIN)).moved(ChainState.PAUSED),
-        )
+        paused = chains.chain(tx, ChainId(CHAIN)).moved(ChainState.PAUSED)
+        chains.save_chain(tx, cluster_id, paused)
     again = client.post(PATH, body(), who="alice", headers=key)
     assert (again.status_code, again.content) == (201, first.content)
 

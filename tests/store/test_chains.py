@@ -63,7 +63,6 @@ def test_chain_comes_back_as_it_went_in(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, FULL)
     with store.read() as tx:
         assert chains.chain(tx, FULL.chain_id) == FULL
-        assert chains.cluster_of(tx, FULL.chain_id) == cluster_id
 
 
 def test_saving_again_replaces(store: Store, cluster_id: int) -> None:
@@ -75,11 +74,8 @@ def test_saving_again_replaces(store: Store, cluster_id: int) -> None:
 
 
 def test_unknown_chain_is_not_found(store: Store) -> None:
-    with store.read() as tx:
-        with pytest.raises(NotFound, match="there is no chain nowhere1"):
-            chains.chain(tx, ChainId("nowhere1"))
-        with pytest.raises(NotFound):
-            chains.cluster_of(tx, ChainId("nowhere1"))
+    with store.read() as tx, pytest.raises(NotFound, match="there is no chain nowhere1"):
+        chains.chain(tx, ChainId("nowhere1"))
 
 
 def test_live_chains_are_those_not_over(store: Store, cluster_id: int) -> None:

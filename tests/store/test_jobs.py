@@ -165,8 +165,6 @@ def test_plans_are_not_history(store: Store, cluster_id: int) -> None:
         replace(running, end=None),
         replace(pending, start=None, end=None),
     ]
-    with store.read() as tx:
-        assert jobs.newest_end(tx, cluster_id) is None
 
 
 def test_a_requeued_run_is_history_beside_the_run_that_follows(
@@ -176,8 +174,6 @@ def test_a_requeued_run_is_history_beside_the_run_that_follows(
     waiting = replace(DONE, submit=301, state=JobState.PENDING, start=None, end=None)
     put(store, cluster_id, requeued, waiting)
     assert stored(store, cluster_id) == [waiting, requeued]
-    with store.read() as tx:
-        assert jobs.unended(tx, cluster_id) == [waiting]
 
 
 def test_reused_job_id_is_another_job(store: Store, cluster_id: int) -> None:
@@ -275,18 +271,3 @@ def test_page_filters(store: Store, cluster_id: int, where: JobFilter) -> None:
     with store.read() as tx:
         assert jobs.page(tx, cluster_id, where) == [DONE]
         assert jobs.page(tx, cluster_id, JobFilter(uid=0)) == [other]
-
-
-def test_unended_jobs_are_those_last_seen_alive(store: Store, cluster_id: int) -> None:
-    pending = Job(job_id=JobId(1), submit=1, state=JobState.PENDING)
-    running = Job(job_id=JobId(2), submit=1, state=JobState.RUNNING, start=5)
-    vanished = Job(job_id=JobId(3), submit=1, state=JobState.CANCELLED)
-    put(store, cluster_id, pending, running, vanished, DONE)
-    with store.read() as tx:
-        assert jobs.unended(tx, cluster_id) == [pending, running]
-
-
-def test_newest_end(store: Store, cluster_id: int) -> None:
-    put(store, cluster_id, DONE, replace(DONE, job_id=JobId(8), end=250))
-    with store.read() as tx:
-        assert jobs.newest_end(tx, cluster_id) == 300

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 
 from mirage.domain.chain import Chain, ChainId, Link
@@ -80,7 +81,7 @@ def test_upgrading_twice_changes_nothing(database_url: str) -> None:
 
 
 def test_there_is_one_head_and_it_is_the_schema_of_this_program() -> None:
-    assert schema.heads(MIGRATIONS) == [SCHEMA]
+    assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [SCHEMA]
 
 
 def test_migrated_schema_is_that_of_the_tables(store: Store) -> None:
