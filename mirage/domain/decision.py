@@ -53,11 +53,6 @@ class Waits:
     def __len__(self) -> int:
         return len(self.wait_s)
 
-    @classmethod
-    def none(cls) -> "Waits":
-        empty = np.empty(0, dtype=np.int64)
-        return cls(start=empty, wait_s=empty, nodes=empty, time_limit_s=empty)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverView:

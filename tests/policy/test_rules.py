@@ -83,7 +83,7 @@ def test_the_forecast_is_of_the_waits_that_the_rule_used() -> None:
     assert (forecast.p10_s, forecast.p50_s, forecast.p90_s) == (0, 0, 0)
     assert forecast.samples == 30
     assert forecast_wait(known, 1, HOUR) == forecast
-    assert forecast_wait(Waits.none(), 1, HOUR) is None
+    assert forecast_wait(waits([]), 1, HOUR) is None
 
 
 @given(

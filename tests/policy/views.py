@@ -37,8 +37,8 @@ def view(left_s: int, **fields: Any) -> HandoverView:
         "partition": "batch",
         "nodes": 1,
         "time_limit_s": 3600,
-        "jobs": Waits.none(),
-        "handovers": Waits.none(),
+        "jobs": waits([]),
+        "handovers": waits([]),
         "queue": Queue.of(NOW, ()),
         "free_nodes": 0,
     }
