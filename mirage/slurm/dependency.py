@@ -53,8 +53,11 @@ def behind(dependency: str, predecessor: JobId) -> str:
 
 
 def has_singleton(dependency: str) -> bool:
-    """`singleton` lets no second job of the name start: such a standby can never be early."""
-    return _SINGLETON in plain(dependency).replace("?", ",").split(",")
+    """`singleton` lets no second job of the name start: such a standby can never be early.
+
+    Unless it is one of several of which any will do. A list that does not read has none.
+    """
+    return _SINGLETON in _REMARK.sub("", dependency).strip().split(",")
 
 
 def _own_term(predecessor: JobId) -> str:

@@ -87,7 +87,14 @@ def test_a_list_of_any_without_mirages_term_is_the_users() -> None:
 
 def test_a_singleton_is_seen() -> None:
     assert has_singleton("afterok:3(unfulfilled),singleton(unfulfilled)")
-    assert not has_singleton("afterok:3")
+    assert has_singleton("singleton")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "(null)", "afterok:3", "afterok:3?singleton", "rubbish", "singletons"]
+)
+def test_no_singleton_that_would_hold_a_standby_back(text: str) -> None:
+    assert not has_singleton(text)
 
 
 @pytest.mark.parametrize("text", ["rubbish", "afterany:", "afterany:x", "12", "singleton:1", "a b"])
