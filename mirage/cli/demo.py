@@ -6,7 +6,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -23,21 +23,16 @@ from mirage.bootstrap import Service
 from mirage.cli import rehearsal
 from mirage.cli.rehearsal import BASELINE, Outcome, Plan
 from mirage.cli.serve import api_context
+from mirage.cli.stage import PRESET, SEED, staged, window
 from mirage.cluster.simulated import SimulatedCluster
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.errors import InputError
 from mirage.policy import registry
 from mirage.settings import DEFAULT_PORT, Settings
-from mirage.sim.types import Params, SimJob
-from mirage.traces import clusterfile, replay, synthetic
 from mirage.worker import Intervals, Worker
 
 app = typer.Typer()
 
-_DAY_S = 86400
-_WARM_UP_DAYS = 14
-"""The queue of the heavy preset builds up in its first two weeks."""
-_DAYS = 90
 _HISTORY_S = 6 * 3600
 
 
@@ -45,8 +40,12 @@ _HISTORY_S = 6 * 3600
 def demo(
     *,
     once: Annotated[bool, typer.Option("--once", help="Exit when all chains have ended.")] = False,
-    preset: Annotated[str, typer.Option(help="Load: light, medium or heavy.")] = "heavy",
-    seed: Annotated[int, typer.Option(help="Of the synthetic workload.")] = 1,
+    preset: Annotated[
+        str | None, typer.Option(help="Load: light, medium or heavy.", show_default=PRESET)
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the synthetic load.", show_default=str(SEED))
+    ] = None,
     trace: Annotated[
         Path | None, typer.Option(help="Replay this log (parquet, sacct, swf, tacc) instead.")
     ] = None,
@@ -62,9 +61,9 @@ def demo(
     chains: Annotated[int, typer.Option(min=1, max=50, help="Chains for each policy.")] = 15,
     links: Annotated[int, typer.Option(min=2, max=100, help="Links of each chain.")] = 3,
     nodes: Annotated[int, typer.Option(min=1, help="Nodes of each link.")] = 1,
-    port: Annotated[int, typer.Option(help="Of the API; another one if it is taken.")] = (
-        DEFAULT_PORT
-    ),
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Of the API; another one if it is taken.")
+    ] = DEFAULT_PORT,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
 ) -> None:
     """Run the real service on a simulated cluster, on an accelerated clock.
@@ -74,10 +73,9 @@ def demo(
     """
     logs.set_up("auto", warnings_only=True)
     plan = Plan(policies=tuple(registry.POLICIES), chains=chains, links=links, nodes=nodes)
-    stage = _synthetic(preset, seed, cluster) if trace is None else _logged(trace, cluster)
-    start, stop = _span(stage.jobs[0].submit, begin, until)
-    if stop is not None:
-        plan = replace(plan, longest_s=stop - start)
+    stage = staged(preset, seed, trace, cluster)
+    start, stop = window(stage, plan, begin, until)
+    plan = replace(plan, longest_s=stop - start)
     with ExitStack() as stack:
         state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mirage-demo-")))
         world = stage.world(plan, start)
@@ -88,52 +86,9 @@ def demo(
         with console.status(f"letting the cluster fill up to {_day(start)}"):
             world.advance(start - world.now())
         _rehearse(plan, service, world, console)
-        results = rehearsal.outcomes(rehearsal.completed(service), OVERLAP_PRICE)
-        _tell(results, as_json=as_json)
+        _tell(_results(plan, service, world, console), as_json=as_json)
         if not once:
             _keep_serving(url, console)
-
-
-@dataclass(frozen=True, slots=True)
-class _Stage:
-    """The machine, and what its users submit in the order of submission."""
-
-    params: Params
-    jobs: list[SimJob]
-
-    def world(self, plan: Plan, start: int) -> SimulatedCluster:
-        """The machine before its first job, with room for the chains."""
-        params = replace(self.params, nodes=self.params.nodes + plan.room)
-        first = self.jobs[0].submit
-        jobs = [*rehearsal.forerunners(plan, self.jobs, start), *self.jobs]
-        return SimulatedCluster(params, jobs, now=first)
-
-
-def _synthetic(preset: str, seed: int, cluster: Path | None) -> _Stage:
-    params = Params() if cluster is None else clusterfile.read_cluster_file(cluster)
-    jobs = synthetic.workload(preset, nodes=params.nodes, days=_DAYS, seed=seed)
-    return _Stage(params, jobs)
-
-
-def _logged(trace: Path, cluster: Path | None) -> _Stage:
-    if cluster is None:
-        raise InputError("--trace needs --cluster: the file that describes its machine")
-    params = clusterfile.read_cluster_file(cluster)
-    jobs = replay.workload(trace, nodes=params.nodes)
-    if not jobs:
-        raise InputError(f"{trace} has no job that {params.nodes} nodes could run")
-    return _Stage(params, jobs)
-
-
-def _span(first: int, begin: datetime | None, until: datetime | None) -> tuple[int, int | None]:
-    """When the first chains are submitted, and when to stop whatever still runs."""
-    at, stop = (
-        None if d is None else int(d.replace(tzinfo=UTC).timestamp()) for d in (begin, until)
-    )
-    start = first + _WARM_UP_DAYS * _DAY_S if at is None else at
-    if start < first or (stop is not None and stop <= start):
-        raise InputError(f"--from must lie after {_day(first)}, and --until after --from")
-    return start, stop
 
 
 def _service(state: Path, world: SimulatedCluster) -> Service:
@@ -213,6 +168,23 @@ class _LogProgress:
         if tenths > self._told:
             self._told = tenths
             self._console.print(f"{10 * tenths} % of {self._total} hand-overs, simulated {day}")
+
+
+def _results(
+    plan: Plan, service: Service, world: SimulatedCluster, console: Console
+) -> dict[str, Outcome]:
+    """By policy; says so where the end came before all hand-overs were complete."""
+    done, now = rehearsal.completed(service), _day(world.now())
+    total = plan.handovers * len(plan.policies)
+    results = rehearsal.outcomes(done, OVERLAP_PRICE)
+    if not results:
+        raise InputError(
+            f"no hand-over of {BASELINE} was complete at the end, {now}, so nothing can be "
+            "compared: choose a later --until, fewer --nodes or a lighter load"
+        )
+    if len(done) < total:
+        console.print(f"stopped at {now}: {len(done)} of {total} hand-overs are complete")
+    return results
 
 
 def _tell(results: dict[str, Outcome], *, as_json: bool) -> None:

@@ -237,14 +237,32 @@ def test_a_script_that_does_not_exist(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("--preset", "gigantic"), "no preset 'gigantic'"),
-        (("--trace", "jobs.parquet"), "--trace needs --cluster"),
-        (("--preset", "light", "--from", "2030-01-02", "--until", "2030-01-01"), "--until after"),
+        ("--preset gigantic", "no preset 'gigantic'; there are light, medium, heavy"),
+        ("--preset light --trace jobs.psv", "--trace replays a log, --preset and --seed are of"),
+        ("--nodes 5", "--nodes 5: a link has at most the 4 nodes of cluster lab"),
+        ("--from 2030-01-01", "--from 2030-01-01 00:00:00 lies outside the load"),
+        ("--until 2030-01-01", "--until 2030-01-01 00:00:00 lies outside the load"),
+        ("--from 2026-02-02 --until 2026-02-01", "--until 2026-02-01 00:00:00 must lie after"),
+        ("--from 2026-02-02 --until 2026-02-04", "no hand-over fits: the first chains are"),
+        ("--trace jobs.psv", "no hand-over fits: the first chains are submitted at 2023-11-28"),
+        ("--trace jobs.psv --from 2023-11-20", "from 2023-11-14 22:13:21 to 2023-11-14 22:13:22"),
+        ("--trace wide.psv", "wide.psv has no job that 4 nodes could run"),
     ],
 )
-def test_demo_that_cannot_begin(words: tuple[str, ...], expected: str, tmp_path: Path) -> None:
-    answer = run("demo", "--once", "--port", "0", *words, cwd=tmp_path)
-    assert expected in said(answer, 2)
+def test_demo_that_cannot_begin(words: str, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "lab.toml").write_text('[cluster]\nname = "lab"\nnodes = 4\n')
+    for name, nodes in (("jobs.psv", 1), ("wide.psv", 5)):
+        rows = [f"{i}|17000000{i:02}|1700000100|1700000200|{nodes}|COMPLETED" for i in (1, 2)]
+        lines = ["JobIDRaw|Submit|Start|End|NNodes|State", *rows]
+        (tmp_path / name).write_text("\n".join([*lines, ""]))
+    command = ("demo", "--once", "--port", "0", "--cluster", "lab.toml", *words.split())
+    assert expected in said(run(*command, cwd=tmp_path, TMPDIR=str(tmp_path)), 2)
+    assert not list(tmp_path.glob("mirage-demo-*")), "refused before anything is made"
+
+
+def test_a_log_without_its_machine(tmp_path: Path) -> None:
+    sentence = said(run("demo", "--once", "--trace", "jobs.psv", cwd=tmp_path), 2)
+    assert sentence == "--trace needs --cluster: the file that describes its machine"
 
 
 @pytest.mark.parametrize(
@@ -252,6 +270,8 @@ def test_demo_that_cannot_begin(words: tuple[str, ...], expected: str, tmp_path:
     [
         (("demo", "--links", "1"), "'--links'"),
         (("demo", "--from", "yesterday"), "'--from'"),
+        (("demo", "--port", "65536"), "'--port'"),
+        (("demo", "--seed", "-1"), "'--seed'"),
         (("mode", "attack"), "'attack' is not one of 'observe', 'shadow', 'act'"),
         (("serve", "--prot", "1"), "No such option: --prot"),
         (("chain", "show"), "Missing argument"),

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from mirage.cli import rehearsal
 from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.domain.job import JobId
 from mirage.store.chains import HandoverRow
+from tests.mirage_process import Answer, run
 
 _HOUR_S = 3600
 
@@ -31,6 +33,33 @@ def test_the_demo_saves_what_the_readme_says() -> None:
     assert at_once["cost_h"] > reactive["cost_h"]
     assert reactive["overlap_h"] == 0
     assert "API: http://127.0.0.1:" in done.stderr
+
+
+def two_nodes(folder: Path, *words: str) -> Answer:
+    """A demo of seconds: two lightly loaded nodes, two short chains of each policy."""
+    (folder / "lab.toml").write_text('[cluster]\nname = "lab"\nnodes = 2\n')
+    fixed = "demo --once --json --port 0 --cluster lab.toml --preset light --chains 2 --links 2"
+    return run(*fixed.split(), *words, cwd=folder, TMPDIR=str(folder))
+
+
+@pytest.mark.slow
+def test_a_demo_that_stops_early_says_how_far_it_came(tmp_path: Path) -> None:
+    # The second chains begin 17 h after the first: their links end after the stop.
+    done = two_nodes(tmp_path, "--from", "2026-01-06", "--until", "2026-01-08 12:00:00")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["policies"]["reactive"]["handovers"] == 1
+    assert "stopped at 2026-01-08 12:00: 6 of 12 hand-overs are complete" in done.err
+    assert not list(tmp_path.glob("mirage-demo-*"))
+
+
+@pytest.mark.slow
+def test_a_demo_without_a_complete_handover_has_no_result(tmp_path: Path) -> None:
+    # A second more than one link: the next one waits, and has not begun by then.
+    done = two_nodes(tmp_path, "--from", "2026-01-06", "--until", "2026-01-08 00:00:01")
+    assert (done.code, done.out) == (2, "")
+    last = done.err.splitlines()[-1]
+    assert last.startswith("mirage: no hand-over of reactive was complete at the end, 2026-01-08")
+    assert not list(tmp_path.glob("mirage-demo-*"))
 
 
 def _row(policy: str, number: str, interruption_h: float) -> HandoverRow:

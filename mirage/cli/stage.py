@@ -1,0 +1,122 @@
+"""What a rehearsal plays on: a machine, the load of its users, and which part of that load."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mirage.cli import rehearsal
+from mirage.cli.rehearsal import Plan
+from mirage.cluster.simulated import SimulatedCluster
+from mirage.errors import InputError
+from mirage.sim.types import Params, SimJob
+from mirage.traces import clusterfile, replay, synthetic
+
+WARM_UP_DAYS = 14
+"""The queue of the heavy preset builds up in its first two weeks."""
+PRESET = "heavy"
+SEED = 1
+
+_DAY_S = 86400
+_HOUR_S = 3600
+_DAYS = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The machine, and what its users submit in the order of submission."""
+
+    params: Params
+    jobs: list[SimJob]
+
+    @property
+    def first(self) -> int:
+        return self.jobs[0].submit
+
+    @property
+    def last(self) -> int:
+        """Later the cluster only empties: nothing that happens then is like a site."""
+        return self.jobs[-1].submit
+
+    def world(self, plan: Plan, start: int) -> SimulatedCluster:
+        """The machine before its first job, with room for the chains."""
+        params = replace(self.params, nodes=self.params.nodes + plan.room)
+        jobs = [*rehearsal.forerunners(plan, self.jobs, start), *self.jobs]
+        return SimulatedCluster(params, jobs, now=self.first)
+
+
+def staged(preset: str | None, seed: int | None, trace: Path | None, cluster: Path | None) -> Stage:
+    """The replay of `trace`, or without one a synthetic load."""
+    if trace is None:
+        chosen = PRESET if preset is None else preset
+        return _synthetic(chosen, SEED if seed is None else seed, cluster)
+    if preset is not None or seed is not None:
+        raise InputError(
+            "--trace replays a log, --preset and --seed are of a synthetic load: leave out either"
+        )
+    return _logged(trace, cluster)
+
+
+def window(
+    stage: Stage, plan: Plan, begin: datetime | None, until: datetime | None
+) -> tuple[int, int]:
+    """When the first chains are submitted, and when whatever still runs is left alone.
+
+    Raises InputError for chains or instants of which no hand-over can come.
+    """
+    _check_size(stage, plan)
+    start = stage.first + WARM_UP_DAYS * _DAY_S if begin is None else _within(stage, "from", begin)
+    stop = (
+        min(start + plan.longest_s, stage.last) if until is None else _within(stage, "until", until)
+    )
+    if until is not None and stop <= start:
+        raise InputError(
+            f"--until {_second(stop)} must lie after {_second(start)}, "
+            "when the first chains are submitted"
+        )
+    if stop - start <= plan.time_limit_s:
+        raise InputError(
+            f"no hand-over fits: the first chains are submitted at {_second(start)}, the end is "
+            f"at {_second(stop)}, and one link takes {plan.time_limit_s // _HOUR_S} h. "
+            "Choose an earlier --from or a later --until"
+        )
+    return start, stop
+
+
+def _check_size(stage: Stage, plan: Plan) -> None:
+    have = stage.params.nodes
+    if plan.nodes > have:
+        raise InputError(
+            f"--nodes {plan.nodes}: a link has at most the {have} nodes of cluster "
+            f"{stage.params.name}"
+        )
+
+
+def _within(stage: Stage, option: str, given: datetime) -> int:
+    instant = int(given.replace(tzinfo=UTC).timestamp())
+    if not stage.first <= instant <= stage.last:
+        raise InputError(
+            f"--{option} {_second(instant)} lies outside the load, which is submitted "
+            f"from {_second(stage.first)} to {_second(stage.last)} (UTC)"
+        )
+    return instant
+
+
+def _synthetic(preset: str, seed: int, cluster: Path | None) -> Stage:
+    params = Params() if cluster is None else clusterfile.read_cluster_file(cluster)
+    jobs = synthetic.workload(preset, nodes=params.nodes, days=_DAYS, seed=seed)
+    return Stage(params, jobs)
+
+
+def _logged(trace: Path, cluster: Path | None) -> Stage:
+    if cluster is None:
+        raise InputError("--trace needs --cluster: the file that describes its machine")
+    params = clusterfile.read_cluster_file(cluster)
+    jobs = replay.workload(trace, nodes=params.nodes)
+    if not jobs:
+        raise InputError(f"{trace} has no job that {params.nodes} nodes could run")
+    return Stage(params, jobs)
+
+
+def _second(instant: int) -> str:
+    """As --from and --until take it."""
+    return datetime.fromtimestamp(instant, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")

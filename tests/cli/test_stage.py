@@ -1,0 +1,93 @@
+"""What a rehearsal plays on: which part of a load holds hand-overs, and what is refused."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mirage.cli.rehearsal import Plan
+from mirage.cli.stage import WARM_UP_DAYS, Stage, staged, window
+from mirage.errors import InputError
+from mirage.sim.types import Params, SimJob
+
+FIRST = datetime(2026, 1, 5, 0, 0, 30, tzinfo=UTC)
+PLAN = Plan(policies=("reactive", "average"), time_limit_s=48 * 3600)
+
+
+def stage(*, days: float, nodes: int = 4) -> Stage:
+    """A load whose first and last job lie so far apart."""
+    ends = (FIRST, FIRST + timedelta(days=days))
+    jobs = [
+        SimJob(job_id=i, submit=int(at.timestamp()), time_limit_s=60, run_s=60)
+        for i, at in enumerate(ends, start=1)
+    ]
+    return Stage(Params(name="lab", nodes=nodes), jobs)
+
+
+def given(days: float) -> datetime:
+    """As the command line parses it: without a zone."""
+    return (FIRST + timedelta(days=days)).replace(tzinfo=None)
+
+
+def days_of(instants: tuple[int, int]) -> tuple[float, float]:
+    start, stop = ((at - FIRST.timestamp()) / 86400 for at in instants)
+    return start, stop
+
+
+def test_the_warm_up_is_left_out_and_nothing_is_played_after_the_load() -> None:
+    assert days_of(window(stage(days=40), PLAN, None, None)) == (WARM_UP_DAYS, 40)
+    far = WARM_UP_DAYS + PLAN.longest_s / 86400
+    assert days_of(window(stage(days=400), PLAN, None, None)) == (WARM_UP_DAYS, far)
+
+
+def test_what_is_given_is_taken_to_the_ends_of_the_load() -> None:
+    assert days_of(window(stage(days=400), PLAN, given(0), given(400))) == (0, 400)
+
+
+@pytest.mark.parametrize(
+    ("begin", "until", "sentence"),
+    [
+        (-1e-5, None, "--from 2026-01-05 00:00:29 lies outside the load"),
+        (40.5, None, "--from 2026-02-14 12:00:30 lies outside the load"),
+        (None, 40.5, "--until 2026-02-14 12:00:30 lies outside the load"),
+        (None, 40.5, "submitted from 2026-01-05 00:00:30 to 2026-02-14 00:00:30 (UTC)"),
+        (20, 19, "--until 2026-01-24 00:00:30 must lie after 2026-01-25 00:00:30"),
+        (20, 20, "--until 2026-01-25 00:00:30 must lie after 2026-01-25 00:00:30"),
+        (None, 10, "--until 2026-01-15 00:00:30 must lie after 2026-01-19 00:00:30"),
+        (20, 22, "no hand-over fits: the first chains are submitted at 2026-01-25 00:00:30"),
+        (38, None, "the end is at 2026-02-14 00:00:30, and one link takes 48 h"),
+    ],
+)
+def test_instants_of_which_no_handover_can_come(
+    begin: float | None, until: float | None, sentence: str
+) -> None:
+    instants = (None if at is None else given(at) for at in (begin, until))
+    with pytest.raises(InputError) as refusal:
+        window(stage(days=40), PLAN, *instants)
+    assert sentence in str(refusal.value)
+
+
+def test_a_second_more_than_one_link_is_not_refused() -> None:
+    until = given(22) + timedelta(seconds=1)
+    assert days_of(window(stage(days=40), PLAN, given(20), until))[0] == 20
+
+
+def test_a_load_shorter_than_the_warm_up_needs_an_earlier_start() -> None:
+    with pytest.raises(InputError, match=r"no hand-over fits.* Choose an earlier --from"):
+        window(stage(days=10), PLAN, None, None)
+    assert days_of(window(stage(days=10), PLAN, given(1), None)) == (1, 10)
+
+
+def test_links_have_at_most_the_nodes_of_the_cluster() -> None:
+    plan = Plan(policies=("reactive",), nodes=4)
+    assert window(stage(days=40, nodes=4), plan, None, None)
+    with pytest.raises(
+        InputError, match="--nodes 4: a link has at most the 3 nodes of cluster lab"
+    ):
+        window(stage(days=40, nodes=3), plan, None, None)
+
+
+@pytest.mark.parametrize(("preset", "seed"), [("heavy", None), (None, 1)])
+def test_a_replay_takes_no_option_of_a_synthetic_load(preset: str | None, seed: int | None) -> None:
+    with pytest.raises(InputError, match="leave out either"):
+        staged(preset, seed, Path("jobs.parquet"), Path("lab.toml"))
