@@ -21,6 +21,7 @@ from mirage import bootstrap, logs
 from mirage.api.app import create_app
 from mirage.bootstrap import Service
 from mirage.cli import rehearsal
+from mirage.cli.ending import Ending, asked_to_end
 from mirage.cli.rehearsal import BASELINE, Outcome, Plan
 from mirage.cli.serve import api_context
 from mirage.cli.stage import PRESET, SEED, staged, window
@@ -33,6 +34,7 @@ from mirage.worker import Intervals, Worker
 
 app = typer.Typer()
 
+_DAY_S = 86400
 _HISTORY_S = 6 * 3600
 
 
@@ -77,6 +79,7 @@ def demo(
     start, stop = window(stage, plan, begin, until)
     plan = replace(plan, longest_s=stop - start)
     with ExitStack() as stack:
+        ending = stack.enter_context(asked_to_end())
         state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mirage-demo-")))
         world = stage.world(plan, start)
         service = _service(state, world)
@@ -84,11 +87,12 @@ def demo(
         console = Console(stderr=True)
         console.print(f"API: {url}/api/v1/chains (simulated cluster {world.params.name})")
         with console.status(f"letting the cluster fill up to {_day(start)}"):
-            world.advance(start - world.now())
-        _rehearse(plan, service, world, console)
+            _fill(world, start, ending)
+        _rehearse(plan, service, world, console, ending)
         _tell(_results(plan, service, world, console), as_json=as_json)
         if not once:
-            _keep_serving(url, console)
+            console.print(f"The API stays at {url} until Ctrl-C.")
+            ending.wait()
 
 
 def _service(state: Path, world: SimulatedCluster) -> Service:
@@ -130,13 +134,24 @@ def _listen(port: int) -> socket.socket:
     raise InputError("no port of 127.0.0.1 is free")
 
 
-def _rehearse(plan: Plan, service: Service, world: SimulatedCluster, console: Console) -> None:
+def _fill(world: SimulatedCluster, start: int, ending: Ending) -> None:
+    """Let the load alone run until `start`, a day at a time."""
+    while world.now() < start:
+        ending.check()
+        world.advance(min(_DAY_S, start - world.now()))
+
+
+def _rehearse(
+    plan: Plan, service: Service, world: SimulatedCluster, console: Console, ending: Ending
+) -> None:
     intervals = Intervals(queue_s=plan.tick_s, nodes_s=2 * plan.tick_s, history_s=_HISTORY_S)
     rules = bootstrap.rules(service.settings.provision)
     worker = Worker(service.store, world, service.cluster_id, rules=rules, intervals=intervals)
     total = plan.handovers * len(plan.policies)
+    console.print(f"the first chains are submitted, simulated {_day(world.now())}")
     with _progress(console, total) as told:
         for progress in rehearsal.run(plan, service, world, worker):
+            ending.check()
             told(progress.done, _day(progress.now))
 
 
@@ -215,14 +230,6 @@ def _tell(results: dict[str, Outcome], *, as_json: bool) -> None:
         )
     table.caption = f"cost = interruption + {OVERLAP_PRICE} x overlap; none: no interruption"
     Console().print(table)
-
-
-def _keep_serving(url: str, console: Console) -> None:
-    console.print(f"The API stays at {url} until Ctrl-C.")
-    try:
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        console.print("bye")
 
 
 def _day(instant: int) -> str:

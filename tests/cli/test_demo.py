@@ -1,8 +1,11 @@
 """`mirage demo`: what the README promises of it, on the heavy preset as it ships."""
 
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ from mirage.cli import rehearsal
 from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.domain.job import JobId
 from mirage.store.chains import HandoverRow
-from tests.mirage_process import Answer, run
+from tests.mirage_process import MIRAGE, Answer, environment, run
 
 _HOUR_S = 3600
 
@@ -35,17 +38,22 @@ def test_the_demo_saves_what_the_readme_says() -> None:
     assert "API: http://127.0.0.1:" in done.stderr
 
 
-def two_nodes(folder: Path, *words: str) -> Answer:
-    """A demo of seconds: two lightly loaded nodes, two short chains of each policy."""
+def small(folder: Path, *words: str) -> list[str]:
+    """The words of a demo of seconds: two lightly loaded nodes, chains of two links."""
     (folder / "lab.toml").write_text('[cluster]\nname = "lab"\nnodes = 2\n')
-    fixed = "demo --once --json --port 0 --cluster lab.toml --preset light --chains 2 --links 2"
-    return run(*fixed.split(), *words, cwd=folder, TMPDIR=str(folder))
+    fixed = "demo --json --port 0 --cluster lab.toml --preset light --links 2 --from 2026-01-06"
+    return [*fixed.split(), *words]
+
+
+def two_chains(folder: Path, until: str) -> Answer:
+    words = small(folder, "--once", "--chains", "2", "--until", until)
+    return run(*words, cwd=folder, TMPDIR=str(folder))
 
 
 @pytest.mark.slow
 def test_a_demo_that_stops_early_says_how_far_it_came(tmp_path: Path) -> None:
     # The second chains begin 17 h after the first: their links end after the stop.
-    done = two_nodes(tmp_path, "--from", "2026-01-06", "--until", "2026-01-08 12:00:00")
+    done = two_chains(tmp_path, "2026-01-08 12:00:00")
     assert done.code == 0, done.err
     assert json.loads(done.out)["policies"]["reactive"]["handovers"] == 1
     assert "stopped at 2026-01-08 12:00: 6 of 12 hand-overs are complete" in done.err
@@ -55,10 +63,65 @@ def test_a_demo_that_stops_early_says_how_far_it_came(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_demo_without_a_complete_handover_has_no_result(tmp_path: Path) -> None:
     # A second more than one link: the next one waits, and has not begun by then.
-    done = two_nodes(tmp_path, "--from", "2026-01-06", "--until", "2026-01-08 00:00:01")
+    done = two_chains(tmp_path, "2026-01-08 00:00:01")
     assert (done.code, done.out) == (2, "")
     last = done.err.splitlines()[-1]
     assert last.startswith("mirage: no hand-over of reactive was complete at the end, 2026-01-08")
+    assert not list(tmp_path.glob("mirage-demo-*"))
+
+
+@contextmanager
+def running(folder: Path, *words: str, **more: str) -> Iterator[subprocess.Popen[str]]:
+    """A small demo whose files are in `folder`; whatever happens, it is gone afterwards."""
+    process = subprocess.Popen(
+        [*MIRAGE, *small(folder, *words)],
+        cwd=folder,
+        env=environment(TMPDIR=str(folder), **more),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for(process: subprocess.Popen[str], beginning: str) -> None:
+    assert process.stderr is not None
+    assert any(line.startswith(beginning) for line in process.stderr), "it ended without that line"
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "name"),
+    [(signal.SIGTERM, 143, "SIGTERM"), (signal.SIGINT, 130, "SIGINT")],
+    ids=["TERM", "INT"],
+)
+@pytest.mark.parametrize("line", ["API: ", "the first chains"], ids=["filling", "chains"])
+def test_a_signal_ends_the_demo_and_leaves_nothing(
+    tmp_path: Path, line: str, number: int, code: int, name: str
+) -> None:
+    with running(tmp_path, "--chains", "15") as demo:
+        wait_for(demo, line)
+        assert len(list(tmp_path.glob("mirage-demo-*/mirage.db"))) == 1
+        demo.send_signal(number)
+        out, err = demo.communicate()
+    assert (demo.returncode, out) == (code, "")
+    assert err.splitlines()[-1] == f"mirage: ended by {name}"
+    assert "Traceback" not in err
+    assert not list(tmp_path.glob("mirage-demo-*"))
+
+
+@pytest.mark.slow
+def test_after_the_result_the_api_stays_until_a_signal(tmp_path: Path) -> None:
+    with running(tmp_path, "--chains", "1", "--until", "2026-01-08 12:00:00") as demo:
+        wait_for(demo, "The API stays at http://127.0.0.1:")
+        demo.send_signal(signal.SIGTERM)
+        out, err = demo.communicate()
+    assert (demo.returncode, err) == (143, "mirage: ended by SIGTERM\n")
+    assert "reactive" in json.loads(out)["policies"]
     assert not list(tmp_path.glob("mirage-demo-*"))
 
 

@@ -1,0 +1,57 @@
+"""SIGTERM and Ctrl-C, for a command that has something to tidy up before it ends."""
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_AS_SHELLS_SAY = 128
+_LOOK_S = 0.1
+
+
+class Ending:
+    """Whether a signal has asked for the end.
+
+    The command looks between two steps and none is cut in two: an exception out of a signal's
+    handler would come in the middle of a transaction, or be lost in a finalizer.
+    """
+
+    def __init__(self) -> None:
+        self._asked_by: signal.Signals | None = None
+
+    def ask(self, number: int, _frame: FrameType | None) -> None:
+        self._asked_by = signal.Signals(number)
+
+    def check(self) -> None:
+        """Leave if asked to; with 143 after SIGTERM, 130 after Ctrl-C."""
+        if self._asked_by is not None:
+            raise typer.Exit(_AS_SHELLS_SAY + self._asked_by)
+
+    def wait(self) -> NoReturn:
+        # An Event could be waited for, but not be set by a handler that interrupts its own wait.
+        while True:
+            self.check()
+            time.sleep(_LOOK_S)
+
+    def tell(self) -> None:
+        if self._asked_by is not None:
+            sys.stderr.write(f"mirage: ended by {self._asked_by.name}\n")
+
+
+@contextmanager
+def asked_to_end() -> Iterator[Ending]:
+    """Signals are heard until all inside is tidied up: a second one does not cut that short."""
+    ending = Ending()
+    before = {number: signal.signal(number, ending.ask) for number in _SIGNALS}
+    try:
+        yield ending
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        ending.tell()
