@@ -95,8 +95,17 @@ def demo(
             ending.wait()
 
 
+class _OwnDatabase(Settings):
+    """A demo acts on chains and a cluster that do not exist: never where real ones are kept."""
+
+    @property
+    def database_url(self) -> str:
+        """Not MIRAGE_DATABASE_URL, which an admin's shell may well have set."""
+        return f"sqlite:///{self.service.state_dir / 'mirage.db'}"
+
+
 def _service(state: Path, world: SimulatedCluster) -> Service:
-    settings = Settings.model_validate(
+    settings = _OwnDatabase.model_validate(
         {
             "cluster": {"name": world.params.name},
             "service": {"state_dir": state, "admins": []},

@@ -114,6 +114,14 @@ def test_a_signal_ends_the_demo_and_leaves_nothing(
     assert not list(tmp_path.glob("mirage-demo-*"))
 
 
+def test_a_demo_keeps_away_from_the_database_of_the_site(tmp_path: Path) -> None:
+    site = tmp_path / "site.db"
+    with running(tmp_path, MIRAGE_DATABASE_URL=f"sqlite:///{site}") as demo:
+        wait_for(demo, "API: ")
+        assert len(list(tmp_path.glob("mirage-demo-*/mirage.db"))) == 1
+        assert not site.exists()
+
+
 @pytest.mark.slow
 def test_after_the_result_the_api_stays_until_a_signal(tmp_path: Path) -> None:
     with running(tmp_path, "--chains", "1", "--until", "2026-01-08 12:00:00") as demo:
