@@ -11,6 +11,8 @@ from mirage.errors import ConfigError, MalformedText
 from mirage.sim.types import Params
 
 _MINUTE_S = 60
+_LONGEST_NAME = 40
+"""Of a ClusterName in Slurm, and so in the database."""
 _Reader = Callable[[Any], Any]
 
 
@@ -71,6 +73,8 @@ def _minutes(value: Any) -> int:
 def _name(value: Any) -> str:
     if not isinstance(value, str) or not value.isidentifier():
         raise ValueError("must be a name of letters, digits and underscores")
+    if len(value) > _LONGEST_NAME:
+        raise ValueError(f"must be at most {_LONGEST_NAME} characters long")
     return value
 
 

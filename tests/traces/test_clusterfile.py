@@ -85,3 +85,10 @@ def test_names_every_fault_at_once(tmp_path: Path) -> None:
 def test_says_when_there_is_no_file_or_no_toml(tmp_path: Path) -> None:
     assert faults(tmp_path / "absent.toml") == ["cannot be read: No such file or directory"]
     assert faults(write(tmp_path, "[cluster"))[0].startswith("not TOML")
+
+
+def test_a_name_is_as_long_as_slurm_and_the_database_take_it(tmp_path: Path) -> None:
+    lines = '[cluster]\nname = "{}"\nnodes = 1\n'
+    assert read_cluster_file(write(tmp_path, lines.format(40 * "c"))).name == 40 * "c"
+    (fault,) = faults(write(tmp_path, lines.format(41 * "c")))
+    assert fault.endswith("must be at most 40 characters long")
