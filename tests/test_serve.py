@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.mirage_process import QuietSlurm, configured, run, serving, wait_for_call
+from tests.slurm.captured import answer
 
 SLOW_S = 1.5
 
@@ -40,6 +41,17 @@ def test_it_becomes_ready_and_tells_what_it_saw(slurm: QuietSlurm, config: Path)
         assert service.end() == 0
     assert [line["event"] for line in service.log()][-1] == "ended"
     assert rows(config, "SELECT count(*) FROM snapshots") == [(1,)]
+
+
+def test_a_site_where_mirage_wins_nothing_is_told_so(slurm: QuietSlurm, config: Path) -> None:
+    settings = answer("scontrol-show-config.txt")
+    line = next(line for line in settings.splitlines() if line.startswith("PriorityFlags"))
+    slurm.answers("scontrol", settings.replace(line, "PriorityFlags = ACCRUE_ALWAYS"))
+    with serving(config, slurm) as service:
+        service.wait_until_ready()
+        assert service.end() == 0
+    (said,) = (line for line in service.log() if line["level"] == "warning")
+    assert said["event"] == "a plain dependency may do as well as Mirage here"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])

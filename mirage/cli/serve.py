@@ -19,6 +19,8 @@ from mirage.cluster import munge
 from mirage.cluster.cli import SlurmCli
 from mirage.errors import InputError
 from mirage.policy import registry
+from mirage.ports import Cluster
+from mirage.services import site
 from mirage.worker import Intervals, Worker
 
 app = typer.Typer()
@@ -68,7 +70,9 @@ def run(service: Service) -> None:
     # that ends the process, in the middle of a tick.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    worker = threading.Thread(target=make_worker(service).run, args=(stop,), name="worker")
+    worker = threading.Thread(
+        target=_work, args=(make_worker(service), service.cluster, stop), name="worker"
+    )
     _log.info("serving", url=f"http://{settings.host}:{listening.getsockname()[1]}")
     worker.start()
     try:
@@ -78,6 +82,12 @@ def run(service: Service) -> None:
         worker.join()
         service.store.close()
     _log.info("ended")
+
+
+def _work(worker: Worker, cluster: Cluster, stop: threading.Event) -> None:
+    if isinstance(cluster, SlurmCli):
+        site.tell(cluster.site_config)
+    worker.run(stop)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -176,6 +176,9 @@ class _Desk:
             return _HOLD_AGAIN if requeued else None
         if predecessor.state is not LinkState.RUNNING or predecessor.planned_end() is None:
             return None
+        shown = self._snapshot.queue.find(standby.job_id)
+        if shown is not None and dependency.has_singleton(shown.dependency):
+            return _NEVER_EARLY
         view = self._view(handover)
         spent = self._spending(standby.account)
         decision = limited(self._ask(handover.chain, view), view, self._rules.limits, spent)
@@ -244,6 +247,11 @@ class _Desk:
 
 
 _HOLD_AGAIN = Decision(action=Action.HOLD, reason="its predecessor was requeued", policy="guard")
+_NEVER_EARLY = Decision(
+    action=Action.WAIT,
+    reason="its own dependency `singleton` lets it start only after its predecessor",
+    policy="guard",
+)
 
 
 def _spent_by_account(tx: Transaction, cluster_id: int, now: int) -> dict[str, float]:

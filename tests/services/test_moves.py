@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mirage.domain.chain import ChainId, Mark, Position
-from mirage.domain.decision import Forecast, Mode
+from mirage.domain.decision import Action, Forecast, Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable
@@ -41,7 +41,7 @@ def tick(store: Store, cluster: Written, rules: Rules = RULES) -> None:
     with store.begin() as tx:
         link_service.sync(tx, 1, link_service.links_in(queue), queue.taken_at)
         reconcile(tx, 1, queue.taken_at)
-    provision(store, cluster, 1, Snapshot(queue=queue, nodes=(), nodes_taken_at=0), rules)
+    provision(store, cluster, 1, Snapshot(queue=queue, nodes=()), rules)
 
 
 def freed(store: Store, *shown: Job) -> Written:
@@ -58,13 +58,24 @@ def freed(store: Store, *shown: Job) -> Written:
     [
         ("afterany:11(unfulfilled)", ""),
         ("afterok:7(unfulfilled),afterany:11(unfulfilled)", "afterok:7"),
-        ("afterany:11(unfulfilled),singleton(unfulfilled)", "singleton"),
     ],
 )
 def test_a_users_own_dependencies_stay(store: Store, shown: str, told: str) -> None:
     cluster = Written(running(1), standby(2, dependency=shown))
     tick(store, cluster)
     assert cluster.moves == [("free", 12, told)]
+
+
+def test_a_standby_with_a_singleton_is_left_where_it_is_and_that_is_told(store: Store) -> None:
+    own = "afterany:11(unfulfilled),singleton(unfulfilled)"
+    cluster = Written(running(1), standby(2, dependency=own))
+    tick(store, cluster)
+    assert cluster.moves == []
+    with store.read() as tx:
+        row = decisions.last(tx, CHAIN, 2)
+    assert row is not None
+    assert (row.action, row.policy) == (Action.WAIT, "guard")
+    assert "`singleton`" in row.reason
 
 
 @pytest.mark.parametrize("shown", ["afterany:11?afterok:7", "what is this"])
@@ -96,7 +107,7 @@ def test_a_pinned_standby_is_unpinned_when_freed(store: Store) -> None:
     with store.begin() as tx:
         chains.save_link(tx, 1, replace(links(store)[2], position=Position.PINNED))
     queue = cluster.queue()
-    provision(store, cluster, 1, Snapshot(queue=queue, nodes=(), nodes_taken_at=0), RULES)
+    provision(store, cluster, 1, Snapshot(queue=queue, nodes=()), RULES)
     assert cluster.moves == [("unpin", 12, "")]
 
 
