@@ -123,7 +123,7 @@ class Worker:
             reconcile(tx, self._cluster_id, queue.taken_at)
             conclude(tx, self._cluster_id, queue.taken_at)
         obey(self._store, self._cluster, self._cluster_id, queue)
-        snapshot = Snapshot(queue=queue, nodes=self._nodes, nodes_taken_at=self._nodes_at or 0)
+        snapshot = Snapshot(queue=queue, nodes=self._nodes)
         provision(self._store, self._cluster, self._cluster_id, snapshot, self._rules)
         # Last, for a week of accounting takes minutes, and moves want a queue just seen.
         self._catch_up(queue.taken_at)

@@ -132,8 +132,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Queue and nodes together, each as old as it says."""
+    """Queue and nodes together; nodes are asked for less often and may be some minutes older."""
 
     queue: Queue
     nodes: tuple[Node, ...]
-    nodes_taken_at: int

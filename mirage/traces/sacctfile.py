@@ -49,7 +49,6 @@ class SacctDump:
         self._clock = Clock(zone)
         header = [name.strip() for name in next(lines, (0, ""))[1].split(SEPARATOR)]
         # `sacct -p` ends every line with a separator.
-        self._trailing = len(header) > 1 and not header[-1]
         self._columns = [name.lower() for name in header]
         missing = [
             name
