@@ -14,11 +14,15 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from mirage import settings
+from mirage.errors import InputError
 from mirage.services.ingest_file import Report, ingest_file
 from mirage.store.engine import Store
 from mirage.traces.readers import Format, TraceFile, open_trace
 
 app = typer.Typer()
+
+_REASONS = 3
+"""Named in one sentence; the table has all."""
 
 
 @app.command()
@@ -43,7 +47,15 @@ def ingest(
     config: Annotated[Path | None, typer.Option(help="The config file, mirage.toml.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Take the jobs of a trace file into the history. Doing it again changes nothing."""
+    """Take the jobs of a trace file into the history. Doing it again changes nothing.
+
+    Policies forecast from what past jobs waited: with a history they can from the first hour on.
+    The `sacct` command for a good dump, and the formats, are in docs/traces.md.
+
+    Rows that make no sense are refused and counted by reason; all others are stored. Exit code 0,
+    with a warning on stderr where rows were refused; 2 where rows were refused and not one was
+    taken, or where the file cannot be read.
+    """
     with (
         open_trace(file, trace_format, timezone) as trace,
         closing(Store(database or settings.load(config).database_url)) as store,
@@ -55,6 +67,27 @@ def ingest(
     else:
         typer.echo(f"{file.name} ({trace.format}) into cluster {cluster}")
         Console().print(_table(report, trace.format))
+    _complain(file, report)
+
+
+def _complain(file: Path, report: Report) -> None:
+    """On standard error, where cron looks: the counts alone would not be read."""
+    if report.useless:
+        raise InputError(f"{file}: not one of {report.read} rows could be taken: {_why(report)}")
+    if report.refused:
+        typer.echo(
+            f"mirage: warning: {file}: {report.refused} of {report.read} rows were refused, "
+            f"all others are stored: {_why(report)}",
+            err=True,
+        )
+
+
+def _why(report: Report) -> str:
+    """The commonest reasons, each with its rows."""
+    named = list(report.refused_why.items())[:_REASONS]
+    others = report.refused - sum(rows for _, rows in named)
+    told = [f"{reason} ({rows})" for reason, rows in named]
+    return ", ".join([*told, f"other reasons ({others})"] if others else told)
 
 
 @contextmanager

@@ -25,6 +25,14 @@ class Report:
     first: dict[str, int] = field(default_factory=dict)
     """The line (in parquet the row) where a reason was first met."""
 
+    @property
+    def useless(self) -> bool:
+        """Rows were refused and none was taken: a wrong file, or one written otherwise.
+
+        A dump of no rows, or of job steps alone, is none: an hour without jobs looks like that.
+        """
+        return self.refused > 0 and self.added + self.updated + self.unchanged == 0
+
 
 def ingest_file(
     store: Store,

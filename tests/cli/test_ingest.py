@@ -82,7 +82,53 @@ def test_counts_and_reasons_as_json_and_as_a_table(tmp_path: Path, database: str
     assert again.returncode == 0, again.stderr
     for row in (("read", "5"), ("added", "0"), ("unchanged", "1"), ("end before start", "line 3")):
         assert any(all(word in line for word in row) for line in again.stdout.splitlines())
-    assert again.stderr == "", "no progress where there is no terminal"
+
+
+WARNING = (
+    "mirage: warning: {}: 3 of 5 rows were refused, all others are stored: "
+    "end before start (1), job id is not a number (1), fewer than 6 fields (1)\n"
+)
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_rows_refused_beside_rows_taken_are_a_warning(
+    tmp_path: Path, database: str, words: tuple[str, ...]
+) -> None:
+    path = tmp_path / "dump.psv"
+    path.write_text(DUMP)
+    for _ in range(2):
+        done = ingest(path, *words, database=database)
+        # Nothing else: no progress where there is no terminal.
+        assert (done.returncode, done.stderr) == (0, WARNING.format(path))
+
+
+def test_rows_refused_and_none_taken_is_bad_input_with_its_counts(
+    tmp_path: Path, database: str
+) -> None:
+    path = tmp_path / "dump.psv"
+    rows = [
+        *(f"{i}_1|1700000000|COMPLETED" for i in range(40)),
+        *("7|yesterday|COMPLETED", "8||COMPLETED", "9|1700000000|", "4.batch|1700000000|FAILED"),
+    ]
+    path.write_text("\n".join(["JobID|Submit|State", *rows, ""]))
+    done = ingest(path, "--json", database=database)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"mirage: {path}: not one of 44 rows could be taken: array task without JobIDRaw (40), "
+        "submit is not a time (1), no submit time (1), other reasons (1)\n"
+    )
+    counts = json.loads(done.stdout)
+    assert (counts["read"], counts["refused"], counts["skipped"]) == (44, 43, 1)
+
+
+@pytest.mark.parametrize("rows", ["", "4.batch|1700000000|FAILED\n"], ids=["none", "steps"])
+def test_an_hour_without_jobs_is_nothing_to_complain_of(
+    tmp_path: Path, database: str, rows: str
+) -> None:
+    path = tmp_path / "dump.psv"
+    path.write_text(f"JobID|Submit|State\n{rows}")
+    done = ingest(path, "--json", database=database)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_zone_is_applied_to_local_times(tmp_path: Path, database: str) -> None:

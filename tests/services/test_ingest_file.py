@@ -14,6 +14,7 @@ from mirage.traces.readers import open_trace
 ROOT = Path(__file__).parents[2]
 LS6 = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"
 HEADER = "JobID|Submit|Start|End|State"
+GOOD_BAD_STEP = (("1", "PENDING"), ("x", "PENDING"), ("1.batch", "RUNNING"))
 
 
 def dump(path: Path, *rows: str) -> Path:
@@ -48,6 +49,17 @@ def test_the_second_time_changes_nothing(store: Store, tmp_path: Path) -> None:
     assert ingest(store, path) == expected
     again = ingest(store, path)
     assert (again.added, again.updated, again.unchanged) == (0, 0, 2)
+
+
+def test_a_file_is_useless_when_rows_were_refused_and_none_was_taken(
+    store: Store, tmp_path: Path
+) -> None:
+    good, bad, step = (f"{i}|1700000000|Unknown|Unknown|{state}" for i, state in GOOD_BAD_STEP)
+    useless = {
+        rows: ingest(store, dump(tmp_path / "dump", *rows)).useless
+        for rows in ((bad,), (bad, step), (step,), (), (good,), (good, bad), (bad, good))
+    }
+    assert [rows for rows, is_so in useless.items() if is_so] == [(bad,), (bad, step)]
 
 
 def test_a_later_dump_updates_what_has_ended_and_an_older_one_does_not_undo_it(
