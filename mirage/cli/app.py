@@ -18,8 +18,8 @@ COMMANDS = {
     "chain": ("mirage.cli.chain", "Chains: submit, look at, pause, resume, cancel."),
     "serve": ("mirage.cli.serve", "Run the service: REST API and worker."),
     "ingest": ("mirage.cli.trace", "Take the jobs of a trace file into the history."),
-    "db": ("mirage.cli.ops", "The database."),
-    "config": ("mirage.cli.ops", "The configuration file."),
+    "db": ("mirage.cli.ops", "The database: make it, or bring it to this program's schema."),
+    "config": ("mirage.cli.ops", "The configuration file: check it, show it, list every key."),
     "mode": (
         "mirage.cli.ops",
         "How far Mirage goes: observe, shadow (decide and log; the default) or act.",
@@ -48,11 +48,25 @@ class _Tree(TyperGroup):
             self.add_command(_Later(name=name, help=line))
 
 
-app = typer.Typer(name="mirage", cls=_Tree, no_args_is_help=True, pretty_exceptions_enable=False)
+_EXIT_CODES = (
+    "Exit codes: 0 done, 1 failed, 2 bad input, 3 Slurm, 4 database, 5 the service does not answer."
+)
+
+app = typer.Typer(
+    name="mirage",
+    cls=_Tree,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog=_EXIT_CODES,
+)
 
 
 @app.callback()
 def mirage() -> None:
     """Keep long jobs alive on Slurm: each follow-on job becomes eligible at the moment that lets it
-    start just as its predecessor ends. Try `mirage demo --once`.
+    start just as its predecessor ends.
+
+    To see what that saves, without a Slurm: `mirage demo --once`. To set it up:
+    `mirage db upgrade`, `mirage ingest` for a history, `mirage serve`, and after a look
+    `mirage mode act`. Users then submit with `mirage chain submit`, or with the wrapped sbatch.
     """

@@ -24,7 +24,7 @@ from mirage.cli import rehearsal
 from mirage.cli.ending import Ending, asked_to_end
 from mirage.cli.rehearsal import BASELINE, Outcome, Plan
 from mirage.cli.serve import api_context
-from mirage.cli.stage import PRESET, SEED, staged, window
+from mirage.cli.stage import PRESET, SEED, WARM_UP_DAYS, staged, window
 from mirage.cluster.simulated import SimulatedCluster
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.errors import InputError
@@ -34,47 +34,108 @@ from mirage.worker import Intervals, Worker
 
 app = typer.Typer()
 
+_PLAN = Plan(policies=tuple(registry.POLICIES))
+_LOAD = "What the users of the cluster submit"
+_CHAINS = "The chains"
 _DAY_S = 86400
-_HISTORY_S = 6 * 3600
+_HOUR_S = 3600
+_HISTORY_S = 6 * _HOUR_S
 
 
 @app.command()
 def demo(
     *,
-    once: Annotated[bool, typer.Option("--once", help="Exit when all chains have ended.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Exit after the result. Default: the API stays up.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
+    port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, help="Of the API; another one if it is taken, or for 0."),
+    ] = DEFAULT_PORT,
     preset: Annotated[
-        str | None, typer.Option(help="Load: light, medium or heavy.", show_default=PRESET)
+        str | None,
+        typer.Option(
+            help=f"Synthetic load: light, medium or heavy. Default: {PRESET}.",
+            rich_help_panel=_LOAD,
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the synthetic load.", show_default=str(SEED))
+        int | None,
+        typer.Option(
+            min=0,
+            help=f"Of the synthetic load: the same seed, the same jobs. Default: {SEED}.",
+            rich_help_panel=_LOAD,
+        ),
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Replay this log (parquet, sacct, swf, tacc) instead.")
+        Path | None,
+        typer.Option(
+            help="Replay this log (parquet, sacct, swf, tacc) instead; with --cluster.",
+            rich_help_panel=_LOAD,
+        ),
     ] = None,
     cluster: Annotated[
-        Path | None, typer.Option(help="Cluster file (C.toml) of the replayed machine.")
+        Path | None,
+        typer.Option(
+            help="Cluster file of the machine, as docs/traces.md describes it. "
+            "Default: 76 nodes, for a synthetic load.",
+            rich_help_panel=_LOAD,
+        ),
     ] = None,
     begin: Annotated[
-        datetime | None, typer.Option("--from", help="Submit the first chains then (UTC).")
+        datetime | None,
+        typer.Option(
+            "--from",
+            help="Submit the first chains then (UTC): 2026-02-01, or '2026-02-01 12:00:00'. "
+            f"Default: {WARM_UP_DAYS} days into the load, when a queue has built up.",
+            rich_help_panel=_CHAINS,
+        ),
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option("--until", help="Stop then (UTC), ended or not.")
+        datetime | None,
+        typer.Option(
+            help="Stop then (UTC). Default: when all chains have ended, at the latest after "
+            f"{_PLAN.longest_s // _DAY_S} days or where the load ends.",
+            rich_help_panel=_CHAINS,
+        ),
     ] = None,
-    chains: Annotated[int, typer.Option(min=1, max=50, help="Chains for each policy.")] = 15,
-    links: Annotated[int, typer.Option(min=2, max=100, help="Links of each chain.")] = 3,
-    nodes: Annotated[int, typer.Option(min=1, help="Nodes of each link.")] = 1,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Of the API; another one if it is taken.")
-    ] = DEFAULT_PORT,
-    as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
+    chains: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=50,
+            help=f"Of each policy, {_PLAN.spread_s // _HOUR_S} h apart.",
+            rich_help_panel=_CHAINS,
+        ),
+    ] = _PLAN.chains,
+    links: Annotated[
+        int,
+        typer.Option(
+            min=2,
+            max=100,
+            help=f"Jobs of each chain, {_PLAN.time_limit_s // _HOUR_S} h each.",
+            rich_help_panel=_CHAINS,
+        ),
+    ] = _PLAN.links,
+    nodes: Annotated[
+        int,
+        typer.Option(min=1, help="Of each link; at most the cluster's.", rich_help_panel=_CHAINS),
+    ] = _PLAN.nodes,
 ) -> None:
     """Run the real service on a simulated cluster, on an accelerated clock.
 
-    Chains of every policy run side by side with identical chains that are left to plain Slurm
-    (reactive). At the end: interruption and overlap of each, per hand-over.
+    A chain is a long job cut into links that queue one after another. Chains of every policy run
+    side by side with identical chains that are left to plain Slurm (reactive). The result, per
+    hand-over from one link to the next: interruption (hours with no link running) and overlap
+    (hours with two).
+
+    Needs no Slurm, and touches none: all is kept in a directory of its own under /tmp, which goes
+    with the demo. `mirage demo --once` takes about 90 s on two cores. Ctrl-C or SIGTERM ends it at
+    any time, with exit code 130 or 143.
     """
     logs.set_up("auto", warnings_only=True)
-    plan = Plan(policies=tuple(registry.POLICIES), chains=chains, links=links, nodes=nodes)
+    plan = replace(_PLAN, chains=chains, links=links, nodes=nodes)
     stage = staged(preset, seed, trace, cluster)
     start, stop = window(stage, plan, begin, until)
     plan = replace(plan, longest_s=stop - start)
@@ -89,6 +150,7 @@ def demo(
         with console.status(f"letting the cluster fill up to {_day(start)}"):
             _fill(world, start, ending)
         _rehearse(plan, service, world, console, ending)
+        ending.check()
         _tell(_results(plan, service, world, console), as_json=as_json)
         if not once:
             console.print(f"The API stays at {url} until Ctrl-C.")

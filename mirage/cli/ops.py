@@ -15,8 +15,12 @@ from mirage.services import modes
 from mirage.store import clusters
 
 app = typer.Typer()
-db = typer.Typer(no_args_is_help=True, help="The database.")
-config_app = typer.Typer(no_args_is_help=True, help="The configuration file.")
+db = typer.Typer(
+    no_args_is_help=True, help="The database: make it, or bring it to this program's schema."
+)
+config_app = typer.Typer(
+    no_args_is_help=True, help="The configuration file: check it, show it, list every key."
+)
 app.add_typer(db, name="db")
 app.add_typer(config_app, name="config")
 

@@ -27,9 +27,11 @@ _REASONS = 3
 
 @app.command()
 def ingest(
-    file: Annotated[Path, typer.Argument(help="A trace: plain, or gzip where it is text.")],
+    file: Annotated[Path, typer.Argument(help="The trace; text may be gzip.")],
     *,
-    cluster: Annotated[str, typer.Option(help="The cluster whose history this is.")],
+    cluster: Annotated[
+        str, typer.Option(help="The cluster whose history this is: the service's cluster.name.")
+    ],
     trace_format: Annotated[
         Format | None, typer.Option("--format", help="Default: found from the content.")
     ] = None,

@@ -92,3 +92,9 @@ def test_a_name_is_as_long_as_slurm_and_the_database_take_it(tmp_path: Path) -> 
     assert read_cluster_file(write(tmp_path, lines.format(40 * "c"))).name == 40 * "c"
     (fault,) = faults(write(tmp_path, lines.format(41 * "c")))
     assert fault.endswith("must be at most 40 characters long")
+
+
+def test_the_documented_file_sets_what_is_the_default(tmp_path: Path) -> None:
+    docs = (Path(__file__).parents[2] / "docs/traces.md").read_text(encoding="utf-8")
+    documented = docs.partition("```toml\n")[2].partition("```")[0]
+    assert read_cluster_file(write(tmp_path, documented)) == Params(name="lab", nodes=76)
