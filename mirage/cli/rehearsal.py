@@ -96,7 +96,8 @@ def forerunners(plan: Plan, jobs: Sequence[SimJob], start: int) -> list[SimJob]:
             nodes=plan.nodes,
             time_limit_s=life,
             run_s=life,
-            user="forerunner",
+            # A user each, or MaxJobsPU would keep most of them from running.
+            user=f"forerunner-{i}",
         )
         for i, life in enumerate(lives, start=1)
         if life > 0

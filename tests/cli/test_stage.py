@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from mirage.cli import rehearsal
 from mirage.cli.rehearsal import Plan
 from mirage.cli.stage import WARM_UP_DAYS, Stage, staged, window
 from mirage.errors import InputError
+from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 
 FIRST = datetime(2026, 1, 5, 0, 0, 30, tzinfo=UTC)
@@ -91,3 +93,13 @@ def test_links_have_at_most_the_nodes_of_the_cluster() -> None:
 def test_a_replay_takes_no_option_of_a_synthetic_load(preset: str | None, seed: int | None) -> None:
     with pytest.raises(InputError, match="leave out either"):
         staged(preset, seed, Path("jobs.parquet"), Path("lab.toml"))
+
+
+def test_forerunners_keep_the_chains_nodes_whatever_a_user_may_run() -> None:
+    jobs = [SimJob(job_id=1, submit=0, time_limit_s=3600, run_s=3600)]
+    before = rehearsal.forerunners(PLAN, jobs, start=7 * 86400)
+    simulator = Simulator(Params(nodes=100, max_jobs_pu=1), [*before, *jobs])
+    simulator.advance(60)
+    running = {entry.job_id for entry in simulator.running}
+    assert len(before) > 1
+    assert {job.job_id for job in before} <= running
