@@ -58,7 +58,7 @@ class PollingSettings(_Section):
 
 
 class ProvisionSettings(_Section):
-    policy: PolicyName = "quantile"
+    policy: PolicyName = "average"
     """For chains that name none."""
     max_lead_h: _Hours = 24.0
     """A standby is never freed earlier than this before its predecessor's end; hours."""

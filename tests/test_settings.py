@@ -63,7 +63,7 @@ def test_every_number_and_choice_is_tried_above() -> None:
 
 def test_policies_are_those_there_are() -> None:
     assert set(get_args(PolicyName)) == set(registry.POLICIES)
-    assert Settings().provision.policy == "quantile"
+    assert Settings().provision.policy == "average"
 
 
 def faults(tmp_path: Path, text: str) -> list[str]:
