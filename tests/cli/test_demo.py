@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mirage.settings import Settings
-
 from mirage.cli import rehearsal
 from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.domain.job import JobId
+from mirage.settings import Settings
 from mirage.store.chains import HandoverRow
 from tests.mirage_process import MIRAGE, Answer, environment, run
 
