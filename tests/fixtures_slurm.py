@@ -48,8 +48,12 @@ def slurm_host() -> Iterator[Testbed]:
 
 @pytest.fixture
 def testbed(slurm_host: Testbed, request: pytest.FixtureRequest) -> Testbed:
-    """A cluster with an empty queue: in real time with age priority unless parametrised."""
-    slurm_host.up(getattr(request, "param", TestbedSettings()))
+    """A cluster with an empty queue: in real time with age priority unless parametrised.
+
+    In fast time also without history: a service takes in that of the last days, chains and all.
+    """
+    settings = getattr(request, "param", TestbedSettings())
+    slurm_host.up(settings, fresh=settings.speed > 1)
     slurm_host.cancel_all()
     return slurm_host
 
