@@ -15,15 +15,23 @@ import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from mirage.domain.handover import Handover
 from tests.slurm_testbed import REPOSITORY, Testbed, python_for_users
 
 PORT = 6497
+_URL = f"http://127.0.0.1:{PORT}"
+_NO_SERVICE = 5
+"""Exit code of the command line (decision 0008)."""
 _USER_SCRIPT = """#!/bin/bash
 #SBATCH --gres=gpu:4 --cpus-per-task=2 --mem=100M
 echo "start $MIRAGE_CHAIN_ID $MIRAGE_LINK $SLURM_JOB_ID $(date +%s)" >> "$1"
-sleep "$2"
+if [ "$2" = until-told ]; then
+    until [ -e "$1.$MIRAGE_LINK" ]; do sleep 5; done
+else
+    sleep "$2"
+fi
 echo "end $MIRAGE_CHAIN_ID $MIRAGE_LINK $SLURM_JOB_ID $(date +%s)" >> "$1"
 """
 
@@ -72,19 +80,32 @@ class Scene:
     # Users
 
     def submit_chain(
-        self, name: str, *, links: int, run_s: int, limit_min: int, policy: str | None = None
+        self,
+        name: str,
+        *,
+        links: int,
+        run_s: int | None,
+        limit_min: int,
+        policy: str | None = None,
     ) -> int:
-        """alice types sbatch, the wrapped one; returns the first link's job id."""
+        """alice types sbatch, the wrapped one; returns the first link's job id.
+
+        Without `run_s` a link's work lasts until `let_end`.
+        """
         words = [str(self.root / "slurm_plugin" / "sbatch"), "--parsable", "-p", "gpu"]
         words += [f"--mirage-chain={links}", f"--time={limit_min}", "-o", "/dev/null"]
         words += [f"--mirage-policy={policy}"] if policy else []
-        words += [str(self.root / "train.sh"), str(self.log(name)), str(run_s)]
+        words += [str(self.root / "train.sh"), str(self.log(name))]
+        words += ["until-told" if run_s is None else str(run_s)]
         environment = {
-            "MIRAGE_URL": f"http://127.0.0.1:{PORT}",
+            "MIRAGE_URL": _URL,
             "MIRAGE_STATE_DIR": str(self.root / "alice" / "state"),
         }
         done = self.testbed.run(words, user="alice", env=environment, cwd=self.root / "alice")
         return int(done.stdout.partition(";")[0])
+
+    def let_end(self, name: str, link: int) -> None:
+        Path(f"{self.log(name)}.{link}").touch()
 
     def log(self, name: str) -> Path:
         return self.root / "alice" / f"{name}.log"
@@ -127,6 +148,24 @@ class Scene:
         """Filler jobs so far."""
         return 0 if self._load is None else self._load.submitted
 
+    def chain(self, *words: str, user: str = "alice") -> subprocess.CompletedProcess[str]:
+        """`mirage chain` as `user` types it, whatever its exit code; again while nobody answers.
+
+        The service asks munged for 5 s of the cluster's time: on a busy host that may be too short.
+        """
+        python, environment = python_for_users()
+        # In real time, where its own time-outs are long enough: it asks no Slurm.
+        environment = environment | {"LD_PRELOAD": "", "COLUMNS": "200", "MIRAGE_URL": _URL}
+        argv = [python, "-m", "mirage", "chain", *words]
+        answers: list[subprocess.CompletedProcess[str]] = []
+
+        def answered() -> bool:
+            answers.append(self.testbed.run(argv, user=user, env=environment, check=False))
+            return answers[-1].returncode != _NO_SERVICE
+
+        self.testbed.wait_until(answered, 600, "the service's answer")
+        return answers[-1]
+
     # The service
 
     def mirage(self, *words: str) -> str:
@@ -135,13 +174,16 @@ class Scene:
         return self.testbed.run(
             [python, "-m", "mirage", *words],
             user="mirage",
-            env=environment | {"MIRAGE_CONFIG": str(self._config())},
+            env=environment | {"MIRAGE_CONFIG": str(self._config)},
             cwd=self.root / "mirage",
         ).stdout
 
-    def start_service(self, *, mode: str = "act", policy: str = "average") -> None:
-        """`mirage serve` as the account mirage, an Operator and not root, in the cluster's time."""
-        self._config(policy)
+    def start_service(self, *, mode: str = "act", policy: str | None = None) -> None:
+        """`mirage serve` as the account mirage, an Operator and not root, in the cluster's time.
+
+        Without `policy`, with the product's default one.
+        """
+        self._configure(policy)
         self.mirage("db", "upgrade")
         self.mirage("mode", mode)
         python, environment = python_for_users()
@@ -149,7 +191,7 @@ class Scene:
             self.service = self.testbed.popen(
                 [python, "-m", "mirage", "serve"],
                 user="mirage",
-                env=environment | {"MIRAGE_CONFIG": str(self._config())},
+                env=environment | {"MIRAGE_CONFIG": str(self._config)},
                 cwd=self.root / "mirage",
                 output=log,
             )
@@ -161,9 +203,9 @@ class Scene:
             self.service.wait(timeout=60)
         self.service = None
 
-    def api(self, path: str) -> dict[str, object]:
+    def api(self, path: str) -> dict[str, Any]:
         with urllib.request.urlopen(f"http://127.0.0.1:{PORT}{path}", timeout=10) as answer:
-            parsed: dict[str, object] = json.load(answer)
+            parsed: dict[str, Any] = json.load(answer)
             return parsed
 
     def service_log(self) -> str:
@@ -186,16 +228,18 @@ class Scene:
             return False
         return True
 
-    def _config(self, policy: str | None = None) -> Path:
-        path = self.root / "mirage" / "mirage.toml"
-        if policy is not None:
-            # Commands may take 15 s of real time: the cluster's clock runs faster.
-            path.write_text(
-                f'[cluster]\nname = "testbed"\ncommand_timeout_s = {15 * int(self.testbed.speed)}\n'
-                f'[service]\nport = {PORT}\nstate_dir = "{self.root / "mirage"}"\n'
-                f'[provision]\npolicy = "{policy}"\n'
-            )
-        return path
+    @property
+    def _config(self) -> Path:
+        return self.root / "mirage" / "mirage.toml"
+
+    def _configure(self, policy: str | None) -> None:
+        # Commands may take 15 s of real time: the cluster's clock runs faster.
+        text = (
+            f'[cluster]\nname = "testbed"\ncommand_timeout_s = {15 * int(self.testbed.speed)}\n'
+            f'[service]\nport = {PORT}\nstate_dir = "{self.root / "mirage"}"\n'
+        )
+        text += "" if policy is None else f'[provision]\npolicy = "{policy}"\n'
+        self._config.write_text(text)
 
 
 def _give_time_to_register(module: Path, speed: float) -> None:
