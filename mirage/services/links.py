@@ -246,7 +246,9 @@ def _store(tx: Transaction, cluster_id: int, before: Link | None, link: Link) ->
     chains.save_link(tx, cluster_id, link)
     started = link.start is not None and (before is None or before.start is None)
     if started and link.freed_at is not None and link.start is not None:
-        forecasts.settle(tx, link.chain_id, link.index, max(0, link.start - link.freed_at))
+        # Since a hold was lifted, if it was paused: Slurm makes it eligible anew.
+        since = max(link.freed_at, link.eligible or 0)
+        forecasts.settle(tx, link.chain_id, link.index, max(0, link.start - since))
     if before is not None and before.job_id != link.job_id:
         _audit(tx, cluster_id, link, "replaced", link.seen_at, {"before": before.job_id})
     elif before is not None and before.submit != link.submit:

@@ -161,7 +161,10 @@ def handover_waits(
     ]
     if partition:
         conditions.append(after.c.partition.in_(partition.split(",")))
-    columns = (after.c.start, after.c.freed_at, before.c.end, after.c.nodes, after.c.time_limit_s)
+    columns = (
+        *(after.c.start, after.c.freed_at, before.c.end, after.c.eligible),
+        *(after.c.nodes, after.c.time_limit_s),
+    )
     query = (
         select(*(func.coalesce(c, UNKNOWN) for c in columns))
         .select_from(after.join(before, _follows(before, after)))
@@ -170,10 +173,11 @@ def handover_waits(
         .limit(last)
     )
     rows = np.array([tuple(r) for r in tx.execute(query)], dtype=np.int64).reshape(-1, len(columns))
-    start, freed_at, ended, sizes, limits = rows[::-1].T
+    start, freed_at, ended, by_slurm, sizes, limits = rows[::-1].T
     eligible = np.where(freed_at == UNKNOWN, ended, freed_at)
     eligible = np.where(ended == UNKNOWN, eligible, np.minimum(eligible, ended))
-    wait_s = np.maximum(start - eligible, 0)
+    # Slurm's own instant is later where a hold was lifted in between: a pause is no wait.
+    wait_s = np.maximum(start - np.maximum(eligible, by_slurm), 0)
     return Waits(start=start, wait_s=wait_s, nodes=sizes, time_limit_s=limits)
 
 

@@ -167,6 +167,15 @@ def test_handover_waits_count_from_eligibility(store: Store, cluster_id: int) ->
     assert last_two.time_limit_s.tolist() == [3600, 3600]
 
 
+def test_a_pause_is_no_wait(store: Store, cluster_id: int) -> None:
+    """Slurm makes a job eligible anew when a hold is lifted."""
+    before, paused = pair(10, end=300, freed_at=250, start=5000)
+    put(store, cluster_id, chain_named("paused"), before, replace(paused, eligible=4900))
+    with store.read() as tx:
+        waits = chains.handover_waits(tx, cluster_id, nodes=4, last=1)
+    assert waits.wait_s.tolist() == [100]
+
+
 def test_handover_waits_are_of_the_size_class_and_partition(store: Store, cluster_id: int) -> None:
     for job_id, nodes in ((10, 1), (20, 2), (30, 8), (40, 9)):
         links = [replace(x, nodes=nodes) for x in pair(job_id, end=300, freed_at=250, start=310)]
