@@ -60,6 +60,8 @@ class OpenHandover:
     chain: Chain
     predecessor: Link
     standby: Link
+    beside: Link | None = None
+    """An earlier link that still runs: the hand-over before this one is not over."""
 
 
 def provision(
@@ -143,15 +145,18 @@ def _record_forecast(tx: Transaction, cluster_id: int, new: NewDecision) -> None
 
 
 def open_handovers(tx: Transaction, cluster_id: int) -> Iterator[OpenHandover]:
-    """Active chains whose newest started link has a successor pending."""
+    """Links of active chains that have a successor pending."""
     active = [c for c in chains.live_chains(tx, cluster_id) if c.state is ChainState.ACTIVE]
     by_chain = chains.links_of(tx, [c.chain_id for c in active])
     for chain in active:
         links = {link.index: link for link in by_chain[chain.chain_id]}
         for standby in links.values():
             predecessor = links.get(standby.index - 1)
-            if standby.state is LinkState.PENDING and predecessor is not None:
-                yield OpenHandover(chain, predecessor, standby)
+            if standby.state is not LinkState.PENDING or predecessor is None:
+                continue
+            running = [li for li in links.values() if li.state is LinkState.RUNNING]
+            beside = next((li for li in running if li.index < predecessor.index), None)
+            yield OpenHandover(chain, predecessor, standby, beside)
 
 
 class _Desk:
@@ -176,6 +181,8 @@ class _Desk:
             return _HOLD_AGAIN if requeued else None
         if predecessor.state is not LinkState.RUNNING or predecessor.planned_end() is None:
             return None
+        if handover.beside is not None:
+            return _one_at_a_time(handover.beside)
         shown = self._snapshot.queue.find(standby.job_id)
         if shown is not None and dependency.has_singleton(shown.dependency):
             return _NEVER_EARLY
@@ -244,6 +251,13 @@ class _Desk:
         """What this tick frees counts against what it frees next."""
         assert self._spent is not None  # noqa: S101 - looked up before it is spent from
         self._spent[account] = self._spent.get(account, 0.0) + node_h
+
+
+def _one_at_a_time(beside: Link) -> Decision:
+    """Where waits are forecast to outlast a link, every link would be freed as soon as it stands,
+    and on a queue that has just cleared the whole chain would run at once."""
+    reason = f"link {beside.index} still runs: one hand-over at a time"
+    return Decision(action=Action.WAIT, reason=reason, policy="guard")
 
 
 _HOLD_AGAIN = Decision(action=Action.HOLD, reason="its predecessor was requeued", policy="guard")

@@ -66,6 +66,20 @@ def test_a_users_own_dependencies_stay(store: Store, shown: str, told: str) -> N
     assert cluster.moves == [("free", 12, told)]
 
 
+def test_no_third_link_is_freed_while_two_run(store: Store) -> None:
+    cluster = Written(running(1), running(2), standby(3))
+    tick(store, cluster)
+    assert cluster.moves == []
+    with store.read() as tx:
+        row = decisions.last(tx, CHAIN, 3)
+    assert row is not None
+    assert (row.action, row.reason) == (Action.WAIT, "link 1 still runs: one hand-over at a time")
+    cluster.shown[0] = ended(1, JobState.COMPLETED, NOW - 60, NOW + 30)
+    cluster.at = NOW + 60
+    tick(store, cluster)
+    assert cluster.moves == [("free", 13, "")]
+
+
 def test_a_standby_with_a_singleton_is_left_where_it_is_and_that_is_told(store: Store) -> None:
     own = "afterany:11(unfulfilled),singleton(unfulfilled)"
     cluster = Written(running(1), standby(2, dependency=own))
