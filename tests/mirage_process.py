@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -51,6 +52,10 @@ def run(*words: str, cwd: Path | None = None, by_modes: bool = False, **more: st
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
+SITE = re.sub(r"(?m)^(ClusterName *= ).*$", r"\1lab", answer("scontrol-show-config.txt"))
+"""`scontrol show config` of the cluster that `configured` names."""
+
+
 class QuietSlurm(FakeCommands):
     """A cluster of eight nodes without a job."""
 
@@ -62,7 +67,7 @@ class QuietSlurm(FakeCommands):
         self.answers("squeue")
         self.answers("sinfo", answer("sinfo.txt").replace(SEPARATOR, "|"))
         self.answers("sacct", header, helpformat=answer("sacct-helpformat.txt"))
-        self.answers("scontrol", answer("scontrol-show-config.txt"))
+        self.answers("scontrol", SITE)
         self.answers("scancel")
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.mirage_process import QuietSlurm, configured, run, serving, wait_for_call
-from tests.slurm.captured import answer
+from tests.mirage_process import SITE, QuietSlurm, configured, run, serving, wait_for_call
 
 SLOW_S = 1.5
 
@@ -44,7 +43,7 @@ def test_it_becomes_ready_and_tells_what_it_saw(slurm: QuietSlurm, config: Path)
 
 
 def test_a_site_where_mirage_wins_nothing_is_told_so(slurm: QuietSlurm, config: Path) -> None:
-    settings = answer("scontrol-show-config.txt")
+    settings = SITE
     line = next(line for line in settings.splitlines() if line.startswith("PriorityFlags"))
     slurm.answers("scontrol", settings.replace(line, "PriorityFlags = ACCRUE_ALWAYS"))
     with serving(config, slurm) as service:

@@ -19,7 +19,6 @@ from mirage.cluster import munge
 from mirage.cluster.cli import SlurmCli
 from mirage.errors import InputError
 from mirage.policy import registry
-from mirage.ports import Cluster
 from mirage.services import site
 from mirage.worker import Intervals, Worker
 
@@ -71,7 +70,7 @@ def run(service: Service) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     worker = threading.Thread(
-        target=_work, args=(make_worker(service), service.cluster, stop), name="worker"
+        target=_work, args=(make_worker(service), service, stop), name="worker"
     )
     _log.info("serving", url=f"http://{settings.host}:{listening.getsockname()[1]}")
     worker.start()
@@ -84,9 +83,9 @@ def run(service: Service) -> None:
     _log.info("ended")
 
 
-def _work(worker: Worker, cluster: Cluster, stop: threading.Event) -> None:
-    if isinstance(cluster, SlurmCli):
-        site.tell(cluster.site_config)
+def _work(worker: Worker, service: Service, stop: threading.Event) -> None:
+    if isinstance(service.cluster, SlurmCli):
+        site.tell(service.cluster.site_config, service.settings.cluster.name)
     worker.run(stop)
 
 

@@ -17,8 +17,9 @@ from mirage.store.engine import Transaction
 
 _log = structlog.get_logger(__name__)
 
-CLOCKS_DIFFER_S = 300
-"""Between a login node, which makes a chain's id, and slurmctld."""
+CLOCKS_DIFFER_S = 5
+"""Between a login node, which makes a chain's id, and slurmctld. What clocks that differ by more
+cost is adoption: a chain that was registered is its owner's all the same."""
 
 GRACE_S = 180
 """What does not show up within three queue ticks will not come by itself."""

@@ -10,12 +10,19 @@ from mirage.slurm.scontrol import SiteConfig
 _log = structlog.get_logger(__name__)
 
 
-def tell(ask: Callable[[], SiteConfig]) -> None:
+def tell(ask: Callable[[], SiteConfig], cluster: str) -> None:
+    """`cluster`: the name that the history is kept under."""
     try:
         site = ask()
     except ClusterError as error:
         _log.warning("Slurm's settings are not known", error=str(error))
         return
+    if site.cluster_name != cluster:
+        _log.warning(
+            "cluster.name is not Slurm's ClusterName: history of two clusters may be mixed",
+            configured=cluster,
+            slurm=site.cluster_name,
+        )
     if site.accrues_always:
         flags = sorted(site.priority_flags)
         _log.warning("a plain dependency may do as well as Mirage here", priority_flags=flags)

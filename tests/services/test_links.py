@@ -109,7 +109,7 @@ def test_a_copied_mark_does_not_make_the_copier_the_owner(
 def test_a_mark_on_a_job_older_than_the_chain_gives_nothing(store: Store) -> None:
     """mallory rewrites the comment of a job he had before alice submitted."""
     chain_id = ChainId(_id_made_at(NOW))
-    mine = job(1, uid=MALLORY, job_id=JobId(5), submit=NOW - HOUR, comment=str(Mark(chain_id, 1)))
+    mine = job(1, uid=MALLORY, job_id=JobId(5), submit=NOW - 10, comment=str(Mark(chain_id, 1)))
     hers = job(1, submit=NOW + 1, comment=str(Mark(chain_id, 1)))
     sync(store, mine, hers, now=NOW + 60)
     assert chain(store, chain_id).uid == ALICE

@@ -8,12 +8,14 @@ from mirage.services import site
 from mirage.slurm import scontrol
 from tests.slurm.captured import answer
 
+NAME = scontrol.parse_config(answer("scontrol-show-config.txt"))["ClusterName"]
+
 
 def said(**changes: str) -> list[str]:
     values = scontrol.parse_config(answer("scontrol-show-config.txt")) | changes
     text = "\n".join(f"{key} = {value}" for key, value in values.items())
     with capture_logs() as lines:
-        site.tell(lambda: scontrol.site_config(text))
+        site.tell(lambda: scontrol.site_config(text), NAME)
     return [line["event"] for line in lines]
 
 
@@ -24,6 +26,11 @@ def test_of_a_site_like_the_testbed_there_is_nothing_to_say() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "sentence"),
     [
+        (
+            "ClusterName",
+            "other",
+            "cluster.name is not Slurm's ClusterName: history of two clusters may be mixed",
+        ),
         ("PriorityFlags", "ACCRUE_ALWAYS", "a plain dependency may do as well as Mirage here"),
         ("PriorityWeightAge", "0", "age does not count in priority here"),
         ("AccountingStoreFlags", "(null)", "accounting keeps no comments"),
@@ -38,7 +45,7 @@ def test_no_answer_is_said_and_stops_nothing() -> None:
         raise ClusterUnavailable("no answer")
 
     with capture_logs() as lines:
-        site.tell(silent)
+        site.tell(silent, NAME)
     assert [(line["event"], line["error"]) for line in lines] == [
         ("Slurm's settings are not known", "no answer")
     ]
