@@ -105,8 +105,7 @@ def load(path: Path | None) -> Settings:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(str(chosen), [f"not TOML: {error}"]) from error
     except ValidationError as error:
-        faults = [_fault(text, dict(detail)) for detail in error.errors()]
-        raise ConfigError(str(chosen), faults) from error
+        raise ConfigError(str(chosen), _faults(text, error)) from error
 
 
 def _implied_path() -> Path | None:
@@ -115,10 +114,18 @@ def _implied_path() -> Path | None:
     return CONFIG_PATH if CONFIG_PATH.exists() else None
 
 
-def _fault(text: str, detail: dict[str, Any]) -> str:
-    keys = [str(key) for key in detail["loc"]]
+def _faults(text: str, error: ValidationError) -> list[str]:
+    """In the order of the file's lines."""
+    found = []
+    for detail in error.errors():
+        keys = [str(key) for key in detail["loc"]]
+        found.append((_line_of(text, keys) or 0, keys, dict(detail)))
+    found.sort(key=lambda fault: fault[0])
+    return [_fault(line, keys, detail) for line, keys, detail in found]
+
+
+def _fault(line: int, keys: list[str], detail: dict[str, Any]) -> str:
     name = ".".join(keys)
-    line = _line_of(text, keys)
     where = f"line {line}: " if line else ""
     if detail["type"] == "extra_forbidden":
         return f"{where}unknown key {name!r}"

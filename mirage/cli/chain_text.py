@@ -26,7 +26,11 @@ _ACTION = {
 
 
 def table(chains: Iterable[Mapping[str, Any]]) -> Table:
-    made = Table("chain", "user", "state", "links", "running", "hand-overs", "created", "note")
+    made = Table()
+    # Whole on a narrow terminal too: it is what the other commands take.
+    made.add_column("chain", no_wrap=True)
+    for name in ("user", "state", "links", "running", "hand-overs", "created", "note"):
+        made.add_column(name)
     for chain in chains:
         made.add_row(
             chain["chain_id"],

@@ -32,6 +32,9 @@ from mirage.policy import registry
 from mirage.settings import DEFAULT_PORT, Settings
 from mirage.worker import Intervals, Worker
 
+_PORT = DEFAULT_PORT + 1
+"""Not the service's: sbatch on this host must not register its chains with a demo."""
+
 app = typer.Typer()
 
 _PLAN = Plan(policies=tuple(registry.POLICIES))
@@ -52,7 +55,7 @@ def demo(
     port: Annotated[
         int,
         typer.Option(min=0, max=65535, help="Of the API; another one if it is taken, or for 0."),
-    ] = DEFAULT_PORT,
+    ] = _PORT,
     preset: Annotated[
         str | None,
         typer.Option(

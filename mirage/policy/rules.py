@@ -102,7 +102,8 @@ class SlurmEstimate:
     def decide(self, view: HandoverView) -> Decision:
         queue = view.queue
         in_line = (queue.eligible != UNKNOWN) & (queue.eligible <= view.now) & (queue.priority != 0)
-        alike = (queue.nodes <= view.nodes) & (queue.partition == view.partition)
+        ours = np.isin(queue.partition, view.partition.split(","))
+        alike = (queue.nodes <= view.nodes) & ours
         rivals = queue.pending & in_line & alike
         planned = queue.start[rivals & (queue.start != UNKNOWN)]
         if not len(planned):
