@@ -61,13 +61,12 @@ def window(
 ) -> tuple[int, int]:
     """When the first chains are submitted, and when whatever still runs is left alone.
 
+    An `until` after the load is its end: later the cluster only empties.
     Raises InputError for chains or instants of which no hand-over can come.
     """
     _check_size(stage, plan)
-    start = stage.first + WARM_UP_DAYS * _DAY_S if begin is None else _within(stage, "from", begin)
-    stop = (
-        min(start + plan.longest_s, stage.last) if until is None else _within(stage, "until", until)
-    )
+    start = stage.first + WARM_UP_DAYS * _DAY_S if begin is None else _begin(stage, begin)
+    stop = min(start + plan.longest_s if until is None else _instant(until), stage.last)
     if until is not None and stop <= start:
         raise InputError(
             f"--until {_second(stop)} must lie after {_second(start)}, "
@@ -91,14 +90,18 @@ def _check_size(stage: Stage, plan: Plan) -> None:
         )
 
 
-def _within(stage: Stage, option: str, given: datetime) -> int:
-    instant = int(given.replace(tzinfo=UTC).timestamp())
+def _begin(stage: Stage, given: datetime) -> int:
+    instant = _instant(given)
     if not stage.first <= instant <= stage.last:
         raise InputError(
-            f"--{option} {_second(instant)} lies outside the load, which is submitted "
+            f"--from {_second(instant)} lies outside the load, which is submitted "
             f"from {_second(stage.first)} to {_second(stage.last)} (UTC)"
         )
     return instant
+
+
+def _instant(given: datetime) -> int:
+    return int(given.replace(tzinfo=UTC).timestamp())
 
 
 def _synthetic(preset: str, seed: int, cluster: Path | None) -> Stage:
