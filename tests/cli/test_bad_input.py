@@ -49,7 +49,7 @@ def test_every_fault_of_a_configuration_at_once(tmp_path: Path, words: tuple[str
     assert (answer.code, answer.out) == (2, "")
     first, *faults = answer.err.splitlines()
     assert first == f"mirage: {path}: 5 fault(s)"
-    assert sorted(faults) == [
+    assert faults == [
         "  line 1: unknown key 'colour'",
         "  line 3: service.port = 99999: Input should be less than or equal to 65535",
         "  line 4: unknown key 'service.prot'",
@@ -241,7 +241,6 @@ def test_a_script_that_does_not_exist(tmp_path: Path) -> None:
         ("--preset light --trace jobs.psv", "--trace replays a log, --preset and --seed are of"),
         ("--nodes 5", "--nodes 5: a link has at most the 4 nodes of cluster lab"),
         ("--from 2030-01-01", "--from 2030-01-01 00:00:00 lies outside the load"),
-        ("--until 2030-01-01", "--until 2030-01-01 00:00:00 lies outside the load"),
         ("--from 2026-02-02 --until 2026-02-01", "--until 2026-02-01 00:00:00 must lie after"),
         ("--from 2026-02-02 --until 2026-02-04", "no hand-over fits: the first chains are"),
         ("--trace jobs.psv", "no hand-over fits: the first chains are submitted at 2023-11-28"),

@@ -103,6 +103,10 @@ def test_chains_are_listed(client: Client, chain: ChainId) -> None:
         assert word in row
 
 
+def test_ids_are_whole_on_a_narrow_terminal(client: Client, chain: ChainId) -> None:
+    assert chain in run("list", url=client.url, COLUMNS="80").out
+
+
 def test_an_empty_list_says_so(client: Client) -> None:
     assert run("list", url=client.url).out == "no chains\n"
     assert run("list", "--json", url=client.url).out == "[]\n"

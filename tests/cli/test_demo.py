@@ -13,7 +13,7 @@ import pytest
 from mirage.cli import rehearsal
 from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.domain.job import JobId
-from mirage.settings import Settings
+from mirage.settings import DEFAULT_PORT, Settings
 from mirage.store.chains import HandoverRow
 from tests.mirage_process import MIRAGE, Answer, environment, run
 
@@ -36,6 +36,11 @@ def test_the_demo_saves_what_the_readme_says() -> None:
     assert at_once["cost_h"] > reactive["cost_h"]
     assert reactive["overlap_h"] == 0
     assert "API: http://127.0.0.1:" in done.stderr
+
+
+def test_the_demo_does_not_listen_where_sbatch_registers_chains() -> None:
+    told = run("demo", "--help", COLUMNS="200").out
+    assert f"default: {DEFAULT_PORT + 1}]" in told
 
 
 def small(folder: Path, *words: str) -> list[str]:

@@ -166,6 +166,13 @@ def test_slurm_estimate_is_the_latest_planned_start_of_jobs_in_line() -> None:
     assert action(SlurmEstimate(), view(901, queue=planned)) is Action.WAIT
 
 
+def test_slurm_estimate_of_two_partitions_looks_at_the_lines_of_both() -> None:
+    planned = queue({"start": NOW + 100}, {"start": NOW + 900, "partition": "debug"})
+    assert action(SlurmEstimate(), view(500, queue=planned)) is Action.WAIT
+    either = view(500, queue=planned, partition="batch,debug")
+    assert action(SlurmEstimate(), either) is Action.FREE
+
+
 @pytest.mark.parametrize(
     "other",
     [

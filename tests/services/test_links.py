@@ -285,7 +285,11 @@ def test_a_standby_that_ended_unstarted_has_no_start(store: Store, state: JobSta
     assert (links(store)[2].start, links(store)[2].end) == (None, NOW)
 
 
-def test_the_wait_of_a_freed_standby_settles_its_forecast(store: Store) -> None:
+@pytest.mark.parametrize(("eligible", "error"), [(NOW + 5, 60.0), (NOW + 35, 90.0)])
+def test_the_wait_of_a_freed_standby_settles_its_forecast(
+    store: Store, eligible: int, error: float
+) -> None:
+    """From when it was freed; after a pause, from when the hold was lifted."""
     sync(store, running(1), standby(2))
     row = ForecastRow(
         chain_id=CHAIN, index=2, source="average", at=NOW, forecast=Forecast(p50_s=100.0)
@@ -293,9 +297,9 @@ def test_the_wait_of_a_freed_standby_settles_its_forecast(store: Store) -> None:
     with store.begin() as tx:
         chains.save_link(tx, 1, replace(links(store)[2], freed_at=NOW + 5))
         forecasts.record(tx, 1, row)
-    sync(store, running(1), running(2, start=NOW + 45), now=NOW + 60)
+    sync(store, running(1), running(2, start=NOW + 45, eligible=eligible), now=NOW + 60)
     with store.read() as tx:
-        assert forecasts.errors(tx, 1, last=9) == [60.0]
+        assert forecasts.errors(tx, 1, last=9) == [error]
 
 
 def test_a_link_is_missing_once_three_queues_did_not_show_it(store: Store) -> None:

@@ -183,6 +183,7 @@ def test_handover_waits_are_of_the_size_class_and_partition(store: Store, cluste
     with store.read() as tx:
         waits = chains.handover_waits(tx, cluster_id, "gpu", nodes=4, last=100)
         assert waits.nodes.tolist() == [2, 8]
+        assert len(chains.handover_waits(tx, cluster_id, "cpu,gpu", nodes=4, last=100)) == 2
         assert len(chains.handover_waits(tx, cluster_id, "cpu", nodes=4, last=100)) == 0
         assert len(chains.handover_waits(tx, cluster_id + 1, "gpu", nodes=4, last=100)) == 0
 

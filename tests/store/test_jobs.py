@@ -226,6 +226,8 @@ def test_waits_are_of_the_last_started_oldest_first(store: Store, cluster_id: in
     with store.read() as tx:
         of_gpu = jobs.waits(tx, cluster_id, "gpu", before=270, last=3)
         of_all = jobs.waits(tx, cluster_id, before=270, last=3)
+        of_both = jobs.waits(tx, cluster_id, "cpu,gpu", before=270, last=3)
+    assert of_both.start.tolist() == of_all.start.tolist()
     assert of_gpu.start.tolist() == [200, 250, 270]
     assert of_gpu.wait_s.tolist() == [100, 140, 0]
     assert of_gpu.nodes.tolist() == [2, 2, 2]
