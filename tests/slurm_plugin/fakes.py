@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -164,6 +165,7 @@ class Link:
             cwd=self.slurm.root / "home",
             env=self.slurm.environ | {"SLURM_JOB_ID": str(100 + index)} | dict(env or {}),
             start_new_session=True,
+            preexec_fn=_hear_signals,
         )
 
     def run(
@@ -197,3 +199,10 @@ def _call(path: Path) -> Call:
 
 def _strings(path: Path) -> list[str]:
     return [os.fsdecode(part) for part in path.read_bytes().split(b"\0")[:-1]]
+
+
+def _hear_signals() -> None:
+    """As slurmstepd starts a script: under nohup or `&` the tests' own process ignores these, and a
+    shell cannot trap what was ignored when it began."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
