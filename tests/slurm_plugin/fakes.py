@@ -165,7 +165,7 @@ class Link:
             cwd=self.slurm.root / "home",
             env=self.slurm.environ | {"SLURM_JOB_ID": str(100 + index)} | dict(env or {}),
             start_new_session=True,
-            preexec_fn=_hear_signals,
+            preexec_fn=_hear_signals,  # noqa: PLW1509 - the tests have no threads
         )
 
     def run(
