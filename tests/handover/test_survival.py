@@ -98,6 +98,7 @@ def test_scancel_of_the_running_link_ends_the_chain(scene: Scene) -> None:
     scene.start_service(policy="average")
     job_id = scene.submit_chain("a", links=3, run_s=RUN_S, limit_min=LIMIT_MIN)
     scene.testbed.wait_until(lambda: len(scene.standbys()) == 1, 3600, "the standby")
+    scene.testbed.wait_until(lambda: _running(scene, "a", 1), 600, "a line of the script")
     scene.testbed.run(["scancel", str(job_id)], user="alice")
     scene.testbed.wait_until(lambda: _chain_state(scene) == "cancelled", 1200, "the verdict")
     scene.testbed.wait_until(lambda: not scene.standbys(), 1200, "no standby")
