@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,6 +54,11 @@ esac
 """
 SCANCEL = "#!/bin/sh\nprintf '%s\\n' \"$*\" >>{home}/scancelled\n"
 MUNGE = "#!/bin/sh\ncat >{home}/payload\nprintf 'MUNGE:credential:'\n"
+
+
+_HEARS_SIGNALS = ("/usr/bin/env", "--default-signal=HUP,INT,QUIT")
+"""As slurmstepd starts a script: under nohup or `&` the tests' own process ignores these, and a
+shell cannot trap what was ignored when it began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,14 +162,19 @@ class Link:
         self, index: int = 1, *arguments: str, env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*self.shell, self.carrier, f"mirage:{self.chain.name}:{index}", *arguments],
+            [
+                *_HEARS_SIGNALS,
+                *self.shell,
+                self.carrier,
+                f"mirage:{self.chain.name}:{index}",
+                *arguments,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=self.slurm.root / "home",
             env=self.slurm.environ | {"SLURM_JOB_ID": str(100 + index)} | dict(env or {}),
             start_new_session=True,
-            preexec_fn=_hear_signals,  # noqa: PLW1509 - the tests have no threads
         )
 
     def run(
@@ -199,10 +208,3 @@ def _call(path: Path) -> Call:
 
 def _strings(path: Path) -> list[str]:
     return [os.fsdecode(part) for part in path.read_bytes().split(b"\0")[:-1]]
-
-
-def _hear_signals() -> None:
-    """As slurmstepd starts a script: under nohup or `&` the tests' own process ignores these, and a
-    shell cannot trap what was ignored when it began."""
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_DFL)
