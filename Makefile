@@ -25,7 +25,9 @@ $(SERVE_STAMP): pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
+# torch first, by itself: what depends on it would otherwise bring gigabytes of CUDA.
 $(STAMP): $(SERVE_STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@
 

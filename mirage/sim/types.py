@@ -1,87 +1,237 @@
-"""What the simulator is given and what it tells: settings, jobs, records, events."""
+"""What the simulator is given and what it tells: the site, its settings, jobs, events.
 
-from dataclasses import dataclass, field
+Every rule behind a field is in docs/simulator.md. Times are epoch seconds, durations seconds.
+"""
+
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from mirage.domain.job import JobState
 
 _DAY_S = 86400
+DEFAULT_PARTITION = "batch"
+DEFAULT_QOS = "normal"
+
+
+class SelectType(StrEnum):
+    """slurm.conf's SelectType: what a job is given."""
+
+    LINEAR = "select/linear"
+    """Whole nodes."""
+    CONS_TRES = "select/cons_tres"
+    """CPUs, memory and GPUs of nodes that jobs share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """`count` equal nodes, in the order of slurm.conf."""
+
+    count: int
+    cpus: int
+    memory_mib: int = 0
+    """0: memory is not counted."""
+    gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A partition; partitions may share nodes."""
+
+    name: str = DEFAULT_PARTITION
+    nodes: tuple[int, ...] = ()
+    """Ascending node numbers, from 0; empty: every node."""
+    priority_tier: int = 1
+    """PriorityTier: jobs of a higher tier come before all others."""
+    priority_job_factor: int = 1
+    """PriorityJobFactor."""
+    max_time_s: int = 0
+    """MaxTime; 0: no limit."""
+    exclusive: bool = False
+    """OverSubscribe=EXCLUSIVE: whole nodes under cons_tres too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Qos:
+    """A quality of service and its limits; 0: no limit."""
+
+    name: str = DEFAULT_QOS
+    priority: int = 0
+    max_jobs_pu: int = 0
+    """Running jobs per user."""
+    max_submit_pu: int = 0
+    """Pending and running jobs per user; a job above it is refused."""
+    max_cpus_pu: int = 0
+    max_memory_mib_pu: int = 0
+    max_gpus_pu: int = 0
+    max_nodes_pu: int = 0
+    """The four of MaxTRESPU, over the user's running jobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Nodes kept from jobs in [start, end)."""
+
+    start: int
+    end: int
+    nodes: tuple[int, ...] = ()
+    """Empty: every node."""
+    name: str = ""
+
+
+class Outage(StrEnum):
+    """What happens to a node."""
+
+    DOWN = "down"
+    """Its jobs end there and then, and are requeued where they may be."""
+    DRAIN = "drain"
+    """Its jobs run on; no new ones."""
+    RESUME = "resume"
+
+
+class NodeEvent(NamedTuple):
+    at: int
+    node: int
+    outage: Outage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """One partition of whole nodes and slurm.conf's settings for it, times in seconds."""
+    """A cluster and slurm.conf's settings for it. The file that gives one: docs/clusters.md."""
 
     name: str = "demo"
     nodes: int = 76
     gpus_per_node: int = 4
     cpus_per_node: int = 64
+    memory_mib_per_node: int = 0
+    node_groups: tuple[NodeGroup, ...] = ()
+    """Where nodes differ; their counts sum to `nodes`. Empty: all as the four fields above say."""
+    partitions: tuple[Partition, ...] = (Partition(),)
+    """The first is the default."""
+    qos: tuple[Qos, ...] = ()
+    """The first is the default. Empty: one, with `max_jobs_pu`."""
+    shares: tuple[tuple[str, int], ...] = ()
+    """Fair-share shares of accounts; 1 for those not named."""
+    reservations: tuple[Reservation, ...] = ()
+    node_events: tuple[NodeEvent, ...] = ()
+    select_type: SelectType = SelectType.LINEAR
     priority_weight_age: int = 7000
     priority_max_age_s: int = 7 * _DAY_S
     priority_weight_job_size: int = 100
+    priority_favor_small: bool = False
+    priority_weight_partition: int = 0
+    priority_weight_qos: int = 0
+    priority_weight_fairshare: int = 0
+    priority_decay_half_life_s: int = 7 * _DAY_S
+    priority_calc_period_s: int = 300
     accrue_always: bool = False
     """PriorityFlags=ACCRUE_ALWAYS: age counts from submission, dependent and held jobs included."""
     max_jobs_pu: int = 0
     """Running jobs per user; 0: no limit."""
+    sched_interval_s: int = 60
+    default_queue_depth: int = 100
     bf_interval_s: int = 30
     bf_window_s: int = 2 * _DAY_S
     bf_resolution_s: int = 60
     bf_max_job_test: int = 500
+    bf_max_job_user: int = 0
+
+
+class DependencyKind(StrEnum):
+    """sbatch --dependency's words."""
+
+    AFTER = "after"
+    AFTERANY = "afterany"
+    AFTEROK = "afterok"
+    AFTERNOTOK = "afternotok"
+
+
+class Dependency(NamedTuple):
+    kind: DependencyKind
+    job_id: int
+
+
+def afterany(job_id: int) -> tuple[Dependency, ...]:
+    """The dependency of a chain's link."""
+    return (Dependency(DependencyKind.AFTERANY, job_id),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimJob:
-    """A job as submitted, with what only its future knows: run time and cancellation."""
+    """A job as submitted, with what only its future knows: run time, failure, cancellation."""
 
     job_id: int = 0
     """0: the simulator gives one at injection."""
     submit: int = 0
     nodes: int = 1
+    cpus: int = 0
+    """Per node, where nodes are shared; 0: one."""
+    memory_mib: int = 0
+    """Per node."""
+    gpus: int = 0
+    """Per node."""
+    exclusive: bool = False
+    """Whole nodes, where nodes are shared."""
     time_limit_s: int
     run_s: int
     """How long it would run without a limit."""
+    fails: bool = False
+    """Ends with a non-zero exit code."""
     user: str = ""
+    account: str = ""
     partition: str = ""
+    """Empty: the default one."""
+    qos: str = ""
+    """Empty: the default one."""
     name: str = ""
     comment: str = ""
-    after: int | None = None
-    """`afterany:<job id>`: not eligible before that job has ended."""
+    nice: int = 0
+    begin: int = 0
+    """--begin; 0: none."""
+    held: bool = False
+    dependencies: tuple[Dependency, ...] = ()
+    """All must be met."""
+    node_list: tuple[int, ...] = ()
+    """--nodelist: exactly these nodes, as many as `nodes`; empty: any."""
+    array_id: int = 0
+    """Tasks of one array have the same; 0: no array."""
+    array_limit: int = 0
+    """Running tasks of the array (`--array=...%N`); 0: no limit."""
+    requeue: bool = True
     cancel_at: int | None = None
     """Its user cancels it then, if it still waits."""
+    priority: int | None = None
+    """What Slurm shows at the simulator's first instant, for jobs of a real queue."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A job's life so far. Owned by the simulator: read it, do not write it."""
+    """A job's life so far, as it stood when it was asked for."""
 
     job: SimJob
     job_id: int
     submit: int
-    state: JobState = JobState.PENDING
-    after: int | None = None
+    state: JobState
+    dependencies: tuple[Dependency, ...] = ()
+    """Those not yet met."""
     held: bool = False
-    pinned: int | None = None
-    """Bits of the nodes it must have; None: any."""
+    node_list: tuple[int, ...] = ()
+    """The nodes it asks for by number; empty: any."""
     eligible: int | None = None
     start: int | None = None
     end: int | None = None
-    allocated: int = 0
-    """Bits of the nodes it has or had."""
-    key: int = field(default=0, repr=False)
-    """Its static place in the queue (priority.py)."""
-
-    def copied(self) -> "Record":
-        twin = Record(self.job, self.job_id, self.submit, self.state, self.after, self.held)
-        twin.pinned, twin.eligible, twin.start = self.pinned, self.eligible, self.start
-        twin.end, twin.allocated, twin.key = self.end, self.allocated, self.key
-        return twin
+    allocated: tuple[int, ...] = ()
+    """The nodes it has or had."""
+    priority: int = 0
+    """As squeue prints it; 0 where it is not pending or held."""
 
 
 class EventKind(StrEnum):
     SUBMITTED = "submitted"
     STARTED = "started"
     ENDED = "ended"
+    REQUEUED = "requeued"
+    REFUSED = "refused"
 
 
 class Event(NamedTuple):
@@ -90,12 +240,3 @@ class Event(NamedTuple):
     at: int
     kind: EventKind
     job_id: int
-
-
-class Entry(NamedTuple):
-    """An eligible pending job, packed for the passes. Sorted: ascending `key`, then job id."""
-
-    key: int
-    job_id: int
-    nodes: int
-    time_limit_s: int
