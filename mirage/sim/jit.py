@@ -1,14 +1,56 @@
-"""How the simulator's functions are compiled: cached on disk, without the interpreter's lock."""
+"""How the simulator's functions are compiled: once, cached on disk, without the interpreter's lock.
 
+numba's cache looks only at the file of the function itself, and would go on with a stale callee. So
+the cache's folder is named after the contents of all files that hold kernels.
+"""
+
+import hashlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from contextlib import suppress
+from importlib.resources import files
+from typing import Any, Final, TypeVar
 
 import numba
+from numba.core import config as numba_config
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_ROOMS: Final = ("mirage.sim", "mirage.features", "mirage.learn")
+"""The rooms that hold kernels; a kernel is compiled with those it calls from another."""
+
+
+def _stamp() -> str:
+    digest = hashlib.sha256(numba.__version__.encode())
+    for room in _ROOMS:
+        with suppress(ModuleNotFoundError):
+            for file in sorted(files(room).iterdir(), key=lambda f: f.name):
+                if file.name.endswith(".py"):
+                    digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+_CACHE: Final = str(files("mirage.sim").joinpath("__pycache__", f"kernels-{_stamp()}"))
+
+
+def inlined(function: F) -> F:
+    """For kernels alone: set into each caller, since a kernel may return no array."""
+    compiled: F = numba.njit(inline="always", error_model="numpy")(function)
+    return compiled
+
 
 def kernel(function: F) -> F:
-    """Compile for integer arrays; plain Python under NUMBA_DISABLE_JIT=1."""
-    compiled: F = numba.njit(cache=True, nogil=True)(function)
+    """Compile for integer arrays; plain Python under NUMBA_DISABLE_JIT=1.
+
+    No allocation, no exceptions: division by zero must not happen.
+    """
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+    before = numba_config.CACHE_DIR
+    numba_config.CACHE_DIR = before or _CACHE
+    try:
+        compiled: F = numba.njit(cache=True, **options)(function)
+    except (RuntimeError, OSError):
+        # Nowhere to keep it (a read-only installation): compiled anew by each process.
+        compiled = numba.njit(**options)(function)
+    finally:
+        numba_config.CACHE_DIR = before
     return compiled

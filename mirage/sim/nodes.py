@@ -1,34 +1,318 @@
-"""Sets of nodes as the bits of an integer."""
+"""Nodes: which a job fits on, which it is given, and taking and giving back (docs/simulator.md 5).
 
-from collections.abc import Mapping
+A set of nodes is a bitmap, 63 nodes to a word: the sign bit stays out of the arithmetic. A job's own
+nodes are a chain of cells, so that their room grows with the jobs and not with the machine.
+"""
+
+from typing import Final
+
+from mirage.sim.jit import kernel
+from mirage.sim.layout import (
+    ALLOCATED,
+    CAPACITY_CPUS,
+    CAPACITY_GPUS,
+    CAPACITY_MEMORY,
+    CELL_FREE,
+    CELL_NEXT,
+    CELL_NODE,
+    CELLS_LEFT,
+    CPUS,
+    FAR,
+    GPUS,
+    IDLE,
+    IDLE_BITS,
+    LIVE,
+    MEMORY,
+    NODE_CPUS,
+    NODE_GPUS,
+    NODE_JOBS,
+    NODE_MEMORY,
+    NODE_STATE,
+    NONE,
+    PIN,
+    QUEUE_SLOT,
+    QUEUED,
+    RECORD,
+    SITE_NODES,
+    SITE_WORDS,
+    UP,
+    WHOLE,
+    section,
+)
+
+WORD: Final = 63
 
 
-def first_bits(bits: int, count: int) -> int:
-    """The `count` lowest of them."""
-    taken = 0
-    for _ in range(count):
-        lowest = bits & -bits
-        taken |= lowest
-        bits ^= lowest
-    return taken
+@kernel
+def ones(word):  # type: ignore[no-untyped-def]
+    """Number of bits set in a non-negative word."""
+    word = word - ((word >> 1) & 0x5555555555555555)
+    word = (word & 0x3333333333333333) + ((word >> 2) & 0x3333333333333333)
+    word = (word + (word >> 4)) & 0x0F0F0F0F0F0F0F0F
+    word = word + (word >> 8)
+    word = word + (word >> 16)
+    return (word + (word >> 32)) & 0x7F
 
 
-def numbers(bits: int) -> list[int]:
-    """Ascending positions, the lowest node being 0."""
-    found: list[int] = []
-    while bits:
-        lowest = bits & -bits
-        found.append(lowest.bit_length() - 1)
-        bits ^= lowest
-    return found
+@kernel
+def lowest(word):  # type: ignore[no-untyped-def]
+    """Number of the lowest bit set in a positive word."""
+    return ones((word & -word) - 1)
 
 
-def choose(free: int, count: int, pins: Mapping[int, int]) -> int:
-    """`count` free nodes, those that pinned jobs wait for last."""
-    wanted = 0
-    for nodes in pins.values():
-        wanted |= nodes
-    calm = free & ~wanted
-    if calm.bit_count() >= count:
-        return first_bits(calm, count)
-    return calm | first_bits(free & wanted, count - calm.bit_count())
+@kernel
+def has(bits, node):  # type: ignore[no-untyped-def]
+    """Whether the node is in the set."""
+    return (bits[node // WORD] >> (node % WORD)) & 1
+
+
+@kernel
+def add(bits, node):  # type: ignore[no-untyped-def]
+    """Put a node into the set."""
+    bits[node // WORD] |= 1 << (node % WORD)
+
+
+@kernel
+def drop(bits, node):  # type: ignore[no-untyped-def]
+    """Take a node out of the set."""
+    bits[node // WORD] &= ~(1 << (node % WORD))
+
+
+@kernel
+def size(bits):  # type: ignore[no-untyped-def]
+    """Number of nodes in the set."""
+    n = 0
+    for w in range(bits.size):
+        n += ones(bits[w])
+    return n
+
+
+@kernel
+def chain(state, head, node):  # type: ignore[no-untyped-def]
+    """A new cell with `node` before `head`; the new head."""
+    cell = state[CELL_FREE]
+    nexts = section(state, CELL_NEXT)
+    state[CELL_FREE] = nexts[cell]
+    state[CELLS_LEFT] -= 1
+    nexts[cell] = head
+    section(state, CELL_NODE)[cell] = node
+    return cell
+
+
+@kernel
+def unchain(state, head):  # type: ignore[no-untyped-def]
+    """Give a chain's cells back."""
+    nexts = section(state, CELL_NEXT)
+    while head != NONE:
+        following = nexts[head]
+        nexts[head] = state[CELL_FREE]
+        state[CELL_FREE] = head
+        state[CELLS_LEFT] += 1
+        head = following
+
+
+@kernel
+def fits(state, node, record, at):  # type: ignore[no-untyped-def]
+    """Whether the node, up or not, has room now for one node's part of the job."""
+    jobs = section(state, NODE_JOBS)[node]
+    if record[at + WHOLE]:
+        return jobs == 0
+    return (
+        section(state, NODE_CPUS)[node] >= record[at + CPUS]
+        and section(state, NODE_MEMORY)[node] >= record[at + MEMORY]
+        and section(state, NODE_GPUS)[node] >= record[at + GPUS]
+    )
+
+
+@kernel
+def fitting(state, site, record, at, usable, found):  # type: ignore[no-untyped-def]
+    """`found` becomes the usable nodes that are up and fit now; their number."""
+    if record[at + WHOLE]:
+        idle = section(state, IDLE_BITS)
+        for w in range(site[SITE_WORDS]):
+            found[w] = usable[w] & idle[w]
+        return size(found)
+    states = section(state, NODE_STATE)
+    n = 0
+    for w in range(site[SITE_WORDS]):
+        found[w] = 0
+        word = usable[w]
+        while word:
+            node = w * WORD + lowest(word)
+            if states[node] == UP and fits(state, node, record, at):
+                found[w] |= word & -word
+                n += 1
+            word &= word - 1
+    return n
+
+
+@kernel
+def take(state, site, slot, chosen):  # type: ignore[no-untyped-def]
+    """Give the chosen nodes to the job."""
+    live = section(state, LIVE)
+    idle, jobs = section(state, IDLE_BITS), section(state, NODE_JOBS)
+    cpus, memory, gpus = (
+        section(state, NODE_CPUS),
+        section(state, NODE_MEMORY),
+        section(state, NODE_GPUS),
+    )
+    at = slot * RECORD
+    head = NONE
+    for w in range(site[SITE_WORDS] - 1, -1, -1):
+        state[IDLE] -= ones(idle[w] & chosen[w])
+        idle[w] &= ~chosen[w]
+        word = chosen[w]
+        while word:
+            node = w * WORD + lowest(word)
+            word &= word - 1
+            head = chain(state, head, node)
+            jobs[node] += 1
+            if live[at + WHOLE]:
+                cpus[node], memory[node], gpus[node] = 0, 0, 0
+            else:
+                cpus[node] -= live[at + CPUS]
+                memory[node] -= live[at + MEMORY]
+                gpus[node] -= live[at + GPUS]
+    live[at + ALLOCATED] = head
+
+
+@kernel
+def give_back(state, site, slot):  # type: ignore[no-untyped-def]
+    """Take the job's nodes from it."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    nexts, names = section(state, CELL_NEXT), section(state, CELL_NODE)
+    cell = live[at + ALLOCATED]
+    while cell != NONE:
+        leave(state, site, names[cell], at)
+        cell = nexts[cell]
+    unchain(state, live[at + ALLOCATED])
+    live[at + ALLOCATED] = NONE
+
+
+@kernel
+def leave(state, site, node, at):  # type: ignore[no-untyped-def]
+    """The job whose record begins at `at` leaves one node."""
+    live = section(state, LIVE)
+    cpus, memory, gpus = (
+        section(state, NODE_CPUS),
+        section(state, NODE_MEMORY),
+        section(state, NODE_GPUS),
+    )
+    jobs = section(state, NODE_JOBS)
+    jobs[node] -= 1
+    if live[at + WHOLE]:
+        cpus[node] = section(site, CAPACITY_CPUS)[node]
+        memory[node] = section(site, CAPACITY_MEMORY)[node]
+        gpus[node] = section(site, CAPACITY_GPUS)[node]
+    else:
+        cpus[node] += live[at + CPUS]
+        memory[node] += live[at + MEMORY]
+        gpus[node] += live[at + GPUS]
+    if jobs[node] == 0 and section(state, NODE_STATE)[node] == UP:
+        add(section(state, IDLE_BITS), node)
+        state[IDLE] += 1
+
+
+@kernel
+def pins(state, slot, found):  # type: ignore[no-untyped-def]
+    """`found` becomes the job's node list."""
+    found[:] = 0
+    names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
+    cell = section(state, LIVE)[slot * RECORD + PIN]
+    while cell != NONE:
+        add(found, names[cell])
+        cell = nexts[cell]
+
+
+@kernel
+def all_pins(state, found):  # type: ignore[no-untyped-def]
+    """`found` becomes the nodes that queued pinned jobs ask for."""
+    found[:] = 0
+    live, names = section(state, LIVE), section(state, CELL_NODE)
+    nexts, slots = section(state, CELL_NEXT), section(state, QUEUE_SLOT)
+    for i in range(state[QUEUED]):
+        cell = live[slots[i] * RECORD + PIN]
+        while cell != NONE:
+            add(found, names[cell])
+            cell = nexts[cell]
+
+
+@kernel
+def first_of(usable, need, chosen):  # type: ignore[no-untyped-def]
+    """Move the lowest `need` nodes of `usable` into `chosen`; how many were still missing."""
+    for w in range(usable.size):
+        word = usable[w]
+        while word and need:
+            chosen[w] |= word & -word
+            word &= word - 1
+            need -= 1
+        if not need:
+            return 0
+    return need
+
+
+@kernel
+def choose_by_number(idle, need, wanted, scratch, chosen):  # type: ignore[no-untyped-def]
+    """Lowest idle nodes first, those that pinned jobs want last. There are enough."""
+    chosen[:] = 0
+    if not wanted.size:
+        first_of(idle, need, chosen)
+        return
+    for w in range(idle.size):
+        scratch[w] = idle[w] & ~wanted[w]
+    need = first_of(scratch, need, chosen)
+    for w in range(idle.size):
+        scratch[w] = idle[w] & wanted[w]
+    first_of(scratch, need, chosen)
+
+
+@kernel
+def choose_by_name(usable, cpus, need, chosen):  # type: ignore[no-untyped-def]
+    """Consecutive nodes, the tightest sufficient run first. There are enough; `usable` is used up."""
+    chosen[:] = 0
+    while need > 0:
+        first, count = best_run(usable, cpus, need)
+        for node in range(first, first + min(count, need)):
+            add(chosen, node)
+            drop(usable, node)
+        need -= min(count, need)
+
+
+@kernel
+def best_run(usable, cpus, need):  # type: ignore[no-untyped-def]
+    """First node and length of the best run: sufficient with fewest CPUs, else with the most."""
+    best, best_count, best_cpus, best_enough = NONE, 0, FAR, False
+    node, n = 0, cpus.size
+    while node < n:
+        if not usable[node // WORD]:
+            node = (node // WORD + 1) * WORD
+            continue
+        if not has(usable, node):
+            node += 1
+            continue
+        first, total = node, 0
+        while node < n and has(usable, node):
+            total += cpus[node]
+            node += 1
+        enough = node - first >= need
+        if (
+            best == NONE
+            or (enough and not best_enough)
+            or (enough and total < best_cpus)
+            or (not enough and not best_enough and total > best_cpus)
+        ):
+            best, best_count, best_cpus, best_enough = first, node - first, total, enough
+    return best, best_count
+
+
+@kernel
+def pinned_fit(state, site, record, at, usable, wanted):  # type: ignore[no-untyped-def]
+    """Whether every wanted node is usable, up, and fits the job now."""
+    states = section(state, NODE_STATE)
+    for node in range(site[SITE_NODES]):
+        if has(wanted, node) and not (
+            has(usable, node) and states[node] == UP and fits(state, node, record, at)
+        ):
+            return False
+    return True

@@ -1,350 +1,427 @@
-"""The event-driven simulator: Slurm's two passes over one partition of whole nodes.
+"""A simulated Slurm: the state of a cluster at `now`, which only moves forward."""
 
-At one instant, always in this order: jobs end and their dependents become eligible; waiting jobs
-are cancelled; jobs arrive; the main pass starts jobs strictly in priority order until the first
-that does not fit; every bf_interval, and only when something changed, the backfill pass plans and
-starts others.
-Deterministic: integers only, ties by job id.
-"""
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
-from heapq import heappop, heappush
+import numpy as np
 
 from mirage.domain.job import JobState
 from mirage.errors import ClusterRefused
-from mirage.sim import passes
-from mirage.sim.priority import static_key, true_order
-from mirage.sim.types import Entry, Event, EventKind, Params, Record, SimJob
+from mirage.sim import engine, layout, moves
+from mirage.sim.columns import LiveColumns, live_columns
+from mirage.sim.layout import FAR, NONE, RECORD, Ints, view
+from mirage.sim.nodes import size
+from mirage.sim.rooms import (
+    OUTAGES,
+    Room,
+    enough_scratch,
+    grown,
+    know_names,
+    new_scratch,
+    new_state,
+)
+from mirage.sim.site import bitmap, site_array
+from mirage.sim.told import END_STATES, Told
+from mirage.sim.types import Dependency, Event, Outage, Params, Record, SimJob
+from mirage.sim.workload import REFUSALS, Workload, dependency_numbers
 
-_FAR = 2**62
+_LOG_ROOM = 4096
+_NO_RESULTS: Ints = np.zeros((0, 3), dtype=np.int64)
 
 
 class Simulator:
-    """A cluster's state at `now`, which only moves forward. `fork` gives an independent twin."""
+    """One simulated cluster. `fork` gives an independent twin; a family shares its scratch, so one
+    thread at a time."""
 
     def __init__(
-        self, params: Params, workload: Iterable[SimJob] = (), *, now: int | None = None
+        self,
+        params: Params,
+        workload: Workload | Iterable[SimJob] = (),
+        *,
+        now: int | None = None,
     ) -> None:
+        """An empty cluster at `now` (default: the first submission), with the workload to come."""
+        if not isinstance(workload, Workload):
+            workload = Workload.of(params, workload)
         self.params = params
-        jobs = sorted(workload, key=lambda j: (j.submit, j.job_id))
-        self.oversized = [j for j in jobs if not 1 <= j.nodes <= params.nodes]
-        """Jobs that Slurm would refuse: left out."""
-        self._future = [j for j in jobs if 1 <= j.nodes <= params.nodes]
-        self._arrived = 0
-        first = self._future[0].submit if self._future else 0
-        self.now = first if now is None else now
-        self._next_id = 1 + max((j.job_id for j in jobs), default=0)
-        self.records: dict[int, Record] = {}
-        """Pending and running jobs."""
-        self.ended: list[Record] = []
-        """Ascending by end."""
-        self._ended_at: list[int] = []
-        self.queue: list[Entry] = []
-        """Eligible pending jobs in static order."""
-        self.running: list[Entry] = []
-        """Running jobs by their end by the limit, which stands in `key`."""
-        self.free_nodes = (1 << params.nodes) - 1
-        self.running_per_user: dict[str, int] = {}
-        self.pins: dict[int, int] = {}
-        """Nodes that pinned pending jobs ask for."""
-        self._dependents: dict[int, tuple[int, ...]] = {}
-        self._injected: list[tuple[int, int]] = []
-        self._ends: list[tuple[int, int]] = []
-        self._cancels: list[tuple[int, int]] = []
-        self._saturates_at = _FAR
-        self._main_due = False
-        self._backfill_at = _FAR
-        self._last_backfill = -_FAR
-        self._version = 0
-        self._plan: tuple[int, dict[int, int]] = (-1, {})
-        self._events: list[Event] = []
+        self.workload = workload
+        if now is None:
+            now = int(workload.submit[0]) if len(workload) else 0
+        self._names = workload.names
+        self._site = site_array(params)
+        self._room = Room().for_names(self._names)
+        self._state = new_state(params, self._site, self._names, self._room, now)
+        self._room = replace(self._room, events=len(view(self._state, layout.HEAP_AT)))
+        self._work = new_scratch(params, self._site, self._names, self._room)
+        self._extras = workload.extras
+        self._results: Ints = np.full((len(workload), 3), NONE, dtype=np.int64)
+        self._told = Told(workload)
+        self._next_id = 1 + int(workload.job_id.max(initial=0))
+        self._plan: tuple[int, int, dict[int, int]] = (NONE, NONE, {})
 
     # Time
 
+    @property
+    def now(self) -> int:
+        """Epoch seconds."""
+        return int(self._state[layout.NOW])
+
+    def next_instant(self) -> int:
+        """When something happens next; layout.FAR: never."""
+        return int(engine.next_instant(self._state, self._site, self.workload.feed))
+
     def step(self, until: int) -> list[Event]:
         """Go to the next instant at which something happens, at most to `until`; what happened."""
-        at = self.next_instant()
-        if at > until:
-            self.now = max(self.now, until)
-            return []
-        self.now = at
-        self._end_due()
-        self._cancel_due()
-        self._arrive_due()
-        if self._main_due:
-            self._main_due = False
-            for job_id, nodes in passes.main_pass(self).items():
-                self._start(self.records[job_id], nodes)
-        if self._backfill_at <= at:
-            self._backfill_at = _FAR
-            self._last_backfill = at
-            for job_id, nodes in passes.backfill_pass(self).items():
-                self._start(self.records[job_id], nodes)
-        events, self._events = self._events, []
-        return events
+        return self._run(until, once=True, listening=True)
 
     def advance(self, until: int) -> list[Event]:
         """Everything that happens up to and including `until`."""
-        events: list[Event] = []
-        while self.next_instant() <= until:
-            events += self.step(until)
-        self.now = max(self.now, until)
-        return events
+        return self._run(until, once=False, listening=True)
 
-    def next_instant(self) -> int:
-        """When `step` will find something to do."""
-        if self._main_due:
-            return self.now
-        at = self._backfill_at
-        if self._arrived < len(self._future):
-            at = min(at, self._future[self._arrived].submit)
-        for heap in (self._ends, self._injected, self._cancels):
-            if heap:
-                at = min(at, heap[0][0])
-        return max(at, self.now)
+    def advance_quietly(self, until: int) -> None:
+        """As `advance`, for who asks nothing: several times faster."""
+        self._run(until, once=False, listening=False)
+
+    def run_out(self) -> None:
+        """Until nothing is left to happen."""
+        self.advance_quietly(FAR - 1)
+
+    def run_until_started(self, job_id: int, at_most: int = FAR - 1) -> int | None:
+        """Until that job starts, at most to an instant; its start, None where it has not."""
+        self._state[layout.WATCHED], self._state[layout.WATCHED_START] = job_id, NONE
+        self.advance_quietly(at_most)
+        start = int(self._state[layout.WATCHED_START])
+        self._state[layout.WATCHED] = self._state[layout.WATCHED_START] = NONE
+        return None if start == NONE else start
+
+    def _run(self, until: int, *, once: bool, listening: bool) -> list[Event]:
+        state_listens = int(listening)
+        events: list[Event] = []
+        while True:
+            self._state[layout.LISTENING] = state_listens
+            engine.advance(
+                self._state,
+                self._site,
+                self.workload.feed,
+                self._extras,
+                self._results,
+                self._work,
+                until,
+                once,
+            )
+            if listening:
+                events += self._told.read(self._state)
+            if not self._state[layout.SHORT]:
+                return events
+            self._make_room(int(self._state[layout.SHORT]))
+
+    def _make_room(self, short: int) -> None:
+        room = self._room.doubled(short)
+        if short == layout.ROOM_LOG:
+            room = replace(room, log=max(room.log, _LOG_ROOM, 8 * room.cells))
+        self._to(room)
+
+    def _to(self, room: Room) -> None:
+        if room != self._room:
+            self._state = grown(self._state, self._site, self._room, room)
+            self._room = room
+        if not enough_scratch(self._work, room, self._names):
+            self._work = new_scratch(self.params, self._site, self._names, room)
 
     # Moves
 
     def inject(self, job: SimJob, at: int | None = None) -> int:
-        """Submit `job` now or at a later instant; its id."""
-        if not 1 <= job.nodes <= self.params.nodes:
-            raise ClusterRefused("Requested node configuration is not available")
+        """Submit `job` now or at a later instant; its id. ClusterRefused where Slurm would."""
         job_id = job.job_id
-        if job_id in self.records:
-            raise ClusterRefused(f"job id {job_id} is taken")
         if not job_id:
             job_id, self._next_id = self._next_id, self._next_id + 1
+        elif self._find(job_id) != NONE:
+            raise ClusterRefused(f"job id {job_id} is taken")
         self._next_id = max(self._next_id, job_id + 1)
-        submit = self.now if at is None else max(at, self.now)
-        self.records[job_id] = Record(job, job_id, submit)
-        if submit == self.now:
-            self._submit(self.records[job_id])
-        else:
-            heappush(self._injected, (submit, job_id))
+        record = self._record(job, job_id)
+        if record[layout.REFUSAL]:
+            raise ClusterRefused(_refusal_text(REFUSALS[record[layout.REFUSAL]]))
+        self._told.injected = {**self._told.injected, job_id: job}
+        refused = int(self._state[layout.REFUSED])
+        instant = self.now if at is None else max(at, self.now)
+        self._act(moves.inject, self._results, record, self._extras, instant)
+        if self._state[layout.REFUSED] != refused:
+            raise ClusterRefused(_refusal_text(REFUSALS[1]))
         return job_id
 
     def remove(self, job_id: int) -> None:
         """End the job now, waiting or running (scancel)."""
-        self._finish(self._known(job_id), JobState.CANCELLED)
+        self._act(moves.remove, self._results, self._known(job_id))
 
-    def set_dependency(self, job_id: int, predecessor: int | None) -> None:
-        """Hold a pending job behind the end of another, or make it eligible."""
-        record = self._pending(job_id)
-        self._forget_dependency(record)
-        if predecessor in self.records:
-            self._dequeue(record)
-            record.eligible = None
-            self._depend(record, predecessor)
-        else:
-            self._enqueue(record)
+    def requeue(self, job_id: int) -> None:
+        """A running job goes back into the queue."""
+        slot = self._known(job_id)
+        if self._field(slot, layout.PHASE) != layout.RUNS:
+            raise ClusterRefused(f"Requested operation is presently disabled for job {job_id}")
+        self._act(moves.requeue, slot)
 
-    def pin(self, job_id: int, nodes: int | None) -> None:
-        """Ask for exactly these nodes (bits), or for any again. Age is kept."""
-        record = self._pending(job_id)
-        record.pinned = nodes
-        self.pins.pop(job_id, None)
-        if nodes is not None:
-            self.pins[job_id] = nodes
-        self._touch()
+    def set_dependencies(self, job_id: int, dependencies: Sequence[Dependency]) -> None:
+        """A pending job waits for these, and for nothing else."""
+        slot = self._pending(job_id)
+        wanted = np.array(dependency_numbers(dependencies), dtype=np.int64)
+        while (self._state[layout.EDGES] + len(dependencies)) > self._room.edges:
+            self._make_room(layout.ROOM_EDGES)
+        self._act(moves.set_dependencies, slot, wanted)
+
+    def set_node_list(self, job_id: int, nodes: Sequence[int]) -> None:
+        """Ask for exactly these nodes, or for any again with none. Age is kept."""
+        slot = self._pending(job_id)
+        if nodes and len(set(nodes)) != self._field(slot, layout.NODES):
+            raise ClusterRefused("Requested node configuration is not available")
+        while self._state[layout.CELLS_LEFT] < len(nodes):
+            self._make_room(layout.ROOM_CELLS)
+        wanted = np.array(sorted(set(nodes), reverse=True), dtype=np.int64)
+        self._act(moves.set_node_list, slot, wanted)
 
     def hold(self, job_id: int) -> None:
         """Not eligible until `release`; its age is lost unless accrue_always."""
-        record = self._pending(job_id)
-        self._dequeue(record)
-        record.held, record.eligible = True, None
+        self._act(moves.hold, self._pending(job_id))
 
     def release(self, job_id: int) -> None:
-        record = self._pending(job_id)
-        record.held = False
-        self._enqueue(record)
+        """A hold ends."""
+        self._act(moves.release, self._pending(job_id))
 
-    def fork(self) -> "Simulator":
-        """An independent twin; the future arrivals and the ended records are shared, not copied."""
-        twin = Simulator.__new__(Simulator)
+    def set_node(self, node: int, outage: Outage) -> None:
+        """A node goes down, drains, or comes back, now."""
+        if not 0 <= node < self.params.nodes:
+            raise ClusterRefused(f"Invalid node name specified: {node}")
+        self._act(engine.set_node, self._results, node, OUTAGES[outage])
+
+    def _act(self, move: Any, *given: Any) -> None:
+        """Do a move with room for whatever it does; the passes it makes due run at the next advance."""
+        self._state[layout.LISTENING] = 1
+        while short := engine.short_of_room(self._state, self._site):
+            self._make_room(int(short))
+        while short := engine.room(self._state, self._site, _ROOMY, self._extras):
+            self._make_room(int(short))
+        self._state[layout.VERSION] += 1
+        move(self._state, self._site, *given)
+
+    def _record(self, job: SimJob, job_id: int) -> Ints:
+        """The job's image, its names known to the state."""
+        names, extras = self._names, list[int]()
+        if (job.account, job.user) not in names.associations or job.array_id not in names.arrays:
+            names = names.copy()
+        record = np.array(self.workload.recorder.record(job, names, extras), dtype=np.int64)
+        record[layout.ID], record[layout.ROW] = job_id, NONE
+        if extras:
+            record[layout.EXTRA] = len(self._extras)
+            self._extras = np.concatenate([self._extras, np.array(extras, dtype=np.int64)])
+            while short := engine.room(self._state, self._site, record, self._extras):
+                self._make_room(int(short))
+        self._names = names
+        self._to(self._room.for_names(names))
+        if self._state[layout.ASSOCIATIONS] != len(names.associations):
+            know_names(self._state, self.params, names)
+        return record
+
+    # Twins
+
+    def fork(self, *, with_results: bool = False) -> Self:
+        """An independent twin. Its `start` and `end` are kept only `with_results`: they are as long
+        as the trace, and a fork is to cost no more than the live jobs."""
+        twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin.records = {i: r.copied() for i, r in self.records.items()}
-        for name in (
-            "ended",
-            "_ended_at",
-            "queue",
-            "running",
-            "_injected",
-            "_ends",
-            "_cancels",
-            "_events",
-        ):
-            setattr(twin, name, list(getattr(self, name)))
-        for name in ("running_per_user", "pins", "_dependents"):
-            setattr(twin, name, dict(getattr(self, name)))
+        twin._state = self._state.copy()
+        twin._told = self._told.copy()
+        twin._results = self._results.copy() if with_results else _NO_RESULTS
+        return twin
+
+    @classmethod
+    def stand(
+        cls,
+        params: Params,
+        *,
+        now: int,
+        running: Iterable[tuple[SimJob, int, Sequence[int]]] = (),
+        pending: Iterable[tuple[SimJob, int | None]] = (),
+    ) -> Self:
+        """A real cluster's twin: jobs that run since an instant on these nodes, and jobs that wait,
+        eligible since an instant (None: not known), each with the priority that Slurm shows."""
+        twin = cls(params, (), now=now)
+        for job, since, nodes in running:
+            bare = replace(job, dependencies=(), node_list=(), begin=0, held=False, cancel_at=None)
+            job_id = twin.inject(bare)
+            chosen = bitmap(nodes, int(twin._site[layout.SITE_WORDS]))
+            twin._act(moves.stand_running, twin._results, twin._find(job_id), chosen, since)
+        for job, eligible in sorted(pending, key=lambda p: p[0].job_id):
+            slot = twin._find(twin.inject(job))
+            twin._set_field(slot, layout.SUBMIT, min(job.submit, now) if job.submit else now)
+            priority = NONE if job.priority is None else job.priority
+            since = NONE if eligible is None else eligible
+            twin._act(moves.stand_pending, slot, priority, since)
+        moves.settle(twin._state, twin._site)
+        twin._told.read(twin._state)
         return twin
 
     # Views
 
-    def find(self, job_id: int) -> Record | None:
-        """A pending, running or ended job."""
-        record = self.records.get(job_id)
-        if record is None:
-            record = next((r for r in reversed(self.ended) if r.job_id == job_id), None)
-        return record if record is not None and record.submit <= self.now else None
-
-    def ended_since(self, since: int) -> list[Record]:
-        """Jobs that ended at `since` or later, ascending by end."""
-        return self.ended[bisect_left(self._ended_at, since) :]
-
-    def order(self) -> Sequence[Entry]:
-        """Eligible pending jobs in priority order."""
-        if self.now < self._saturates_at or not self.params.priority_weight_age:
-            return self.queue
-        oldest = min((self._age_from(self.records[e.job_id]) for e in self.queue), default=_FAR)
-        self._saturates_at = oldest + self.params.priority_max_age_s
-        if self.now < self._saturates_at:
-            return self.queue
-        return sorted(self.queue, key=true_order(self.params, self.now))
-
-    def planned_starts(self) -> dict[int, int]:
-        """Start of each pending job that the backfill plans; computed when asked for."""
-        if self._plan[0] != self._version:
-            self._plan = (self._version, passes.full_plan(self))
-        return {i: max(at, self.now) for i, at in self._plan[1].items()}
-
-    def user_full(self, user: str) -> bool:
-        """Whether MaxJobsPU keeps this user's jobs waiting."""
-        limit = self.params.max_jobs_pu
-        return bool(limit) and self.running_per_user.get(user, 0) >= limit
-
-    # Events
-
-    def _end_due(self) -> None:
-        while self._ends and self._ends[0][0] <= self.now:
-            _, job_id = heappop(self._ends)
-            record = self.records.get(job_id)
-            if record is not None and record.state is JobState.RUNNING:
-                over = record.job.run_s >= record.job.time_limit_s
-                self._finish(record, JobState.TIMEOUT if over else JobState.COMPLETED)
-
-    def _cancel_due(self) -> None:
-        while self._cancels and self._cancels[0][0] <= self.now:
-            _, job_id = heappop(self._cancels)
-            record = self.records.get(job_id)
-            if record is not None and record.state is JobState.PENDING:
-                self._finish(record, JobState.CANCELLED)
-
-    def _arrive_due(self) -> None:
-        while self._injected and self._injected[0][0] <= self.now:
-            record = self.records.get(heappop(self._injected)[1])
-            if record is not None:
-                self._submit(record)
-        while self._arrived < len(self._future) and self._next_arrival.submit <= self.now:
-            job = self._next_arrival
-            self._arrived += 1
-            self.records[job.job_id] = Record(job, job.job_id, job.submit)
-            self._submit(self.records[job.job_id])
+    @property
+    def start(self) -> Ints:
+        """int64[rows of the workload], epoch seconds; -1: not started."""
+        return self._results[:, 0]
 
     @property
-    def _next_arrival(self) -> SimJob:
-        return self._future[self._arrived]
+    def end(self) -> Ints:
+        """int64[rows of the workload], epoch seconds; -1: not ended."""
+        return self._results[:, 1]
 
-    def _submit(self, record: Record) -> None:
-        self._version += 1
-        self._events.append(Event(self.now, EventKind.SUBMITTED, record.job_id))
-        cancel_at = record.job.cancel_at
-        if cancel_at is not None:
-            heappush(self._cancels, (max(cancel_at, self.now), record.job_id))
-        if record.job.after is not None and record.job.after in self.records:
-            self._depend(record, record.job.after)
-        else:
-            self._enqueue(record)
+    def state_of(self, row: int) -> JobState:
+        """What became of a job of the workload so far."""
+        code = int(self._results[row, 2])
+        if code == layout.REFUSED_STATE:
+            return JobState.UNKNOWN
+        if code != NONE:
+            return END_STATES[code]
+        return JobState.PENDING if self._results[row, 0] == NONE else JobState.RUNNING
 
-    def _start(self, record: Record, nodes: int) -> None:
-        job, job_id = record.job, record.job_id
-        self.queue.pop(bisect_left(self.queue, (record.key, job_id)))
-        record.state, record.start, record.allocated = JobState.RUNNING, self.now, nodes
-        self.free_nodes &= ~nodes
-        self.pins.pop(job_id, None)
-        user = job.user
-        self.running_per_user[user] = self.running_per_user.get(user, 0) + 1
-        limit_end = self.now + job.time_limit_s
-        insort(self.running, Entry(limit_end, job_id, job.nodes, job.time_limit_s))
-        heappush(self._ends, (self.now + min(job.run_s, job.time_limit_s), job_id))
-        self._version += 1
-        self._events.append(Event(self.now, EventKind.STARTED, job_id))
+    def columns(self) -> LiveColumns:
+        """The live jobs as arrays."""
+        return live_columns(self._state)
 
-    def _finish(self, record: Record, state: JobState) -> None:
-        job_id = record.job_id
-        if record.state is JobState.RUNNING:
-            start = record.start or 0
-            entry = (start + record.job.time_limit_s, job_id)
-            self.running.pop(bisect_left(self.running, entry))
-            self.free_nodes |= record.allocated
-            self.running_per_user[record.job.user] -= 1
-            self._touch()
-        else:
-            self._dequeue(record)
-            self._forget_dependency(record)
-        record.state, record.end = state, self.now
-        del self.records[job_id]
-        self.pins.pop(job_id, None)
-        self.ended.append(record)
-        self._ended_at.append(self.now)
-        self._version += 1
-        self._events.append(Event(self.now, EventKind.ENDED, job_id))
-        for dependent in self._dependents.pop(job_id, ()):
-            self.records[dependent].after = None
-            self._enqueue(self.records[dependent])
+    def find(self, job_id: int) -> Record | None:
+        """A pending, running or ended job. Of ended ones only what `advance` or `step` told."""
+        slot = self._find(job_id)
+        if slot != NONE:
+            return self._told.live(self._state, self._site, slot)
+        return self._told.ended_of(job_id)
 
-    # The queue
+    def pending(self) -> list[Record]:
+        """Eligible jobs in priority order, then those that are not eligible."""
+        live = view(self._state, layout.LIVE).reshape(-1, RECORD)
+        waiting = np.flatnonzero(live[:, layout.PHASE] == layout.WAITING)
+        return [self._view(slot) for slot in (*self._queue(), *waiting)]
 
-    def _enqueue(self, record: Record) -> None:
-        """Make it eligible, unless something else keeps it."""
-        if record.held or record.after is not None or record.eligible is not None:
-            return
-        record.eligible = self.now
-        age_from = self._age_from(record)
-        record.key = static_key(self.params, age_from, record.job.nodes)
-        job = record.job
-        insort(self.queue, Entry(record.key, record.job_id, job.nodes, job.time_limit_s))
-        self._saturates_at = min(self._saturates_at, age_from + self.params.priority_max_age_s)
-        self._touch()
+    def running(self) -> list[Record]:
+        """By end by the limit."""
+        slots = view(self._state, layout.RUN_SLOT)[: self._state[layout.RUNNING]]
+        return [self._view(slot) for slot in slots]
 
-    def _dequeue(self, record: Record) -> None:
-        if record.eligible is not None and record.state is JobState.PENDING:
-            self.queue.pop(bisect_left(self.queue, (record.key, record.job_id)))
-            self._touch()
+    def ended_since(self, since: int) -> list[Record]:
+        """Jobs that ended at `since` or later, ascending by end, of those that were told."""
+        return self._told.ended_since(since)
 
-    def _age_from(self, record: Record) -> int:
-        if self.params.accrue_always or record.eligible is None:
-            return record.submit
-        return record.eligible
+    def forget_ended(self, before: int) -> None:
+        """Let go of jobs that ended before an instant."""
+        self._told.forget(before)
 
-    def _depend(self, record: Record, predecessor: int | None) -> None:
-        if predecessor is not None:
-            record.after = predecessor
-            waiting = self._dependents.get(predecessor, ())
-            self._dependents[predecessor] = (*waiting, record.job_id)
+    def order(self) -> list[int]:
+        """Ids of the eligible pending jobs in priority order."""
+        self._refreshed()
+        return [int(i) for i in view(self._state, layout.QUEUE_ID)[: self._state[layout.QUEUED]]]
 
-    def _forget_dependency(self, record: Record) -> None:
-        if record.after is not None:
-            waiting = self._dependents.get(record.after, ())
-            self._dependents[record.after] = tuple(i for i in waiting if i != record.job_id)
-            record.after = None
+    def free_nodes(self) -> tuple[int, ...]:
+        """Numbers of the nodes that are up and have no job."""
+        jobs = view(self._state, layout.NODE_JOBS)
+        states = view(self._state, layout.NODE_STATE)
+        return tuple(int(n) for n in np.flatnonzero((jobs == 0) & (states == layout.UP)))
 
-    def _touch(self) -> None:
-        """Something changed: the main pass runs at once, the backfill at its next interval."""
-        self._version += 1
-        self._main_due = True
-        interval = self.params.bf_interval_s
-        due = max(-(-self.now // interval) * interval, self._last_backfill + interval)
-        self._backfill_at = min(self._backfill_at, due)
+    def idle(self) -> int:
+        """How many nodes are up and have no job."""
+        return int(size(view(self._state, layout.IDLE_BITS)))
 
-    def _known(self, job_id: int) -> Record:
-        record = self.records.get(job_id)
-        if record is None:
+    def node_use(self, node: int) -> tuple[int, int, Outage]:
+        """CPUs and GPUs of a node that are given away, and how it stands."""
+        cpus = view(self._site, layout.CAPACITY_CPUS) - view(self._state, layout.NODE_CPUS)
+        gpus = view(self._site, layout.CAPACITY_GPUS) - view(self._state, layout.NODE_GPUS)
+        code = int(view(self._state, layout.NODE_STATE)[node])
+        stands = next(o for o, c in OUTAGES.items() if c == code)
+        return int(cpus[node]), int(gpus[node]), stands
+
+    def user_full(self, user: str, qos: str = "") -> bool:
+        """Whether MaxJobsPU keeps this user's jobs waiting."""
+        number = self.workload.recorder.qos_number(qos)
+        row = self._names.use_rows.get((user, number))
+        if row is None:
+            return False
+        most = view(self._site, layout.QOS_LIMITS)[number * layout.USE_COLUMNS]
+        return bool(view(self._state, layout.USE)[row * layout.USE_COLUMNS] >= most)
+
+    def planned_starts(self) -> dict[int, int]:
+        """The start that a backfill pass would plan now, by job id; computed when asked for."""
+        version = int(self._state[layout.VERSION])
+        if self._plan[:2] != (version, self.now):
+            twin = self._copy_for_plan()
+            ids = view(twin, layout.LIVE).reshape(-1, RECORD)[:, layout.ID].copy()
+            plans = self._planned(twin)
+            found = {int(ids[s]): int(plans[s]) for s in np.flatnonzero(plans != NONE)}
+            self._plan = (version, self.now, found)
+        return self._plan[2]
+
+    def plan_of(self, job: SimJob, limits: Mapping[int, int] | None = None) -> int | None:
+        """The planned start of `job` were it eligible now, with other time limits by job id."""
+        twin = self.fork()
+        slot = twin._find(twin.inject(replace(job, job_id=0)))
+        if limits:
+            changed = np.zeros(twin._room.slots, dtype=np.int64)
+            for job_id, limit in limits.items():
+                changed[twin._find(job_id)] = limit
+            moves.change_limits(twin._state, changed)
+        start = int(twin._planned(twin._state)[slot])
+        return None if start == NONE else start
+
+    # Within
+
+    def _copy_for_plan(self) -> Ints:
+        while short := engine.short_of_room(self._state, self._site):
+            self._make_room(int(short))
+        twin = self._state.copy()
+        twin[layout.LISTENING] = 0
+        return twin
+
+    def _planned(self, twin: Ints) -> Ints:
+        twin[layout.LISTENING] = 0
+        plans = np.empty(self._room.slots, dtype=np.int64)
+        moves.plan(twin, self._site, _NO_RESULTS, self._work, plans)
+        return plans
+
+    def _queue(self) -> Ints:
+        self._refreshed()
+        return view(self._state, layout.QUEUE_SLOT)[: self._state[layout.QUEUED]]
+
+    def _refreshed(self) -> None:
+        moves.refresh(self._state, self._site)
+
+    def _view(self, slot: int) -> Record:
+        return self._told.live(self._state, self._site, int(slot))
+
+    def _find(self, job_id: int) -> int:
+        return int(moves.find(self._state, job_id))
+
+    def _known(self, job_id: int) -> int:
+        slot = self._find(job_id)
+        if slot == NONE:
             raise ClusterRefused(f"Invalid job id specified: {job_id}")
-        return record
+        return slot
 
-    def _pending(self, job_id: int) -> Record:
-        record = self._known(job_id)
-        if record.state is not JobState.PENDING:
+    def _pending(self, job_id: int) -> int:
+        slot = self._known(job_id)
+        if self._field(slot, layout.PHASE) == layout.RUNS:
             raise ClusterRefused(f"Job is no longer pending execution: {job_id}")
-        return record
+        return slot
+
+    def _field(self, slot: int, field: int) -> int:
+        return int(view(self._state, layout.LIVE)[slot * RECORD + field])
+
+    def _set_field(self, slot: int, field: int, value: int) -> None:
+        view(self._state, layout.LIVE)[slot * RECORD + field] = value
+
+
+_ROOMY: Ints = np.full(RECORD, NONE, dtype=np.int64)
+"""A record without extras: asks only for a free slot."""
+
+
+def _refusal_text(reason: str) -> str:
+    """Slurm's words where it has some."""
+    words = {
+        "over MaxSubmitJobsPU": "Job violates accounting/QOS policy (job submit limit)",
+        "no such partition": "Invalid partition name specified",
+        "no such QOS": "Invalid qos specification",
+    }
+    return words.get(reason, f"Requested node configuration is not available: {reason}")

@@ -1,0 +1,411 @@
+"""Planning by name, after Slurm's backfill over node bitmaps (docs/simulator.md 7, "By name").
+
+Planned jobs stand in *maps*: spans of time with the nodes not promised in them, a linked list.
+Running jobs are looked through by *groups* of ends close together; which nodes would fit a kind of
+job once a group has ended is one *table* a kind, built when first asked for.
+"""
+
+from typing import Final
+
+from mirage.sim.jit import kernel
+from mirage.sim.layout import (
+    ALLOCATED,
+    CAPACITY_CPUS,
+    CAPACITY_GPUS,
+    CAPACITY_MEMORY,
+    CELL_NEXT,
+    CELL_NODE,
+    CHOSEN,
+    CPUS,
+    FAR,
+    FOUND,
+    GPUS,
+    GROUP_END,
+    GROUP_LAST,
+    GROUPS,
+    KIND,
+    KIND_STAMP,
+    KIND_TABLE,
+    LIMIT,
+    LIVE,
+    MAP_BEGIN,
+    MAP_BITS,
+    MAP_END,
+    MAP_NEXT,
+    MAPS_USED,
+    MEMO,
+    MEMO_STAMP,
+    MEMORY,
+    NEXT_TABLE,
+    NODE_CPUS,
+    NODE_GPUS,
+    NODE_JOBS,
+    NODE_MEMORY,
+    NODES,
+    NONE,
+    NOW,
+    PARTITION,
+    PARTITION_BITS,
+    PIN,
+    RECORD,
+    RESERVATION_BITS,
+    RESERVATION_SPAN,
+    RUN_END,
+    RUN_SLOT,
+    RUNNING,
+    SHAPE,
+    SITE_BF_RESOLUTION,
+    SITE_BF_WINDOW,
+    SITE_NODES,
+    SITE_RESERVATIONS,
+    SITE_WORDS,
+    STAMP,
+    TABLE,
+    TABLE_STAMP,
+    TABLES,
+    THEN_CPUS,
+    THEN_GPUS,
+    THEN_JOBS,
+    THEN_MEMORY,
+    UP_BITS,
+    USABLE,
+    WANTED,
+    WHOLE,
+    copy,
+    section,
+)
+from mirage.sim.nodes import add, choose_by_name, ones
+
+GROUP_S: Final = 30
+"""Ends within this of a group's first one are tried together, as the real one does."""
+NEVER: Final = -2
+
+
+@kernel
+def begin_maps(state, site, work):  # type: ignore[no-untyped-def]
+    """One map of all nodes that are up, cut by the reservations."""
+    begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
+    bits, up = section(work, MAP_BITS), section(state, UP_BITS)
+    words = site[SITE_WORDS]
+    begins[0], ends[0], nexts[0] = state[NOW], state[NOW] + site[SITE_BF_WINDOW], NONE
+    copy(up, bits)
+    work[MAPS_USED] = 1
+    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
+    for r in range(site[SITE_RESERVATIONS]):
+        if spans[2 * r + 1] > state[NOW]:
+            lose(
+                work, words, max(spans[2 * r], state[NOW]), spans[2 * r + 1],
+                reserved[r * words : (r + 1) * words],
+            )  # fmt: skip
+
+
+@kernel
+def split(work, words, m, at):  # type: ignore[no-untyped-def]
+    """Cut map m in two at an instant inside it."""
+    begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
+    bits = section(work, MAP_BITS)
+    new = work[MAPS_USED]
+    work[MAPS_USED] = new + 1
+    begins[new], ends[new], nexts[new] = at, ends[m], nexts[m]
+    ends[m], nexts[m] = at, new
+    for w in range(words):
+        bits[new * words + w] = bits[m * words + w]
+
+
+@kernel
+def lose(work, words, begin, end, nodes):  # type: ignore[no-untyped-def]
+    """The maps lose `nodes` in [begin, end)."""
+    begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
+    bits = section(work, MAP_BITS)
+    if begin >= end:
+        return
+    m = 0
+    while m != NONE and begins[m] < end:
+        if ends[m] > begin:
+            if begins[m] < begin:
+                split(work, words, m, begin)
+            else:
+                if ends[m] > end:
+                    split(work, words, m, end)
+                for w in range(words):
+                    bits[m * words + w] &= ~nodes[w]
+        m = nexts[m]
+
+
+@kernel
+def begin_groups(state, work):  # type: ignore[no-untyped-def]
+    """Put the running jobs' ends together; group 0 is now. Tables of before are void."""
+    ends, group_end, last = (
+        section(state, RUN_END),
+        section(work, GROUP_END),
+        section(work, GROUP_LAST),
+    )
+    soonest = state[NOW] + 1
+    group_end[0], last[0] = state[NOW], 0
+    n, i = 1, 0
+    while i < state[RUNNING]:
+        first = max(ends[i], soonest)
+        while i < state[RUNNING] and max(ends[i], soonest) <= first + GROUP_S:
+            group_end[n] = max(ends[i], soonest)
+            i += 1
+        last[n] = i
+        n += 1
+    work[GROUPS] = n
+    work[TABLE_STAMP] += 1
+    work[NEXT_TABLE] = 0
+
+
+@kernel
+def begin_then(state, work):  # type: ignore[no-untyped-def]
+    """Nodes as they are now, to take running jobs from."""
+    copy(section(state, NODE_JOBS), section(work, THEN_JOBS))
+    copy(section(state, NODE_CPUS), section(work, THEN_CPUS))
+    copy(section(state, NODE_MEMORY), section(work, THEN_MEMORY))
+    copy(section(state, NODE_GPUS), section(work, THEN_GPUS))
+
+
+@kernel
+def leave_then(state, site, work, at, node):  # type: ignore[no-untyped-def]
+    """The job at `at` would have left this node."""
+    live, jobs = section(state, LIVE), section(work, THEN_JOBS)
+    cpus, memory, gpus = (
+        section(work, THEN_CPUS),
+        section(work, THEN_MEMORY),
+        section(work, THEN_GPUS),
+    )
+    jobs[node] -= 1
+    if live[at + WHOLE]:
+        cpus[node] = section(site, CAPACITY_CPUS)[node]
+        memory[node] = section(site, CAPACITY_MEMORY)[node]
+        gpus[node] = section(site, CAPACITY_GPUS)[node]
+    else:
+        cpus[node] += live[at + CPUS]
+        memory[node] += live[at + MEMORY]
+        gpus[node] += live[at + GPUS]
+
+
+@kernel
+def fits_then(state, work, at, node):  # type: ignore[no-untyped-def]
+    """Whether one node's part of the job at `at` would fit then."""
+    live = section(state, LIVE)
+    if live[at + WHOLE]:
+        return section(work, THEN_JOBS)[node] == 0
+    return (
+        section(work, THEN_CPUS)[node] >= live[at + CPUS]
+        and section(work, THEN_MEMORY)[node] >= live[at + MEMORY]
+        and section(work, THEN_GPUS)[node] >= live[at + GPUS]
+    )
+
+
+@kernel
+def table_of(state, site, work, slot):  # type: ignore[no-untyped-def]
+    """Where the table of the job's kind begins: for each group the bitmap of nodes that fit then."""
+    kind = section(state, LIVE)[slot * RECORD + KIND]
+    words = site[SITE_WORDS]
+    height = section(work, GROUP_END).size * words
+    places = section(work, KIND_TABLE)
+    if section(work, KIND_STAMP)[kind] == work[TABLE_STAMP]:
+        return places[kind] * height
+    section(work, KIND_STAMP)[kind] = work[TABLE_STAMP]
+    places[kind] = work[NEXT_TABLE]
+    work[NEXT_TABLE] += 1
+    if work[NEXT_TABLE] > work[TABLES]:
+        # All places are taken: begin again, and forget what stood there.
+        work[TABLE_STAMP] += 1
+        section(work, KIND_STAMP)[kind] = work[TABLE_STAMP]
+        places[kind] = 0
+        work[NEXT_TABLE] = 1
+    build_table(state, site, work, slot, places[kind] * height)
+    return places[kind] * height
+
+
+@kernel
+def build_table(state, site, work, slot, base):  # type: ignore[no-untyped-def]
+    """Fill a kind's table: what fits now, and what more after each group of ends."""
+    live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
+    slots, last = section(state, RUN_SLOT), section(work, GROUP_LAST)
+    words, at = site[SITE_WORDS], slot * RECORD
+    table = section(work, TABLE)[base:]
+    begin_then(state, work)
+    table[:words] = 0
+    for node in range(site[SITE_NODES]):
+        if fits_then(state, work, at, node):
+            add(table[:words], node)
+    for g in range(1, work[GROUPS]):
+        row = table[g * words : (g + 1) * words]
+        copy(table[(g - 1) * words : g * words], row)
+        for i in range(last[g - 1], last[g]):
+            cell = live[slots[i] * RECORD + ALLOCATED]
+            while cell != NONE:
+                leave_then(state, site, work, slots[i] * RECORD, names[cell])
+                if fits_then(state, work, at, names[cell]):
+                    add(row, names[cell])
+                cell = nexts[cell]
+
+
+@kernel
+def usable_from(state, site, work, slot, begin):  # type: ignore[no-untyped-def]
+    """Section USABLE becomes what step 1 says; `later`, or FAR."""
+    begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
+    bits, usable = section(work, MAP_BITS), section(work, USABLE)
+    live = section(state, LIVE)
+    words, at = site[SITE_WORDS], slot * RECORD
+    part = live[at + PARTITION] * words
+    copy(section(site, PARTITION_BITS)[part : part + words], usable)
+    up = section(state, UP_BITS)
+    for w in range(words):
+        usable[w] &= up[w]
+    later, m = FAR, 0
+    while m != NONE and begins[m] < begin + live[at + LIMIT]:
+        if ends[m] > begin:
+            if later == FAR and nexts[m] != NONE:
+                later = ends[m]
+            for w in range(words):
+                usable[w] &= bits[m * words + w]
+        m = nexts[m]
+    return later
+
+
+@kernel
+def might_start(state, site, work, slot, base):  # type: ignore[no-untyped-def]
+    """How many nodes of its partition fit now and are promised to nobody now: no fewer than usable."""
+    part = section(state, LIVE)[slot * RECORD + PARTITION] * site[SITE_WORDS]
+    bits, table, mine = section(work, MAP_BITS), section(work, TABLE), section(site, PARTITION_BITS)
+    n = 0
+    for w in range(site[SITE_WORDS]):
+        n += ones(mine[part + w] & bits[w] & table[base + w])
+    return n
+
+
+@kernel
+def enough(site, work, row, need, pinned):  # type: ignore[no-untyped-def]
+    """Whether a row of a table has enough usable nodes, or all the wanted ones."""
+    table, usable, wanted = section(work, TABLE), section(work, USABLE), section(work, WANTED)
+    n = 0
+    for w in range(site[SITE_WORDS]):
+        word = usable[w] & table[row + w]
+        if pinned and wanted[w] & ~word:
+            return False
+        n += ones(word)
+    return n >= need
+
+
+@kernel
+def first_group(site, work, base, need, pinned):  # type: ignore[no-untyped-def]
+    """The first group after which enough usable nodes fit; NONE."""
+    words = site[SITE_WORDS]
+    low, high = 0, work[GROUPS]
+    if enough(site, work, base, need, pinned):
+        return 0
+    while low < high:
+        middle = (low + high) >> 1
+        if enough(site, work, base + middle * words, need, pinned):
+            high = middle
+        else:
+            low = middle + 1
+    return low if low < work[GROUPS] else NONE
+
+
+@kernel
+def choose(state, site, work, slot, base, group, pinned):  # type: ignore[no-untyped-def]
+    """Section CHOSEN becomes the nodes that the job would be given after that group."""
+    chosen, found, table = section(work, CHOSEN), section(work, FOUND), section(work, TABLE)
+    if pinned:
+        copy(section(work, WANTED), chosen)
+        return
+    live, words = section(state, LIVE), site[SITE_WORDS]
+    usable = section(work, USABLE)
+    for w in range(words):
+        found[w] = usable[w] & table[base + group * words + w]
+    need = live[slot * RECORD + NODES]
+    if live[slot * RECORD + WHOLE]:
+        choose_by_name(found, section(site, CAPACITY_CPUS), need, chosen)
+    elif group == 0:
+        choose_by_name(found, section(state, NODE_CPUS), need, chosen)
+    else:
+        end_groups(state, site, work, group)
+        choose_by_name(found, section(work, THEN_CPUS), need, chosen)
+
+
+@kernel
+def end_groups(state, site, work, group):  # type: ignore[no-untyped-def]
+    """The nodes as they would be when that group has ended."""
+    live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
+    slots = section(state, RUN_SLOT)
+    begin_then(state, work)
+    for i in range(section(work, GROUP_LAST)[group]):
+        cell = live[slots[i] * RECORD + ALLOCATED]
+        while cell != NONE:
+            leave_then(state, site, work, slots[i] * RECORD, names[cell])
+            cell = nexts[cell]
+
+
+@kernel
+def free_of_plans(site, work, begin, end):  # type: ignore[no-untyped-def]
+    """Whether section CHOSEN is in every map that meets [begin, end)."""
+    begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
+    bits, chosen = section(work, MAP_BITS), section(work, CHOSEN)
+    words, m = site[SITE_WORDS], 0
+    while m != NONE and begins[m] < end:
+        if ends[m] > begin:
+            for w in range(words):
+                if chosen[w] & ~bits[m * words + w]:
+                    return False
+        m = nexts[m]
+    return True
+
+
+@kernel
+def plan(state, site, work, slot):  # type: ignore[no-untyped-def]
+    """The job's planned start or NEVER; CHOSEN holds its nodes, and the maps have lost them.
+
+    A start at `now` is left to the caller: nothing is lost for it. WANTED holds its node list.
+    """
+    live, group_end = section(state, LIVE), section(work, GROUP_END)
+    at = slot * RECORD
+    now, need, limit, shape = state[NOW], live[at + NODES], live[at + LIMIT], live[at + SHAPE]
+    pinned = live[at + PIN] != NONE
+    stamps, memos = section(work, MEMO_STAMP), section(work, MEMO)
+    base = table_of(state, site, work, slot)
+    begin, noting = now, not pinned and shape != NONE
+    if noting and stamps[shape] == work[STAMP]:
+        # Nodes only get fewer within a pass: where an equal job failed, this one does.
+        begin = memos[shape]
+    while True:
+        if noting:
+            stamps[shape], memos[shape] = work[STAMP], begin
+        if begin >= FAR:
+            return NEVER
+        later = usable_from(state, site, work, slot, begin)
+        group = first_group(site, work, base, need, pinned)
+        if group == NONE:
+            begin = later
+            if begin >= FAR and not noting:
+                return NEVER
+            continue
+        start = max(group_end[group], begin)
+        if start > now and start > later:
+            begin = later
+            continue
+        if start > now + site[SITE_BF_WINDOW]:
+            return NEVER
+        choose(state, site, work, slot, base, group, pinned)
+        if start == now:
+            return start
+        if free_of_plans(site, work, start, start + limit):
+            reserve(state, site, work, start, limit)
+            return start
+        if later >= FAR:
+            return NEVER
+        # Other nodes might be chosen here another time: what follows is not noted.
+        noting = False
+        begin = later
+
+
+@kernel
+def reserve(state, site, work, start, limit):  # type: ignore[no-untyped-def]
+    """The maps lose the chosen nodes for the time of the plan, on the grid."""
+    grid = site[SITE_BF_RESOLUTION]
+    begin = max(start // grid * grid, state[NOW])
+    end = (start + limit) // grid * grid
+    lose(work, site[SITE_WORDS], begin, end, section(work, CHOSEN))

@@ -1,0 +1,186 @@
+"""Planning by number: nodes are alike, so a plan is a step function of how many are free.
+
+docs/simulator.md 7, "By number". The profile is `free[i]` from `times[i]` until `times[i + 1]`; the
+last step lasts for ever.
+"""
+
+from typing import Final
+
+from mirage.sim.jit import kernel
+from mirage.sim.layout import (
+    ALLOCATED,
+    CELL_NEXT,
+    CELL_NODE,
+    FAR,
+    FREE,
+    IDLE,
+    LIMIT,
+    LIVE,
+    MEMO,
+    MEMO_STAMP,
+    NODES,
+    NONE,
+    NOT_UP,
+    NOW,
+    QUEUE_LIMIT,
+    QUEUE_NODES,
+    REACH,
+    RECORD,
+    RUN_END,
+    RUN_SLOT,
+    RUNNING,
+    SHAPE,
+    SITE_BF_RESOLUTION,
+    SITE_BF_WINDOW,
+    STAMP,
+    TIMES,
+    UP_BITS,
+    WANTED,
+    section,
+)
+from mirage.sim.nodes import has
+
+NEVER: Final = -2
+"""No start within the window."""
+
+
+@kernel
+def rounded(at, grid):  # type: ignore[no-untyped-def]
+    """Up to the planning grid."""
+    return (at + grid - 1) // grid * grid
+
+
+@kernel
+def nodes_up(state, slot):  # type: ignore[no-untyped-def]
+    """How many of a running job's nodes others can have after it."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    if not state[NOT_UP]:
+        return live[at + NODES]
+    names, nexts, up = section(state, CELL_NODE), section(state, CELL_NEXT), section(state, UP_BITS)
+    n, cell = 0, live[at + ALLOCATED]
+    while cell != NONE:
+        n += has(up, names[cell])
+        cell = nexts[cell]
+    return n
+
+
+@kernel
+def profile(state, site, work):  # type: ignore[no-untyped-def]
+    """Free nodes from now on, by the running jobs' limits; the number of steps."""
+    times, free = section(work, TIMES), section(work, FREE)
+    ends, slots = section(state, RUN_END), section(state, RUN_SLOT)
+    now, grid = state[NOW], site[SITE_BF_RESOLUTION]
+    horizon = now + site[SITE_BF_WINDOW]
+    times[0], free[0] = now, state[IDLE]
+    n = 1
+    for i in range(state[RUNNING]):
+        at = max(rounded(ends[i], grid), now)
+        if at >= horizon:
+            break
+        if at != times[n - 1]:
+            times[n], free[n] = at, free[n - 1]
+            n += 1
+        free[n - 1] += nodes_up(state, slots[i])
+    return n
+
+
+@kernel
+def last_startable(state, site, work, steps, last):  # type: ignore[no-untyped-def]
+    """The last place in the queue, at most `last`, whose job could start now by number; or -1."""
+    times, free, reach = section(work, TIMES), section(work, FREE), section(work, REACH)
+    sizes, limits = section(state, QUEUE_NODES), section(state, QUEUE_LIMIT)
+    now = state[NOW]
+    most = free[0]
+    left = most
+    for i in range(steps):
+        while left > free[i] and left > 0:
+            reach[left] = times[i] - now
+            left -= 1
+    while left > 0:
+        reach[left] = FAR
+        left -= 1
+    # Steps after now and ends of plans lie on the grid, so rounding the limit changes nothing.
+    while last >= 0 and (sizes[last] > most or limits[last] > reach[sizes[last]]):
+        last -= 1
+    return last
+
+
+@kernel
+def place(state, site, work, steps, slot, earliest, memo):  # type: ignore[no-untyped-def]
+    """Reserve the first place for the job: its start or NEVER, and the number of steps then."""
+    live = section(state, LIVE)
+    times, free = section(work, TIMES), section(work, FREE)
+    at = slot * RECORD
+    need, limit, shape = live[at + NODES], live[at + LIMIT], live[at + SHAPE]
+    grid = site[SITE_BF_RESOLUTION]
+    stamps, memos = section(work, MEMO_STAMP), section(work, MEMO)
+    memo = memo and shape != NONE
+    if memo and stamps[shape] == work[STAMP]:
+        earliest = max(earliest, memos[shape])
+    i = first_step(times, steps, earliest)
+    while i < steps:
+        if free[i] < need:
+            i += 1
+            continue
+        end = rounded(times[i] + limit, grid)
+        j = i + 1
+        while j < steps and times[j] < end and free[j] >= need:
+            j += 1
+        if j == steps or times[j] >= end:
+            start = times[i]
+            if memo:
+                stamps[shape], memos[shape] = work[STAMP], start
+            return start, reserve(state, site, work, steps, i, j, need, end)
+        i = j + 1
+    if memo:
+        stamps[shape], memos[shape] = work[STAMP], FAR
+    return NEVER, steps
+
+
+@kernel
+def first_step(times, steps, earliest):  # type: ignore[no-untyped-def]
+    """The first step that does not begin before `earliest`."""
+    low, high = 0, steps
+    while low < high:
+        middle = (low + high) >> 1
+        if times[middle] < earliest:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def reserve(state, site, work, steps, i, j, need, end):  # type: ignore[no-untyped-def]
+    """Take `need` nodes from step i up to `end`, which lies in or after step j - 1; the steps then."""
+    times, free = section(work, TIMES), section(work, FREE)
+    if end < state[NOW] + site[SITE_BF_WINDOW] and (j == steps or times[j] != end):
+        for k in range(steps, j, -1):
+            times[k], free[k] = times[k - 1], free[k - 1]
+        times[j], free[j] = end, free[j - 1]
+        steps += 1
+    for k in range(i, j):
+        free[k] -= need
+    return steps
+
+
+@kernel
+def pinned_from(state, site, work, given):  # type: ignore[no-untyped-def]
+    """When the last node of section WANTED comes free by the limits; `given`: given away in this pass."""
+    wanted = section(work, WANTED)
+    up = section(state, UP_BITS)
+    now, grid = state[NOW], site[SITE_BF_RESOLUTION]
+    horizon = now + site[SITE_BF_WINDOW]
+    for w in range(wanted.size):
+        if wanted[w] & ~up[w] or wanted[w] & given[w]:
+            return horizon
+    live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
+    ends, slots = section(state, RUN_END), section(state, RUN_SLOT)
+    for i in range(state[RUNNING] - 1, -1, -1):
+        cell = live[slots[i] * RECORD + ALLOCATED]
+        while cell != NONE:
+            if has(wanted, names[cell]):
+                return max(now, rounded(ends[i], grid))
+            cell = nexts[cell]
+    return 0

@@ -1,0 +1,33 @@
+"""Live jobs as columns, straight from the state: what an observation is made of."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mirage.sim import layout
+from mirage.sim.layout import RECORD, Ints, view
+
+
+@dataclass(frozen=True, slots=True)
+class LiveColumns:
+    """One row a job, one column a field of layout.py's record (`ID`, `NODES`, `LIMIT`, ...).
+
+    int64[jobs, RECORD]. Users are association numbers (`ASSOCIATION`), partitions their place in
+    Params. CPUS and GPUS are per node.
+    """
+
+    queued: Ints
+    """Eligible pending jobs, in priority order."""
+    running: Ints
+    """By end by the limit."""
+    waiting: Ints
+    """Pending jobs that are not eligible, by slot."""
+
+
+def live_columns(state: Ints) -> LiveColumns:
+    """A copy of the live records."""
+    live = view(state, layout.LIVE).reshape(-1, RECORD)
+    queued = view(state, layout.QUEUE_SLOT)[: state[layout.QUEUED]]
+    running = view(state, layout.RUN_SLOT)[: state[layout.RUNNING]]
+    waiting = np.flatnonzero(live[:, layout.PHASE] == layout.WAITING)
+    return LiveColumns(live[queued], live[running], live[waiting])

@@ -1,0 +1,291 @@
+"""The event loop: from one instant at which something happens to the next (docs/simulator.md 1)."""
+
+from typing import Final
+
+from mirage.sim.fair import tick
+from mirage.sim.heap import pop
+from mirage.sim.jit import kernel
+from mirage.sim.layout import (
+    ALLOCATED,
+    AT_ARRIVAL,
+    AT_BEGIN,
+    AT_CANCEL,
+    AT_END,
+    AT_NODE,
+    BACKFILL_AT,
+    CANCEL,
+    CELL_NEXT,
+    CELL_NODE,
+    CELLS_LEFT,
+    COMING,
+    CURSOR,
+    DOWN,
+    EDGE,
+    EDGE_COLUMNS,
+    EDGES,
+    END_CANCELLED,
+    END_NODE_FAIL,
+    EVENTS,
+    EXTRA,
+    FAR,
+    FULL_AT,
+    HEAP_AT,
+    HEAP_RANK,
+    HEAP_WHAT,
+    ID,
+    IDLE,
+    IDLE_BITS,
+    KEY,
+    LISTENING,
+    LIVE,
+    LIVE_JOBS,
+    LOG,
+    LOG_HEAD,
+    LOGGED,
+    MAIN_DUE,
+    NODE_JOBS,
+    NODE_STATE,
+    NONE,
+    NOT_UP,
+    NOW,
+    PHASE,
+    QUEUED,
+    QUEUED_NODES,
+    RANK_SHIFT,
+    RECORD,
+    REQUEUES,
+    ROOM_CELLS,
+    ROOM_EDGES,
+    ROOM_EVENTS,
+    ROOM_LOG,
+    ROOM_SLOTS,
+    RUN_SLOT,
+    RUNNING,
+    RUNS,
+    SHORT,
+    SITE_CALC_PERIOD,
+    SITE_FAIR_WEIGHT,
+    SITE_NODES,
+    SITE_SHARED,
+    SLOT_FREE,
+    SUBMIT,
+    TICK_AT,
+    UP,
+    UP_BITS,
+    WATCHED_START,
+    section,
+)
+from mirage.sim.lifecycle import arrive, consider, due_end, finish, place, touch, wait_again
+from mirage.sim.nodes import add, drop
+from mirage.sim.passes import backfill_pass, main_pass
+from mirage.sim.queue import rekey
+
+_ID_MASK: Final = (1 << RANK_SHIFT) - 1
+
+
+@kernel
+def next_instant(state, site, feed):  # type: ignore[no-untyped-def]
+    """When something happens next; FAR: never."""
+    at = min(state[BACKFILL_AT], state[FULL_AT])
+    if state[MAIN_DUE]:
+        at = state[NOW]
+    if state[EVENTS]:
+        at = min(at, section(state, HEAP_AT)[0])
+    if state[CURSOR] < feed.shape[0]:
+        at = min(at, feed[state[CURSOR], SUBMIT])
+    if site[SITE_FAIR_WEIGHT] and state[QUEUED] + state[RUNNING]:
+        at = min(at, state[TICK_AT])
+    return max(at, state[NOW])
+
+
+@kernel
+def room(state, site, record, extras):  # type: ignore[no-untyped-def]
+    """What there would be no room for if this job came: a ROOM_ constant, 0: enough."""
+    if state[SLOT_FREE] == NONE:
+        return ROOM_SLOTS
+    if record[EXTRA] != NONE:
+        i = record[EXTRA]
+        n = extras[i]
+        if (state[EDGES] + n) * EDGE_COLUMNS > section(state, EDGE).size:
+            return ROOM_EDGES
+        if extras[i + 1 + 2 * n] > state[CELLS_LEFT]:
+            return ROOM_CELLS
+    return 0
+
+
+@kernel
+def short_of_room(state, site):  # type: ignore[no-untyped-def]
+    """Whether the passes and events of one instant might not find room: a ROOM_ constant or 0.
+
+    An instant pushes at most one end a queued job and one begin a running one, and uses a cell a
+    node given away.
+    """
+    if state[EVENTS] + state[QUEUED] + state[RUNNING] + 4 > section(state, HEAP_AT).size:
+        return ROOM_EVENTS
+    most = state[QUEUED_NODES] if site[SITE_SHARED] else min(site[SITE_NODES], state[QUEUED_NODES])
+    if most > state[CELLS_LEFT]:
+        return ROOM_CELLS
+    if state[LISTENING]:
+        cells = section(state, CELL_NODE).size
+        if (
+            state[LOGGED] + (2 * state[LIVE_JOBS] + 4) * LOG_HEAD + 2 * cells
+            > section(state, LOG).size
+        ):
+            return ROOM_LOG
+    return 0
+
+
+@kernel
+def set_node(state, site, results, node, outage):  # type: ignore[no-untyped-def]
+    """A node goes down (DOWN), drains (DRAINED) or comes back (UP)."""
+    states, idle, up = (
+        section(state, NODE_STATE),
+        section(state, IDLE_BITS),
+        section(state, UP_BITS),
+    )
+    if states[node] == outage:
+        return
+    was_up = states[node] == UP
+    states[node] = outage
+    empty = section(state, NODE_JOBS)[node] == 0
+    if outage == UP:
+        add(up, node)
+        state[NOT_UP] -= 1
+        if empty:
+            add(idle, node)
+            state[IDLE] += 1
+    elif was_up:
+        drop(up, node)
+        state[NOT_UP] += 1
+        if empty:
+            drop(idle, node)
+            state[IDLE] -= 1
+    touch(state, site)
+    if outage == DOWN:
+        end_jobs_on(state, site, results, node)
+
+
+@kernel
+def end_jobs_on(state, site, results, node):  # type: ignore[no-untyped-def]
+    """The jobs on a node that went down, by job id."""
+    live, slots = section(state, LIVE), section(state, RUN_SLOT)
+    while True:
+        found, first = NONE, FAR
+        for i in range(state[RUNNING]):
+            if uses(state, slots[i], node) and live[slots[i] * RECORD + ID] < first:
+                found, first = slots[i], live[slots[i] * RECORD + ID]
+        if found == NONE:
+            return
+        if live[found * RECORD + REQUEUES]:
+            wait_again(state, site, found)
+        else:
+            finish(state, site, results, found, END_NODE_FAIL)
+
+
+@kernel
+def uses(state, slot, node):  # type: ignore[no-untyped-def]
+    """Whether a running job has the node."""
+    names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
+    cell = section(state, LIVE)[slot * RECORD + ALLOCATED]
+    while cell != NONE:
+        if names[cell] == node:
+            return True
+        cell = nexts[cell]
+    return False
+
+
+@kernel
+def happen(state, site, results, extras, rank, what):  # type: ignore[no-untyped-def]
+    """One event of the heap, unless it is out of date."""
+    live = section(state, LIVE)
+    kind, number = rank >> RANK_SHIFT, rank & _ID_MASK
+    if kind == AT_NODE:
+        if what == NONE:
+            touch(state, site)
+        else:
+            set_node(state, site, results, number, what)
+        return
+    at = what * RECORD
+    if live[at + ID] != number:
+        return
+    if kind == AT_END:
+        if live[at + PHASE] == RUNS and live[at + KEY] == state[NOW]:
+            due_end(state, site, results, what)
+    elif kind == AT_CANCEL:
+        if live[at + PHASE] != RUNS and live[at + CANCEL] == state[NOW]:
+            finish(state, site, results, what, END_CANCELLED)
+    elif kind == AT_BEGIN:
+        consider(state, site, what)
+    elif live[at + PHASE] == COMING:
+        arrive(state, site, results, what, extras)
+
+
+@kernel
+def instant(state, site, feed, extras, results, work, plans):  # type: ignore[no-untyped-def]
+    """Everything that happens at `now`; a ROOM_ constant where the caller must make room first."""
+    times, ranks, whats = (
+        section(state, HEAP_AT),
+        section(state, HEAP_RANK),
+        section(state, HEAP_WHAT),
+    )
+    if site[SITE_FAIR_WEIGHT] and state[TICK_AT] < state[NOW]:
+        catch_up_ticks(state, site)
+    while state[EVENTS] and times[0] <= state[NOW]:
+        short = short_of_room(state, site)
+        if short:
+            return short
+        rank, what = ranks[0], whats[0]
+        if rank >> RANK_SHIFT == AT_ARRIVAL:
+            at = what * RECORD
+            short = room(state, site, section(state, LIVE)[at : at + RECORD], extras)
+            if short and short != ROOM_SLOTS:
+                return short
+        pop(state)
+        happen(state, site, results, extras, rank, what)
+    while state[CURSOR] < feed.shape[0] and feed[state[CURSOR], SUBMIT] <= state[NOW]:
+        record = feed[state[CURSOR]]
+        short = max(room(state, site, record, extras), short_of_room(state, site))
+        if short:
+            return short
+        state[CURSOR] += 1
+        arrive(state, site, results, place(state, record), extras)
+    if site[SITE_FAIR_WEIGHT] and state[TICK_AT] == state[NOW]:
+        if tick(state, site, state[NOW]) and rekey(state, site):
+            touch(state, site)
+    short = short_of_room(state, site)
+    if short:
+        return short
+    if state[MAIN_DUE] or state[FULL_AT] <= state[NOW]:
+        main_pass(state, site, results, work)
+    if state[BACKFILL_AT] <= state[NOW]:
+        backfill_pass(state, site, results, work, plans)
+    return 0
+
+
+@kernel
+def catch_up_ticks(state, site):  # type: ignore[no-untyped-def]
+    """Nothing ran or waited since: one tick stands for all that were left out."""
+    tick(state, site, state[TICK_AT])
+    period = site[SITE_CALC_PERIOD]
+    state[TICK_AT] = (state[NOW] + period - 1) // period * period
+
+
+@kernel
+def advance(state, site, feed, extras, results, work, until, once):  # type: ignore[no-untyped-def]
+    """Let everything happen up to and including `until`; with `once` only the next instant's.
+
+    Stops short with SHORT set where an array is too small: the caller makes room and calls again,
+    nothing is lost. Stops at the start of the watched job.
+    """
+    state[SHORT] = 0
+    no_plans = work[:0]
+    while True:
+        at = next_instant(state, site, feed)
+        if at > until:
+            if until < FAR - 1:
+                state[NOW] = max(state[NOW], until)
+            return
+        state[NOW] = at
+        state[SHORT] = instant(state, site, feed, extras, results, work, no_plans)
+        if state[SHORT] or once or state[WATCHED_START] != NONE:
+            return

@@ -1,0 +1,123 @@
+"""Slurm's fair tree over accounts and users (docs/simulator.md 3, "Fair share").
+
+Usage grows in weight instead of decaying, which leaves every comparison as it would be and costs
+nothing for those who do not run.
+"""
+
+import numpy as np
+
+from mirage.sim.jit import kernel
+from mirage.sim.layout import (
+    ACCOUNT_RAW,
+    ACCOUNT_SHARES,
+    ACCOUNT_USAGE,
+    ASSOCIATION,
+    ASSOCIATIONS,
+    CHARGE,
+    FAIR_ACCOUNT,
+    FAIR_ORDER,
+    FAIR_RAW,
+    FAIR_USAGE,
+    FAIR_VALUE,
+    LAST_TICK,
+    LIVE,
+    ORIGIN,
+    RECORD,
+    RUN_SLOT,
+    RUNNING,
+    SITE_CALC_PERIOD,
+    SITE_FAIR_WEIGHT,
+    SITE_HALF_LIFE,
+    START,
+    TICK_AT,
+    section,
+)
+
+
+@kernel
+def charge(state, site, slot, until):  # type: ignore[no-untyped-def]
+    """Note what a running job used since the last tick, or since its start."""
+    if not site[SITE_FAIR_WEIGHT]:
+        return
+    live = section(state, LIVE)
+    at = slot * RECORD
+    seconds = until - max(live[at + START], state[LAST_TICK])
+    section(state, FAIR_RAW)[live[at + ASSOCIATION]] += live[at + CHARGE] * seconds
+
+
+@kernel
+def tick(state, site, at):  # type: ignore[no-untyped-def]
+    """Usage and fair share as of the tick at `at`; whether any value changed."""
+    slots = section(state, RUN_SLOT)
+    for i in range(state[RUNNING]):
+        charge(state, site, slots[i], at)
+    state[LAST_TICK] = at
+    state[TICK_AT] = at + site[SITE_CALC_PERIOD]
+    add_usage(state, 2.0 ** ((at - state[ORIGIN]) / site[SITE_HALF_LIFE]))
+    sort_associations(state)
+    return set_values(state, site)
+
+
+@kernel
+def add_usage(state, growth):  # type: ignore[no-untyped-def]
+    """Move what was charged into usage, weighted by the time it was used."""
+    raw, accounts_raw = section(state, FAIR_RAW), section(state, ACCOUNT_RAW)
+    accounts = section(state, FAIR_ACCOUNT)
+    usage = section(state, FAIR_USAGE).view(np.float64)
+    account_usage = section(state, ACCOUNT_USAGE).view(np.float64)
+    for a in range(state[ASSOCIATIONS]):
+        if raw[a]:
+            usage[a] += raw[a] * growth
+            accounts_raw[accounts[a]] += raw[a]
+            raw[a] = 0
+    for c in range(accounts_raw.size):
+        if accounts_raw[c]:
+            account_usage[c] += accounts_raw[c] * growth
+            accounts_raw[c] = 0
+
+
+@kernel
+def level(shares, usage):  # type: ignore[no-untyped-def]
+    """What is due over what was used."""
+    return shares / usage if usage > 0.0 else np.inf
+
+
+@kernel
+def ahead(state, a, b):  # type: ignore[no-untyped-def]
+    """Whether association a's fair share is ahead of b's."""
+    accounts, shares = section(state, FAIR_ACCOUNT), section(state, ACCOUNT_SHARES)
+    account_usage = section(state, ACCOUNT_USAGE).view(np.float64)
+    usage = section(state, FAIR_USAGE).view(np.float64)
+    if accounts[a] != accounts[b]:
+        first = level(float(shares[accounts[a]]), account_usage[accounts[a]])
+        second = level(float(shares[accounts[b]]), account_usage[accounts[b]])
+        if first != second:
+            return first > second
+    return level(1.0, usage[a]) > level(1.0, usage[b])
+
+
+@kernel
+def sort_associations(state):  # type: ignore[no-untyped-def]
+    """Mend the order of before: insertion, since little moves between two ticks."""
+    order = section(state, FAIR_ORDER)
+    for i in range(1, state[ASSOCIATIONS]):
+        a, j = order[i], i
+        while j > 0 and ahead(state, a, order[j - 1]):
+            order[j] = order[j - 1]
+            j -= 1
+        order[j] = a
+
+
+@kernel
+def set_values(state, site):  # type: ignore[no-untyped-def]
+    """Give each association its part of the weight; whether any changed."""
+    order, values = section(state, FAIR_ORDER), section(state, FAIR_VALUE)
+    n = state[ASSOCIATIONS]
+    changed, rank = False, 0
+    for i in range(n):
+        if i and ahead(state, order[i - 1], order[i]):
+            rank = i
+        value = site[SITE_FAIR_WEIGHT] * (n - rank) // n
+        changed = changed or value != values[order[i]]
+        values[order[i]] = value
+    return changed

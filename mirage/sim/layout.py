@@ -1,0 +1,317 @@
+"""Where everything stands in the flat integer arrays that the kernels work on.
+
+A kernel of numba takes an array in a few registers, but a structure of arrays only by copying each
+header at each call. So a simulator's whole state is one int64 array, the *state*: a header of
+scalars, then sections, found through the header. A fork is one copy. What never changes (the
+machine, its settings) is another array of the same form, the *site*; the trace is a table of
+records, one row a job, the *feed*.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.sim.jit import inlined, kernel
+
+Ints = NDArray[np.int64]
+
+FAR: Final = 1 << 61
+"""Later than any instant."""
+NONE: Final = -1
+
+# Scalars in the header of the state
+
+NOW: Final = 0
+CURSOR: Final = 1
+"""The next row of the feed."""
+MAIN_DUE: Final = 2
+FULL_AT: Final = 3
+"""When a main pass without a bound on attempts is due."""
+BACKFILL_AT: Final = 4
+LAST_BACKFILL: Final = 5
+QUEUED: Final = 6
+RUNNING: Final = 7
+EVENTS: Final = 8
+"""Length of the event heap."""
+SLOT_FREE: Final = 9
+"""First of the free slots; each names the next."""
+LIVE_JOBS: Final = 10
+EDGES: Final = 11
+SATURATES_AT: Final = 12
+"""The first age to reach PriorityMaxAge does so then."""
+IDLE: Final = 13
+"""Nodes that are up and have no job."""
+PINNED: Final = 14
+"""Pending jobs with a node list."""
+SHORT: Final = 15
+"""What there was no room for (the ROOM_ constants); 0: enough."""
+VERSION: Final = 16
+"""Grows with everything that can change a plan."""
+TICK_AT: Final = 17
+LAST_TICK: Final = 18
+LOGGED: Final = 19
+LISTENING: Final = 20
+WATCHED: Final = 21
+"""A job id; the clock stops when that job starts."""
+WATCHED_START: Final = 22
+NOT_UP: Final = 23
+CELL_FREE: Final = 24
+CELLS_LEFT: Final = 25
+QUEUED_NODES: Final = 26
+"""Sum of the nodes that queued jobs ask for."""
+ORIGIN: Final = 27
+ASSOCIATIONS: Final = 28
+REFUSED: Final = 29
+SCALARS: Final = 32
+
+# Sections of the state: the header holds where each begins, and the next one's begin is its end
+
+LIVE: Final = 32
+QUEUE_KEY: Final = 33
+QUEUE_ID: Final = 34
+QUEUE_SLOT: Final = 35
+QUEUE_NODES: Final = 36
+QUEUE_LIMIT: Final = 37
+RUN_END: Final = 38
+"""By the limit."""
+RUN_SLOT: Final = 39
+HEAP_AT: Final = 40
+HEAP_RANK: Final = 41
+HEAP_WHAT: Final = 42
+EDGE: Final = 43
+CELL_NODE: Final = 44
+CELL_NEXT: Final = 45
+NODE_STATE: Final = 46
+NODE_JOBS: Final = 47
+NODE_CPUS: Final = 48
+NODE_MEMORY: Final = 49
+NODE_GPUS: Final = 50
+IDLE_BITS: Final = 51
+UP_BITS: Final = 52
+USE: Final = 53
+ARRAY_USE: Final = 54
+FAIR_VALUE: Final = 55
+FAIR_RAW: Final = 56
+FAIR_USAGE: Final = 57
+"""Floats."""
+FAIR_ACCOUNT: Final = 58
+FAIR_ORDER: Final = 59
+ACCOUNT_RAW: Final = 60
+ACCOUNT_USAGE: Final = 61
+"""Floats."""
+ACCOUNT_SHARES: Final = 62
+LOG: Final = 63
+END_OF_STATE: Final = 64
+HEADER: Final = 65
+
+# One job in LIVE, and in the feed before it arrives
+
+ID: Final = 0
+ROW: Final = 1
+PHASE: Final = 2
+SUBMIT: Final = 3
+ELIGIBLE: Final = 4
+NODES: Final = 5
+LIMIT: Final = 6
+RUN: Final = 7
+ASSOCIATION: Final = 8
+PARTITION: Final = 9
+QOS: Final = 10
+CPUS: Final = 11
+MEMORY: Final = 12
+GPUS: Final = 13
+WHOLE: Final = 14
+STATIC: Final = 15
+BEGIN: Final = 16
+CANCEL: Final = 17
+HELD: Final = 18
+FAILS: Final = 19
+REQUEUES: Final = 20
+UNMET: Final = 21
+PIN: Final = 22
+"""First cell of its node list."""
+ALLOCATED: Final = 23
+"""First cell of the nodes it has."""
+START: Final = 24
+ARRAY: Final = 25
+ARRAY_LIMIT: Final = 26
+SHAPE: Final = 27
+"""Jobs with equal shapes are planned alike."""
+KIND: Final = 28
+"""Jobs of one kind ask the same of each node."""
+KEY: Final = 29
+CHARGE: Final = 30
+USE_ROW: Final = 31
+EXTRA: Final = 32
+"""Where its dependencies and node list stand in the feed's extras; NONE."""
+REFUSAL: Final = 33
+"""Why it is refused on arrival (workload.REFUSALS); 0: it is not."""
+NEXT_FREE: Final = 34
+AFTER: Final = 35
+"""Not eligible before this instant (a requeued job)."""
+RECORD: Final = 36
+
+GONE: Final = 0
+WAITING: Final = 1
+ELIGIBLE_NOW: Final = 2
+RUNS: Final = 3
+COMING: Final = 4
+"""Injected for a later instant."""
+
+# Columns of one row of USE: a user in a QOS
+USE_JOBS: Final = 0
+USE_SUBMITTED: Final = 1
+USE_CPUS: Final = 2
+USE_MEMORY: Final = 3
+USE_GPUS: Final = 4
+USE_NODES: Final = 5
+USE_COLUMNS: Final = 6
+
+UP: Final = 0
+DRAINED: Final = 1
+DOWN: Final = 2
+
+# Order of what happens at one instant
+AT_NODE: Final = 0
+AT_END: Final = 1
+AT_CANCEL: Final = 2
+AT_BEGIN: Final = 3
+AT_ARRIVAL: Final = 4
+RANK_SHIFT: Final = 40
+"""A rank is (kind << RANK_SHIFT) | job id or node number."""
+
+EDGE_COLUMNS: Final = 3
+"""The dependent's slot, the target's slot, the kind."""
+ON_START: Final = 0
+ON_END: Final = 1
+ON_OK: Final = 2
+ON_NOT_OK: Final = 3
+
+ROOM_SLOTS: Final = 1
+ROOM_EVENTS: Final = 2
+ROOM_EDGES: Final = 3
+ROOM_CELLS: Final = 4
+ROOM_LOG: Final = 5
+ROOM_SCRATCH: Final = 6
+
+EVENT_SUBMITTED: Final = 0
+EVENT_STARTED: Final = 1
+EVENT_ENDED: Final = 2
+EVENT_REQUEUED: Final = 3
+EVENT_REFUSED: Final = 4
+LOG_HEAD: Final = 9
+"""Of one entry of the log: at, event, id, end state, submit, eligible, start, row, number of nodes; the nodes follow."""
+
+END_COMPLETED: Final = 1
+END_FAILED: Final = 2
+END_TIMEOUT: Final = 3
+END_CANCELLED: Final = 4
+END_NODE_FAIL: Final = 5
+REFUSED_STATE: Final = 6
+
+# The site: a header of scalars, then sections
+
+SITE_NODES: Final = 0
+SITE_WORDS: Final = 1
+SITE_BY_NAME: Final = 2
+SITE_SHARED: Final = 3
+SITE_RATE: Final = 4
+SITE_MAX_AGE: Final = 5
+SITE_ACCRUE: Final = 6
+SITE_FAIR_WEIGHT: Final = 7
+"""In fixed point."""
+SITE_HALF_LIFE: Final = 8
+SITE_CALC_PERIOD: Final = 9
+SITE_SCHED_INTERVAL: Final = 10
+SITE_DEPTH: Final = 11
+SITE_BF_INTERVAL: Final = 12
+SITE_BF_WINDOW: Final = 13
+SITE_BF_RESOLUTION: Final = 14
+SITE_BF_TEST: Final = 15
+SITE_BF_USER: Final = 16
+SITE_LIMITS: Final = 17
+"""Whether any QOS has a limit."""
+SITE_PARTITIONS: Final = 18
+SITE_QOS: Final = 19
+SITE_RESERVATIONS: Final = 20
+SITE_SCALARS: Final = 32
+PARTITION_BITS: Final = 32
+"""One bitmap a partition."""
+QOS_LIMITS: Final = 33
+"""One row of USE's columns a QOS: the most of each; FAR: no limit."""
+RESERVATION_SPAN: Final = 34
+"""Start and end of each."""
+RESERVATION_BITS: Final = 35
+CAPACITY_CPUS: Final = 36
+CAPACITY_MEMORY: Final = 37
+"""FAR: not counted."""
+CAPACITY_GPUS: Final = 38
+PARTITION_TIER: Final = 39
+END_OF_SITE: Final = 40
+SITE_HEADER: Final = 48
+
+# The scratch of a pass: a header, then sections. It holds nothing between passes but the stamp.
+
+STAMP: Final = 0
+"""What was noted of shapes under another stamp is void."""
+TABLES: Final = 1
+"""How many kinds of jobs have a table at a time (by_name.py)."""
+NEXT_TABLE: Final = 2
+TABLE_STAMP: Final = 3
+GROUPS: Final = 4
+MAPS_USED: Final = 5
+PASS: Final = 6
+"""Of the pass under way, for the counts of tests."""
+CHOSEN: Final = 16
+USABLE: Final = 17
+FOUND: Final = 18
+WANTED: Final = 19
+SPARE: Final = 20
+MEMO_STAMP: Final = 21
+MEMO: Final = 22
+TESTS_STAMP: Final = 23
+TESTS: Final = 24
+CLOSED: Final = 25
+TIMES: Final = 26
+FREE: Final = 27
+REACH: Final = 28
+GROUP_END: Final = 29
+GROUP_LAST: Final = 30
+THEN_JOBS: Final = 31
+THEN_CPUS: Final = 32
+THEN_MEMORY: Final = 33
+THEN_GPUS: Final = 34
+KIND_STAMP: Final = 35
+KIND_TABLE: Final = 36
+TABLE: Final = 37
+MAP_BEGIN: Final = 38
+MAP_END: Final = 39
+MAP_NEXT: Final = 40
+MAP_BITS: Final = 41
+END_OF_SCRATCH: Final = 42
+SCRATCH_HEADER: Final = 48
+
+FRACTION_BITS: Final = 24
+TIER_SHIFT: Final = 55
+"""The tier's place in a key, above every priority."""
+
+REQUEUE_WAIT_S: Final = 120
+"""A requeued job's begin time (real-slurm.md 7E: held back about 121 s)."""
+
+
+def view(flat: Ints, which: int) -> Ints:
+    """One section of the state, the site or the scratch: a view, not a copy."""
+    part: Ints = flat[flat[which] : flat[which + 1]]
+    return part
+
+
+section: Final = inlined(view)
+"""The same within kernels."""
+
+
+@kernel
+def copy(source, target):  # type: ignore[no-untyped-def]
+    """Fill the beginning of `target`. Assigning a slice would allocate, which a kernel may not."""
+    for i in range(source.size):
+        target[i] = source[i]

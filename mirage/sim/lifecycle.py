@@ -1,0 +1,448 @@
+"""What happens to one job: it arrives, becomes eligible, starts, ends, waits again."""
+
+from mirage.sim.fair import charge
+from mirage.sim.heap import push
+from mirage.sim.jit import kernel
+from mirage.sim.layout import (
+    AFTER,
+    ALLOCATED,
+    AT_BEGIN,
+    AT_CANCEL,
+    AT_END,
+    BACKFILL_AT,
+    BEGIN,
+    CANCEL,
+    CELL_NEXT,
+    CELL_NODE,
+    COMING,
+    EDGE,
+    EDGE_COLUMNS,
+    EDGES,
+    ELIGIBLE,
+    ELIGIBLE_NOW,
+    END_CANCELLED,
+    END_COMPLETED,
+    END_FAILED,
+    END_TIMEOUT,
+    EVENT_ENDED,
+    EVENT_REFUSED,
+    EVENT_REQUEUED,
+    EVENT_STARTED,
+    EVENT_SUBMITTED,
+    EXTRA,
+    FAILS,
+    GONE,
+    HELD,
+    ID,
+    KEY,
+    LAST_BACKFILL,
+    LIMIT,
+    LISTENING,
+    LIVE,
+    LIVE_JOBS,
+    LOG,
+    LOG_HEAD,
+    LOGGED,
+    MAIN_DUE,
+    NEXT_FREE,
+    NONE,
+    NOW,
+    ON_END,
+    ON_NOT_OK,
+    ON_OK,
+    ON_START,
+    PHASE,
+    PIN,
+    PINNED,
+    QOS,
+    RANK_SHIFT,
+    RECORD,
+    REFUSAL,
+    REFUSED,
+    REFUSED_STATE,
+    REQUEUE_WAIT_S,
+    ROW,
+    RUN,
+    RUN_END,
+    RUN_SLOT,
+    RUNNING,
+    RUNS,
+    SITE_BF_INTERVAL,
+    SLOT_FREE,
+    START,
+    SUBMIT,
+    UNMET,
+    USE_ROW,
+    VERSION,
+    WAITING,
+    WATCHED,
+    WATCHED_START,
+    copy,
+    section,
+)
+from mirage.sim.limits import count_running, count_submitted, too_many_submitted
+from mirage.sim.nodes import chain, give_back, take, unchain
+from mirage.sim.queue import dequeue, enqueue
+
+REFUSAL_TOO_MANY = 1
+"""Over MaxSubmitJobsPU; the others are found when the workload is made (workload.REFUSALS)."""
+
+
+@kernel
+def touch(state, site):  # type: ignore[no-untyped-def]
+    """Something changed: the main pass is due at once, the backfill at its next interval."""
+    state[VERSION] += 1
+    state[MAIN_DUE] = 1
+    interval = site[SITE_BF_INTERVAL]
+    due = (state[NOW] + interval - 1) // interval * interval
+    due = max(due, state[LAST_BACKFILL] + interval)
+    state[BACKFILL_AT] = min(state[BACKFILL_AT], due)
+
+
+@kernel
+def log(state, event, slot, end_state):  # type: ignore[no-untyped-def]
+    """Tell the listener, if there is one; there is room (engine.py)."""
+    if not state[LISTENING]:
+        return
+    live, entries = section(state, LIVE), section(state, LOG)
+    at, i = slot * RECORD, state[LOGGED]
+    entries[i], entries[i + 1], entries[i + 2] = state[NOW], event, live[at + ID]
+    entries[i + 3], entries[i + 4], entries[i + 5] = (
+        end_state,
+        live[at + SUBMIT],
+        live[at + ELIGIBLE],
+    )
+    entries[i + 6], entries[i + 7] = live[at + START], live[at + ROW]
+    names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
+    n, cell = 0, live[at + ALLOCATED]
+    while cell != NONE:
+        entries[i + LOG_HEAD + n] = names[cell]
+        n += 1
+        cell = nexts[cell]
+    entries[i + 8] = n
+    state[LOGGED] = i + LOG_HEAD + n
+
+
+@kernel
+def write(results, row, column, value):  # type: ignore[no-untyped-def]
+    """Note an instant of a job of the workload, where the caller wants it."""
+    if row != NONE and results.shape[0]:
+        results[row, column] = value
+
+
+@kernel
+def place(state, record):  # type: ignore[no-untyped-def]
+    """Put a job's image into a free slot, which there is; its slot."""
+    live = section(state, LIVE)
+    slot = state[SLOT_FREE]
+    at = slot * RECORD
+    following = live[at + NEXT_FREE]
+    copy(record, live[at : at + RECORD])
+    state[SLOT_FREE] = following
+    live[at + PHASE] = COMING
+    return slot
+
+
+@kernel
+def arrive(state, site, results, slot, extras):  # type: ignore[no-untyped-def]
+    """The job in this slot is submitted."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    refusal = live[at + REFUSAL]
+    if not refusal and too_many_submitted(state, site, live[at + USE_ROW], live[at + QOS]):
+        refusal = REFUSAL_TOO_MANY
+    if refusal:
+        refuse(state, results, slot, refusal)
+        return
+    live[at + PHASE], live[at + SUBMIT] = WAITING, min(live[at + SUBMIT], state[NOW])
+    state[LIVE_JOBS] += 1
+    state[VERSION] += 1
+    count_submitted(state, site, slot, 1)
+    log(state, EVENT_SUBMITTED, slot, 0)
+    if live[at + EXTRA] != NONE:
+        depend_and_pin(state, slot, extras)
+    if live[at + BEGIN] > state[NOW]:
+        push(state, live[at + BEGIN], (AT_BEGIN << RANK_SHIFT) | live[at + ID], slot)
+    if live[at + CANCEL] != NONE:
+        if live[at + CANCEL] <= state[NOW]:
+            finish(state, site, results, slot, END_CANCELLED)
+            return
+        push(state, live[at + CANCEL], (AT_CANCEL << RANK_SHIFT) | live[at + ID], slot)
+    consider(state, site, slot)
+
+
+@kernel
+def refuse(state, results, slot, reason):  # type: ignore[no-untyped-def]
+    """The job never was in the queue."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    log(state, EVENT_REFUSED, slot, reason)
+    write(results, live[at + ROW], 2, REFUSED_STATE)
+    state[REFUSED] += 1
+    free_slot(state, slot)
+
+
+@kernel
+def free_slot(state, slot):  # type: ignore[no-untyped-def]
+    """The record's place is free for another job."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    live[at + PHASE], live[at + ID] = GONE, NONE
+    live[at + NEXT_FREE] = state[SLOT_FREE]
+    state[SLOT_FREE] = slot
+
+
+@kernel
+def find(state, job_id):  # type: ignore[no-untyped-def]
+    """The slot of a pending or running job, or NONE."""
+    live = section(state, LIVE)
+    for slot in range(live.size // RECORD):
+        phase = live[slot * RECORD + PHASE]
+        if live[slot * RECORD + ID] == job_id and phase != GONE and phase != COMING:
+            return slot
+    return NONE
+
+
+@kernel
+def depend_and_pin(state, slot, extras):  # type: ignore[no-untyped-def]
+    """Read what the extras say: number of dependencies, their kinds and targets; of nodes, these."""
+    i = section(state, LIVE)[slot * RECORD + EXTRA]
+    n = extras[i]
+    for k in range(n):
+        depend(state, slot, extras[i + 1 + 2 * k], extras[i + 2 + 2 * k])
+    i += 1 + 2 * n
+    for k in range(extras[i], 0, -1):
+        pin(state, slot, extras[i + k])
+
+
+@kernel
+def depend(state, slot, kind, target_id):  # type: ignore[no-untyped-def]
+    """Wait for another job, if it is still there and can be waited for."""
+    live = section(state, LIVE)
+    target = find(state, target_id)
+    if target == NONE or target == slot:
+        return
+    if kind == ON_START and live[target * RECORD + PHASE] == RUNS:
+        return
+    edges, i = section(state, EDGE), state[EDGES] * EDGE_COLUMNS
+    edges[i], edges[i + 1], edges[i + 2] = slot, target, kind
+    state[EDGES] += 1
+    live[slot * RECORD + UNMET] += 1
+
+
+@kernel
+def pin(state, slot, node):  # type: ignore[no-untyped-def]
+    """Ask for one node more by name."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    if live[at + PIN] == NONE:
+        state[PINNED] += 1
+    live[at + PIN] = chain(state, live[at + PIN], node)
+
+
+@kernel
+def unpin(state, slot):  # type: ignore[no-untyped-def]
+    """Ask for no node by name."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    if live[at + PIN] != NONE:
+        state[PINNED] -= 1
+        unchain(state, live[at + PIN])
+        live[at + PIN] = NONE
+
+
+@kernel
+def consider(state, site, slot):  # type: ignore[no-untyped-def]
+    """Make a waiting job eligible if nothing keeps it."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    if (
+        live[at + PHASE] == WAITING
+        and not live[at + HELD]
+        and not live[at + UNMET]
+        and max(live[at + BEGIN], live[at + AFTER]) <= state[NOW]
+    ):
+        live[at + PHASE] = ELIGIBLE_NOW
+        live[at + ELIGIBLE] = state[NOW]
+        enqueue(state, site, slot)
+        touch(state, site)
+
+
+@kernel
+def withdraw(state, site, slot):  # type: ignore[no-untyped-def]
+    """A pending job is not eligible any more, if it was."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    if live[at + PHASE] == ELIGIBLE_NOW:
+        dequeue(state, slot)
+        live[at + PHASE], live[at + ELIGIBLE] = WAITING, NONE
+        touch(state, site)
+
+
+@kernel
+def start(state, site, results, slot, chosen):  # type: ignore[no-untyped-def]
+    """A queued job gets the chosen nodes now."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    dequeue(state, slot)
+    live[at + PHASE], live[at + START] = RUNS, state[NOW]
+    take(state, site, slot, chosen)
+    if live[at + PIN] != NONE:
+        state[PINNED] -= 1
+    count_running(state, site, slot, 1)
+    note_running(state, slot)
+    end = state[NOW] + min(live[at + RUN], live[at + LIMIT])
+    live[at + KEY] = end
+    push(state, end, (AT_END << RANK_SHIFT) | live[at + ID], slot)
+    state[VERSION] += 1
+    write(results, live[at + ROW], 0, state[NOW])
+    if live[at + ID] == state[WATCHED]:
+        state[WATCHED_START] = state[NOW]
+    log(state, EVENT_STARTED, slot, 0)
+    meet(state, site, slot, 0)
+
+
+@kernel
+def note_running(state, slot):  # type: ignore[no-untyped-def]
+    """Into the running jobs, by end by the limit, then job id."""
+    live, ends, slots = section(state, LIVE), section(state, RUN_END), section(state, RUN_SLOT)
+    at = slot * RECORD
+    end, job_id = live[at + START] + live[at + LIMIT], live[at + ID]
+    i = state[RUNNING]
+    state[RUNNING] = i + 1
+    while i > 0 and (
+        ends[i - 1] > end or (ends[i - 1] == end and live[slots[i - 1] * RECORD + ID] > job_id)
+    ):
+        ends[i], slots[i] = ends[i - 1], slots[i - 1]
+        i -= 1
+    ends[i], slots[i] = end, slot
+
+
+@kernel
+def forget_running(state, slot):  # type: ignore[no-untyped-def]
+    """Out of the running jobs."""
+    ends, slots = section(state, RUN_END), section(state, RUN_SLOT)
+    n = state[RUNNING] - 1
+    i = 0
+    while slots[i] != slot:
+        i += 1
+    for k in range(i, n):
+        ends[k], slots[k] = ends[k + 1], slots[k + 1]
+    state[RUNNING] = n
+
+
+@kernel
+def stop(state, site, slot):  # type: ignore[no-untyped-def]
+    """A running job gives everything back."""
+    charge(state, site, slot, state[NOW])
+    forget_running(state, slot)
+    give_back(state, site, slot)
+    count_running(state, site, slot, -1)
+
+
+@kernel
+def due_end(state, site, results, slot):  # type: ignore[no-untyped-def]
+    """A running job's end has come."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    if live[at + RUN] >= live[at + LIMIT]:
+        finish(state, site, results, slot, END_TIMEOUT)
+    elif live[at + FAILS]:
+        finish(state, site, results, slot, END_FAILED)
+    else:
+        finish(state, site, results, slot, END_COMPLETED)
+
+
+@kernel
+def finish(state, site, results, slot, end_state):  # type: ignore[no-untyped-def]
+    """A pending or running job is over; those that waited for it may go on."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    was_pending = live[at + PHASE] != RUNS
+    log(state, EVENT_ENDED, slot, end_state)
+    if was_pending:
+        withdraw(state, site, slot)
+    else:
+        stop(state, site, slot)
+    if was_pending:
+        unpin(state, slot)
+    elif live[at + PIN] != NONE:
+        unchain(state, live[at + PIN])
+        live[at + PIN] = NONE
+    touch(state, site)
+    count_submitted(state, site, slot, -1)
+    write(results, live[at + ROW], 1, state[NOW])
+    write(results, live[at + ROW], 2, end_state)
+    drop_edges_of(state, slot)
+    meet(state, site, slot, end_state)
+    state[LIVE_JOBS] -= 1
+    free_slot(state, slot)
+
+
+@kernel
+def drop_edges_of(state, slot):  # type: ignore[no-untyped-def]
+    """The job depends on nothing any more."""
+    edges = section(state, EDGE)
+    n = 0
+    for k in range(state[EDGES]):
+        i, j = k * EDGE_COLUMNS, n * EDGE_COLUMNS
+        if edges[i] != slot:
+            edges[j], edges[j + 1], edges[j + 2] = edges[i], edges[i + 1], edges[i + 2]
+            n += 1
+    state[EDGES] = n
+    section(state, LIVE)[slot * RECORD + UNMET] = 0
+
+
+@kernel
+def meets(kind, end_state):  # type: ignore[no-untyped-def]
+    """Whether a target that starts (0) or ends so meets a dependency of this kind."""
+    if kind == ON_START:
+        return True
+    if kind == ON_END:
+        return end_state != 0
+    if kind == ON_OK:
+        return end_state == END_COMPLETED
+    return kind == ON_NOT_OK and end_state != 0 and end_state != END_COMPLETED
+
+
+@kernel
+def meet(state, site, target, end_state):  # type: ignore[no-untyped-def]
+    """Dependents of a job that started (0) or ended: what is met goes, what never can be stays.
+
+    An edge that can never be met points at no slot from then on.
+    """
+    if not state[EDGES]:
+        return
+    live, edges = section(state, LIVE), section(state, EDGE)
+    k = 0
+    while k < state[EDGES]:
+        i = k * EDGE_COLUMNS
+        if edges[i + 1] != target:
+            k += 1
+        elif meets(edges[i + 2], end_state):
+            slot = edges[i]
+            last = (state[EDGES] - 1) * EDGE_COLUMNS
+            edges[i], edges[i + 1], edges[i + 2] = edges[last], edges[last + 1], edges[last + 2]
+            state[EDGES] -= 1
+            live[slot * RECORD + UNMET] -= 1
+            consider(state, site, slot)
+        else:
+            if end_state:
+                edges[i + 1] = NONE
+            k += 1
+
+
+@kernel
+def wait_again(state, site, slot):  # type: ignore[no-untyped-def]
+    """A running job is requeued."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    log(state, EVENT_REQUEUED, slot, 0)
+    stop(state, site, slot)
+    live[at + PHASE], live[at + ELIGIBLE], live[at + START] = WAITING, NONE, NONE
+    live[at + AFTER] = state[NOW] + REQUEUE_WAIT_S
+    live[at + CANCEL] = NONE
+    if live[at + PIN] != NONE:
+        state[PINNED] += 1
+    push(state, live[at + AFTER], (AT_BEGIN << RANK_SHIFT) | live[at + ID], slot)
+    touch(state, site)

@@ -1,0 +1,88 @@
+"""Limits per user and QOS, and of arrays (docs/simulator.md 4)."""
+
+from mirage.sim.jit import kernel
+from mirage.sim.layout import (
+    ARRAY,
+    ARRAY_LIMIT,
+    ARRAY_USE,
+    CPUS,
+    GPUS,
+    LIVE,
+    MEMORY,
+    NODES,
+    QOS,
+    QOS_LIMITS,
+    RECORD,
+    SITE_LIMITS,
+    USE,
+    USE_COLUMNS,
+    USE_CPUS,
+    USE_GPUS,
+    USE_JOBS,
+    USE_MEMORY,
+    USE_NODES,
+    USE_ROW,
+    USE_SUBMITTED,
+    section,
+)
+
+
+@kernel
+def over_limits(state, site, slot):  # type: ignore[no-untyped-def]
+    """Whether starting this job now would take its user or its array over a limit."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    if (
+        live[at + ARRAY_LIMIT]
+        and section(state, ARRAY_USE)[live[at + ARRAY]] >= live[at + ARRAY_LIMIT]
+    ):
+        return True
+    if not site[SITE_LIMITS]:
+        return False
+    use, limits = section(state, USE), section(site, QOS_LIMITS)
+    u = live[at + USE_ROW] * USE_COLUMNS
+    most = live[at + QOS] * USE_COLUMNS
+    nodes = live[at + NODES]
+    return (
+        use[u + USE_JOBS] + 1 > limits[most + USE_JOBS]
+        or use[u + USE_NODES] + nodes > limits[most + USE_NODES]
+        or use[u + USE_CPUS] + nodes * live[at + CPUS] > limits[most + USE_CPUS]
+        or use[u + USE_MEMORY] + nodes * live[at + MEMORY] > limits[most + USE_MEMORY]
+        or use[u + USE_GPUS] + nodes * live[at + GPUS] > limits[most + USE_GPUS]
+    )
+
+
+@kernel
+def too_many_submitted(state, site, row, qos):  # type: ignore[no-untyped-def]
+    """Whether one more job of that user and QOS would pass MaxSubmitJobsPU."""
+    if not site[SITE_LIMITS]:
+        return False
+    submitted = section(state, USE)[row * USE_COLUMNS + USE_SUBMITTED]
+    return submitted >= section(site, QOS_LIMITS)[qos * USE_COLUMNS + USE_SUBMITTED]
+
+
+@kernel
+def count_submitted(state, site, slot, change):  # type: ignore[no-untyped-def]
+    """A job comes (1) or goes (-1)."""
+    if site[SITE_LIMITS]:
+        row = section(state, LIVE)[slot * RECORD + USE_ROW]
+        section(state, USE)[row * USE_COLUMNS + USE_SUBMITTED] += change
+
+
+@kernel
+def count_running(state, site, slot, change):  # type: ignore[no-untyped-def]
+    """A job starts (1) or stops running (-1)."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    if live[at + ARRAY_LIMIT]:
+        section(state, ARRAY_USE)[live[at + ARRAY]] += change
+    if not site[SITE_LIMITS]:
+        return
+    use = section(state, USE)
+    u = live[at + USE_ROW] * USE_COLUMNS
+    nodes = live[at + NODES] * change
+    use[u + USE_JOBS] += change
+    use[u + USE_NODES] += nodes
+    use[u + USE_CPUS] += nodes * live[at + CPUS]
+    use[u + USE_MEMORY] += nodes * live[at + MEMORY]
+    use[u + USE_GPUS] += nodes * live[at + GPUS]

@@ -1,0 +1,190 @@
+"""What is done to a cluster from outside, as kernels (docs/simulator.md 8)."""
+
+from mirage.sim import layout
+from mirage.sim.heap import push
+from mirage.sim.jit import kernel
+from mirage.sim.layout import (
+    AT_ARRIVAL,
+    AT_END,
+    BACKFILL_AT,
+    ELIGIBLE,
+    ELIGIBLE_NOW,
+    FAIR_VALUE,
+    HELD,
+    ID,
+    KEY,
+    LAST_TICK,
+    LIVE,
+    NONE,
+    NOW,
+    PHASE,
+    QUEUE_SLOT,
+    QUEUED,
+    RANK_SHIFT,
+    RECORD,
+    RUN_END,
+    RUN_SLOT,
+    RUNNING,
+    SITE_MAX_AGE,
+    SITE_RATE,
+    STATIC,
+    SUBMIT,
+    WAITING,
+    section,
+)
+from mirage.sim.lifecycle import (
+    arrive,
+    consider,
+    depend,
+    drop_edges_of,
+    find,
+    finish,
+    pin,
+    place,
+    start,
+    touch,
+    unpin,
+    wait_again,
+    withdraw,
+)
+from mirage.sim.passes import backfill_pass
+from mirage.sim.queue import age_from, dequeue, enqueue, refresh
+
+
+@kernel
+def inject(state, site, results, record, extras, at):  # type: ignore[no-untyped-def]
+    """Submit a job now or at a later instant; its slot, which there is."""
+    slot = place(state, record)
+    if at <= state[NOW]:
+        section(state, LIVE)[slot * RECORD + SUBMIT] = state[NOW]
+        arrive(state, site, results, slot, extras)
+    else:
+        section(state, LIVE)[slot * RECORD + SUBMIT] = at
+        push(state, at, (AT_ARRIVAL << RANK_SHIFT) | record[ID], slot)
+    return slot
+
+
+@kernel
+def remove(state, site, results, slot):  # type: ignore[no-untyped-def]
+    """scancel."""
+    finish(state, site, results, slot, layout.END_CANCELLED)
+
+
+@kernel
+def requeue(state, site, slot):  # type: ignore[no-untyped-def]
+    """A running job waits again."""
+    wait_again(state, site, slot)
+
+
+@kernel
+def set_dependencies(state, site, slot, wanted):  # type: ignore[no-untyped-def]
+    """A pending job's dependencies become these: pairs of kind and job id."""
+    drop_edges_of(state, slot)
+    live = section(state, LIVE)
+    for k in range(wanted.size // 2):
+        depend(state, slot, wanted[2 * k], wanted[2 * k + 1])
+    if live[slot * RECORD + layout.UNMET]:
+        withdraw(state, site, slot)
+    else:
+        consider(state, site, slot)
+
+
+@kernel
+def set_node_list(state, site, slot, nodes):  # type: ignore[no-untyped-def]
+    """A pending job asks for these nodes, descending; none: for any."""
+    unpin(state, slot)
+    for node in nodes:
+        pin(state, slot, node)
+    touch(state, site)
+
+
+@kernel
+def hold(state, site, slot):  # type: ignore[no-untyped-def]
+    """Not eligible until released."""
+    section(state, LIVE)[slot * RECORD + HELD] = 1
+    withdraw(state, site, slot)
+
+
+@kernel
+def release(state, site, slot):  # type: ignore[no-untyped-def]
+    """A hold ends."""
+    section(state, LIVE)[slot * RECORD + HELD] = 0
+    consider(state, site, slot)
+
+
+@kernel
+def stand_running(state, site, results, slot, chosen, since):  # type: ignore[no-untyped-def]
+    """A job that has just arrived is one that runs on these nodes since then."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    now = state[NOW]
+    if live[at + PHASE] == WAITING:
+        live[at + PHASE], live[at + ELIGIBLE] = ELIGIBLE_NOW, now
+        enqueue(state, site, slot)
+    state[NOW] = since
+    start(state, site, results, slot, chosen)
+    state[NOW] = now
+    if live[at + KEY] <= now:
+        # Over its limit and not yet stopped: it is, at the next second.
+        live[at + KEY] = now + 1
+        push(state, now + 1, (AT_END << RANK_SHIFT) | live[at + ID], slot)
+
+
+@kernel
+def stand_pending(state, site, slot, priority, eligible):  # type: ignore[no-untyped-def]
+    """A job that has just arrived has this priority now, and has been eligible since then."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    if live[at + PHASE] != ELIGIBLE_NOW:
+        return
+    dequeue(state, slot)
+    if eligible != NONE:
+        live[at + ELIGIBLE] = eligible
+    if priority != NONE:
+        age = min(site[SITE_MAX_AGE], state[NOW] - age_from(live, site, at))
+        fair = section(state, FAIR_VALUE)[live[at + layout.ASSOCIATION]]
+        live[at + STATIC] = (priority << layout.FRACTION_BITS) - fair - site[SITE_RATE] * age
+    enqueue(state, site, slot)
+
+
+@kernel
+def settle(state, site):  # type: ignore[no-untyped-def]
+    """The cluster stands: what has been put there was no change before now."""
+    state[BACKFILL_AT] = layout.FAR
+    state[LAST_TICK] = state[NOW]
+    touch(state, site)
+
+
+@kernel
+def plan(state, site, results, work, plans):  # type: ignore[no-untyped-def]
+    """`plans[slot]` becomes each planned start or NONE. The state is used up: hand in a copy."""
+    plans[:] = NONE
+    backfill_pass(state, site, results, work, plans)
+
+
+@kernel
+def change_limits(state, limits):  # type: ignore[no-untyped-def]
+    """Every live job's time limit becomes `limits[slot]`, where that is positive."""
+    live = section(state, LIVE)
+    slots, queue_limits = section(state, QUEUE_SLOT), section(state, layout.QUEUE_LIMIT)
+    for i in range(state[QUEUED]):
+        if limits[slots[i]] > 0:
+            queue_limits[i] = limits[slots[i]]
+            live[slots[i] * RECORD + layout.LIMIT] = limits[slots[i]]
+            live[slots[i] * RECORD + layout.SHAPE] = NONE
+    ends, running = section(state, RUN_END), section(state, RUN_SLOT)
+    for i in range(state[RUNNING]):
+        slot = running[i]
+        if limits[slot] > 0:
+            live[slot * RECORD + layout.LIMIT] = limits[slot]
+        end = max(
+            live[slot * RECORD + layout.START] + live[slot * RECORD + layout.LIMIT], state[NOW] + 1
+        )
+        j = i
+        while j > 0 and ends[j - 1] > end:
+            ends[j], running[j] = ends[j - 1], running[j - 1]
+            j -= 1
+        ends[j], running[j] = end, slot
+
+
+__all__ = ["find", "refresh"]

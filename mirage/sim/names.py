@@ -1,0 +1,26 @@
+"""Names as the numbers that kernels use: users, accounts, arrays, shapes of jobs."""
+
+from collections.abc import Hashable
+from typing import Self
+
+from mirage.sim.types import Params
+
+
+class Names:
+    """Numbers given in the order in which names are met. Simulators share one until they add."""
+
+    def __init__(self, params: Params) -> None:
+        self.users: dict[str, int] = {}
+        self.accounts: dict[str, int] = {name: i for i, (name, _) in enumerate(params.shares)}
+        self.associations: dict[tuple[str, str], int] = {}
+        """(account, user)."""
+        self.use_rows: dict[tuple[str, int], int] = {}
+        """(user, QOS number)."""
+        self.arrays: dict[int, int] = {}
+        self.kinds: dict[Hashable, int] = {}
+        self.shapes: dict[Hashable, int] = {}
+
+    def copy(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__ = {name: dict(table) for name, table in self.__dict__.items()}
+        return twin
