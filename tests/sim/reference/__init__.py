@@ -1,0 +1,1 @@
+"""A brute-force simulator, written from docs/simulator.md alone: obvious rather than fast."""
