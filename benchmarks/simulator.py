@@ -149,7 +149,7 @@ def ls6(_peer: Peer, options: argparse.Namespace) -> Figures | None:
         return None
     params = read_cluster_file(file)
     began = time.process_time()
-    workload = Workload.of(params, replay.workload(trace, nodes=params.nodes))
+    workload = replay.workload(trace, params)
     loading = time.process_time() - began
     spent = min(_replayed(params, workload)[1] for _ in range(options.repeat))
     return {
