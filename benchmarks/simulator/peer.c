@@ -72,7 +72,8 @@ static int running, *run_end, *run_nodes, *run_row;
 static int ends;
 static int64_t *end_heap;
 
-static int now, free_nodes, arrived, pending, oldest_young, main_at, backfill_at, last_backfill;
+static int now, free_nodes, arrived, pending, oldest_young;
+static int full_main_at, backfill_at, last_backfill;
 static int64_t passes, tests;
 
 static void *get(size_t count, size_t size)
@@ -340,20 +341,25 @@ static int first_pending(void)
     return from_old ? old.row[old.head] : young.row[young.head];
 }
 
+/* One that stops at default_queue_depth with jobs left goes on at the next sched_interval. */
 static void main_pass(void)
 {
-    int bounded = now % conf.sched_interval != 0;
-    int64_t left = bounded ? conf.default_queue_depth : INT64_MAX;
-    main_at = NEVER;
-    for (; pending && left; left--) {
-        int row = first_pending();
-        if (nodes_of[row] > free_nodes)
+    int64_t interval = conf.sched_interval;
+    int64_t left = now % interval ? conf.default_queue_depth : INT64_MAX;
+    for (int fits = 1; fits && pending; left--) {
+        if (!left) {
+            full_main_at = (int)((now / interval + 1) * interval);
             return;
-        dequeue(row);
-        start(row);
+        }
+        int row = first_pending();
+        fits = nodes_of[row] <= free_nodes;
+        if (fits) {
+            dequeue(row);
+            start(row);
+        } else if (left == 1 && pending > 1) {
+            full_main_at = (int)((now / interval + 1) * interval);
+        }
     }
-    if (pending)
-        main_at = (int)((now / conf.sched_interval + 1) * conf.sched_interval);
 }
 
 /* The backfill pass. The profile: free[i] nodes from at[i] until at[i + 1]. */
@@ -486,7 +492,7 @@ static void backfill_pass(void)
 
 static int next_instant(void)
 {
-    int next = main_at < backfill_at ? main_at : backfill_at;
+    int next = full_main_at < backfill_at ? full_main_at : backfill_at;
     if (arrived < rows && submit[arrived] < next)
         next = submit[arrived];
     if (ends && end_heap[0] >> 32 < next)
@@ -498,7 +504,6 @@ static void changed(void)
 {
     int interval = (int)conf.bf_interval;
     int earliest = now > last_backfill + interval ? now : last_backfill + interval;
-    main_at = now;
     backfill_at = (earliest + interval - 1) / interval * interval;
 }
 
@@ -513,8 +518,10 @@ static void replay(int until)
         if (change)
             changed();
         grow_old();
-        if (main_at <= now)
+        if (change || full_main_at == now) {
+            full_main_at = full_main_at == now ? NEVER : full_main_at;
             main_pass();
+        }
         if (backfill_at <= now)
             backfill_pass();
     }
@@ -615,7 +622,7 @@ static void make_state(void)
     stamp = get((size_t)shapes, sizeof(int));
     starters = get((size_t)conf.bf_max_job_test, sizeof(int));
     free_nodes = cluster_nodes;
-    main_at = backfill_at = NEVER;
+    full_main_at = backfill_at = NEVER;
     last_backfill = -(int)conf.bf_interval;
 }
 
