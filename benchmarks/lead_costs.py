@@ -7,12 +7,13 @@ rules are replayed every ten minutes on the same pairs; the oracle knows every h
 
 import argparse
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.sim.simulator import Simulator
-from mirage.sim.types import Params, Record, SimJob
+from mirage.sim.simulator import Simulator, Workload
+from mirage.sim.types import Params, SimJob
 from mirage.traces import synthetic
 
 LEADS_H = (0, 0.25, 0.5, 1, 2, 4, 8, 12, 20, 30, 47)
@@ -21,44 +22,47 @@ _HOUR_S, _DAY_S = 3600, 86400
 _LONG = SimJob(time_limit_s=48 * _HOUR_S, run_s=48 * _HOUR_S, user="chain")
 _FOREVER = 2**40
 
+Floats = NDArray[np.float64]
 Rule = Callable[[Simulator], float]
 
 
 def started_after(sim: Simulator) -> int:
     """Start of a successor that becomes eligible now, from a fork."""
     fork = sim.fork()
-    job_id = fork.inject(_LONG)
-    while (start := fork.records[job_id].start) is None:
-        fork.step(_FOREVER)
+    return _start(fork, fork.inject(_LONG))
+
+
+def _start(sim: Simulator, job_id: int) -> int:
+    start = sim.run_until_started(job_id, _FOREVER)
+    assert start is not None  # noqa: S101 - a one-node job gets its turn
     return start
 
 
-def _started(sim: Simulator) -> list[Record]:
-    records = [*sim.ended[-3000:], *sim.records.values()]
-    return sorted((r for r in records if r.start is not None), key=lambda r: r.start or 0)
-
-
-def _wait_h(record: Record) -> float:
-    return ((record.start or 0) - (record.eligible or 0)) / _HOUR_S
+def _waits_h(sim: Simulator, among: NDArray[np.bool_], latest: int) -> Floats:
+    """Of the jobs that started last, hours; no job of the workload waits for another's end."""
+    rows = np.flatnonzero(among & (sim.start >= 0))
+    last = rows[np.argsort(sim.start[rows], kind="stable")[-latest:]]
+    return np.asarray((sim.start[last] - sim.workload.submit[last]) / _HOUR_S)
 
 
 def average(sim: Simulator) -> float:
-    return float(np.mean([_wait_h(r) for r in _started(sim)[-100:]]))
+    return float(np.mean(_waits_h(sim, np.ones(len(sim.workload), dtype=bool), 100)))
 
 
 def quantile(sim: Simulator) -> float:
-    alike = [r for r in _started(sim) if r.job.nodes == 1 and r.job.time_limit_s == 48 * _HOUR_S]
-    return float(np.quantile([_wait_h(r) for r in alike[-50:]] or [0.0], 2 / 3))
+    waits = _waits_h(sim, _alike(sim.workload), 50)
+    return float(np.quantile(waits, 2 / 3)) if len(waits) else 0.0
+
+
+@lru_cache(maxsize=1)
+def _alike(workload: Workload) -> NDArray[np.bool_]:
+    return np.array([j.nodes == 1 and j.time_limit_s == _LONG.time_limit_s for j in workload.jobs])
 
 
 def estimate(sim: Simulator) -> float:
     """The simulator's own plan, as `sbatch --test-only` tells it; beyond the window: the window."""
-    fork = sim.fork()
-    job_id = fork.inject(_LONG)
-    fork.step(fork.now)
-    record = fork.records[job_id]
-    start = record.start or fork.planned_starts().get(job_id, fork.now + 48 * _HOUR_S)
-    return (start - sim.now) / _HOUR_S
+    start = sim.plan_of(_LONG)
+    return 48.0 if start is None else (start - sim.now) / _HOUR_S
 
 
 RULES: dict[str, Rule] = {"average": average, "quantile 2/3": quantile, "slurm-estimate": estimate}
@@ -67,9 +71,7 @@ RULES: dict[str, Rule] = {"average": average, "quantile 2/3": quantile, "slurm-e
 def pair(sim: Simulator, rules: dict[str, Rule]) -> dict[str, float]:
     """Signed outcomes in hours (start of successor - end of predecessor) of one pair from now."""
     job_id = sim.inject(_LONG)
-    while (start := sim.records[job_id].start) is None:
-        sim.step(_FOREVER)
-    end = start + 48 * _HOUR_S
+    end = _start(sim, job_id) + 48 * _HOUR_S
     outcome: dict[str, float] = {}
     every: list[float] = []
     leads = {int(end - lead * _HOUR_S): lead for lead in LEADS_H}
@@ -97,7 +99,7 @@ def table(outcomes: list[dict[str, float]]) -> str:
     rows = [f"{'':16}{'interruption':>13}{'overlap':>9}{'cost':>8}{'zero':>7}{'vs reactive':>13}"]
     reactive = np.mean([cost(o["lead 0 h"]) for o in outcomes])
     for name in [f"lead {lead} h" for lead in LEADS_H] + [*RULES, "oracle"]:
-        x: NDArray[np.float64] = np.array([o[name] for o in outcomes])
+        x: Floats = np.array([o[name] for o in outcomes])
         costs = np.mean([cost(v) for v in x])
         late, early = np.maximum(x, 0).mean(), np.maximum(-x, 0).mean()
         label = "reactive" if name == "lead 0 h" else name

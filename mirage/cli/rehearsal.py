@@ -96,6 +96,7 @@ def forerunners(plan: Plan, jobs: Sequence[SimJob], start: int) -> list[SimJob]:
             nodes=plan.nodes,
             time_limit_s=life,
             run_s=life,
+            exclusive=True,
             # A user each, or MaxJobsPU would keep most of them from running.
             user=f"forerunner-{i}",
         )

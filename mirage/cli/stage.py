@@ -1,5 +1,6 @@
 """What a rehearsal plays on: a machine, the load of its users, and which part of that load."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ class Stage:
     """The machine, and what its users submit in the order of submission."""
 
     params: Params
-    jobs: list[SimJob]
+    jobs: Sequence[SimJob]
 
     @property
     def first(self) -> int:
@@ -39,9 +40,26 @@ class Stage:
 
     def world(self, plan: Plan, start: int) -> SimulatedCluster:
         """The machine before its first job, with room for the chains."""
-        params = replace(self.params, nodes=self.params.nodes + plan.room)
         jobs = [*rehearsal.forerunners(plan, self.jobs, start), *self.jobs]
-        return SimulatedCluster(params, jobs, now=self.first)
+        return SimulatedCluster(with_room(self.params, plan.room), jobs, now=self.first)
+
+
+def with_room(params: Params, room: int) -> Params:
+    """The machine with `room` more nodes like its last one, in the default partition.
+
+    Where a partition has all nodes it has those too. The default one loses its MaxTime: the chains'
+    places are kept by jobs longer than that.
+    """
+    default, *others = params.partitions
+    added = tuple(range(params.nodes, params.nodes + room)) if default.nodes else ()
+    default = replace(default, nodes=(*default.nodes, *added), max_time_s=0)
+    *groups, last = params.node_groups or (None,)
+    return replace(
+        params,
+        nodes=params.nodes + room,
+        partitions=(default, *others),
+        node_groups=() if last is None else (*groups, replace(last, count=last.count + room)),
+    )
 
 
 def staged(preset: str | None, seed: int | None, trace: Path | None, cluster: Path | None) -> Stage:
@@ -114,7 +132,7 @@ def _logged(trace: Path, cluster: Path | None) -> Stage:
     if cluster is None:
         raise InputError("--trace needs --cluster: the file that describes its machine")
     params = clusterfile.read_cluster_file(cluster)
-    jobs = replay.workload(trace, nodes=params.nodes)
+    jobs = replay.workload(trace, params).jobs
     if not jobs:
         raise InputError(f"{trace} has no job that {params.nodes} nodes could run")
     return Stage(params, jobs)

@@ -7,10 +7,10 @@ import pytest
 
 from mirage.cli import rehearsal
 from mirage.cli.rehearsal import Plan
-from mirage.cli.stage import WARM_UP_DAYS, Stage, staged, window
+from mirage.cli.stage import WARM_UP_DAYS, Stage, staged, window, with_room
 from mirage.errors import InputError
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Params, SimJob
+from mirage.sim.types import NodeGroup, Params, Partition, SimJob
 
 FIRST = datetime(2026, 1, 5, 0, 0, 30, tzinfo=UTC)
 PLAN = Plan(policies=("reactive", "average"), time_limit_s=48 * 3600)
@@ -100,6 +100,16 @@ def test_forerunners_keep_the_chains_nodes_whatever_a_user_may_run() -> None:
     before = rehearsal.forerunners(PLAN, jobs, start=7 * 86400)
     simulator = Simulator(Params(nodes=100, max_jobs_pu=1), [*before, *jobs])
     simulator.advance(60)
-    running = {entry.job_id for entry in simulator.running}
+    running = {record.job_id for record in simulator.running()}
     assert len(before) > 1
     assert {job.job_id for job in before} <= running
+
+
+def test_the_room_for_the_chains_is_in_the_default_partition_alone() -> None:
+    partitions = (Partition(nodes=(0, 1), max_time_s=60), Partition(name="gpu", nodes=(1, 2)))
+    groups = (NodeGroup(count=1, cpus=8), NodeGroup(count=2, cpus=64))
+    roomy = with_room(Params(nodes=3, partitions=partitions, node_groups=groups), 2)
+    assert roomy.nodes == sum(group.count for group in roomy.node_groups) == 5
+    assert [p.nodes for p in roomy.partitions] == [(0, 1, 3, 4), (1, 2)]
+    assert roomy.partitions[0].max_time_s == 0
+    assert with_room(Params(nodes=3), 2) == Params(nodes=5)

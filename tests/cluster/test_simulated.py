@@ -4,9 +4,9 @@ import pytest
 
 from mirage.cluster.simulated import SimulatedCluster
 from mirage.domain.chain import ChainId, find_mark
-from mirage.domain.job import Job, JobState
+from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, InputError
-from mirage.sim.types import Params, SimJob
+from mirage.sim.types import NodeGroup, Outage, Params, Partition, Qos, SelectType, SimJob
 
 CHAIN = ChainId("abcd1234")
 HOUR_S = 3600
@@ -73,6 +73,20 @@ def test_the_queue_shows_planned_starts_and_slurms_reasons() -> None:
     assert rows[1].end == 100
 
 
+def test_the_first_of_every_partition_waits_for_resources() -> None:
+    params = Params(nodes=1, partitions=(Partition(), Partition(name="debug")))
+    names = ["batch", "batch", "debug", "", "debug"]
+    jobs = [
+        SimJob(job_id=i, time_limit_s=100, run_s=100, partition=name)
+        for i, name in enumerate(names, start=1)
+    ]
+    c = SimulatedCluster(params, jobs)
+    c.advance(5)
+    rows = {int(j.job_id): j for j in c.queue()}
+    assert [rows[i].reason for i in (2, 3, 4, 5)] == ["Resources"] * 2 + ["Priority"] * 2
+    assert rows[4].partition == "batch"
+
+
 def test_a_full_user_is_named_in_the_reason() -> None:
     params = Params(nodes=4, max_jobs_pu=1)
     jobs = [SimJob(job_id=i, time_limit_s=100, run_s=100, user="ann") for i in (1, 2)]
@@ -92,3 +106,137 @@ def test_what_the_simulator_does_not_have_is_refused() -> None:
         c.pin(standby, dependency="", node_list="nowhere")
     with pytest.raises(InputError, match="at least one link"):
         c.submit_chain(CHAIN, links=0, time_limit_s=HOUR_S)
+
+
+def busy(*ends: int, fails: bool = False) -> list[SimJob]:
+    """One-node jobs 1, 2, ... that end so many seconds after 0."""
+    return [
+        SimJob(job_id=i, time_limit_s=HOUR_S, run_s=end, fails=fails)
+        for i, end in enumerate(ends, start=1)
+    ]
+
+
+def standby_of(c: SimulatedCluster) -> Job:
+    job = c.queue().find(links(c)[2].job_id)
+    assert job is not None
+    return job
+
+
+def test_every_dependency_of_a_standby_counts() -> None:
+    c = cluster(*busy(100, 200), nodes=4)
+    c.submit_chain(CHAIN, links=2, time_limit_s=HOUR_S)
+    c.advance(1)
+    c.hold(standby_of(c).job_id, dependency="afterany:1,afterok:2")
+    assert standby_of(c).dependency == "afterany:1(unfulfilled),afterok:2(unfulfilled)"
+    c.advance(149)
+    assert standby_of(c).dependency == "afterok:2(unfulfilled)"
+    c.advance(100)
+    assert (standby_of(c).state, standby_of(c).start) == (JobState.RUNNING, 200)
+
+
+def test_a_dependency_that_can_no_longer_be_met_is_said() -> None:
+    c = cluster(*busy(100, fails=True), nodes=4)
+    c.submit_chain(CHAIN, links=2, time_limit_s=HOUR_S)
+    c.advance(1)
+    c.hold(standby_of(c).job_id, dependency="afterok:1")
+    c.advance(200)
+    assert standby_of(c).dependency == "afterok:1(failed)"
+    assert standby_of(c).reason == "DependencyNeverSatisfied"
+
+
+def test_a_requeued_run_stays_in_accounting_and_the_job_waits_under_a_new_submission() -> None:
+    c = cluster()
+    first = c.submit_chain(CHAIN, links=2, time_limit_s=HOUR_S)
+    c.advance(60)
+    c.requeue(first)
+    waiting = c.queue().find(first)
+    assert waiting is not None
+    assert (waiting.state, waiting.submit, waiting.reason) == (JobState.PENDING, 60, "BeginTime")
+    runs = [j for j in c.history(0, 61) if j.job_id == first]
+    assert [(j.state, j.submit, j.start, j.end) for j in runs] == [
+        (JobState.REQUEUED, 0, 0, 60),
+        (JobState.PENDING, 60, None, None),
+    ]
+
+
+def test_a_requeued_link_has_one_standby_when_it_runs_again() -> None:
+    c = cluster(nodes=4)
+    first = c.submit_chain(CHAIN, links=2, time_limit_s=HOUR_S)
+    c.advance(60)
+    c.requeue(first)
+    c.advance(300)
+    again = c.queue().find(first)
+    assert again is not None
+    assert (again.state, again.start) == (JobState.RUNNING, 180)
+    assert len([j for j in c.queue() if find_mark(j.comment)]) == 2
+    assert standby_of(c).dependency == f"afterany:{first}(unfulfilled)"
+
+
+def test_jobs_of_a_node_that_goes_down_are_requeued() -> None:
+    c = cluster()
+    first = c.submit_chain(CHAIN, links=1, time_limit_s=HOUR_S)
+    c.advance(60)
+    down, other = sorted(c.nodes(), key=lambda node: node.state)
+    assert (down.state, other.state) == ("allocated", "idle")
+    c.set_node(down.name, Outage.DOWN)
+    c.set_node(other.name, Outage.DRAIN)
+    assert sorted(n.state for n in c.nodes()) == ["down", "drained"]
+    c.advance(300)
+    assert {j.state for j in c.history(0, 400)} == {JobState.REQUEUED, JobState.PENDING}
+    c.set_node(down.name, Outage.RESUME)
+    c.advance(60)
+    job = c.queue().find(first)
+    assert job is not None
+    assert (job.state, job.node_list) == (JobState.RUNNING, down.name)
+
+
+def test_shared_nodes_tell_what_of_them_is_taken() -> None:
+    params = Params(
+        nodes=2, cpus_per_node=64, gpus_per_node=4, select_type=SelectType.CONS_TRES, name="lab"
+    )
+    jobs = [
+        SimJob(job_id=i, cpus=16, gpus=1, time_limit_s=100, run_s=100, user=f"u{i}") for i in (1, 2)
+    ]
+    c = SimulatedCluster(params, jobs)
+    c.submit_chain(CHAIN, links=1, time_limit_s=HOUR_S)
+    c.advance(1)
+    nodes = {n.name: (n.state, n.cpus_used, n.gpus_used) for n in c.nodes()}
+    assert sorted(nodes.values()) == [("allocated", 64, 4), ("mixed", 32, 2)]
+    shown = {int(j.job_id): (j.cpus, j.gpus) for j in c.queue()}
+    assert (shown[1], shown[int(links(c)[1].job_id)]) == ((16, 1), (64, 4))
+
+
+def test_nodes_differ_by_their_groups_and_partitions() -> None:
+    groups = (NodeGroup(count=1, cpus=8), NodeGroup(count=2, cpus=64, gpus=4))
+    partitions = (Partition(), Partition(name="gpu", nodes=(1, 2)))
+    params = Params(
+        nodes=3, node_groups=groups, partitions=partitions, qos=(Qos(), Qos(name="high"))
+    )
+    jobs = [
+        SimJob(job_id=1, nodes=2, time_limit_s=100, run_s=100, partition="gpu", qos="high"),
+        SimJob(job_id=2, nodes=2, time_limit_s=100, run_s=100, partition="gpu", submit=1),
+    ]
+    c = SimulatedCluster(params, jobs)
+    c.advance(10)
+    nodes = [(n.partitions, n.cpus, n.gpus, n.gpus_used) for n in c.nodes()]
+    assert nodes == [(("batch",), 8, 0, 0)] + [(("batch", "gpu"), 64, 4, 4)] * 2
+    shown = {int(j.job_id): j for j in c.queue()}
+    assert [(shown[i].qos, shown[i].partition) for i in (1, 2)] == [
+        ("high", "gpu"),
+        ("normal", "gpu"),
+    ]
+    # One waits, and is shown with what it would have.
+    assert [(shown[i].cpus, shown[i].gpus) for i in (1, 2)] == [(128, 8)] * 2
+
+
+def test_a_users_own_node_list_stays_and_mirages_goes() -> None:
+    own = SimJob(job_id=1, time_limit_s=100, run_s=100, node_list=(1,), held=True)
+    c = cluster(own, nodes=2)
+    job_id, other = JobId(1), c.nodes()[0].name
+    c.advance(0)
+    c.free(job_id, dependency="")
+    assert c.simulator.pending()[0].node_list == (1,)
+    c.pin(job_id, dependency="", node_list=other)
+    assert c.simulator.pending()[0].node_list == (0,)
+    c.free(job_id, dependency="")
+    assert c.simulator.pending()[0].node_list == ()

@@ -1,0 +1,169 @@
+"""The seeded workloads of benchmarks/simulator.py: sizes, limits, run times, arrivals, users."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.sim.types import Params, Partition, Qos, SelectType, SimJob
+
+EPOCH = 1767571200
+"""Monday 2026-01-05 00:00 UTC."""
+NODES = 128
+GPUS_PER_NODE, CPUS_PER_NODE = 4, 64
+USERS, ACCOUNTS = 200, 12
+
+_HOUR_S = 3600
+_ONE_NODE_SHARE = 0.37
+_SIZE_FALL = 0.655
+"""Share of 2^(k+1) nodes over that of 2^k: the mean size is about 8.7."""
+_JITTER = 0.2
+_RUN_MEDIAN_S, _RUN_SIGMA = 40 * 60, 1.6
+_RUN_RANGE_S = (30, 48 * _HOUR_S)
+_LIMITS_MIN = np.array((15, 30, 60, 120, 240, 480, 720, 1440, 2880))
+_GENEROUS_MIN = np.array((720, 1440, 2880))
+_GENEROUS_USERS, _HITS = 0.2, 0.05
+_HOURS = (3, 2, 2, 2, 2, 2, 3, 4, 6, 8, 9, 9, 8, 9, 9, 9, 8, 7, 6, 5, 5, 4, 4, 3)
+_WEEKDAYS = (10, 11, 11, 11, 10, 5, 5)
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One row a job, by submission: epoch seconds, nodes, seconds, seconds, user number."""
+
+    submit: Ints
+    nodes: Ints
+    limit_s: Ints
+    run_s: Ints
+    user: Ints
+
+    def __len__(self) -> int:
+        return len(self.submit)
+
+    def bytes(self) -> bytes:
+        """What the C peer reads."""
+        return b"".join(c.tobytes() for c in (self.submit, self.nodes, self.limit_s, self.run_s))
+
+
+def whole_nodes(count: int, load: float, *, seed: int = 0, nodes: int = NODES) -> Table:
+    """`count` jobs that offer `load` of what the machine has, on average over their arrival."""
+    rng = np.random.default_rng(seed)
+    user = np.minimum(rng.zipf(1.4, count) - 1, USERS - 1)
+    size = np.minimum(_sizes(rng, count), nodes)
+    run_s = np.clip(rng.lognormal(np.log(_RUN_MEDIAN_S), _RUN_SIGMA, count), *_RUN_RANGE_S)
+    limit_s = _limits_s(rng, run_s.astype(np.int64), user)
+    hits = rng.random(count) < _HITS
+    run_s = np.where(hits, limit_s, np.minimum(run_s, limit_s)).astype(np.int64)
+    span_s = float((size * run_s).sum()) / (load * nodes)
+    return Table(_arrivals(rng, count, span_s), size, limit_s, run_s, user)
+
+
+def at_once(running: int, pending: int, *, nodes: int, seed: int = 0) -> Table:
+    """A full machine and a queue: `running` jobs of one size at EPOCH, then the `pending` ones.
+
+    The first ones have limits spread over two days and end evenly over them.
+    """
+    rng = np.random.default_rng(seed)
+    waiting = whole_nodes(pending, 1.0, seed=seed, nodes=nodes)
+    limit_s = rng.integers(2, 48 * 60, running) * 60
+    return Table(
+        np.concatenate((np.full(running, EPOCH), EPOCH + 1 + np.arange(pending) // 1000)),
+        np.concatenate((np.full(running, nodes // running), waiting.nodes)),
+        np.concatenate((limit_s, waiting.limit_s)),
+        np.concatenate((limit_s, waiting.run_s)),
+        np.concatenate((np.zeros(running, np.int64), waiting.user)),
+    )
+
+
+def jobs(table: Table) -> list[SimJob]:
+    """For whole nodes of one partition; job ids are row numbers from 1."""
+    rows = zip(*(c.tolist() for c in (table.submit, table.nodes, table.limit_s)), strict=True)
+    return [
+        SimJob(job_id=i, submit=submit, nodes=nodes, time_limit_s=limit_s, run_s=run_s)
+        for i, ((submit, nodes, limit_s), run_s) in enumerate(
+            zip(rows, table.run_s.tolist(), strict=True), start=1
+        )
+    ]
+
+
+def whole_node_params(nodes: int = NODES, **settings: int) -> Params:
+    """Slurm's defaults but for 1,000 tests: the settings of the study's "Slurm mode"."""
+    params = Params(nodes=nodes, cpus_per_node=CPUS_PER_NODE, bf_max_job_test=1000)
+    return replace(params, **settings)  # type: ignore[arg-type] # every one of them is an int
+
+
+def shared_params() -> Params:
+    """Everything on: two partitions that share nodes, fair share, limits, GPU packing."""
+    return Params(
+        nodes=NODES,
+        gpus_per_node=GPUS_PER_NODE,
+        cpus_per_node=CPUS_PER_NODE,
+        select_type=SelectType.CONS_TRES,
+        partitions=(
+            Partition(),
+            Partition(name="long", nodes=tuple(range(NODES // 2)), priority_job_factor=2),
+        ),
+        qos=(Qos(max_jobs_pu=64, max_gpus_pu=256),),
+        priority_weight_partition=500,
+        priority_weight_fairshare=10_000,
+        bf_max_job_test=1000,
+    )
+
+
+def shared_jobs(count: int, load: float, *, seed: int = 0) -> list[SimJob]:
+    """Of one-node jobs, four in five ask for one to three of the four GPUs; wider ones for all."""
+    table = whole_nodes(count, load, seed=seed)
+    rng = np.random.default_rng(seed + 1)
+    part = (table.nodes == 1) & (rng.random(count) < 0.8)
+    gpus = np.where(part, rng.choice((1, 1, 2, 3), count), GPUS_PER_NODE)
+    # Parts of nodes are less work: arrivals are drawn together until the load is as asked.
+    work = float((table.nodes * table.run_s * gpus).sum()) / GPUS_PER_NODE
+    pace = work / float((table.nodes * table.run_s).sum())
+    submit = EPOCH + ((table.submit - EPOCH) * pace).astype(np.int64)
+    long = (rng.random(count) < 0.3) & (table.nodes <= NODES // 2)
+    return [
+        SimJob(
+            job_id=i + 1,
+            submit=int(submit[i]),
+            nodes=int(table.nodes[i]),
+            cpus=int(gpus[i]) * CPUS_PER_NODE // GPUS_PER_NODE,
+            gpus=int(gpus[i]),
+            time_limit_s=int(table.limit_s[i]),
+            run_s=int(table.run_s[i]),
+            user=f"u{table.user[i]:03}",
+            account=f"a{table.user[i] % ACCOUNTS:02}",
+            partition="long" if long[i] else "batch",
+        )
+        for i in range(count)
+    ]
+
+
+def _sizes(rng: np.random.Generator, count: int) -> Ints:
+    share = _SIZE_FALL ** np.arange(1, 8)
+    powers = 2 ** rng.choice(np.arange(1, 8), count, p=share / share.sum())
+    jitter = rng.uniform(1 - _JITTER, 1 + _JITTER, count)
+    wide = np.clip(np.rint(powers * jitter), 2, NODES)
+    return np.where(rng.random(count) < _ONE_NODE_SHARE, 1, wide).astype(np.int64)
+
+
+def _limits_s(rng: np.random.Generator, run_s: Ints, user: Ints) -> Ints:
+    """The next round value above the run time or further; some users ask for long ones always."""
+    least = np.searchsorted(_LIMITS_MIN * 60, run_s)
+    beyond = rng.choice((0, 1, 1, 2, 2), len(run_s))
+    asked = _LIMITS_MIN[np.minimum(least + beyond, len(_LIMITS_MIN) - 1)]
+    generous = user % round(1 / _GENEROUS_USERS) == 1
+    long = np.maximum(asked, rng.choice(_GENEROUS_MIN, len(run_s)))
+    return np.where(generous, long, asked) * 60
+
+
+def _arrivals(rng: np.random.Generator, count: int, span_s: float) -> Ints:
+    """Ascending, with the rhythm of the day and the week."""
+    by_hour = np.outer(_WEEKDAYS, _HOURS).ravel()
+    hours = int(span_s // _HOUR_S) + 1
+    weight = np.resize(by_hour, hours).astype(np.float64)
+    weight[-1] *= span_s / _HOUR_S - (hours - 1)
+    done = np.concatenate(([0.0], weight.cumsum())) / weight.sum()
+    edges = np.minimum(np.arange(hours + 1) * _HOUR_S, span_s)
+    return EPOCH + np.interp(np.sort(rng.random(count)), done, edges).astype(np.int64)

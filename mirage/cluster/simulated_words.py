@@ -1,0 +1,174 @@
+"""Slurm's words for what the simulator says in numbers: jobs, nodes, dependency lists."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Node
+from mirage.errors import ClusterRefused, InputError, MalformedText
+from mirage.sim.types import (
+    DEFAULT_QOS,
+    Dependency,
+    DependencyKind,
+    Outage,
+    Params,
+    Partition,
+    Record,
+    SelectType,
+    SimJob,
+)
+from mirage.slurm import dependency as dependency_list
+
+_FIRST_UID = 10001
+_ACCOUNT = "sim"
+"""Of jobs that name none."""
+
+
+class Words:
+    """The names of one simulated cluster's nodes, partitions and users."""
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+        width = len(str(params.nodes))
+        self._names = [f"{params.name}{i + 1:0{width}}" for i in range(params.nodes)]
+        self._numbers = {name: i for i, name in enumerate(self._names)}
+        self._has = _capacities(params)
+        self._partitions = {p.name: p for p in params.partitions}
+        self._first = params.partitions[0]
+        self._of_node = [
+            tuple(p.name for p in params.partitions if not p.nodes or i in set(p.nodes))
+            for i in range(params.nodes)
+        ]
+        self._uids: dict[str, int] = {}
+
+    def node(self, name: str) -> int:
+        """Raises ClusterRefused for a name that no node has."""
+        if name not in self._numbers:
+            raise ClusterRefused(f"Invalid node name specified: {name}")
+        return self._numbers[name]
+
+    def node_numbers(self, node_list: str) -> tuple[int, ...]:
+        """Ascending; `node_list` is names with commas between, as `Job.node_list` is here."""
+        return tuple(sorted({self.node(name) for name in node_list.split(",")}))
+
+    def dependencies(self, text: str) -> tuple[Dependency, ...]:
+        """All of the list's terms; ClusterRefused for what the simulator does not have."""
+        try:
+            terms = dependency_list.plain(text).split(",")
+            return tuple(_dependency(term) for term in terms if term)
+        except (MalformedText, InputError, ValueError) as error:
+            raise ClusterRefused(f"Job dependency problem: {text!r}") from error
+
+    def job(
+        self, record: Record, *, planned: int | None, reason: str, failed: Collection[int] = ()
+    ) -> Job:
+        """`planned`: the start that backfill plans for it; `failed`: targets that have ended.
+
+        What it waits for of a job that has ended can never be met.
+        """
+        job = record.job
+        cpus, gpus = self._taken(record)
+        pending = record.state is JobState.PENDING
+        start = record.start if record.start is not None else planned
+        end = record.end
+        if record.state is JobState.RUNNING and start is not None:
+            end = start + job.time_limit_s
+        return Job(
+            job_id=JobId(record.job_id),
+            submit=record.submit,
+            state=record.state,
+            user=job.user,
+            uid=self._uids.setdefault(job.user, _FIRST_UID + len(self._uids)),
+            account=job.account or _ACCOUNT,
+            partition=job.partition or self._first.name,
+            qos=job.qos or (self._params.qos[0].name if self._params.qos else DEFAULT_QOS),
+            name=job.name,
+            reason=reason or "None",
+            priority=record.priority if pending else None,
+            eligible=record.eligible,
+            start=start,
+            end=end,
+            time_limit_s=job.time_limit_s,
+            nodes=job.nodes,
+            cpus=cpus,
+            gpus=gpus,
+            exit_code=_exit_code(record.state),
+            dependency=",".join(_as_squeue(d, failed) for d in record.dependencies),
+            node_list=",".join(self._names[i] for i in record.allocated),
+            comment=job.comment,
+        )
+
+    def nodes(self, running: Iterable[Record], outages: Mapping[int, Outage]) -> tuple[Node, ...]:
+        """All nodes with what `running` jobs hold of them; `outages`: the last event of each."""
+        cpus, gpus = [0] * len(self._names), [0] * len(self._names)
+        whole = [False] * len(self._names)
+        for record in running:
+            for i in record.allocated:
+                whole[i] = whole[i] or self._whole(record.job)
+                cpus[i] += max(record.job.cpus, 1)
+                gpus[i] += record.job.gpus
+        for i, (all_cpus, all_gpus) in enumerate(self._has):
+            if whole[i]:
+                cpus[i], gpus[i] = all_cpus, all_gpus
+        return tuple(
+            Node(
+                name=name,
+                partitions=self._of_node[i],
+                state=_node_state(cpus[i], self._has[i][0], outages.get(i)),
+                cpus=self._has[i][0],
+                cpus_used=cpus[i],
+                gpus=self._has[i][1],
+                gpus_used=gpus[i],
+            )
+            for i, name in enumerate(self._names)
+        )
+
+    def _taken(self, record: Record) -> tuple[int, int]:
+        """CPUs and GPUs that it has or, where it has no nodes yet, would have of alike nodes."""
+        job = record.job
+        if not self._whole(job):
+            return job.nodes * max(job.cpus, 1), job.nodes * job.gpus
+        nodes = self.partition(job).nodes
+        like = record.allocated or (nodes[0] if nodes else 0,) * job.nodes
+        return sum(self._has[i][0] for i in like), sum(self._has[i][1] for i in like)
+
+    def _whole(self, job: SimJob) -> bool:
+        linear = self._params.select_type is SelectType.LINEAR
+        return linear or job.exclusive or self.partition(job).exclusive
+
+    def partition(self, job: SimJob) -> Partition:
+        """Where it goes; the default one where it names none."""
+        return self._partitions.get(job.partition, self._first)
+
+
+def _capacities(params: Params) -> list[tuple[int, int]]:
+    """CPUs and GPUs of each node."""
+    if not params.node_groups:
+        return [(params.cpus_per_node, params.gpus_per_node)] * params.nodes
+    return [(g.cpus, g.gpus) for g in params.node_groups for _ in range(g.count)]
+
+
+def _dependency(term: str) -> Dependency:
+    kind, _, target = term.partition(":")
+    return Dependency(DependencyKind(kind), int(target))
+
+
+def _as_squeue(dependency: Dependency, failed: Collection[int]) -> str:
+    remark = "failed" if dependency.job_id in failed else "unfulfilled"
+    return f"{dependency.kind}:{dependency.job_id}({remark})"
+
+
+def _exit_code(state: JobState) -> str:
+    if not state.ended:
+        return ""
+    return "1:0" if state is JobState.FAILED else "0:0"
+
+
+def _node_state(used: int, cpus: int, outage: Outage | None) -> str:
+    """sinfo's word."""
+    if outage is Outage.DOWN:
+        return "down"
+    if outage is Outage.DRAIN:
+        return "draining" if used else "drained"
+    if not used:
+        return "idle"
+    return "allocated" if used >= cpus else "mixed"
