@@ -86,22 +86,31 @@ def profile(state, site, work):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def last_startable(state, site, work, steps, last):  # type: ignore[no-untyped-def]
-    """The last place in the queue, at most `last`, whose job could start now by number; or -1."""
-    times, free, reach = section(work, TIMES), section(work, FREE), section(work, REACH)
-    sizes, limits = section(state, QUEUE_NODES), section(state, QUEUE_LIMIT)
-    now = state[NOW]
-    most = free[0]
-    left = most
-    for i in range(steps):
-        while left > free[i] and left > 0:
-            reach[left] = times[i] - now
+def reach(work, steps, now):  # type: ignore[no-untyped-def]
+    """REACH[n] becomes how long n nodes stay free from now on; how many are free now."""
+    times, free, longest = section(work, TIMES), section(work, FREE), section(work, REACH)
+    left = free[0]
+    for i in range(1, steps):
+        while left > free[i]:
+            longest[left] = times[i] - now
             left -= 1
+        if not left:
+            break
     while left > 0:
-        reach[left] = FAR
+        longest[left] = FAR
         left -= 1
-    # Steps after now and ends of plans lie on the grid, so rounding the limit changes nothing.
-    while last >= 0 and (sizes[last] > most or limits[last] > reach[sizes[last]]):
+    return free[0]
+
+
+@kernel
+def last_startable(state, work, most, first, last):  # type: ignore[no-untyped-def]
+    """The last place in [first, last] whose job could start now by number; or less than first.
+
+    Steps after now and ends of plans lie on the grid, so rounding the limit changes nothing.
+    """
+    longest = section(work, REACH)
+    sizes, limits = section(state, QUEUE_NODES), section(state, QUEUE_LIMIT)
+    while last >= first and (sizes[last] > most or limits[last] > longest[sizes[last]]):
         last -= 1
     return last
 

@@ -24,10 +24,9 @@ class LiveColumns:
     """Pending jobs that are not eligible, by slot."""
 
 
-def live_columns(state: Ints) -> LiveColumns:
-    """A copy of the live records."""
+def live_columns(state: Ints, queued: Ints) -> LiveColumns:
+    """A copy of the live records; `queued`: the slots of the queue in order."""
     live = view(state, layout.LIVE).reshape(-1, RECORD)
-    queued = view(state, layout.QUEUE_SLOT)[: state[layout.QUEUED]]
     running = view(state, layout.RUN_SLOT)[: state[layout.RUNNING]]
     waiting = np.flatnonzero(live[:, layout.PHASE] == layout.WAITING)
     return LiveColumns(live[queued], live[running], live[waiting])

@@ -63,6 +63,8 @@ QUEUED_NODES: Final = 26
 ORIGIN: Final = 27
 ASSOCIATIONS: Final = 28
 REFUSED: Final = 29
+SATURATED: Final = 30
+"""How many of the queue, its first ones, have an age at its maximum."""
 SCALARS: Final = 32
 
 # Sections of the state: the header holds where each begins, and the next one's begin is its end
@@ -263,6 +265,13 @@ GROUPS: Final = 4
 MAPS_USED: Final = 5
 PASS: Final = 6
 """Of the pass under way, for the counts of tests."""
+WALK_OLD: Final = 7
+"""Of a walk down the queue: the next place among those with an age at its maximum."""
+WALK_YOUNG: Final = 8
+"""The same among the others."""
+LAST_OLD: Final = 9
+"""The last places at which the walk can still find somebody to start."""
+LAST_YOUNG: Final = 10
 CHOSEN: Final = 16
 USABLE: Final = 17
 FOUND: Final = 18

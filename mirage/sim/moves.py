@@ -48,7 +48,7 @@ from mirage.sim.lifecycle import (
     withdraw,
 )
 from mirage.sim.passes import backfill_pass
-from mirage.sim.queue import age_from, dequeue, enqueue, refresh
+from mirage.sim.queue import age_from, dequeue, enqueue, in_order
 
 
 @kernel
@@ -187,4 +187,4 @@ def change_limits(state, limits):  # type: ignore[no-untyped-def]
         ends[j], running[j] = end, slot
 
 
-__all__ = ["find", "refresh"]
+__all__ = ["find", "in_order"]

@@ -16,6 +16,8 @@ from mirage.sim.layout import (
     IDLE,
     IDLE_BITS,
     LAST_BACKFILL,
+    LAST_OLD,
+    LAST_YOUNG,
     LIMIT,
     LIVE,
     MAIN_DUE,
@@ -34,6 +36,7 @@ from mirage.sim.layout import (
     RECORD,
     RESERVATION_BITS,
     RESERVATION_SPAN,
+    SATURATED,
     SITE_BF_TEST,
     SITE_BF_USER,
     SITE_BY_NAME,
@@ -48,6 +51,8 @@ from mirage.sim.layout import (
     TESTS_STAMP,
     UP_BITS,
     USABLE,
+    WALK_OLD,
+    WALK_YOUNG,
     WANTED,
     WHOLE,
     copy,
@@ -63,7 +68,7 @@ from mirage.sim.nodes import (
     pinned_fit,
     pins,
 )
-from mirage.sim.queue import refresh
+from mirage.sim.queue import begin_walk, note_taken, pass_by, refresh, walk
 
 TESTS_BETWEEN_LOOKS: Final = 32
 """How many jobs are planned before looking again whether anybody behind could still start."""
@@ -83,12 +88,16 @@ def main_pass(state, site, results, work):  # type: ignore[no-untyped-def]
     copy(section(state, UP_BITS), usable)
     closed = section(work, CLOSED)
     closed[:] = 0
-    live, open_left, attempts, i = section(state, LIVE), site[SITE_PARTITIONS], 0, 0
-    while i < state[QUEUED] and open_left:
-        slot = slots[i]
+    live, open_left, attempts = section(state, LIVE), site[SITE_PARTITIONS], 0
+    begin_walk(state, work)
+    while open_left:
+        at = walk(state, site, work)
+        if at < 0:
+            return
+        slot = slots[at]
         partition = live[slot * RECORD + PARTITION]
         if closed[partition] or over_limits(state, site, slot):
-            i += 1
+            pass_by(state, work, at)
             continue
         if attempts == site[SITE_DEPTH] and not full:
             interval = site[SITE_SCHED_INTERVAL]
@@ -96,9 +105,9 @@ def main_pass(state, site, results, work):  # type: ignore[no-untyped-def]
             return
         attempts += 1
         if attempt(state, site, work, slot, usable):
-            start(state, site, results, slot, section(work, CHOSEN))
+            take_turn(state, site, results, work, at)
             continue
-        i += 1
+        pass_by(state, work, at)
         if live[slot * RECORD + PIN] == NONE:
             if not site[SITE_BY_NAME]:
                 return
@@ -230,13 +239,23 @@ def backfill_pass(state, site, results, work, plans):  # type: ignore[no-untyped
 
 
 @kernel
-def last_willing(state, site, work, steps, last):  # type: ignore[no-untyped-def]
-    """The last place, at most `last`, whose job could start now and is within its limits; or -1."""
+def take_turn(state, site, results, work, at):  # type: ignore[no-untyped-def]
+    """The job whose turn it is starts on section CHOSEN."""
+    was_old = at < state[SATURATED]
+    start(state, site, results, section(state, QUEUE_SLOT)[at], section(work, CHOSEN))
+    note_taken(work, was_old)
+
+
+@kernel
+def bound_by_number(state, site, work, steps):  # type: ignore[no-untyped-def]
+    """Nobody behind the last places could start now, by number or by limits."""
+    most = by_number.reach(work, steps, state[NOW])
     slots = section(state, QUEUE_SLOT)
-    last = by_number.last_startable(state, site, work, steps, last)
-    while last >= 0 and over_limits(state, site, slots[last]):
-        last = by_number.last_startable(state, site, work, steps, last - 1)
-    return last
+    for which, first in ((LAST_OLD, WALK_OLD), (LAST_YOUNG, WALK_YOUNG)):
+        last = by_number.last_startable(state, work, most, work[first], work[which])
+        while last >= work[first] and over_limits(state, site, slots[last]):
+            last = by_number.last_startable(state, work, most, work[first], last - 1)
+        work[which] = last
 
 
 @kernel
@@ -245,32 +264,34 @@ def backfill_by_number(state, site, results, work, plans):  # type: ignore[no-un
     if not state[IDLE] and not plans.size:
         return
     steps = by_number.profile(state, site, work)
-    last = state[QUEUED] - 1
+    begin_walk(state, work)
     if not plans.size:
-        last = last_willing(state, site, work, steps, last)
+        bound_by_number(state, site, work, steps)
     slots, given = section(state, QUEUE_SLOT), section(work, SPARE)
     given[:] = 0
-    tests, i = 0, 0
-    while i <= last and tests < site[SITE_BF_TEST]:
-        slot = slots[i]
+    tests = 0
+    while tests < site[SITE_BF_TEST]:
+        at = walk(state, site, work)
+        if at < 0:
+            return
+        slot = slots[at]
         if over_limits(state, site, slot) or not may_test(state, site, work, slot):
-            i += 1
+            pass_by(state, work, at)
             continue
         tests += 1
         planned, steps = plan_by_number(state, site, work, slot, steps, given)
         if plans.size and planned != by_number.NEVER:
             plans[slot] = planned
+        look = tests % TESTS_BETWEEN_LOOKS == 0
         if planned == state[NOW] and choose_now(state, site, work, slot):
             for w in range(given.size):
                 given[w] |= section(work, CHOSEN)[w]
-            start(state, site, results, slot, section(work, CHOSEN))
-            last -= 1
+            take_turn(state, site, results, work, at)
             look = True
         else:
-            i += 1
-            look = tests % TESTS_BETWEEN_LOOKS == 0
+            pass_by(state, work, at)
         if look and not plans.size:
-            last = last_willing(state, site, work, steps, last)
+            bound_by_number(state, site, work, steps)
 
 
 @kernel
@@ -305,32 +326,38 @@ def begin_by_name(state, site, work):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def last_fitting(state, site, work, last):  # type: ignore[no-untyped-def]
-    """The last place, at most `last`, whose job might start now by what fits and is not promised."""
+def bound_by_name(state, site, work):  # type: ignore[no-untyped-def]
+    """Nobody behind the last places might start now, by what fits and is not promised."""
     slots, sizes = section(state, QUEUE_SLOT), section(state, QUEUE_NODES)
-    while last >= 0:
-        slot = slots[last]
-        if not over_limits(state, site, slot):
-            base = by_name.table_of(state, site, work, slot)
-            if by_name.might_start(state, site, work, slot, base) >= sizes[last]:
-                return last
-        last -= 1
-    return last
+    for which, first in ((LAST_OLD, WALK_OLD), (LAST_YOUNG, WALK_YOUNG)):
+        last = work[which]
+        while last >= work[first]:
+            slot = slots[last]
+            if not over_limits(state, site, slot):
+                base = by_name.table_of(state, site, work, slot)
+                if by_name.might_start(state, site, work, slot, base) >= sizes[last]:
+                    break
+            last -= 1
+        work[which] = last
 
 
 @kernel
 def backfill_by_name(state, site, results, work, plans):  # type: ignore[no-untyped-def]
     """The pass over maps of nodes."""
-    begin_by_name(state, site, work)
-    slots, live = section(state, QUEUE_SLOT), section(state, LIVE)
-    last = state[QUEUED] - 1
+    by_name.begin_maps(state, site, work)
+    by_name.begin_groups(state, work)
+    begin_walk(state, work)
     if not plans.size:
-        last = last_fitting(state, site, work, last)
-    tests, i = 0, 0
-    while i <= last and tests < site[SITE_BF_TEST]:
-        slot = slots[i]
+        bound_by_name(state, site, work)
+    slots, live = section(state, QUEUE_SLOT), section(state, LIVE)
+    tests = 0
+    while tests < site[SITE_BF_TEST]:
+        at = walk(state, site, work)
+        if at < 0:
+            return
+        slot = slots[at]
         if over_limits(state, site, slot) or not may_test(state, site, work, slot):
-            i += 1
+            pass_by(state, work, at)
             continue
         tests += 1
         if live[slot * RECORD + PIN] != NONE:
@@ -338,16 +365,15 @@ def backfill_by_name(state, site, results, work, plans):  # type: ignore[no-unty
         planned = by_name.plan(state, site, work, slot)
         if plans.size and planned != by_name.NEVER:
             plans[slot] = planned
+        look = tests % TESTS_BETWEEN_LOOKS == 0
         if planned == state[NOW]:
-            start(state, site, results, slot, section(work, CHOSEN))
+            take_turn(state, site, results, work, at)
             work[STAMP] += 1
             by_name.begin_groups(state, work)
-            last -= 1
             look = True
         else:
             if planned != by_name.NEVER:
                 by_name.reserve(state, site, work, planned, live[slot * RECORD + LIMIT])
-            i += 1
-            look = tests % TESTS_BETWEEN_LOOKS == 0
+            pass_by(state, work, at)
         if look and not plans.size:
-            last = last_fitting(state, site, work, last)
+            bound_by_name(state, site, work)

@@ -1,7 +1,10 @@
 """The eligible pending jobs in priority order, packed for the passes (docs/simulator.md 3).
 
-While no age is at its maximum the order of two jobs never changes: a job's key is its priority
-less the part of age that all share, negated, so the queue is ascending. The tier stands above it.
+The order of two jobs whose ages still grow never changes, nor that of two whose ages are at their
+maximum. So the queue is two parts, each ascending by a key that stands still: first the *old*, whose
+key is what of priority does not depend on age, negated, then the *young*, whose key also counts
+since when they age. A walk merges the two: an old job's key at an instant is its own plus what a job
+would have that reached the maximum there and then. The tier stands above everything.
 """
 
 from mirage.sim.jit import kernel
@@ -12,6 +15,8 @@ from mirage.sim.layout import (
     FAR,
     ID,
     KEY,
+    LAST_OLD,
+    LAST_YOUNG,
     LIMIT,
     LIVE,
     NODES,
@@ -27,6 +32,7 @@ from mirage.sim.layout import (
     QUEUED,
     QUEUED_NODES,
     RECORD,
+    SATURATED,
     SATURATES_AT,
     SITE_ACCRUE,
     SITE_MAX_AGE,
@@ -34,6 +40,8 @@ from mirage.sim.layout import (
     STATIC,
     SUBMIT,
     TIER_SHIFT,
+    WALK_OLD,
+    WALK_YOUNG,
     section,
 )
 
@@ -45,21 +53,30 @@ def age_from(live, site, at):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def key_of(state, site, slot):  # type: ignore[no-untyped-def]
-    """Its place in the order now."""
-    live = section(state, LIVE)
-    at = slot * RECORD
-    since = max(age_from(live, site, at), state[NOW] - site[SITE_MAX_AGE])
-    value = live[at + STATIC] + section(state, FAIR_VALUE)[live[at + ASSOCIATION]]
-    tier = section(site, PARTITION_TIER)[live[at + PARTITION]]
-    return site[SITE_RATE] * (since - state[ORIGIN]) - value - (tier << TIER_SHIFT)
+def saturated(state, site, slot):  # type: ignore[no-untyped-def]
+    """Whether the job's age is at its maximum."""
+    since = age_from(section(state, LIVE), site, slot * RECORD)
+    return state[NOW] - since >= site[SITE_MAX_AGE]
 
 
 @kernel
-def place_of(state, key, job_id):  # type: ignore[no-untyped-def]
-    """The first place in the queue that is not before (key, job id)."""
+def key_of(state, site, slot, old):  # type: ignore[no-untyped-def]
+    """The job's key as one of the old or of the young."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    value = live[at + STATIC] + section(state, FAIR_VALUE)[live[at + ASSOCIATION]]
+    tier = section(site, PARTITION_TIER)[live[at + PARTITION]]
+    key = -value - (tier << TIER_SHIFT)
+    if not old:
+        key += site[SITE_RATE] * (age_from(live, site, at) - state[ORIGIN])
+    return key
+
+
+@kernel
+def place_of(state, key, job_id, old):  # type: ignore[no-untyped-def]
+    """The first place in its part of the queue that is not before (key, job id)."""
     keys, ids = section(state, QUEUE_KEY), section(state, QUEUE_ID)
-    low, high = 0, state[QUEUED]
+    low, high = (0, state[SATURATED]) if old else (state[SATURATED], state[QUEUED])
     while low < high:
         middle = (low + high) >> 1
         if keys[middle] < key or (keys[middle] == key and ids[middle] < job_id):
@@ -70,34 +87,31 @@ def place_of(state, key, job_id):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def enqueue(state, site, slot):  # type: ignore[no-untyped-def]
-    """Put an eligible job into the queue."""
+def put(state, site, slot, old):  # type: ignore[no-untyped-def]
+    """Into one part of the queue."""
     live = section(state, LIVE)
     at = slot * RECORD
-    key = key_of(state, site, slot)
-    live[at + KEY] = key
+    key = key_of(state, site, slot, old)
     keys, ids, slots = (
         section(state, QUEUE_KEY),
         section(state, QUEUE_ID),
         section(state, QUEUE_SLOT),
     )
     nodes, limits = section(state, QUEUE_NODES), section(state, QUEUE_LIMIT)
-    place = place_of(state, key, live[at + ID])
+    place = place_of(state, key, live[at + ID], old)
     for i in range(state[QUEUED], place, -1):
         keys[i], ids[i], slots[i] = keys[i - 1], ids[i - 1], slots[i - 1]
         nodes[i], limits[i] = nodes[i - 1], limits[i - 1]
     keys[place], ids[place], slots[place] = key, live[at + ID], slot
     nodes[place], limits[place] = live[at + NODES], live[at + LIMIT]
+    live[at + KEY] = key
     state[QUEUED] += 1
-    state[QUEUED_NODES] += live[at + NODES]
-    state[SATURATES_AT] = min(state[SATURATES_AT], age_from(live, site, at) + site[SITE_MAX_AGE])
+    state[SATURATED] += old
 
 
 @kernel
-def dequeue(state, slot):  # type: ignore[no-untyped-def]
-    """Take a job out of the queue."""
-    live = section(state, LIVE)
-    at = slot * RECORD
+def cut(state, place):  # type: ignore[no-untyped-def]
+    """Close the gap of the job that leaves this place."""
     keys, ids, slots = (
         section(state, QUEUE_KEY),
         section(state, QUEUE_ID),
@@ -105,16 +119,68 @@ def dequeue(state, slot):  # type: ignore[no-untyped-def]
     )
     nodes, limits = section(state, QUEUE_NODES), section(state, QUEUE_LIMIT)
     last = state[QUEUED] - 1
-    for i in range(place_of(state, live[at + KEY], live[at + ID]), last):
+    for i in range(place, last):
         keys[i], ids[i], slots[i] = keys[i + 1], ids[i + 1], slots[i + 1]
         nodes[i], limits[i] = nodes[i + 1], limits[i + 1]
     state[QUEUED] = last
+    state[SATURATED] -= place < state[SATURATED]
+
+
+@kernel
+def enqueue(state, site, slot):  # type: ignore[no-untyped-def]
+    """Put an eligible job into the queue."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    old = int(saturated(state, site, slot))
+    put(state, site, slot, old)
+    state[QUEUED_NODES] += live[at + NODES]
+    if not old:
+        full = age_from(live, site, at) + site[SITE_MAX_AGE]
+        state[SATURATES_AT] = min(state[SATURATES_AT], full)
+
+
+@kernel
+def dequeue(state, slot):  # type: ignore[no-untyped-def]
+    """Take a job out of the queue."""
+    live, slots = section(state, LIVE), section(state, QUEUE_SLOT)
+    at = slot * RECORD
+    key, job_id = live[at + KEY], live[at + ID]
+    place = place_of(state, key, job_id, 0)
+    if place == state[QUEUED] or slots[place] != slot:
+        place = place_of(state, key, job_id, 1)
+    cut(state, place)
     state[QUEUED_NODES] -= live[at + NODES]
+
+
+@kernel
+def refresh(state, site):  # type: ignore[no-untyped-def]
+    """Before a pass: jobs whose age has reached its maximum join the old."""
+    if state[NOW] < state[SATURATES_AT]:
+        return
+    live, slots = section(state, LIVE), section(state, QUEUE_SLOT)
+    soonest, i = FAR, state[SATURATED]
+    while i < state[QUEUED]:
+        slot = slots[i]
+        if saturated(state, site, slot):
+            cut(state, i)
+            put(state, site, slot, 1)
+            i += 1
+        else:
+            soonest = min(soonest, age_from(live, site, slot * RECORD) + site[SITE_MAX_AGE])
+            i += 1
+    state[SATURATES_AT] = soonest
 
 
 @kernel
 def rekey(state, site):  # type: ignore[no-untyped-def]
     """New keys for all, and the order mended (insertion: it is nearly sorted); whether it changed."""
+    changed = mend(state, site, 0, state[SATURATED], 1)
+    return mend(state, site, state[SATURATED], state[QUEUED], 0) or changed
+
+
+@kernel
+def mend(state, site, first, end, old):  # type: ignore[no-untyped-def]
+    """One part of it."""
     live = section(state, LIVE)
     keys, ids, slots = (
         section(state, QUEUE_KEY),
@@ -123,31 +189,70 @@ def rekey(state, site):  # type: ignore[no-untyped-def]
     )
     nodes, limits = section(state, QUEUE_NODES), section(state, QUEUE_LIMIT)
     changed = False
-    for i in range(state[QUEUED]):
+    for i in range(first, end):
         slot = slots[i]
-        key = key_of(state, site, slot)
+        key = key_of(state, site, slot, old)
+        changed = changed or key != keys[i]
         live[slot * RECORD + KEY] = key
         job_id, size, limit = ids[i], nodes[i], limits[i]
         j = i
-        while j > 0 and (keys[j - 1] > key or (keys[j - 1] == key and ids[j - 1] > job_id)):
+        while j > first and (keys[j - 1] > key or (keys[j - 1] == key and ids[j - 1] > job_id)):
             keys[j], ids[j], slots[j] = keys[j - 1], ids[j - 1], slots[j - 1]
             nodes[j], limits[j] = nodes[j - 1], limits[j - 1]
             j -= 1
         keys[j], ids[j], slots[j], nodes[j], limits[j] = key, job_id, slot, size, limit
-        changed = changed or j != i
     return changed
 
 
 @kernel
-def refresh(state, site):  # type: ignore[no-untyped-def]
-    """Before a pass: where ages are at their maximum the order moves with the clock."""
-    if state[NOW] < state[SATURATES_AT] or not site[SITE_RATE]:
-        return
-    live = section(state, LIVE)
+def begin_walk(state, work):  # type: ignore[no-untyped-def]
+    """Go to the first job; the last is the last of the queue."""
+    work[WALK_OLD], work[WALK_YOUNG] = 0, state[SATURATED]
+    work[LAST_OLD], work[LAST_YOUNG] = state[SATURATED] - 1, state[QUEUED] - 1
+
+
+@kernel
+def walk(state, site, work):  # type: ignore[no-untyped-def]
+    """The place of the job whose turn it is, or -1 where nobody is left up to the last places."""
+    i, j = work[WALK_OLD], work[WALK_YOUNG]
+    if i > work[LAST_OLD] and j > work[LAST_YOUNG]:
+        return -1
+    if i >= state[SATURATED]:
+        return j
+    if j >= state[QUEUED]:
+        return i
+    keys, ids = section(state, QUEUE_KEY), section(state, QUEUE_ID)
+    key = keys[i] + site[SITE_RATE] * (state[NOW] - site[SITE_MAX_AGE] - state[ORIGIN])
+    if key < keys[j] or (key == keys[j] and ids[i] < ids[j]):
+        return i
+    return j
+
+
+@kernel
+def pass_by(state, work, place):  # type: ignore[no-untyped-def]
+    """Go on behind the job at this place."""
+    if place < state[SATURATED]:
+        work[WALK_OLD] += 1
+    else:
+        work[WALK_YOUNG] += 1
+
+
+@kernel
+def note_taken(work, was_old):  # type: ignore[no-untyped-def]
+    """The job whose turn it was has left the queue: those behind moved up by one."""
+    work[LAST_YOUNG] -= 1
+    if was_old:
+        work[WALK_YOUNG] -= 1
+        work[LAST_OLD] -= 1
+
+
+@kernel
+def in_order(state, site, work, found):  # type: ignore[no-untyped-def]
+    """`found` becomes the slots in order; at least as long as the queue."""
+    refresh(state, site)
     slots = section(state, QUEUE_SLOT)
-    oldest = FAR
-    for i in range(state[QUEUED]):
-        oldest = min(oldest, age_from(live, site, slots[i] * RECORD))
-    state[SATURATES_AT] = oldest + site[SITE_MAX_AGE]
-    if state[NOW] >= state[SATURATES_AT]:
-        rekey(state, site)
+    begin_walk(state, work)
+    for k in range(state[QUEUED]):
+        place = walk(state, site, work)
+        found[k] = slots[place]
+        pass_by(state, work, place)

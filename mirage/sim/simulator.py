@@ -283,7 +283,7 @@ class Simulator:
 
     def columns(self) -> LiveColumns:
         """The live jobs as arrays."""
-        return live_columns(self._state)
+        return live_columns(self._state, self._queue())
 
     def find(self, job_id: int) -> Record | None:
         """A pending, running or ended job. Of ended ones only what `advance` or `step` told."""
@@ -313,8 +313,8 @@ class Simulator:
 
     def order(self) -> list[int]:
         """Ids of the eligible pending jobs in priority order."""
-        self._refreshed()
-        return [int(i) for i in view(self._state, layout.QUEUE_ID)[: self._state[layout.QUEUED]]]
+        live = view(self._state, layout.LIVE).reshape(-1, RECORD)
+        return [int(i) for i in live[self._queue(), layout.ID]]
 
     def free_nodes(self) -> tuple[int, ...]:
         """Numbers of the nodes that are up and have no job."""
@@ -382,11 +382,10 @@ class Simulator:
         return plans
 
     def _queue(self) -> Ints:
-        self._refreshed()
-        return view(self._state, layout.QUEUE_SLOT)[: self._state[layout.QUEUED]]
-
-    def _refreshed(self) -> None:
-        moves.refresh(self._state, self._site)
+        """Slots of the queued jobs in order."""
+        found = np.empty(self._state[layout.QUEUED], dtype=np.int64)
+        moves.in_order(self._state, self._site, self._work, found)
+        return found
 
     def _view(self, slot: int) -> Record:
         return self._told.live(self._state, self._site, int(slot))
