@@ -75,6 +75,15 @@ def shares_of(
     nested = sorted({a.account for a in accounts if a.parent not in {"", _ROOT}})
     if nested:
         notes.append(f"Accounts below accounts stand beside them: {_some(nested)}.")
+    alike = {a.user for a in users if a.share is None}
+    if alike:
+        notes.append(
+            f"Fairshare=parent: Slurm ranks these users of an account alike, the simulator by "
+            f"what each used: {_some(alike)}."
+        )
+    merged = {a.account for a in accounts if a.share is None}
+    if merged:
+        notes.append(f"Fairshare=parent of accounts: here they have one share: {_some(merged)}.")
     own = {a.user for a in users if a.share not in {None, 1}}
     if own:
         notes.append(f"Users have equal shares in the simulator, here not all: {_some(own)}.")

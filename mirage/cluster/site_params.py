@@ -10,7 +10,12 @@ from typing import TypeVar
 from mirage.cluster import site_answers
 from mirage.cluster.site_accounting import enforces_limits, qos_of, shares_of
 from mirage.cluster.site_answers import Answers, Question
-from mirage.cluster.site_scheduler import Fields, counts_memory, scheduler_fields
+from mirage.cluster.site_scheduler import (
+    Fields,
+    counts_memory,
+    gives_whole_cores,
+    scheduler_fields,
+)
 from mirage.errors import MalformedText
 from mirage.sim.types import NodeGroup, Params, Partition, Qos, Reservation
 from mirage.slurm import inventory, sacctmgr, scontrol
@@ -48,6 +53,8 @@ def site_of(answers: Answers, zone: tzinfo | None = None) -> Site:
     fields, said = scheduler_fields(config)
     notes += said
     fields |= _machine(nodes, notes, memory=counts_memory(config))
+    if gives_whole_cores(config) and any(node.threads_per_core > 1 for node in nodes):
+        notes.append("Not simulated: jobs get whole cores here, of several CPUs each.")
     if not counts_memory(config):
         notes.append("Memory is not counted, for SelectTypeParameters does not name it.")
     shown = inventory.parse_partitions(answers.texts[site_answers.PARTITIONS])

@@ -75,6 +75,12 @@ def counts_memory(config: Mapping[str, str]) -> bool:
     return "MEMORY" in config.get("SelectTypeParameters", "").upper()
 
 
+def gives_whole_cores(config: Mapping[str, str]) -> bool:
+    """Whether jobs get cores rather than threads (SelectTypeParameters=CR_Core, CR_Socket...)."""
+    words = config.get("SelectTypeParameters", "").upper().replace(",", "_").split("_")
+    return bool({"CORE", "SOCKET"} & set(words))
+
+
 def _select_type(config: Mapping[str, str], notes: list[str]) -> SelectType:
     given = config.get("SelectType", "")
     try:
@@ -96,7 +102,7 @@ def _priority(config: Mapping[str, str], notes: list[str]) -> Fields:
             notes.append("PriorityDecayHalfLife is 0 or not told: a half-life of ten years.")
         else:
             notes.append(f"{key} is not told: the simulator's default.")
-    flags = {flag for flag in config.get("PriorityFlags", "").split(",") if flag}
+    flags = set(config.get("PriorityFlags", "").split(",")) - {"", "NONE"}
     fields["accrue_always"] = "ACCRUE_ALWAYS" in flags
     fields["priority_favor_small"] = config.get("PriorityFavorSmall", "").lower() == "yes"
     strange = sorted(flags - _FLAGS_IN_FORCE)

@@ -28,6 +28,7 @@ class ShownNode:
     gpus: int
     """Of all types together."""
     state: str
+    threads_per_core: int = 1
     weight: int = 1
     features: str = ""
 
@@ -95,6 +96,7 @@ def _node(record: Mapping[str, str]) -> ShownNode:
         memory_mib=max(memory, 0),
         gpus=gpu_count(record.get("Gres", "")),
         state=record.get("State", "").upper(),
+        threads_per_core=_number(record, "ThreadsPerCore", 1),
         weight=_number(record, "Weight", 1),
         features=record.get("AvailableFeatures", ""),
     )

@@ -97,7 +97,7 @@ def test_one_json_object_tells_all(tmp_path: Path, captured: Path) -> None:
     told: dict[str, Any] = json.loads(done.stdout)
     text, notes = told.pop("text"), told.pop("notes")
     assert parse_cluster_file(text, "text").params.nodes == 7
-    assert len(notes) == 13
+    assert len(notes) == 14
     assert told == {
         "cluster": "testbed",
         "nodes": 7,
@@ -174,13 +174,37 @@ def test_the_testbed_is_imported_as_it_is_set_up(testbed: Testbed, tmp_path: Pat
         Partition(name="debug", nodes=(0,), priority_tier=2, max_time_s=1800),
         Partition(name="long"),
     )
-    assert params.qos[0] == Qos(name="normal")
-    assert set(params.qos) == {Qos(name="normal"), Qos(name="high", priority=100), Qos(name="low")}
+    assert params.qos[0].name == "normal"
+    assert {q.name: q.priority for q in params.qos} == {"normal": 0, "high": 100, "low": 0}
     assert dict(params.shares) == {"research": 10, "students": 5, "services": 1}
     assert params.select_type is SelectType.CONS_TRES
     assert (params.priority_weight_age, params.priority_max_age_s) == (1008000, 7 * 86400)
     assert (params.bf_window_s, params.bf_resolution_s, params.bf_max_job_test) == (172800, 1, 1000)
     assert not [n for n in notes if "gave no answer" in n or "does not read" in n]
+
+
+@pytest.mark.slurm
+def test_the_limits_of_a_qos_are_imported(testbed: Testbed, tmp_path: Path) -> None:
+    keys = ("MaxJobsPU", "MaxSubmitJobsPU", "MaxTRESPU")
+    given = dict(zip(keys, ("3", "9", "cpu=32,mem=512000,gres/gpu=8,node=2"), strict=True))
+    none = dict(zip(keys, ("-1", "-1", "cpu=-1,mem=-1,gres/gpu=-1,node=-1"), strict=True))
+    modify = ["sacctmgr", "-i", "modify", "qos", "high", "set"]
+    testbed.run([*modify, *(f"{key}={value}" for key, value in given.items())])
+    try:
+        _import(testbed, tmp_path / "C.toml")
+    finally:
+        testbed.run([*modify, *(f"{key}={value}" for key, value in none.items())])
+    (high,) = [q for q in load_cluster_file(tmp_path / "C.toml").params.qos if q.name == "high"]
+    assert high == Qos(
+        name="high",
+        priority=100,
+        max_jobs_pu=3,
+        max_submit_pu=9,
+        max_cpus_pu=32,
+        max_memory_mib_pu=512000,
+        max_gpus_pu=8,
+        max_nodes_pu=2,
+    )
 
 
 @pytest.mark.slurm

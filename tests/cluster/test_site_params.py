@@ -85,6 +85,8 @@ def test_all_that_is_not_simulated_or_assumed_is_said_once() -> None:
         "Not simulated of QOS normal: MaxTRESPU of license/x.",
         "QOS normal limits GPUs by type: here all types together.",
         "The default QOS is normal: that of 2 of 3 associations.",
+        "Fairshare=parent: Slurm ranks these users of an account alike, "
+        "the simulator by what each used: bea.",
         "Users have equal shares in the simulator, here not all: ann.",
         "Not simulated: limits of 1 associations: MaxJobs (1).",
     )
@@ -189,6 +191,15 @@ def test_equal_nodes_are_no_groups() -> None:
     assert said(site, "No partition is the default one: here p")
 
 
+def test_whole_cores_of_several_threads_are_said() -> None:
+    nodes = [*site_texts.NODES, site_texts.node("x", ThreadsPerCore="2")]
+    assert said(with_lines(site_answers.NODES, nodes), "whole cores")
+    found = answers(SelectTypeParameters="CR_CPU_MEMORY")
+    texts = {**found.texts, site_answers.NODES: "\n".join(nodes)}
+    site = site_of(replace(found, texts=texts), UTC)
+    assert not [n for n in site.notes if "whole cores" in n]
+
+
 def test_features_and_weights_of_nodes_are_said() -> None:
     nodes = [*site_texts.NODES, site_texts.node("x", AvailableFeatures="ib,a100", Weight="5")]
     site = with_lines(site_answers.NODES, nodes)
@@ -241,7 +252,9 @@ def test_accounts_below_accounts_are_said() -> None:
         "testbed|root||1|",
         "testbed|science||4|root",
         "testbed|physics||3|science",
+        "testbed|guests||parent|root",
     ]
     site = with_lines(site_answers.ASSOCIATIONS, lines)
-    assert site.params.shares == (("science", 4), ("physics", 3))
+    assert site.params.shares == (("science", 4), ("physics", 3), ("guests", 1))
     assert said(site, "Accounts below accounts", "physics")
+    assert said(site, "Fairshare=parent of accounts", "guests")
