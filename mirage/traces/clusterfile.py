@@ -13,6 +13,7 @@ from typing import Any
 
 from mirage.errors import ConfigError, MalformedText
 from mirage.sim.types import NodeEvent, NodeGroup, Outage, Params, Partition, Qos, Reservation
+from mirage.slurm.hostlist import MOST_HOSTS
 from mirage.traces import clustervalues as values
 from mirage.traces.clustervalues import Reader
 
@@ -52,7 +53,7 @@ def parse_cluster_file(written: str, source: str) -> ClusterFile:
     """The same for the text of one; `source` is what faults call it."""
     try:
         document = tomllib.loads(written)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # tomllib lets through what int() says
         raise ConfigError(source, [f"not TOML: {error}"]) from error
     reading = _Reading(document)
     given = reading.all()
@@ -65,20 +66,20 @@ def parse_cluster_file(written: str, source: str) -> ClusterFile:
 
 _CLUSTER: Keys = {
     "name": ("name", values.cluster_name),
-    "nodes": ("nodes", values.count(1)),
+    "nodes": ("nodes", values.count(1, MOST_HOSTS)),
     "gpus_per_node": ("gpus_per_node", values.count(0)),
     "cpus_per_node": ("cpus_per_node", values.count(1)),
     "memory_mib_per_node": ("memory_mib_per_node", values.count(0)),
     "node_names": ("node_names", values.host_names),
 }
 _SCHEDULER: Keys = {
-    "PriorityWeightAge": ("priority_weight_age", values.count(0)),
+    "PriorityWeightAge": ("priority_weight_age", values.weight),
     "PriorityMaxAge": ("priority_max_age_s", values.duration),
-    "PriorityWeightJobSize": ("priority_weight_job_size", values.count(0)),
+    "PriorityWeightJobSize": ("priority_weight_job_size", values.weight),
     "PriorityFavorSmall": ("priority_favor_small", values.yes_or_no),
-    "PriorityWeightPartition": ("priority_weight_partition", values.count(0)),
-    "PriorityWeightQOS": ("priority_weight_qos", values.count(0)),
-    "PriorityWeightFairshare": ("priority_weight_fairshare", values.count(0)),
+    "PriorityWeightPartition": ("priority_weight_partition", values.weight),
+    "PriorityWeightQOS": ("priority_weight_qos", values.weight),
+    "PriorityWeightFairshare": ("priority_weight_fairshare", values.weight),
     "PriorityDecayHalfLife": ("priority_decay_half_life_s", values.duration),
     "PriorityCalcPeriod": ("priority_calc_period_s", values.duration),
     "PriorityFlags": ("accrue_always", values.accrue_always),

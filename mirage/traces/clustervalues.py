@@ -26,15 +26,20 @@ HARMLESS_FLAGS = frozenset({"FAIR_TREE", "CALCULATE_RUNNING", "NO_NORMAL_ASSOC",
 """Of PriorityFlags: what the simulator does anyway, or what touches nothing that it has."""
 
 
-def count(least: int) -> Reader:
+def count(least: int, most: int = _LARGEST) -> Reader:
     def read(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ValueError(f"must be a whole number, at least {least}")
-        if value > _LARGEST:
-            raise ValueError(f"must be at most {_LARGEST}")
+        if value > most:
+            raise ValueError(f"must be at most {most}")
         return value
 
     return read
+
+
+def weight(value: Any) -> int:
+    """Slurm keeps them in 32 bits."""
+    return int(count(0, (1 << 32) - 1)(value))
 
 
 def minutes(value: Any) -> int:
@@ -121,7 +126,10 @@ _TRES = {
 
 def tres_limits(value: Any) -> dict[str, int]:
     """Fields of Qos."""
-    limits = parse_tres(text(value))
+    try:
+        limits = parse_tres(text(value))
+    except OverflowError:
+        raise ValueError("is more than any cluster has") from None
     unknown = sorted(set(limits) - set(_TRES))
     if unknown:
         raise ValueError(f"not simulated: {', '.join(unknown)}; there are {', '.join(_TRES)}")

@@ -1,15 +1,21 @@
 """A site's answers as the simulator's settings, and what is said of the rest."""
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mirage.cluster import site_answers
 from mirage.cluster.site_answers import Answers, Question
 from mirage.cluster.site_params import Site, site_of
 from mirage.errors import MalformedText
 from mirage.sim.types import NodeGroup, Params, Partition, Qos, Reservation, SelectType
+from mirage.slurm.hostlist import compress
+from mirage.traces.clusterfile import parse_cluster_file
+from mirage.traces.clustertext import write_cluster_file
 from tests.cluster import site_texts
 from tests.cluster.site_texts import answers
 
@@ -258,3 +264,19 @@ def test_accounts_below_accounts_are_said() -> None:
     assert site.params.shares == (("science", 4), ("physics", 3), ("guests", 1))
     assert said(site, "Accounts below accounts", "physics")
     assert said(site, "Fairshare=parent of accounts", "guests")
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_answers_cut_or_garbled_anywhere_are_left_out_or_refused(data: st.DataObject) -> None:
+    found = answers()
+    question = data.draw(st.sampled_from(site_answers.QUESTIONS))
+    text = found.texts[question]
+    begin = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(begin, min(begin + 40, len(text))))
+    garbled = text[:begin] + data.draw(st.text(max_size=8)) + text[end:]
+    cut = data.draw(st.sampled_from([garbled, text[:begin]]))
+    with suppress(MalformedText):
+        site = site_of(replace(found, texts={**found.texts, question: cut}), UTC)
+        written = write_cluster_file(site.params, site.notes, node_names=compress(site.node_names))
+        assert parse_cluster_file(written, "C.toml").params == site.params

@@ -1,10 +1,14 @@
-"""Cluster files written: they read back to what they were written from."""
+"""Cluster files as texts: those that are written read back, and so do those of the docs."""
 
+import re
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mirage.errors import ConfigError
 from mirage.sim.types import (
     NodeEvent,
     NodeGroup,
@@ -17,6 +21,8 @@ from mirage.sim.types import (
 )
 from mirage.traces.clusterfile import parse_cluster_file
 from mirage.traces.clustertext import numbers_text, write_cluster_file
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "clusters.md"
 
 
 def read_back(text: str) -> Params:
@@ -140,3 +146,69 @@ def test_what_is_written_reads_back_equal(site: Params, comments: list[str]) -> 
 def test_a_window_of_seconds_is_written_in_whole_minutes_and_never_shorter() -> None:
     site = Params(name="lab", bf_window_s=90)
     assert read_back(write_cluster_file(site)).bf_window_s == 120
+
+
+NAMES = {
+    "[cluster]": "name nodes gpus_per_node cpus_per_node memory_mib_per_node node_names",
+    "[scheduler]": "PriorityWeightAge PriorityMaxAge PriorityFlags PriorityFavorSmall SelectType "
+    "bf_window bf_interval bf_continue PriorityCalcPeriod MaxJobsPU",
+    "[[nodes]]": "count CPUs RealMemory Gres",
+    "[[partitions]]": "PartitionName Nodes PriorityTier MaxTime OverSubscribe",
+    "[[qos]]": "Name Priority MaxTRESPU",
+    "[[accounts]]": "Account Fairshare",
+    "[[reservations]]": "ReservationName StartTime EndTime Nodes",
+    "[[outages]]": "State StartTime EndTime Nodes",
+    "[[capacity]]": "from nodes",
+}
+WRITTEN = st.one_of(
+    st.integers(-3, 12).map(str),
+    st.integers().map(str),
+    st.sampled_from(["true", "inf", "nan", "1.5", "[]", "[0, 1]", "{}", "[[]]", "1979-05-27"]),
+    st.sampled_from(["07:32:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59"]),
+    st.sampled_from(
+        ["lab", "ALL", "0-3", "9-1", "n[1-9]", "n[1", "cpu=1", f"mem={9**400}P", "YES", "7-0"]
+    ).map(lambda word: f'"{word}"'),
+    st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="'")).map(
+        lambda word: f"'{word}'"
+    ),
+)
+
+
+@st.composite
+def _documents(draw: st.DrawFn) -> str:
+    whole = ["[cluster]", 'name = "lab"', "nodes = 8"]
+    lines = list(draw(st.sampled_from([[], whole])))
+    for section, names in NAMES.items():
+        if section in lines:
+            continue
+        for _ in range(draw(st.integers(0, 2 if section.startswith("[[") else 1))):
+            keys = draw(st.sets(st.sampled_from(names.split())))
+            lines += [section, *(f"{key} = {draw(WRITTEN)}" for key in sorted(keys))]
+    return "\n".join(lines)
+
+
+@settings(deadline=None)
+@given(_documents())
+def test_whatever_stands_in_a_file_it_reads_or_its_faults_are_told(text: str) -> None:
+    found = Params()
+    with suppress(ConfigError):
+        found = parse_cluster_file(text, "C.toml").params
+    assert read_back(write_cluster_file(found)) == found
+
+
+def documented() -> list[str]:
+    text = DOCS.read_text(encoding="utf-8")
+    return re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+
+
+def test_the_documented_defaults_are_the_defaults() -> None:
+    assert read_back(documented()[0]) == Params(name="lab", nodes=76)
+
+
+def test_the_documented_example_reads_without_a_warning() -> None:
+    found = parse_cluster_file(documented()[1], "docs/clusters.md")
+    assert found.warnings == ()
+    assert found.params.node_groups
+    assert len(found.params.partitions) > 1
+    assert found.params.reservations
+    assert found.params.node_events
