@@ -12,7 +12,7 @@ MOST_HOSTS = 1 << 17
 
 _PART = re.compile(r"\[(?P<ranges>[^\[\]]*)\]|(?P<plain>[^\[\]]+)")
 _RANGE = re.compile(r"(?P<low>\d+)(?:-(?P<high>\d+))?")
-_NUMBERED = re.compile(r"(.*?)([0-9]*)", re.DOTALL)
+_DIGITS = "0123456789"
 _COMMA = re.compile(r",(?![^\[]*\])")
 """One that no bracket encloses."""
 
@@ -66,7 +66,8 @@ class _Run:
 def _runs(names: Sequence[str]) -> list[_Run]:
     runs: list[_Run] = []
     for name in names:
-        prefix, number = _NUMBERED.fullmatch(name).groups()  # type: ignore[union-attr]  # any text
+        prefix = name.rstrip(_DIGITS)
+        number = name[len(prefix) :]
         if number and runs and runs[-1].prefix == prefix and runs[-1].next == number:
             runs[-1].high = number
         else:
