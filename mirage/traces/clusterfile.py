@@ -185,7 +185,7 @@ class _Reading:
         return tuple(Reservation(**row) for row in rows)
 
     def _node_events(self, nodes: Reader, total: int) -> tuple[NodeEvent, ...]:
-        """Sorted; where a node returns and goes at one instant, it returns first."""
+        """Sorted; of what happens to a node at one instant the worst is the last."""
         keys = {"State": ("state", values.outage)} | dict(_period_keys(nodes))
         rows = self._rows("outages", keys, needed=("State", "StartTime", "Nodes"))
         self._check_periods("outages", rows)
@@ -281,8 +281,12 @@ class _Reading:
         ]
 
 
-def _in_order(event: NodeEvent) -> tuple[int, int, bool, str]:
-    return event.at, event.node, event.outage is not Outage.RESUME, event.outage
+_WEAKEST_FIRST = (Outage.RESUME, Outage.DRAIN, Outage.DOWN)
+"""Of several at one instant the simulator takes the last."""
+
+
+def _in_order(event: NodeEvent) -> tuple[int, int, int]:
+    return event.at, event.node, _WEAKEST_FIRST.index(event.outage)
 
 
 def _overlaps(reservations: Sequence[Reservation]) -> list[str]:

@@ -131,10 +131,9 @@ def _tuples(rows: st.SearchStrategy[Any], key: str, least: int = 0) -> st.Search
 
 
 def _in_order(events: set[NodeEvent]) -> tuple[NodeEvent, ...]:
-    returns_first = sorted(
-        events, key=lambda e: (e.at, e.node, e.outage is not Outage.RESUME, e.outage)
-    )
-    return tuple(returns_first)
+    weakest_first = [Outage.RESUME, Outage.DRAIN, Outage.DOWN]
+    ordered = sorted(events, key=lambda e: (e.at, e.node, weakest_first.index(e.outage)))
+    return tuple(ordered)
 
 
 @settings(deadline=None)
