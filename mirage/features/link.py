@@ -33,7 +33,7 @@ class Link:
     """None: as many as the successor's."""
 
     def successor(self, now: int) -> SimJob:
-        """The job that would become eligible at `now`; its run time is the limit, all that is known."""
+        """The job that would become eligible at `now`; its run time is not known: the limit."""
         return SimJob(
             submit=now if self.submit is None else min(self.submit, now),
             nodes=self.nodes,

@@ -5,6 +5,7 @@ Fed only with what has happened, from a simulator's events or from accounting al
 
 from collections.abc import Iterable
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,10 @@ from numpy.typing import NDArray
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Ints
 from mirage.features.numbers import Past
-from mirage.sim.simulator import Simulator
 from mirage.sim.types import Event, EventKind
+
+if TYPE_CHECKING:
+    from mirage.sim.simulator import Simulator
 
 KEPT_S = 86400
 """The longest window looked back over."""
@@ -145,7 +148,7 @@ class Memory:
         all_runs[0] = all_runs[0] * _FORGET_ALL + share
         all_runs[1] = all_runs[1] * _FORGET_ALL + 1.0
 
-    def saw_events(self, simulator: Simulator, events: Iterable[Event]) -> None:
+    def saw_events(self, simulator: "Simulator", events: Iterable[Event]) -> None:
         """What a simulator told of, in its order, up to its present instant."""
         for event in events:
             record = simulator.find(event.job_id)

@@ -4,6 +4,8 @@ Nothing after the instant enters: a view holds what the queue shows, a memory wh
 and a plan what the scheduler would plan from time limits.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,12 +15,14 @@ from mirage.features.link import Link
 from mirage.features.memory import Memory
 from mirage.features.numbers import Past, Standing, numbers, scaled, usual_limits
 from mirage.features.view import View
-from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params
+
+if TYPE_CHECKING:
+    from mirage.sim.simulator import Simulator
 
 Observation = NDArray[np.float32]
 
-_TABLE: tuple[Ints, Ints, Ints] = (
+TABLE: tuple[Ints, Ints, Ints] = (
     spec.STARTS,
     np.array(spec.HORIZONS_H, dtype=np.int64),
     np.array(spec.ARRIVALS_H, dtype=np.int64),
@@ -42,10 +46,10 @@ def raw(
     """The same before scaling: seconds, counts, node hours, shares; float64[F]."""
     past = memory.past(view.now)
     standing = _standing(view, link, memory, plan, usual_plan)
-    return numbers(standing, view.pending, view.running, view.running_users, past, _TABLE)
+    return numbers(standing, view.pending, view.running, view.running_users, past, TABLE)
 
 
-def from_simulator(simulator: Simulator, link: Link, memory: Memory) -> Observation:
+def from_simulator(simulator: "Simulator", link: Link, memory: Memory) -> Observation:
     """What is seen of a simulated cluster at its present instant: float32[F]."""
     view = View.of_simulator(simulator, link, memory.users)
     return observe(view, link, memory, *_plans(simulator, view, link, memory))
@@ -57,7 +61,7 @@ def from_snapshot(snapshot: Snapshot, params: Params, link: Link, memory: Memory
 
 
 def _plans(
-    simulator: Simulator, view: View, link: Link, memory: Memory
+    simulator: "Simulator", view: View, link: Link, memory: Memory
 ) -> tuple[int | None, int | None]:
     """Of the simulator: (by time limits, by what is usual)."""
     job = link.successor(view.now)
@@ -87,11 +91,11 @@ def _standing(
         predecessor_submit=link.predecessor_submit,
         predecessor_start=link.predecessor_start,
         predecessor_end=link.predecessor_end,
-        nodes_all=view.nodes_all,
-        nodes_up=view.nodes_up,
-        nodes_free=view.nodes_free,
-        cpus_free_share=view.cpus_free_share,
-        gpus_free_share=view.gpus_free_share,
+        nodes_all=view.capacity.nodes,
+        nodes_up=view.capacity.up,
+        nodes_free=view.capacity.free,
+        cpus_free_share=view.capacity.cpus_free_share,
+        gpus_free_share=view.capacity.gpus_free_share,
         max_jobs_pu=view.max_jobs_pu,
         plan=-1 if plan is None else plan,
         usual_plan=-1 if usual_plan is None else usual_plan,

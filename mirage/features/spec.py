@@ -5,6 +5,7 @@ fingerprint is another one is not loaded. docs/features.md says what each number
 """
 
 import hashlib
+from collections.abc import Mapping
 from enum import IntEnum
 
 import numpy as np
@@ -143,23 +144,25 @@ def part(group: str) -> slice:
     return slice(int(STARTS[i]), int(STARTS[i + 1]))
 
 
-def _fingerprint() -> str:
-    digest = hashlib.sha256(f"{COMPUTATION}".encode())
-    for group, numbers in GROUPS.items():
+def fingerprint(groups: Mapping[str, tuple[tuple[str, Scale], ...]], computation: int) -> str:
+    """sha256 over groups, names, order, scales and the version of the computation."""
+    digest = hashlib.sha256(f"{computation}".encode())
+    for group, numbers in groups.items():
         digest.update(f"\n{group}".encode())
         for name, scale in numbers:
             digest.update(f"\n{name} {scale.name}".encode())
     return digest.hexdigest()
 
 
-FINGERPRINT = _fingerprint()
-"""sha256 over groups, names, order, scales and `COMPUTATION`, in hexadecimal."""
+FINGERPRINT = fingerprint(GROUPS, COMPUTATION)
+"""Of this module, hexadecimal."""
 
 
 def raw(observations: NDArray[np.float32]) -> NDArray[np.float64]:
     """The numbers before scaling: seconds, counts, shares. Takes [..., F], gives the same shape."""
     x = observations.astype(np.float64)
-    logs = np.sign(x) * np.expm1(np.abs(x))
+    plain = Scale.PLAIN == SCALES
+    logs = np.sign(x) * np.expm1(np.where(plain, 0.0, np.abs(x)))
     hours = (Scale.LOG_HOURS, Scale.SIGNED_LOG_HOURS)
     unscaled = np.where(np.isin(SCALES, hours), logs * 3600.0, logs)
-    return np.where(Scale.PLAIN == SCALES, x, unscaled)
+    return np.where(plain, x, unscaled)
