@@ -1,11 +1,12 @@
 """Episode tables as a library of hand-overs: one move, held to free, by looking rows up."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
 from mirage.learn.handovers import BOUND, Flags, Floats, Ints, Observations, Position
 
@@ -43,6 +44,20 @@ class TableLibrary:
         self.last = np.cumsum(lengths) - 1
         """int64[E]: the row of each episode's last instant."""
         self.first = self.last - lengths + 1
+
+    @classmethod
+    def of(cls, tables: Sequence[EpisodeTable], *, aged: bool = False) -> Self:
+        """All episodes of some tables. `aged`: age counted from the predecessor's start.
+
+        Raises InputError also where the tables' features are not the same.
+        """
+        if len({t.about.features_fingerprint for t in tables}) > 1:
+            raise InputError("The tables were made with different features: make them again.")
+        episodes = (episode for table in tables for episode in table)
+        return cls(
+            ((e.observations, e.outcome_aged_h if aged else e.outcome_h) for e in episodes),
+            tables[0].about.features if tables else (),
+        )
 
     def __len__(self) -> int:
         return len(self.first)

@@ -1,14 +1,19 @@
 """The table form: rows are looked up, the outcome is that of the row where the standby is freed."""
 
+from copy import copy
+from pathlib import Path
+
 import gymnasium.utils.env_checker
 import numpy as np
 import pytest
 import stable_baselines3.common.env_checker
 
+from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
 from mirage.learn.env import ChainEnv
 from mirage.learn.handovers import BOUND, Position
 from mirage.learn.tables import TableLibrary
+from tests.episodes import tables as made
 from tests.learn.random_tables import FEATURES, random_library, random_tables
 
 PRICE = 0.3
@@ -80,6 +85,34 @@ def test_a_seed_gives_the_same_episodes_and_they_are_all_drawn() -> None:
 
     assert drawn(1) == drawn(1) != drawn(2)
     assert set(drawn(1)) == set(range(7))
+
+
+def test_a_file_s_episodes_are_taken_whole(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    outcome_s = rng.integers(-9000, 9000, (4, 5)).astype(np.int32)
+    aged_s = outcome_s + np.int32(600)
+    seen = rng.normal(size=(4, 5, 2)).astype(np.float32)
+    made.table(
+        (outcome_s / 3600).tolist(), outcome_s=outcome_s, outcome_aged_s=aged_s, observations=seen
+    ).save(tmp_path / "e.npz")
+    read = EpisodeTable.load(tmp_path / "e.npz")
+    library = TableLibrary.of([read, read])
+    assert library.features == ("time_left_s", "index")
+    np.testing.assert_array_equal(library.outcome_h, np.tile(outcome_s.ravel(), 2) / 3600)
+    np.testing.assert_array_equal(library.observations, np.tile(seen.reshape(20, 2), (2, 1)))
+    assert list(library.last - library.first) == [4] * 8
+    aged = TableLibrary.of([read], aged=True)
+    np.testing.assert_array_equal(aged.outcome_h, aged_s.ravel() / 3600)
+
+
+def test_files_of_other_features_do_not_go_together() -> None:
+    one = made.table([[1.0]])
+    other = copy(one)
+    other.about = made.about(features_fingerprint="other")
+    with pytest.raises(InputError, match="different features"):
+        TableLibrary.of([one, other])
+    with pytest.raises(InputError, match="at least one"):
+        TableLibrary.of([])
 
 
 def test_the_columns_names_are_kept() -> None:
