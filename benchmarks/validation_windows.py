@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from mirage.episodes.build import PATIENCE_S, Settings, pair_job
 from mirage.episodes.evaluate import CLASSES, classes
 from mirage.episodes.world import enter
-from mirage.sim.simulator import Simulator, Workload
+from mirage.sim.simulator import Simulator
+from mirage.sim.workload import Workload
 from mirage.traces.clusterfile import read_cluster_file
 from mirage.traces.replay import workload
 
