@@ -34,6 +34,7 @@ from mirage.sim.layout import (
     QUEUED,
     RECORD,
     SITE_NODES,
+    SITE_SHARED,
     SITE_WORDS,
     UP,
     WHOLE,
@@ -150,31 +151,23 @@ def fitting(state: Ints, site: Ints, record: Ints, at: int, usable: Ints, found:
 @kernel
 def take(state: Ints, site: Ints, slot: int, chosen: Ints) -> None:
     """Give the chosen nodes to the job."""
-    live = section(state, LIVE)
     idle, jobs = section(state, IDLE_BITS), section(state, NODE_JOBS)
-    cpus, memory, gpus = (
-        section(state, NODE_CPUS),
-        section(state, NODE_MEMORY),
-        section(state, NODE_GPUS),
-    )
     at = slot * RECORD
     head = NONE
     for w in range(site[SITE_WORDS] - 1, -1, -1):
-        state[IDLE] -= ones(idle[w] & chosen[w])
-        idle[w] &= ~chosen[w]
         word = chosen[w]
+        if not word:
+            continue
+        state[IDLE] -= ones(idle[w] & word)
+        idle[w] &= ~word
         while word:
             node = w * WORD + lowest(word)
             word &= word - 1
             head = chain(state, head, node)
             jobs[node] += 1
-            if live[at + WHOLE]:
-                cpus[node], memory[node], gpus[node] = 0, 0, 0
-            else:
-                cpus[node] -= live[at + CPUS]
-                memory[node] -= live[at + MEMORY]
-                gpus[node] -= live[at + GPUS]
-    live[at + ALLOCATED] = head
+            if site[SITE_SHARED]:
+                use(state, site, node, at, -1)
+    section(state, LIVE)[at + ALLOCATED] = head
 
 
 @kernel
@@ -183,36 +176,40 @@ def give_back(state: Ints, site: Ints, slot: int) -> None:
     live = section(state, LIVE)
     at = slot * RECORD
     nexts, names = section(state, CELL_NEXT), section(state, CELL_NODE)
+    jobs, states = section(state, NODE_JOBS), section(state, NODE_STATE)
+    idle = section(state, IDLE_BITS)
     cell = live[at + ALLOCATED]
     while cell != NONE:
-        leave(state, site, names[cell], at)
+        node = names[cell]
+        jobs[node] -= 1
+        if site[SITE_SHARED]:
+            use(state, site, node, at, 1)
+        if jobs[node] == 0 and states[node] == UP:
+            add(idle, node)
+            state[IDLE] += 1
         cell = nexts[cell]
     unchain(state, live[at + ALLOCATED])
     live[at + ALLOCATED] = NONE
 
 
 @kernel
-def leave(state: Ints, site: Ints, node: int, at: int) -> None:
-    """The job whose record begins at `at` leaves one node."""
+def use(state: Ints, site: Ints, node: int, at: int, change: int) -> None:
+    """The job whose record begins at `at` takes (-1) or gives back (1) its part of one node.
+
+    Where all nodes are whole nobody asks, and nobody counts.
+    """
     live = section(state, LIVE)
-    cpus, memory, gpus = (
-        section(state, NODE_CPUS),
-        section(state, NODE_MEMORY),
-        section(state, NODE_GPUS),
-    )
-    jobs = section(state, NODE_JOBS)
-    jobs[node] -= 1
-    if live[at + WHOLE]:
-        cpus[node] = section(site, CAPACITY_CPUS)[node]
-        memory[node] = section(site, CAPACITY_MEMORY)[node]
-        gpus[node] = section(site, CAPACITY_GPUS)[node]
-    else:
-        cpus[node] += live[at + CPUS]
-        memory[node] += live[at + MEMORY]
-        gpus[node] += live[at + GPUS]
-    if jobs[node] == 0 and section(state, NODE_STATE)[node] == UP:
-        add(section(state, IDLE_BITS), node)
-        state[IDLE] += 1
+    cpus, memory = section(state, NODE_CPUS), section(state, NODE_MEMORY)
+    gpus = section(state, NODE_GPUS)
+    if not live[at + WHOLE]:
+        cpus[node] += change * live[at + CPUS]
+        memory[node] += change * live[at + MEMORY]
+        gpus[node] += change * live[at + GPUS]
+        return
+    free = change > 0
+    cpus[node] = section(site, CAPACITY_CPUS)[node] if free else 0
+    memory[node] = section(site, CAPACITY_MEMORY)[node] if free else 0
+    gpus[node] = section(site, CAPACITY_GPUS)[node] if free else 0
 
 
 @kernel

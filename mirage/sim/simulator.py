@@ -330,11 +330,16 @@ class Simulator:
 
     def node_use(self, node: int) -> tuple[int, int, Outage]:
         """CPUs and GPUs of a node that are given away, and how it stands."""
-        cpus = view(self._site, layout.CAPACITY_CPUS) - view(self._state, layout.NODE_CPUS)
-        gpus = view(self._site, layout.CAPACITY_GPUS) - view(self._state, layout.NODE_GPUS)
         code = int(view(self._state, layout.NODE_STATE)[node])
         stands = next(o for o, c in OUTAGES.items() if c == code)
-        return int(cpus[node]), int(gpus[node]), stands
+        cpus = int(view(self._site, layout.CAPACITY_CPUS)[node])
+        gpus = int(view(self._site, layout.CAPACITY_GPUS)[node])
+        if self._site[layout.SITE_SHARED]:
+            cpus -= int(view(self._state, layout.NODE_CPUS)[node])
+            gpus -= int(view(self._state, layout.NODE_GPUS)[node])
+        elif not view(self._state, layout.NODE_JOBS)[node]:
+            cpus = gpus = 0
+        return cpus, gpus, stands
 
     def user_full(self, user: str, qos: str = "") -> bool:
         """Whether MaxJobsPU keeps this user's jobs waiting."""
