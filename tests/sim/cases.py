@@ -124,7 +124,9 @@ class _Maker:
         rules: dict[str, Any] = {}
         if self.has("limits", 0.9):
             rules["qos"] = self.qos()
-        if self.shared and self.rng.random() < 0.2 and self.nodes > 2:
+        # What a whole-node job counts with before its nodes are chosen, where they differ, is left
+        # open by the specification: no limits with those.
+        if "qos" not in rules and self.shared and self.rng.random() < 0.2 and self.nodes > 2:
             rules["node_groups"] = self.node_groups()
         if self.names and self.rng.random() < 0.4:
             rules["reservations"] = tuple(self.reservation() for _ in range(self.rng.randint(1, 3)))
