@@ -183,11 +183,11 @@ class Reference:
         usable = self._up()
         closed: set[str] = set()
         for e in self._in_order():
+            if self._over_limits(e) or e.partition.name in closed:
+                continue
             if bounded and attempts >= self.params.default_queue_depth:
                 self.sched_due = (self.now // every + 1) * every
                 return
-            if self._over_limits(e) or e.partition.name in closed:
-                continue
             attempts += 1
             nodes = self._nodes_now(e, usable)
             if nodes is not None:
