@@ -264,7 +264,19 @@ def usable_from(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> i
             for w in range(words):
                 usable[w] &= bits[m * words + w]
         m = nexts[m]
+    keep_reserved(site, begin, begin + live[at + LIMIT], usable)
     return later
+
+
+@kernel
+def keep_reserved(site: Ints, begin: int, end: int, usable: Ints) -> None:
+    """Take the nodes of reservations that meet [begin, end) out of `usable`."""
+    words = site[SITE_WORDS]
+    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
+    for r in range(site[SITE_RESERVATIONS]):
+        if spans[2 * r] < end and spans[2 * r + 1] > begin:
+            for w in range(words):
+                usable[w] &= ~reserved[r * words + w]
 
 
 @kernel

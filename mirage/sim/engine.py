@@ -35,6 +35,7 @@ from mirage.sim.layout import (
     ID,
     IDLE,
     IDLE_BITS,
+    IN_PASS,
     KEY,
     LISTENING,
     LIVE,
@@ -258,10 +259,12 @@ def instant(
     short = short_of_room(state, site)
     if short:
         return short
+    state[IN_PASS] = 1
     if state[MAIN_DUE] or state[FULL_AT] <= state[NOW]:
         main_pass(state, site, results, work)
     if state[BACKFILL_AT] <= state[NOW]:
         backfill_pass(state, site, results, work, plans)
+    state[IN_PASS] = 0
     return 0
 
 

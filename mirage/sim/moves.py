@@ -162,6 +162,7 @@ def settle(state: Ints, site: Ints) -> None:
 def plan(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
     """`plans[slot]` becomes each planned start or NONE. The state is used up: hand in a copy."""
     plans[:] = NONE
+    state[layout.IN_PASS] = 1
     backfill_pass(state, site, results, work, plans)
 
 

@@ -124,7 +124,8 @@ def cut(state: Ints, place: int) -> None:
         keys[i], ids[i], slots[i] = keys[i + 1], ids[i + 1], slots[i + 1]
         nodes[i], limits[i] = nodes[i + 1], limits[i + 1]
     state[QUEUED] = last
-    state[SATURATED] -= place < state[SATURATED]
+    if place < state[SATURATED]:
+        state[SATURATED] -= 1
 
 
 @kernel

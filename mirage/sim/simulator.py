@@ -172,7 +172,8 @@ class Simulator:
     def set_node_list(self, job_id: int, nodes: Sequence[int]) -> None:
         """Ask for exactly these nodes, or for any again with none. Age is kept."""
         slot = self._pending(job_id)
-        if nodes and len(set(nodes)) != self._field(slot, layout.NODES):
+        known = all(0 <= n < self.params.nodes for n in nodes)
+        if nodes and (not known or len(set(nodes)) != self._field(slot, layout.NODES)):
             raise ClusterRefused("Requested node configuration is not available")
         while self._state[layout.CELLS_LEFT] < len(nodes):
             self._make_room(layout.ROOM_CELLS)

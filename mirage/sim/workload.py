@@ -77,7 +77,7 @@ class Recorder:
         asked = self._asked(job, whole=whole)
         refusal = self._refusal(job, partition, qos, asked, whole=whole)
         partition, qos = max(partition, 0), max(qos, 0)
-        _number(names.users, job.user)
+        user = _number(names.users, job.user)
         _number(names.accounts, job.account)
         association = _number(names.associations, (job.account, job.user))
         kind = _number(names.kinds, () if whole else asked)
@@ -109,6 +109,8 @@ class Recorder:
         image[layout.USE_ROW] = _number(names.use_rows, (job.user, qos))
         image[layout.EXTRA] = _put_extras(job, extras)
         image[layout.REFUSAL] = refusal
+        image[layout.SHOWN] = NONE if job.priority is None else job.priority
+        image[layout.USER] = user
         return image
 
     def qos_number(self, name: str) -> int:
