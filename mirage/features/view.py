@@ -13,7 +13,7 @@ from mirage.domain.timelimit import UNLIMITED
 from mirage.features.link import Link
 from mirage.features.memory import Users
 from mirage.features.numbers import Pending, Running
-from mirage.features.priority import Rivals, factor_of, newcomer
+from mirage.features.priority import Rivals, factor_of, fair_share, newcomer
 from mirage.sim.types import Params
 
 if TYPE_CHECKING:
@@ -74,15 +74,11 @@ class View:
             user=_numbers(queue.user[pending], users),
             priority=queue.priority[pending],
         )
-        age_from = queue.submit if params.accrue_always else queue.eligible
-        factors = (factor_of(params, partition) for partition in queue.partition[pending])
-        rivals = Rivals(
-            nodes=waiting.nodes,
-            age_s=now - age_from[pending],
-            factor=np.fromiter(factors, dtype=np.int64, count=len(pending)),
-            priority=waiting.priority,
-            own=(waiting.user == users.number(link.user)).astype(np.int64),
-        )
+        share = 0
+        if params.priority_weight_fairshare:
+            share = fair_share(
+                params, _rivals(queue, pending, waiting, params), users.number(link.user)
+            )
         return cls(
             now=now,
             pending_id=queue.job_id[pending],
@@ -92,7 +88,7 @@ class View:
             running_users=_numbers(queue.user[queue.running], users),
             capacity=_capacity(nodes, link.partition or params.partitions[0].name),
             max_jobs_pu=max_jobs_pu(params, link.qos),
-            priority=newcomer(params, link, now, rivals),
+            priority=newcomer(params, link, now) + share,
             horizon_s=params.bf_window_s,
         )
 
@@ -100,6 +96,18 @@ class View:
     def of_simulator(cls, simulator: "Simulator", link: Link, users: Users) -> Self:
         """The same from the simulator's columns."""
         raise NotImplementedError
+
+
+def _rivals(queue: Queue, rows: NDArray[np.intp], pending: Pending, params: Params) -> Rivals:
+    age_from = queue.submit if params.accrue_always else queue.eligible
+    factors = [factor_of(params, partition) for partition in queue.partition[rows]]
+    return Rivals(
+        nodes=pending.nodes,
+        age_s=queue.taken_at - age_from[rows],
+        factor=np.array(factors, dtype=np.int64),
+        priority=pending.priority,
+        user=pending.user,
+    )
 
 
 def max_jobs_pu(params: Params, qos: str) -> int:
