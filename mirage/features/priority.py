@@ -12,6 +12,7 @@ import numpy as np
 
 from mirage.domain.snapshot import Ints
 from mirage.features.link import Link
+from mirage.features.numbers import Pending
 from mirage.sim.types import Params
 
 _FRACTION_BITS = 24
@@ -22,15 +23,13 @@ Whole = TypeVar("Whole", int, Ints)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rivals:
-    """Eligible waiting jobs: int64 columns of equal length."""
+    """Eligible waiting jobs, and two more int64 columns of theirs."""
 
-    nodes: Ints
+    pending: Pending
     age_s: Ints
     """That counts: since eligible, or since submission under ACCRUE_ALWAYS."""
     factor: Ints
     """PriorityJobFactor of the partition."""
-    priority: Ints
-    user: Ints
 
 
 def newcomer(params: Params, link: Link, now: int) -> int:
@@ -43,11 +42,12 @@ def newcomer(params: Params, link: Link, now: int) -> int:
 
 def fair_share(params: Params, rivals: Rivals, user: int) -> int:
     """Points of fair share of a user's next job, 0 to PriorityWeightFairshare."""
-    if not len(rivals.nodes):
+    pending = rivals.pending
+    if not len(pending.nodes):
         return 0
     age_s = np.minimum(rivals.age_s, params.priority_max_age_s)
-    rest = rivals.priority - _points(params, rivals.nodes, age_s, rivals.factor)
-    own = rest[rivals.user == user]
+    rest = pending.priority - _points(params, pending.nodes, age_s, rivals.factor)
+    own = rest[pending.user == user]
     told = float(own.max()) if len(own) else float(np.median(rest))
     return int(min(max(told, 0.0), params.priority_weight_fairshare))
 

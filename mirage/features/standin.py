@@ -1,17 +1,16 @@
 """A simulator stood up from a real queue: what plans are asked of, and where a twin begins.
 
-Run times are not known: every job is taken to run to its limit. A job that runs already stands on
-its own nodes with what is left of its limit.
+Run times are not known: every job is taken to run to its limit.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Node, Queue
 from mirage.domain.timelimit import UNLIMITED
-from mirage.errors import ClusterRefused, InputError
+from mirage.errors import InputError
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import (
     Dependency,
@@ -23,6 +22,7 @@ from mirage.sim.types import (
     SelectType,
     SimJob,
 )
+from mirage.sim.workload import Workload
 from mirage.slurm import dependency, hostlist
 
 
@@ -38,61 +38,98 @@ class StandIn:
 def stand_in(params: Params, queue: Queue, nodes: tuple[Node, ...] = ()) -> StandIn:
     """Continue from `queue`. `nodes`: in the order of the cluster file; empty: all up.
 
-    Without the nodes' names, or where they are not those of `params`, running jobs stand anywhere.
+    A running job whose nodes are not among them stands on any that are free.
     """
-    numbers = {node.name: i for i, node in enumerate(nodes)} if len(nodes) == params.nodes else {}
-    simulator = Simulator(params, (), now=queue.taken_at)
-    left_out: dict[int, str] = {}
-    running = [queue.row(i) for i in queue.running.nonzero()[0].tolist()]
-    _run(simulator, [_running(params, job, queue.taken_at, numbers) for job in running], left_out)
-    for i, node in enumerate(nodes if numbers else ()):
-        if not node.usable:
-            simulator.set_node(i, Outage.DRAIN)
-    for i in queue.pending.nonzero()[0].tolist():
-        _inject(simulator, _pending(params, queue.row(i), queue.taken_at), left_out)
+    running, waiting = _jobs(queue, queue.running), _jobs(queue, queue.pending)
+    as_running = {int(job.job_id): _running(params, job) for job in running}
+    as_pending = {int(job.job_id): _pending(params, job, queue.taken_at) for job in waiting}
+    left_out = _refused(params, (*as_running.values(), *as_pending.values()))
+    places = _places([job for job in running if job.job_id not in left_out], nodes, params.nodes)
+    left_out |= {i: "no free nodes are left for it" for i, at in places.items() if at is None}
+    simulator = Simulator.stand(
+        _lenient(params),
+        now=queue.taken_at,
+        running=[
+            (as_running[job.job_id], _since(job, queue.taken_at), places[job.job_id] or ())
+            for job in running
+            if job.job_id not in left_out
+        ],
+        pending=[
+            (as_pending[job.job_id], _eligible(job, queue.taken_at))
+            for job in waiting
+            if job.job_id not in left_out
+        ],
+    )
+    _drain(simulator, nodes)
     return StandIn(simulator, left_out)
 
 
-def _run(simulator: Simulator, jobs: Iterable[SimJob], left_out: dict[int, str]) -> None:
-    """Start them all now. A main pass makes a bounded number of attempts, so a few at a time."""
-    at_once = max(1, simulator.params.default_queue_depth)
-    waiting = list(jobs)
-    for first in range(0, len(waiting), at_once):
-        for job in waiting[first : first + at_once]:
-            _inject(simulator, job, left_out)
-        simulator.advance(simulator.now)
-        for record in simulator.pending():
-            left_out[record.job_id] = "there is no room for it beside the others that run"
-            simulator.remove(record.job_id)
+def _jobs(queue: Queue, which: Any) -> list[Job]:
+    return [queue.row(i) for i in which.nonzero()[0].tolist()]
 
 
-def _inject(simulator: Simulator, job: SimJob, left_out: dict[int, str]) -> None:
-    try:
-        simulator.inject(job)
-    except ClusterRefused as refusal:
-        left_out[job.job_id] = str(refusal)
+def _refused(params: Params, jobs: Sequence[SimJob]) -> dict[int, str]:
+    """Jobs that the cluster file says cannot be, by id."""
+    refused = Workload.of(params, jobs).refused
+    return {job_id: reason for reason, ids in refused.items() for job_id in ids}
 
 
-def _running(params: Params, job: Job, now: int, numbers: dict[str, int]) -> SimJob:
-    left_s = max(1, _limit(job) - (now - (job.start or now)))
-    names = hostlist.expand(job.node_list)
-    known = tuple(sorted(numbers[name] for name in names if name in numbers))
-    node_list = known if len(known) == job.nodes else ()
-    return SimJob(**_common(params, job), time_limit_s=left_s, run_s=left_s, node_list=node_list)
+def _lenient(params: Params) -> Params:
+    """Slurm has taken these jobs already: MaxSubmitPU is not asked again."""
+    return replace(params, qos=tuple(replace(q, max_submit_pu=0) for q in params.qos))
+
+
+def _places(
+    running: Sequence[Job], nodes: Sequence[Node], count: int
+) -> dict[int, tuple[int, ...] | None]:
+    """Node numbers by job id; None where there are too few."""
+    numbers = {node.name: i for i, node in enumerate(nodes[:count])}
+    found: dict[int, tuple[int, ...] | None] = {}
+    for job in running:
+        names = hostlist.expand(job.node_list)
+        if len(names) == job.nodes and all(name in numbers for name in names):
+            found[int(job.job_id)] = tuple(numbers[name] for name in names)
+    taken = {i for at in found.values() for i in at or ()}
+    free = [i for i in range(count) if i not in taken]
+    for job in running:
+        if job.job_id in found:
+            continue
+        chosen, free = free[: job.nodes], free[job.nodes :]
+        found[int(job.job_id)] = tuple(chosen) if len(chosen) == job.nodes else None
+    return found
+
+
+def _drain(simulator: Simulator, nodes: Sequence[Node]) -> None:
+    """No new jobs on nodes that take none; what runs there runs on."""
+    for i, node in enumerate(nodes[: simulator.params.nodes]):
+        if not node.usable:
+            simulator.set_node(i, Outage.DRAIN)
+
+
+def _since(job: Job, now: int) -> int:
+    return now if job.start is None else min(job.start, now)
+
+
+def _eligible(job: Job, now: int) -> int | None:
+    return job.eligible if job.eligible is not None and job.eligible <= now else None
+
+
+def _running(params: Params, job: Job) -> SimJob:
+    limit_s = _limit(job)
+    return SimJob(**_common(params, job), time_limit_s=limit_s, run_s=limit_s)
 
 
 def _pending(params: Params, job: Job, now: int) -> SimJob:
     terms, readable = _dependencies(job.dependency)
+    eligible = _eligible(job, now) is not None
     limit_s = _limit(job)
-    begins = job.eligible is not None and job.eligible > now
-    eligible = job.eligible is not None and not begins
     return SimJob(
         **_common(params, job),
         time_limit_s=limit_s,
         run_s=limit_s,
-        begin=job.eligible or 0 if begins else 0,
-        held=job.priority == 0 or not readable,
-        dependencies=terms,
+        begin=job.eligible or 0 if not eligible else 0,
+        held=job.priority == 0 or not readable or (not eligible and not terms and not job.eligible),
+        dependencies=() if eligible else terms,
         priority=job.priority if eligible else None,
     )
 

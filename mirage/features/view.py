@@ -3,24 +3,23 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.snapshot import UNKNOWN, Ints, Node, Queue
 from mirage.domain.timelimit import UNLIMITED
+from mirage.features import gather
 from mirage.features.link import Link
 from mirage.features.memory import Users
 from mirage.features.numbers import Pending, Running
 from mirage.features.priority import Rivals, factor_of, fair_share, newcomer
-from mirage.sim.types import Params, Partition
-
-if TYPE_CHECKING:
-    from mirage.sim.simulator import Simulator
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Params
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Capacity:
     """The nodes of the link's partition."""
 
@@ -66,7 +65,7 @@ class View:
         begun = (queue.eligible != UNKNOWN) & (queue.eligible <= now) & (queue.priority != 0)
         others = queue.job_id != link.job_id
         pending = np.flatnonzero(queue.pending & begun & in_pool & others)
-        running = np.flatnonzero(queue.running & in_pool)
+        running = np.flatnonzero(queue.running & in_pool & others)
         waiting = Pending(
             nodes=queue.nodes[pending],
             time_limit_s=_limits(queue.time_limit_s[pending]),
@@ -92,107 +91,57 @@ class View:
         )
 
     @classmethod
-    def of_simulator(cls, simulator: "Simulator", link: Link, users: Users) -> Self:
-        """The same from the simulator's columns."""
-        params, now, columns = simulator.params, simulator.now, simulator.columns()
-        p, r = columns.pending, columns.running
-        number = _translation(simulator, users)
-        begun = (p.eligible >= 0) & (p.eligible <= now) & (p.priority != 0)
-        pool = _pool(params, link.partition)
-        rows = np.flatnonzero(begun & pool[p.partition] & (p.job_id != link.job_id))
-        pending = Pending(
-            nodes=p.nodes[rows],
-            time_limit_s=p.time_limit_s[rows],
-            age_s=now - p.eligible[rows],
-            user=number[p.user[rows]],
-            priority=p.priority[rows],
+    def of_simulator(cls, simulator: Simulator, link: Link, users: Users) -> Self:
+        """The same from the simulator's state."""
+        params = simulator.params
+        state, site = simulator.arrays()
+        number = users.of_associations(simulator.associations)
+        partition = place_of(params, link.partition)
+        pool = _pool(params, partition)
+        pending_id, pending, partitions, ages = gather.waiting(
+            state, site, number, pool, link.job_id
         )
+        running_id, running, everywhere = gather.working(state, number, pool, link.job_id)
         share = 0
         if params.priority_weight_fairshare:
-            factors = np.array([q.priority_job_factor for q in params.partitions], dtype=np.int64)
-            since = p.submit if params.accrue_always else p.eligible
-            rivals = Rivals(
-                nodes=pending.nodes,
-                age_s=now - since[rows],
-                factor=factors[p.partition[rows]],
-                priority=pending.priority,
-                user=pending.user,
-            )
+            factors = np.array([p.priority_job_factor for p in params.partitions], dtype=np.int64)
+            rivals = Rivals(pending=pending, age_s=ages, factor=factors[partitions])
             share = fair_share(params, rivals, users.number(link.user))
-        working = np.flatnonzero(pool[r.partition])
         return cls(
-            now=now,
-            pending_id=p.job_id[rows],
+            now=simulator.now,
+            pending_id=pending_id,
             pending=pending,
-            running_id=r.job_id[working],
-            running=Running(
-                nodes=r.nodes[working],
-                time_limit_s=r.time_limit_s[working],
-                elapsed_s=now - r.start[working],
-                wait_s=np.maximum(r.start[working] - r.eligible[working], 0),
-                user=number[r.user[working]],
-            ),
-            running_users=number[r.user],
-            capacity=_simulated_capacity(simulator, link.partition),
+            running_id=running_id,
+            running=running,
+            running_users=everywhere,
+            capacity=Capacity(*gather.capacity(state, site, partition)),
             max_jobs_pu=max_jobs_pu(params, link.qos),
-            priority=newcomer(params, link, now) + share,
+            priority=newcomer(params, link, simulator.now) + share,
             horizon_s=params.bf_window_s,
         )
 
 
-def _translation(simulator: "Simulator", users: Users) -> Ints:
-    return np.array([users.number(u) for u in simulator.users], dtype=np.int64)
+def place_of(params: Params, partition: str) -> int:
+    """Its number; the default one's where the cluster file does not know it."""
+    names = [p.name for p in params.partitions]
+    return names.index(partition) if partition in names else 0
 
 
-def _numbers_of(params: Params, partition: Partition) -> frozenset[int]:
-    return frozenset(partition.nodes or range(params.nodes))
-
-
-def _pool(params: Params, partition: str) -> NDArray[np.bool_]:
-    """Of each partition of the cluster file, whether it has nodes in common with this one."""
+def _pool(params: Params, partition: int) -> Ints:
+    """Of each partition of the cluster file, 1 where it has nodes in common with this one."""
     if len(params.partitions) == 1:
-        return np.ones(1, dtype=bool)
-    mine = _numbers_of(params, _named(params, partition))
-    return np.array([bool(mine & _numbers_of(params, p)) for p in params.partitions], dtype=bool)
-
-
-def _named(params: Params, partition: str) -> Partition:
-    return next((p for p in params.partitions if p.name == partition), params.partitions[0])
-
-
-def _simulated_capacity(simulator: "Simulator", partition: str) -> Capacity:
-    params = simulator.params
-    mine = _numbers_of(params, _named(params, partition))
-    has = [(params.cpus_per_node, params.gpus_per_node)] * params.nodes
-    if params.node_groups:
-        has = [(g.cpus, g.gpus) for g in params.node_groups for _ in range(g.count)]
-    cpus, gpus, busy = [0] * params.nodes, [0] * params.nodes, set()
-    for rec in simulator.running():
-        part = _named(params, rec.job.partition)
-        whole = params.select_type == "select/linear" or rec.job.exclusive or part.exclusive
-        for n in rec.allocated:
-            busy.add(n)
-            cpus[n] = has[n][0] if whole else cpus[n] + max(1, rec.job.cpus)
-            gpus[n] = has[n][1] if whole else gpus[n] + rec.job.gpus
-    up = [n for n in mine if simulator.r.nodes[n].up]
-    return Capacity(
-        nodes=len(mine),
-        up=len(up),
-        free=len([n for n in simulator.free_nodes() if n in mine]),
-        cpus_free_share=_share(sum(has[n][0] - cpus[n] for n in up), sum(has[n][0] for n in up)),
-        gpus_free_share=_share(sum(has[n][1] - gpus[n] for n in up), sum(has[n][1] for n in up)),
-    )
+        return np.ones(1, dtype=np.int64)
+    members = [frozenset(p.nodes or range(params.nodes)) for p in params.partitions]
+    return np.array([bool(members[partition] & m) for m in members], dtype=np.int64)
 
 
 def _rivals(queue: Queue, rows: NDArray[np.intp], pending: Pending, params: Params) -> Rivals:
     age_from = queue.submit if params.accrue_always else queue.eligible
     factors = [factor_of(params, partition) for partition in queue.partition[rows]]
     return Rivals(
-        nodes=pending.nodes,
+        pending=pending,
         age_s=queue.taken_at - age_from[rows],
         factor=np.array(factors, dtype=np.int64),
-        priority=pending.priority,
-        user=pending.user,
     )
 
 

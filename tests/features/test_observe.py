@@ -69,7 +69,7 @@ def test_the_scene_shows_something_in_every_group() -> None:
     for params in SITES.values():
         for seed, at in enumerate(_INSTANTS):
             view, memory = _both(params, seed, at)[0]
-            seen = np.maximum(seen, np.abs(observe.raw(view, link(at, 8), memory, at + 9, None)))
+            seen = np.maximum(seen, np.abs(observe.raw(view, link(at, 8), memory, None, None)))
     never = {n for n, x in zip(spec.NAMES, seen, strict=True) if x == 0.0}
     assert never == {f"pending_run_p{p}" for p in (0, 25, 50, 75, 100)} | {
         "successor_wait",
