@@ -1,49 +1,234 @@
 """A logged trace as a workload to replay: what each user asked for, and what only the log knows."""
 
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mirage.domain.job import Job, JobState
 from mirage.domain.timelimit import UNLIMITED
-from mirage.sim.types import SimJob
-from mirage.traces.readers import open_trace
+from mirage.sim.simulator import Workload
+from mirage.sim.types import Params, SelectType, SimJob
+from mirage.traces.readers import Format, open_trace
+from mirage.traces.suspects import suspects
+
+Faults = dict[str, list[int]]
+"""By reason: the jobs, or for rows that did not read the line (parquet: row) where it first was."""
+
+LARGER = "more nodes than the cluster has"
+NO_NODES = "no nodes"
+NO_FATE = "neither a time limit nor an end"
+NO_LIMIT = "no time limit: taken as the longest limit or run in the log"
+NO_END = "no end logged: taken to run to its limit"
+REPEATED = "job id seen before: replayed under a new number"
+UNSORTED = "out of order of submission: sorted"
+OVER = "ran over its limit: cut there"
+OTHER_PARTITION = "partition not in the cluster file: put in the default one"
+OTHER_QOS = "QOS not in the cluster file: put in the default one"
 
 
-def workload(path: Path, *, nodes: int) -> list[SimJob]:
-    """The jobs of the trace that a machine of `nodes` can run, by submission.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """What the log says of the jobs of a workload, row for row. Epoch seconds; -1: not known."""
 
-    Nothing logged after submission enters but the run time (capped by the simulator at the limit)
-    and, for a job cancelled while it waited, the instant its user gave up.
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    suspect: NDArray[np.bool_]
+    """Rows with a `*_suspect` flag: their wait is not (only) the queue's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """A workload, what the log says became of it, and every row that is not taken as it stands."""
+
+    workload: Workload
+    logged: Logged
+    read: int
+    """Rows in the file."""
+    refused: dict[str, int]
+    """Rows left out, by reason."""
+    assumed: dict[str, int]
+    """Rows replayed with something put right, by what."""
+    named: Faults
+    """Of both: which."""
+
+
+def workload(path: Path, params: Params) -> Workload:
+    """The jobs of the trace in `path` that the cluster can run, by submission.
+
+    Nothing logged after submission enters but the run time (the simulator cuts it at the limit)
+    and, for a job cancelled while it waited, the instant its user gave up. Raises InputError
+    for a file that does not read; rows that make no sense are left out (`read` counts them).
     """
+    return read(path, params).workload
+
+
+def read(path: Path, params: Params) -> Replay:
+    """As `workload`, with the log's own starts beside it and an account of every bad row."""
     with open_trace(path) as trace:
-        jobs = [job for batch in trace.batches() for job in batch]
-    replayed = [sim for job in jobs if job.nodes <= nodes and (sim := _replayed(job)) is not None]
-    return sorted(replayed, key=lambda job: (job.submit, job.job_id))
+        rows = [job for batch in trace.batches() for job in batch]
+        tally = trace.tally
+        flagged = suspects(path) if trace.format is Format.PARQUET else set()
+    faults = _Faults(
+        refused=Counter(tally.refused) + Counter(tally.skipped),
+        named={reason: [number] for reason, number in tally.first.items()},
+    )
+    pairs = _replayed(rows, params, faults)
+    made = Workload.of(params, [sim for sim, _ in pairs])
+    for reason, ids in made.refused.items():
+        faults.refused[reason] += len(ids)
+        faults.named.setdefault(reason, []).extend(ids)
+    return Replay(
+        workload=made,
+        logged=_logged(made, {sim.job_id: job for sim, job in pairs}, flagged),
+        read=tally.read,
+        refused=dict(faults.refused),
+        assumed=dict(faults.assumed),
+        named=faults.named,
+    )
 
 
-def _replayed(job: Job) -> SimJob | None:
-    """None for a job of which the log knows neither a run time nor a cancellation."""
-    run_s, cancel_at = _fate(job)
-    if run_s is None and cancel_at is None:
-        return None
+@dataclass(slots=True)
+class _Faults:
+    refused: Counter[str] = field(default_factory=Counter)
+    assumed: Counter[str] = field(default_factory=Counter)
+    named: Faults = field(default_factory=dict)
+
+    def refuse(self, reason: str, job: Job) -> None:
+        self.refused[reason] += 1
+        self.named.setdefault(reason, []).append(job.job_id)
+
+    def assume(self, what: str, job: Job) -> None:
+        self.assumed[what] += 1
+        self.named.setdefault(what, []).append(job.job_id)
+
+
+def _replayed(rows: list[Job], params: Params, faults: _Faults) -> list[tuple[SimJob, Job]]:
+    rows = _in_order(rows, faults)
+    longest_s = _longest_s(rows)
+    seen: set[int] = set()
+    fresh = 1 + max((job.job_id for job in rows), default=0)
+    pairs = []
+    for job in rows:
+        if reason := _unfit(job, params):
+            faults.refuse(reason, job)
+            continue
+        sim = _placed(_asked(job, params, longest_s, faults), params, job, faults)
+        if job.job_id in seen:
+            faults.assume(REPEATED, job)
+            sim, fresh = replace(sim, job_id=fresh), fresh + 1
+        seen.add(sim.job_id)
+        pairs.append((sim, job))
+    return pairs
+
+
+def _in_order(rows: list[Job], faults: _Faults) -> list[Job]:
+    latest = -1
+    for job in rows:
+        if job.submit < latest:
+            faults.assume(UNSORTED, job)
+        latest = max(latest, job.submit)
+    return sorted(rows, key=lambda job: (job.submit, job.job_id))
+
+
+def _unfit(job: Job, params: Params) -> str:
+    """Why the job cannot be replayed; empty where it can."""
+    if job.nodes < 1:
+        return NO_NODES
+    if job.nodes > params.nodes:
+        return LARGER
+    if _limit_s(job) is None and job.end is None:
+        return NO_FATE
+    return ""
+
+
+def _limit_s(job: Job) -> int | None:
     limit_s = job.time_limit_s
-    if limit_s is None or limit_s == UNLIMITED:
-        limit_s = max(run_s or 1, 1)
+    return None if not limit_s or limit_s == UNLIMITED else limit_s
+
+
+def _longest_s(rows: Iterable[Job]) -> int:
+    """The longest limit in the log, or run where there is no limit."""
+    return max((_limit_s(job) or _ran_s(job) or 1 for job in rows), default=1)
+
+
+def _ran_s(job: Job) -> int | None:
+    """Seconds; None where it never ran or runs on."""
+    if job.start is None or job.end is None or _gave_up(job):
+        return None
+    return job.end - job.start
+
+
+def _gave_up(job: Job) -> bool:
+    """Cancelled while it waited. Some accounting says that with a start that is the end."""
+    never_ran = job.start is None or job.start == job.end
+    return job.end is not None and never_ran and job.state is not JobState.COMPLETED
+
+
+def _asked(job: Job, params: Params, longest_s: int, faults: _Faults) -> SimJob:
+    limit_s = _limit_s(job)
+    if limit_s is None:
+        faults.assume(NO_LIMIT, job)
+        limit_s = longest_s
+    run_s, cancel_at = _fate(job, limit_s, faults)
+    shared = params.select_type is SelectType.CONS_TRES
     return SimJob(
         job_id=job.job_id,
         submit=job.submit,
         nodes=job.nodes,
+        cpus=-(-job.cpus // job.nodes) if shared else 0,
+        gpus=-(-job.gpus // job.nodes) if shared else 0,
         time_limit_s=limit_s,
-        run_s=limit_s if run_s is None else run_s,
+        run_s=run_s,
+        fails=job.state is JobState.FAILED,
         user=job.user,
-        partition=job.partition,
+        account=job.account,
         name=job.name,
         cancel_at=cancel_at,
     )
 
 
-def _fate(job: Job) -> tuple[int | None, int | None]:
+def _fate(job: Job, limit_s: int, faults: _Faults) -> tuple[int, int | None]:
     """(run time, cancellation while pending), seconds and epoch seconds."""
-    if job.start is not None and job.end is not None and job.end > job.start:
-        return job.end - job.start, None
-    never_started = job.state is JobState.CANCELLED or job.start == job.end
-    return (None, job.end) if never_started and job.end is not None else (None, None)
+    if _gave_up(job) and job.end is not None:
+        # Where the replay starts it before its user gave up, it ends about when they did.
+        return min(max(job.end - job.submit, 1), limit_s), job.end
+    ran_s = _ran_s(job)
+    if ran_s is None:
+        faults.assume(NO_END, job)
+        return limit_s, None
+    if ran_s > limit_s + _GRACE_S:
+        faults.assume(OVER, job)
+    return ran_s, None
+
+
+_GRACE_S = 300
+"""Slurm ends a job some time after its limit (KillWait, the minutes of its own clock)."""
+
+
+def _placed(sim: SimJob, params: Params, job: Job, faults: _Faults) -> SimJob:
+    """In the partition and QOS of the log where the cluster file has them."""
+    if job.partition in {p.name for p in params.partitions}:
+        sim = replace(sim, partition=job.partition)
+    elif job.partition and len(params.partitions) > 1:
+        faults.assume(OTHER_PARTITION, job)
+    if job.qos in {q.name for q in params.qos}:
+        sim = replace(sim, qos=job.qos)
+    elif job.qos and params.qos:
+        faults.assume(OTHER_QOS, job)
+    return sim
+
+
+def _logged(made: Workload, rows: dict[int, Job], flagged: set[tuple[int, int]]) -> Logged:
+    jobs = [rows[int(job_id)] for job_id in made.job_id]
+    ran = [not _gave_up(job) and job.start is not None for job in jobs]
+    start = [job.start if began else -1 for job, began in zip(jobs, ran, strict=True)]
+    end = [-1 if job.end is None else job.end for job in jobs]
+    return Logged(
+        start=np.array(start, np.int64),
+        end=np.array(end, np.int64),
+        suspect=np.array([(job.job_id, job.submit) in flagged for job in jobs], bool),
+    )

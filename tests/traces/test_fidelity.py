@@ -1,0 +1,73 @@
+"""The figures that hold a replay's waits against the log's."""
+
+import numpy as np
+import pytest
+
+from mirage.traces.fidelity import (
+    DAY_S,
+    HOUR_S,
+    WEEK_S,
+    Window,
+    correlation,
+    default_window,
+    fidelity,
+    ranks,
+)
+from mirage.traces.replay import Logged
+
+MONDAY = 1667779200
+"""2022-11-07."""
+EVER = Window(begin=0, end=2**40)
+
+
+def logged(start: list[int], suspect: list[bool] | None = None) -> Logged:
+    return Logged(
+        start=np.array(start, np.int64),
+        end=np.array(start, np.int64) + 1,
+        suspect=np.array(suspect or [False] * len(start), bool),
+    )
+
+
+def test_equal_values_share_the_mean_of_their_ranks() -> None:
+    assert list(ranks(np.array([5.0, 1.0, 5.0, 0.0, 5.0]))) == [4, 2, 4, 1, 4]
+
+
+def test_correlation_needs_two_points_that_differ() -> None:
+    up = np.array([1.0, 2.0, 4.0])
+    assert correlation(up, -3 * up) == pytest.approx(-1)
+    assert correlation(up[:1], up[:1]) is None
+    assert correlation(up, np.ones(3)) is None
+
+
+def test_figures_of_a_small_case() -> None:
+    submit = np.array([MONDAY, MONDAY + 1, MONDAY + WEEK_S - 1, MONDAY + WEEK_S])
+    log_h, sim_h = np.array([0, 2, 4, 9]), np.array([0, 4, 2, 12])
+    found = fidelity(submit, submit + sim_h * HOUR_S, logged(list(submit + log_h * HOUR_S)), EVER)
+    assert found.jobs == 4
+    assert found.wait_mae_h == pytest.approx((0 + 2 + 2 + 3) / 4)
+    assert found.spearman == pytest.approx(0.8)
+    assert found.weekly_corr == pytest.approx(1)
+    assert found.mean_ratio == pytest.approx(18 / 15)
+    weeks = [(w.begin, w.jobs, w.logged_h, w.simulated_h) for w in found.weeks]
+    assert weeks == [(MONDAY, 3, 2, 2), (MONDAY + WEEK_S, 1, 9, 12)]
+
+
+def test_only_jobs_started_in_both_and_not_suspect_and_in_the_window_count() -> None:
+    submit = np.full(6, MONDAY, np.int64) + np.array([0, 0, 0, 0, -1, 10])
+    start = np.array([MONDAY, -1, MONDAY, MONDAY, MONDAY, MONDAY + 10])
+    log = logged(
+        [MONDAY, MONDAY, -1, MONDAY, MONDAY, MONDAY + 10], [False] * 3 + [True] + [False] * 2
+    )
+    assert fidelity(submit, start, log, Window(begin=MONDAY, end=MONDAY + 10)).jobs == 1
+
+
+def test_nothing_to_compare_is_no_figure() -> None:
+    none = np.array([], np.int64)
+    found = fidelity(none, none, logged([]), EVER)
+    assert (found.jobs, found.wait_mae_h, found.spearman, found.mean_ratio) == (0, None, None, None)
+
+
+def test_the_first_six_days_are_not_judged() -> None:
+    submit = np.array([MONDAY - 9 * DAY_S, MONDAY, MONDAY + 20 * DAY_S])
+    window = default_window(submit, logged([MONDAY + 5, -1, MONDAY + 20 * DAY_S]))
+    assert window == Window(begin=MONDAY + 5 + 6 * DAY_S, end=MONDAY + 20 * DAY_S + 1)
