@@ -1,0 +1,204 @@
+"""`mirage simulate`: replay a trace on a simulated cluster."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from mirage.errors import InputError
+from mirage.services.simulate import Report, simulator, write_jobs
+from mirage.services.simulate import simulate as run
+from mirage.traces import replay
+from mirage.traces.clusterfile import read_cluster_file
+from mirage.traces.fidelity import Fidelity, Window, default_window
+from mirage.traces.replay import Replay
+
+app = typer.Typer()
+
+_NAMED = 5
+"""Jobs named for each kind of bad row."""
+
+
+@app.command()
+def simulate(
+    trace: Annotated[Path, typer.Argument(help="The log: parquet, sacct, swf or tacc.")],
+    *,
+    cluster: Annotated[Path, typer.Option(help="The cluster file: nodes and slurm.conf's keys.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Write the replayed jobs there: a parquet trace.")
+    ] = None,
+    begin: Annotated[
+        datetime | None,
+        typer.Option(
+            "--from",
+            help="Judge jobs submitted from then on (UTC). "
+            "Default: 6 days after the log's first start.",
+        ),
+    ] = None,
+    until: Annotated[
+        datetime | None,
+        typer.Option(help="Judge jobs submitted before then (UTC). Default: all."),
+    ] = None,
+    weekly: Annotated[bool, typer.Option("--weekly", help="Mean waits by week, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Replay a log on a simulated cluster: waits, speed, and how near the waits are to the log's.
+
+    From the log come submissions and requests, run times (cut at the limit), and when the user of a
+    waiting job gave it up; never when a job started. Fidelity compares the jobs that started,
+    without those flagged `*_suspect`. What the figures mean is in docs/simulate.md.
+
+    Rows that make no sense are left out, counted and named. Exit code 0, with a warning on stderr
+    where there were such rows; 2 where no row is left, or a file cannot be read.
+    """
+    params = read_cluster_file(cluster)
+    taken = replay.read(trace, params)
+    window = _window(taken, begin, until)
+    sim = simulator(taken, params)
+    with _progress(trace.name) as told:
+        report = run(taken, sim, window, told)
+    if out is not None:
+        write_jobs(out, taken, sim)
+    if as_json:
+        typer.echo(json.dumps(_as_json(taken, report)))
+    else:
+        console = Console()
+        typer.echo(f"{trace.name} on {params.name}, {params.nodes} nodes")
+        for table in _tables(taken, report, weekly=weekly):
+            console.print(table)
+    _complain(trace, taken)
+
+
+def _window(taken: Replay, begin: datetime | None, until: datetime | None) -> Window:
+    given = default_window(taken.workload.submit, taken.logged)
+    window = Window(
+        begin=given.begin if begin is None else _instant(begin),
+        end=given.end if until is None else _instant(until),
+    )
+    if (begin or until) and window.begin >= window.end:
+        raise InputError("--from must lie before --until and before the trace's last submission")
+    return window
+
+
+def _instant(day: datetime) -> int:
+    return int(day.replace(tzinfo=day.tzinfo or UTC).timestamp())
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[float], None] | None]:
+    """A bar on standard error; nobody to tell where that is no terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task(escape(name), total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+def _as_json(taken: Replay, report: Report) -> dict[str, Any]:
+    told = asdict(report)
+    window = told.pop("window")
+    if told["fidelity"] is not None:
+        told["fidelity"] |= {"from": window["begin"], "until": window["end"]}
+    return told | {"rows": {"read": taken.read, **_rows(taken)}}
+
+
+def _rows(taken: Replay) -> dict[str, dict[str, dict[str, Any]]]:
+    return {
+        kind: {
+            reason: {"rows": rows, "first": taken.named.get(reason, [])[:_NAMED]}
+            for reason, rows in sorted(reasons.items())
+        }
+        for kind, reasons in (("refused", taken.refused), ("assumed", taken.assumed))
+    }
+
+
+def _tables(taken: Replay, report: Report, *, weekly: bool) -> Iterator[Table]:
+    yield _figures(report)
+    if report.fidelity is not None:
+        yield _fidelity(report.fidelity, report.window)
+        if weekly:
+            yield _weeks(report.fidelity)
+    if taken.refused or taken.assumed:
+        yield _bad_rows(taken)
+
+
+def _figures(report: Report) -> Table:
+    table = _table("replay", "")
+    table.add_row("jobs", f"{report.jobs:,}")
+    table.add_row("started", f"{report.started:,}")
+    table.add_row("simulated", f"{report.simulated_s / 86400:.1f} days")
+    table.add_row("took", f"{report.wall_s:.2f} s")
+    table.add_row("jobs a second", f"{report.jobs_per_s:,.0f}")
+    for name, value in asdict(report.wait_h).items():
+        table.add_row(f"wait, {name}", _hours(value))
+    return table
+
+
+def _fidelity(found: Fidelity, window: Window) -> Table:
+    table = _table("against the log", "")
+    table.add_row("submitted", f"{_day(window.begin)} to {_day(window.end)}")
+    table.add_row("jobs judged", f"{found.jobs:,}")
+    table.add_row("difference of a job's waits, mean", _hours(found.wait_mae_h))
+    table.add_row("rank correlation of waits", _ratio(found.spearman))
+    table.add_row("correlation of weekly means", _ratio(found.weekly_corr))
+    table.add_row("mean wait, replay / log", _ratio(found.mean_ratio))
+    return table
+
+
+def _weeks(found: Fidelity) -> Table:
+    table = _table("week from", "jobs", "log", "replay")
+    for week in found.weeks:
+        table.add_row(
+            _day(week.begin), str(week.jobs), _hours(week.logged_h), _hours(week.simulated_h)
+        )
+    return table
+
+
+def _bad_rows(taken: Replay) -> Table:
+    table = _table("rows", "number", "first met")
+    for kind, reasons in _rows(taken).items():
+        for reason, found in reasons.items():
+            first = ", ".join(map(str, found["first"]))
+            table.add_row(f"{kind}: {escape(reason)}", str(found["rows"]), first)
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table()
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i else "left")
+    return table
+
+
+def _hours(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} h"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _day(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+
+
+def _complain(trace: Path, taken: Replay) -> None:
+    """On standard error: a table alone would not be read where the output goes to a file."""
+    if rows := sum(taken.refused.values()):
+        typer.echo(
+            f"mirage: warning: {trace}: {rows} of {taken.read} rows were left out: "
+            + ", ".join(f"{why} ({n})" for why, n in taken.refused.items()),
+            err=True,
+        )

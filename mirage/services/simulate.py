@@ -1,0 +1,142 @@
+"""Replay a trace on a simulated cluster: how long jobs wait, and how near that is to the log."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirage.domain.job import JobState
+from mirage.errors import InputError
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Params, SimJob
+from mirage.traces.fidelity import HOUR_S, WEEK_S, Fidelity, Window, default_window, fidelity
+from mirage.traces.replay import Replay
+
+Told = Callable[[float], None]
+"""Hears how much of the trace's time has been simulated, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitHours:
+    """Of the jobs that started in the replay; None where none did."""
+
+    mean: float | None
+    median: float | None
+    p90: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What `mirage simulate` tells. Seconds are of the cluster but for `wall_s`."""
+
+    jobs: int
+    started: int
+    simulated_s: int
+    """From the first submission to the last end."""
+    wall_s: float
+    """What the replay took here, without reading the file and without compiling."""
+    jobs_per_s: float
+    wait_h: WaitHours
+    fidelity: Fidelity | None
+    """None where the log has no starts."""
+    window: Window
+    """The submissions that `fidelity` judges."""
+
+
+def simulator(replay: Replay, params: Params) -> Simulator:
+    """A simulator at the replay's first submission, its functions compiled.
+
+    Raises InputError where the trace has no job to replay.
+    """
+    if not len(replay.workload):
+        raise InputError(f"not one of {replay.read} rows can be replayed{_why(replay)}")
+    Simulator(params, [SimJob(job_id=1, time_limit_s=1, run_s=1)]).run_out()
+    return Simulator(params, replay.workload)
+
+
+def simulate(replay: Replay, sim: Simulator, window: Window | None, told: Told | None) -> Report:
+    """Run `sim`, made for the replay, to the end of all its jobs."""
+    made = replay.workload
+    began = time.perf_counter()
+    if told is not None:
+        _in_weeks(sim, int(made.submit[0]), int(made.submit[-1]), told)
+    sim.run_out()
+    wall_s = time.perf_counter() - began
+    window = window or default_window(made.submit, replay.logged)
+    waits_h = ((sim.start - made.submit) / HOUR_S)[sim.start >= 0]
+    has_starts = bool((replay.logged.start >= 0).any())
+    return Report(
+        jobs=len(made),
+        started=len(waits_h),
+        simulated_s=int(sim.end.max() - made.submit[0]),
+        wall_s=wall_s,
+        jobs_per_s=len(made) / wall_s,
+        wait_h=_wait_hours(waits_h),
+        fidelity=fidelity(made.submit, sim.start, replay.logged, window) if has_starts else None,
+        window=window,
+    )
+
+
+def _in_weeks(sim: Simulator, first: int, last: int, told: Told) -> None:
+    for at in range(first + WEEK_S, last, WEEK_S):
+        sim.advance(at)
+        told((at - first) / (last - first))
+
+
+def _why(replay: Replay) -> str:
+    reasons = ", ".join(f"{reason} ({rows})" for reason, rows in replay.refused.items())
+    return f": {reasons}" if reasons else ""
+
+
+def _wait_hours(waits_h: np.ndarray) -> WaitHours:
+    if not len(waits_h):
+        return WaitHours(mean=None, median=None, p90=None)
+    return WaitHours(
+        mean=float(waits_h.mean()),
+        median=float(np.median(waits_h)),
+        p90=float(np.quantile(waits_h, 0.9)),
+    )
+
+
+def write_jobs(path: Path, replay: Replay, sim: Simulator) -> None:
+    """The replay's jobs as a trace: parquet, docs/traces.md's columns and the log's own starts.
+
+    Raises InputError where `path` cannot be written.
+    """
+    jobs = replay.workload.jobs
+    params = sim.params
+    states = [sim.state_of(row) for row in range(len(jobs))]
+    start, end = _known(sim.start), _known(sim.end)
+    text, whole = pa.string(), pa.int64()
+    columns = {
+        "job_id": pa.array([str(job.job_id) for job in jobs], text),
+        "user": pa.array([job.user for job in jobs], text),
+        "account": pa.array([job.account for job in jobs], text),
+        "partition": pa.array([job.partition or params.partitions[0].name for job in jobs], text),
+        "qos": pa.array([job.qos for job in jobs], text),
+        "state": pa.array([state.value for state in states], text),
+        "submit": pa.array(replay.workload.submit, whole),
+        "eligible": pa.nulls(len(jobs), whole),
+        "start": start,
+        "end": end,
+        "timelimit_s": pa.array([job.time_limit_s for job in jobs], whole),
+        "nodes": pa.array([job.nodes for job in jobs], whole),
+        "gpus": pa.array([job.nodes * (job.gpus or params.gpus_per_node) for job in jobs], whole),
+        "cpus": pa.array([job.nodes * (job.cpus or params.cpus_per_node) for job in jobs], whole),
+        "exit_code": pa.array(["1:0" if s is JobState.FAILED else "0:0" for s in states], text),
+        "name": pa.array([job.name for job in jobs], text),
+        "logged_start": _known(replay.logged.start),
+        "logged_end": _known(replay.logged.end),
+    }
+    try:
+        pq.write_table(pa.table(columns), path, compression="zstd")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _known(instants: np.ndarray) -> pa.Array:
+    return pa.array(instants, pa.int64(), mask=instants < 0)

@@ -1,0 +1,158 @@
+"""`mirage simulate` as a process: figures, the file it writes, bad rows and bad input."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mirage.traces import replay
+from mirage.traces.clusterfile import read_cluster_file
+
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT.parent / "shared"
+LS6 = SHARED / "traces/tacc-ls6-a100.parquet"
+LS6_CLUSTER = SHARED / "clusters/ls6.toml"
+CLUSTER = """\
+[cluster]
+name = "lab"
+nodes = 2
+[scheduler]
+MaxJobsPU = 2
+"""
+HEADER = "JobID|User|NNodes|TimelimitRaw|Submit|Start|End|State\n"
+DUMP = (
+    HEADER
+    + """\
+1|ann|2|60|1700000000|1700000000|1700003600|TIMEOUT
+2|bob|1|60|1700000100|1700003600|1700005400|COMPLETED
+3|ann|3|60|1700000200|1700003600|1700005400|COMPLETED
+4|ann|1|60|1700000300|1700000200|1700000100|COMPLETED
+5|eve|1||1700000400|||PENDING
+6|eve|1||1700600500|1700700500|1700704100|FAILED
+"""
+)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    path = tmp_path / "lab.toml"
+    path.write_text(CLUSTER)
+    return path
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    path = tmp_path / "dump.psv"
+    path.write_text(DUMP)
+    return path
+
+
+def simulate(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mirage", "simulate", *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": "120", "TZ": "UTC"},
+        check=False,
+    )
+
+
+def test_figures_as_json_and_bad_rows_named(dump: Path, cluster: Path) -> None:
+    done = simulate(dump, "--cluster", cluster, "--json", "--from", "2023-11-01")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["jobs"], told["started"]) == (3, 3)
+    assert told["simulated_s"] == 1700600500 + 3600 - 1700000000
+    assert told["jobs_per_s"] == pytest.approx(3 / told["wall_s"])
+    assert told["wait_h"] == pytest.approx(
+        {"mean": 3500 / 3 / 3600, "median": 0, "p90": 0.8 * 3500 / 3600}
+    )
+    assert told["fidelity"]["jobs"] == 3
+    assert told["fidelity"]["wait_mae_h"] == pytest.approx(100000 / 3 / 3600)
+    assert told["fidelity"]["from"] == 1698796800
+    assert told["rows"] == {
+        "read": 6,
+        "refused": {
+            "end before start": {"rows": 1, "first": [5]},
+            replay.LARGER: {"rows": 1, "first": [3]},
+            replay.NO_FATE: {"rows": 1, "first": [5]},
+        },
+        "assumed": {replay.NO_LIMIT: {"rows": 1, "first": [6]}},
+    }
+    assert done.stderr.startswith(f"mirage: warning: {dump}: 3 of 6 rows were left out: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_table_says_the_same(dump: Path, cluster: Path) -> None:
+    done = simulate(dump, "--cluster", cluster, "--weekly", "--from", "2023-11-01")
+    assert done.returncode == 0, done.stderr
+    for row in (
+        ("jobs", "3"),
+        ("wait, mean", "0.32 h"),
+        ("2023-11-13", "2", "0.49 h"),
+        (replay.LARGER, "1", "3"),
+        (replay.NO_LIMIT, "1", "6"),
+    ):
+        assert any(all(word in line for word in row) for line in done.stdout.splitlines()), row
+
+
+def test_a_log_without_starts_has_no_fidelity(tmp_path: Path, cluster: Path) -> None:
+    path = tmp_path / "queue.psv"
+    path.write_text(HEADER + "1|ann|1|60|1700000000|||PENDING\n")
+    told = json.loads(simulate(path, "--cluster", cluster, "--json").stdout)
+    assert (told["jobs"], told["fidelity"]) == (1, None)
+
+
+def test_the_replayed_jobs_are_a_trace(tmp_path: Path, dump: Path, cluster: Path) -> None:
+    out = tmp_path / "jobs.parquet"
+    assert simulate(dump, "--cluster", cluster, "--out", out).returncode == 0
+    again = replay.read(out, read_cluster_file(cluster))
+    assert [job.job_id for job in again.workload.jobs] == [1, 2, 6]
+    assert list(again.logged.start) == [1700000000, 1700003600, 1700600500]
+    assert list(again.logged.end) == [1700003600, 1700005400, 1700604100]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("", "is empty"),
+        (HEADER + "5|eve|9|60|1700000400||1700005400|COMPLETED\n", "not one of 1 rows can be"),
+    ],
+)
+def test_a_file_without_a_job_is_bad_input(
+    tmp_path: Path, cluster: Path, rows: str, words: str
+) -> None:
+    path = tmp_path / "t.psv"
+    path.write_text(rows)
+    done = simulate(path, "--cluster", cluster)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_other_bad_input_is_one_sentence(tmp_path: Path, dump: Path, cluster: Path) -> None:
+    for args, words in (
+        (("--from", "2024-05-01", "--until", "2024-04-01"), "--from must lie before --until"),
+        (("--out", tmp_path / "no/such/jobs.parquet"), "cannot be written"),
+    ):
+        done = simulate(dump, "--cluster", cluster, *args)
+        assert done.returncode == 2, done.stderr
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not LS6.exists(), reason="needs ../shared/traces: the LS6 log")
+def test_lonestar6_is_as_near_to_its_log_as_promised() -> None:
+    span = ("--from", "2022-11-07", "--until", "2023-02-26")
+    done = simulate(LS6, "--cluster", LS6_CLUSTER, "--json", *span)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert told["jobs"] == 17300
+    assert told["fidelity"]["spearman"] >= 0.50
+    assert told["fidelity"]["weekly_corr"] >= 0.60
+    assert 0.7 <= told["fidelity"]["mean_ratio"] <= 1.4
