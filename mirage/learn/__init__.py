@@ -1,0 +1,1 @@
+"""Learning to decide. Needs the extra `train`; the service never loads it."""
