@@ -16,6 +16,7 @@ COMMANDS = {
         "Run the real service on a simulated cluster, on an accelerated clock.",
     ),
     "chain": ("mirage.cli.chain", "Chains: submit, look at, pause, resume, cancel."),
+    "cluster": ("mirage.cli.cluster", "Cluster files: describe a site to the simulator."),
     "serve": ("mirage.cli.serve", "Run the service: REST API and worker."),
     "ingest": ("mirage.cli.trace", "Take the jobs of a trace file into the history."),
     "simulate": (

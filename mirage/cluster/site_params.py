@@ -1,0 +1,220 @@
+"""A site as the simulator has it: Slurm's answers to Params, with notes of all it leaves out."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from itertools import groupby
+from typing import TypeVar
+
+from mirage.cluster import site_answers
+from mirage.cluster.site_accounting import enforces_limits, qos_of, shares_of
+from mirage.cluster.site_answers import Answers, Question
+from mirage.cluster.site_scheduler import (
+    Fields,
+    counts_memory,
+    gives_whole_cores,
+    scheduler_fields,
+)
+from mirage.errors import MalformedText
+from mirage.sim.types import NodeGroup, Params, Partition, Qos, Reservation
+from mirage.slurm import inventory, sacctmgr, scontrol
+from mirage.slurm.inventory import ShownNode, ShownPartition, ShownReservation
+
+T = TypeVar("T")
+_LONGEST_NAME = 40
+_NAMED = 8
+"""In one sentence; a site may have hundreds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    params: Params
+    node_names: tuple[str, ...]
+    """By node number."""
+    notes: tuple[str, ...]
+    """What was assumed, and what is not simulated: a sentence each."""
+
+
+def site_of(answers: Answers, zone: tzinfo | None = None) -> Site:
+    """`zone` is that of local times in the answers; None: this host's.
+
+    Raises MalformedText where an answer that is needed does not read.
+    """
+    notes = [
+        f"`{' '.join(question.argv)}` gave no answer ({why}): {_WITHOUT[question]}."
+        for question, why in answers.missing.items()
+    ]
+    config = scontrol.parse_config(answers.texts[site_answers.CONFIG])
+    nodes = inventory.parse_nodes(answers.texts[site_answers.NODES])
+    number_of = {node.name: number for number, node in enumerate(nodes)}
+    if len(number_of) < len(nodes):
+        raise MalformedText("scontrol's show node names a node twice")
+    fields, said = scheduler_fields(config)
+    notes += said
+    fields |= _machine(nodes, notes, memory=counts_memory(config))
+    if gives_whole_cores(config) and any(node.threads_per_core > 1 for node in nodes):
+        notes.append("Not simulated: jobs get whole cores here, of several CPUs each.")
+    if not counts_memory(config):
+        notes.append("Memory is not counted, for SelectTypeParameters does not name it.")
+    shown = inventory.parse_partitions(answers.texts[site_answers.PARTITIONS])
+    fields["partitions"] = _partitions(shown, number_of, notes)
+    fields["reservations"] = _reservations(answers, number_of, zone, notes)
+    limits = enforces_limits(config)
+    cluster = config.get("ClusterName", "")
+    fields["qos"], fields["shares"] = _accounting(answers, cluster, notes, limits=limits)
+    params = Params(name=_name(cluster, notes), nodes=len(nodes), **fields)
+    return Site(params=params, node_names=tuple(number_of), notes=tuple(notes))
+
+
+_WITHOUT = {
+    site_answers.RESERVATIONS: "no reservations",
+    site_answers.QOS: "one QOS without limits",
+    site_answers.ASSOCIATIONS: "every account has one share",
+}
+
+
+def _name(given: str, notes: list[str]) -> str:
+    letters = "".join(c if c.isalnum() or c == "_" else "_" for c in given)
+    name = letters if letters.isidentifier() else f"_{letters}"
+    name = name[:_LONGEST_NAME]
+    if name != given:
+        notes.append(f"ClusterName is {given!r}: here {name}.")
+    return name
+
+
+def _machine(nodes: Sequence[ShownNode], notes: list[str], *, memory: bool) -> Fields:
+    kinds = [(n.cpus, n.memory_mib if memory else 0, n.gpus) for n in nodes]
+    cpus, mib, gpus = Counter(kinds).most_common(1)[0][0]
+    groups = [(kind, len(list(run))) for kind, run in groupby(kinds)]
+    out = [f"{n.name} {n.state}" for n in nodes if n.out]
+    if out:
+        notes.append(f"Out at the import, and up in this file: {_some(out)}.")
+    if any(n.features for n in nodes):
+        told = sorted({f for n in nodes for f in n.features.split(",") if f})
+        notes.append(f"Not simulated: features of nodes ({_some(told)}).")
+    if len({n.weight for n in nodes}) > 1:
+        notes.append("Not simulated: Weight of nodes, by which Slurm chooses among them.")
+    return {
+        "cpus_per_node": cpus,
+        "memory_mib_per_node": mib,
+        "gpus_per_node": gpus,
+        "node_groups": tuple(
+            NodeGroup(count=count, cpus=kind[0], memory_mib=kind[1], gpus=kind[2])
+            for kind, count in groups
+        )
+        if len(groups) > 1
+        else (),
+    }
+
+
+def _partitions(
+    shown: Sequence[ShownPartition], number_of: dict[str, int], notes: list[str]
+) -> tuple[Partition, ...]:
+    if not any(p.default for p in shown):
+        notes.append(f"No partition is the default one: here {shown[0].name}.")
+    found = []
+    for one in sorted(shown, key=lambda p: not p.default):
+        numbers = _numbers(one.nodes, number_of, f"partition {one.name}", notes)
+        if not numbers:
+            notes.append(f"Partition {one.name} has no nodes: left out.")
+            continue
+        notes += _said_of(one)
+        found.append(
+            Partition(
+                name=one.name,
+                nodes=() if len(numbers) == len(number_of) else numbers,
+                priority_tier=one.priority_tier,
+                priority_job_factor=one.priority_job_factor,
+                max_time_s=one.max_time_s,
+                exclusive=one.over_subscribe == "EXCLUSIVE",
+            )
+        )
+    if not found:
+        raise MalformedText("no partition has nodes: there is nothing to simulate")
+    return tuple(found)
+
+
+def _said_of(one: ShownPartition) -> list[str]:
+    notes = []
+    if one.state != "UP":
+        notes.append(f"Partition {one.name} is {one.state}, and UP in this file.")
+    if one.over_subscribe not in {"NO", "EXCLUSIVE"}:
+        notes.append(f"Not simulated: OverSubscribe={one.over_subscribe} of {one.name}.")
+    if one.others:
+        told = ", ".join(f"{key}={value}" for key, value in one.others.items())
+        notes.append(f"Not simulated of partition {one.name}: {told}.")
+    return notes
+
+
+def _reservations(
+    answers: Answers, number_of: dict[str, int], zone: tzinfo | None, notes: list[str]
+) -> tuple[Reservation, ...]:
+    shown = _optional(answers, site_answers.RESERVATIONS, inventory.parse_reservations, notes)
+    return tuple(r for one in shown or () if (r := _reservation(one, number_of, zone, notes)))
+
+
+def _reservation(
+    one: ShownReservation, number_of: dict[str, int], zone: tzinfo | None, notes: list[str]
+) -> Reservation | None:
+    start, end = _instant(one.start, zone), _instant(one.end, zone)
+    nodes = _numbers(one.nodes, number_of, f"reservation {one.name}", notes)
+    if start is None or end is None or end <= start or not nodes:
+        notes.append(f"Reservation {one.name} has no nodes, or no times that read: left out.")
+        return None
+    if one.for_whom:
+        notes.append(f"Reservation {one.name} is for {one.for_whom}: here its nodes stay empty.")
+    again = sorted(one.flags & {"DAILY", "HOURLY", "WEEKLY", "WEEKDAY", "WEEKEND", "FLEX"})
+    if again:
+        notes.append(f"Not simulated of reservation {one.name}: {', '.join(again)}.")
+    return Reservation(name=one.name, start=start, end=end, nodes=nodes)
+
+
+def _instant(text: str, zone: tzinfo | None) -> int | None:
+    """Epoch seconds of epoch seconds or of local time; None where neither is there."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        wall = datetime.fromisoformat(text)
+        return int((wall if wall.tzinfo else wall.replace(tzinfo=zone)).timestamp())
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _accounting(
+    answers: Answers, cluster: str, notes: list[str], *, limits: bool
+) -> tuple[tuple[Qos, ...], tuple[tuple[str, int], ...]]:
+    everywhere = _optional(answers, site_answers.ASSOCIATIONS, sacctmgr.parse_associations, notes)
+    associations = [a for a in everywhere or () if a.cluster == cluster]
+    shown = _optional(answers, site_answers.QOS, sacctmgr.parse_qos, notes)
+    qos, said = qos_of(shown or (), associations, limits=limits)
+    shares, more = shares_of(associations)
+    notes += [*said, *more]
+    return qos, shares
+
+
+def _optional(
+    answers: Answers, question: Question, parse: Callable[[str], T], notes: list[str]
+) -> T | None:
+    """What can be done without: an answer that does not read is told, and left out."""
+    if question not in answers.texts:
+        return None
+    try:
+        return parse(answers.texts[question])
+    except MalformedText as error:
+        notes.append(f"`{' '.join(question.argv)}` does not read ({error}): {_WITHOUT[question]}.")
+        return None
+
+
+def _numbers(
+    names: Sequence[str], number_of: dict[str, int], whose: str, notes: list[str]
+) -> tuple[int, ...]:
+    unknown = [name for name in names if name not in number_of]
+    if unknown:
+        notes.append(f"Nodes of {whose} that scontrol does not show: {_some(unknown)}.")
+    return tuple(sorted({number_of[name] for name in names if name in number_of}))
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,162 @@
+"""slurm.conf's scheduling settings to the simulator's, and what of them it does not do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mirage.domain.timelimit import UNLIMITED, parse_time_limit
+from mirage.errors import MalformedText
+from mirage.sim.types import SelectType
+
+Fields = dict[str, Any]
+"""Of Params, by name."""
+
+_MINUTE_S = 60
+_NEVER_DECAYS_S = 3650 * 86400
+_FLAGS_IN_FORCE = frozenset(
+    {"ACCRUE_ALWAYS", "FAIR_TREE", "CALCULATE_RUNNING", "NO_NORMAL_ASSOC", "NO_NORMAL_TRES"}
+)
+
+_WEIGHTS = {
+    "PriorityWeightAge": "priority_weight_age",
+    "PriorityWeightJobSize": "priority_weight_job_size",
+    "PriorityWeightPartition": "priority_weight_partition",
+    "PriorityWeightQOS": "priority_weight_qos",
+    "PriorityWeightFairShare": "priority_weight_fairshare",
+}
+_PERIODS = {
+    "PriorityMaxAge": "priority_max_age_s",
+    "PriorityDecayHalfLife": "priority_decay_half_life_s",
+    "PriorityCalcPeriod": "priority_calc_period_s",
+}
+_PARAMETERS = {
+    "sched_interval": ("sched_interval_s", 60, 1),
+    "default_queue_depth": ("default_queue_depth", 100, 1),
+    "bf_interval": ("bf_interval_s", 30, 1),
+    "bf_window": ("bf_window_s", 1440, _MINUTE_S),
+    "bf_resolution": ("bf_resolution_s", 60, 1),
+    "bf_max_job_test": ("bf_max_job_test", 500, 1),
+    "bf_max_job_user": ("bf_max_job_user", 0, 1),
+}
+"""By key of SchedulerParameters: the field, Slurm's default (slurm.conf(5) of 22.05), the unit."""
+
+_NEUTRAL = {
+    "PreemptType": ({"preempt/none"}, "preemption"),
+    "TopologyPlugin": ({"topology/none", "topology/default", "topology/flat"}, "topology"),
+    "Licenses": (set[str](), "licences"),
+    "PriorityWeightAssoc": ({"0"}, "the associations' own priority"),
+    "PriorityWeightTRES": (set[str](), "priority by TRES"),
+    "PrioritySiteFactorPlugin": ({"site_factor/none"}, "the site's priority factor"),
+    "PriorityUsageResetPeriod": ({"NONE"}, "resets of usage"),
+    "BurstBufferType": ({"burst_buffer/none"}, "burst buffers"),
+    "OverTimeLimit": ({"0 min"}, "time over the limit"),
+    "CompleteWait": ({"0 sec"}, "waiting for jobs that complete"),
+    "SuspendTime": ({"INFINITE", "-1", "NONE"}, "nodes that are powered down"),
+    "JobRequeue": ({"1"}, "jobs that are not requeued by default"),
+    "FederationParameters": (set[str](), "federation"),
+}
+"""By key: the values with which it changes nothing, and what the simulator goes without."""
+
+
+def scheduler_fields(config: Mapping[str, str]) -> tuple[Fields, list[str]]:
+    """Fields of Params from `scontrol show config`, and a sentence for each thing not simulated."""
+    notes: list[str] = []
+    fields: Fields = {"select_type": _select_type(config, notes)}
+    fields |= _priority(config, notes)
+    fields |= _parameters(config, notes)
+    for key, (neutral, what) in _NEUTRAL.items():
+        value = config.get(key, "")
+        if value and value not in neutral:
+            notes.append(f"Not simulated: {what} ({key} = {value}).")
+    return fields, notes
+
+
+def counts_memory(config: Mapping[str, str]) -> bool:
+    """Whether Slurm gives memory to jobs at all (SelectTypeParameters=CR_..._Memory)."""
+    return "MEMORY" in config.get("SelectTypeParameters", "").upper()
+
+
+def gives_whole_cores(config: Mapping[str, str]) -> bool:
+    """Whether jobs get cores rather than threads (SelectTypeParameters=CR_Core, CR_Socket...)."""
+    words = config.get("SelectTypeParameters", "").upper().replace(",", "_").split("_")
+    return bool({"CORE", "SOCKET"} & set(words))
+
+
+def _select_type(config: Mapping[str, str], notes: list[str]) -> SelectType:
+    given = config.get("SelectType", "")
+    try:
+        return SelectType(given)
+    except ValueError:
+        notes.append(f"SelectType = {given or 'not told'}: taken as select/cons_tres.")
+        return SelectType.CONS_TRES
+
+
+def _priority(config: Mapping[str, str], notes: list[str]) -> Fields:
+    kind = config.get("PriorityType", "")
+    fields: Fields = {field: _whole(config, key, notes) for key, field in _WEIGHTS.items()}
+    for key, field in _PERIODS.items():
+        seconds = _seconds(config.get(key, ""))
+        if seconds:
+            fields[field] = seconds
+        elif key == "PriorityDecayHalfLife":
+            fields[field] = _NEVER_DECAYS_S
+            notes.append("PriorityDecayHalfLife is 0 or not told: a half-life of ten years.")
+        else:
+            notes.append(f"{key} is not told: the simulator's default.")
+    flags = set(config.get("PriorityFlags", "").split(",")) - {"", "NONE"}
+    fields["accrue_always"] = "ACCRUE_ALWAYS" in flags
+    fields["priority_favor_small"] = config.get("PriorityFavorSmall", "").lower() == "yes"
+    strange = sorted(flags - _FLAGS_IN_FORCE)
+    if strange:
+        notes.append(f"Not simulated: PriorityFlags {', '.join(strange)}.")
+    if not kind.endswith("/multifactor"):
+        notes.append(f"PriorityType = {kind or 'not told'}: in order of submission, no weights.")
+        fields |= dict.fromkeys(_WEIGHTS.values(), 0)
+    elif not config.get("AccountingStorageType", "").endswith("/slurmdbd"):
+        notes.append("Without slurmdbd Slurm ignores age and fair share: their weights are 0.")
+        fields |= {"priority_weight_age": 0, "priority_weight_fairshare": 0}
+    return fields
+
+
+def _parameters(config: Mapping[str, str], notes: list[str]) -> Fields:
+    given = dict(_parameter(term) for term in config.get("SchedulerParameters", "").split(","))
+    fields: Fields = {}
+    for key, (field, default, unit) in _PARAMETERS.items():
+        text = given.pop(key, str(default))
+        good = text.isascii() and text.isdigit() and (int(text) > 0 or default == 0)
+        if not good:
+            notes.append(f"SchedulerParameters: {key}={text} does not read: Slurm's default.")
+        fields[field] = (int(text) if good else default) * unit
+    if given.pop("bf_continue", None) is None:
+        notes.append(
+            "bf_continue is not set: Slurm gives up a backfill pass that it yielded in, the "
+            "simulator never; where passes are long, it plans more than Slurm does."
+        )
+    others = [key if not value else f"{key}={value}" for key, value in given.items() if key]
+    if others:
+        notes.append(f"Not simulated: SchedulerParameters {', '.join(others)}.")
+    if config.get("SchedulerType", "sched/backfill") != "sched/backfill":
+        notes.append(f"SchedulerType = {config['SchedulerType']}: backfilled nevertheless.")
+    return fields
+
+
+def _parameter(term: str) -> tuple[str, str]:
+    key, _, value = term.strip().partition("=")
+    return key, value
+
+
+def _whole(config: Mapping[str, str], key: str, notes: list[str]) -> int:
+    # Releases differ in the case of FairShare.
+    text = {k.lower(): v for k, v in config.items()}.get(key.lower(), "")
+    if text.isascii() and text.isdigit():
+        return int(text)
+    notes.append(f"{key} is not told: 0.")
+    return 0
+
+
+def _seconds(text: str) -> int:
+    """0 where it is not told, or for ever."""
+    try:
+        seconds = parse_time_limit(text)
+    except MalformedText:
+        return 0
+    return 0 if seconds is None or seconds == UNLIMITED else seconds

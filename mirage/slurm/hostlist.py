@@ -1,0 +1,99 @@
+"""Host lists, as Slurm writes them: `gpu[01-03,7],login1`, with several brackets in a name too."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, product
+
+from mirage.errors import MalformedText
+
+MOST_HOSTS = 1 << 17
+"""A mistyped range must not fill the memory; Slurm's own bound is 64 Ki nodes."""
+
+_PART = re.compile(r"\[(?P<ranges>[^\[\]]*)\]|(?P<plain>[^\[\]]+)")
+_RANGE = re.compile(r"(?P<low>\d+)(?:-(?P<high>\d+))?")
+_DIGITS = "0123456789"
+_COMMA = re.compile(r",(?![^\[]*\])")
+"""One that no bracket encloses."""
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """The names, in the order written; repeated ones stay. `(null)` and nothing are no names.
+
+    Raises MalformedText for what is no host list, and for more than MOST_HOSTS names.
+    """
+    if text.strip() in {"", "(null)"}:
+        return ()
+    names: list[str] = []
+    for term in _COMMA.split(text.strip()):
+        for name in _names(term.strip()):
+            names.append(name)
+            if len(names) > MOST_HOSTS:
+                raise MalformedText(f"a list of more than {MOST_HOSTS} hosts: {text[:80]!r}")
+    return tuple(names)
+
+
+def compress(names: Sequence[str]) -> str:
+    """A host list that `expand` turns into `names` again, order and all."""
+    terms: list[str] = []
+    for (prefix, numbered), group in groupby(_runs(names), key=lambda r: (r.prefix, bool(r.low))):
+        runs = list(group)
+        alone = len(runs) == 1 and runs[0].low == runs[0].high
+        if alone or not numbered:
+            terms += [prefix + run.text for run in runs]
+        else:
+            terms.append(f"{prefix}[{','.join(run.text for run in runs)}]")
+    return ",".join(terms)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Names that differ in a number which grows by one; without a number it is one name."""
+
+    prefix: str
+    low: str
+    high: str
+
+    @property
+    def text(self) -> str:
+        return self.low if self.low == self.high else f"{self.low}-{self.high}"
+
+    @property
+    def next(self) -> str:
+        return str(int(self.high) + 1).zfill(len(self.low)) if self.high else ""
+
+
+def _runs(names: Sequence[str]) -> list[_Run]:
+    runs: list[_Run] = []
+    for name in names:
+        prefix = name.rstrip(_DIGITS)
+        number = name[len(prefix) :]
+        if number and runs and runs[-1].prefix == prefix and runs[-1].next == number:
+            runs[-1].high = number
+        else:
+            runs.append(_Run(prefix, number, number))
+    return runs
+
+
+def _names(term: str) -> Iterator[str]:
+    parts = list(_PART.finditer(term))
+    if not parts or "".join(part[0] for part in parts) != term:
+        raise MalformedText(f"not a host list: {term!r}")
+    choices = [[p["plain"]] if p["ranges"] is None else _numbers(p["ranges"], term) for p in parts]
+    return ("".join(chosen) for chosen in product(*choices))
+
+
+def _numbers(ranges: str, term: str) -> list[str]:
+    """`01-03,7`: 01, 02, 03, 7. Leading zeros of the first number are kept, as Slurm does."""
+    found: list[str] = []
+    for text in ranges.split(","):
+        match = _RANGE.fullmatch(text.strip())
+        if match is None:
+            raise MalformedText(f"not a host list: {term!r}")
+        low = match["low"]
+        high = match["high"] or low
+        first, last = int(low), int(high)
+        if last < first or last - first >= MOST_HOSTS:
+            raise MalformedText(f"not a range of hosts: {text.strip()!r} in {term!r}")
+        found += [str(number).zfill(len(low)) for number in range(first, last + 1)]
+    return found

@@ -1,0 +1,42 @@
+"""The records of `scontrol show node | partition | reservation`: `Key=value` after `Key=value`.
+
+With `-o` a record is a line; without it (captured texts) it ends at a blank line.
+"""
+
+import re
+from itertools import pairwise
+
+_KEY = re.compile(r"(?:^|\s)(?P<key>[A-Z][A-Za-z_/:]*)=")
+"""Values may hold blanks, keys never do: a key begins a line or follows a blank."""
+_UNSET = frozenset({"(null)", "N/A", "NONE"})
+
+
+def records(answer: str, first_key: str) -> list[dict[str, str]]:
+    """A record for each `first_key=`; unset values are empty. Other text is left out.
+
+    Of a key that comes twice the first counts: free text (Reason, Comment) comes after the facts
+    and may hold anything.
+    """
+    lines = answer.splitlines()
+    starts = [i for i, line in enumerate(lines) if line.startswith(f"{first_key}=")]
+    spans = pairwise([*starts, len(lines)])
+    return [_record(_joined(lines[i:j])) for i, j in spans]
+
+
+def _joined(lines: list[str]) -> str:
+    kept: list[str] = []
+    for line in lines:
+        if not line.strip():
+            break
+        kept.append(line.strip())
+    return " ".join(kept)
+
+
+def _record(text: str) -> dict[str, str]:
+    keys = list(_KEY.finditer(text))
+    ends = [key.start() for key in keys[1:]] + [len(text)]
+    values: dict[str, str] = {}
+    for key, end in zip(keys, ends, strict=True):
+        value = text[key.end() : end].strip()
+        values.setdefault(key["key"], "" if value in _UNSET else value)
+    return values

@@ -1,0 +1,193 @@
+"""Cluster files written: the text that reads back to equal Params."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from textwrap import TextWrapper
+
+from mirage.domain.timelimit import format_time_limit
+from mirage.sim.types import NodeEvent, Params, Partition, Qos, Reservation
+
+_MINUTE_S = 60
+_COMMENT = TextWrapper(
+    width=118,
+    initial_indent="# ",
+    subsequent_indent="#   ",
+    break_long_words=False,
+    break_on_hyphens=False,
+)
+_LATEST = 253402300799
+"""The last second of the year 9999: TOML has no later dates."""
+
+Value = str | int | bool
+"""As TOML has it; a str is written as it stands."""
+
+
+def write_cluster_file(
+    params: Params, comments: Sequence[str] = (), *, node_names: str = ""
+) -> str:
+    """The file, with a comment line or more for each of `comments` at its head.
+
+    `node_names` is a host list of the nodes in the order of their numbers. bf_window is written in
+    whole minutes, rounded up, for so slurm.conf has it.
+    """
+    blocks = [
+        *([_commented(comments)] if comments else []),
+        _block("[cluster]", _cluster(params, node_names)),
+        _block("[scheduler]", _scheduler(params)),
+        *(_block("[[nodes]]", row) for row in _nodes(params)),
+        *(_block("[[partitions]]", _partition(p)) for p in params.partitions),
+        *(_block("[[qos]]", _qos(q)) for q in params.qos),
+        *(_block("[[accounts]]", _account(*pair)) for pair in params.shares),
+        *(_block("[[reservations]]", _reservation(r)) for r in params.reservations),
+        *(_block("[[outages]]", row) for row in _outages(params.node_events)),
+    ]
+    return "\n".join(blocks)
+
+
+def numbers_text(numbers: Sequence[int]) -> str:
+    """`0-3,7` of ascending numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def _cluster(params: Params, node_names: str) -> Mapping[str, Value]:
+    names = {"node_names": _text(node_names)} if node_names else {}
+    return {
+        "name": _text(params.name),
+        "nodes": params.nodes,
+        "gpus_per_node": params.gpus_per_node,
+        "cpus_per_node": params.cpus_per_node,
+        "memory_mib_per_node": params.memory_mib_per_node,
+        **names,
+    }
+
+
+def _scheduler(params: Params) -> Mapping[str, Value]:
+    return {
+        "SelectType": _text(params.select_type),
+        "PriorityWeightAge": params.priority_weight_age,
+        "PriorityMaxAge": _duration(params.priority_max_age_s),
+        "PriorityWeightJobSize": params.priority_weight_job_size,
+        "PriorityFavorSmall": _text("YES" if params.priority_favor_small else "NO"),
+        "PriorityWeightPartition": params.priority_weight_partition,
+        "PriorityWeightQOS": params.priority_weight_qos,
+        "PriorityWeightFairshare": params.priority_weight_fairshare,
+        "PriorityDecayHalfLife": _duration(params.priority_decay_half_life_s),
+        "PriorityCalcPeriod": _duration(params.priority_calc_period_s),
+        "PriorityFlags": _text("ACCRUE_ALWAYS" if params.accrue_always else ""),
+        "MaxJobsPU": params.max_jobs_pu,
+        "sched_interval": params.sched_interval_s,
+        "default_queue_depth": params.default_queue_depth,
+        "bf_interval": params.bf_interval_s,
+        "bf_window": -(-params.bf_window_s // _MINUTE_S),
+        "bf_resolution": params.bf_resolution_s,
+        "bf_max_job_test": params.bf_max_job_test,
+        "bf_max_job_user": params.bf_max_job_user,
+    }
+
+
+def _nodes(params: Params) -> Iterator[Mapping[str, Value]]:
+    for group in params.node_groups:
+        yield {
+            "count": group.count,
+            "CPUs": group.cpus,
+            "RealMemory": group.memory_mib,
+            "Gres": _text(f"gpu:{group.gpus}"),
+        }
+
+
+def _partition(partition: Partition) -> Mapping[str, Value]:
+    limit = partition.max_time_s
+    return {
+        "PartitionName": _text(partition.name),
+        "Nodes": _node_list(partition.nodes),
+        "PriorityTier": partition.priority_tier,
+        "PriorityJobFactor": partition.priority_job_factor,
+        "MaxTime": _duration(limit) if limit else _text("UNLIMITED"),
+        "OverSubscribe": _text("EXCLUSIVE" if partition.exclusive else "NO"),
+    }
+
+
+def _qos(qos: Qos) -> Mapping[str, Value]:
+    amounts = {
+        "cpu": qos.max_cpus_pu,
+        "mem": qos.max_memory_mib_pu,
+        "gres/gpu": qos.max_gpus_pu,
+        "node": qos.max_nodes_pu,
+    }
+    limits = ",".join(
+        f"{tres}={amount}{'M' * (tres == 'mem')}" for tres, amount in amounts.items() if amount
+    )
+    return {
+        "Name": _text(qos.name),
+        "Priority": qos.priority,
+        "MaxJobsPU": qos.max_jobs_pu,
+        "MaxSubmitJobsPU": qos.max_submit_pu,
+        "MaxTRESPU": _text(limits),
+    }
+
+
+def _account(account: str, shares: int) -> Mapping[str, Value]:
+    return {"Account": _text(account), "Fairshare": shares}
+
+
+def _reservation(reservation: Reservation) -> Mapping[str, Value]:
+    return {
+        "ReservationName": _text(reservation.name),
+        "StartTime": _instant(reservation.start),
+        "EndTime": _instant(reservation.end),
+        "Nodes": _node_list(reservation.nodes),
+    }
+
+
+def _outages(events: Sequence[NodeEvent]) -> Iterator[Mapping[str, Value]]:
+    """Events of one kind at one instant are one entry: a return is an entry of its own."""
+    ordered = sorted(events, key=lambda e: (e.at, e.outage, e.node))
+    for (at, outage), group in groupby(ordered, key=lambda e: (e.at, e.outage)):
+        nodes = tuple(event.node for event in group)
+        yield {
+            "StartTime": _instant(at),
+            "State": _text(outage.value.upper()),
+            "Nodes": _node_list(nodes),
+        }
+
+
+def _node_list(nodes: Sequence[int]) -> str:
+    return _text(numbers_text(nodes) if nodes else "ALL")
+
+
+def _duration(seconds: int) -> str:
+    return _text(format_time_limit(seconds))
+
+
+def _instant(epoch: int) -> str:
+    if epoch > _LATEST:
+        return str(epoch)
+    return datetime.fromtimestamp(epoch, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _text(value: str) -> str:
+    """A basic string of TOML: JSON's escapes are among its own; DEL has to be escaped as well."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _block(head: str, rows: Mapping[str, Value]) -> str:
+    lines = [f"{key} = {value}" for key, value in rows.items()]
+    return "\n".join([head, *lines, ""])
+
+
+def _commented(comments: Sequence[str]) -> str:
+    lines = [_COMMENT.fill(_printable(comment)) or "#" for comment in comments]
+    return "\n".join([*lines, ""])
+
+
+def _printable(comment: str) -> str:
+    """Node reasons and names are anybody's text; TOML's comments hold no control characters."""
+    return "".join(char if char.isprintable() else " " for char in comment)

@@ -1,0 +1,111 @@
+"""Nodes, partitions and reservations, as a real scontrol showed them and as others may."""
+
+from pathlib import Path
+
+import pytest
+
+from mirage.errors import MalformedText
+from mirage.slurm import inventory
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "slurm-22.05"
+NODE = "NodeName=n1 CPUTot=16 RealMemory=1000 Gres=gpu:a100:4(S:0-1),gpu:v100:2 State=IDLE"
+PARTITION = "PartitionName=p Default=YES MaxTime=UNLIMITED Nodes=n[1-2] PriorityTier=3 State=UP"
+RESERVATION = (
+    "ReservationName=maint StartTime=1700000000 EndTime=1700003600 Duration=01:00:00 Nodes=n[1-2] "
+    "NodeCnt=2 CoreCnt=32 Features=(null) PartitionName=(null) Flags=MAINT,SPEC_NODES TRES=cpu=32 "
+    "Users=root Groups=(null) Accounts=(null) Licenses=(null) State=INACTIVE BurstBuffer=(null)"
+)
+
+
+def captured(name: str) -> str:
+    return (DATA / name).read_text()
+
+
+def test_the_testbeds_nodes() -> None:
+    nodes = inventory.parse_nodes(captured("scontrol-show-node.txt"))
+    assert [n.name for n in nodes] == [f"gpu0{i}" for i in range(1, 9)]
+    assert {(n.cpus, n.memory_mib, n.gpus, n.weight, n.features) for n in nodes} == {
+        (16, 256000, 8, 1, "")
+    }
+    assert [n.name for n in nodes if n.out] == ["gpu07"]
+
+
+def test_the_testbeds_partitions() -> None:
+    gpu, debug, long = inventory.parse_partitions(captured("scontrol-show-partition.txt"))
+    assert (gpu.name, gpu.default, gpu.max_time_s) == ("gpu", True, 172800)
+    assert gpu.nodes == tuple(f"gpu0{i}" for i in range(1, 9))
+    assert (debug.nodes, debug.priority_tier, debug.max_time_s) == (("gpu01",), 2, 1800)
+    assert (long.max_time_s, long.default, dict(long.others)) == (0, False, {})
+
+
+def test_records_over_several_lines_read_as_those_on_one() -> None:
+    wrapped = NODE.replace(" CPUTot", " \n   CPUTot").replace(" State", "\n   State")
+    assert inventory.parse_nodes(f"{wrapped}\n\n{wrapped}\n") == (
+        *inventory.parse_nodes(NODE),
+        *inventory.parse_nodes(NODE),
+    )
+
+
+def test_gpus_of_all_types_count_and_what_the_system_keeps_does_not() -> None:
+    (node,) = inventory.parse_nodes(f"{NODE} CPUEfctv=14 MemSpecLimit=200 FutureKey=7")
+    assert (node.cpus, node.memory_mib, node.gpus) == (14, 800, 6)
+
+
+def test_a_reason_cannot_pass_for_a_fact() -> None:
+    (node,) = inventory.parse_nodes(f"{NODE} Reason=broken State=DOWN CPUTot=0 [root@now]")
+    assert (node.state, node.cpus) == ("IDLE", 16)
+
+
+@pytest.mark.parametrize(
+    ("state", "out"),
+    [
+        ("IDLE", False),
+        ("MIXED+PLANNED", False),
+        ("ALLOCATED+MAINTENANCE", False),
+        ("IDLE+CLOUD+POWERED_DOWN", False),
+        ("DOWN*", True),
+        ("DOWN*+NOT_RESPONDING", True),
+        ("IDLE+DRAIN", True),
+        ("ALLOCATED+DRAIN", True),
+    ],
+)
+def test_nodes_that_are_out_are_known_by_their_state(state: str, *, out: bool) -> None:
+    (node,) = inventory.parse_nodes(NODE.replace("IDLE", state))
+    assert node.out is out
+
+
+def test_nodes_of_the_future_are_not_there() -> None:
+    future = NODE.replace("n1", "n2").replace("IDLE", "FUTURE")
+    assert [n.name for n in inventory.parse_nodes(f"{NODE}\n{future}")] == ["n1"]
+
+
+def test_what_narrows_a_partition_is_kept() -> None:
+    text = f"{PARTITION} AllowQos=high AllowGroups=ALL QoS=N/A MaxNodes=4 OverSubscribe=FORCE:2"
+    (partition,) = inventory.parse_partitions(text)
+    assert dict(partition.others) == {"AllowQos": "high", "MaxNodes": "4"}
+    assert partition.over_subscribe == "FORCE:2"
+
+
+def test_reservations_and_none() -> None:
+    (maint,) = inventory.parse_reservations(RESERVATION)
+    assert (maint.name, maint.start, maint.end) == ("maint", "1700000000", "1700003600")
+    assert (maint.nodes, maint.for_whom) == (("n1", "n2"), "root")
+    assert maint.flags == {"MAINT", "SPEC_NODES"}
+    assert inventory.parse_reservations("No reservations in the system\n") == ()
+
+
+@pytest.mark.parametrize("text", ["", "slurm_load_node error", "NodeName=n1 Arch=x86_64\n"])
+def test_no_nodes_are_no_answer(text: str) -> None:
+    with pytest.raises(MalformedText):
+        inventory.parse_nodes(text)
+
+
+@pytest.mark.parametrize("text", ["", "PartitionName=p AllowGroups=ALL", "NodeName=n1"])
+def test_no_partitions_are_no_answer(text: str) -> None:
+    with pytest.raises(MalformedText):
+        inventory.parse_partitions(text)
+
+
+def test_a_number_that_does_not_read_is_named() -> None:
+    with pytest.raises(MalformedText, match="RealMemory=much is not a number"):
+        inventory.parse_nodes(NODE.replace("1000", "much"))
