@@ -23,6 +23,7 @@ COMMANDS = {
         "mirage.cli.simulate",
         "Replay a log on a simulated cluster: waits, speed, fidelity to the log.",
     ),
+    "calibrate": ("mirage.cli.calibrate", "Fit a cluster file to a log."),
     "db": ("mirage.cli.ops", "The database: make it, or bring it to this program's schema."),
     "config": ("mirage.cli.ops", "The configuration file: check it, show it, list every key."),
     "mode": (

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,15 @@ Levels = tuple[tuple[int, int], ...]
 class Block(NamedTuple):
     at: int
     nodes: float
+    """Busy, in all but a tenth of the time."""
+    widest: int
+    """The nodes of the widest job that waited: so many may stand idle for it."""
+
+    def beside(self, level: float) -> int:
+        """1 above the level, -1 below it by more than a wide job explains, else 0."""
+        above = self.nodes > level + _SAME
+        below = self.nodes + self.widest < level - _SAME
+        return int(above) - int(below)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +62,8 @@ class Chains:
 def node_levels(submit: Whole, nodes: Whole, users: Whole, logged: Logged, until: int) -> Levels:
     """Nodes there were, by when they were all busy while small jobs of several users waited.
 
-    `users` are numbers. Blocks of six hours whose busy nodes differ little are one level, its
-    number the most that were busy in it. While nobody waits nobody can tell: then it is the
+    `users` are numbers. Blocks of six hours whose busy nodes differ little, or by no more than the
+    widest waiting job explains, are one level. While nobody waits nobody can tell: then it is the
     larger of the levels before and after, or what was busy. Nothing after `until` is looked at.
     """
     rows = (logged.start >= 0) & (logged.start < until)
@@ -62,7 +72,9 @@ def node_levels(submit: Whole, nodes: Whole, users: Whole, logged: Logged, until
     begin = int(logged.start[rows].min()) // _BLOCK_S * _BLOCK_S
     grid = np.arange(begin, until, _GRID_S)
     busy = _sum_over(grid, logged.start[rows], logged.end[rows], nodes[rows])
-    blocks = _blocks(grid, busy, _pressure(grid, submit, nodes, users, logged))
+    waited = (logged.start - submit > _WAITED_S) & (logged.start >= 0) & ~logged.suspect
+    pressure = _pressure(grid, submit, logged.start, users, waited & (nodes == 1))
+    blocks = _blocks(grid, busy, pressure, _widest(grid, submit, logged.start, nodes * waited))
     return _joined(_runs(blocks), grid, busy)
 
 
@@ -103,7 +115,7 @@ def hidden_chains(jobs: Sequence[SimJob], logged: Logged, until: int) -> Chains:
         if job.name and 0 <= logged.start[row] < until:
             stem = re.sub(r"\d+\+?$", "", job.name)
             by_key.setdefault((job.user, stem, job.nodes), []).append(row)
-    found = [rows for rows in map(lambda r: _following(r, jobs, logged), by_key.values()) if rows]
+    found = [chain for rows in by_key.values() if (chain := _following(rows, jobs, logged))]
     return Chains(
         chains=len(found),
         jobs=sum(map(len, found)),
@@ -114,7 +126,7 @@ def hidden_chains(jobs: Sequence[SimJob], logged: Logged, until: int) -> Chains:
 def _following(rows: list[int], jobs: Sequence[SimJob], logged: Logged) -> list[int]:
     pairs = [
         (row, int(logged.start[row] - logged.end[before]))
-        for before, row in zip(rows, rows[1:], strict=False)
+        for before, row in pairwise(rows)
         if jobs[row].submit < logged.end[before]
     ]
     tight = sum(0 <= gap <= _TIGHT_S for _, gap in pairs)
@@ -131,26 +143,36 @@ def _sum_over(grid: Whole, begin: Whole, end: Whole, amount: Whole) -> Whole:
 
 
 def _pressure(
-    grid: Whole, submit: Whole, nodes: Whole, users: Whole, logged: Logged
+    grid: Whole, submit: Whole, start: Whole, users: Whole, rows: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Where one-node jobs of several users waited, and not for what is flagged as suspect."""
-    waited = logged.start - submit > _WAITED_S
-    small = np.flatnonzero((logged.start >= 0) & waited & (nodes == 1) & ~logged.suspect)
+    """Where these rows' jobs of several users waited."""
     waiting = np.zeros(len(grid), np.int64)
-    for user in np.unique(users[small]):
-        mine = small[users[small] == user]
-        one = np.ones(len(mine), np.int64)
-        waiting += _sum_over(grid, submit[mine], logged.start[mine], one) > 0
+    for user in np.unique(users[rows]):
+        mine = rows & (users == user)
+        one = np.ones(mine.sum(), np.int64)
+        waiting += _sum_over(grid, submit[mine], start[mine], one) > 0
     return waiting >= _UNDER_PRESSURE
 
 
-def _blocks(grid: Whole, busy: Whole, pressure: NDArray[np.bool_]) -> list[Block]:
+def _widest(grid: Whole, submit: Whole, start: Whole, nodes: Whole) -> Whole:
+    """The most nodes that a waiting job asks for."""
+    widest = np.zeros(len(grid), np.int64)
+    first, last = np.searchsorted(grid, submit), np.searchsorted(grid, start)
+    for row in np.flatnonzero(nodes > 1):
+        span = widest[first[row] : last[row]]
+        np.maximum(span, nodes[row], out=span)
+    return widest
+
+
+def _blocks(grid: Whole, busy: Whole, pressure: NDArray[np.bool_], widest: Whole) -> list[Block]:
     size = _BLOCK_S // _GRID_S
     blocks = []
     for i in range(0, len(grid), size):
-        pressed = busy[i : i + size][pressure[i : i + size]]
+        part = slice(i, i + size)
+        pressed = busy[part][pressure[part]]
         if len(pressed) >= _MOST_OF_IT * size:
-            blocks.append(Block(int(grid[i]), float(np.quantile(pressed, 0.9))))
+            nodes = float(np.quantile(pressed, 0.9))
+            blocks.append(Block(int(grid[i]), nodes, int(widest[part].max())))
     return blocks
 
 
@@ -164,20 +186,27 @@ def _runs(blocks: list[Block]) -> list[list[Block]]:
             runs.append(current)
             current, aside = [], []
         level = float(np.median([b.nodes for b in current])) if current else block.nodes
-        if abs(block.nodes - level) <= _SAME:
+        if not block.beside(level):
             current, aside = [*current, block], []
             continue
         aside.append(block)
-        if len(aside) >= _LASTING and len({b.nodes > level for b in aside}) == 1:
+        if len(aside) >= _LASTING and len({b.beside(level) for b in aside}) == 1:
             runs.append(current)
             current, aside = aside, []
     runs.append(current)
     return [run for run in runs if len(run) >= _LASTING]
 
 
+def _height(run: list[Block]) -> int:
+    """The most that were busy, but for blocks in which drained nodes' jobs still ran."""
+    nodes = [block.nodes for block in run]
+    middle = float(np.median(nodes))
+    return round(max(n for n in nodes if n <= middle + _SAME))
+
+
 def _joined(runs: list[list[Block]], grid: Whole, busy: Whole) -> Levels:
     levels: list[tuple[int, int]] = []
-    heights = [round(max(block.nodes for block in run)) for run in runs]
+    heights = [_height(run) for run in runs]
     for i, (run, height) in enumerate(zip(runs, heights, strict=True)):
         end = run[-1].at + _BLOCK_S
         until = runs[i + 1][0].at if i + 1 < len(runs) else int(grid[-1]) + _GRID_S

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from mirage.domain.job import Job, JobState
 from mirage.domain.timelimit import UNLIMITED
-from mirage.sim.simulator import Workload
 from mirage.sim.types import Params, SelectType, SimJob
+from mirage.sim.workload import Workload
 from mirage.traces.readers import Format, open_trace
 from mirage.traces.suspects import suspects
 
