@@ -12,8 +12,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.sim.simulator import Simulator, Workload
+from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
+from mirage.sim.workload import Workload
 from mirage.traces import synthetic
 
 LEADS_H = (0, 0.25, 0.5, 1, 2, 4, 8, 12, 20, 30, 47)
@@ -77,7 +78,7 @@ def pair(sim: Simulator, rules: dict[str, Rule]) -> dict[str, float]:
     leads = {int(end - lead * _HOUR_S): lead for lead in LEADS_H}
     waiting = dict(rules)
     for at in sorted({*leads, *range(end - 48 * _HOUR_S + TICK_S, end + 1, TICK_S)}):
-        sim.advance(at)
+        sim.advance_quietly(at)
         asked = [n for n, rule in waiting.items() if at == end or rule(sim) >= (end - at) / _HOUR_S]
         if not asked and at not in leads and (end - at) % ORACLE_TICK_S:
             continue
@@ -122,8 +123,8 @@ def main() -> None:
     instants = np.sort(rng.integers(14 * _DAY_S, (days - 8) * _DAY_S, args.pairs))
     outcomes = []
     for instant in instants:
-        sim.advance(synthetic.EPOCH + int(instant))
-        outcomes.append(pair(sim.fork(), RULES))
+        sim.advance_quietly(synthetic.EPOCH + int(instant))
+        outcomes.append(pair(sim.fork(with_results=True), RULES))
     print(f"{args.preset}, seed {args.seed}, {args.pairs} pairs, {Params().nodes} nodes")
     print(table(outcomes))
 

@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import simulator_workloads as workloads
-from mirage.sim.simulator import Simulator, Workload
+from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params
+from mirage.sim.workload import Workload
 from mirage.traces import replay
 from mirage.traces.clusterfile import read_cluster_file
 
@@ -179,9 +180,9 @@ def _pass_costs(peer: Peer, pending: int, repeat: int) -> Figures:
     for _ in range(repeat):
         expected, passes = _c_passes(peer, table, params, settled, until, costs)
         sim = Simulator(params, workload)
-        sim.advance(settled)
+        sim.advance_quietly(settled)
         costs["full"].append(_seconds(sim.fork().planned_starts))
-        costs["pass"].append(_seconds(lambda sim=sim: sim.advance(until)) / passes)  # type: ignore[misc]
+        costs["pass"].append(_seconds(lambda sim=sim: sim.advance_quietly(until)) / passes)  # type: ignore[misc]
         equal &= bool(np.array_equal(expected, sim.start))
     best = {f"{name}_ms": round(1000 * min(of), 4) for name, of in costs.items()}
     return {"pending": pending, "passes": passes, "equal_starts": equal, **best}
@@ -278,7 +279,7 @@ def _warm_up() -> None:
     sharing = workloads.shared_params()
     _replayed(sharing, Workload.of(sharing, workloads.shared_jobs(200, 1.0)))
     sim = Simulator(params, few)
-    sim.advance(few[100].submit)
+    sim.advance_quietly(few[100].submit)
     sim.fork().planned_starts()
 
 

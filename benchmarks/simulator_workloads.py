@@ -155,7 +155,7 @@ def _limits_s(rng: np.random.Generator, run_s: Ints, user: Ints) -> Ints:
     asked = _LIMITS_MIN[np.minimum(least + beyond, len(_LIMITS_MIN) - 1)]
     generous = user % round(1 / _GENEROUS_USERS) == 1
     long = np.maximum(asked, rng.choice(_GENEROUS_MIN, len(run_s)))
-    return np.where(generous, long, asked) * 60
+    return np.asarray(np.where(generous, long, asked) * 60)
 
 
 def _arrivals(rng: np.random.Generator, count: int, span_s: float) -> Ints:

@@ -73,7 +73,7 @@ def reactive_waits(jobs: Sequence[SimJob], params: Params, *, days: int) -> NDAr
     waits: list[float] = []
     at = synthetic.EPOCH + WARM_UP_DAYS * _DAY_S
     while at < synthetic.EPOCH + (days - 3) * _DAY_S:
-        sim.advance(at)
+        sim.advance_quietly(at)
         fork = sim.fork()
         job_id = fork.inject(SimJob(time_limit_s=_LONG_S, run_s=_LONG_S, user="probe"))
         start = fork.run_until_started(job_id, _FOREVER)

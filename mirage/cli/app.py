@@ -24,6 +24,11 @@ COMMANDS = {
         "Replay a log on a simulated cluster: waits, speed, fidelity to the log.",
     ),
     "calibrate": ("mirage.cli.calibrate", "Fit a cluster file to a log."),
+    "episodes": (
+        "mirage.cli.episodes",
+        "Make the table of hand-overs of a trace: every decision instant, every outcome.",
+    ),
+    "evaluate": ("mirage.cli.evaluate", "Judge policies on the same hand-overs."),
     "db": ("mirage.cli.ops", "The database: make it, or bring it to this program's schema."),
     "config": ("mirage.cli.ops", "The configuration file: check it, show it, list every key."),
     "mode": (

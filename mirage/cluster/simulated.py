@@ -9,20 +9,22 @@ from mirage.domain.chain import ChainId, Mark, find_mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import InputError
-from mirage.sim.simulator import Simulator, Workload
+from mirage.sim.simulator import Simulator
 from mirage.sim.types import (
     Event,
     EventKind,
-    NodeEvent,
     Outage,
     Params,
     Record,
     SimJob,
     afterany,
 )
+from mirage.sim.workload import Workload
 
 MIN_JOB_AGE_S = 300
 """slurm.conf's default MinJobAge: how long an ended job stays in the queue's answer."""
+REQUEUE_WAIT_S = 120
+"""How long Slurm holds back a requeued job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,6 @@ class SimulatedCluster:
         """Runs that ended by being requeued, in that order."""
         self._resubmitted: dict[int, int] = {}
         """When a job was requeued last: the submit time that Slurm shows of it from then on."""
-        self._node_events = list(params.node_events)
 
     # The clock and its people
 
@@ -108,9 +109,7 @@ class SimulatedCluster:
 
     def set_node(self, name: str, outage: Outage) -> None:
         """A node goes down, drains or comes back now."""
-        node = self._words.node(name)
-        self._node_events.append(NodeEvent(self.simulator.now, node, outage))
-        self.simulator.set_node(node, outage)
+        self.simulator.set_node(self._words.node(name), outage)
 
     def _live(self, events: list[Event]) -> None:
         """What happens around jobs: accounting of requeued runs, and links that start."""
@@ -182,12 +181,8 @@ class SimulatedCluster:
         return Queue.of(sim.now, [*waiting, *(self._job(r) for r in others)])
 
     def nodes(self) -> tuple[Node, ...]:
-        outages = {
-            event.node: event.outage
-            for event in sorted(self._node_events, key=lambda event: event.at)
-            if event.at <= self.simulator.now
-        }
-        return self._words.nodes(self.simulator.running(), outages)
+        uses = [self.simulator.node_use(i) for i in range(self.params.nodes)]
+        return self._words.nodes(uses)
 
     def history(self, since: int, until: int) -> Iterator[Job]:
         sim = self.simulator
@@ -229,6 +224,8 @@ class SimulatedCluster:
         self._runs.pop(job_id, None)
         if record is not None and record.state is JobState.RUNNING:
             self._end_chain(record)
+        # The simulator knows ended jobs from what it told only.
+        self._live(self.simulator.advance(self.now()))
 
     def _depend(self, standby: JobId, dependency: str) -> None:
         self.simulator.set_dependencies(standby, self._words.dependencies(dependency))
@@ -246,7 +243,6 @@ class SimulatedCluster:
             record,
             planned=planned,
             reason=self._standing(record) or reason,
-            failed={d.job_id for d in record.dependencies if not self._lives(d.job_id)},
         )
         submit = self._resubmitted.get(record.job_id)
         return job if submit is None else replace(job, submit=submit)
@@ -273,7 +269,8 @@ class SimulatedCluster:
             return ""
         if record.held:
             return "JobHeldAdmin"
-        if not record.dependencies:
-            return "BeginTime"
-        never = any(not self._lives(d.job_id) for d in record.dependencies)
-        return "DependencyNeverSatisfied" if never else "Dependency"
+        if record.dependencies:
+            return "Dependency"
+        waits = max(record.job.begin, self._resubmitted.get(record.job_id, 0) + REQUEUE_WAIT_S)
+        # The simulator leaves out of a record what can no longer be met.
+        return "BeginTime" if self.now() < waits else "DependencyNeverSatisfied"

@@ -1,6 +1,6 @@
 """Slurm's words for what the simulator says in numbers: jobs, nodes, dependency lists."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Sequence
 
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node
@@ -58,13 +58,8 @@ class Words:
         except (MalformedText, InputError, ValueError) as error:
             raise ClusterRefused(f"Job dependency problem: {text!r}") from error
 
-    def job(
-        self, record: Record, *, planned: int | None, reason: str, failed: Collection[int] = ()
-    ) -> Job:
-        """`planned`: the start that backfill plans for it; `failed`: targets that have ended.
-
-        What it waits for of a job that has ended can never be met.
-        """
+    def job(self, record: Record, *, planned: int | None, reason: str) -> Job:
+        """`planned`: the start that backfill plans for it."""
         job = record.job
         cpus, gpus = self._taken(record)
         pending = record.state is JobState.PENDING
@@ -92,34 +87,24 @@ class Words:
             cpus=cpus,
             gpus=gpus,
             exit_code=_exit_code(record.state),
-            dependency=",".join(_as_squeue(d, failed) for d in record.dependencies),
+            dependency=",".join(f"{d.kind}:{d.job_id}(unfulfilled)" for d in record.dependencies),
             node_list=",".join(self._names[i] for i in record.allocated),
             comment=job.comment,
         )
 
-    def nodes(self, running: Iterable[Record], outages: Mapping[int, Outage]) -> tuple[Node, ...]:
-        """All nodes with what `running` jobs hold of them; `outages`: the last event of each."""
-        cpus, gpus = [0] * len(self._names), [0] * len(self._names)
-        whole = [False] * len(self._names)
-        for record in running:
-            for i in record.allocated:
-                whole[i] = whole[i] or self._whole(record.job)
-                cpus[i] += max(record.job.cpus, 1)
-                gpus[i] += record.job.gpus
-        for i, (all_cpus, all_gpus) in enumerate(self._has):
-            if whole[i]:
-                cpus[i], gpus[i] = all_cpus, all_gpus
+    def nodes(self, uses: Sequence[tuple[int, int, Outage]]) -> tuple[Node, ...]:
+        """All nodes; `uses`: CPUs and GPUs given away of each, and what happened to it last."""
         return tuple(
             Node(
-                name=name,
+                name=self._names[i],
                 partitions=self._of_node[i],
-                state=_node_state(cpus[i], self._has[i][0], outages.get(i)),
+                state=_node_state(cpus_used, self._has[i][0], outage),
                 cpus=self._has[i][0],
-                cpus_used=cpus[i],
+                cpus_used=cpus_used,
                 gpus=self._has[i][1],
-                gpus_used=gpus[i],
+                gpus_used=gpus_used,
             )
-            for i, name in enumerate(self._names)
+            for i, (cpus_used, gpus_used, outage) in enumerate(uses)
         )
 
     def _taken(self, record: Record) -> tuple[int, int]:
@@ -152,18 +137,13 @@ def _dependency(term: str) -> Dependency:
     return Dependency(DependencyKind(kind), int(target))
 
 
-def _as_squeue(dependency: Dependency, failed: Collection[int]) -> str:
-    remark = "failed" if dependency.job_id in failed else "unfulfilled"
-    return f"{dependency.kind}:{dependency.job_id}({remark})"
-
-
 def _exit_code(state: JobState) -> str:
     if not state.ended:
         return ""
     return "1:0" if state is JobState.FAILED else "0:0"
 
 
-def _node_state(used: int, cpus: int, outage: Outage | None) -> str:
+def _node_state(used: int, cpus: int, outage: Outage) -> str:
     """sinfo's word."""
     if outage is Outage.DOWN:
         return "down"

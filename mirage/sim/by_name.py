@@ -71,6 +71,7 @@ from mirage.sim.layout import (
     USABLE,
     WANTED,
     WHOLE,
+    Ints,
     copy,
     section,
 )
@@ -82,7 +83,7 @@ NEVER: Final = -2
 
 
 @kernel
-def begin_maps(state, site, work):  # type: ignore[no-untyped-def]
+def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
     """One map of all nodes that are up, cut by the reservations."""
     begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
     bits, up = section(work, MAP_BITS), section(state, UP_BITS)
@@ -100,7 +101,7 @@ def begin_maps(state, site, work):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def split(work, words, m, at):  # type: ignore[no-untyped-def]
+def split(work: Ints, words: int, m: int, at: int) -> None:
     """Cut map m in two at an instant inside it."""
     begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
     bits = section(work, MAP_BITS)
@@ -113,7 +114,7 @@ def split(work, words, m, at):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def lose(work, words, begin, end, nodes):  # type: ignore[no-untyped-def]
+def lose(work: Ints, words: int, begin: int, end: int, nodes: Ints) -> None:
     """The maps lose `nodes` in [begin, end)."""
     begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
     bits = section(work, MAP_BITS)
@@ -133,7 +134,7 @@ def lose(work, words, begin, end, nodes):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def begin_groups(state, work):  # type: ignore[no-untyped-def]
+def begin_groups(state: Ints, work: Ints) -> None:
     """Put the running jobs' ends together; group 0 is now. Tables of before are void."""
     ends, group_end, last = (
         section(state, RUN_END),
@@ -156,7 +157,7 @@ def begin_groups(state, work):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def begin_then(state, work):  # type: ignore[no-untyped-def]
+def begin_then(state: Ints, work: Ints) -> None:
     """Nodes as they are now, to take running jobs from."""
     copy(section(state, NODE_JOBS), section(work, THEN_JOBS))
     copy(section(state, NODE_CPUS), section(work, THEN_CPUS))
@@ -165,7 +166,7 @@ def begin_then(state, work):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def leave_then(state, site, work, at, node):  # type: ignore[no-untyped-def]
+def leave_then(state: Ints, site: Ints, work: Ints, at: int, node: int) -> None:
     """The job at `at` would have left this node."""
     live, jobs = section(state, LIVE), section(work, THEN_JOBS)
     cpus, memory, gpus = (
@@ -185,7 +186,7 @@ def leave_then(state, site, work, at, node):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def fits_then(state, work, at, node):  # type: ignore[no-untyped-def]
+def fits_then(state: Ints, work: Ints, at: int, node: int) -> bool:
     """Whether one node's part of the job at `at` would fit then."""
     live = section(state, LIVE)
     if live[at + WHOLE]:
@@ -198,7 +199,7 @@ def fits_then(state, work, at, node):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def table_of(state, site, work, slot):  # type: ignore[no-untyped-def]
+def table_of(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     """Where the table of the job's kind begins: for each group the bitmap of nodes that fit then."""
     kind = section(state, LIVE)[slot * RECORD + KIND]
     words = site[SITE_WORDS]
@@ -220,7 +221,7 @@ def table_of(state, site, work, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def build_table(state, site, work, slot, base):  # type: ignore[no-untyped-def]
+def build_table(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
     """Fill a kind's table: what fits now, and what more after each group of ends."""
     live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
     slots, last = section(state, RUN_SLOT), section(work, GROUP_LAST)
@@ -244,7 +245,7 @@ def build_table(state, site, work, slot, base):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def usable_from(state, site, work, slot, begin):  # type: ignore[no-untyped-def]
+def usable_from(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> int:
     """Section USABLE becomes what step 1 says; `later`, or FAR."""
     begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
     bits, usable = section(work, MAP_BITS), section(work, USABLE)
@@ -267,7 +268,7 @@ def usable_from(state, site, work, slot, begin):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def might_start(state, site, work, slot, base):  # type: ignore[no-untyped-def]
+def might_start(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> int:
     """How many nodes of its partition fit now and are promised to nobody now: no fewer than usable."""
     part = section(state, LIVE)[slot * RECORD + PARTITION] * site[SITE_WORDS]
     bits, table, mine = section(work, MAP_BITS), section(work, TABLE), section(site, PARTITION_BITS)
@@ -278,7 +279,7 @@ def might_start(state, site, work, slot, base):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def enough(site, work, row, need, pinned):  # type: ignore[no-untyped-def]
+def enough(site: Ints, work: Ints, row: int, need: int, pinned: bool) -> bool:
     """Whether a row of a table has enough usable nodes, or all the wanted ones."""
     table, usable, wanted = section(work, TABLE), section(work, USABLE), section(work, WANTED)
     n = 0
@@ -291,7 +292,7 @@ def enough(site, work, row, need, pinned):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def first_group(site, work, base, need, pinned):  # type: ignore[no-untyped-def]
+def first_group(site: Ints, work: Ints, base: int, need: int, pinned: bool) -> int:
     """The first group after which enough usable nodes fit; NONE."""
     words = site[SITE_WORDS]
     low, high = 0, work[GROUPS]
@@ -307,7 +308,9 @@ def first_group(site, work, base, need, pinned):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def choose(state, site, work, slot, base, group, pinned):  # type: ignore[no-untyped-def]
+def choose(
+    state: Ints, site: Ints, work: Ints, slot: int, base: int, group: int, pinned: bool
+) -> None:
     """Section CHOSEN becomes the nodes that the job would be given after that group."""
     chosen, found, table = section(work, CHOSEN), section(work, FOUND), section(work, TABLE)
     if pinned:
@@ -328,7 +331,7 @@ def choose(state, site, work, slot, base, group, pinned):  # type: ignore[no-unt
 
 
 @kernel
-def end_groups(state, site, work, group):  # type: ignore[no-untyped-def]
+def end_groups(state: Ints, site: Ints, work: Ints, group: int) -> None:
     """The nodes as they would be when that group has ended."""
     live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
     slots = section(state, RUN_SLOT)
@@ -341,7 +344,7 @@ def end_groups(state, site, work, group):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def free_of_plans(site, work, begin, end):  # type: ignore[no-untyped-def]
+def free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
     """Whether section CHOSEN is in every map that meets [begin, end)."""
     begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
     bits, chosen = section(work, MAP_BITS), section(work, CHOSEN)
@@ -356,7 +359,7 @@ def free_of_plans(site, work, begin, end):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def plan(state, site, work, slot):  # type: ignore[no-untyped-def]
+def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     """The job's planned start or NEVER; CHOSEN holds its nodes, and the maps have lost them.
 
     A start at `now` is left to the caller: nothing is lost for it. WANTED holds its node list.
@@ -403,7 +406,7 @@ def plan(state, site, work, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def reserve(state, site, work, start, limit):  # type: ignore[no-untyped-def]
+def reserve(state: Ints, site: Ints, work: Ints, start: int, limit: int) -> None:
     """The maps lose the chosen nodes for the time of the plan, on the grid."""
     grid = site[SITE_BF_RESOLUTION]
     begin = max(start // grid * grid, state[NOW])

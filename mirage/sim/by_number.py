@@ -36,6 +36,7 @@ from mirage.sim.layout import (
     TIMES,
     UP_BITS,
     WANTED,
+    Ints,
     section,
 )
 from mirage.sim.nodes import has
@@ -45,13 +46,13 @@ NEVER: Final = -2
 
 
 @kernel
-def rounded(at, grid):  # type: ignore[no-untyped-def]
+def rounded(at: int, grid: int) -> int:
     """Up to the planning grid."""
     return (at + grid - 1) // grid * grid
 
 
 @kernel
-def nodes_up(state, slot):  # type: ignore[no-untyped-def]
+def nodes_up(state: Ints, slot: int) -> int:
     """How many of a running job's nodes others can have after it."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -66,7 +67,7 @@ def nodes_up(state, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def profile(state, site, work):  # type: ignore[no-untyped-def]
+def profile(state: Ints, site: Ints, work: Ints) -> int:
     """Free nodes from now on, by the running jobs' limits; the number of steps."""
     times, free = section(work, TIMES), section(work, FREE)
     ends, slots = section(state, RUN_END), section(state, RUN_SLOT)
@@ -86,7 +87,7 @@ def profile(state, site, work):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def reach(work, steps, now):  # type: ignore[no-untyped-def]
+def reach(work: Ints, steps: int, now: int) -> int:
     """REACH[n] becomes how long n nodes stay free from now on; how many are free now."""
     times, free, longest = section(work, TIMES), section(work, FREE), section(work, REACH)
     left = free[0]
@@ -103,7 +104,7 @@ def reach(work, steps, now):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def last_startable(state, work, most, first, last):  # type: ignore[no-untyped-def]
+def last_startable(state: Ints, work: Ints, most: int, first: int, last: int) -> int:
     """The last place in [first, last] whose job could start now by number; or less than first.
 
     Steps after now and ends of plans lie on the grid, so rounding the limit changes nothing.
@@ -116,7 +117,9 @@ def last_startable(state, work, most, first, last):  # type: ignore[no-untyped-d
 
 
 @kernel
-def place(state, site, work, steps, slot, earliest, memo):  # type: ignore[no-untyped-def]
+def place(
+    state: Ints, site: Ints, work: Ints, steps: int, slot: int, earliest: int, memo: bool
+) -> tuple[int, int]:
     """Reserve the first place for the job: its start or NEVER, and the number of steps then."""
     live = section(state, LIVE)
     times, free = section(work, TIMES), section(work, FREE)
@@ -148,7 +151,7 @@ def place(state, site, work, steps, slot, earliest, memo):  # type: ignore[no-un
 
 
 @kernel
-def first_step(times, steps, earliest):  # type: ignore[no-untyped-def]
+def first_step(times: Ints, steps: int, earliest: int) -> int:
     """The first step that does not begin before `earliest`."""
     low, high = 0, steps
     while low < high:
@@ -161,7 +164,9 @@ def first_step(times, steps, earliest):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def reserve(state, site, work, steps, i, j, need, end):  # type: ignore[no-untyped-def]
+def reserve(
+    state: Ints, site: Ints, work: Ints, steps: int, i: int, j: int, need: int, end: int
+) -> int:
     """Take `need` nodes from step i up to `end`, which lies in or after step j - 1; the steps then."""
     times, free = section(work, TIMES), section(work, FREE)
     if end < state[NOW] + site[SITE_BF_WINDOW] and (j == steps or times[j] != end):
@@ -175,7 +180,7 @@ def reserve(state, site, work, steps, i, j, need, end):  # type: ignore[no-untyp
 
 
 @kernel
-def pinned_from(state, site, work, given):  # type: ignore[no-untyped-def]
+def pinned_from(state: Ints, site: Ints, work: Ints, given: Ints) -> int:
     """When the last node of section WANTED comes free by the limits; `given`: given away in this pass."""
     wanted = section(work, WANTED)
     up = section(state, UP_BITS)

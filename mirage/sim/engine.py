@@ -73,6 +73,7 @@ from mirage.sim.layout import (
     UP,
     UP_BITS,
     WATCHED_START,
+    Ints,
     section,
 )
 from mirage.sim.lifecycle import arrive, consider, due_end, finish, place, touch, wait_again
@@ -84,7 +85,7 @@ _ID_MASK: Final = (1 << RANK_SHIFT) - 1
 
 
 @kernel
-def next_instant(state, site, feed):  # type: ignore[no-untyped-def]
+def next_instant(state: Ints, site: Ints, feed: Ints) -> int:
     """When something happens next; FAR: never."""
     at = min(state[BACKFILL_AT], state[FULL_AT])
     if state[MAIN_DUE]:
@@ -99,7 +100,7 @@ def next_instant(state, site, feed):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def room(state, site, record, extras):  # type: ignore[no-untyped-def]
+def room(state: Ints, site: Ints, record: Ints, extras: Ints) -> int:
     """What there would be no room for if this job came: a ROOM_ constant, 0: enough."""
     if state[SLOT_FREE] == NONE:
         return ROOM_SLOTS
@@ -114,7 +115,7 @@ def room(state, site, record, extras):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def short_of_room(state, site):  # type: ignore[no-untyped-def]
+def short_of_room(state: Ints, site: Ints) -> int:
     """Whether the passes and events of one instant might not find room: a ROOM_ constant or 0.
 
     An instant pushes at most one end a queued job and one begin a running one, and uses a cell a
@@ -136,7 +137,7 @@ def short_of_room(state, site):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def set_node(state, site, results, node, outage):  # type: ignore[no-untyped-def]
+def set_node(state: Ints, site: Ints, results: Ints, node: int, outage: int) -> None:
     """A node goes down (DOWN), drains (DRAINED) or comes back (UP)."""
     states, idle, up = (
         section(state, NODE_STATE),
@@ -166,7 +167,7 @@ def set_node(state, site, results, node, outage):  # type: ignore[no-untyped-def
 
 
 @kernel
-def end_jobs_on(state, site, results, node):  # type: ignore[no-untyped-def]
+def end_jobs_on(state: Ints, site: Ints, results: Ints, node: int) -> None:
     """The jobs on a node that went down, by job id."""
     live, slots = section(state, LIVE), section(state, RUN_SLOT)
     while True:
@@ -183,7 +184,7 @@ def end_jobs_on(state, site, results, node):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def uses(state, slot, node):  # type: ignore[no-untyped-def]
+def uses(state: Ints, slot: int, node: int) -> bool:
     """Whether a running job has the node."""
     names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
     cell = section(state, LIVE)[slot * RECORD + ALLOCATED]
@@ -195,7 +196,7 @@ def uses(state, slot, node):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def happen(state, site, results, extras, rank, what):  # type: ignore[no-untyped-def]
+def happen(state: Ints, site: Ints, results: Ints, extras: Ints, rank: int, what: int) -> None:
     """One event of the heap, unless it is out of date."""
     live = section(state, LIVE)
     kind, number = rank >> RANK_SHIFT, rank & _ID_MASK
@@ -221,7 +222,9 @@ def happen(state, site, results, extras, rank, what):  # type: ignore[no-untyped
 
 
 @kernel
-def instant(state, site, feed, extras, results, work, plans):  # type: ignore[no-untyped-def]
+def instant(
+    state: Ints, site: Ints, feed: Ints, extras: Ints, results: Ints, work: Ints, plans: Ints
+) -> int:
     """Everything that happens at `now`; a ROOM_ constant where the caller must make room first."""
     times, ranks, whats = (
         section(state, HEAP_AT),
@@ -263,7 +266,7 @@ def instant(state, site, feed, extras, results, work, plans):  # type: ignore[no
 
 
 @kernel
-def catch_up_ticks(state, site):  # type: ignore[no-untyped-def]
+def catch_up_ticks(state: Ints, site: Ints) -> None:
     """Nothing ran or waited since: one tick stands for all that were left out."""
     tick(state, site, state[TICK_AT])
     period = site[SITE_CALC_PERIOD]
@@ -271,7 +274,16 @@ def catch_up_ticks(state, site):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def advance(state, site, feed, extras, results, work, until, once):  # type: ignore[no-untyped-def]
+def advance(
+    state: Ints,
+    site: Ints,
+    feed: Ints,
+    extras: Ints,
+    results: Ints,
+    work: Ints,
+    until: int,
+    once: bool,
+) -> None:
     """Let everything happen up to and including `until`; with `once` only the next instant's.
 
     Stops short with SHORT set where an array is too small: the caller makes room and calls again,

@@ -30,12 +30,13 @@ from mirage.sim.layout import (
     SITE_HALF_LIFE,
     START,
     TICK_AT,
+    Ints,
     section,
 )
 
 
 @kernel
-def charge(state, site, slot, until):  # type: ignore[no-untyped-def]
+def charge(state: Ints, site: Ints, slot: int, until: int) -> None:
     """Note what a running job used since the last tick, or since its start."""
     if not site[SITE_FAIR_WEIGHT]:
         return
@@ -46,7 +47,7 @@ def charge(state, site, slot, until):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def tick(state, site, at):  # type: ignore[no-untyped-def]
+def tick(state: Ints, site: Ints, at: int) -> bool:
     """Usage and fair share as of the tick at `at`; whether any value changed."""
     slots = section(state, RUN_SLOT)
     for i in range(state[RUNNING]):
@@ -59,7 +60,7 @@ def tick(state, site, at):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def add_usage(state, growth):  # type: ignore[no-untyped-def]
+def add_usage(state: Ints, growth: float) -> None:
     """Move what was charged into usage, weighted by the time it was used."""
     raw, accounts_raw = section(state, FAIR_RAW), section(state, ACCOUNT_RAW)
     accounts = section(state, FAIR_ACCOUNT)
@@ -77,13 +78,13 @@ def add_usage(state, growth):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def level(shares, usage):  # type: ignore[no-untyped-def]
+def level(shares: float, usage: float) -> float:
     """What is due over what was used."""
     return shares / usage if usage > 0.0 else np.inf
 
 
 @kernel
-def ahead(state, a, b):  # type: ignore[no-untyped-def]
+def ahead(state: Ints, a: int, b: int) -> bool:
     """Whether association a's fair share is ahead of b's."""
     accounts, shares = section(state, FAIR_ACCOUNT), section(state, ACCOUNT_SHARES)
     account_usage = section(state, ACCOUNT_USAGE).view(np.float64)
@@ -97,7 +98,7 @@ def ahead(state, a, b):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def sort_associations(state):  # type: ignore[no-untyped-def]
+def sort_associations(state: Ints) -> None:
     """Mend the order of before: insertion, since little moves between two ticks."""
     order = section(state, FAIR_ORDER)
     for i in range(1, state[ASSOCIATIONS]):
@@ -109,7 +110,7 @@ def sort_associations(state):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def set_values(state, site):  # type: ignore[no-untyped-def]
+def set_values(state: Ints, site: Ints) -> bool:
     """Give each association its part of the weight; whether any changed."""
     order, values = section(state, FAIR_ORDER), section(state, FAIR_VALUE)
     n = state[ASSOCIATIONS]

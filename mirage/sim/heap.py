@@ -1,11 +1,11 @@
 """The events to come: a binary heap by (instant, rank)."""
 
 from mirage.sim.jit import kernel
-from mirage.sim.layout import EVENTS, HEAP_AT, HEAP_RANK, HEAP_WHAT, section
+from mirage.sim.layout import EVENTS, HEAP_AT, HEAP_RANK, HEAP_WHAT, Ints, section
 
 
 @kernel
-def push(state, at, rank, what):  # type: ignore[no-untyped-def]
+def push(state: Ints, at: int, rank: int, what: int) -> None:
     """Add an event; there is room for it (rooms.py)."""
     times, ranks, whats = (
         section(state, HEAP_AT),
@@ -24,7 +24,7 @@ def push(state, at, rank, what):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def pop(state):  # type: ignore[no-untyped-def]
+def pop(state: Ints) -> None:
     """Take the first event away; it is read from place 0 before."""
     times, ranks, whats = (
         section(state, HEAP_AT),

@@ -8,12 +8,13 @@ import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import numba
-from numba.core import config as numba_config
+from numba.core import config
 
 F = TypeVar("F", bound=Callable[..., Any])
+_config: Any = config
 
 _ROOMS: Final = ("mirage.sim", "mirage.features", "mirage.learn")
 """The rooms that hold kernels; a kernel is compiled with those it calls from another."""
@@ -34,8 +35,8 @@ _CACHE: Final = str(files("mirage.sim").joinpath("__pycache__", f"kernels-{_stam
 
 def inlined(function: F) -> F:
     """For kernels alone: set into each caller, since a kernel may return no array."""
-    compiled: F = numba.njit(inline="always", error_model="numpy")(function)
-    return compiled
+    compiled: Any = numba.njit(inline="always", error_model="numpy")(function)
+    return cast(F, compiled)
 
 
 def kernel(function: F) -> F:
@@ -44,13 +45,13 @@ def kernel(function: F) -> F:
     No allocation, no exceptions: division by zero must not happen.
     """
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
-    before = numba_config.CACHE_DIR
-    numba_config.CACHE_DIR = before or _CACHE
+    before = _config.CACHE_DIR
+    _config.CACHE_DIR = before or _CACHE
     try:
-        compiled: F = numba.njit(cache=True, **options)(function)
+        compiled: Any = numba.njit(cache=True, **options)(function)
     except (RuntimeError, OSError):
         # Nowhere to keep it (a read-only installation): compiled anew by each process.
         compiled = numba.njit(**options)(function)
     finally:
-        numba_config.CACHE_DIR = before
-    return compiled
+        _config.CACHE_DIR = before
+    return cast(F, compiled)

@@ -320,7 +320,7 @@ section: Final = inlined(view)
 
 
 @kernel
-def copy(source, target):  # type: ignore[no-untyped-def]
+def copy(source: Ints, target: Ints) -> None:
     """Fill the beginning of `target`. Assigning a slice would allocate, which a kernel may not."""
     for i in range(source.size):
         target[i] = source[i]

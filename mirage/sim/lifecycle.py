@@ -77,6 +77,7 @@ from mirage.sim.layout import (
     WAITING,
     WATCHED,
     WATCHED_START,
+    Ints,
     copy,
     section,
 )
@@ -89,7 +90,7 @@ REFUSAL_TOO_MANY = 1
 
 
 @kernel
-def touch(state, site):  # type: ignore[no-untyped-def]
+def touch(state: Ints, site: Ints) -> None:
     """Something changed: the main pass is due at once, the backfill at its next interval."""
     state[VERSION] += 1
     state[MAIN_DUE] = 1
@@ -100,7 +101,7 @@ def touch(state, site):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def log(state, event, slot, end_state):  # type: ignore[no-untyped-def]
+def log(state: Ints, event: int, slot: int, end_state: int) -> None:
     """Tell the listener, if there is one; there is room (engine.py)."""
     if not state[LISTENING]:
         return
@@ -124,14 +125,14 @@ def log(state, event, slot, end_state):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def write(results, row, column, value):  # type: ignore[no-untyped-def]
+def write(results: Ints, row: int, column: int, value: int) -> None:
     """Note an instant of a job of the workload, where the caller wants it."""
     if row != NONE and results.shape[0]:
         results[row, column] = value
 
 
 @kernel
-def place(state, record):  # type: ignore[no-untyped-def]
+def place(state: Ints, record: Ints) -> int:
     """Put a job's image into a free slot, which there is; its slot."""
     live = section(state, LIVE)
     slot = state[SLOT_FREE]
@@ -144,7 +145,7 @@ def place(state, record):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def arrive(state, site, results, slot, extras):  # type: ignore[no-untyped-def]
+def arrive(state: Ints, site: Ints, results: Ints, slot: int, extras: Ints) -> None:
     """The job in this slot is submitted."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -172,7 +173,7 @@ def arrive(state, site, results, slot, extras):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def refuse(state, results, slot, reason):  # type: ignore[no-untyped-def]
+def refuse(state: Ints, results: Ints, slot: int, reason: int) -> None:
     """The job never was in the queue."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -183,7 +184,7 @@ def refuse(state, results, slot, reason):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def free_slot(state, slot):  # type: ignore[no-untyped-def]
+def free_slot(state: Ints, slot: int) -> None:
     """The record's place is free for another job."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -193,7 +194,7 @@ def free_slot(state, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def find(state, job_id):  # type: ignore[no-untyped-def]
+def find(state: Ints, job_id: int) -> int:
     """The slot of a pending or running job, or NONE."""
     live = section(state, LIVE)
     for slot in range(live.size // RECORD):
@@ -204,7 +205,7 @@ def find(state, job_id):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def depend_and_pin(state, slot, extras):  # type: ignore[no-untyped-def]
+def depend_and_pin(state: Ints, slot: int, extras: Ints) -> None:
     """Read what the extras say: number of dependencies, their kinds and targets; of nodes, these."""
     i = section(state, LIVE)[slot * RECORD + EXTRA]
     n = extras[i]
@@ -216,7 +217,7 @@ def depend_and_pin(state, slot, extras):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def depend(state, slot, kind, target_id):  # type: ignore[no-untyped-def]
+def depend(state: Ints, slot: int, kind: int, target_id: int) -> None:
     """Wait for another job, if it is still there and can be waited for."""
     live = section(state, LIVE)
     target = find(state, target_id)
@@ -231,7 +232,7 @@ def depend(state, slot, kind, target_id):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def pin(state, slot, node):  # type: ignore[no-untyped-def]
+def pin(state: Ints, slot: int, node: int) -> None:
     """Ask for one node more by name."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -241,7 +242,7 @@ def pin(state, slot, node):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def unpin(state, slot):  # type: ignore[no-untyped-def]
+def unpin(state: Ints, slot: int) -> None:
     """Ask for no node by name."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -252,7 +253,7 @@ def unpin(state, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def consider(state, site, slot):  # type: ignore[no-untyped-def]
+def consider(state: Ints, site: Ints, slot: int) -> None:
     """Make a waiting job eligible if nothing keeps it."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -269,7 +270,7 @@ def consider(state, site, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def withdraw(state, site, slot):  # type: ignore[no-untyped-def]
+def withdraw(state: Ints, site: Ints, slot: int) -> None:
     """A pending job is not eligible any more, if it was."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -280,7 +281,7 @@ def withdraw(state, site, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def start(state, site, results, slot, chosen):  # type: ignore[no-untyped-def]
+def start(state: Ints, site: Ints, results: Ints, slot: int, chosen: Ints) -> None:
     """A queued job gets the chosen nodes now."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -303,7 +304,7 @@ def start(state, site, results, slot, chosen):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def note_running(state, slot):  # type: ignore[no-untyped-def]
+def note_running(state: Ints, slot: int) -> None:
     """Into the running jobs, by end by the limit, then job id."""
     live, ends, slots = section(state, LIVE), section(state, RUN_END), section(state, RUN_SLOT)
     at = slot * RECORD
@@ -319,7 +320,7 @@ def note_running(state, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def forget_running(state, slot):  # type: ignore[no-untyped-def]
+def forget_running(state: Ints, slot: int) -> None:
     """Out of the running jobs."""
     ends, slots = section(state, RUN_END), section(state, RUN_SLOT)
     n = state[RUNNING] - 1
@@ -332,7 +333,7 @@ def forget_running(state, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def stop(state, site, slot):  # type: ignore[no-untyped-def]
+def stop(state: Ints, site: Ints, slot: int) -> None:
     """A running job gives everything back."""
     charge(state, site, slot, state[NOW])
     forget_running(state, slot)
@@ -341,7 +342,7 @@ def stop(state, site, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def due_end(state, site, results, slot):  # type: ignore[no-untyped-def]
+def due_end(state: Ints, site: Ints, results: Ints, slot: int) -> None:
     """A running job's end has come."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -354,7 +355,7 @@ def due_end(state, site, results, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def finish(state, site, results, slot, end_state):  # type: ignore[no-untyped-def]
+def finish(state: Ints, site: Ints, results: Ints, slot: int, end_state: int) -> None:
     """A pending or running job is over; those that waited for it may go on."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -380,7 +381,7 @@ def finish(state, site, results, slot, end_state):  # type: ignore[no-untyped-de
 
 
 @kernel
-def drop_edges_of(state, slot):  # type: ignore[no-untyped-def]
+def drop_edges_of(state: Ints, slot: int) -> None:
     """The job depends on nothing any more."""
     edges = section(state, EDGE)
     n = 0
@@ -394,7 +395,7 @@ def drop_edges_of(state, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def meets(kind, end_state):  # type: ignore[no-untyped-def]
+def meets(kind: int, end_state: int) -> bool:
     """Whether a target that starts (0) or ends so meets a dependency of this kind."""
     if kind == ON_START:
         return True
@@ -406,7 +407,7 @@ def meets(kind, end_state):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def meet(state, site, target, end_state):  # type: ignore[no-untyped-def]
+def meet(state: Ints, site: Ints, target: int, end_state: int) -> None:
     """Dependents of a job that started (0) or ended: what is met goes, what never can be stays.
 
     An edge that can never be met points at no slot from then on.
@@ -433,7 +434,7 @@ def meet(state, site, target, end_state):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def wait_again(state, site, slot):  # type: ignore[no-untyped-def]
+def wait_again(state: Ints, site: Ints, slot: int) -> None:
     """A running job is requeued."""
     live = section(state, LIVE)
     at = slot * RECORD

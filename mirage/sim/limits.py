@@ -23,12 +23,13 @@ from mirage.sim.layout import (
     USE_NODES,
     USE_ROW,
     USE_SUBMITTED,
+    Ints,
     section,
 )
 
 
 @kernel
-def over_limits(state, site, slot):  # type: ignore[no-untyped-def]
+def over_limits(state: Ints, site: Ints, slot: int) -> bool:
     """Whether starting this job now would take its user or its array over a limit."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -53,7 +54,7 @@ def over_limits(state, site, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def too_many_submitted(state, site, row, qos):  # type: ignore[no-untyped-def]
+def too_many_submitted(state: Ints, site: Ints, row: int, qos: int) -> bool:
     """Whether one more job of that user and QOS would pass MaxSubmitJobsPU."""
     if not site[SITE_LIMITS]:
         return False
@@ -62,7 +63,7 @@ def too_many_submitted(state, site, row, qos):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def count_submitted(state, site, slot, change):  # type: ignore[no-untyped-def]
+def count_submitted(state: Ints, site: Ints, slot: int, change: int) -> None:
     """A job comes (1) or goes (-1)."""
     if site[SITE_LIMITS]:
         row = section(state, LIVE)[slot * RECORD + USE_ROW]
@@ -70,7 +71,7 @@ def count_submitted(state, site, slot, change):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def count_running(state, site, slot, change):  # type: ignore[no-untyped-def]
+def count_running(state: Ints, site: Ints, slot: int, change: int) -> None:
     """A job starts (1) or stops running (-1)."""
     live = section(state, LIVE)
     at = slot * RECORD

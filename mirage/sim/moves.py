@@ -30,6 +30,7 @@ from mirage.sim.layout import (
     STATIC,
     SUBMIT,
     WAITING,
+    Ints,
     section,
 )
 from mirage.sim.lifecycle import (
@@ -52,7 +53,7 @@ from mirage.sim.queue import age_from, dequeue, enqueue, in_order
 
 
 @kernel
-def inject(state, site, results, record, extras, at):  # type: ignore[no-untyped-def]
+def inject(state: Ints, site: Ints, results: Ints, record: Ints, extras: Ints, at: int) -> int:
     """Submit a job now or at a later instant; its slot, which there is."""
     slot = place(state, record)
     if at <= state[NOW]:
@@ -65,19 +66,19 @@ def inject(state, site, results, record, extras, at):  # type: ignore[no-untyped
 
 
 @kernel
-def remove(state, site, results, slot):  # type: ignore[no-untyped-def]
+def remove(state: Ints, site: Ints, results: Ints, slot: int) -> None:
     """scancel."""
     finish(state, site, results, slot, layout.END_CANCELLED)
 
 
 @kernel
-def requeue(state, site, slot):  # type: ignore[no-untyped-def]
+def requeue(state: Ints, site: Ints, slot: int) -> None:
     """A running job waits again."""
     wait_again(state, site, slot)
 
 
 @kernel
-def set_dependencies(state, site, slot, wanted):  # type: ignore[no-untyped-def]
+def set_dependencies(state: Ints, site: Ints, slot: int, wanted: Ints) -> None:
     """A pending job's dependencies become these: pairs of kind and job id."""
     drop_edges_of(state, slot)
     live = section(state, LIVE)
@@ -90,7 +91,7 @@ def set_dependencies(state, site, slot, wanted):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def set_node_list(state, site, slot, nodes):  # type: ignore[no-untyped-def]
+def set_node_list(state: Ints, site: Ints, slot: int, nodes: Ints) -> None:
     """A pending job asks for these nodes, descending; none: for any."""
     unpin(state, slot)
     for node in nodes:
@@ -99,21 +100,23 @@ def set_node_list(state, site, slot, nodes):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def hold(state, site, slot):  # type: ignore[no-untyped-def]
+def hold(state: Ints, site: Ints, slot: int) -> None:
     """Not eligible until released."""
     section(state, LIVE)[slot * RECORD + HELD] = 1
     withdraw(state, site, slot)
 
 
 @kernel
-def release(state, site, slot):  # type: ignore[no-untyped-def]
+def release(state: Ints, site: Ints, slot: int) -> None:
     """A hold ends."""
     section(state, LIVE)[slot * RECORD + HELD] = 0
     consider(state, site, slot)
 
 
 @kernel
-def stand_running(state, site, results, slot, chosen, since):  # type: ignore[no-untyped-def]
+def stand_running(
+    state: Ints, site: Ints, results: Ints, slot: int, chosen: Ints, since: int
+) -> None:
     """A job that has just arrived is one that runs on these nodes since then."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -131,7 +134,7 @@ def stand_running(state, site, results, slot, chosen, since):  # type: ignore[no
 
 
 @kernel
-def stand_pending(state, site, slot, priority, eligible):  # type: ignore[no-untyped-def]
+def stand_pending(state: Ints, site: Ints, slot: int, priority: int, eligible: int) -> None:
     """A job that has just arrived has this priority now, and has been eligible since then."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -148,7 +151,7 @@ def stand_pending(state, site, slot, priority, eligible):  # type: ignore[no-unt
 
 
 @kernel
-def settle(state, site):  # type: ignore[no-untyped-def]
+def settle(state: Ints, site: Ints) -> None:
     """The cluster stands: what has been put there was no change before now."""
     state[BACKFILL_AT] = layout.FAR
     state[LAST_TICK] = state[NOW]
@@ -156,14 +159,14 @@ def settle(state, site):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def plan(state, site, results, work, plans):  # type: ignore[no-untyped-def]
+def plan(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
     """`plans[slot]` becomes each planned start or NONE. The state is used up: hand in a copy."""
     plans[:] = NONE
     backfill_pass(state, site, results, work, plans)
 
 
 @kernel
-def change_limits(state, limits):  # type: ignore[no-untyped-def]
+def change_limits(state: Ints, limits: Ints) -> None:
     """Every live job's time limit becomes `limits[slot]`, where that is positive."""
     live = section(state, LIVE)
     slots, queue_limits = section(state, QUEUE_SLOT), section(state, layout.QUEUE_LIMIT)

@@ -34,9 +34,11 @@ from mirage.sim.layout import (
     QUEUED,
     RECORD,
     SITE_NODES,
+    SITE_SHARED,
     SITE_WORDS,
     UP,
     WHOLE,
+    Ints,
     section,
 )
 
@@ -44,7 +46,7 @@ WORD: Final = 63
 
 
 @kernel
-def ones(word):  # type: ignore[no-untyped-def]
+def ones(word: int) -> int:
     """Number of bits set in a non-negative word."""
     word = word - ((word >> 1) & 0x5555555555555555)
     word = (word & 0x3333333333333333) + ((word >> 2) & 0x3333333333333333)
@@ -55,31 +57,31 @@ def ones(word):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def lowest(word):  # type: ignore[no-untyped-def]
+def lowest(word: int) -> int:
     """Number of the lowest bit set in a positive word."""
     return ones((word & -word) - 1)
 
 
 @kernel
-def has(bits, node):  # type: ignore[no-untyped-def]
+def has(bits: Ints, node: int) -> int:
     """Whether the node is in the set."""
     return (bits[node // WORD] >> (node % WORD)) & 1
 
 
 @kernel
-def add(bits, node):  # type: ignore[no-untyped-def]
+def add(bits: Ints, node: int) -> None:
     """Put a node into the set."""
     bits[node // WORD] |= 1 << (node % WORD)
 
 
 @kernel
-def drop(bits, node):  # type: ignore[no-untyped-def]
+def drop(bits: Ints, node: int) -> None:
     """Take a node out of the set."""
     bits[node // WORD] &= ~(1 << (node % WORD))
 
 
 @kernel
-def size(bits):  # type: ignore[no-untyped-def]
+def size(bits: Ints) -> int:
     """Number of nodes in the set."""
     n = 0
     for w in range(bits.size):
@@ -88,7 +90,7 @@ def size(bits):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def chain(state, head, node):  # type: ignore[no-untyped-def]
+def chain(state: Ints, head: int, node: int) -> int:
     """A new cell with `node` before `head`; the new head."""
     cell = state[CELL_FREE]
     nexts = section(state, CELL_NEXT)
@@ -100,7 +102,7 @@ def chain(state, head, node):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def unchain(state, head):  # type: ignore[no-untyped-def]
+def unchain(state: Ints, head: int) -> None:
     """Give a chain's cells back."""
     nexts = section(state, CELL_NEXT)
     while head != NONE:
@@ -112,7 +114,7 @@ def unchain(state, head):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def fits(state, node, record, at):  # type: ignore[no-untyped-def]
+def fits(state: Ints, node: int, record: Ints, at: int) -> bool:
     """Whether the node, up or not, has room now for one node's part of the job."""
     jobs = section(state, NODE_JOBS)[node]
     if record[at + WHOLE]:
@@ -125,7 +127,7 @@ def fits(state, node, record, at):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def fitting(state, site, record, at, usable, found):  # type: ignore[no-untyped-def]
+def fitting(state: Ints, site: Ints, record: Ints, at: int, usable: Ints, found: Ints) -> int:
     """`found` becomes the usable nodes that are up and fit now; their number."""
     if record[at + WHOLE]:
         idle = section(state, IDLE_BITS)
@@ -147,75 +149,71 @@ def fitting(state, site, record, at, usable, found):  # type: ignore[no-untyped-
 
 
 @kernel
-def take(state, site, slot, chosen):  # type: ignore[no-untyped-def]
+def take(state: Ints, site: Ints, slot: int, chosen: Ints) -> None:
     """Give the chosen nodes to the job."""
-    live = section(state, LIVE)
     idle, jobs = section(state, IDLE_BITS), section(state, NODE_JOBS)
-    cpus, memory, gpus = (
-        section(state, NODE_CPUS),
-        section(state, NODE_MEMORY),
-        section(state, NODE_GPUS),
-    )
     at = slot * RECORD
     head = NONE
     for w in range(site[SITE_WORDS] - 1, -1, -1):
-        state[IDLE] -= ones(idle[w] & chosen[w])
-        idle[w] &= ~chosen[w]
         word = chosen[w]
+        if not word:
+            continue
+        state[IDLE] -= ones(idle[w] & word)
+        idle[w] &= ~word
         while word:
             node = w * WORD + lowest(word)
             word &= word - 1
             head = chain(state, head, node)
             jobs[node] += 1
-            if live[at + WHOLE]:
-                cpus[node], memory[node], gpus[node] = 0, 0, 0
-            else:
-                cpus[node] -= live[at + CPUS]
-                memory[node] -= live[at + MEMORY]
-                gpus[node] -= live[at + GPUS]
-    live[at + ALLOCATED] = head
+            if site[SITE_SHARED]:
+                use(state, site, node, at, -1)
+    section(state, LIVE)[at + ALLOCATED] = head
 
 
 @kernel
-def give_back(state, site, slot):  # type: ignore[no-untyped-def]
+def give_back(state: Ints, site: Ints, slot: int) -> None:
     """Take the job's nodes from it."""
     live = section(state, LIVE)
     at = slot * RECORD
     nexts, names = section(state, CELL_NEXT), section(state, CELL_NODE)
+    jobs, states = section(state, NODE_JOBS), section(state, NODE_STATE)
+    idle = section(state, IDLE_BITS)
     cell = live[at + ALLOCATED]
     while cell != NONE:
-        leave(state, site, names[cell], at)
+        node = names[cell]
+        jobs[node] -= 1
+        if site[SITE_SHARED]:
+            use(state, site, node, at, 1)
+        if jobs[node] == 0 and states[node] == UP:
+            add(idle, node)
+            state[IDLE] += 1
         cell = nexts[cell]
     unchain(state, live[at + ALLOCATED])
     live[at + ALLOCATED] = NONE
 
 
 @kernel
-def leave(state, site, node, at):  # type: ignore[no-untyped-def]
-    """The job whose record begins at `at` leaves one node."""
+def use(state: Ints, site: Ints, node: int, at: int, change: int) -> None:
+    """The job whose record begins at `at` takes (-1) or gives back (1) its part of one node.
+
+    Where all nodes are whole nobody asks, and nobody counts.
+    """
     live = section(state, LIVE)
-    cpus, memory, gpus = (
-        section(state, NODE_CPUS),
-        section(state, NODE_MEMORY),
-        section(state, NODE_GPUS),
-    )
-    jobs = section(state, NODE_JOBS)
-    jobs[node] -= 1
-    if live[at + WHOLE]:
-        cpus[node] = section(site, CAPACITY_CPUS)[node]
-        memory[node] = section(site, CAPACITY_MEMORY)[node]
-        gpus[node] = section(site, CAPACITY_GPUS)[node]
-    else:
-        cpus[node] += live[at + CPUS]
-        memory[node] += live[at + MEMORY]
-        gpus[node] += live[at + GPUS]
-    if jobs[node] == 0 and section(state, NODE_STATE)[node] == UP:
-        add(section(state, IDLE_BITS), node)
-        state[IDLE] += 1
+    cpus, memory = section(state, NODE_CPUS), section(state, NODE_MEMORY)
+    gpus = section(state, NODE_GPUS)
+    if not live[at + WHOLE]:
+        cpus[node] += change * live[at + CPUS]
+        memory[node] += change * live[at + MEMORY]
+        gpus[node] += change * live[at + GPUS]
+        return
+    free = change > 0
+    cpus[node] = section(site, CAPACITY_CPUS)[node] if free else 0
+    memory[node] = section(site, CAPACITY_MEMORY)[node] if free else 0
+    gpus[node] = section(site, CAPACITY_GPUS)[node] if free else 0
 
 
 @kernel
-def pins(state, slot, found):  # type: ignore[no-untyped-def]
+def pins(state: Ints, slot: int, found: Ints) -> None:
     """`found` becomes the job's node list."""
     found[:] = 0
     names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
@@ -226,7 +224,7 @@ def pins(state, slot, found):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def all_pins(state, found):  # type: ignore[no-untyped-def]
+def all_pins(state: Ints, found: Ints) -> None:
     """`found` becomes the nodes that queued pinned jobs ask for."""
     found[:] = 0
     live, names = section(state, LIVE), section(state, CELL_NODE)
@@ -239,7 +237,7 @@ def all_pins(state, found):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def first_of(usable, need, chosen):  # type: ignore[no-untyped-def]
+def first_of(usable: Ints, need: int, chosen: Ints) -> int:
     """Move the lowest `need` nodes of `usable` into `chosen`; how many were still missing."""
     for w in range(usable.size):
         word = usable[w]
@@ -253,7 +251,7 @@ def first_of(usable, need, chosen):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def choose_by_number(idle, need, wanted, scratch, chosen):  # type: ignore[no-untyped-def]
+def choose_by_number(idle: Ints, need: int, wanted: Ints, scratch: Ints, chosen: Ints) -> None:
     """Lowest idle nodes first, those that pinned jobs want last. There are enough."""
     chosen[:] = 0
     if not wanted.size:
@@ -268,7 +266,7 @@ def choose_by_number(idle, need, wanted, scratch, chosen):  # type: ignore[no-un
 
 
 @kernel
-def choose_by_name(usable, cpus, need, chosen):  # type: ignore[no-untyped-def]
+def choose_by_name(usable: Ints, cpus: Ints, need: int, chosen: Ints) -> None:
     """Consecutive nodes, the tightest sufficient run first. There are enough; `usable` is used up."""
     chosen[:] = 0
     while need > 0:
@@ -280,7 +278,7 @@ def choose_by_name(usable, cpus, need, chosen):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def best_run(usable, cpus, need):  # type: ignore[no-untyped-def]
+def best_run(usable: Ints, cpus: Ints, need: int) -> tuple[int, int]:
     """First node and length of the best run: sufficient with fewest CPUs, else with the most."""
     best, best_count, best_cpus, best_enough = NONE, 0, FAR, False
     node, n = 0, cpus.size
@@ -307,7 +305,7 @@ def best_run(usable, cpus, need):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def pinned_fit(state, site, record, at, usable, wanted):  # type: ignore[no-untyped-def]
+def pinned_fit(state: Ints, site: Ints, record: Ints, at: int, usable: Ints, wanted: Ints) -> bool:
     """Whether every wanted node is usable, up, and fits the job now."""
     states = section(state, NODE_STATE)
     for node in range(site[SITE_NODES]):

@@ -55,6 +55,7 @@ from mirage.sim.layout import (
     WALK_YOUNG,
     WANTED,
     WHOLE,
+    Ints,
     copy,
     section,
 )
@@ -65,6 +66,7 @@ from mirage.sim.nodes import (
     choose_by_name,
     choose_by_number,
     fitting,
+    ones,
     pinned_fit,
     pins,
 )
@@ -75,7 +77,7 @@ TESTS_BETWEEN_LOOKS: Final = 32
 
 
 @kernel
-def main_pass(state, site, results, work):  # type: ignore[no-untyped-def]
+def main_pass(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
     """Start jobs strictly in order; the first of a partition that does not fit closes it."""
     state[MAIN_DUE] = 0
     full = state[NOW] % site[SITE_SCHED_INTERVAL] == 0
@@ -117,7 +119,7 @@ def main_pass(state, site, results, work):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def close(site, usable, partition):  # type: ignore[no-untyped-def]
+def close(site: Ints, usable: Ints, partition: int) -> None:
     """A closed partition's nodes are nobody's in this pass."""
     bits, words = section(site, PARTITION_BITS), site[SITE_WORDS]
     for w in range(words):
@@ -125,7 +127,7 @@ def close(site, usable, partition):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def attempt(state, site, work, slot, usable):  # type: ignore[no-untyped-def]
+def attempt(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
     """Whether the job can start now, on section CHOSEN then."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -150,18 +152,18 @@ def attempt(state, site, work, slot, usable):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def fits_beside(state, work, slot, usable):  # type: ignore[no-untyped-def]
+def fits_beside(state: Ints, work: Ints, slot: int, usable: Ints) -> bool:
     """Whether enough idle nodes are left by the pinned jobs ahead."""
     idle, found = section(state, IDLE_BITS), section(work, FOUND)
     n = 0
     for w in range(idle.size):
         found[w] = idle[w] & usable[w]
-        n += by_name.ones(found[w])
+        n += ones(found[w])
     return n >= section(state, LIVE)[slot * RECORD + NODES]
 
 
 @kernel
-def by_number_choice(state, work, need, usable):  # type: ignore[no-untyped-def]
+def by_number_choice(state: Ints, work: Ints, need: int, usable: Ints) -> None:
     """Section CHOSEN becomes idle nodes of `usable`, those that pinned jobs want last."""
     chosen = section(work, CHOSEN)
     if not state[PINNED]:
@@ -175,7 +177,7 @@ def by_number_choice(state, work, need, usable):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def attempt_pinned(state, site, work, slot, usable):  # type: ignore[no-untyped-def]
+def attempt_pinned(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
     """As `attempt`, for a job with a node list, which leaves `usable` where it does not start."""
     live, wanted, mine = section(state, LIVE), section(work, WANTED), section(work, USABLE)
     at = slot * RECORD
@@ -191,7 +193,7 @@ def attempt_pinned(state, site, work, slot, usable):  # type: ignore[no-untyped-
 
 
 @kernel
-def allowed(site, state, slot, usable, mine):  # type: ignore[no-untyped-def]
+def allowed(site: Ints, state: Ints, slot: int, usable: Ints, mine: Ints) -> None:
     """`mine` becomes the usable nodes of its partition that no reservation keeps from it."""
     live = section(state, LIVE)
     at, words = slot * RECORD, site[SITE_WORDS]
@@ -206,7 +208,7 @@ def allowed(site, state, slot, usable, mine):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def may_test(state, site, work, slot):  # type: ignore[no-untyped-def]
+def may_test(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
     """Whether the user has tests left in this pass (bf_max_job_user); counts this one."""
     most = site[SITE_BF_USER]
     if not most:
@@ -220,7 +222,7 @@ def may_test(state, site, work, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def backfill_pass(state, site, results, work, plans):  # type: ignore[no-untyped-def]
+def backfill_pass(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
     """Plan in order and start who is planned for now; ends when nobody behind could start.
 
     Where `plans` has room it goes on to the end, and `plans[slot]` becomes each planned start.
@@ -239,7 +241,7 @@ def backfill_pass(state, site, results, work, plans):  # type: ignore[no-untyped
 
 
 @kernel
-def take_turn(state, site, results, work, at):  # type: ignore[no-untyped-def]
+def take_turn(state: Ints, site: Ints, results: Ints, work: Ints, at: int) -> None:
     """The job whose turn it is starts on section CHOSEN."""
     was_old = at < state[SATURATED]
     start(state, site, results, section(state, QUEUE_SLOT)[at], section(work, CHOSEN))
@@ -247,7 +249,7 @@ def take_turn(state, site, results, work, at):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def bound_by_number(state, site, work, steps):  # type: ignore[no-untyped-def]
+def bound_by_number(state: Ints, site: Ints, work: Ints, steps: int) -> None:
     """Nobody behind the last places could start now, by number or by limits."""
     most = by_number.reach(work, steps, state[NOW])
     slots = section(state, QUEUE_SLOT)
@@ -259,7 +261,7 @@ def bound_by_number(state, site, work, steps):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def backfill_by_number(state, site, results, work, plans):  # type: ignore[no-untyped-def]
+def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
     """The pass over the profile of free nodes."""
     if not state[IDLE] and not plans.size:
         return
@@ -295,7 +297,9 @@ def backfill_by_number(state, site, results, work, plans):  # type: ignore[no-un
 
 
 @kernel
-def plan_by_number(state, site, work, slot, steps, given):  # type: ignore[no-untyped-def]
+def plan_by_number(
+    state: Ints, site: Ints, work: Ints, slot: int, steps: int, given: Ints
+) -> tuple[int, int]:
     """The job's place in the profile: its start or NEVER, and the steps then."""
     earliest, pinned = 0, section(state, LIVE)[slot * RECORD + PIN] != NONE
     if pinned:
@@ -305,7 +309,7 @@ def plan_by_number(state, site, work, slot, steps, given):  # type: ignore[no-un
 
 
 @kernel
-def choose_now(state, site, work, slot):  # type: ignore[no-untyped-def]
+def choose_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
     """Section CHOSEN becomes its nodes now; whether it has them: a pinned one may not."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -319,14 +323,14 @@ def choose_now(state, site, work, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def begin_by_name(state, site, work):  # type: ignore[no-untyped-def]
+def begin_by_name(state: Ints, site: Ints, work: Ints) -> None:
     """What a pass by name begins with."""
     by_name.begin_maps(state, site, work)
     by_name.begin_groups(state, work)
 
 
 @kernel
-def bound_by_name(state, site, work):  # type: ignore[no-untyped-def]
+def bound_by_name(state: Ints, site: Ints, work: Ints) -> None:
     """Nobody behind the last places might start now, by what fits and is not promised."""
     slots, sizes = section(state, QUEUE_SLOT), section(state, QUEUE_NODES)
     for which, first in ((LAST_OLD, WALK_OLD), (LAST_YOUNG, WALK_YOUNG)):
@@ -342,7 +346,7 @@ def bound_by_name(state, site, work):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def backfill_by_name(state, site, results, work, plans):  # type: ignore[no-untyped-def]
+def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
     """The pass over maps of nodes."""
     by_name.begin_maps(state, site, work)
     by_name.begin_groups(state, work)

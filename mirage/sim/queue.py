@@ -42,25 +42,26 @@ from mirage.sim.layout import (
     TIER_SHIFT,
     WALK_OLD,
     WALK_YOUNG,
+    Ints,
     section,
 )
 
 
 @kernel
-def age_from(live, site, at):  # type: ignore[no-untyped-def]
+def age_from(live: Ints, site: Ints, at: int) -> int:
     """The instant from which the age of the job whose record begins at `at` counts."""
     return live[at + SUBMIT] if site[SITE_ACCRUE] else live[at + ELIGIBLE]
 
 
 @kernel
-def saturated(state, site, slot):  # type: ignore[no-untyped-def]
+def saturated(state: Ints, site: Ints, slot: int) -> bool:
     """Whether the job's age is at its maximum."""
     since = age_from(section(state, LIVE), site, slot * RECORD)
     return state[NOW] - since >= site[SITE_MAX_AGE]
 
 
 @kernel
-def key_of(state, site, slot, old):  # type: ignore[no-untyped-def]
+def key_of(state: Ints, site: Ints, slot: int, old: int) -> int:
     """The job's key as one of the old or of the young."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -73,7 +74,7 @@ def key_of(state, site, slot, old):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def place_of(state, key, job_id, old):  # type: ignore[no-untyped-def]
+def place_of(state: Ints, key: int, job_id: int, old: int) -> int:
     """The first place in its part of the queue that is not before (key, job id)."""
     keys, ids = section(state, QUEUE_KEY), section(state, QUEUE_ID)
     low, high = (0, state[SATURATED]) if old else (state[SATURATED], state[QUEUED])
@@ -87,7 +88,7 @@ def place_of(state, key, job_id, old):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def put(state, site, slot, old):  # type: ignore[no-untyped-def]
+def put(state: Ints, site: Ints, slot: int, old: int) -> None:
     """Into one part of the queue."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -110,7 +111,7 @@ def put(state, site, slot, old):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def cut(state, place):  # type: ignore[no-untyped-def]
+def cut(state: Ints, place: int) -> None:
     """Close the gap of the job that leaves this place."""
     keys, ids, slots = (
         section(state, QUEUE_KEY),
@@ -127,7 +128,7 @@ def cut(state, place):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def enqueue(state, site, slot):  # type: ignore[no-untyped-def]
+def enqueue(state: Ints, site: Ints, slot: int) -> None:
     """Put an eligible job into the queue."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -140,7 +141,7 @@ def enqueue(state, site, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def dequeue(state, slot):  # type: ignore[no-untyped-def]
+def dequeue(state: Ints, slot: int) -> None:
     """Take a job out of the queue."""
     live, slots = section(state, LIVE), section(state, QUEUE_SLOT)
     at = slot * RECORD
@@ -153,7 +154,7 @@ def dequeue(state, slot):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def refresh(state, site):  # type: ignore[no-untyped-def]
+def refresh(state: Ints, site: Ints) -> None:
     """Before a pass: jobs whose age has reached its maximum join the old."""
     if state[NOW] < state[SATURATES_AT]:
         return
@@ -172,14 +173,14 @@ def refresh(state, site):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def rekey(state, site):  # type: ignore[no-untyped-def]
+def rekey(state: Ints, site: Ints) -> bool:
     """New keys for all, and the order mended (insertion: it is nearly sorted); whether it changed."""
     changed = mend(state, site, 0, state[SATURATED], 1)
     return mend(state, site, state[SATURATED], state[QUEUED], 0) or changed
 
 
 @kernel
-def mend(state, site, first, end, old):  # type: ignore[no-untyped-def]
+def mend(state: Ints, site: Ints, first: int, end: int, old: int) -> bool:
     """One part of it."""
     live = section(state, LIVE)
     keys, ids, slots = (
@@ -205,14 +206,14 @@ def mend(state, site, first, end, old):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def begin_walk(state, work):  # type: ignore[no-untyped-def]
+def begin_walk(state: Ints, work: Ints) -> None:
     """Go to the first job; the last is the last of the queue."""
     work[WALK_OLD], work[WALK_YOUNG] = 0, state[SATURATED]
     work[LAST_OLD], work[LAST_YOUNG] = state[SATURATED] - 1, state[QUEUED] - 1
 
 
 @kernel
-def walk(state, site, work):  # type: ignore[no-untyped-def]
+def walk(state: Ints, site: Ints, work: Ints) -> int:
     """The place of the job whose turn it is, or -1 where nobody is left up to the last places."""
     i, j = work[WALK_OLD], work[WALK_YOUNG]
     if i > work[LAST_OLD] and j > work[LAST_YOUNG]:
@@ -229,7 +230,7 @@ def walk(state, site, work):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def pass_by(state, work, place):  # type: ignore[no-untyped-def]
+def pass_by(state: Ints, work: Ints, place: int) -> None:
     """Go on behind the job at this place."""
     if place < state[SATURATED]:
         work[WALK_OLD] += 1
@@ -238,7 +239,7 @@ def pass_by(state, work, place):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def note_taken(work, was_old):  # type: ignore[no-untyped-def]
+def note_taken(work: Ints, was_old: int) -> None:
     """The job whose turn it was has left the queue: those behind moved up by one."""
     work[LAST_YOUNG] -= 1
     if was_old:
@@ -247,7 +248,7 @@ def note_taken(work, was_old):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def in_order(state, site, work, found):  # type: ignore[no-untyped-def]
+def in_order(state: Ints, site: Ints, work: Ints, found: Ints) -> None:
     """`found` becomes the slots in order; at least as long as the queue."""
     refresh(state, site)
     slots = section(state, QUEUE_SLOT)

@@ -227,10 +227,12 @@ class Simulator:
         """An independent twin. Its `start` and `end` are kept only `with_results`: they are as long
         as the trace, and a fork is to cost no more than the live jobs."""
         twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._state = self._state.copy()
-        twin._told = self._told.copy()
-        twin._results = self._results.copy() if with_results else _NO_RESULTS
+        twin.__dict__ = {
+            **self.__dict__,
+            "_state": self._state.copy(),
+            "_told": self._told.copy(),
+            "_results": self._results.copy() if with_results else _NO_RESULTS,
+        }
         return twin
 
     @classmethod
@@ -328,11 +330,16 @@ class Simulator:
 
     def node_use(self, node: int) -> tuple[int, int, Outage]:
         """CPUs and GPUs of a node that are given away, and how it stands."""
-        cpus = view(self._site, layout.CAPACITY_CPUS) - view(self._state, layout.NODE_CPUS)
-        gpus = view(self._site, layout.CAPACITY_GPUS) - view(self._state, layout.NODE_GPUS)
         code = int(view(self._state, layout.NODE_STATE)[node])
         stands = next(o for o, c in OUTAGES.items() if c == code)
-        return int(cpus[node]), int(gpus[node]), stands
+        cpus = int(view(self._site, layout.CAPACITY_CPUS)[node])
+        gpus = int(view(self._site, layout.CAPACITY_GPUS)[node])
+        if self._site[layout.SITE_SHARED]:
+            cpus -= int(view(self._state, layout.NODE_CPUS)[node])
+            gpus -= int(view(self._state, layout.NODE_GPUS)[node])
+        elif not view(self._state, layout.NODE_JOBS)[node]:
+            cpus = gpus = 0
+        return cpus, gpus, stands
 
     def user_full(self, user: str, qos: str = "") -> bool:
         """Whether MaxJobsPU keeps this user's jobs waiting."""
@@ -357,13 +364,17 @@ class Simulator:
     def plan_of(self, job: SimJob, limits: Mapping[int, int] | None = None) -> int | None:
         """The planned start of `job` were it eligible now, with other time limits by job id."""
         twin = self.fork()
-        slot = twin._find(twin.inject(replace(job, job_id=0)))
+        return twin._plan_one(replace(job, job_id=0), limits or {})
+
+    def _plan_one(self, job: SimJob, limits: Mapping[int, int]) -> int | None:
+        """Uses this simulator up."""
+        slot = self._find(self.inject(job))
         if limits:
-            changed = np.zeros(twin._room.slots, dtype=np.int64)
+            changed = np.zeros(self._room.slots, dtype=np.int64)
             for job_id, limit in limits.items():
-                changed[twin._find(job_id)] = limit
-            moves.change_limits(twin._state, changed)
-        start = int(twin._planned(twin._state)[slot])
+                changed[self._find(job_id)] = limit
+            moves.change_limits(self._state, changed)
+        start = int(self._planned(self._state)[slot])
         return None if start == NONE else start
 
     # Within

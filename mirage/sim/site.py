@@ -1,6 +1,6 @@
 """Params as the flat array that kernels read."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -56,25 +56,28 @@ def plans_by_name(params: Params) -> bool:
 
 def check(params: Params) -> None:
     """ConfigError with every fault that would make the arrays meaningless."""
-    faults = []
-    if params.nodes < 1:
-        faults.append(f"nodes: {params.nodes} is less than one")
-    if params.node_groups and sum(g.count for g in params.node_groups) != params.nodes:
-        faults.append("node groups: their counts do not sum to the nodes")
-    if not params.partitions:
-        faults.append("partitions: there is none")
-    for p in params.partitions:
-        if any(not 0 <= n < params.nodes for n in p.nodes):
-            faults.append(f"partition {p.name}: a node that the cluster does not have")
-    for r in params.reservations:
-        if any(not 0 <= n < params.nodes for n in r.nodes):
-            faults.append(f"reservation {r.name}: a node that the cluster does not have")
-        if r.end <= r.start:
-            faults.append(f"reservation {r.name}: ends before it starts")
-    if any(not 0 <= e.node < params.nodes for e in params.node_events):
-        faults.append("node events: a node that the cluster does not have")
+    faults = [fault for wrong, fault in _faults(params) if wrong]
     if faults:
         raise ConfigError(params.name, faults)
+
+
+def _faults(params: Params) -> Iterator[tuple[bool, str]]:
+    nodes, groups = params.nodes, params.node_groups
+    yield nodes < 1, f"nodes: {nodes} is less than one"
+    counted = not groups or sum(g.count for g in groups) == nodes
+    yield not counted, "node groups: their counts do not sum to the nodes"
+    yield not params.partitions, "partitions: there is none"
+    known = range(nodes)
+    for p in params.partitions:
+        yield any(n not in known for n in p.nodes), f"partition {p.name}: a node that is not there"
+    for r in params.reservations:
+        yield (
+            any(n not in known for n in r.nodes),
+            f"reservation {r.name}: a node that is not there",
+        )
+        yield r.end <= r.start, f"reservation {r.name}: ends before it starts"
+    outside = any(e.node not in known for e in params.node_events)
+    yield outside, "node events: a node that is not there"
 
 
 def site_array(params: Params) -> Ints:

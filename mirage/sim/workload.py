@@ -179,7 +179,14 @@ class Recorder:
 
 
 def _in_range(job: SimJob) -> bool:
-    numbers = (job.job_id, job.submit, job.nodes, job.time_limit_s, job.run_s, job.cpus)
+    numbers: tuple[int, ...] = (
+        job.job_id,
+        job.submit,
+        job.nodes,
+        job.time_limit_s,
+        job.run_s,
+        job.cpus,
+    )
     numbers += (job.memory_mib, job.gpus, job.begin, job.cancel_at or 0)
     return all(n < _LARGEST for n in numbers) and job.job_id >= 0 and job.submit >= 0
 

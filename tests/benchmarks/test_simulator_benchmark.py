@@ -3,12 +3,14 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import simulator as benchmark
 from benchmarks import simulator_workloads as workloads
+from mirage.sim.simulator import Simulator
 
 TINY = ["--jobs", "300", "--queues", "40", "--repeat", "1"]
 
@@ -22,18 +24,20 @@ def _gcc() -> None:
 
 @pytest.mark.parametrize("max_age_s", [7 * 86400, 6 * 3600])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_c_and_the_simulator_start_every_job_at_the_same_second(tmp_path, max_age_s, seed) -> None:
+def test_c_and_the_simulator_start_every_job_at_the_same_second(
+    tmp_path: Path, max_age_s: int, seed: int
+) -> None:
     """The short PriorityMaxAge lets ages saturate, which reorders the queue between events."""
     table = workloads.whole_nodes(800, 1.05, seed=seed)
     params = workloads.whole_node_params(priority_max_age_s=max_age_s, default_queue_depth=3)
     starts, _ = benchmark.Peer(tmp_path).replay(table, params)
-    sim = benchmark.Simulator(params, workloads.jobs(table))
+    sim = Simulator(params, workloads.jobs(table))
     sim.run_out()
     assert (starts >= table.submit).all()
     np.testing.assert_array_equal(sim.start, starts)
 
 
-def test_c_plans_alike_with_and_without_its_early_stop(tmp_path) -> None:
+def test_c_plans_alike_with_and_without_its_early_stop(tmp_path: Path) -> None:
     table = workloads.whole_nodes(800, 1.05)
     peer, params = benchmark.Peer(tmp_path), workloads.whole_node_params()
     stopping, few = peer.replay(table, params)
@@ -42,7 +46,7 @@ def test_c_plans_alike_with_and_without_its_early_stop(tmp_path) -> None:
     assert few["tests"] < all_of_them["tests"]
 
 
-def test_every_part_gives_figures(capsys) -> None:
+def test_every_part_gives_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmark.main([*TINY, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert list(result) == list(benchmark.PARTS)
@@ -57,7 +61,7 @@ def test_every_part_gives_figures(capsys) -> None:
     assert 0 < result["startup"]["first_step_s"] < 60
 
 
-def test_the_table_names_every_part(capsys) -> None:
+def test_the_table_names_every_part(capsys: pytest.CaptureFixture[str]) -> None:
     parts = ["whole_nodes", "queue"]
     assert benchmark.main([*TINY, "--only", *parts]) == 0
     shown = capsys.readouterr().out

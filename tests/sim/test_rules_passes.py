@@ -57,6 +57,12 @@ def test_a_job_over_its_limits_is_no_attempt(side: Side) -> None:
     assert Scene(side, params, *jobs).starts() == {1: 0, 2: 600, 3: 10}
 
 
+def test_a_job_of_a_closed_partition_is_no_attempt(side: Side) -> None:
+    params = site(partitions=HALVES, default_queue_depth=2, **NO_BACKFILL)
+    jobs = [job(1, nodes=2), job(2, 5), job(3, 5), job(4, 5), job(5, 10, partition="b")]
+    assert Scene(side, params, *jobs).starts()[5] == 10
+
+
 # Backfill by number
 
 
@@ -170,6 +176,63 @@ def test_ends_within_half_a_minute_count_as_the_last(side: Side) -> None:
     plans = Scene(side, site(partitions=HALVES), *jobs).until(29).plans()
     # 3's plan keeps its nodes from 600 to 1200: both its ends are rounded down.
     assert plans == {3: 631, 4: 1200}
+
+
+def test_by_name_what_a_pass_gives_is_given(side: Side) -> None:
+    partitions = (Partition(), Partition(name="b", nodes=(3,)))
+    jobs = [
+        job(1, nodes=3, node_list=(0, 1, 2)),
+        job(2, 5, nodes=4),
+        job(3, 6, limit=60),
+        job(4, 7, limit=60),
+    ]
+    starts = Scene(side, site(partitions=partitions), *jobs).starts()
+    assert starts == {1: 0, 2: 600, 3: 30, 4: 90}
+
+
+@pytest.mark.parametrize(("limit", "start"), [(571, 29), (572, 1200)])
+def test_a_plan_s_start_is_rounded_down_where_it_keeps_its_nodes(
+    side: Side, limit: int, start: int
+) -> None:
+    partitions = (Partition(), Partition(name="b", nodes=(2,)))
+    jobs = [
+        job(1, nodes=2, limit=631),
+        job(2, 5, nodes=3, node_list=(0, 1, 2)),
+        job(3, 6, partition="b", limit=limit),
+    ]
+    plans = Scene(side, site(partitions=partitions), *jobs).until(29).plans()
+    # 2 is planned at 631 and keeps node 2 from 600 on, to 1200.
+    assert plans == {2: 631, 3: start}
+
+
+@pytest.mark.parametrize(("window", "plans"), [(970, {}), (971, {2: 1000})])
+def test_by_name_nothing_is_planned_beyond_the_window(
+    side: Side, window: int, plans: dict[int, int]
+) -> None:
+    params = site(partitions=HALVES, bf_window_s=window)
+    jobs = [job(1, nodes=2, limit=1000), job(2, 5)]
+    assert Scene(side, params, *jobs).until(29).plans() == plans
+
+
+def test_a_plan_whose_nodes_a_reservation_takes_moves_to_the_next_map(side: Side) -> None:
+    kept = (Reservation(start=T0 + 700, end=T0 + 5000, nodes=(0,)),)
+    params = site(partitions=HALVES, reservations=kept)
+    jobs = [job(1, nodes=2), job(2, 5, limit=300)]
+    # At 600 node 0 would be chosen, which is reserved from 700 on: the plan starts over from 700.
+    assert Scene(side, params, *jobs).until(29).plans() == {2: 700}
+
+
+def test_a_plan_later_than_the_next_map_looks_at_that_map_s_nodes(side: Side) -> None:
+    kept = (Reservation(start=T0 + 200, end=T0 + 500, nodes=(0,)),)
+    params = site(partitions=HALVES, reservations=kept)
+    jobs = [
+        job(1, node_list=(1,)),
+        job(9, node_list=(0,), limit=60),
+        job(2, 5, limit=300),
+        job(3, 6, limit=300, node_list=(1,)),
+    ]
+    # Seen from now, 2 may only have node 1; from 500 on node 0 too, which is free: 2 goes there.
+    assert Scene(side, params, *jobs).until(29).plans() == {2: 500, 3: 600}
 
 
 def test_a_plan_by_name_goes_round_a_reservation(side: Side) -> None:

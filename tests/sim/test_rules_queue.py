@@ -35,6 +35,11 @@ def test_backfill_waits_for_its_interval_and_does_not_delay_who_is_ahead(side: S
     assert Scene(side, site(), *jobs).starts() == {1: 0, 2: 600, 3: 30, 4: 1200}
 
 
+def test_backfill_is_due_at_multiples_of_its_interval(side: Side) -> None:
+    jobs = [job(1, nodes=3), job(2, 35, nodes=4), job(3, 36, limit=60)]
+    assert Scene(side, site(), *jobs).starts() == {1: 0, 2: 600, 3: 60}
+
+
 def test_a_job_of_no_length_ends_in_its_second_and_backfill_is_not_run_twice_then(
     side: Side,
 ) -> None:
@@ -207,9 +212,9 @@ def test_a_hold_takes_a_job_s_age(side: Side) -> None:
 
 def test_a_real_job_has_the_priority_it_came_with(side: Side) -> None:
     given = site(priority_weight_age=0, priority_weight_fairshare=1000)
-    jobs = [full(600), job(1, priority=1500), job(2), job(3, priority=900)]
+    jobs = [full(600), job(1, priority=900), job(2), job(3, priority=1500)]
     # 2 has 1000: its fair share before the first tick.
-    assert Scene(side, given, *jobs).until(100).order() == [1, 2, 3]
+    assert Scene(side, given, *jobs).until(100).order() == [3, 2, 1]
 
 
 # Fair share

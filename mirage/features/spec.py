@@ -1,0 +1,168 @@
+"""The numbers of an observation: names, order, unit and scale, and a fingerprint of all of them.
+
+A model is trained on these numbers in this order; its card keeps `FINGERPRINT`, and a model whose
+fingerprint is another one is not loaded. docs/features.md says what each number means.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+COMPUTATION = 1
+"""Counts up when a number is computed otherwise than before under the same name."""
+
+HORIZONS_H = (1, 2, 4, 8, 16, 24, 48)
+"""The profile of running jobs: nodes that come free within so many hours."""
+
+ARRIVALS_H = (1, 6, 24)
+"""The windows over which arrivals are counted, hours."""
+
+
+class Scale(IntEnum):
+    """How a raw number becomes an input of order one. All can be undone: `raw`."""
+
+    PLAIN = 0
+    """As it is: shares, sines, flags."""
+    LOG = 1
+    """log(1 + x), of counts, nodes and node hours; x >= 0."""
+    LOG_HOURS = 2
+    """log(1 + x / 3600), of seconds; x >= 0."""
+    SIGNED_LOG_HOURS = 3
+    """sign(x) log(1 + |x| / 3600), of seconds."""
+
+
+def _spread(name: str) -> tuple[tuple[str, Scale], ...]:
+    """Percentiles 0, 25, 50, 75 and 100 of a duration."""
+    return tuple((f"{name}_p{p}", Scale.LOG_HOURS) for p in (0, 25, 50, 75, 100))
+
+
+_PAPER = (
+    ("pending_jobs", Scale.LOG),
+    ("pending_nodes", Scale.LOG),
+    *_spread("pending_limit"),
+    *_spread("pending_age"),
+    *_spread("pending_run"),
+    ("running_jobs", Scale.LOG),
+    ("running_nodes", Scale.LOG),
+    *_spread("running_limit"),
+    *_spread("running_wait"),
+    *_spread("running_elapsed"),
+    ("predecessor_limit", Scale.LOG_HOURS),
+    ("predecessor_nodes", Scale.LOG),
+    ("predecessor_wait", Scale.LOG_HOURS),
+    ("predecessor_elapsed", Scale.LOG_HOURS),
+    ("successor_limit", Scale.LOG_HOURS),
+    ("successor_nodes", Scale.LOG),
+    ("successor_wait", Scale.LOG_HOURS),
+    ("successor_elapsed", Scale.LOG_HOURS),
+)
+
+_WAITS = ("mean", "p50", "p90")
+
+GROUPS: dict[str, tuple[tuple[str, Scale], ...]] = {
+    "paper": _PAPER,
+    "nodes": (
+        ("nodes_up", Scale.LOG),
+        ("nodes_down", Scale.LOG),
+        ("nodes_free", Scale.LOG),
+        ("nodes_free_share", Scale.PLAIN),
+        ("nodes_short", Scale.LOG),
+        ("cpus_free_share", Scale.PLAIN),
+        ("gpus_free_share", Scale.PLAIN),
+    ),
+    "profile": (
+        *((f"freed_by_limit_{h}h", Scale.LOG) for h in HORIZONS_H),
+        *((f"freed_as_usual_{h}h", Scale.LOG) for h in HORIZONS_H),
+        ("room_by_limit", Scale.LOG_HOURS),
+        ("room_as_usual", Scale.LOG_HOURS),
+    ),
+    "ahead": (
+        ("ahead_jobs", Scale.LOG),
+        ("ahead_nodes", Scale.LOG),
+        ("ahead_node_hours", Scale.LOG),
+        ("ahead_node_hours_as_usual", Scale.LOG),
+        ("ahead_open_node_hours", Scale.LOG),
+        ("ahead_machine_time", Scale.LOG_HOURS),
+        ("ahead_no_wider_jobs", Scale.LOG),
+        ("pending_node_hours", Scale.LOG),
+    ),
+    "users": (
+        ("own_running_jobs", Scale.LOG),
+        ("own_pending_jobs", Scale.LOG),
+        ("own_limit_share", Scale.PLAIN),
+        ("capped_pending_jobs", Scale.LOG),
+        ("capped_node_hours", Scale.LOG),
+        ("own_usual_share", Scale.PLAIN),
+        ("all_usual_share", Scale.PLAIN),
+    ),
+    "lately": (
+        *((f"arrived_jobs_{h}h", Scale.LOG) for h in ARRIVALS_H),
+        *((f"arrived_node_hours_{h}h", Scale.LOG) for h in ARRIVALS_H),
+        ("started_jobs", Scale.LOG),
+        *((f"waited_{w}", Scale.LOG_HOURS) for w in _WAITS),
+        ("started_like_jobs", Scale.LOG),
+        *((f"waited_like_{w}", Scale.LOG_HOURS) for w in _WAITS),
+    ),
+    "clock": tuple((n, Scale.PLAIN) for n in ("day_sin", "day_cos", "week_sin", "week_cos")),
+    "predecessor": (
+        ("predecessor_left", Scale.LOG_HOURS),
+        ("predecessor_left_share", Scale.PLAIN),
+    ),
+    "plan": (
+        ("plan_wait", Scale.LOG_HOURS),
+        ("plan_missing", Scale.PLAIN),
+        ("plan_gap", Scale.SIGNED_LOG_HOURS),
+        ("usual_plan_wait", Scale.LOG_HOURS),
+        ("usual_plan_missing", Scale.PLAIN),
+        ("usual_plan_gap", Scale.SIGNED_LOG_HOURS),
+    ),
+}
+"""Every number with its scale, by group, in order."""
+
+NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name, _ in group)
+SCALES: NDArray[np.int64] = np.array([s for g in GROUPS.values() for _, s in g], dtype=np.int64)
+"""A `Scale` a number."""
+
+PLACES: dict[str, int] = {name: i for i, name in enumerate(NAMES)}
+"""Where each number stands."""
+
+
+def _starts() -> NDArray[np.int64]:
+    return np.cumsum([0, *(len(group) for group in GROUPS.values())], dtype=np.int64)
+
+
+STARTS: NDArray[np.int64] = _starts()
+"""First place of each group, and the length of all: int64[groups + 1]."""
+
+
+def part(group: str) -> slice:
+    """The places of a group: `observations[:, part("plan")]`."""
+    i = list(GROUPS).index(group)
+    return slice(int(STARTS[i]), int(STARTS[i + 1]))
+
+
+def fingerprint(groups: Mapping[str, tuple[tuple[str, Scale], ...]], computation: int) -> str:
+    """sha256 over groups, names, order, scales and the version of the computation."""
+    digest = hashlib.sha256(f"{computation}".encode())
+    for group, numbers in groups.items():
+        digest.update(f"\n{group}".encode())
+        for name, scale in numbers:
+            digest.update(f"\n{name} {scale.name}".encode())
+    return digest.hexdigest()
+
+
+FINGERPRINT = fingerprint(GROUPS, COMPUTATION)
+"""Of this module, hexadecimal."""
+
+
+def raw(observations: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The numbers before scaling: seconds, counts, shares. Takes [..., F], gives the same shape."""
+    x = observations.astype(np.float64)
+    plain = Scale.PLAIN == SCALES
+    logs = np.sign(x) * np.expm1(np.where(plain, 0.0, np.abs(x)))
+    hours = (Scale.LOG_HOURS, Scale.SIGNED_LOG_HOURS)
+    unscaled = np.where(np.isin(SCALES, hours), logs * 3600.0, logs)
+    return np.where(plain, x, unscaled)

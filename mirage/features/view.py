@@ -1,0 +1,171 @@
+"""The queue at an instant as one link sees it: plain arrays, from a live or a simulated cluster."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.snapshot import UNKNOWN, Ints, Node, Queue
+from mirage.domain.timelimit import UNLIMITED
+from mirage.features.link import Link
+from mirage.features.memory import Users
+from mirage.features.numbers import Pending, Running
+from mirage.features.priority import Rivals, factor_of, newcomer
+from mirage.sim.types import Params
+
+if TYPE_CHECKING:
+    from mirage.sim.simulator import Simulator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """The nodes of the link's partition."""
+
+    nodes: int
+    up: int
+    free: int
+    """Up, and no job on them."""
+    cpus_free_share: float
+    gpus_free_share: float
+    """Of the nodes that are up; 0 where there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Eligible and running jobs of the link's pool, and its nodes.
+
+    The pool is the jobs of every partition that has nodes in common with the link's. Held and
+    dependent jobs, and the successor itself, are left out.
+    """
+
+    now: int
+    pending_id: Ints
+    pending: Pending
+    running_id: Ints
+    running: Running
+    running_users: Ints
+    """The user of every running job of the cluster, int64[n]."""
+    capacity: Capacity
+    max_jobs_pu: int
+    """Running jobs per user; 0: no limit."""
+    priority: int
+    """The successor's, were it eligible now (`features/priority`)."""
+    horizon_s: int
+    """How far the scheduler plans: bf_window."""
+
+    @classmethod
+    def of_queue(
+        cls, queue: Queue, nodes: tuple[Node, ...], params: Params, link: Link, users: Users
+    ) -> Self:
+        """What a live Slurm shows, or a SimulatedCluster."""
+        now = queue.taken_at
+        in_pool = _in_pool(queue.partition, nodes, link.partition or params.partitions[0].name)
+        begun = (queue.eligible != UNKNOWN) & (queue.eligible <= now) & (queue.priority != 0)
+        others = queue.job_id != link.job_id
+        pending = np.flatnonzero(queue.pending & begun & in_pool & others)
+        running = np.flatnonzero(queue.running & in_pool)
+        waiting = Pending(
+            nodes=queue.nodes[pending],
+            time_limit_s=_limits(queue.time_limit_s[pending]),
+            age_s=now - queue.eligible[pending],
+            user=_numbers(queue.user[pending], users),
+            priority=queue.priority[pending],
+        )
+        age_from = queue.submit if params.accrue_always else queue.eligible
+        factors = (factor_of(params, partition) for partition in queue.partition[pending])
+        rivals = Rivals(
+            nodes=waiting.nodes,
+            age_s=now - age_from[pending],
+            factor=np.fromiter(factors, dtype=np.int64, count=len(pending)),
+            priority=waiting.priority,
+            own=(waiting.user == users.number(link.user)).astype(np.int64),
+        )
+        return cls(
+            now=now,
+            pending_id=queue.job_id[pending],
+            pending=waiting,
+            running_id=queue.job_id[running],
+            running=_running(queue, running, users),
+            running_users=_numbers(queue.user[queue.running], users),
+            capacity=_capacity(nodes, link.partition or params.partitions[0].name),
+            max_jobs_pu=max_jobs_pu(params, link.qos),
+            priority=newcomer(params, link, now, rivals),
+            horizon_s=params.bf_window_s,
+        )
+
+    @classmethod
+    def of_simulator(cls, simulator: "Simulator", link: Link, users: Users) -> Self:
+        """The same from the simulator's columns."""
+        raise NotImplementedError
+
+
+def max_jobs_pu(params: Params, qos: str) -> int:
+    """MaxJobsPU of the link's QOS, else of the default one."""
+    if not params.qos:
+        return params.max_jobs_pu
+    return next((q for q in params.qos if q.name == qos), params.qos[0]).max_jobs_pu
+
+
+def _running(queue: Queue, rows: NDArray[np.intp], users: Users) -> Running:
+    start = queue.start[rows]
+    eligible = queue.eligible[rows]
+    ready = np.where(eligible == UNKNOWN, queue.submit[rows], eligible)
+    return Running(
+        nodes=queue.nodes[rows],
+        time_limit_s=_limits(queue.time_limit_s[rows]),
+        elapsed_s=np.maximum(queue.taken_at - start, 0),
+        wait_s=np.maximum(start - ready, 0),
+        user=_numbers(queue.user[rows], users),
+    )
+
+
+def _limits(time_limit_s: Ints) -> Ints:
+    """A limit that Slurm does not tell is taken for none."""
+    return np.where(time_limit_s == UNKNOWN, UNLIMITED, time_limit_s)
+
+
+def _numbers(names: Iterable[str], users: Users) -> Ints:
+    return np.array([users.number(name) for name in names], dtype=np.int64)
+
+
+def _of_partition(nodes: tuple[Node, ...], partition: str) -> tuple[Node, ...]:
+    """Its nodes; all of them where no node names it."""
+    return tuple(n for n in nodes if partition in n.partitions) or nodes
+
+
+def _in_pool(
+    partitions: Iterable[str], nodes: tuple[Node, ...], partition: str
+) -> NDArray[np.bool_]:
+    """Whether each job's partition, or one of several (`a,b`), has nodes in common with ours."""
+    pool = {name for node in _of_partition(nodes, partition) for name in node.partitions}
+    known = {name for node in nodes for name in node.partitions}
+
+    @cache
+    def shares(of_job: str) -> bool:
+        names = set(of_job.split(","))
+        return bool(names & pool) or not names & known
+
+    return _each(shares, partitions)
+
+
+def _each(test: Callable[[str], bool], texts: Iterable[str]) -> NDArray[np.bool_]:
+    return np.array([test(text) for text in texts], dtype=bool)
+
+
+def _capacity(nodes: tuple[Node, ...], partition: str) -> Capacity:
+    mine = _of_partition(nodes, partition)
+    up = [n for n in mine if n.usable]
+    return Capacity(
+        nodes=len(mine),
+        up=len(up),
+        free=sum(n.cpus_used == 0 for n in up),
+        cpus_free_share=_share(sum(n.cpus - n.cpus_used for n in up), sum(n.cpus for n in up)),
+        gpus_free_share=_share(sum(n.gpus - n.gpus_used for n in up), sum(n.gpus for n in up)),
+    )
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,69 @@
+"""Hand-overs stepped many at once: what an environment's two forms have in common.
+
+An action is the position the standby should have until the next instant, ten minutes on. Its
+numbers mean the same in both forms; a form that cannot pin knows the first two.
+"""
+
+from enum import IntEnum
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Observations = NDArray[np.float32]
+
+BOUND = 1e9
+"""No number of an observation is larger, of either sign: spaces are bounded by it."""
+
+
+class Position(IntEnum):
+    """The standby's three positions, as actions."""
+
+    HELD = 0
+    """Over tables: wait."""
+    FREE = 1
+    PINNED = 2
+    """Eligible on the predecessor's own nodes only."""
+
+
+class Batch(Protocol):
+    """K hand-overs under way, each at an instant of its own episode."""
+
+    instant: Ints
+    """int64[K]: instants passed since the predecessor's start."""
+    outcome_h: Floats
+    """float64[K]: start of the successor - end of the predecessor, hours; of ended ones."""
+
+    def begin(self, which: Ints, episodes: Ints) -> None:
+        """Put the hand-overs `which` (int64[m], each once) at the start of `episodes`."""
+
+    def step(self, actions: Ints) -> Flags:
+        """Move all K on by one instant; which of them ended there. None may have ended before."""
+
+    def observe(self) -> Observations:
+        """float32[K, F], a new array: what is known at each one's instant."""
+
+
+class Library(Protocol):
+    """Episodes to draw from."""
+
+    features: tuple[str, ...]
+    """Names of the F numbers of an observation."""
+    positions: int
+    """How many actions there are: 2, or 3 with PINNED."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, size: int) -> Batch:
+        """`size` hand-overs; none is under way until `begin`."""
+
+    def describe(self, episode: int) -> dict[str, Any]:
+        """What an info dictionary tells of an episode besides its number."""
+
+
+def rewards(outcome_h: Floats, overlap_price: float) -> Floats:
+    """-(interruption + price x overlap) of each outcome, hours (DESIGN section 1)."""
+    return -(np.maximum(outcome_h, 0.0) + overlap_price * np.maximum(-outcome_h, 0.0))

@@ -1,0 +1,77 @@
+"""The list of numbers, its scales and its fingerprint."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirage.features import spec
+from mirage.features.numbers import scaled
+from mirage.features.spec import Scale
+
+
+def test_every_number_has_one_name_one_scale_and_one_place() -> None:
+    assert len(set(spec.NAMES)) == len(spec.NAMES) == len(spec.SCALES)
+    assert [spec.NAMES[spec.PLACES[name]] for name in spec.NAMES] == list(spec.NAMES)
+
+
+def test_the_papers_numbers_come_first_in_the_papers_order() -> None:
+    paper = spec.NAMES[spec.part("paper")]
+    assert spec.part("paper") == slice(0, 42)
+    assert (paper[0], paper[1], paper[17], paper[18]) == (
+        "pending_jobs",
+        "pending_nodes",
+        "running_jobs",
+        "running_nodes",
+    )
+    assert paper[34:38] == (
+        "predecessor_limit",
+        "predecessor_nodes",
+        "predecessor_wait",
+        "predecessor_elapsed",
+    )
+
+
+def test_the_groups_follow_each_other_without_gap() -> None:
+    parts = [spec.part(group) for group in spec.GROUPS]
+    assert [p.stop for p in parts[:-1]] == [p.start for p in parts[1:]]
+    assert parts[-1].stop == len(spec.NAMES)
+
+
+_TWO = {"a": (("x", Scale.LOG), ("y", Scale.LOG))}
+
+
+@pytest.mark.parametrize(
+    ("groups", "computation"),
+    [
+        ({"a": (("y", Scale.LOG), ("x", Scale.LOG))}, 1),
+        ({"a": (("x", Scale.LOG), ("z", Scale.LOG))}, 1),
+        ({"a": (("x", Scale.LOG), ("y", Scale.PLAIN))}, 1),
+        ({"b": (("x", Scale.LOG), ("y", Scale.LOG))}, 1),
+        ({"a": (("x", Scale.LOG),), "b": (("y", Scale.LOG),)}, 1),
+        (_TWO, 2),
+    ],
+)
+def test_the_fingerprint_is_another_one_after_any_change(
+    groups: dict[str, tuple[tuple[str, Scale], ...]], computation: int
+) -> None:
+    assert spec.fingerprint(groups, computation) != spec.fingerprint(_TWO, 1)
+
+
+def test_the_fingerprint_is_the_one_that_models_were_trained_under() -> None:
+    """Names, order, scales or the computation have changed: so must every trained model."""
+    assert spec.FINGERPRINT == "50625f786e9b8c5f36edd5f569517b898a5512f2646fb6df0de8d266089c6b30"
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=len(spec.NAMES), max_size=len(spec.NAMES)))
+def test_scaling_can_be_undone(numbers: list[float]) -> None:
+    raw = np.array(numbers)
+    raw[spec.SCALES == Scale.SIGNED_LOG_HOURS] *= -1.0
+    assert np.allclose(spec.raw(scaled(raw, spec.SCALES)), raw, rtol=1e-4, atol=1e-2)
+
+
+def test_the_documentation_names_every_number() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "features.md").read_text(encoding="utf-8")
+    assert [name for name in spec.NAMES if f"`{name}`" not in page] == []
