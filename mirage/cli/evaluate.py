@@ -1,0 +1,237 @@
+"""`mirage evaluate`: what policies cost on episode tables."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from mirage.cli import pareto
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.timelimit import UNLIMITED, parse_time_limit
+from mirage.episodes import bootstrap, deciding
+from mirage.episodes.evaluate import CLASSES, Figures, Handovers, classes, evaluate
+from mirage.episodes.table import EpisodeTable
+from mirage.errors import InputError, MalformedText
+from mirage.policy.registry import POLICIES, policy
+
+app = typer.Typer()
+
+ALWAYS = ("reactive", "average", "oracle")
+KNOWN = (*POLICIES, "oracle")
+_HOUR_S = 3600.0
+_STDOUT = "-"
+_MODELS = "models/"
+_SHOWN = (
+    ("interruption_h", 2),
+    ("overlap_h", 2),
+    ("zero_interruption_pct", 0),
+    ("cost_h", 2),
+    ("gap_closed", 2),
+)
+"""Columns of the table, and their digits."""
+
+
+@app.command("evaluate")
+def evaluate_tables(
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="E.npz...", help="Episode tables, as `mirage episodes` makes them."),
+    ],
+    *,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            help="A policy to judge; may be given several times. reactive, average and oracle "
+            "are always judged.",
+        ),
+    ] = None,
+    json_path: Annotated[
+        str | None, typer.Option("--json", metavar="OUT.json", help="Write it here; - is stdout.")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.png|svg", help="Plot interruption against overlap."),
+    ] = None,
+    overlap_price: Annotated[
+        float, typer.Option(min=0.0, help="Cost of an hour of overlap in hours of interruption.")
+    ] = OVERLAP_PRICE,
+    startup_time: Annotated[
+        str, typer.Option(metavar="W", help="What a successor needs before it serves: 0:10:00.")
+    ] = "0",
+) -> None:
+    """Judge policies on the same hand-overs.
+
+    The figures are interruption, overlap, cost, and the share of the gap between plain Slurm
+    (reactive) and the best that could be known afterwards (oracle) that a policy closes. Rules
+    decide at every instant of the tables as the service would let them, without seeing what comes
+    after. Load classes are by reactive interruption: light up to 2 h, heavy above 12 h. Intervals
+    (95 %) resample whole days. docs/episodes.md has the definitions.
+    """
+    paths, names = _sorted_out(words, policies or [])
+    if plot is not None:
+        pareto.check(plot)
+    startup_h = _startup_h(startup_time)
+    tables = [_loaded(path) for path in paths]
+    chosen = {name: _choices(name, tables, overlap_price, startup_h) for name in names}
+    handovers = {name: _together(tables, instants, startup_h) for name, instants in chosen.items()}
+    load = _together(tables, chosen["reactive"], 0.0)
+    figures = evaluate(handovers, classes(load.interruption_h), overlap_price)
+    if plot is not None:
+        pareto.draw(plot, figures, _constant_leads(tables, startup_h))
+    _answer(_document(figures, paths, tables, overlap_price, startup_h), json_path)
+
+
+def _sorted_out(words: Sequence[str], policies: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Files and policies; `--policy a b` puts b among the files, where it names no file."""
+    also = [w for w in words if (w in KNOWN or w.startswith(_MODELS)) and not Path(w).is_file()]
+    paths = [Path(word) for word in words if word not in also]
+    if not paths:
+        raise InputError("no episode table was given: mirage episodes makes them")
+    names = [*ALWAYS, *policies, *also]
+    for name in names:
+        if name.startswith(_MODELS):
+            raise InputError(f"{name}: trained models cannot be judged yet, only rules can")
+        if name not in KNOWN:
+            raise InputError(f"no policy {name!r}: there are {', '.join(KNOWN)}")
+    return paths, list(dict.fromkeys(names))
+
+
+def _loaded(path: Path) -> EpisodeTable:
+    table = EpisodeTable.load(path)
+    if not len(table):
+        raise InputError(f"{path} holds no episode")
+    return table
+
+
+def _startup_h(text: str) -> float:
+    try:
+        seconds = parse_time_limit(text)
+    except MalformedText as error:
+        raise InputError(f"--startup-time: {error}") from None
+    if seconds is None or seconds == UNLIMITED:
+        raise InputError(f"--startup-time: not a time: {text!r}")
+    return seconds / _HOUR_S
+
+
+def _choices(
+    name: str, tables: Sequence[EpisodeTable], overlap_price: float, startup_h: float
+) -> list[deciding.Chosen]:
+    """For each table, the instants that the policy chooses."""
+    if name == "reactive":
+        return [deciding.reactive(table) for table in tables]
+    if name == "oracle":
+        return [deciding.oracle(table, overlap_price, startup_h) for table in tables]
+    with _progress(name, sum(map(len, tables))) as told:
+        return [deciding.decided(table, policy(name), overlap_price, told) for table in tables]
+
+
+def _together(
+    tables: Sequence[EpisodeTable], chosen: Sequence[deciding.Chosen], startup_h: float
+) -> Handovers:
+    parts = (Handovers.of(t, c, startup_h) for t, c in zip(tables, chosen, strict=True))
+    return Handovers.together(parts)
+
+
+def _constant_leads(tables: Sequence[EpisodeTable], startup_h: float) -> list[tuple[float, float]]:
+    """(overlap, interruption) in mean hours of each constant lead that all tables have."""
+    shortest = min(table.outcome_s.shape[1] for table in tables)
+    points = []
+    for back in range(1, shortest + 1):
+        at = [np.full(len(t), t.outcome_s.shape[1] - back, dtype=np.int64) for t in tables]
+        handovers = _together(tables, at, startup_h)
+        points.append((float(handovers.overlap_h.mean()), float(handovers.interruption_h.mean())))
+    return points
+
+
+def _document(
+    figures: Figures,
+    paths: Sequence[Path],
+    tables: Sequence[EpisodeTable],
+    overlap_price: float,
+    startup_h: float,
+) -> dict[str, Any]:
+    return {
+        "policies": figures,
+        "overlap_price": overlap_price,
+        "startup_time_s": round(startup_h * _HOUR_S),
+        "tables": [_named(path, table) for path, table in zip(paths, tables, strict=True)],
+        "bootstrap": {
+            "block": "day",
+            "draws": bootstrap.DRAWS,
+            "seed": bootstrap.SEED,
+            "level_pct": bootstrap.LEVEL_PCT,
+        },
+    }
+
+
+def _named(path: Path, table: EpisodeTable) -> dict[str, Any]:
+    about = table.about
+    return {
+        "file": str(path),
+        "trace": about.trace,
+        "cluster": about.cluster.get("name"),
+        "nodes": about.nodes,
+        "time_limit_s": about.time_limit_s,
+        "episodes": len(table),
+    }
+
+
+def _answer(document: dict[str, Any], json_path: str | None) -> None:
+    text = json.dumps(document, indent=1)
+    if json_path == _STDOUT:
+        typer.echo(text)
+        return
+    if json_path is not None:
+        try:
+            Path(json_path).write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{json_path} cannot be written: {error.strerror}") from error
+    Console().print(_table(document["policies"]))
+
+
+def _table(figures: Figures) -> Table:
+    table = Table(caption="mean per hand-over, in brackets the 95 % interval over days")
+    for column in ("load", "policy"):
+        table.add_column(column)
+    for column in ("episodes", "interruption h", "overlap h", "zero %", "cost h", "gap closed"):
+        table.add_column(column, justify="right")
+    for load in CLASSES:
+        for name, by_class in figures.items():
+            told = by_class[load]
+            cells = (_cell(told, figure, digits) for figure, digits in _SHOWN)
+            table.add_row(load, name, str(told["episodes"]), *cells)
+        table.add_section()
+    return table
+
+
+def _cell(told: dict[str, Any], figure: str, digits: int) -> str:
+    value, ends = told[figure], told[f"{figure}_ci"]
+    if value is None:
+        return ""
+    between = f" [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]" if ends else ""
+    return f"{value:.{digits}f}{between}"
+
+
+@contextmanager
+def _progress(name: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(
+        *columns,
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(name, total=total)
+        yield lambda _: bar.advance(task)

@@ -1,0 +1,43 @@
+"""Intervals by resampling whole days: hand-overs of one day share the cluster's load."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+DRAWS = 2000
+SEED = 20230213
+LEVEL_PCT = 95.0
+_DAY_S = 86400
+
+Floats = NDArray[np.float64]
+
+
+def day_counts(start_point: NDArray[np.int64], *, draws: int = DRAWS, seed: int = SEED) -> Floats:
+    """[draws, E]: how often each episode is in each resample.
+
+    Days (UTC, of the start point) that have episodes are drawn with replacement, as many as
+    there are; an episode comes as often as its day.
+    """
+    days, day_of = np.unique(np.asarray(start_point) // _DAY_S, return_inverse=True)
+    if not len(days):
+        return np.zeros((draws, 0))
+    generator = np.random.default_rng(seed)
+    drawn = generator.multinomial(len(days), np.full(len(days), 1.0 / len(days)), size=draws)
+    return np.asarray(drawn[:, day_of], dtype=np.float64)
+
+
+def means(counts: Floats, values: Floats) -> Floats:
+    """[draws]: the mean of `values` [E] in each resample; nan where it has no episode."""
+    total = counts.sum(axis=1)
+    sums = counts @ values
+    drawn: Floats = np.divide(sums, total, out=np.full(len(total), np.nan), where=total > 0)
+    return drawn
+
+
+def interval(drawn: Floats) -> tuple[float, float] | None:
+    """The middle LEVEL_PCT of the resamples that have a value; None where none has."""
+    known = drawn[np.isfinite(drawn)]
+    if not len(known):
+        return None
+    tail = (100.0 - LEVEL_PCT) / 2
+    low, high = np.percentile(known, [tail, 100.0 - tail])
+    return float(low), float(high)
