@@ -18,6 +18,10 @@ COMMANDS = {
     "chain": ("mirage.cli.chain", "Chains: submit, look at, pause, resume, cancel."),
     "serve": ("mirage.cli.serve", "Run the service: REST API and worker."),
     "ingest": ("mirage.cli.trace", "Take the jobs of a trace file into the history."),
+    "episodes": (
+        "mirage.cli.episodes",
+        "Make the table of hand-overs of a trace: every decision instant, every outcome.",
+    ),
     "evaluate": ("mirage.cli.evaluate", "Judge policies on the same hand-overs."),
     "db": ("mirage.cli.ops", "The database: make it, or bring it to this program's schema."),
     "config": ("mirage.cli.ops", "The configuration file: check it, show it, list every key."),

@@ -1,0 +1,86 @@
+"""How many whole episode tables a second one core makes: every instant, forks, observations.
+
+`python -m benchmarks.episodes [--count 24] [--nodes 1] [--profile]`: Lonestar6's developers'
+trace, 48 h pairs, 289 instants, start points spread evenly from 7 November 2022 to 24 February
+2023, so that light and heavy weeks count alike. The replay up to the first start point and between
+them is part of the time; reading the trace and compiling are not.
+"""
+
+import argparse
+import cProfile
+import json
+import pstats
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mirage.episodes.build import Builder, Settings, describe
+from mirage.sim.types import Params, SimJob
+from mirage.traces.clusterfile import read_cluster_file
+from mirage.traces.replay import workload
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+_HOUR_S, _DAY_S = 3600, 86400
+_SINCE = int(datetime(2022, 11, 7, tzinfo=UTC).timestamp())
+_UNTIL = int(datetime(2023, 2, 24, tzinfo=UTC).timestamp())
+
+
+def spread(count: int, nodes: int) -> Settings:
+    """`count` start points, evenly over the trace."""
+    every_s = (_UNTIL - _SINCE) // count // _HOUR_S * _HOUR_S
+    return Settings(
+        nodes=nodes,
+        time_limit_s=48 * _HOUR_S,
+        every_s=every_s,
+        since=_SINCE,
+        until=_SINCE + every_s * count,
+    )
+
+
+def warm_up(params: Params, jobs: list[SimJob]) -> None:
+    """Compile, or load what is compiled: a short pair early in the trace."""
+    settings = Settings(
+        nodes=1, time_limit_s=_HOUR_S, every_s=_DAY_S, since=_SINCE, until=_SINCE + _DAY_S
+    )
+    Builder(params, jobs[:4000], settings).table(settings.start_points, describe(params, settings))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--count", type=int, default=24)
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--profile", action="store_true", help="where the time goes")
+    words = parser.parse_args()
+    if not SHARED.is_dir():
+        sys.exit(f"episodes: the traces are not there: {SHARED}")
+    params = read_cluster_file(SHARED / "clusters/ls6.toml")
+    jobs = workload(SHARED / "traces/tacc-ls6-a100.parquet", nodes=params.nodes)
+    warm_up(params, jobs)
+    settings = spread(words.count, words.nodes)
+    builder = Builder(params, jobs, settings)
+    profile = cProfile.Profile()
+    begun, cpu = time.perf_counter(), time.process_time()
+    if words.profile:
+        profile.enable()
+    table = builder.table(settings.start_points, describe(params, settings))
+    profile.disable()
+    wall_s, cpu_s = time.perf_counter() - begun, time.process_time() - cpu
+    print(
+        json.dumps(
+            {
+                "tables": len(table),
+                "instants": int(table.outcome_s.size),
+                "wall_s": round(wall_s, 3),
+                "cpu_s": round(cpu_s, 3),
+                "tables_per_s": round(len(table) / wall_s, 2),
+                "tables_per_cpu_s": round(len(table) / cpu_s, 2),
+            }
+        )
+    )
+    if words.profile:
+        pstats.Stats(profile).sort_stats("cumulative").print_stats(35)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""`mirage episodes`: the table of hand-overs of a trace."""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from mirage.domain.timelimit import UNLIMITED, parse_time_limit
+from mirage.episodes.blocks import Made, Plan, make
+from mirage.episodes.build import Settings, describe
+from mirage.episodes.deciding import reactive
+from mirage.episodes.evaluate import CLASSES, Handovers, classes
+from mirage.episodes.table import EpisodeTable
+from mirage.errors import InputError, MalformedText
+from mirage.sim.types import Params, SimJob
+from mirage.traces.clusterfile import read_cluster_file
+from mirage.traces.replay import workload
+
+app = typer.Typer()
+
+LEAD_IN_S = 6 * 86400
+"""The first days of a trace lack the jobs that ran before it: no start points by default."""
+_DAY_S = 86400
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": _DAY_S}
+_SHORT = re.compile(r"(\d+)([smhd])")
+
+
+@app.command()
+def episodes(
+    trace: Annotated[Path, typer.Argument(help="The trace, in any format `mirage ingest` reads.")],
+    *,
+    cluster: Annotated[Path, typer.Option(metavar="C.toml", help="The cluster file.")],
+    nodes: Annotated[int, typer.Option(metavar="K", help="Nodes of either job of the pair.")],
+    time_limit: Annotated[str, typer.Option(help="Of either job, as sbatch takes it.")],
+    every: Annotated[str, typer.Option(help="Between start points: 4h, 30m, 0:30:00.")],
+    out: Annotated[Path, typer.Option(metavar="E.npz", help="The table.")],
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="D",
+            help="First start point, UTC: 2023-02-13. Default: six days into the trace.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="D",
+            help="Start points lie before it, UTC. Default: two time limits before the "
+            "trace's last submission.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes. Default: one for each core.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Make the table of hand-overs of a trace: every decision instant, every outcome.
+
+    The whole trace is replayed. At each start point a predecessor is submitted; every 10 minutes
+    of its run the table has what could be observed, and when its successor would have started had
+    it been let go then. docs/episodes.md describes the file.
+
+    An interrupted command goes on where it was when it is repeated.
+    """
+    params = read_cluster_file(cluster)
+    replayed = workload(trace, nodes=params.nodes)
+    if not replayed:
+        raise InputError(f"{trace} has no job that this cluster could have run")
+    settings = _settings(replayed, nodes, time_limit, every, since, until)
+    settings.check(params)
+    plan = _plan(trace, params, replayed, settings)
+    begun = time.perf_counter()
+    with _progress(len(settings.start_points)) as told:
+        made = make(plan, out, jobs or _cores(), told)
+    wall_s = time.perf_counter() - begun
+    if not len(made.table):
+        raise InputError(
+            f"not one of {made.table.about.left_out} start points gave an episode: "
+            "the predecessor or its successor never starts"
+        )
+    report = _report(out, made, wall_s)
+    if as_json:
+        typer.echo(json.dumps(report))
+    else:
+        Console().print(_table(report))
+
+
+def _settings(
+    replayed: Sequence[SimJob],
+    nodes: int,
+    time_limit: str,
+    every: str,
+    since: str | None,
+    until: str | None,
+) -> Settings:
+    limit_s = _seconds(time_limit, "--time-limit")
+    first, last = replayed[0].submit, replayed[-1].submit
+    return Settings(
+        nodes=nodes,
+        time_limit_s=limit_s,
+        every_s=_seconds(every, "--every"),
+        since=_midnight(first + LEAD_IN_S) if since is None else _instant(since, "--from"),
+        until=last - 2 * limit_s if until is None else _instant(until, "--until"),
+    )
+
+
+def _plan(trace: Path, params: Params, replayed: Sequence[SimJob], settings: Settings) -> Plan:
+    about = describe(
+        params,
+        settings,
+        trace=trace.name,
+        trace_sha256=hashlib.sha256(trace.read_bytes()).hexdigest(),
+        versions={
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("mirage-provisioner", "numba", "numpy")},
+        },
+    )
+    return Plan(params=params, jobs=replayed, settings=settings, about=about)
+
+
+def _seconds(text: str, option: str) -> int:
+    short = _SHORT.fullmatch(text.strip().lower())
+    if short:
+        return int(short[1]) * _UNITS_S[short[2]]
+    try:
+        seconds = parse_time_limit(text)
+    except MalformedText:
+        seconds = None
+    if not seconds or seconds == UNLIMITED:
+        raise InputError(f"{option} {text}: not a time such as 4h or 48:00:00")
+    return seconds
+
+
+def _instant(text: str, option: str) -> int:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"{option} {text}: not a date such as 2023-02-13") from None
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+
+
+def _midnight(at: int) -> int:
+    return -(-at // _DAY_S) * _DAY_S
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _report(out: Path, made: Made, wall_s: float) -> dict[str, Any]:
+    table = made.table
+    new = len(table) + table.about.left_out - made.kept
+    return {
+        "out": str(out),
+        "episodes": len(table),
+        "instants": int(table.outcome_s.size),
+        "left_out": table.about.left_out,
+        "beyond_trace": table.about.beyond_trace,
+        "resumed": made.kept,
+        "wall_s": round(wall_s, 3),
+        "episodes_per_s": round(new / wall_s, 3),
+        "reactive": reactive_by_class(table),
+    }
+
+
+def reactive_by_class(table: EpisodeTable) -> dict[str, Any]:
+    """What plain Slurm gives: mean interruption in hours, of all and by load class."""
+    hours = Handovers.of(table, reactive(table)).interruption_h
+    masks = classes(hours)
+    return {
+        "interruption_h": float(hours.mean()),
+        "by_class": {
+            load: {
+                "episodes": int(masks[load].sum()),
+                "interruption_h": float(hours[masks[load]].mean()) if masks[load].any() else None,
+            }
+            for load in CLASSES[1:]
+        },
+    }
+
+
+def _table(report: dict[str, Any]) -> Table:
+    table = Table(title=report["out"])
+    table.add_column("")
+    table.add_column("", justify="right")
+    for what in ("episodes", "instants", "left_out", "resumed"):
+        table.add_row(what.replace("_", " "), str(report[what]))
+    table.add_row("episodes per s", f"{report['episodes_per_s']:.1f}")
+    told = report["reactive"]
+    table.add_row("reactive interruption, h", f"{told['interruption_h']:.2f}")
+    for load, figures in told["by_class"].items():
+        hours = figures["interruption_h"]
+        shown = "" if hours is None else f"{hours:.2f}"
+        table.add_row(f"  {load} ({figures['episodes']})", shown)
+    return table
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+    with bar:
+        task = bar.add_task("start points", total=total)
+        yield lambda done: bar.advance(task, done)

@@ -1,0 +1,162 @@
+"""Many episodes over processes, in blocks that are kept until the table is whole."""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from mirage.episodes.build import Builder, Settings
+from mirage.episodes.table import About, EpisodeTable, join
+from mirage.errors import InputError
+from mirage.sim.types import Params, SimJob
+
+BLOCK = 12
+"""Start points that are made and kept together. It does not depend on the number of processes: a
+command that is repeated with another number of them goes on all the same."""
+
+Told = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A table to be made."""
+
+    params: Params
+    jobs: Sequence[SimJob]
+    settings: Settings
+    about: About
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the trace, the cluster, the settings, the features and the versions."""
+        text = json.dumps(asdict(self.about), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def blocks(self) -> list[range]:
+        points = self.settings.start_points
+        return [points[i : i + BLOCK] for i in range(0, len(points), BLOCK)]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    table: EpisodeTable
+    kept: int
+    """Start points that an earlier, interrupted command had made."""
+
+
+def make(plan: Plan, out: Path, processes: int = 1, told: Told = lambda _: None) -> Made:
+    """Make the table and write it to `out`; `told` hears how many start points are done.
+
+    Finished blocks are kept in a folder beside `out` until the table is written: the same command
+    goes on where it was interrupted.
+    """
+    if out.is_dir():
+        raise InputError(f"{out} is a folder, not a file to write")
+    folder = out.with_name(f".{out.name}.{plan.fingerprint[:16]}")
+    try:
+        folder.mkdir(parents=False, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror}") from error
+    blocks = {_path(folder, i): points for i, points in enumerate(plan.blocks)}
+    left = {path: points for path, points in blocks.items() if not _whole(path, points, plan)}
+    kept = len(plan.settings.start_points) - sum(map(len, left.values()))
+    told(kept)
+    _make_blocks(plan, left, processes, told)
+    table = join([EpisodeTable.load(path) for path in blocks])
+    table.save(out)
+    shutil.rmtree(folder)
+    return Made(table=table, kept=kept)
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / f"block-{number:05}.npz"
+
+
+def _whole(path: Path, points: range, plan: Plan) -> bool:
+    """Whether the block is there: a table is written whole or not at all, but disks fail."""
+    try:
+        block = EpisodeTable.load(path)
+        accounted = len(block) + block.about.left_out
+        return accounted == len(points) and block.observations.shape[1] == len(
+            plan.settings.instant_s
+        )
+    except InputError:
+        return False
+
+
+def _make_blocks(plan: Plan, left: dict[Path, range], processes: int, told: Told) -> None:
+    if processes <= 1 or len(left) <= 1:
+        maker = _Maker(plan)
+        for path, points in left.items():
+            told(maker.make(path, points))
+        return
+    with _pool(plan, min(processes, len(left))) as pool:
+        # Handed out in the order of time: each process only ever moves its replay forward.
+        futures = [pool.submit(_made_here, path, points) for path, points in left.items()]
+        _gather(futures, told)
+
+
+def _gather(futures: Sequence["Future[int]"], told: Told) -> None:
+    try:
+        for future in as_completed(futures):
+            told(future.result())
+    except BaseException:
+        # What runs is finished and kept; what has not begun is not begun.
+        for future in futures:
+            future.cancel()
+        raise
+
+
+@contextmanager
+def _pool(plan: Plan, processes: int) -> Iterator[ProcessPoolExecutor]:
+    # Not forked: a progress bar is a thread, and a fork would take its locks along.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context, _begin, (plan,)) as pool:
+        yield pool
+
+
+class _Maker:
+    """One process's replay."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._builder: Builder | None = None
+
+    def make(self, path: Path, points: range) -> int:
+        if self._builder is None:
+            self._builder = Builder(self._plan.params, self._plan.jobs, self._plan.settings)
+        self._builder.table(points, self._plan.about).save(path)
+        return len(points)
+
+
+_here: list[_Maker] = []
+"""The maker of a child process."""
+
+
+def _begin(plan: Plan) -> None:
+    # Ctrl-C reaches the whole group: the parent decides, and the block under way is finished.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _here.append(_Maker(plan))
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed cannot end its children: they would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _made_here(path: Path, points: range) -> int:
+    return _here[0].make(path, points)

@@ -1,0 +1,259 @@
+"""Making episodes: the trace is replayed once, and every question is asked of a fork of it.
+
+What an instant's rows mean is said in docs/episodes.md; in short: the observation is the state
+after all that happens at the instant, and the successor becomes eligible right then. At the
+predecessor's end it is Slurm that lets it go, within that instant and before its passes.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.episodes.past import Past
+from mirage.episodes.table import NONE, STEP_S, About, Column, EpisodeTable
+from mirage.episodes.world import NEVER, World, enter
+from mirage.errors import InputError
+from mirage.features import observe, spec
+from mirage.features.link import Link
+from mirage.sim import layout
+from mirage.sim.simulator import Simulator, Workload
+from mirage.sim.types import Params, SelectType, SimJob
+
+PAIR_USER = "mirage-pair"
+"""The pair's own user: no limit per user couples it to the trace."""
+PATIENCE_S = 366 * 86400
+"""How long after the trace's last submission a start is still waited for."""
+
+Rows = dict[str, Column]
+"""The columns of one episode, without the axis of episodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Which pairs, and when. Instants are epoch seconds."""
+
+    nodes: int
+    time_limit_s: int
+    every_s: int
+    since: int
+    until: int
+    """Start points lie in [since, until)."""
+    step_s: int = STEP_S
+
+    @property
+    def start_points(self) -> range:
+        return range(self.since, self.until, self.every_s)
+
+    @property
+    def instant_s(self) -> NDArray[np.int32]:
+        """Decision instants, seconds after the predecessor's start: each step, and its end."""
+        steps = np.arange(0, self.time_limit_s, self.step_s)
+        return np.append(steps, self.time_limit_s).astype(np.int32)
+
+    def check(self, params: Params) -> None:
+        """InputError where no such pair can be."""
+        if not 1 <= self.nodes <= params.nodes:
+            raise InputError(
+                f"a pair of {self.nodes} nodes does not fit a cluster of {params.nodes}"
+            )
+        if self.time_limit_s < 1 or self.every_s < 1:
+            raise InputError("the time limit and the distance of start points are at least 1 s")
+        if self.since >= self.until:
+            raise InputError("there is no start point: the first must lie before the end")
+
+
+def pair_job(params: Params, settings: Settings) -> SimJob:
+    """Either job of the pair: whole nodes, and it runs to its limit."""
+    shared = params.select_type is not SelectType.LINEAR
+    groups = params.node_groups
+    cpus = min(g.cpus for g in groups) if groups else params.cpus_per_node
+    gpus = min(g.gpus for g in groups) if groups else params.gpus_per_node
+    return SimJob(
+        nodes=settings.nodes,
+        cpus=cpus if shared else 0,
+        gpus=gpus if shared else 0,
+        time_limit_s=settings.time_limit_s,
+        run_s=settings.time_limit_s,
+        user=PAIR_USER,
+    )
+
+
+class Builder:
+    """Makes episodes in the order of their start points; the replay only moves forward."""
+
+    def __init__(self, params: Params, jobs: Sequence[SimJob], settings: Settings) -> None:
+        settings.check(params)
+        submits = [job.submit for job in jobs] or [settings.since]
+        self._settings = settings
+        self._link = pair_job(params, settings)
+        self._trace_end = max(submits)
+        self._at_most = max(self._trace_end, settings.until) + PATIENCE_S
+        first = min(*submits, settings.since) - 1
+        known = [*jobs, self._account_holder(jobs)]
+        self._main = Simulator(params, Workload.of(params, known), now=first)
+        self._past = Past()
+        self._aged: Simulator | None = None
+        if not params.accrue_always:
+            accruing = replace(params, accrue_always=True)
+            self._aged = Simulator(accruing, Workload.of(accruing, known), now=first)
+
+    def _account_holder(self, jobs: Sequence[SimJob]) -> SimJob:
+        """A job that nobody lives to see: fair share knows the pair's user from the beginning."""
+        job_id = 1 + max((job.job_id for job in jobs), default=0)
+        return replace(self._link, job_id=job_id, submit=self._at_most + PATIENCE_S)
+
+    def table(self, start_points: Iterable[int], about: About) -> EpisodeTable:
+        """The episodes of these start points, ascending, none before an earlier call's last."""
+        found: list[Rows] = []
+        left_out = 0
+        for point in start_points:
+            rows = self.episode(point)
+            if rows is None:
+                left_out += 1
+            else:
+                found.append(rows)
+        columns = _stacked(found, self._settings.instant_s)
+        started = columns["predecessor_end"][:, None] + columns["outcome_s"].astype(np.int64)
+        beyond = int((started > self._trace_end).sum())
+        return EpisodeTable(replace(about, left_out=left_out, beyond_trace=beyond), columns)
+
+    def episode(self, point: int) -> Rows | None:
+        """The pair whose predecessor is submitted at `point`.
+
+        None where one of the two never starts, or the predecessor is cut short by a lost node.
+        """
+        self._past.follow(self._main, point - 1)
+        past = self._past.fork()
+        world = enter(self._main, self._link, point, self._at_most, past.follow)
+        if world is None:
+            return None
+        rows = _Looks(world, past, self._link, self._settings.instant_s, point).rows()
+        aged = self._aged_outcomes(point) if self._aged else rows["outcome_s"]
+        if not world.ran_to_the_limit() or aged is None or NEVER in (*rows["outcome_s"], *aged):
+            return None
+        return rows | {"outcome_aged_s": aged}
+
+    def _aged_outcomes(self, point: int) -> Column | None:
+        """The same pair on the same site with ACCRUE_ALWAYS: its standby's age counts all along."""
+        assert self._aged is not None  # noqa: S101 - the caller looked
+        self._aged.advance_quietly(point - 1)
+        world = enter(self._aged, self._link, point, self._at_most)
+        if world is None:
+            return None
+        found = world.outcomes(world.start + self._settings.instant_s.astype(np.int64))
+        return found if world.ran_to_the_limit() else None
+
+
+class _Looks:
+    """What is seen at each instant of one episode."""
+
+    def __init__(
+        self, world: World, past: Past, job: SimJob, instant_s: NDArray[np.int32], point: int
+    ) -> None:
+        self._world = world
+        self._past = past
+        self._point = point
+        self._instant_s = instant_s
+        self._nodes = job.nodes
+        self._link = Link(
+            nodes=job.nodes,
+            cpus=job.cpus,
+            gpus=job.gpus,
+            time_limit_s=job.time_limit_s,
+            user=job.user,
+            job_id=world.standby,
+            submit=world.start,
+            predecessor_submit=point,
+            predecessor_start=world.start,
+            predecessor_end=world.end,
+        )
+        count = len(self._instant_s)
+        self._observations = np.zeros((count, len(spec.NAMES)), dtype=np.float32)
+        self._line = np.zeros((3, count), dtype=np.int32)
+
+    def rows(self) -> Rows:
+        world = self._world
+        instants = world.start + self._instant_s.astype(np.int64)
+        outcome_s = world.outcomes(instants, self._past.follow, self._look)
+        started = np.array(self._past.started, dtype=np.int64).reshape(-1, 4)
+        return {
+            "start_point": np.array(self._point, dtype=np.int64),
+            "predecessor_start": np.array(world.start, dtype=np.int64),
+            "predecessor_end": np.array(world.end, dtype=np.int64),
+            "outcome_s": outcome_s,
+            "rivals": self._line[0],
+            "rivals_planned_s": self._line[1],
+            "free_nodes": self._line[2],
+            "observations": self._observations,
+            "started": started,
+        }
+
+    def _look(self, k: int) -> None:
+        sim = self._world.sim
+        self._observations[k] = observe.from_simulator(sim, self._link, self._past.memory)
+        self._line[:, k] = (*self._rivals(sim), sim.idle())
+
+    def _rivals(self, sim: Simulator) -> tuple[int, int]:
+        """Jobs in line that are not wider than the successor, and their latest planned start."""
+        line = sim.columns().queued
+        ours = line[:, layout.PARTITION] == 0
+        rivals = line[ours & (line[:, layout.NODES] <= self._nodes), layout.ID]
+        if not len(rivals):
+            return 0, NONE
+        planned = sim.planned_starts()
+        starts = [planned[job_id] for job_id in rivals.tolist() if job_id in planned]
+        return len(rivals), max(starts) - sim.now if starts else NONE
+
+
+def build(
+    params: Params, jobs: Sequence[SimJob], settings: Settings, about: About | None = None
+) -> EpisodeTable:
+    """All episodes in this process."""
+    builder = Builder(params, jobs, settings)
+    return builder.table(settings.start_points, about or describe(params, settings))
+
+
+def describe(
+    params: Params,
+    settings: Settings,
+    *,
+    trace: str = "",
+    trace_sha256: str = "",
+    versions: dict[str, str] | None = None,
+) -> About:
+    """What a table says of itself."""
+    return About(
+        trace=trace,
+        trace_sha256=trace_sha256,
+        # As a file gives it back: lists for tuples.
+        cluster=json.loads(json.dumps(asdict(params))),
+        features=spec.NAMES,
+        features_fingerprint=spec.FINGERPRINT,
+        versions=versions or {},
+        **asdict(settings),
+    )
+
+
+_ROW_COLUMNS = ("started_at", "started_wait_s", "started_nodes", "started_limit_s")
+
+
+def _stacked(found: Sequence[Rows], instant_s: NDArray[np.int32]) -> dict[str, Column]:
+    """The columns of a table from the rows of its episodes."""
+    count, width = len(instant_s), len(spec.NAMES)
+    columns: dict[str, Column] = {"instant_s": instant_s}
+    for name in ("start_point", "predecessor_start", "predecessor_end"):
+        columns[name] = np.array([rows[name] for rows in found], dtype=np.int64)
+    for name in ("outcome_s", "outcome_aged_s", "rivals", "rivals_planned_s", "free_nodes"):
+        every = np.array([rows[name] for rows in found], dtype=np.int32)
+        columns[name] = every.reshape(len(found), count)
+    every = np.array([rows["observations"] for rows in found], dtype=np.float32)
+    columns["observations"] = every.reshape(len(found), count, width)
+    started = np.concatenate([np.zeros((0, 4), dtype=np.int64), *(r["started"] for r in found)])
+    lengths = [0, *(len(rows["started"]) for rows in found)]
+    columns["started_first"] = np.cumsum(lengths, dtype=np.int64)
+    for i, name in enumerate(_ROW_COLUMNS):
+        columns[name] = started[:, i].astype(np.int32 if i else np.int64)
+    return columns

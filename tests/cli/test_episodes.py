@@ -1,0 +1,110 @@
+"""`mirage episodes` as a process: the table, its report, and what it says to bad input."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirage.episodes.table import EpisodeTable
+from tests.episodes import small
+from tests.mirage_process import run
+
+CLUSTER = """\
+[cluster]
+name = "small"
+nodes = 8
+
+[scheduler]
+PriorityWeightAge = 1000
+PriorityMaxAge = "1-0"
+MaxJobsPU = 3
+"""
+PAIR = ("--nodes", "1", "--time-limit", "1:00:00", "--every", "4h")
+SPAN = ("--from", "2023-11-20T20:00", "--until", "2023-11-22")
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    jobs = [j for j in small.trace(1) if j.cancel_at is None]
+    ints = {
+        "submit": [j.submit for j in jobs],
+        "eligible": [j.submit for j in jobs],
+        "start": [j.submit for j in jobs],
+        "end": [j.submit + max(1, min(j.run_s, j.time_limit_s)) for j in jobs],
+        "timelimit_s": [j.time_limit_s for j in jobs],
+        "nodes": [j.nodes for j in jobs],
+        "gpus": [0] * len(jobs),
+        "cpus": [1] * len(jobs),
+    }
+    texts = {n: [""] * len(jobs) for n in ("account", "partition", "qos", "exit_code")}
+    texts |= {
+        "job_id": [str(j.job_id) for j in jobs],
+        "user": [j.user for j in jobs],
+        "state": ["COMPLETED"] * len(jobs),
+    }
+    path = tmp_path / "trace.parquet"
+    pq.write_table(pa.table(ints | texts), path)
+    return path
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    path = tmp_path / "C.toml"
+    path.write_text(CLUSTER)
+    return path
+
+
+def test_the_table_and_its_report(trace: Path, cluster: Path, tmp_path: Path) -> None:
+    out = tmp_path / "E.npz"
+    words = ("--cluster", str(cluster), "--out", str(out), "--jobs", "1", "--json")
+    answer = run("episodes", str(trace), *words, *PAIR, *SPAN)
+    assert (answer.code, answer.err) == (0, "")
+    told = json.loads(answer.out)
+    assert (told["episodes"], told["instants"], told["left_out"]) == (7, 49, 0)
+    assert told["episodes_per_s"] > 0
+    by_class = told["reactive"]["by_class"]
+    assert sum(figures["episodes"] for figures in by_class.values()) == 7
+    table = EpisodeTable.load(out)
+    assert told["reactive"]["interruption_h"] == pytest.approx(table.outcome_h[:, -1].mean())
+    assert table.about.trace == "trace.parquet"
+    judged = run("evaluate", str(out), "--policy", "quantile", "--json", "-")
+    assert judged.code == 0, judged.err
+    all_of_them = json.loads(judged.out)["policies"]["reactive"]["all"]
+    assert all_of_them["interruption_h"] == pytest.approx(told["reactive"]["interruption_h"])
+
+
+def test_start_points_by_default(trace: Path, cluster: Path, tmp_path: Path) -> None:
+    """Six days into a trace of 60 h there is nothing left."""
+    words = ("--cluster", str(cluster), "--out", str(tmp_path / "E.npz"))
+    answer = run("episodes", str(trace), *words, *PAIR)
+    assert answer.code == 2
+    assert "there is no start point" in answer.err
+    answer = run("episodes", str(trace), *words, *PAIR, "--from", "2023-11-22")
+    assert answer.code == 0, answer.err
+    made = EpisodeTable.load(tmp_path / "E.npz")
+    last = max(j.submit for j in small.trace(1) if j.cancel_at is None)
+    assert made.about.until == last - 2 * 3600
+    assert "reactive interruption" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--nodes", "9"), "does not fit a cluster of 8"),
+        (("--time-limit", "soon"), "--time-limit soon: not a time"),
+        (("--every", "0"), "--every 0: not a time"),
+        (("--from", "Monday"), "--from Monday: not a date"),
+        (("--out", "/nowhere/E.npz"), "/nowhere/E.npz cannot be written"),
+        (("--cluster", "none.toml"), "none.toml"),
+    ],
+)
+def test_bad_input_is_told_in_a_sentence(
+    trace: Path, cluster: Path, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    given = ("--cluster", str(cluster), "--out", str(tmp_path / "E.npz"), *PAIR, *SPAN)
+    answer = run("episodes", str(trace), *given, *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+    assert "Traceback" not in answer.err

@@ -1,0 +1,101 @@
+"""Blocks over processes: the same table however it is made, and never made twice."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mirage.episodes import blocks
+from mirage.episodes.blocks import Plan, make
+from mirage.episodes.build import build, describe
+from mirage.errors import InputError
+from tests.episodes import small
+from tests.episodes.tables import HOUR_S
+
+MANY = small.settings(time_limit_s=1800, every_s=HOUR_S, until=small.START_POINT + 30 * HOUR_S)
+"""30 start points: three blocks."""
+
+
+def plan(settings: object = None) -> Plan:
+    params, jobs = small.params(), small.trace(1)
+    chosen = MANY if settings is None else settings
+    assert isinstance(chosen, type(MANY))
+    return Plan(params, jobs, chosen, describe(params, chosen))
+
+
+class Interrupted(Exception):
+    """As Ctrl-C would."""
+
+
+def interrupted(after: int) -> blocks.Told:
+    heard = []
+
+    def told(done: int) -> None:
+        heard.append(done)
+        if sum(heard) >= after:
+            raise Interrupted
+
+    return told
+
+
+def test_the_table_is_that_of_one_pass(tmp_path: Path) -> None:
+    made = make(plan(), tmp_path / "E.npz")
+    whole = build(small.params(), small.trace(1), MANY)
+    assert made.kept == 0
+    assert (made.table.outcome_s == whole.outcome_s).all()
+    assert (made.table.observations == whole.observations).all()
+    assert made.table.about == whole.about
+    assert [p.name for p in tmp_path.iterdir()] == ["E.npz"]
+
+
+def test_an_interrupted_command_goes_on(tmp_path: Path) -> None:
+    whole, out = tmp_path / "whole.npz", tmp_path / "E.npz"
+    make(plan(), whole)
+    with pytest.raises(Interrupted):
+        make(plan(), out, told=interrupted(after=24))
+    assert not out.exists()
+    made = make(plan(), out)
+    assert made.kept == 24
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_two_processes_give_the_same_bytes_and_go_on_too(tmp_path: Path) -> None:
+    whole, out = tmp_path / "whole.npz", tmp_path / "E.npz"
+    make(plan(), whole)
+    with pytest.raises(Interrupted):
+        make(plan(), out, told=interrupted(after=12))
+    heard: list[int] = []
+    made = make(plan(), out, processes=2, told=heard.append)
+    assert made.kept == 12
+    assert sorted(heard) == [6, 12, 12]
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_blocks_of_other_settings_are_not_taken(tmp_path: Path) -> None:
+    out = tmp_path / "E.npz"
+    with pytest.raises(Interrupted):
+        make(plan(), out, told=interrupted(after=12))
+    other = plan(replace(MANY, nodes=2))
+    assert other.fingerprint != plan().fingerprint
+    made = make(other, out)
+    assert made.kept == 0
+    assert made.table.about.nodes == 2
+
+
+def test_a_damaged_block_is_made_again(tmp_path: Path) -> None:
+    whole, out = tmp_path / "whole.npz", tmp_path / "E.npz"
+    make(plan(), whole)
+    with pytest.raises(Interrupted):
+        make(plan(), out, told=interrupted(after=24))
+    (folder,) = (p for p in tmp_path.iterdir() if p.is_dir())
+    block = sorted(folder.iterdir())[0]
+    block.write_bytes(block.read_bytes()[:-500])
+    assert make(plan(), out).kept == 12
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_an_output_that_cannot_be_is_told_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written"):
+        make(plan(), tmp_path / "nowhere" / "E.npz")
+    with pytest.raises(InputError, match="is a folder"):
+        make(plan(), tmp_path)
