@@ -19,9 +19,8 @@ from mirage.errors import InputError
 from mirage.features import observe, spec
 from mirage.features.link import Link
 from mirage.sim import layout
-from mirage.sim.simulator import Simulator
+from mirage.sim.simulator import Simulator, Workload
 from mirage.sim.types import Params, SelectType, SimJob
-from mirage.sim.workload import Workload
 
 PAIR_USER = "mirage-pair"
 """The pair's own user: no limit per user couples it to the trace."""
@@ -95,7 +94,7 @@ class Builder:
         first = min(*submits, settings.since) - 1
         known = [*jobs, self._account_holder(jobs)]
         self._main = Simulator(params, Workload.of(params, known), now=first)
-        self._past = Past()
+        self._past = Past({job.job_id: job for job in known})
         self._aged: Simulator | None = None
         if not params.accrue_always:
             accruing = replace(params, accrue_always=True)
