@@ -378,13 +378,42 @@ class Simulator:
         start = int(self._planned(self._state)[slot])
         return None if start == NONE else start
 
+    def plan_as_free(
+        self, job_id: int, limits: Ints | None = None, *, priority: int | None = None
+    ) -> int | None:
+        """The planned start of a pending job, did nothing keep it from being eligible now.
+
+        `limits`: time limits by slot that count instead of the jobs' own, where positive;
+        `priority`: what it would have, as squeue prints it.
+        """
+        slot = self._pending(job_id)
+        twin = self._copy_for_plan()
+        moves.let_go(twin, self._site, slot)
+        if priority is not None:
+            moves.stand_pending(twin, self._site, slot, priority, NONE)
+        if limits is not None:
+            moves.change_limits(twin, limits)
+        start = int(self._planned(twin)[slot])
+        return None if start == NONE else start
+
+    def arrays(self) -> tuple[Ints, Ints]:
+        """The state and the site (layout.py), for kernels that look and write nothing."""
+        return self._state, self._site
+
+    @property
+    def associations(self) -> Mapping[tuple[str, str], int]:
+        """The number of each (account, user)."""
+        return self._names.associations
+
     # Within
 
     def _copy_for_plan(self) -> Ints:
         while short := engine.short_of_room(self._state, self._site):
             self._make_room(int(short))
-        twin = self._state.copy()
-        twin[layout.LISTENING] = 0
+        # The log stands last, and nobody listens to a plan.
+        log = int(self._state[layout.LOG])
+        twin = self._state[:log].copy()
+        twin[layout.END_OF_STATE], twin[layout.LISTENING] = log, 0
         return twin
 
     def _planned(self, twin: Ints) -> Ints:
