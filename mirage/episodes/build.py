@@ -19,8 +19,9 @@ from mirage.errors import InputError
 from mirage.features import observe, spec
 from mirage.features.link import Link
 from mirage.sim import layout
-from mirage.sim.simulator import Simulator, Workload
+from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SelectType, SimJob
+from mirage.sim.workload import Workload
 
 PAIR_USER = "mirage-pair"
 """The pair's own user: no limit per user couples it to the trace."""
