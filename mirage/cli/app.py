@@ -23,6 +23,7 @@ COMMANDS = {
         "mirage.cli.simulate",
         "Replay a log on a simulated cluster: waits, speed, fidelity to the log.",
     ),
+    "calibrate": ("mirage.cli.calibrate", "Fit a cluster file to a log."),
     "episodes": (
         "mirage.cli.episodes",
         "Make the table of hand-overs of a trace: every decision instant, every outcome.",

@@ -64,7 +64,7 @@ def simulate(
     taken = replay.read(trace, params)
     window = _window(taken, begin, until)
     sim = simulator(taken, params)
-    with _progress(trace.name) as told:
+    with progress(trace.name) as told:
         report = run(taken, sim, window, told)
     if out is not None:
         write_jobs(out, taken, sim)
@@ -75,26 +75,26 @@ def simulate(
         typer.echo(f"{trace.name} on {params.name}, {params.nodes} nodes")
         for table in _tables(taken, report, weekly=weekly):
             console.print(table)
-    _complain(trace, taken)
+    complain(trace, taken)
 
 
 def _window(taken: Replay, begin: datetime | None, until: datetime | None) -> Window:
     given = default_window(taken.workload.submit, taken.logged)
     window = Window(
-        begin=given.begin if begin is None else _instant(begin),
-        end=given.end if until is None else _instant(until),
+        begin=given.begin if begin is None else instant(begin),
+        end=given.end if until is None else instant(until),
     )
     if (begin or until) and window.begin >= window.end:
         raise InputError("--from must lie before --until and before the trace's last submission")
     return window
 
 
-def _instant(day: datetime) -> int:
-    return int(day.replace(tzinfo=day.tzinfo or UTC).timestamp())
+def instant(when: datetime) -> int:
+    return int(when.replace(tzinfo=when.tzinfo or UTC).timestamp())
 
 
 @contextmanager
-def _progress(name: str) -> Iterator[Callable[[float], None] | None]:
+def progress(name: str) -> Iterator[Callable[[float], None] | None]:
     """A bar on standard error; nobody to tell where that is no terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -135,39 +135,39 @@ def _tables(taken: Replay, report: Report, *, weekly: bool) -> Iterator[Table]:
 
 
 def _figures(report: Report) -> Table:
-    table = _table("replay", "")
+    table = table_of("replay", "")
     table.add_row("jobs", f"{report.jobs:,}")
     table.add_row("started", f"{report.started:,}")
     table.add_row("simulated", f"{report.simulated_s / 86400:.1f} days")
     table.add_row("took", f"{report.wall_s:.2f} s")
     table.add_row("jobs a second", f"{report.jobs_per_s:,.0f}")
     for name, value in asdict(report.wait_h).items():
-        table.add_row(f"wait, {name}", _hours(value))
+        table.add_row(f"wait, {name}", hours(value))
     return table
 
 
 def _fidelity(found: Fidelity, window: Window) -> Table:
-    table = _table("against the log", "")
-    table.add_row("submitted", f"{_day(window.begin)} to {_day(window.end)}")
+    table = table_of("against the log", "")
+    table.add_row("submitted", f"{day(window.begin)} to {day(window.end)}")
     table.add_row("jobs judged", f"{found.jobs:,}")
-    table.add_row("difference of a job's waits, mean", _hours(found.wait_mae_h))
-    table.add_row("rank correlation of waits", _ratio(found.spearman))
-    table.add_row("correlation of weekly means", _ratio(found.weekly_corr))
-    table.add_row("mean wait, replay / log", _ratio(found.mean_ratio))
+    table.add_row("difference of a job's waits, mean", hours(found.wait_mae_h))
+    table.add_row("rank correlation of waits", ratio(found.spearman))
+    table.add_row("correlation of weekly means", ratio(found.weekly_corr))
+    table.add_row("mean wait, replay / log", ratio(found.mean_ratio))
     return table
 
 
 def _weeks(found: Fidelity) -> Table:
-    table = _table("week from", "jobs", "log", "replay")
+    table = table_of("week from", "jobs", "log", "replay")
     for week in found.weeks:
         table.add_row(
-            _day(week.begin), str(week.jobs), _hours(week.logged_h), _hours(week.simulated_h)
+            day(week.begin), str(week.jobs), hours(week.logged_h), hours(week.simulated_h)
         )
     return table
 
 
 def _bad_rows(taken: Replay) -> Table:
-    table = _table("rows", "number", "first met")
+    table = table_of("rows", "number", "first met")
     for kind, reasons in _rows(taken).items():
         for reason, found in reasons.items():
             first = ", ".join(map(str, found["first"]))
@@ -175,26 +175,26 @@ def _bad_rows(taken: Replay) -> Table:
     return table
 
 
-def _table(*columns: str) -> Table:
+def table_of(*columns: str) -> Table:
     table = Table()
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left")
     return table
 
 
-def _hours(value: float | None) -> str:
+def hours(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f} h"
 
 
-def _ratio(value: float | None) -> str:
+def ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _day(at: int) -> str:
+def day(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
 
 
-def _complain(trace: Path, taken: Replay) -> None:
+def complain(trace: Path, taken: Replay) -> None:
     """On standard error: a table alone would not be read where the output goes to a file."""
     if rows := sum(taken.refused.values()):
         typer.echo(

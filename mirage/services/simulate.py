@@ -83,7 +83,7 @@ def simulate(replay: Replay, sim: Simulator, window: Window | None, told: Told |
 
 def _in_weeks(sim: Simulator, first: int, last: int, told: Told) -> None:
     for at in range(first + WEEK_S, last, WEEK_S):
-        sim.advance(at)
+        sim.advance_quietly(at)
         told((at - first) / (last - first))
 
 

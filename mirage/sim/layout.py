@@ -208,7 +208,8 @@ EVENT_ENDED: Final = 2
 EVENT_REQUEUED: Final = 3
 EVENT_REFUSED: Final = 4
 LOG_HEAD: Final = 9
-"""Of one entry of the log: at, event, id, end state, submit, eligible, start, row, number of nodes; the nodes follow."""
+"""Of one entry of the log: at, event, id, end state, submit, eligible, start, row, how many nodes;
+the nodes follow."""
 
 END_COMPLETED: Final = 1
 END_FAILED: Final = 2

@@ -208,14 +208,14 @@ def find(state: Ints, job_id: int) -> int:
     live = section(state, LIVE)
     for slot in range(live.size // RECORD):
         phase = live[slot * RECORD + PHASE]
-        if live[slot * RECORD + ID] == job_id and phase != GONE and phase != COMING:
+        if live[slot * RECORD + ID] == job_id and phase not in (GONE, COMING):
             return slot
     return NONE
 
 
 @kernel
 def depend_and_pin(state: Ints, slot: int, extras: Ints) -> None:
-    """Read what the extras say: number of dependencies, their kinds and targets; of nodes, these."""
+    """Read the extras: how many dependencies, their kinds and targets; how many nodes, these."""
     i = section(state, LIVE)[slot * RECORD + EXTRA]
     n = extras[i]
     for k in range(n):
@@ -230,7 +230,7 @@ def depend(state: Ints, slot: int, kind: int, target_id: int) -> None:
     """Wait for another job, if it is still there and can be waited for."""
     live = section(state, LIVE)
     target = find(state, target_id)
-    if target == NONE or target == slot:
+    if target in (NONE, slot):
         return
     if kind == ON_START and live[target * RECORD + PHASE] == RUNS:
         return
@@ -416,7 +416,7 @@ def meets(kind: int, end_state: int) -> bool:
         return end_state != 0
     if kind == ON_OK:
         return end_state == END_COMPLETED
-    return kind == ON_NOT_OK and end_state != 0 and end_state != END_COMPLETED
+    return kind == ON_NOT_OK and end_state not in (0, END_COMPLETED)
 
 
 @kernel

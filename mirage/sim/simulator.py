@@ -195,11 +195,11 @@ class Simulator:
         self._act(engine.set_node, self._results, node, OUTAGES[outage])
 
     def _act(self, move: Any, *given: Any) -> None:
-        """Do a move with room for whatever it does; the passes it makes due run at the next advance."""
+        """Do a move with room for it; the passes that it makes due run at the next advance."""
         self._state[layout.LISTENING] = 1
         while short := engine.short_of_room(self._state, self._site):
             self._make_room(int(short))
-        while short := engine.room(self._state, self._site, _ROOMY, self._extras):
+        while short := engine.room(self._state, _ROOMY, self._extras):
             self._make_room(int(short))
         self._state[layout.VERSION] += 1
         move(self._state, self._site, *given)
@@ -214,7 +214,7 @@ class Simulator:
         if extras:
             record[layout.EXTRA] = len(self._extras)
             self._extras = np.concatenate([self._extras, np.array(extras, dtype=np.int64)])
-            while short := engine.room(self._state, self._site, record, self._extras):
+            while short := engine.room(self._state, record, self._extras):
                 self._make_room(int(short))
         self._names = names
         self._to(self._room.for_names(names))
@@ -364,11 +364,10 @@ class Simulator:
 
     def plan_of(self, job: SimJob, limits: Mapping[int, int] | None = None) -> int | None:
         """The planned start of `job` were it eligible now, with other time limits by job id."""
-        twin = self.fork()
-        return twin._plan_one(replace(job, job_id=0), limits or {})
+        return self.fork().plan_and_be_lost(replace(job, job_id=0), limits or {})
 
-    def _plan_one(self, job: SimJob, limits: Mapping[int, int]) -> int | None:
-        """Uses this simulator up."""
+    def plan_and_be_lost(self, job: SimJob, limits: Mapping[int, int]) -> int | None:
+        """As `plan_of`, of a fork that nobody needs afterwards."""
         slot = self._find(self.inject(job))
         if limits:
             changed = np.zeros(self._room.slots, dtype=np.int64)

@@ -32,6 +32,11 @@ class Window:
     def holds(self, submit: Whole) -> Mask:
         return (submit >= self.begin) & (submit < self.end)
 
+    def mostly_holds(self, week: "Week") -> bool:
+        """Half of it at least: a day or two of a week are no week's mean."""
+        inside = min(self.end, week.begin + WEEK_S) - max(self.begin, week.begin)
+        return inside >= WEEK_S / 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Week:
@@ -58,6 +63,7 @@ class Fidelity:
     mean_ratio: float | None
     """Mean wait of the replay by that of the log."""
     weeks: tuple[Week, ...]
+    """Those of which at least half lies in the window."""
 
 
 def default_window(submit: Whole, logged: Logged) -> Window:
@@ -78,7 +84,7 @@ def fidelity(submit: Whole, start: Whole, logged: Logged, window: Window) -> Fid
     at = submit[rows]
     log_h = np.maximum(logged.start[rows] - at, 0) / HOUR_S
     sim_h = np.maximum(start[rows] - at, 0) / HOUR_S
-    weeks = weekly(at, log_h, sim_h)
+    weeks = [week for week in weekly(at, log_h, sim_h) if window.mostly_holds(week)]
     by_week = [(week.logged_h, week.simulated_h) for week in weeks]
     weekly_log, weekly_sim = np.array(by_week, np.float64).reshape(-1, 2).T
     some = len(at) > 0
@@ -88,7 +94,7 @@ def fidelity(submit: Whole, start: Whole, logged: Logged, window: Window) -> Fid
         spearman=correlation(ranks(log_h), ranks(sim_h)),
         weekly_corr=correlation(weekly_log, weekly_sim),
         mean_ratio=float(sim_h.mean() / log_h.mean()) if some and log_h.any() else None,
-        weeks=weeks,
+        weeks=tuple(weeks),
     )
 
 

@@ -78,9 +78,13 @@ def read(path: Path, params: Params) -> Replay:
     )
     pairs = _replayed(rows, params, faults)
     made = Workload.of(params, [sim for sim, _ in pairs])
-    for reason, ids in made.refused.items():
-        faults.refused[reason] += len(ids)
-        faults.named.setdefault(reason, []).extend(ids)
+    if made.refused:
+        for reason, ids in made.refused.items():
+            faults.refused[reason] += len(ids)
+            faults.named.setdefault(reason, []).extend(ids)
+        out = {job_id for ids in made.refused.values() for job_id in ids}
+        pairs = [pair for pair in pairs if pair[0].job_id not in out]
+        made = Workload.of(params, [sim for sim, _ in pairs])
     return Replay(
         workload=made,
         logged=_logged(made, {sim.job_id: job for sim, job in pairs}, flagged),

@@ -71,3 +71,12 @@ def test_the_first_six_days_are_not_judged() -> None:
     submit = np.array([MONDAY - 9 * DAY_S, MONDAY, MONDAY + 20 * DAY_S])
     window = default_window(submit, logged([MONDAY + 5, -1, MONDAY + 20 * DAY_S]))
     assert window == Window(begin=MONDAY + 5 + 6 * DAY_S, end=MONDAY + 20 * DAY_S + 1)
+
+
+def test_a_week_of_which_less_than_half_is_judged_has_no_mean() -> None:
+    submit = np.array([MONDAY + 4 * DAY_S, MONDAY + WEEK_S, MONDAY + 2 * WEEK_S])
+    log = logged(list(submit))
+    window = Window(begin=MONDAY + 4 * DAY_S, end=MONDAY + 2 * WEEK_S + 4 * DAY_S)
+    found = fidelity(submit, submit, log, window)
+    assert found.jobs == 3
+    assert [week.begin for week in found.weeks] == [MONDAY + WEEK_S, MONDAY + 2 * WEEK_S]

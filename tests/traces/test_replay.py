@@ -167,3 +167,11 @@ def test_on_shared_nodes_jobs_ask_for_their_cpus_and_gpus_per_node(tmp_path: Pat
     params = Params(nodes=4, gpus_per_node=4, select_type=SelectType.CONS_TRES)
     job = only(read(tmp_path, {"cpus": 30, "gpus": 3}, params=params))
     assert (job.nodes, job.cpus, job.gpus) == (2, 15, 2)
+
+
+def test_what_slurm_would_refuse_is_left_out_and_named(tmp_path: Path) -> None:
+    params = Params(nodes=4, partitions=(Partition(max_time_s=1800),))
+    taken = read(tmp_path, {"job_id": "1", "timelimit_s": 1800}, {}, params=params)
+    assert [job.job_id for job in taken.workload.jobs] == [1]
+    assert list(taken.named.values()) == [[12]]
+    assert list(taken.refused) == ["time limit over the partition's MaxTime"]

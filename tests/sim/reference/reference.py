@@ -204,7 +204,7 @@ class Reference:
         mine = usable & set(numbers_of(self.params, e.partition))
         mine -= reserved(self.params, self.now, self.now + e.job.time_limit_s)
         able = [n for n in sorted(mine) if fits(self.nodes[n], rooms[n], e)]
-        wanted = {n for p in self.queue.pending() for n in p.pinned}
+        wanted = {n for p in self.queue.eligible() for n in p.pinned}
         return choice(e, able, rooms, wanted if self._by_number() else None)
 
     def _backfill(self) -> dict[int, int]:

@@ -1,0 +1,157 @@
+"""`mirage calibrate`: fit a cluster file to a log."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mirage.cli.simulate import complain, day, hours, instant, progress, ratio, table_of
+from mirage.errors import InputError
+from mirage.learn import tpe
+from mirage.services.calibrate import Calibration, default_plan
+from mirage.services.calibrate import calibrate as fit
+from mirage.sim.types import Params
+from mirage.traces import replay
+from mirage.traces.clusterfile import read_cluster_file
+from mirage.traces.clustertext import write_cluster_file
+
+app = typer.Typer()
+
+_ANY_SIZE = 20000
+"""Nodes enough for every job, until the log has shown how many there were."""
+_BEYOND = 1e-3
+"""A score that drops by less, over its range, says that the log tells nothing of a setting."""
+
+
+@app.command()
+def calibrate(
+    trace: Annotated[Path, typer.Argument(help="The log: parquet, sacct, swf or tacc.")],
+    *,
+    out: Annotated[Path, typer.Option(help="Write the fitted cluster file there.")],
+    cluster: Annotated[
+        Path | None,
+        typer.Option(help="Start from this cluster file. Default: Slurm's usual settings."),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Nodes of the cluster. Default: as many as were ever busy."),
+    ] = None,
+    until: Annotated[
+        datetime | None,
+        typer.Option(
+            help="Fit on what started before then (UTC), judge on jobs submitted after. "
+            "Default: three quarters into the log."
+        ),
+    ] = None,
+    judge_until: Annotated[
+        datetime | None,
+        typer.Option(help="Judge jobs submitted before then (UTC). Default: all."),
+    ] = None,
+    trials: Annotated[int, typer.Option(min=8, help="Replays in each of the two searches.")] = 150,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed, the same file.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Fit a cluster file to a log, and say how sure that is and how well it does on later weeks.
+
+    Read from the log: nodes over time, running jobs per user. Searched for (Optuna, the extra
+    `calibrate`): weights, half-life, maximum age, backfill. What is done is in docs/simulate.md.
+
+    Exit code 0; 2 where the log has no starts or is too short, a file cannot be read or written, or
+    Optuna is not installed.
+    """
+    start = read_cluster_file(cluster) if cluster else Params(name=_name(trace))
+    taken = replay.read(trace, replace(start, nodes=_ANY_SIZE, node_events=()))
+    plan = replace(default_plan(taken), nodes=nodes, trials=trials, seed=seed)
+    if until is not None:
+        plan = replace(plan, until=instant(until))
+    if judge_until is not None:
+        plan = replace(plan, end=instant(judge_until))
+    with progress(trace.name) as told:
+        found = fit(taken, start, plan, tpe.search, told)
+    _write(out, found, trace)
+    if as_json:
+        typer.echo(json.dumps(_as_json(found)))
+    else:
+        console = Console()
+        for table in _tables(found):
+            console.print(table)
+        typer.echo(f"{out} written")
+    complain(trace, taken)
+
+
+def _name(trace: Path) -> str:
+    return re.sub(r"\W", "_", f"c_{trace.name.split('.')[0]}")[:40]
+
+
+def _write(out: Path, found: Calibration, trace: Path) -> None:
+    plan = found.plan
+    text = write_cluster_file(
+        found.params,
+        [
+            f"Fitted by `mirage calibrate` to {trace.name}, {day(plan.begin)} to "
+            f"{day(plan.until)}, {plan.trials} trials, seed {plan.seed}.",
+            "Only the ratios of the weights mean anything.",
+        ],
+    )
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror or error}") from error
+
+
+def _as_json(found: Calibration) -> dict[str, Any]:
+    told = asdict(found)
+    del told["params"]
+    return told
+
+
+def _tables(found: Calibration) -> Iterator[Table]:
+    yield _read(found)
+    yield _searched(found)
+    yield _fidelity(found)
+
+
+def _read(found: Calibration) -> Table:
+    seen = found.seen
+    table = table_of("read from the log", "")
+    table.add_row("nodes", str(seen.nodes))
+    for at, level in seen.levels:
+        table.add_row(f"  from {day(at)}", str(level))
+    table.add_row("running jobs of one user, at most", str(seen.max_jobs_pu or "no limit seen"))
+    chains = seen.chains
+    table.add_row(
+        "chains that look like dependencies (not replayed as such)",
+        f"{chains.chains} with {chains.jobs} jobs, {chains.wait_h:,.0f} h waited",
+    )
+    return table
+
+
+def _searched(found: Calibration) -> Table:
+    table = table_of("searched for", "value", "good from", "to", "score drops by")
+    for setting in found.fitted:
+        drop = f"{setting.drop:.3f}" if setting.drop >= _BEYOND else "nothing: unknown"
+        row = (setting.value, setting.low, setting.high)
+        table.add_row(setting.name, *(f"{value:,}" for value in row), drop)
+    table.add_row(f"(the {found.recipe} of the trials)", "", "", "", "")
+    return table
+
+
+def _fidelity(found: Calibration) -> Table:
+    plan = found.plan
+    table = table_of("against the log", "jobs", "rank corr.", "weekly corr.", "mean ratio", "diff.")
+    for weeks, figures in (
+        (f"fitted on, {day(plan.begin)} to {day(plan.until)}", found.fitting),
+        (f"held out, {day(plan.until)} to {day(plan.end)}", found.held_out),
+    ):
+        table.add_row(weeks, "", "", "", "", "")
+        for which, f in figures.items():
+            means = (ratio(f.spearman), ratio(f.weekly_corr), ratio(f.mean_ratio))
+            table.add_row(f"  {which}", str(f.jobs), *means, hours(f.wait_mae_h))
+    return table

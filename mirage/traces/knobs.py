@@ -1,0 +1,56 @@
+"""The settings that a log does not show, and the range in which each is searched for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from mirage.sim.types import Params
+
+_HOUR_S = 3600
+_DAY_S = 86400
+
+
+class Knob(NamedTuple):
+    """A whole number above 0, searched by its logarithm."""
+
+    name: str
+    """slurm.conf's."""
+    field: str
+    """In Params."""
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """Numbers for the knobs by name, and how well they did: more is better."""
+
+    values: Mapping[str, int]
+    score: float
+
+
+AGE_WEIGHT = 10000
+"""PriorityWeightAge of a fitted file. Only the ratios of weights matter."""
+
+KNOBS = (
+    Knob("PriorityWeightFairshare", "priority_weight_fairshare", 30, 300000),
+    Knob("PriorityWeightJobSize", "priority_weight_job_size", 30, 100000),
+    Knob("PriorityMaxAge", "priority_max_age_s", 12 * _HOUR_S, 30 * _DAY_S),
+    Knob("PriorityDecayHalfLife", "priority_decay_half_life_s", 6 * _HOUR_S, 30 * _DAY_S),
+    Knob("bf_max_job_test", "bf_max_job_test", 20, 1000),
+    Knob("bf_interval", "bf_interval_s", 30, 300),
+)
+"""Nodes are not among them: the log shows them, and a wrong number would hide other faults."""
+
+
+def values_of(params: Params) -> dict[str, int]:
+    """The numbers of `params`, weights put to the scale of AGE_WEIGHT."""
+    scale = AGE_WEIGHT / (params.priority_weight_age or AGE_WEIGHT)
+    values = {knob.name: int(getattr(params, knob.field)) for knob in KNOBS}
+    return {n: round(v * scale) if "Weight" in n else v for n, v in values.items()}
+
+
+def with_values(params: Params, values: Mapping[str, int]) -> Params:
+    """`params` with these numbers."""
+    fields: dict[str, Any] = {knob.field: values[knob.name] for knob in KNOBS}
+    return replace(params, priority_weight_age=AGE_WEIGHT, **fields)

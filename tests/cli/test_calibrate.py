@@ -1,0 +1,143 @@
+"""`mirage calibrate` as a process: what it finds of a cluster that is known, and bad input."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mirage.learn import tpe
+from mirage.services.calibrate import calibrate as calibrated
+from mirage.services.calibrate import default_plan
+from mirage.services.simulate import simulator, write_jobs
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import NodeEvent, Outage, Params
+from mirage.traces import replay, synthetic
+from mirage.traces.clusterfile import read_cluster_file
+from mirage.traces.fidelity import Window, fidelity
+
+ROOT = Path(__file__).parents[2]
+DAY = 86400
+DRAINED = (synthetic.EPOCH + 12 * DAY, synthetic.EPOCH + 17 * DAY)
+TRUTH = Params(
+    name="truth",
+    nodes=20,
+    max_jobs_pu=4,
+    priority_weight_age=1000,
+    priority_weight_fairshare=100000,
+    node_events=tuple(
+        NodeEvent(at, node, outage)
+        for at, outage in zip(DRAINED, (Outage.DRAIN, Outage.RESUME), strict=True)
+        for node in range(12, 20)
+    ),
+)
+START = """\
+[cluster]
+name = "lab"
+nodes = 30
+"""
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a cluster with TRUTH's settings did with a synthetic load: a log that hides them."""
+    folder = tmp_path_factory.mktemp("calibrate")
+    jobs = [j for j in synthetic.workload("heavy", nodes=30, days=40, seed=3) if j.nodes <= 3]
+    sim = Simulator(TRUTH, jobs)
+    sim.run_out()
+    nothing = replay.Logged(start=sim.start, end=sim.end, suspect=sim.start < 0)
+    known = replay.Replay(
+        workload=sim.workload, logged=nothing, read=len(jobs), refused={}, assumed={}, named={}
+    )
+    write_jobs(folder / "log.parquet", known, sim)
+    return folder / "log.parquet"
+
+
+def calibrate(*args: str | Path, path: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mirage", "calibrate", *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": "120", "TZ": "UTC", "PYTHONPATH": path},
+        check=False,
+    )
+
+
+def test_what_the_log_shows_is_found_and_later_weeks_come_nearer(log: Path, tmp_path: Path) -> None:
+    start, out = tmp_path / "start.toml", tmp_path / "out.toml"
+    start.write_text(START)
+    words = ("--cluster", start, "--trials", "24", "--out", out, "--json")
+    done = calibrate(log, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    seen = told["seen"]
+    assert (seen["nodes"], seen["max_jobs_pu"]) == (20, 4)
+    assert [level for _, level in seen["levels"]] == [20, 12, 20]
+    # A drained node runs its job to the end, so the level is reached some time after the drain.
+    assert 0 <= seen["levels"][1][0] - DRAINED[0] <= 2 * DAY
+    assert 0 <= seen["levels"][2][0] - DRAINED[1] <= DAY / 4
+    held_out = told["held_out"]
+    assert held_out["calibrated"]["wait_mae_h"] < held_out["start"]["wait_mae_h"]
+    assert held_out["calibrated"]["spearman"] > held_out["start"]["spearman"]
+    assert {f["name"] for f in told["fitted"]} >= {"PriorityWeightFairshare", "bf_max_job_test"}
+    assert all(f["low"] <= f["value"] <= f["high"] for f in told["fitted"])
+
+    fitted = read_cluster_file(out)
+    assert (fitted.name, fitted.nodes, fitted.max_jobs_pu) == ("lab", 20, 4)
+    assert {event.outage for event in fitted.node_events} == {Outage.DRAIN, Outage.RESUME}
+    taken = replay.read(log, fitted)
+    sim = simulator(taken, fitted)
+    sim.run_out()
+    window = Window(begin=told["plan"]["until"], end=told["plan"]["end"])
+    judged = fidelity(taken.workload.submit, sim.start, taken.logged, window)
+    assert judged.wait_mae_h == held_out["calibrated"]["wait_mae_h"]
+
+    again = tmp_path / "again.toml"
+    assert calibrate(log, *words[:-2], again).returncode == 0
+    assert again.read_text() == out.read_text()
+
+
+def test_nothing_logged_after_until_enters(log: Path) -> None:
+    start = replace(TRUTH, nodes=100, max_jobs_pu=0, node_events=())
+    taken = replay.read(log, start)
+    until = synthetic.EPOCH + 25 * DAY
+    plan = replace(default_plan(taken), until=until, trials=8)
+    later = taken.logged.start >= until
+    assert later.any()
+    logged = taken.logged
+    changed = replay.Logged(
+        start=np.where(later, logged.start + 5 * DAY, logged.start),
+        end=np.where(logged.end >= until, logged.end + 9 * DAY, logged.end),
+        suspect=logged.suspect,
+    )
+    found = calibrated(taken, start, plan, tpe.search)
+    other = calibrated(replace(taken, logged=changed), start, plan, tpe.search)
+    assert (other.params, other.seen, other.inner) == (found.params, found.seen, found.inner)
+    assert other.held_out != found.held_out
+
+
+def test_optuna_missing_is_one_sentence(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "optuna.py").write_text("raise ImportError('no such thing')\n")
+    done = calibrate(log, "--out", tmp_path / "c.toml", path=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "mirage: calibrating needs Optuna: pip install 'mirage-provisioner[calibrate]'\n"
+    )
+    assert not (tmp_path / "c.toml").exists()
+
+
+def test_too_little_to_fit_is_bad_input(log: Path, tmp_path: Path) -> None:
+    out = tmp_path / "c.toml"
+    done = calibrate(log, "--out", out, "--until", "2020-01-01")
+    assert done.returncode == 2
+    assert "too little to fit: 14 days are needed" in done.stderr
+    empty = tmp_path / "queue.psv"
+    empty.write_text("JobID|User|NNodes|TimelimitRaw|Submit|State\n1|a|1|60|1700000000|PENDING\n")
+    done = calibrate(empty, "--out", out)
+    assert (done.returncode, "the log has no starts" in done.stderr) == (2, True)
