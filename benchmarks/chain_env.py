@@ -1,4 +1,4 @@
-"""Steps a second of ChainEnv's two forms on one core: `python -m benchmarks.chain_env`.
+"""Steps a CPU second of ChainEnv's two forms on one core: `python -m benchmarks.chain_env`.
 
 Beside them, in the same run, Gymnasium's own vectorised CartPole and the single environment in a
 plain loop. Tables hold random numbers (rows are looked up: what they hold does not matter); the
@@ -16,7 +16,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
-from numpy.typing import NDArray
 
 from mirage.episodes.build import Settings
 from mirage.learn.env import ChainEnv, ChainVectorEnv
@@ -58,8 +57,8 @@ def vectored(envs: VectorEnv[Any, Any, Any], seconds: float, most: int) -> float
     envs.reset(seed=0)
     actions = np.random.default_rng(1).integers(most + 1, size=(64, envs.num_envs))
     envs.step(actions[0])
-    calls, started = 0, time.perf_counter()
-    while (passed := time.perf_counter() - started) < seconds:
+    calls, started = 0, time.process_time()
+    while (passed := time.process_time() - started) < seconds:
         envs.step(actions[calls % len(actions)])
         calls += 1
     return calls * envs.num_envs / passed
@@ -69,8 +68,8 @@ def alone(env: ChainEnv, seconds: float) -> float:
     """The same of one environment, random actions."""
     env.reset(seed=0)
     actions = np.random.default_rng(1).integers(env.library.positions, size=4096)
-    steps, started = 0, time.perf_counter()
-    while (passed := time.perf_counter() - started) < seconds:
+    steps, started = 0, time.process_time()
+    while (passed := time.process_time() - started) < seconds:
         if env.step(actions[steps % len(actions)])[2]:
             env.reset()
         steps += 1
