@@ -3,7 +3,7 @@
 import numpy as np
 
 from mirage.learn import hand, small
-from mirage.learn.hand import ENDS, STARTED
+from mirage.learn.hand import ENDS, STARTED, Machine
 from mirage.learn.handovers import Flags, Floats, Ints, Observations
 from mirage.learn.packed import Packed
 from mirage.sim.jit import kernel
@@ -59,14 +59,18 @@ class StateBatch:
 
 
 @kernel
-def _begin(from_states, from_hands, states, hands, which, episodes):  # type: ignore[no-untyped-def]
+def _begin(
+    from_states: Ints, from_hands: Ints, states: Ints, hands: Ints, which: Ints, episodes: Ints
+) -> None:
     for k in range(which.size):
         copy(from_states[episodes[k]], states[which[k]])
         copy(from_hands[episodes[k]], hands[which[k]])
 
 
 @kernel
-def _step(states, hands, machine, work, actions, step_s, first):  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917 - a kernel
+def _step(  # noqa: PLR0913, PLR0917 - a kernel
+    states: Ints, hands: Ints, machine: Machine, work: Ints, actions: Ints, step_s: int, first: int
+) -> int:
     """All from `first` on; where one is short of room: its number and what it lacks, in one."""
     for i in range(first, actions.size):
         short = hand.step(states[i], machine, work, hands[i], actions[i], step_s)
@@ -76,6 +80,6 @@ def _step(states, hands, machine, work, actions, step_s, first):  # type: ignore
 
 
 @kernel
-def _observe(states, hands, site, out):  # type: ignore[no-untyped-def]
+def _observe(states: Ints, hands: Ints, site: Ints, out: Observations) -> None:
     for i in range(states.shape[0]):
         small.observe(states[i], site, hands[i], out[i])

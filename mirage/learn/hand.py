@@ -20,6 +20,7 @@ from mirage.sim.layout import (
     SHORT,
     VERSION,
     WATCHED_START,
+    Ints,
     section,
 )
 
@@ -42,6 +43,9 @@ NODES: Final = 9
 """How many nodes the predecessor has; their numbers follow, descending."""
 NODE_LIST: Final = 10
 
+Machine = tuple[Ints, Ints, Ints, Ints]
+"""Site, feed, extras and results of a simulator: what all its forks share."""
+
 _HELD, _FREE, _PINNED = (int(p) for p in Position)
 
 
@@ -54,7 +58,7 @@ def row(world: World, slot: int, node_list: tuple[int, ...]) -> list[int]:
 
 
 @kernel
-def short_of_a_move(state, site, hand):  # type: ignore[no-untyped-def]
+def short_of_a_move(state: Ints, site: Ints, hand: Ints) -> int:
     """What there might be no room for when the standby is moved: a ROOM_ constant, 0: enough."""
     if (state[EDGES] + 1) * EDGE_COLUMNS > section(state, EDGE).size:
         return ROOM_EDGES
@@ -64,7 +68,7 @@ def short_of_a_move(state, site, hand):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def put(state, site, hand, position):  # type: ignore[no-untyped-def]
+def put(state: Ints, site: Ints, hand: Ints, position: int) -> None:
     """Move the standby, for which there is room."""
     before = hand[POSITION]
     if position == before:
@@ -81,7 +85,7 @@ def put(state, site, hand, position):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def step(state, machine, work, hand, action, step_s):  # type: ignore[no-untyped-def]
+def step(state: Ints, machine: Machine, work: Ints, hand: Ints, action: int, step_s: int) -> int:
     """One hand-over to its next instant, or to its standby's start; a ROOM_ constant or 0.
 
     `machine`: site, feed, extras and results. Where there is no room the caller makes it and
@@ -97,7 +101,7 @@ def step(state, machine, work, hand, action, step_s):  # type: ignore[no-untyped
         hand[TARGET] = hand[AT_MOST] if last else min(state[NOW] + step_s, hand[ENDS])
     advance(state, site, feed, extras, results, work, hand[TARGET], False)
     if state[SHORT]:
-        return state[SHORT]
+        return int(state[SHORT])
     hand[STARTED] = state[WATCHED_START]
     if hand[STARTED] == NONE and hand[TARGET] == hand[AT_MOST]:
         # Not to start at all counts as starting then: no reward is left open.

@@ -6,16 +6,13 @@ from typing import Self
 
 import numpy as np
 
-from mirage.learn.hand import row
+from mirage.learn.hand import Machine, row
 from mirage.learn.handovers import Ints
 from mirage.learn.starts import Start
 from mirage.sim import layout
 from mirage.sim.layout import NONE
 from mirage.sim.rooms import Room, grown, new_scratch
 from mirage.sim.simulator import Simulator
-
-Machine = tuple[Ints, Ints, Ints, Ints]
-"""Site, feed, extras and results of a simulator: what all forks share."""
 
 _NO_RESULTS: Ints = np.zeros((0, 3), dtype=np.int64)
 

@@ -7,7 +7,7 @@ limits, never run times.
 import math
 
 from mirage.learn.hand import BEGINS, ENDS, POSITION, SLOT
-from mirage.learn.handovers import Position
+from mirage.learn.handovers import Observations, Position
 from mirage.sim.jit import kernel
 from mirage.sim.layout import (
     ELIGIBLE,
@@ -35,6 +35,7 @@ from mirage.sim.layout import (
     SITE_MAX_AGE,
     SITE_NODES,
     SITE_RATE,
+    Ints,
     section,
 )
 from mirage.sim.queue import age_from, key_of, refresh
@@ -65,7 +66,7 @@ _WITHIN_0, _WITHIN_1, _WITHIN_2 = (h * _HOUR_S for h in FREED_WITHIN_H)
 
 
 @kernel
-def observe(state, site, hand, out):  # type: ignore[no-untyped-def]
+def observe(state: Ints, site: Ints, hand: Ints, out: Observations) -> None:
     """Fill `out`, float32[16], for the hand-over `hand` (hand.py) in this state."""
     refresh(state, site)
     _standing(state, hand, out)
@@ -74,7 +75,7 @@ def observe(state, site, hand, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _standing(state, hand, out):  # type: ignore[no-untyped-def]
+def _standing(state: Ints, hand: Ints, out: Observations) -> None:
     now, position = state[NOW], hand[POSITION]
     left = max(0, hand[ENDS] - now)
     out[0] = left / _DAY_S
@@ -90,7 +91,7 @@ def _standing(state, hand, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _running(state, site, out):  # type: ignore[no-untyped-def]
+def _running(state: Ints, site: Ints, out: Observations) -> None:
     """Free nodes, running jobs, and what these give back by their limits."""
     now, share = state[NOW], 1.0 / site[SITE_NODES]
     out[8] = state[IDLE] * share
@@ -109,7 +110,7 @@ def _running(state, site, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _pending(state, site, hand, out):  # type: ignore[no-untyped-def]
+def _pending(state: Ints, site: Ints, hand: Ints, out: Observations) -> None:
     """Eligible rivals, and those of them before the standby, were it free now."""
     keys, ids, slots = (
         section(state, QUEUE_KEY),
@@ -136,7 +137,7 @@ def _pending(state, site, hand, out):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _key(state, site, slot):  # type: ignore[no-untyped-def]
+def _key(state: Ints, site: Ints, slot: int) -> int:
     """The standby's key among the young ones of the queue, as if it became eligible now."""
     live = section(state, LIVE)
     at = slot * RECORD
@@ -144,4 +145,4 @@ def _key(state, site, slot):  # type: ignore[no-untyped-def]
     if live[at + PHASE] != ELIGIBLE_NOW and not site[SITE_ACCRUE]:
         since = state[NOW]
     since = max(since, state[NOW] - site[SITE_MAX_AGE])
-    return key_of(state, site, slot, 1) + site[SITE_RATE] * (since - state[ORIGIN])
+    return int(key_of(state, site, slot, 1) + site[SITE_RATE] * (since - state[ORIGIN]))
