@@ -47,11 +47,13 @@ class Table:
         return b"".join(c.tobytes() for c in (self.submit, self.nodes, self.limit_s, self.run_s))
 
 
-def whole_nodes(count: int, load: float, *, seed: int = 0, nodes: int = NODES) -> Table:
+def whole_nodes(
+    count: int, load: float, *, seed: int = 0, nodes: int = NODES, widest: int = NODES
+) -> Table:
     """`count` jobs that offer `load` of what the machine has, on average over their arrival."""
     rng = np.random.default_rng(seed)
     user = np.minimum(rng.zipf(1.4, count) - 1, USERS - 1)
-    size = np.minimum(_sizes(rng, count), nodes)
+    size = np.minimum(_sizes(rng, count), min(nodes, widest))
     run_s = np.clip(rng.lognormal(np.log(_RUN_MEDIAN_S), _RUN_SIGMA, count), *_RUN_RANGE_S)
     limit_s = _limits_s(rng, run_s.astype(np.int64), user)
     hits = rng.random(count) < _HITS
@@ -113,8 +115,11 @@ def shared_params() -> Params:
 
 
 def shared_jobs(count: int, load: float, *, seed: int = 0) -> list[SimJob]:
-    """Of one-node jobs, four in five ask for one to three of the four GPUs; wider ones for all."""
-    table = whole_nodes(count, load, seed=seed)
+    """Of one-node jobs, four in five ask for one to three of the four GPUs; wider ones for all.
+
+    None is wider than what its user may have at once: it would wait for ever.
+    """
+    table = whole_nodes(count, load, seed=seed, widest=NODES // 2)
     rng = np.random.default_rng(seed + 1)
     part = (table.nodes == 1) & (rng.random(count) < 0.8)
     gpus = np.where(part, rng.choice((1, 1, 2, 3), count), GPUS_PER_NODE)
@@ -122,7 +127,7 @@ def shared_jobs(count: int, load: float, *, seed: int = 0) -> list[SimJob]:
     work = float((table.nodes * table.run_s * gpus).sum()) / GPUS_PER_NODE
     pace = work / float((table.nodes * table.run_s).sum())
     submit = EPOCH + ((table.submit - EPOCH) * pace).astype(np.int64)
-    long = (rng.random(count) < 0.3) & (table.nodes <= NODES // 2)
+    long = rng.random(count) < 0.3
     return [
         SimJob(
             job_id=i + 1,

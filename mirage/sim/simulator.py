@@ -374,7 +374,7 @@ class Simulator:
             for job_id, limit in limits.items():
                 changed[self._find(job_id)] = limit
             moves.change_limits(self._state, changed)
-        start = int(self._planned(self._state)[slot])
+        start = int(self._planned(self._copy_for_plan())[slot])
         return None if start == NONE else start
 
     def plan_as_free(

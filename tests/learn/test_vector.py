@@ -1,10 +1,13 @@
 """Many hand-overs at once do what each would do alone; both adapters keep their contracts."""
 
+from pathlib import Path
+
 import gymnasium.wrappers.vector
 import numpy as np
 import pytest
 import stable_baselines3
 from gymnasium.vector import AutoresetMode
+from stable_baselines3.common.logger import configure
 from stable_baselines3.common.vec_env import VecMonitor
 
 from mirage.errors import InputError
@@ -128,9 +131,10 @@ def test_stable_baselines_sees_the_same_numbers() -> None:
     adapted.close()
 
 
-def test_stable_baselines_trains_on_it() -> None:
+def test_stable_baselines_trains_on_it(tmp_path: Path) -> None:
     monitored = VecMonitor(ChainVecEnv(ChainVectorEnv(random_library(), K)))
     agent = stable_baselines3.DQN("MlpPolicy", monitored, learning_starts=60, seed=0)
+    agent.set_logger(configure(str(tmp_path), []))
     agent.learn(240)
     assert agent.num_timesteps == 240
     assert len(agent.ep_info_buffer or []) > 0

@@ -1,0 +1,102 @@
+"""Where live hand-overs begin: worlds in which a predecessor has just started."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mirage.episodes.build import PATIENCE_S, Settings, pair_job
+from mirage.episodes.past import Past
+from mirage.episodes.world import World, enter
+from mirage.errors import InputError
+from mirage.features.link import Link
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Params, SimJob
+from mirage.sim.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A predecessor that has just started, its standby held behind it. Only forked, never moved."""
+
+    world: World
+    past: Past
+    """What had happened by then."""
+    link: Link
+    node_list: tuple[int, ...]
+    """The predecessor's nodes."""
+    reactive_start: int
+    """Start of the standby where nobody moves it, epoch seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """Start points in order, and those left out, by reason."""
+
+    found: tuple[Start, ...]
+    skipped: dict[str, tuple[int, ...]]
+    step_s: int
+
+
+def collect(params: Params, jobs: Sequence[SimJob], settings: Settings) -> Starts:
+    """The worlds of the episodes that `mirage.episodes` would make of the same settings.
+
+    A point is skipped where the predecessor or the standby never starts, or the predecessor is
+    cut short by a lost node. Raises InputError where no point is left, or `settings` do not fit.
+    """
+    settings.check(params)
+    workload = Workload.of(params, jobs)
+    first = min([settings.since, *workload.submit[:1].tolist()])
+    last = max([settings.until, *workload.submit[-1:].tolist()])
+    main = Simulator(params, workload, now=first - 1)
+    link = pair_job(params, settings)
+    past = Past()
+    found: list[Start] = []
+    skipped: dict[str, tuple[int, ...]] = {}
+    for point in settings.start_points:
+        past.follow(main, point - 1)
+        start = _start(main, past.fork(), link, point, last + PATIENCE_S)
+        if isinstance(start, Start):
+            found.append(start)
+        else:
+            skipped[start] = (*skipped.get(start, ()), point)
+    if not found:
+        raise InputError(f"No hand-over can begin at these start points: {', '.join(skipped)}.")
+    return Starts(tuple(found), skipped, settings.step_s)
+
+
+def _start(main: Simulator, past: Past, link: SimJob, point: int, at_most: int) -> Start | str:
+    """The world of one start point, or why there is none."""
+    world = enter(main, link, point, at_most, past.follow)
+    if world is None:
+        return "the predecessor does not start"
+    running = world.sim.find(world.predecessor)
+    twin = replace(world, sim=world.sim.fork())
+    twin.sim.advance(world.end)
+    if running is None or not twin.ran_to_the_limit():
+        return "the predecessor does not run to its limit"
+    reactive_start = started(twin.sim, world.standby, at_most)
+    if reactive_start is None:
+        return "the standby does not start"
+    return Start(world, past, _link(world, link, point), running.allocated, reactive_start)
+
+
+def started(sim: Simulator, job_id: int, until: int) -> int | None:
+    """The start of a job that has not ended, once it has started or `until` has come."""
+    record = sim.find(job_id)
+    if record is not None and record.start is not None:
+        return record.start
+    return sim.run_until_started(job_id, until)
+
+
+def _link(world: World, job: SimJob, point: int) -> Link:
+    return Link(
+        nodes=job.nodes,
+        cpus=job.cpus,
+        gpus=job.gpus,
+        time_limit_s=job.time_limit_s,
+        user=job.user,
+        job_id=world.standby,
+        submit=world.start,
+        predecessor_submit=point,
+        predecessor_start=world.start,
+        predecessor_end=world.end,
+    )

@@ -1,0 +1,39 @@
+"""A small busy cluster and hand-overs on it, seeded."""
+
+from functools import cache
+
+from mirage.episodes.build import Settings
+from mirage.learn.live import LiveLibrary, Observed
+from mirage.learn.starts import Starts, collect
+from mirage.sim.types import Params, SimJob
+from mirage.traces import synthetic
+
+NODES, DAYS = 24, 21
+HOUR_S, DAY_S = 3600, 86400
+FIRST = synthetic.EPOCH + 12 * DAY_S
+SETTINGS = Settings(
+    nodes=2,
+    time_limit_s=8 * HOUR_S,
+    every_s=6 * HOUR_S,
+    since=FIRST,
+    until=FIRST + 3 * DAY_S,
+)
+INSTANTS = len(SETTINGS.instant_s)
+
+
+def params(accrue_always: bool = False) -> Params:
+    return Params(nodes=NODES, accrue_always=accrue_always)
+
+
+@cache
+def jobs() -> tuple[SimJob, ...]:
+    return tuple(synthetic.workload("heavy", nodes=NODES, days=DAYS, seed=1))
+
+
+@cache
+def starts(accrue_always: bool = False) -> Starts:
+    return collect(params(accrue_always), jobs(), SETTINGS)
+
+
+def library(accrue_always: bool = False, observed: Observed = Observed.SMALL) -> LiveLibrary:
+    return LiveLibrary(starts(accrue_always), observed)
