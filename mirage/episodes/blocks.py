@@ -111,7 +111,7 @@ def _gather(futures: Sequence["Future[int]"], told: Told) -> None:
         for future in as_completed(futures):
             told(future.result())
     except BaseException:
-        # What runs is finished and kept; what has not begun is not begun.
+        # What has not begun is not begun.
         for future in futures:
             future.cancel()
         raise
@@ -144,8 +144,9 @@ _here: list[_Maker] = []
 
 
 def _begin(plan: Plan) -> None:
-    # Ctrl-C reaches the whole group: the parent decides, and the block under way is finished.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C reaches the whole group, and ends this process at once and without a traceback. Blocks
+    # are written whole or not at all: the one under way is lost, the others are kept.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _here.append(_Maker(plan))
 
