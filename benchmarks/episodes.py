@@ -12,6 +12,7 @@ import json
 import pstats
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def spread(count: int, nodes: int) -> Settings:
     )
 
 
-def warm_up(params: Params, jobs: list[SimJob]) -> None:
+def warm_up(params: Params, jobs: Sequence[SimJob]) -> None:
     """Compile, or load what is compiled: a short pair early in the trace."""
     settings = Settings(
         nodes=1, time_limit_s=_HOUR_S, every_s=_DAY_S, since=_SINCE, until=_SINCE + _DAY_S
@@ -55,7 +56,7 @@ def main() -> None:
     if not SHARED.is_dir():
         sys.exit(f"episodes: the traces are not there: {SHARED}")
     params = read_cluster_file(SHARED / "clusters/ls6.toml")
-    jobs = workload(SHARED / "traces/tacc-ls6-a100.parquet", nodes=params.nodes)
+    jobs = workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs
     warm_up(params, jobs)
     settings = spread(words.count, words.nodes)
     builder = Builder(params, jobs, settings)

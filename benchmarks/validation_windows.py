@@ -20,7 +20,6 @@ from mirage.episodes.build import PATIENCE_S, Settings, pair_job
 from mirage.episodes.evaluate import CLASSES, classes
 from mirage.episodes.world import enter
 from mirage.sim.simulator import Simulator
-from mirage.sim.workload import Workload
 from mirage.traces.clusterfile import read_cluster_file
 from mirage.traces.replay import workload
 
@@ -72,8 +71,7 @@ def reactive_h(window: Window) -> NDArray[np.float64]:
     """Interruption of each pair of the window, hours."""
     params = read_cluster_file(SHARED / "clusters" / window.cluster)
     settings = window.settings
-    jobs = workload(SHARED / "traces" / window.trace, nodes=params.nodes)
-    main = Simulator(params, Workload.of(params, jobs))
+    main = Simulator(params, workload(SHARED / "traces" / window.trace, params))
     found = []
     for point in settings.start_points:
         main.advance(point - 1)

@@ -33,8 +33,8 @@ from mirage.episodes.evaluate import CLASSES, Handovers, classes
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError, MalformedText
 from mirage.sim.types import Params, SimJob
+from mirage.traces import replay
 from mirage.traces.clusterfile import read_cluster_file
-from mirage.traces.replay import workload
 
 app = typer.Typer()
 
@@ -84,9 +84,10 @@ def episodes(
     An interrupted command goes on where it was when it is repeated.
     """
     params = read_cluster_file(cluster)
-    replayed = workload(trace, nodes=params.nodes)
+    taken = replay.read(trace, params)
+    replayed = taken.workload.jobs
     if not replayed:
-        raise InputError(f"{trace} has no job that this cluster could have run")
+        raise InputError(f"{trace}: not one of {taken.read} rows can be replayed")
     settings = _settings(replayed, nodes, time_limit, every, since, until)
     settings.check(params)
     plan = _plan(trace, params, replayed, settings)
@@ -104,6 +105,18 @@ def episodes(
         typer.echo(json.dumps(report))
     else:
         Console().print(_table(report))
+    _complain(trace, taken)
+
+
+def _complain(trace: Path, taken: replay.Replay) -> None:
+    """On standard error, where rows of the trace are not in the replay."""
+    if taken.refused:
+        why = ", ".join(f"{reason} ({rows})" for reason, rows in taken.refused.items())
+        typer.echo(
+            f"mirage: warning: {trace}: {sum(taken.refused.values())} of {taken.read} rows are not "
+            f"replayed: {why}",
+            err=True,
+        )
 
 
 def _settings(

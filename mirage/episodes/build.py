@@ -95,7 +95,7 @@ class Builder:
         first = min(*submits, settings.since) - 1
         known = [*jobs, self._account_holder(jobs)]
         self._main = Simulator(params, Workload.of(params, known), now=first)
-        self._past = Past()
+        self._past = Past({job.job_id: job for job in known})
         self._aged: Simulator | None = None
         if not params.accrue_always:
             accruing = replace(params, accrue_always=True)

@@ -1,13 +1,13 @@
 """What has happened in a simulated world so far: fed by its events, forked with it."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Self
 
-from mirage.domain.timelimit import UNLIMITED
 from mirage.episodes.deciding import RECENT_JOBS
 from mirage.features.memory import Memory
+from mirage.sim import layout
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Event, EventKind, Record
+from mirage.sim.types import Event, EventKind, Record, SimJob
 
 StartedJob = tuple[int, int, int, int]
 """Start, wait, nodes, time limit."""
@@ -16,42 +16,62 @@ StartedJob = tuple[int, int, int, int]
 class Past:
     """The memory that observations are made from, and the waits that rules are shown."""
 
-    def __init__(self) -> None:
+    def __init__(self, jobs: Mapping[int, SimJob]) -> None:
+        """`jobs`: those of the trace, by id."""
         self.memory = Memory()
         self.started: list[StartedJob] = []
+        self._jobs = jobs
 
     def fork(self) -> Self:
         """An independent twin that remembers as much as anybody will ask of it."""
-        twin = type(self)()
+        twin = type(self)(self._jobs)
         twin.memory = self.memory.fork()
         twin.started = self.started[-RECENT_JOBS:]
         return twin
 
     def follow(self, world: Simulator, until: int) -> None:
         """Advance the world, and take in what happens."""
-        self._take_in(world, world.advance(until))
+        since = world.now
+        events = world.advance(until)
+        if events:
+            ended = {record.job_id: record for record in world.ended_since(since)}
+            eligible = _eligible_of_running(world) if _any_starts(events, ended) else {}
+            for event in events:
+                self._take_in(event, world, ended.get(event.job_id), eligible)
         # A fork copies what is told of ended jobs.
         world.forget_ended(until)
 
-    def _take_in(self, world: Simulator, events: Iterable[Event]) -> None:
-        for event in events:
-            # One that is refused was never in the queue.
-            record = None if event.kind is EventKind.REFUSED else world.find(event.job_id)
-            if record is not None:
-                self._saw(event, record)
+    def _take_in(
+        self, event: Event, world: Simulator, ended: Record | None, eligible: Mapping[int, int]
+    ) -> None:
+        at, kind, job_id = event
+        job = self._jobs.get(job_id) or _of_the_pair(world, job_id, ended)
+        if job is None or kind is EventKind.REFUSED:
+            return
+        nodes, limit_s = job.nodes, job.time_limit_s
+        if kind is EventKind.SUBMITTED:
+            self.memory.saw_submit(at, nodes=nodes, time_limit_s=limit_s, user=job.user)
+        elif kind is EventKind.STARTED:
+            since = (ended.eligible if ended else None) or eligible.get(job_id, at)
+            wait_s = max(0, at - since)
+            self.memory.saw_start(at, wait_s=wait_s, nodes=nodes, time_limit_s=limit_s)
+            self.started.append((at, wait_s, nodes, limit_s))
+        elif kind is EventKind.ENDED and ended is not None and ended.start is not None:
+            self.memory.saw_end(run_s=at - ended.start, time_limit_s=limit_s, user=job.user)
 
-    def _saw(self, event: Event, record: Record) -> None:
-        job = record.job
-        limit_s = min(job.time_limit_s, UNLIMITED)
-        if event.kind is EventKind.SUBMITTED:
-            self.memory.saw_submit(event.at, nodes=job.nodes, time_limit_s=limit_s, user=job.user)
-        elif event.kind is EventKind.STARTED:
-            since = max(
-                record.submit, record.submit if record.eligible is None else record.eligible
-            )
-            wait_s = max(0, event.at - since)
-            self.memory.saw_start(event.at, wait_s=wait_s, nodes=job.nodes, time_limit_s=limit_s)
-            self.started.append((event.at, wait_s, job.nodes, limit_s))
-        elif event.kind is EventKind.ENDED and record.start is not None:
-            run_s = event.at - record.start
-            self.memory.saw_end(run_s=run_s, time_limit_s=limit_s, user=job.user)
+
+def _any_starts(events: list[Event], ended: Mapping[int, Record]) -> bool:
+    """Whether a job has started that still runs."""
+    return any(e.kind is EventKind.STARTED and e.job_id not in ended for e in events)
+
+
+def _eligible_of_running(world: Simulator) -> dict[int, int]:
+    running = world.columns().running
+    ids, since = running[:, layout.ID].tolist(), running[:, layout.ELIGIBLE].tolist()
+    return dict(zip(ids, since, strict=True))
+
+
+def _of_the_pair(world: Simulator, job_id: int, ended: Record | None) -> SimJob | None:
+    """A job that the trace does not have was injected."""
+    record = ended or world.find(job_id)
+    return record.job if record else None

@@ -16,11 +16,9 @@ Advance = Callable[[Simulator, int], object]
 Seconds = NDArray[np.int32]
 
 
-def advance(sim: Simulator, until: int) -> None:
-    """Move on, and hear only of the last second: whether the predecessor ended then."""
-    sim.advance_quietly(until - 1)
-    sim.forget_ended(until)
-    sim.advance(until)
+def listen(sim: Simulator, until: int) -> object:
+    """Move on, and hear of what ends."""
+    return sim.advance(until)
 
 
 @dataclass(slots=True)
@@ -39,7 +37,7 @@ class World:
     def outcomes(
         self,
         instants: NDArray[np.int64],
-        move_on: Advance = advance,
+        move_on: Advance | None = None,
         seen: Callable[[int], None] = lambda _: None,
     ) -> Seconds:
         """Start of the successor - end of the predecessor, were it let go at each of `instants`.
@@ -52,7 +50,10 @@ class World:
         for k, at in enumerate(instants.tolist()):
             if k == last:
                 found[k] = self._started(self.sim.fork())
-            move_on(self.sim, at)
+                # Only here is it asked what has become of the predecessor.
+                (move_on or listen)(self.sim, at)
+            else:
+                (move_on or Simulator.advance_quietly)(self.sim, at)
             seen(k)
             if k != last:
                 fork = self.sim.fork()
@@ -71,7 +72,11 @@ class World:
 
 
 def enter(
-    main: Simulator, link: SimJob, at: int, at_most: int, move_on: Advance = advance
+    main: Simulator,
+    link: SimJob,
+    at: int,
+    at_most: int,
+    move_on: Advance = Simulator.advance_quietly,
 ) -> World | None:
     """The world in which a job like `link` is submitted at `at`, later than `main.now`.
 

@@ -3,20 +3,17 @@
 Fed only with what has happened, from a simulator's events or from accounting alike.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Ints
-from mirage.features.numbers import Past
-from mirage.sim.types import Event, EventKind
-
-if TYPE_CHECKING:
-    from mirage.sim.simulator import Simulator
+from mirage.features.numbers import Past, between
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Event, EventKind, Record
 
 KEPT_S = 86400
 """The longest window looked back over."""
@@ -33,10 +30,20 @@ _AT_FIRST = 0.5
 class Users:
     """Numbers for user names, given at first sight and never changed. Forks share one."""
 
-    __slots__ = ("_numbers",)
+    __slots__ = ("_known", "_numbers")
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        self._known: tuple[Mapping[tuple[str, str], int], Ints] = ({}, np.zeros(0, dtype=np.int64))
+
+    def of_associations(self, associations: Mapping[tuple[str, str], int]) -> Ints:
+        """The number of each (account, user), in the mapping's order, which only grows."""
+        known, numbers = self._known
+        if known is not associations or len(numbers) != len(associations):
+            users = [self.number(user) for _, user in associations]
+            numbers = np.array(users, dtype=np.int64)
+            self._known = (associations, numbers)
+        return numbers
 
     def number(self, user: str) -> int:
         return self._numbers.setdefault(user, len(self._numbers))
@@ -69,7 +76,7 @@ class Log:
     def since(self, at: int, until: int) -> Ints:
         """The rows in (at, until], oldest first: int64[n, columns], not to be written to."""
         rows = self._rows[self._first : self._last]
-        first, last = np.searchsorted(rows[:, 0], (at, until), side="right")
+        first, last = between(rows, at, until)
         return rows[first:last]
 
     def fork(self) -> "Log":
@@ -148,28 +155,29 @@ class Memory:
         all_runs[0] = all_runs[0] * _FORGET_ALL + share
         all_runs[1] = all_runs[1] * _FORGET_ALL + 1.0
 
-    def saw_events(self, simulator: "Simulator", events: Iterable[Event]) -> None:
-        """What a simulator told of, in its order, up to its present instant."""
+    def saw_events(self, simulator: Simulator, events: Sequence[Event]) -> None:
+        """What a simulator told of in one call, in its order."""
+        ended = {r.job_id: r for r in simulator.ended_since(events[0].at)} if events else {}
         for event in events:
-            record = simulator.find(event.job_id)
-            if record is None:
-                continue
-            job = record.job
-            if event.kind is EventKind.SUBMITTED:
-                self.saw_submit(
-                    event.at, nodes=job.nodes, time_limit_s=job.time_limit_s, user=job.user
-                )
-            elif event.kind is EventKind.STARTED:
-                eligible = record.submit if record.eligible is None else record.eligible
-                self.saw_start(
-                    event.at,
-                    wait_s=max(0, event.at - eligible),
-                    nodes=job.nodes,
-                    time_limit_s=job.time_limit_s,
-                )
-            elif event.kind is EventKind.ENDED and record.start is not None:
-                run_s = event.at - record.start
-                self.saw_end(run_s=run_s, time_limit_s=job.time_limit_s, user=job.user)
+            record = ended.get(event.job_id) or simulator.find(event.job_id)
+            if record is not None:
+                self._saw(event, record)
+
+    def _saw(self, event: Event, record: Record) -> None:
+        job = record.job
+        if event.kind is EventKind.SUBMITTED:
+            self.saw_submit(event.at, nodes=job.nodes, time_limit_s=job.time_limit_s, user=job.user)
+        elif event.kind is EventKind.STARTED:
+            eligible = record.submit if record.eligible is None else record.eligible
+            self.saw_start(
+                event.at,
+                wait_s=max(0, event.at - eligible),
+                nodes=job.nodes,
+                time_limit_s=job.time_limit_s,
+            )
+        elif event.kind is EventKind.ENDED and record.start is not None:
+            run_s = event.at - record.start
+            self.saw_end(run_s=run_s, time_limit_s=job.time_limit_s, user=job.user)
 
     def past(self, now: int) -> Past:
         """The arrays that the numbers are made from, at `now`; views, not to be written to."""

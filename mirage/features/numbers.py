@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.snapshot import Ints
 from mirage.features.spec import Scale
-from mirage.sim.jit import kernel
+from mirage.sim.jit import allocating as kernel
 
 Floats = NDArray[np.float64]
 
@@ -93,6 +93,18 @@ class Standing(NamedTuple):
 
 
 @kernel
+def between(rows: Ints, after: int, until: int) -> tuple[int, int]:
+    """First and last row, exclusive, of those with an instant in (after, until]; they ascend."""
+    last = len(rows)
+    while last > 0 and rows[last - 1, 0] > until:
+        last -= 1
+    first = last
+    while first > 0 and rows[first - 1, 0] > after:
+        first -= 1
+    return first, last
+
+
+@kernel
 def usual_share(past: Past, user: int) -> float:
     """The share of its limit that a job of this user usually runs, in [0, 1]."""
     everybody = float(past.all_runs[0] / past.all_runs[1])
@@ -100,24 +112,6 @@ def usual_share(past: Past, user: int) -> float:
         return everybody
     total, count = past.runs[user]
     return float((total + _PRIOR_RUNS * everybody) / (count + _PRIOR_RUNS))
-
-
-@kernel
-def usual_limits(pending: Pending, running: Running, past: Past) -> tuple[Ints, Ints]:
-    """Time limits, pending and running, were every job to run as long as is usual for its user.
-
-    A running job is taken to use the usual share of what is left of its limit. At least one second.
-    """
-    waiting = np.empty(len(pending.nodes), dtype=np.int64)
-    for i in range(len(waiting)):
-        share = usual_share(past, pending.user[i])
-        waiting[i] = max(1, int(share * pending.time_limit_s[i]))
-    working = np.empty(len(running.nodes), dtype=np.int64)
-    for i in range(len(working)):
-        left = max(0, running.time_limit_s[i] - running.elapsed_s[i])
-        share = usual_share(past, running.user[i])
-        working[i] = max(1, running.elapsed_s[i] + int(share * left))
-    return waiting, working
 
 
 @kernel

@@ -4,21 +4,19 @@ Nothing after the instant enters: a view holds what the queue shows, a memory wh
 and a plan what the scheduler would plan from time limits.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.snapshot import Ints, Snapshot
 from mirage.features import spec
+from mirage.features.gather import NOT_THERE, stands, usual_by_slot
 from mirage.features.link import Link
 from mirage.features.memory import Memory
-from mirage.features.numbers import Past, Standing, numbers, scaled, usual_limits
+from mirage.features.numbers import Standing, numbers, scaled
+from mirage.features.standin import stand_in
 from mirage.features.view import View
+from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params
-
-if TYPE_CHECKING:
-    from mirage.sim.simulator import Simulator
 
 Observation = NDArray[np.float32]
 
@@ -49,32 +47,40 @@ def raw(
     return numbers(standing, view.pending, view.running, view.running_users, past, TABLE)
 
 
-def from_simulator(simulator: "Simulator", link: Link, memory: Memory) -> Observation:
+def from_simulator(simulator: Simulator, link: Link, memory: Memory) -> Observation:
     """What is seen of a simulated cluster at its present instant: float32[F]."""
     view = View.of_simulator(simulator, link, memory.users)
-    return observe(view, link, memory, *_plans(simulator, view, link, memory))
+    return observe(view, link, memory, *_plans(simulator, link, memory, None))
 
 
 def from_snapshot(snapshot: Snapshot, params: Params, link: Link, memory: Memory) -> Observation:
     """What is seen of a live cluster; its plans are those of a simulator stood up from it."""
-    raise NotImplementedError
+    view = View.of_queue(snapshot.queue, snapshot.nodes, params, link, memory.users)
+    stood = stand_in(params, snapshot.queue, snapshot.nodes).simulator
+    return observe(view, link, memory, *_plans(stood, link, memory, view.priority))
 
 
-def _plans(
-    simulator: "Simulator", view: View, link: Link, memory: Memory
-) -> tuple[int | None, int | None]:
-    """Of the simulator: (by time limits, by what is usual)."""
-    job = link.successor(view.now)
-    limits = usual_limits_of(view, memory.past(view.now))
-    return simulator.plan_of(job), simulator.plan_of(job, limits)
+Plans = tuple[int | None, int | None]
+"""By time limits, and by what is usual."""
 
 
-def usual_limits_of(view: View, past: Past) -> dict[int, int]:
-    """Time limit by job id, were every job to run as long as is usual for its user."""
-    pending, running = usual_limits(view.pending, view.running, past)
-    return dict(zip(view.pending_id.tolist(), pending.tolist(), strict=True)) | dict(
-        zip(view.running_id.tolist(), running.tolist(), strict=True)
-    )
+def _plans(simulator: Simulator, link: Link, memory: Memory, priority: int | None) -> Plans:
+    """Of the successor; `priority`: what it would have, where the simulator cannot know."""
+    job_id = link.job_id
+    state, _ = simulator.arrays()
+    eligible, start = stands(state, job_id)
+    if start >= 0:
+        return start, start
+    if eligible == NOT_THERE:
+        simulator = simulator.fork()
+        job_id = simulator.inject(link.successor(simulator.now))
+        state, _ = simulator.arrays()
+    elif eligible >= 0:
+        priority = None
+    number = memory.users.of_associations(simulator.associations)
+    usual = usual_by_slot(state, number, memory.past(simulator.now))
+    by_limit = simulator.plan_as_free(job_id, priority=priority)
+    return by_limit, simulator.plan_as_free(job_id, usual, priority=priority)
 
 
 def _standing(

@@ -3,24 +3,23 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.snapshot import UNKNOWN, Ints, Node, Queue
 from mirage.domain.timelimit import UNLIMITED
+from mirage.features import gather
 from mirage.features.link import Link
 from mirage.features.memory import Users
 from mirage.features.numbers import Pending, Running
-from mirage.features.priority import Rivals, factor_of, newcomer
+from mirage.features.priority import Rivals, factor_of, fair_share, newcomer
+from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params
 
-if TYPE_CHECKING:
-    from mirage.sim.simulator import Simulator
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Capacity:
     """The nodes of the link's partition."""
 
@@ -66,7 +65,7 @@ class View:
         begun = (queue.eligible != UNKNOWN) & (queue.eligible <= now) & (queue.priority != 0)
         others = queue.job_id != link.job_id
         pending = np.flatnonzero(queue.pending & begun & in_pool & others)
-        running = np.flatnonzero(queue.running & in_pool)
+        running = np.flatnonzero(queue.running & in_pool & others)
         waiting = Pending(
             nodes=queue.nodes[pending],
             time_limit_s=_limits(queue.time_limit_s[pending]),
@@ -74,15 +73,10 @@ class View:
             user=_numbers(queue.user[pending], users),
             priority=queue.priority[pending],
         )
-        age_from = queue.submit if params.accrue_always else queue.eligible
-        factors = (factor_of(params, partition) for partition in queue.partition[pending])
-        rivals = Rivals(
-            nodes=waiting.nodes,
-            age_s=now - age_from[pending],
-            factor=np.fromiter(factors, dtype=np.int64, count=len(pending)),
-            priority=waiting.priority,
-            own=(waiting.user == users.number(link.user)).astype(np.int64),
-        )
+        share = 0
+        if params.priority_weight_fairshare:
+            rivals = _rivals(queue, pending, waiting, params)
+            share = fair_share(params, rivals, users.number(link.user))
         return cls(
             now=now,
             pending_id=queue.job_id[pending],
@@ -92,14 +86,63 @@ class View:
             running_users=_numbers(queue.user[queue.running], users),
             capacity=_capacity(nodes, link.partition or params.partitions[0].name),
             max_jobs_pu=max_jobs_pu(params, link.qos),
-            priority=newcomer(params, link, now, rivals),
+            priority=newcomer(params, link, now) + share,
             horizon_s=params.bf_window_s,
         )
 
     @classmethod
-    def of_simulator(cls, simulator: "Simulator", link: Link, users: Users) -> Self:
-        """The same from the simulator's columns."""
-        raise NotImplementedError
+    def of_simulator(cls, simulator: Simulator, link: Link, users: Users) -> Self:
+        """The same from the simulator's state."""
+        params = simulator.params
+        state, site = simulator.arrays()
+        number = users.of_associations(simulator.associations)
+        partition = place_of(params, link.partition)
+        pool = _pool(params, partition)
+        pending_id, pending, partitions, ages = gather.waiting(
+            state, site, number, pool, link.job_id
+        )
+        running_id, running, everywhere = gather.working(state, number, pool, link.job_id)
+        share = 0
+        if params.priority_weight_fairshare:
+            factors = np.array([p.priority_job_factor for p in params.partitions], dtype=np.int64)
+            rivals = Rivals(pending=pending, age_s=ages, factor=factors[partitions])
+            share = fair_share(params, rivals, users.number(link.user))
+        return cls(
+            now=simulator.now,
+            pending_id=pending_id,
+            pending=pending,
+            running_id=running_id,
+            running=running,
+            running_users=everywhere,
+            capacity=Capacity(*gather.capacity(state, site, partition)),
+            max_jobs_pu=max_jobs_pu(params, link.qos),
+            priority=newcomer(params, link, simulator.now) + share,
+            horizon_s=params.bf_window_s,
+        )
+
+
+def place_of(params: Params, partition: str) -> int:
+    """Its number; the default one's where the cluster file does not know it."""
+    names = [p.name for p in params.partitions]
+    return names.index(partition) if partition in names else 0
+
+
+def _pool(params: Params, partition: int) -> Ints:
+    """Of each partition of the cluster file, 1 where it has nodes in common with this one."""
+    if len(params.partitions) == 1:
+        return np.ones(1, dtype=np.int64)
+    members = [frozenset(p.nodes or range(params.nodes)) for p in params.partitions]
+    return np.array([bool(members[partition] & m) for m in members], dtype=np.int64)
+
+
+def _rivals(queue: Queue, rows: NDArray[np.intp], pending: Pending, params: Params) -> Rivals:
+    age_from = queue.submit if params.accrue_always else queue.eligible
+    factors = [factor_of(params, partition) for partition in queue.partition[rows]]
+    return Rivals(
+        pending=pending,
+        age_s=queue.taken_at - age_from[rows],
+        factor=np.array(factors, dtype=np.int64),
+    )
 
 
 def max_jobs_pu(params: Params, qos: str) -> int:

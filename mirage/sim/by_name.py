@@ -200,7 +200,7 @@ def fits_then(state: Ints, work: Ints, at: int, node: int) -> bool:
 
 @kernel
 def table_of(state: Ints, site: Ints, work: Ints, slot: int) -> int:
-    """Where the table of the job's kind begins: for each group the bitmap of nodes that fit then."""
+    """Where the kind's table begins: for each group the bitmap of nodes that fit then."""
     kind = section(state, LIVE)[slot * RECORD + KIND]
     words = site[SITE_WORDS]
     height = section(work, GROUP_END).size * words
@@ -264,12 +264,24 @@ def usable_from(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> i
             for w in range(words):
                 usable[w] &= bits[m * words + w]
         m = nexts[m]
+    keep_reserved(site, begin, begin + live[at + LIMIT], usable)
     return later
 
 
 @kernel
+def keep_reserved(site: Ints, begin: int, end: int, usable: Ints) -> None:
+    """Take the nodes of reservations that meet [begin, end) out of `usable`."""
+    words = site[SITE_WORDS]
+    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
+    for r in range(site[SITE_RESERVATIONS]):
+        if spans[2 * r] < end and spans[2 * r + 1] > begin:
+            for w in range(words):
+                usable[w] &= ~reserved[r * words + w]
+
+
+@kernel
 def might_start(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> int:
-    """How many nodes of its partition fit now and are promised to nobody now: no fewer than usable."""
+    """How many of its partition's nodes fit and are promised to nobody now."""
     part = section(state, LIVE)[slot * RECORD + PARTITION] * site[SITE_WORDS]
     bits, table, mine = section(work, MAP_BITS), section(work, TABLE), section(site, PARTITION_BITS)
     n = 0
@@ -360,10 +372,7 @@ def free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
 
 @kernel
 def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
-    """The job's planned start or NEVER; CHOSEN holds its nodes, and the maps have lost them.
-
-    A start at `now` is left to the caller: nothing is lost for it. WANTED holds its node list.
-    """
+    """The job's planned start or NEVER; CHOSEN holds its nodes then. WANTED holds its node list."""
     live, group_end = section(state, LIVE), section(work, GROUP_END)
     at = slot * RECORD
     now, need, limit, shape = state[NOW], live[at + NODES], live[at + LIMIT], live[at + SHAPE]
@@ -374,35 +383,26 @@ def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     if noting and stamps[shape] == work[STAMP]:
         # Nodes only get fewer within a pass: where an equal job failed, this one does.
         begin = memos[shape]
-    while True:
+    while begin < FAR:
         if noting:
             stamps[shape], memos[shape] = work[STAMP], begin
-        if begin >= FAR:
-            return NEVER
         later = usable_from(state, site, work, slot, begin)
         group = first_group(site, work, base, need, pinned)
-        if group == NONE:
-            begin = later
-            if begin >= FAR and not noting:
-                return NEVER
-            continue
-        start = max(group_end[group], begin)
-        if start > now and start > later:
+        start = max(group_end[group], begin) if group != NONE else FAR
+        if start > later or group == NONE:
             begin = later
             continue
         if start > now + site[SITE_BF_WINDOW]:
             return NEVER
         choose(state, site, work, slot, base, group, pinned)
-        if start == now:
+        if start == now or free_of_plans(site, work, start, start + limit):
             return start
-        if free_of_plans(site, work, start, start + limit):
-            reserve(state, site, work, start, limit)
-            return start
-        if later >= FAR:
-            return NEVER
         # Other nodes might be chosen here another time: what follows is not noted.
         noting = False
         begin = later
+    if noting:
+        stamps[shape], memos[shape] = work[STAMP], FAR
+    return NEVER
 
 
 @kernel

@@ -167,7 +167,7 @@ def first_step(times: Ints, steps: int, earliest: int) -> int:
 def reserve(
     state: Ints, site: Ints, work: Ints, steps: int, i: int, j: int, need: int, end: int
 ) -> int:
-    """Take `need` nodes from step i up to `end`, which lies in or after step j - 1; the steps then."""
+    """Take `need` nodes from step i up to `end`, which is not before step j - 1; the steps then."""
     times, free = section(work, TIMES), section(work, FREE)
     if end < state[NOW] + site[SITE_BF_WINDOW] and (j == steps or times[j] != end):
         for k in range(steps, j, -1):
@@ -181,7 +181,7 @@ def reserve(
 
 @kernel
 def pinned_from(state: Ints, site: Ints, work: Ints, given: Ints) -> int:
-    """When the last node of section WANTED comes free by the limits; `given`: given away in this pass."""
+    """When the last node of WANTED comes free by the limits; `given`: given away in this pass."""
     wanted = section(work, WANTED)
     up = section(state, UP_BITS)
     now, grid = state[NOW], site[SITE_BF_RESOLUTION]

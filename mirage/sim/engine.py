@@ -35,6 +35,7 @@ from mirage.sim.layout import (
     ID,
     IDLE,
     IDLE_BITS,
+    IN_PASS,
     KEY,
     LISTENING,
     LIVE,
@@ -100,18 +101,23 @@ def next_instant(state: Ints, site: Ints, feed: Ints) -> int:
 
 
 @kernel
-def room(state: Ints, site: Ints, record: Ints, extras: Ints) -> int:
+def room(state: Ints, record: Ints, extras: Ints) -> int:
     """What there would be no room for if this job came: a ROOM_ constant, 0: enough."""
     if state[SLOT_FREE] == NONE:
         return ROOM_SLOTS
-    if record[EXTRA] != NONE:
-        i = record[EXTRA]
-        n = extras[i]
-        if (state[EDGES] + n) * EDGE_COLUMNS > section(state, EDGE).size:
-            return ROOM_EDGES
-        if extras[i + 1 + 2 * n] > state[CELLS_LEFT]:
-            return ROOM_CELLS
-    return 0
+    return extras_room(state, record, extras)
+
+
+@kernel
+def extras_room(state: Ints, record: Ints, extras: Ints) -> int:
+    """As `room`, of its dependencies and node list."""
+    i = record[EXTRA]
+    if i == NONE:
+        return 0
+    n = extras[i]
+    if (state[EDGES] + n) * EDGE_COLUMNS > section(state, EDGE).size:
+        return ROOM_EDGES
+    return ROOM_CELLS if extras[i + 1 + 2 * n] > state[CELLS_LEFT] else 0
 
 
 @kernel
@@ -222,47 +228,71 @@ def happen(state: Ints, site: Ints, results: Ints, extras: Ints, rank: int, what
 
 
 @kernel
-def instant(
-    state: Ints, site: Ints, feed: Ints, extras: Ints, results: Ints, work: Ints, plans: Ints
-) -> int:
+def instant(state: Ints, site: Ints, feed: Ints, extras: Ints, results: Ints, work: Ints) -> int:
     """Everything that happens at `now`; a ROOM_ constant where the caller must make room first."""
-    times, ranks, whats = (
-        section(state, HEAP_AT),
-        section(state, HEAP_RANK),
-        section(state, HEAP_WHAT),
-    )
     if site[SITE_FAIR_WEIGHT] and state[TICK_AT] < state[NOW]:
         catch_up_ticks(state, site)
+    short = events(state, site, results, extras)
+    if not short:
+        short = arrivals(state, site, feed, extras, results)
+    if short:
+        return short
+    if site[SITE_FAIR_WEIGHT] and state[TICK_AT] == state[NOW]:
+        tick_now(state, site)
+    short = short_of_room(state, site)
+    if not short:
+        passes(state, site, results, work)
+    return short
+
+
+@kernel
+def events(state: Ints, site: Ints, results: Ints, extras: Ints) -> int:
+    """The events of the heap that are due."""
+    times, ranks = section(state, HEAP_AT), section(state, HEAP_RANK)
+    whats = section(state, HEAP_WHAT)
     while state[EVENTS] and times[0] <= state[NOW]:
         short = short_of_room(state, site)
+        rank, what = ranks[0], whats[0]
+        if not short and rank >> RANK_SHIFT == AT_ARRIVAL:
+            at = what * RECORD
+            short = extras_room(state, section(state, LIVE)[at : at + RECORD], extras)
         if short:
             return short
-        rank, what = ranks[0], whats[0]
-        if rank >> RANK_SHIFT == AT_ARRIVAL:
-            at = what * RECORD
-            short = room(state, site, section(state, LIVE)[at : at + RECORD], extras)
-            if short and short != ROOM_SLOTS:
-                return short
         pop(state)
         happen(state, site, results, extras, rank, what)
+    return 0
+
+
+@kernel
+def arrivals(state: Ints, site: Ints, feed: Ints, extras: Ints, results: Ints) -> int:
+    """The jobs of the feed whose submission has come."""
     while state[CURSOR] < feed.shape[0] and feed[state[CURSOR], SUBMIT] <= state[NOW]:
         record = feed[state[CURSOR]]
-        short = max(room(state, site, record, extras), short_of_room(state, site))
+        short = max(room(state, record, extras), short_of_room(state, site))
         if short:
             return short
         state[CURSOR] += 1
         arrive(state, site, results, place(state, record), extras)
-    if site[SITE_FAIR_WEIGHT] and state[TICK_AT] == state[NOW]:
-        if tick(state, site, state[NOW]) and rekey(state, site):
-            touch(state, site)
-    short = short_of_room(state, site)
-    if short:
-        return short
+    return 0
+
+
+@kernel
+def tick_now(state: Ints, site: Ints) -> None:
+    """The fair-share tick, which may change the order."""
+    changed = tick(state, site, state[NOW])
+    if changed and rekey(state, site):
+        touch(state, site)
+
+
+@kernel
+def passes(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
+    """The passes that are due."""
+    state[IN_PASS] = 1
     if state[MAIN_DUE] or state[FULL_AT] <= state[NOW]:
         main_pass(state, site, results, work)
     if state[BACKFILL_AT] <= state[NOW]:
-        backfill_pass(state, site, results, work, plans)
-    return 0
+        backfill_pass(state, site, results, work, work[:0])
+    state[IN_PASS] = 0
 
 
 @kernel
@@ -290,7 +320,6 @@ def advance(
     nothing is lost. Stops at the start of the watched job.
     """
     state[SHORT] = 0
-    no_plans = work[:0]
     while True:
         at = next_instant(state, site, feed)
         if at > until:
@@ -298,6 +327,6 @@ def advance(
                 state[NOW] = max(state[NOW], until)
             return
         state[NOW] = at
-        state[SHORT] = instant(state, site, feed, extras, results, work, no_plans)
+        state[SHORT] = instant(state, site, feed, extras, results, work)
         if state[SHORT] or once or state[WATCHED_START] != NONE:
             return

@@ -44,7 +44,16 @@ def kernel(function: F) -> F:
 
     No allocation, no exceptions: division by zero must not happen.
     """
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+    return _cached(function, _nrt=False)
+
+
+def allocating(function: F) -> F:
+    """As `kernel`, for functions that make arrays and return them."""
+    return _cached(function)
+
+
+def _cached(function: F, **more: Any) -> F:
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", **more}
     before = _config.CACHE_DIR
     _config.CACHE_DIR = before or _CACHE
     try:

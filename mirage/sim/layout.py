@@ -65,6 +65,8 @@ ASSOCIATIONS: Final = 28
 REFUSED: Final = 29
 SATURATED: Final = 30
 """How many of the queue, its first ones, have an age at its maximum."""
+IN_PASS: Final = 31
+"""Whether a pass is under way, whose order is made."""
 SCALARS: Final = 32
 
 # Sections of the state: the header holds where each begins, and the next one's begin is its end
@@ -152,7 +154,10 @@ REFUSAL: Final = 33
 NEXT_FREE: Final = 34
 AFTER: Final = 35
 """Not eligible before this instant (a requeued job)."""
-RECORD: Final = 36
+SHOWN: Final = 36
+"""The priority that it came with; NONE: it came with none."""
+USER: Final = 37
+RECORD: Final = 38
 
 GONE: Final = 0
 WAITING: Final = 1
@@ -203,7 +208,8 @@ EVENT_ENDED: Final = 2
 EVENT_REQUEUED: Final = 3
 EVENT_REFUSED: Final = 4
 LOG_HEAD: Final = 9
-"""Of one entry of the log: at, event, id, end state, submit, eligible, start, row, number of nodes; the nodes follow."""
+"""Of one entry of the log: at, event, id, end state, submit, eligible, start, row, how many nodes;
+the nodes follow."""
 
 END_COMPLETED: Final = 1
 END_FAILED: Final = 2

@@ -6,6 +6,7 @@ from mirage.sim.jit import kernel
 from mirage.sim.layout import (
     AFTER,
     ALLOCATED,
+    ASSOCIATION,
     AT_BEGIN,
     AT_CANCEL,
     AT_END,
@@ -31,9 +32,12 @@ from mirage.sim.layout import (
     EVENT_SUBMITTED,
     EXTRA,
     FAILS,
+    FAIR_VALUE,
+    FRACTION_BITS,
     GONE,
     HELD,
     ID,
+    IN_PASS,
     KEY,
     LAST_BACKFILL,
     LIMIT,
@@ -67,9 +71,11 @@ from mirage.sim.layout import (
     RUN_SLOT,
     RUNNING,
     RUNS,
+    SHOWN,
     SITE_BF_INTERVAL,
     SLOT_FREE,
     START,
+    STATIC,
     SUBMIT,
     UNMET,
     USE_ROW,
@@ -156,6 +162,9 @@ def arrive(state: Ints, site: Ints, results: Ints, slot: int, extras: Ints) -> N
         refuse(state, results, slot, refusal)
         return
     live[at + PHASE], live[at + SUBMIT] = WAITING, min(live[at + SUBMIT], state[NOW])
+    if live[at + SHOWN] != NONE:
+        fair = section(state, FAIR_VALUE)[live[at + ASSOCIATION]]
+        live[at + STATIC] = (live[at + SHOWN] << FRACTION_BITS) - fair
     state[LIVE_JOBS] += 1
     state[VERSION] += 1
     count_submitted(state, site, slot, 1)
@@ -199,14 +208,14 @@ def find(state: Ints, job_id: int) -> int:
     live = section(state, LIVE)
     for slot in range(live.size // RECORD):
         phase = live[slot * RECORD + PHASE]
-        if live[slot * RECORD + ID] == job_id and phase != GONE and phase != COMING:
+        if live[slot * RECORD + ID] == job_id and phase not in (GONE, COMING):
             return slot
     return NONE
 
 
 @kernel
 def depend_and_pin(state: Ints, slot: int, extras: Ints) -> None:
-    """Read what the extras say: number of dependencies, their kinds and targets; of nodes, these."""
+    """Read the extras: how many dependencies, their kinds and targets; how many nodes, these."""
     i = section(state, LIVE)[slot * RECORD + EXTRA]
     n = extras[i]
     for k in range(n):
@@ -221,7 +230,7 @@ def depend(state: Ints, slot: int, kind: int, target_id: int) -> None:
     """Wait for another job, if it is still there and can be waited for."""
     live = section(state, LIVE)
     target = find(state, target_id)
-    if target == NONE or target == slot:
+    if target in (NONE, slot):
         return
     if kind == ON_START and live[target * RECORD + PHASE] == RUNS:
         return
@@ -263,6 +272,10 @@ def consider(state: Ints, site: Ints, slot: int) -> None:
         and not live[at + UNMET]
         and max(live[at + BEGIN], live[at + AFTER]) <= state[NOW]
     ):
+        if state[IN_PASS]:
+            # The pass's order is made: this job comes after it, at the same instant.
+            push(state, state[NOW], (AT_BEGIN << RANK_SHIFT) | live[at + ID], slot)
+            return
         live[at + PHASE] = ELIGIBLE_NOW
         live[at + ELIGIBLE] = state[NOW]
         enqueue(state, site, slot)
@@ -403,7 +416,7 @@ def meets(kind: int, end_state: int) -> bool:
         return end_state != 0
     if kind == ON_OK:
         return end_state == END_COMPLETED
-    return kind == ON_NOT_OK and end_state != 0 and end_state != END_COMPLETED
+    return kind == ON_NOT_OK and end_state not in (0, END_COMPLETED)
 
 
 @kernel

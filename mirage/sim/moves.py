@@ -100,6 +100,17 @@ def set_node_list(state: Ints, site: Ints, slot: int, nodes: Ints) -> None:
 
 
 @kernel
+def let_go(state: Ints, site: Ints, slot: int) -> None:
+    """Nothing keeps a pending job from being eligible any more."""
+    drop_edges_of(state, slot)
+    unpin(state, slot)
+    live = section(state, LIVE)
+    at = slot * RECORD
+    live[at + HELD] = live[at + layout.BEGIN] = live[at + layout.AFTER] = 0
+    consider(state, site, slot)
+
+
+@kernel
 def hold(state: Ints, site: Ints, slot: int) -> None:
     """Not eligible until released."""
     section(state, LIVE)[slot * RECORD + HELD] = 1
@@ -162,6 +173,7 @@ def settle(state: Ints, site: Ints) -> None:
 def plan(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
     """`plans[slot]` becomes each planned start or NONE. The state is used up: hand in a copy."""
     plans[:] = NONE
+    state[layout.IN_PASS] = 1
     backfill_pass(state, site, results, work, plans)
 
 

@@ -1,7 +1,7 @@
 """Nodes: which a job fits on, which it is given, and taking and giving back (docs/simulator.md 5).
 
-A set of nodes is a bitmap, 63 nodes to a word: the sign bit stays out of the arithmetic. A job's own
-nodes are a chain of cells, so that their room grows with the jobs and not with the machine.
+A set of nodes is a bitmap, 63 nodes to a word: the sign bit stays out of it. A job's own nodes are
+a chain of cells, so that their room grows with the jobs and not with the machine.
 """
 
 from typing import Final
@@ -267,7 +267,7 @@ def choose_by_number(idle: Ints, need: int, wanted: Ints, scratch: Ints, chosen:
 
 @kernel
 def choose_by_name(usable: Ints, cpus: Ints, need: int, chosen: Ints) -> None:
-    """Consecutive nodes, the tightest sufficient run first. There are enough; `usable` is used up."""
+    """Consecutive nodes, the tightest run that suffices first. `usable`, enough, is used up."""
     chosen[:] = 0
     while need > 0:
         first, count = best_run(usable, cpus, need)

@@ -5,7 +5,6 @@ from typing import Final
 from mirage.sim import by_name, by_number
 from mirage.sim.jit import kernel
 from mirage.sim.layout import (
-    ASSOCIATION,
     BACKFILL_AT,
     CAPACITY_CPUS,
     CHOSEN,
@@ -34,15 +33,12 @@ from mirage.sim.layout import (
     QUEUE_SLOT,
     QUEUED,
     RECORD,
-    RESERVATION_BITS,
-    RESERVATION_SPAN,
     SATURATED,
     SITE_BF_TEST,
     SITE_BF_USER,
     SITE_BY_NAME,
     SITE_DEPTH,
     SITE_PARTITIONS,
-    SITE_RESERVATIONS,
     SITE_SCHED_INTERVAL,
     SITE_WORDS,
     SPARE,
@@ -51,6 +47,7 @@ from mirage.sim.layout import (
     TESTS_STAMP,
     UP_BITS,
     USABLE,
+    USER,
     WALK_OLD,
     WALK_YOUNG,
     WANTED,
@@ -200,11 +197,7 @@ def allowed(site: Ints, state: Ints, slot: int, usable: Ints, mine: Ints) -> Non
     bits = section(site, PARTITION_BITS)
     for w in range(words):
         mine[w] = usable[w] & bits[live[at + PARTITION] * words + w]
-    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
-    for r in range(site[SITE_RESERVATIONS]):
-        if spans[2 * r] < state[NOW] + live[at + LIMIT] and spans[2 * r + 1] > state[NOW]:
-            for w in range(words):
-                mine[w] &= ~reserved[r * words + w]
+    by_name.keep_reserved(site, state[NOW], state[NOW] + live[at + LIMIT], mine)
 
 
 @kernel
@@ -213,7 +206,7 @@ def may_test(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
     most = site[SITE_BF_USER]
     if not most:
         return True
-    who = section(state, LIVE)[slot * RECORD + ASSOCIATION]
+    who = section(state, LIVE)[slot * RECORD + USER]
     stamps, tests = section(work, TESTS_STAMP), section(work, TESTS)
     if stamps[who] != work[PASS]:
         stamps[who], tests[who] = work[PASS], 0

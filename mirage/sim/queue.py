@@ -1,10 +1,10 @@
 """The eligible pending jobs in priority order, packed for the passes (docs/simulator.md 3).
 
 The order of two jobs whose ages still grow never changes, nor that of two whose ages are at their
-maximum. So the queue is two parts, each ascending by a key that stands still: first the *old*, whose
-key is what of priority does not depend on age, negated, then the *young*, whose key also counts
-since when they age. A walk merges the two: an old job's key at an instant is its own plus what a job
-would have that reached the maximum there and then. The tier stands above everything.
+maximum. So the queue is two parts, each ascending by a key that stands still: first the *old*,
+whose key is what of priority does not depend on age, negated, then the *young*, whose key also
+counts since when they age. A walk merges the two: an old job's key at an instant is its own plus
+what a job would have that reached the maximum there and then. The tier stands above everything.
 """
 
 from mirage.sim.jit import kernel
@@ -124,7 +124,8 @@ def cut(state: Ints, place: int) -> None:
         keys[i], ids[i], slots[i] = keys[i + 1], ids[i + 1], slots[i + 1]
         nodes[i], limits[i] = nodes[i + 1], limits[i + 1]
     state[QUEUED] = last
-    state[SATURATED] -= place < state[SATURATED]
+    if place < state[SATURATED]:
+        state[SATURATED] -= 1
 
 
 @kernel
@@ -174,7 +175,7 @@ def refresh(state: Ints, site: Ints) -> None:
 
 @kernel
 def rekey(state: Ints, site: Ints) -> bool:
-    """New keys for all, and the order mended (insertion: it is nearly sorted); whether it changed."""
+    """New keys for all, and the order mended by insertion; whether a key changed."""
     changed = mend(state, site, 0, state[SATURATED], 1)
     return mend(state, site, state[SATURATED], state[QUEUED], 0) or changed
 

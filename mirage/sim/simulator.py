@@ -172,7 +172,8 @@ class Simulator:
     def set_node_list(self, job_id: int, nodes: Sequence[int]) -> None:
         """Ask for exactly these nodes, or for any again with none. Age is kept."""
         slot = self._pending(job_id)
-        if nodes and len(set(nodes)) != self._field(slot, layout.NODES):
+        known = all(0 <= n < self.params.nodes for n in nodes)
+        if nodes and (not known or len(set(nodes)) != self._field(slot, layout.NODES)):
             raise ClusterRefused("Requested node configuration is not available")
         while self._state[layout.CELLS_LEFT] < len(nodes):
             self._make_room(layout.ROOM_CELLS)
@@ -194,11 +195,11 @@ class Simulator:
         self._act(engine.set_node, self._results, node, OUTAGES[outage])
 
     def _act(self, move: Any, *given: Any) -> None:
-        """Do a move with room for whatever it does; the passes it makes due run at the next advance."""
+        """Do a move with room for it; the passes that it makes due run at the next advance."""
         self._state[layout.LISTENING] = 1
         while short := engine.short_of_room(self._state, self._site):
             self._make_room(int(short))
-        while short := engine.room(self._state, self._site, _ROOMY, self._extras):
+        while short := engine.room(self._state, _ROOMY, self._extras):
             self._make_room(int(short))
         self._state[layout.VERSION] += 1
         move(self._state, self._site, *given)
@@ -213,7 +214,7 @@ class Simulator:
         if extras:
             record[layout.EXTRA] = len(self._extras)
             self._extras = np.concatenate([self._extras, np.array(extras, dtype=np.int64)])
-            while short := engine.room(self._state, self._site, record, self._extras):
+            while short := engine.room(self._state, record, self._extras):
                 self._make_room(int(short))
         self._names = names
         self._to(self._room.for_names(names))
@@ -363,11 +364,10 @@ class Simulator:
 
     def plan_of(self, job: SimJob, limits: Mapping[int, int] | None = None) -> int | None:
         """The planned start of `job` were it eligible now, with other time limits by job id."""
-        twin = self.fork()
-        return twin._plan_one(replace(job, job_id=0), limits or {})
+        return self.fork().plan_and_be_lost(replace(job, job_id=0), limits or {})
 
-    def _plan_one(self, job: SimJob, limits: Mapping[int, int]) -> int | None:
-        """Uses this simulator up."""
+    def plan_and_be_lost(self, job: SimJob, limits: Mapping[int, int]) -> int | None:
+        """As `plan_of`, of a fork that nobody needs afterwards."""
         slot = self._find(self.inject(job))
         if limits:
             changed = np.zeros(self._room.slots, dtype=np.int64)
@@ -377,13 +377,42 @@ class Simulator:
         start = int(self._planned(self._state)[slot])
         return None if start == NONE else start
 
+    def plan_as_free(
+        self, job_id: int, limits: Ints | None = None, *, priority: int | None = None
+    ) -> int | None:
+        """The planned start of a pending job, did nothing keep it from being eligible now.
+
+        `limits`: time limits by slot that count instead of the jobs' own, where positive;
+        `priority`: what it would have, as squeue prints it.
+        """
+        slot = self._pending(job_id)
+        twin = self._copy_for_plan()
+        moves.let_go(twin, self._site, slot)
+        if priority is not None:
+            moves.stand_pending(twin, self._site, slot, priority, NONE)
+        if limits is not None:
+            moves.change_limits(twin, limits)
+        start = int(self._planned(twin)[slot])
+        return None if start == NONE else start
+
+    def arrays(self) -> tuple[Ints, Ints]:
+        """The state and the site (layout.py), for kernels that look and write nothing."""
+        return self._state, self._site
+
+    @property
+    def associations(self) -> Mapping[tuple[str, str], int]:
+        """The number of each (account, user)."""
+        return self._names.associations
+
     # Within
 
     def _copy_for_plan(self) -> Ints:
         while short := engine.short_of_room(self._state, self._site):
             self._make_room(int(short))
-        twin = self._state.copy()
-        twin[layout.LISTENING] = 0
+        # The log stands last, and nobody listens to a plan.
+        log = int(self._state[layout.LOG])
+        twin = self._state[:log].copy()
+        twin[layout.END_OF_STATE], twin[layout.LISTENING] = log, 0
         return twin
 
     def _planned(self, twin: Ints) -> Ints:

@@ -39,6 +39,9 @@ _KINDS = {
 }
 _LARGEST = 1 << 40
 """Of any number of a job: ids and instants must fit their places in keys and ranks."""
+_BLANK = [0] * RECORD
+for _field in (layout.ROW, layout.ELIGIBLE, layout.START, layout.PIN, layout.ALLOCATED):
+    _BLANK[_field] = NONE
 K = TypeVar("K", bound=Hashable)
 
 
@@ -77,14 +80,12 @@ class Recorder:
         asked = self._asked(job, whole=whole)
         refusal = self._refusal(job, partition, qos, asked, whole=whole)
         partition, qos = max(partition, 0), max(qos, 0)
-        _number(names.users, job.user)
+        user = _number(names.users, job.user)
         _number(names.accounts, job.account)
         association = _number(names.associations, (job.account, job.user))
         kind = _number(names.kinds, () if whole else asked)
-        image = [0] * RECORD
+        image = list(_BLANK)
         image[layout.ID] = job.job_id
-        image[layout.ROW] = image[layout.ELIGIBLE] = image[layout.START] = NONE
-        image[layout.PIN] = image[layout.ALLOCATED] = NONE
         image[layout.SUBMIT] = job.submit
         image[layout.NODES] = job.nodes
         image[layout.LIMIT] = job.time_limit_s
@@ -109,6 +110,8 @@ class Recorder:
         image[layout.USE_ROW] = _number(names.use_rows, (job.user, qos))
         image[layout.EXTRA] = _put_extras(job, extras)
         image[layout.REFUSAL] = refusal
+        image[layout.SHOWN] = NONE if job.priority is None else job.priority
+        image[layout.USER] = user
         return image
 
     def qos_number(self, name: str) -> int:

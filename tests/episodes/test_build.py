@@ -13,9 +13,8 @@ from mirage.errors import InputError
 from mirage.features import observe, spec
 from mirage.features.link import Link
 from mirage.features.memory import Memory
-from mirage.sim.simulator import Simulator
+from mirage.sim.simulator import Simulator, Workload
 from mirage.sim.types import Params, SimJob, afterany
-from mirage.sim.workload import Workload
 from mirage.traces.clusterfile import read_cluster_file
 from mirage.traces.replay import workload
 from tests.episodes import small
@@ -294,7 +293,7 @@ def test_a_pair_that_cannot_be_is_refused(fields: dict[str, int], said: str) -> 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the traces are not there (../shared)")
 def test_outcomes_on_lonestar6_are_those_of_whole_replays() -> None:
     params = read_cluster_file(SHARED / "clusters/ls6.toml")
-    jobs = workload(SHARED / "traces/tacc-ls6-a100.parquet", nodes=params.nodes)
+    jobs = workload(SHARED / "traces/tacc-ls6-a100.parquet", params).jobs
     monday = 1_676_246_400  # 2023-02-13
     settings = Settings(
         nodes=8, time_limit_s=48 * HOUR_S, every_s=36 * HOUR_S, since=monday, until=monday + 2**17

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mirage.domain.snapshot import Ints
 from mirage.features import spec
-from mirage.features.numbers import Past, Pending, Running, Standing, numbers, usual_limits
+from mirage.features.numbers import Past, Pending, Running, Standing, numbers
 from mirage.features.observe import TABLE
 from tests.features import by_hand
 
@@ -110,19 +110,3 @@ def test_a_monday_begins_the_week_in_local_time() -> None:
     standing = standing._replace(now=1675058400, utc_offset_s=-6 * 3600)
     out = numbers(standing, pending, running, everywhere, past, TABLE)
     assert out[spec.part("clock")] == pytest.approx([0, 1, 0, 1], abs=1e-9)
-
-
-def test_as_usual_a_running_job_uses_the_usual_share_of_what_is_left() -> None:
-    pending = Pending(*(np.array([v]) for v in (1, 3600, 0, 0, 1)))
-    running = Running(
-        *(np.array([v, v2]) for v, v2 in ((1, 1), (3600, 3600), (1600, 4000), (0, 0), (0, 0)))
-    )
-    past = Past(
-        np.zeros((0, 3), np.int64),
-        np.zeros((0, 4), np.int64),
-        np.array([[0.0, 0.0]]),
-        np.array([0.25, 1.0]),
-    )
-    waiting, working = usual_limits(pending, running, past)
-    assert waiting.tolist() == [900]
-    assert working.tolist() == [1600 + 500, 4000]

@@ -66,6 +66,7 @@ class _Maker:
         self.nodes = self.rng.randint(2, 12)
         self.users = [f"u{i}" for i in range(self.rng.choice((1, 2, 3, 5)))]
         self.shared = self.names and self.rng.random() < 0.7
+        self.array_limits = self.rng.choices((0, 1, 3), k=2)
         self.cpus = self.rng.choice((1, 4, 8)) if self.shared else 4
 
     def has(self, group: str, chance: float) -> bool:
@@ -123,7 +124,9 @@ class _Maker:
         rules: dict[str, Any] = {}
         if self.has("limits", 0.9):
             rules["qos"] = self.qos()
-        if self.shared and self.rng.random() < 0.2 and self.nodes > 2:
+        # What a whole-node job counts with before its nodes are chosen, where they differ, is left
+        # open by the specification: no limits with those.
+        if "qos" not in rules and self.shared and self.rng.random() < 0.2 and self.nodes > 2:
             rules["node_groups"] = self.node_groups()
         if self.names and self.rng.random() < 0.4:
             rules["reservations"] = tuple(self.reservation() for _ in range(self.rng.randint(1, 3)))
@@ -249,8 +252,9 @@ class _Maker:
             rules["held"] = self.rng.random() < 0.05
             rules["requeue"] = self.rng.random() < 0.7
         if self.group in {"limits", "everything"} and self.rng.random() < 0.4:
-            rules["array_id"] = self.rng.choice((1, 2))
-            rules["array_limit"] = self.rng.choice((0, 1, 3))
+            array_id = self.rng.choice((1, 2))
+            rules["array_id"] = array_id
+            rules["array_limit"] = self.array_limits[array_id - 1]
         if job.submit == self.t0 and self.rng.random() < 0.05:
             rules["priority"] = self.rng.randrange(5000)
         return rules

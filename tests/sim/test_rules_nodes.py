@@ -22,7 +22,7 @@ SHARED = {"select_type": SelectType.CONS_TRES}
 
 
 def test_max_jobs_per_user_without_qos(side: Side) -> None:
-    jobs = [job(1, user="u"), job(2, 5, user="u"), job(3, 6, user="v")]
+    jobs = [job(1, user="u"), job(2, 5, user="u", account="another"), job(3, 6, user="v")]
     assert Scene(side, site(max_jobs_pu=1), *jobs).starts() == {1: 0, 2: 600, 3: 6}
 
 
@@ -52,6 +52,13 @@ def test_a_qos_limits_a_user_in_it_and_nobody_else(
 def test_whole_nodes_count_entirely(side: Side) -> None:
     params = site(qos=(Qos(max_cpus_pu=7),))
     assert Scene(side, params, job(1, user="u"), job(2, user="u")).starts() == {1: 0, 2: 600}
+
+
+def test_whole_nodes_that_differ_count_each_for_itself(side: Side) -> None:
+    groups = (NodeGroup(count=1, cpus=4, memory_mib=50), NodeGroup(count=3, cpus=4, memory_mib=80))
+    params = site(**SHARED, node_groups=groups, qos=(Qos(max_memory_mib_pu=120),))
+    jobs = [job(i, i, user="u", exclusive=True, node_list=(i,)) for i in (1, 2)]
+    assert Scene(side, params, *jobs).starts() == {1: 1, 2: 601}
 
 
 def test_the_jobs_over_max_submit_are_refused(side: Side) -> None:

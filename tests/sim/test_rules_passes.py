@@ -3,7 +3,15 @@
 import pytest
 
 from mirage.errors import ClusterRefused
-from mirage.sim.types import Outage, Partition, Reservation, SelectType, afterany
+from mirage.sim.types import (
+    Dependency,
+    DependencyKind,
+    Outage,
+    Partition,
+    Reservation,
+    SelectType,
+    afterany,
+)
 from tests.sim.scenes import T0, Scene, Side, job, site
 
 HALVES = (Partition(nodes=(0, 1)), Partition(name="b", nodes=(2, 3)))
@@ -63,6 +71,17 @@ def test_a_job_of_a_closed_partition_is_no_attempt(side: Side) -> None:
     assert Scene(side, params, *jobs).starts()[5] == 10
 
 
+def test_who_becomes_eligible_in_a_pass_waits_for_the_next(side: Side) -> None:
+    jobs = [
+        job(1, nodes=4),
+        job(2, 5, nodes=3),
+        job(3, 6, limit=60),
+        job(4, 7, nice=-9, dependencies=(Dependency(DependencyKind.AFTER, 2),)),
+    ]
+    # At 600, 2 starts and frees 4, which would be ahead of 3: but this pass's order has no 4.
+    assert Scene(side, site(**NO_BACKFILL), *jobs).starts() == {1: 0, 2: 600, 3: 600, 4: 660}
+
+
 # Backfill by number
 
 
@@ -89,7 +108,7 @@ def test_only_so_many_jobs_of_a_user_are_tested(side: Side) -> None:
     jobs = [
         job(1, nodes=3, limit=6000),
         job(2, 10, nodes=4, user="u"),
-        job(3, 11, limit=60, user="u"),
+        job(3, 11, limit=60, user="u", account="another"),
         job(4, 12, limit=60, user="v"),
     ]
     starts = Scene(side, site(bf_max_job_user=1), *jobs).starts()
@@ -220,6 +239,15 @@ def test_a_plan_whose_nodes_a_reservation_takes_moves_to_the_next_map(side: Side
     jobs = [job(1, nodes=2), job(2, 5, limit=300)]
     # At 600 node 0 would be chosen, which is reserved from 700 on: the plan starts over from 700.
     assert Scene(side, params, *jobs).until(29).plans() == {2: 700}
+
+
+def test_a_reservation_beyond_the_window_is_kept_free_too(side: Side) -> None:
+    kept = (Reservation(start=T0 + 1000, end=T0 + 2000, nodes=(1,)),)
+    params = site(partitions=HALVES, reservations=kept, bf_window_s=300)
+    jobs = [job(1, limit=100), job(2, 5, limit=5000)]
+    scene = Scene(side, params, *jobs)
+    assert scene.starts() == {1: 0, 2: 100}
+    assert scene.nodes(2) == (0,)
 
 
 def test_a_plan_later_than_the_next_map_looks_at_that_map_s_nodes(side: Side) -> None:

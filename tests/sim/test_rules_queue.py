@@ -270,3 +270,21 @@ def test_usage_is_forgotten_by_half_lives(side: Side) -> None:
     short = {**FAIR, "priority_decay_half_life_s": 300}
     assert Scene(side, site(**FAIR), *jobs).until(1200).order() == [1, 2]
     assert Scene(side, site(**short), *jobs).until(1200).order() == [2, 1]
+
+
+# What squeue would print
+
+
+def test_the_printed_priority() -> None:
+    # A day of seven at 7000, and 100 for size: one node of four. Fair share 1000 before a tick.
+    params = site(
+        priority_weight_job_size=100,
+        priority_weight_fairshare=1000,
+        priority_calc_period_s=10**9,
+        priority_max_age_s=7 * 86400,
+    )
+    jobs = [job(9, nodes=4, limit=10**6), job(1, 5), job(2, held=True), job(3, begin=10**6)]
+    scene = Scene(Side.OURS, params, *jobs).until(86405)
+    shown = {i: scene.sim.find(i).priority for i in (1, 2, 3, 9)}
+    # The rate is rounded down, so a day falls short of 1000 by less than one point.
+    assert shown == {1: 1000 + 25 + 1000 - 1, 2: 0, 3: 1, 9: 0}

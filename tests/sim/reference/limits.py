@@ -10,7 +10,7 @@ def tres(params: Params, entry: Entry) -> tuple[int, int, int, int]:
     if not entry.whole:
         return (n * entry.cpus, n * entry.job.memory_mib, n * entry.job.gpus, n)
     nodes = nodes_of(params)
-    of = [nodes[i] for i in entry.allocated] or nodes[:n]
+    of = [nodes[i] for i in entry.allocated or entry.pinned] or nodes[:n]
     return (sum(x.cpus for x in of), sum(x.memory_mib for x in of), sum(x.gpus for x in of), n)
 
 

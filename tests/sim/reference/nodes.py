@@ -4,7 +4,7 @@ from tests.sim.reference.cluster import Entry, Room
 
 
 def choose_by_number(able: list[int], count: int, wanted: set[int]) -> tuple[int, ...]:
-    """Lowest numbers first, those that pending pinned jobs want last."""
+    """Lowest numbers first, those that eligible pinned jobs want last."""
     return tuple(sorted(sorted(able, key=lambda n: (n in wanted, n))[:count]))
 
 

@@ -183,11 +183,11 @@ class Reference:
         usable = self._up()
         closed: set[str] = set()
         for e in self._in_order():
+            if self._over_limits(e) or e.partition.name in closed:
+                continue
             if bounded and attempts >= self.params.default_queue_depth:
                 self.sched_due = (self.now // every + 1) * every
                 return
-            if self._over_limits(e) or e.partition.name in closed:
-                continue
             attempts += 1
             nodes = self._nodes_now(e, usable)
             if nodes is not None:
@@ -204,7 +204,7 @@ class Reference:
         mine = usable & set(numbers_of(self.params, e.partition))
         mine -= reserved(self.params, self.now, self.now + e.job.time_limit_s)
         able = [n for n in sorted(mine) if fits(self.nodes[n], rooms[n], e)]
-        wanted = {n for p in self.queue.pending() for n in p.pinned}
+        wanted = {n for p in self.queue.eligible() for n in p.pinned}
         return choice(e, able, rooms, wanted if self._by_number() else None)
 
     def _backfill(self) -> dict[int, int]:
