@@ -82,7 +82,7 @@ def by_week(taken: Replay, start: Starts, found: Fidelity) -> None:
     for week in found.weeks:
         day = datetime.fromtimestamp(week.begin, UTC).date()
         waits = f"{week.logged_h:10.2f}{week.simulated_h:10.2f}"
-        busy = [busy_nodes(nodes, *life, week.begin) for life in lives]
+        busy = [busy_nodes(nodes, begun, end, week.begin) for begun, end in lives]
         print(f"{day!s:34}{week.jobs:7}{waits}{busy[0]:10.1f}{busy[1]:11.1f}")
 
 
