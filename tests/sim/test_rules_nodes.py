@@ -127,7 +127,7 @@ def test_by_number_takes_the_lowest_and_leaves_pinned_ones_for_last(side: Side) 
         job(8, user="u", node_list=(3,)),
         job(9, 1, user="u", node_list=(0,)),
         job(1, 5),
-        job(2, 6, nodes=2),
+        job(2, 6, nodes=2, user="v"),
     ]
     # 9 waits for its user's other job, and would find its node free.
     scene = Scene(side, site(max_jobs_pu=1), *jobs).until(10)
