@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.episodes.glance import rivals
 from mirage.episodes.past import Past
 from mirage.episodes.table import NONE, STEP_S, About, Column, EpisodeTable
 from mirage.episodes.world import NEVER, World, enter
 from mirage.errors import InputError
 from mirage.features import observe, spec
 from mirage.features.link import Link
-from mirage.sim import layout
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SelectType, SimJob
 from mirage.sim.workload import Workload
@@ -199,14 +199,12 @@ class _Looks:
 
     def _rivals(self, sim: Simulator) -> tuple[int, int]:
         """Jobs in line that are not wider than the successor, and their latest planned start."""
-        line = sim.columns().queued
-        ours = line[:, layout.PARTITION] == 0
-        rivals = line[ours & (line[:, layout.NODES] <= self._nodes), layout.ID]
-        if not len(rivals):
+        in_line = rivals(sim, self._nodes).tolist()
+        if not in_line:
             return 0, NONE
         planned = sim.planned_starts()
-        starts = [planned[job_id] for job_id in rivals.tolist() if job_id in planned]
-        return len(rivals), max(starts) - sim.now if starts else NONE
+        starts = [planned[job_id] for job_id in in_line if job_id in planned]
+        return len(in_line), max(starts) - sim.now if starts else NONE
 
 
 def build(

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Self
 
 from mirage.episodes.deciding import RECENT_JOBS
+from mirage.episodes.glance import eligible_of_running
 from mirage.features.memory import Memory
-from mirage.sim import layout
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Event, EventKind, Record, SimJob
 
@@ -35,7 +35,7 @@ class Past:
         events = world.advance(until)
         if events:
             ended = {record.job_id: record for record in world.ended_since(since)}
-            eligible = _eligible_of_running(world) if _any_starts(events, ended) else {}
+            eligible = eligible_of_running(world) if _any_starts(events, ended) else {}
             for event in events:
                 self._take_in(event, world, ended.get(event.job_id), eligible)
         # A fork copies what is told of ended jobs.
@@ -63,12 +63,6 @@ class Past:
 def _any_starts(events: list[Event], ended: Mapping[int, Record]) -> bool:
     """Whether a job has started that still runs."""
     return any(e.kind is EventKind.STARTED and e.job_id not in ended for e in events)
-
-
-def _eligible_of_running(world: Simulator) -> dict[int, int]:
-    running = world.columns().running
-    ids, since = running[:, layout.ID].tolist(), running[:, layout.ELIGIBLE].tolist()
-    return dict(zip(ids, since, strict=True))
 
 
 def _of_the_pair(world: Simulator, job_id: int, ended: Record | None) -> SimJob | None:

@@ -1,0 +1,27 @@
+"""Two quick looks at a simulated queue. `Simulator.columns` would copy every live job's record."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.sim import layout
+from mirage.sim.layout import view
+from mirage.sim.simulator import Simulator
+
+
+def rivals(sim: Simulator, nodes: int) -> NDArray[np.int64]:
+    """Ids of the eligible pending jobs of the default partition that ask for at most `nodes`."""
+    state, _ = sim.arrays()
+    live = view(state, layout.LIVE).reshape(-1, layout.RECORD)
+    slots = view(state, layout.QUEUE_SLOT)[: state[layout.QUEUED]]
+    ours = (live[slots, layout.NODES] <= nodes) & (live[slots, layout.PARTITION] == 0)
+    ids: NDArray[np.int64] = live[slots[ours], layout.ID]
+    return ids
+
+
+def eligible_of_running(sim: Simulator) -> dict[int, int]:
+    """When each running job became eligible, by id."""
+    state, _ = sim.arrays()
+    live = view(state, layout.LIVE).reshape(-1, layout.RECORD)
+    slots = view(state, layout.RUN_SLOT)[: state[layout.RUNNING]]
+    ids, since = live[slots, layout.ID].tolist(), live[slots, layout.ELIGIBLE].tolist()
+    return dict(zip(ids, since, strict=True))
