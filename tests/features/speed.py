@@ -1,6 +1,6 @@
 """How long an observation takes, on Lonestar6's trace: `python -m tests.features.speed`.
 
-Needs ../shared. Prints microseconds, the least of several rounds, for a moment with a long queue.
+Needs ../shared. Prints microseconds, the least of many short rounds (a busy machine takes long ones apart).
 """
 
 import sys
@@ -25,7 +25,7 @@ _MOMENTS = (1_676_300_000, 1_676_728_000, 1_677_063_000)
 """13, 18 and 22 February 2023: a short queue, a usual one, and the longest of that winter."""
 
 
-def least_us(call: Callable[[], object], *, rounds: int = 20, calls: int = 50) -> float:
+def least_us(call: Callable[[], object], *, rounds: int = 500, calls: int = 3) -> float:
     for _ in range(200):
         call()
     best = float("inf")
