@@ -73,7 +73,7 @@ def _plans(
     have: there the view's priority counts.
     """
     job_id = link.job_id
-    eligible, start = stands(simulator.arrays()[0], job_id)
+    eligible, start = stands(simulator.arena.state, job_id)
     if start >= 0:
         return start, start
     told = stands_in and eligible < 0
@@ -82,9 +82,9 @@ def _plans(
         simulator = simulator.fork()
         job_id = simulator.inject(link.successor(view.now))
     priority = view.priority if told else None
-    number = memory.users.of_associations(simulator.associations)
+    number = memory.users.of_associations(simulator.arena.names.associations)
     past = memory.past(view.now)
-    usual = usual_by_slot(simulator.arrays()[0], number, past, job_id)
+    usual = usual_by_slot(simulator.arena.state, number, past, job_id)
     by_limit = simulator.plan_as_free(job_id, priority=priority)
     return by_limit, simulator.plan_as_free(job_id, usual, priority=priority)
 

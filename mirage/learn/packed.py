@@ -34,11 +34,11 @@ class Packed:
     def of(cls, starts: Sequence[Start]) -> Self:
         """The worlds of `starts`, which are forks of one simulator."""
         sims = [s.world.sim for s in starts]
-        rooms = [sim._room for sim in sims]  # noqa: SLF001 - what a simulator has room for is not public
+        rooms = [sim.arena.room for sim in sims]
         room = replace(_largest(rooms), log=0)
-        site = sims[0].arrays()[1]
+        site = sims[0].arena.site
         states = [
-            _same_room(sim.arrays()[0], site, have, room)
+            _same_room(sim.arena.state, site, have, room)
             for sim, have in zip(sims, rooms, strict=True)
         ]
         hands = []
@@ -55,7 +55,7 @@ class Packed:
     def scratch(self) -> Ints:
         """Room for the passes over one of these states at a time."""
         sim = self.any_sim
-        return new_scratch(sim.params, self.machine[0], sim._names, self.room)  # noqa: SLF001
+        return new_scratch(sim.params, self.machine[0], sim.arena.names, self.room)
 
     def roomier(self, short: int) -> Self:
         """With twice the room of what was short (a ROOM_ constant of layout.py)."""

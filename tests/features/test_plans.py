@@ -112,8 +112,8 @@ def test_as_usual_is_the_plan_of_a_cluster_with_such_limits(site: str) -> None:
 
 
 def _usual_limits(simulator: Simulator, memory: Memory) -> dict[int, int]:
-    state, _ = simulator.arrays()
-    number = memory.users.of_associations(simulator.associations)
+    state = simulator.arena.state
+    number = memory.users.of_associations(simulator.arena.names.associations)
     by_slot = usual_by_slot(state, number, memory.past(simulator.now), 0)
     live = (*simulator.pending(), *simulator.running())
     table = layout.view(state, layout.LIVE).reshape(-1, layout.RECORD)
