@@ -71,11 +71,26 @@ def by_class(taken: Replay, start: Starts, window: Window) -> None:
         print(f"{name:34}{mine.sum():7}" + "".join(f"{x:10.2f}" for x in waits))
 
 
-def by_week(found: Fidelity) -> None:
-    print(f"\n{'week from':34}{'jobs':>7}{'log h':>10}{'replay h':>10}")
+def by_week(taken: Replay, start: Starts, found: Fidelity) -> None:
+    """Mean waits, and mean nodes in use by all jobs."""
+    jobs, logged = taken.workload.jobs, taken.logged
+    nodes = np.array([job.nodes for job in jobs])
+    ran = np.array([min(job.run_s, job.time_limit_s) for job in jobs])
+    lives = ((logged.start, logged.end), (start, start + ran))
+    columns = f"{'log h':>10}{'replay h':>10}{'log busy':>10}{'repl. busy':>11}"
+    print(f"\n{'week from':34}{'jobs':>7}{columns}")
     for week in found.weeks:
         day = datetime.fromtimestamp(week.begin, UTC).date()
-        print(f"{day!s:34}{week.jobs:7}{week.logged_h:10.2f}{week.simulated_h:10.2f}")
+        waits = f"{week.logged_h:10.2f}{week.simulated_h:10.2f}"
+        busy = [busy_nodes(nodes, begun, end, week.begin) for begun, end in lives]
+        print(f"{day!s:34}{week.jobs:7}{waits}{busy[0]:10.1f}{busy[1]:11.1f}")
+
+
+def busy_nodes(nodes: Starts, start: Starts, end: Starts, begin: int) -> float:
+    """Mean over a week of the nodes that jobs were on."""
+    inside = np.minimum(end, begin + WEEK_S) - np.maximum(start, begin)
+    seconds = np.where(start >= 0, np.maximum(inside, 0), 0)
+    return float((nodes * seconds).sum() / WEEK_S)
 
 
 def figures(taken: Replay, site: Params, trials: int, seed: int) -> None:
@@ -86,7 +101,7 @@ def figures(taken: Replay, site: Params, trials: int, seed: int) -> None:
     whole = fidelity(submit, start, logged, every)
     show("7 November to 26 February", whole)
     show("16 January to 26 February", fidelity(submit, start, logged, after))
-    by_week(whole)
+    by_week(taken, start, whole)
     by_class(taken, start, every)
 
     plan = Plan(begin=BEGIN, until=UNTIL, end=END, trials=trials, seed=seed)
@@ -94,8 +109,9 @@ def figures(taken: Replay, site: Params, trials: int, seed: int) -> None:
     head(f"calibrated: the {found.recipe} of {trials} trials, seed {seed}")
     show("fitted on, to 15 January", found.fitting["calibrated"])
     show("held out, from 16 January", found.held_out["calibrated"])
-    by_week(found.held_out["calibrated"])
-    by_class(taken, starts(found.params, taken), after)
+    fitted = starts(found.params, taken)
+    by_week(taken, fitted, found.held_out["calibrated"])
+    by_class(taken, fitted, after)
     print(f"\n{'setting':34}{'value':>10}{'from':>10}{'to':>10}{'drop':>10}")
     for f in found.fitted:
         print(f"{f.name:34}{f.value:10}{f.low:10}{f.high:10}{f.drop:10.3f}")

@@ -21,9 +21,9 @@ COMMANDS = {
     "ingest": ("mirage.cli.trace", "Take the jobs of a trace file into the history."),
     "simulate": (
         "mirage.cli.simulate",
-        "Replay a log on a simulated cluster: waits, speed, fidelity to the log.",
+        "Replay a log on a simulated cluster: waits, speed, how near they are to the log's.",
     ),
-    "calibrate": ("mirage.cli.calibrate", "Fit a cluster file to a log."),
+    "calibrate": ("mirage.cli.calibrate", "Fit a cluster file to a log and say how sure that is."),
     "episodes": (
         "mirage.cli.episodes",
         "Make the table of hand-overs of a trace: every decision instant, every outcome.",

@@ -43,6 +43,14 @@ def calibrate(
         int | None,
         typer.Option(min=1, help="Nodes of the cluster. Default: as many as were ever busy."),
     ] = None,
+    begin: Annotated[
+        datetime | None,
+        typer.Option(
+            "--from",
+            help="Fit on jobs submitted from then on (UTC). "
+            "Default: 6 days after the log's first start.",
+        ),
+    ] = None,
     until: Annotated[
         datetime | None,
         typer.Option(
@@ -58,7 +66,9 @@ def calibrate(
     seed: Annotated[int, typer.Option(min=0, help="The same seed, the same file.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Fit a cluster file to a log, and say how sure that is and how well it does on later weeks.
+    """Fit a cluster file to a log and say how sure that is.
+
+    The file is then judged on the weeks after those that it was fitted on.
 
     Read from the log: nodes over time, running jobs per user. Searched for (Optuna, the extra
     `calibrate`): weights, half-life, maximum age, backfill. What is done is in docs/simulate.md.
@@ -68,11 +78,9 @@ def calibrate(
     """
     start = read_cluster_file(cluster) if cluster else Params(name=_name(trace))
     taken = replay.read(trace, replace(start, nodes=_ANY_SIZE, node_events=()))
-    plan = replace(default_plan(taken), nodes=nodes, trials=trials, seed=seed)
-    if until is not None:
-        plan = replace(plan, until=instant(until))
-    if judge_until is not None:
-        plan = replace(plan, end=instant(judge_until))
+    given = {"begin": begin, "until": until, "end": judge_until}
+    instants = {name: instant(when) for name, when in given.items() if when is not None}
+    plan = replace(default_plan(taken), nodes=nodes, trials=trials, seed=seed, **instants)
     with progress(trace.name) as told:
         found = fit(taken, start, plan, tpe.search, told)
     _write(out, found, trace)

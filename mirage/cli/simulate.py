@@ -51,7 +51,7 @@ def simulate(
     weekly: Annotated[bool, typer.Option("--weekly", help="Mean waits by week, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Replay a log on a simulated cluster: waits, speed, and how near the waits are to the log's.
+    """Replay a log on a simulated cluster: waits, speed, how near they are to the log's.
 
     From the log come submissions and requests, run times (cut at the limit), and when the user of a
     waiting job gave it up; never when a job started. Fidelity compares the jobs that started,

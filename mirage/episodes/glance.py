@@ -10,7 +10,7 @@ from mirage.sim.simulator import Simulator
 
 def rivals(sim: Simulator, nodes: int) -> NDArray[np.int64]:
     """Ids of the eligible pending jobs of the default partition that ask for at most `nodes`."""
-    state, _ = sim.arrays()
+    state = sim.arena.state
     live = view(state, layout.LIVE).reshape(-1, layout.RECORD)
     slots = view(state, layout.QUEUE_SLOT)[: state[layout.QUEUED]]
     ours = (live[slots, layout.NODES] <= nodes) & (live[slots, layout.PARTITION] == 0)
@@ -20,7 +20,7 @@ def rivals(sim: Simulator, nodes: int) -> NDArray[np.int64]:
 
 def eligible_of_running(sim: Simulator) -> dict[int, int]:
     """When each running job became eligible, by id."""
-    state, _ = sim.arrays()
+    state = sim.arena.state
     live = view(state, layout.LIVE).reshape(-1, layout.RECORD)
     slots = view(state, layout.RUN_SLOT)[: state[layout.RUNNING]]
     ids, since = live[slots, layout.ID].tolist(), live[slots, layout.ELIGIBLE].tolist()

@@ -149,12 +149,14 @@ def stands(state: Ints, job_id: int) -> tuple[int, int]:
 
 
 @allocating
-def usual_by_slot(state: Ints, number: Ints, past: Past) -> Ints:
-    """The time limit of every live job, by slot, were it to run as long as is usual; else 0."""
+def usual_by_slot(state: Ints, number: Ints, past: Past, own: int) -> Ints:
+    """The time limits of live jobs, by slot, were they to run as long as is usual; of `own` 0."""
     live = section(state, LIVE)
     limits = np.zeros(len(live) // RECORD, dtype=np.int64)
     for slot in section(state, QUEUE_SLOT)[: state[QUEUED]]:
         at = slot * RECORD
+        if live[at + ID] == own:
+            continue
         share = usual_share(past, number[live[at + ASSOCIATION]])
         limits[slot] = max(1, int(share * live[at + LIMIT]))
     for slot in section(state, RUN_SLOT)[: state[RUNNING]]:

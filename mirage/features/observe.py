@@ -50,35 +50,41 @@ def raw(
 def from_simulator(simulator: Simulator, link: Link, memory: Memory) -> Observation:
     """What is seen of a simulated cluster at its present instant: float32[F]."""
     view = View.of_simulator(simulator, link, memory.users)
-    return observe(view, link, memory, *_plans(simulator, link, memory, None))
+    return observe(view, link, memory, *_plans(simulator, view, link, memory))
 
 
 def from_snapshot(snapshot: Snapshot, params: Params, link: Link, memory: Memory) -> Observation:
     """What is seen of a live cluster; its plans are those of a simulator stood up from it."""
     view = View.of_queue(snapshot.queue, snapshot.nodes, params, link, memory.users)
     stood = stand_in(params, snapshot.queue, snapshot.nodes).simulator
-    return observe(view, link, memory, *_plans(stood, link, memory, view.priority))
+    return observe(view, link, memory, *_plans(stood, view, link, memory, stands_in=True))
 
 
 Plans = tuple[int | None, int | None]
 """By time limits, and by what is usual."""
 
 
-def _plans(simulator: Simulator, link: Link, memory: Memory, priority: int | None) -> Plans:
-    """Of the successor; `priority`: what it would have, where the simulator cannot know."""
+def _plans(
+    simulator: Simulator, view: View, link: Link, memory: Memory, *, stands_in: bool = False
+) -> Plans:
+    """When the scheduler would start the successor.
+
+    A stand-in does not know users' fair share, and no simulator the age of a job that it does not
+    have: there the view's priority counts.
+    """
     job_id = link.job_id
-    state, _ = simulator.arrays()
-    eligible, start = stands(state, job_id)
+    eligible, start = stands(simulator.arena.state, job_id)
     if start >= 0:
         return start, start
+    told = stands_in and eligible < 0
     if eligible == NOT_THERE:
+        told = told or (simulator.params.accrue_always and link.submit is not None)
         simulator = simulator.fork()
-        job_id = simulator.inject(link.successor(simulator.now))
-        state, _ = simulator.arrays()
-    elif eligible >= 0:
-        priority = None
-    number = memory.users.of_associations(simulator.associations)
-    usual = usual_by_slot(state, number, memory.past(simulator.now))
+        job_id = simulator.inject(link.successor(view.now))
+    priority = view.priority if told else None
+    number = memory.users.of_associations(simulator.arena.names.associations)
+    past = memory.past(view.now)
+    usual = usual_by_slot(simulator.arena.state, number, past, job_id)
     by_limit = simulator.plan_as_free(job_id, priority=priority)
     return by_limit, simulator.plan_as_free(job_id, usual, priority=priority)
 

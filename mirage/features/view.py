@@ -94,8 +94,8 @@ class View:
     def of_simulator(cls, simulator: Simulator, link: Link, users: Users) -> Self:
         """The same from the simulator's state."""
         params = simulator.params
-        state, site = simulator.arrays()
-        number = users.of_associations(simulator.associations)
+        state, site = simulator.arena.state, simulator.arena.site
+        number = users.of_associations(simulator.arena.names.associations)
         partition = place_of(params, link.partition)
         pool = _pool(params, partition)
         pending_id, pending, partitions, ages = gather.waiting(

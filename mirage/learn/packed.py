@@ -9,7 +9,7 @@ import numpy as np
 from mirage.learn.hand import Machine, row
 from mirage.learn.handovers import Ints
 from mirage.learn.starts import Start
-from mirage.sim import layout
+from mirage.sim import layout, moves
 from mirage.sim.layout import NONE
 from mirage.sim.rooms import Room, grown, new_scratch
 from mirage.sim.simulator import Simulator
@@ -34,19 +34,19 @@ class Packed:
     def of(cls, starts: Sequence[Start]) -> Self:
         """The worlds of `starts`, which are forks of one simulator."""
         sims = [s.world.sim for s in starts]
-        rooms = [sim._room for sim in sims]  # noqa: SLF001 - no public view of a simulator's arrays
+        rooms = [sim.arena.room for sim in sims]
         room = replace(_largest(rooms), log=0)
-        site = sims[0]._site  # noqa: SLF001
+        site = sims[0].arena.site
         states = [
-            _same_room(sim._state, site, have, room)  # noqa: SLF001
+            _same_room(sim.arena.state, site, have, room)
             for sim, have in zip(sims, rooms, strict=True)
         ]
         hands = []
         for start, state in zip(starts, states, strict=True):
             world = start.world
-            state[layout.LISTENING] = 0
+            state[layout.LISTENING] = state[layout.LOGGED] = 0
             state[layout.WATCHED], state[layout.WATCHED_START] = world.standby, NONE
-            slot = int(world.sim._find(world.standby))  # noqa: SLF001
+            slot = int(moves.find(state, world.standby))
             hands.append(row(world, slot, start.node_list))
         # Dependencies and node lists of arrivals are read from the trace's own extras.
         machine = (site, sims[0].workload.feed, sims[0].workload.extras, _NO_RESULTS)
@@ -55,7 +55,7 @@ class Packed:
     def scratch(self) -> Ints:
         """Room for the passes over one of these states at a time."""
         sim = self.any_sim
-        return new_scratch(sim.params, self.machine[0], sim._names, self.room)  # noqa: SLF001
+        return new_scratch(sim.params, self.machine[0], sim.arena.names, self.room)
 
     def roomier(self, short: int) -> Self:
         """With twice the room of what was short (a ROOM_ constant of layout.py)."""

@@ -43,17 +43,18 @@ def collect(params: Params, jobs: Sequence[SimJob], settings: Settings) -> Start
     cut short by a lost node. Raises InputError where no point is left, or `settings` do not fit.
     """
     settings.check(params)
-    workload = Workload.of(params, jobs)
-    first = min([settings.since, *workload.submit[:1].tolist()])
-    last = max([settings.until, *workload.submit[-1:].tolist()])
-    main = Simulator(params, workload, now=first - 1)
+    submits = [job.submit for job in jobs]
+    at_most = max([*submits, settings.until]) + PATIENCE_S
     link = pair_job(params, settings)
-    past = Past()
+    known = [*jobs, _account_holder(jobs, link, at_most + PATIENCE_S)]
+    first = min([*submits, settings.since]) - 1
+    main = Simulator(params, Workload.of(params, known), now=first)
+    past = Past({job.job_id: job for job in known})
     found: list[Start] = []
     skipped: dict[str, tuple[int, ...]] = {}
     for point in settings.start_points:
         past.follow(main, point - 1)
-        start = _start(main, past.fork(), link, point, last + PATIENCE_S)
+        start = _start(main, past.fork(), link, point, at_most)
         if isinstance(start, Start):
             found.append(start)
         else:
@@ -63,11 +64,18 @@ def collect(params: Params, jobs: Sequence[SimJob], settings: Settings) -> Start
     return Starts(tuple(found), skipped, settings.step_s)
 
 
+def _account_holder(jobs: Sequence[SimJob], link: SimJob, at: int) -> SimJob:
+    """As episodes.build has one: fair share knows the pair's user from the beginning."""
+    return replace(link, job_id=1 + max((job.job_id for job in jobs), default=0), submit=at)
+
+
 def _start(main: Simulator, past: Past, link: SimJob, point: int, at_most: int) -> Start | str:
     """The world of one start point, or why there is none."""
     world = enter(main, link, point, at_most, past.follow)
     if world is None:
         return "the predecessor does not start"
+    # The standby's own submission has happened by the first instant.
+    past.follow(world.sim, world.start)
     running = world.sim.find(world.predecessor)
     twin = replace(world, sim=world.sim.fork())
     twin.sim.advance(world.end)

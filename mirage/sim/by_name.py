@@ -1,31 +1,19 @@
 """Planning by name, after Slurm's backfill over node bitmaps (docs/simulator.md 7, "By name").
 
-Planned jobs stand in *maps*: spans of time with the nodes not promised in them, a linked list.
-Running jobs are looked through by *groups* of ends close together; which nodes would fit a kind of
-job once a group has ended is one *table* a kind, built when first asked for.
+Planned jobs stand in *maps*: spans of time with the nodes not promised in them, a linked list. What
+running jobs leave, and when, is in tables.py.
 """
 
 from typing import Final
 
 from mirage.sim.jit import kernel
 from mirage.sim.layout import (
-    ALLOCATED,
     CAPACITY_CPUS,
-    CAPACITY_GPUS,
-    CAPACITY_MEMORY,
-    CELL_NEXT,
-    CELL_NODE,
     CHOSEN,
-    CPUS,
     FAR,
     FOUND,
-    GPUS,
     GROUP_END,
-    GROUP_LAST,
     GROUPS,
-    KIND,
-    KIND_STAMP,
-    KIND_TABLE,
     LIMIT,
     LIVE,
     MAP_BEGIN,
@@ -35,12 +23,7 @@ from mirage.sim.layout import (
     MAPS_USED,
     MEMO,
     MEMO_STAMP,
-    MEMORY,
-    NEXT_TABLE,
     NODE_CPUS,
-    NODE_GPUS,
-    NODE_JOBS,
-    NODE_MEMORY,
     NODES,
     NONE,
     NOW,
@@ -50,23 +33,14 @@ from mirage.sim.layout import (
     RECORD,
     RESERVATION_BITS,
     RESERVATION_SPAN,
-    RUN_END,
-    RUN_SLOT,
-    RUNNING,
     SHAPE,
     SITE_BF_RESOLUTION,
     SITE_BF_WINDOW,
-    SITE_NODES,
     SITE_RESERVATIONS,
     SITE_WORDS,
     STAMP,
     TABLE,
-    TABLE_STAMP,
-    TABLES,
     THEN_CPUS,
-    THEN_GPUS,
-    THEN_JOBS,
-    THEN_MEMORY,
     UP_BITS,
     USABLE,
     WANTED,
@@ -75,10 +49,9 @@ from mirage.sim.layout import (
     copy,
     section,
 )
-from mirage.sim.nodes import add, choose_by_name, ones
+from mirage.sim.nodes import choose_by_name, ones
+from mirage.sim.tables import end_groups, table_of
 
-GROUP_S: Final = 30
-"""Ends within this of a group's first one are tried together, as the real one does."""
 NEVER: Final = -2
 
 
@@ -131,117 +104,6 @@ def lose(work: Ints, words: int, begin: int, end: int, nodes: Ints) -> None:
                 for w in range(words):
                     bits[m * words + w] &= ~nodes[w]
         m = nexts[m]
-
-
-@kernel
-def begin_groups(state: Ints, work: Ints) -> None:
-    """Put the running jobs' ends together; group 0 is now. Tables of before are void."""
-    ends, group_end, last = (
-        section(state, RUN_END),
-        section(work, GROUP_END),
-        section(work, GROUP_LAST),
-    )
-    soonest = state[NOW] + 1
-    group_end[0], last[0] = state[NOW], 0
-    n, i = 1, 0
-    while i < state[RUNNING]:
-        first = max(ends[i], soonest)
-        while i < state[RUNNING] and max(ends[i], soonest) <= first + GROUP_S:
-            group_end[n] = max(ends[i], soonest)
-            i += 1
-        last[n] = i
-        n += 1
-    work[GROUPS] = n
-    work[TABLE_STAMP] += 1
-    work[NEXT_TABLE] = 0
-
-
-@kernel
-def begin_then(state: Ints, work: Ints) -> None:
-    """Nodes as they are now, to take running jobs from."""
-    copy(section(state, NODE_JOBS), section(work, THEN_JOBS))
-    copy(section(state, NODE_CPUS), section(work, THEN_CPUS))
-    copy(section(state, NODE_MEMORY), section(work, THEN_MEMORY))
-    copy(section(state, NODE_GPUS), section(work, THEN_GPUS))
-
-
-@kernel
-def leave_then(state: Ints, site: Ints, work: Ints, at: int, node: int) -> None:
-    """The job at `at` would have left this node."""
-    live, jobs = section(state, LIVE), section(work, THEN_JOBS)
-    cpus, memory, gpus = (
-        section(work, THEN_CPUS),
-        section(work, THEN_MEMORY),
-        section(work, THEN_GPUS),
-    )
-    jobs[node] -= 1
-    if live[at + WHOLE]:
-        cpus[node] = section(site, CAPACITY_CPUS)[node]
-        memory[node] = section(site, CAPACITY_MEMORY)[node]
-        gpus[node] = section(site, CAPACITY_GPUS)[node]
-    else:
-        cpus[node] += live[at + CPUS]
-        memory[node] += live[at + MEMORY]
-        gpus[node] += live[at + GPUS]
-
-
-@kernel
-def fits_then(state: Ints, work: Ints, at: int, node: int) -> bool:
-    """Whether one node's part of the job at `at` would fit then."""
-    live = section(state, LIVE)
-    if live[at + WHOLE]:
-        return section(work, THEN_JOBS)[node] == 0
-    return (
-        section(work, THEN_CPUS)[node] >= live[at + CPUS]
-        and section(work, THEN_MEMORY)[node] >= live[at + MEMORY]
-        and section(work, THEN_GPUS)[node] >= live[at + GPUS]
-    )
-
-
-@kernel
-def table_of(state: Ints, site: Ints, work: Ints, slot: int) -> int:
-    """Where the kind's table begins: for each group the bitmap of nodes that fit then."""
-    kind = section(state, LIVE)[slot * RECORD + KIND]
-    words = site[SITE_WORDS]
-    height = section(work, GROUP_END).size * words
-    places = section(work, KIND_TABLE)
-    if section(work, KIND_STAMP)[kind] == work[TABLE_STAMP]:
-        return places[kind] * height
-    section(work, KIND_STAMP)[kind] = work[TABLE_STAMP]
-    places[kind] = work[NEXT_TABLE]
-    work[NEXT_TABLE] += 1
-    if work[NEXT_TABLE] > work[TABLES]:
-        # All places are taken: begin again, and forget what stood there.
-        work[TABLE_STAMP] += 1
-        section(work, KIND_STAMP)[kind] = work[TABLE_STAMP]
-        places[kind] = 0
-        work[NEXT_TABLE] = 1
-    build_table(state, site, work, slot, places[kind] * height)
-    return places[kind] * height
-
-
-@kernel
-def build_table(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
-    """Fill a kind's table: what fits now, and what more after each group of ends."""
-    live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
-    slots, last = section(state, RUN_SLOT), section(work, GROUP_LAST)
-    words, at = site[SITE_WORDS], slot * RECORD
-    table = section(work, TABLE)[base:]
-    begin_then(state, work)
-    table[:words] = 0
-    for node in range(site[SITE_NODES]):
-        if fits_then(state, work, at, node):
-            add(table[:words], node)
-    for g in range(1, work[GROUPS]):
-        row = table[g * words : (g + 1) * words]
-        copy(table[(g - 1) * words : g * words], row)
-        for i in range(last[g - 1], last[g]):
-            cell = live[slots[i] * RECORD + ALLOCATED]
-            while cell != NONE:
-                leave_then(state, site, work, slots[i] * RECORD, names[cell])
-                if fits_then(state, work, at, names[cell]):
-                    add(row, names[cell])
-                cell = nexts[cell]
 
 
 @kernel
@@ -340,19 +202,6 @@ def choose(
     else:
         end_groups(state, site, work, group)
         choose_by_name(found, section(work, THEN_CPUS), need, chosen)
-
-
-@kernel
-def end_groups(state: Ints, site: Ints, work: Ints, group: int) -> None:
-    """The nodes as they would be when that group has ended."""
-    live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
-    slots = section(state, RUN_SLOT)
-    begin_then(state, work)
-    for i in range(section(work, GROUP_LAST)[group]):
-        cell = live[slots[i] * RECORD + ALLOCATED]
-        while cell != NONE:
-            leave_then(state, site, work, slots[i] * RECORD, names[cell])
-            cell = nexts[cell]
 
 
 @kernel

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mirage.sim.eligibility import consider, touch
 from mirage.sim.fair import tick
 from mirage.sim.heap import pop
 from mirage.sim.jit import kernel
@@ -77,7 +78,7 @@ from mirage.sim.layout import (
     Ints,
     section,
 )
-from mirage.sim.lifecycle import arrive, consider, due_end, finish, place, touch, wait_again
+from mirage.sim.lifecycle import arrive, due_end, finish, place, wait_again
 from mirage.sim.nodes import add, drop
 from mirage.sim.passes import backfill_pass, main_pass
 from mirage.sim.queue import rekey

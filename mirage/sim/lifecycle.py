@@ -1,5 +1,13 @@
 """What happens to one job: it arrives, becomes eligible, starts, ends, waits again."""
 
+from mirage.sim.eligibility import (
+    consider,
+    depend,
+    drop_edges_of,
+    meet,
+    touch,
+    withdraw,
+)
 from mirage.sim.fair import charge
 from mirage.sim.heap import push
 from mirage.sim.jit import kernel
@@ -10,17 +18,12 @@ from mirage.sim.layout import (
     AT_BEGIN,
     AT_CANCEL,
     AT_END,
-    BACKFILL_AT,
     BEGIN,
     CANCEL,
     CELL_NEXT,
     CELL_NODE,
     COMING,
-    EDGE,
-    EDGE_COLUMNS,
-    EDGES,
     ELIGIBLE,
-    ELIGIBLE_NOW,
     END_CANCELLED,
     END_COMPLETED,
     END_FAILED,
@@ -35,11 +38,8 @@ from mirage.sim.layout import (
     FAIR_VALUE,
     FRACTION_BITS,
     GONE,
-    HELD,
     ID,
-    IN_PASS,
     KEY,
-    LAST_BACKFILL,
     LIMIT,
     LISTENING,
     LIVE,
@@ -47,14 +47,9 @@ from mirage.sim.layout import (
     LOG,
     LOG_HEAD,
     LOGGED,
-    MAIN_DUE,
     NEXT_FREE,
     NONE,
     NOW,
-    ON_END,
-    ON_NOT_OK,
-    ON_OK,
-    ON_START,
     PHASE,
     PIN,
     PINNED,
@@ -72,12 +67,10 @@ from mirage.sim.layout import (
     RUNNING,
     RUNS,
     SHOWN,
-    SITE_BF_INTERVAL,
     SLOT_FREE,
     START,
     STATIC,
     SUBMIT,
-    UNMET,
     USE_ROW,
     VERSION,
     WAITING,
@@ -89,21 +82,10 @@ from mirage.sim.layout import (
 )
 from mirage.sim.limits import count_running, count_submitted, too_many_submitted
 from mirage.sim.nodes import chain, give_back, take, unchain
-from mirage.sim.queue import dequeue, enqueue
+from mirage.sim.queue import dequeue
 
 REFUSAL_TOO_MANY = 1
 """Over MaxSubmitJobsPU; the others are found when the workload is made (workload.REFUSALS)."""
-
-
-@kernel
-def touch(state: Ints, site: Ints) -> None:
-    """Something changed: the main pass is due at once, the backfill at its next interval."""
-    state[VERSION] += 1
-    state[MAIN_DUE] = 1
-    interval = site[SITE_BF_INTERVAL]
-    due = (state[NOW] + interval - 1) // interval * interval
-    due = max(due, state[LAST_BACKFILL] + interval)
-    state[BACKFILL_AT] = min(state[BACKFILL_AT], due)
 
 
 @kernel
@@ -203,17 +185,6 @@ def free_slot(state: Ints, slot: int) -> None:
 
 
 @kernel
-def find(state: Ints, job_id: int) -> int:
-    """The slot of a pending or running job, or NONE."""
-    live = section(state, LIVE)
-    for slot in range(live.size // RECORD):
-        phase = live[slot * RECORD + PHASE]
-        if live[slot * RECORD + ID] == job_id and phase not in (GONE, COMING):
-            return slot
-    return NONE
-
-
-@kernel
 def depend_and_pin(state: Ints, slot: int, extras: Ints) -> None:
     """Read the extras: how many dependencies, their kinds and targets; how many nodes, these."""
     i = section(state, LIVE)[slot * RECORD + EXTRA]
@@ -223,21 +194,6 @@ def depend_and_pin(state: Ints, slot: int, extras: Ints) -> None:
     i += 1 + 2 * n
     for k in range(extras[i], 0, -1):
         pin(state, slot, extras[i + k])
-
-
-@kernel
-def depend(state: Ints, slot: int, kind: int, target_id: int) -> None:
-    """Wait for another job, if it is still there and can be waited for."""
-    live = section(state, LIVE)
-    target = find(state, target_id)
-    if target in (NONE, slot):
-        return
-    if kind == ON_START and live[target * RECORD + PHASE] == RUNS:
-        return
-    edges, i = section(state, EDGE), state[EDGES] * EDGE_COLUMNS
-    edges[i], edges[i + 1], edges[i + 2] = slot, target, kind
-    state[EDGES] += 1
-    live[slot * RECORD + UNMET] += 1
 
 
 @kernel
@@ -259,38 +215,6 @@ def unpin(state: Ints, slot: int) -> None:
         state[PINNED] -= 1
         unchain(state, live[at + PIN])
         live[at + PIN] = NONE
-
-
-@kernel
-def consider(state: Ints, site: Ints, slot: int) -> None:
-    """Make a waiting job eligible if nothing keeps it."""
-    live = section(state, LIVE)
-    at = slot * RECORD
-    if (
-        live[at + PHASE] == WAITING
-        and not live[at + HELD]
-        and not live[at + UNMET]
-        and max(live[at + BEGIN], live[at + AFTER]) <= state[NOW]
-    ):
-        if state[IN_PASS]:
-            # The pass's order is made: this job comes after it, at the same instant.
-            push(state, state[NOW], (AT_BEGIN << RANK_SHIFT) | live[at + ID], slot)
-            return
-        live[at + PHASE] = ELIGIBLE_NOW
-        live[at + ELIGIBLE] = state[NOW]
-        enqueue(state, site, slot)
-        touch(state, site)
-
-
-@kernel
-def withdraw(state: Ints, site: Ints, slot: int) -> None:
-    """A pending job is not eligible any more, if it was."""
-    live = section(state, LIVE)
-    at = slot * RECORD
-    if live[at + PHASE] == ELIGIBLE_NOW:
-        dequeue(state, slot)
-        live[at + PHASE], live[at + ELIGIBLE] = WAITING, NONE
-        touch(state, site)
 
 
 @kernel
@@ -391,59 +315,6 @@ def finish(state: Ints, site: Ints, results: Ints, slot: int, end_state: int) ->
     meet(state, site, slot, end_state)
     state[LIVE_JOBS] -= 1
     free_slot(state, slot)
-
-
-@kernel
-def drop_edges_of(state: Ints, slot: int) -> None:
-    """The job depends on nothing any more."""
-    edges = section(state, EDGE)
-    n = 0
-    for k in range(state[EDGES]):
-        i, j = k * EDGE_COLUMNS, n * EDGE_COLUMNS
-        if edges[i] != slot:
-            edges[j], edges[j + 1], edges[j + 2] = edges[i], edges[i + 1], edges[i + 2]
-            n += 1
-    state[EDGES] = n
-    section(state, LIVE)[slot * RECORD + UNMET] = 0
-
-
-@kernel
-def meets(kind: int, end_state: int) -> bool:
-    """Whether a target that starts (0) or ends so meets a dependency of this kind."""
-    if kind == ON_START:
-        return True
-    if kind == ON_END:
-        return end_state != 0
-    if kind == ON_OK:
-        return end_state == END_COMPLETED
-    return kind == ON_NOT_OK and end_state not in (0, END_COMPLETED)
-
-
-@kernel
-def meet(state: Ints, site: Ints, target: int, end_state: int) -> None:
-    """Dependents of a job that started (0) or ended: what is met goes, what never can be stays.
-
-    An edge that can never be met points at no slot from then on.
-    """
-    if not state[EDGES]:
-        return
-    live, edges = section(state, LIVE), section(state, EDGE)
-    k = 0
-    while k < state[EDGES]:
-        i = k * EDGE_COLUMNS
-        if edges[i + 1] != target:
-            k += 1
-        elif meets(edges[i + 2], end_state):
-            slot = edges[i]
-            last = (state[EDGES] - 1) * EDGE_COLUMNS
-            edges[i], edges[i + 1], edges[i + 2] = edges[last], edges[last + 1], edges[last + 2]
-            state[EDGES] -= 1
-            live[slot * RECORD + UNMET] -= 1
-            consider(state, site, slot)
-        else:
-            if end_state:
-                edges[i + 1] = NONE
-            k += 1
 
 
 @kernel

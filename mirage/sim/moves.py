@@ -1,6 +1,7 @@
 """What is done to a cluster from outside, as kernels (docs/simulator.md 8)."""
 
 from mirage.sim import layout
+from mirage.sim.eligibility import consider, depend, drop_edges_of, find, touch, withdraw
 from mirage.sim.heap import push
 from mirage.sim.jit import kernel
 from mirage.sim.layout import (
@@ -33,21 +34,7 @@ from mirage.sim.layout import (
     Ints,
     section,
 )
-from mirage.sim.lifecycle import (
-    arrive,
-    consider,
-    depend,
-    drop_edges_of,
-    find,
-    finish,
-    pin,
-    place,
-    start,
-    touch,
-    unpin,
-    wait_again,
-    withdraw,
-)
+from mirage.sim.lifecycle import arrive, finish, pin, place, start, unpin, wait_again
 from mirage.sim.passes import backfill_pass
 from mirage.sim.queue import age_from, dequeue, enqueue, in_order
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mirage.sim import by_name, by_number
+from mirage.sim import by_name, by_number, tables
 from mirage.sim.jit import kernel
 from mirage.sim.layout import (
     BACKFILL_AT,
@@ -319,7 +319,7 @@ def choose_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
 def begin_by_name(state: Ints, site: Ints, work: Ints) -> None:
     """What a pass by name begins with."""
     by_name.begin_maps(state, site, work)
-    by_name.begin_groups(state, work)
+    tables.begin_groups(state, work)
 
 
 @kernel
@@ -331,7 +331,7 @@ def bound_by_name(state: Ints, site: Ints, work: Ints) -> None:
         while last >= work[first]:
             slot = slots[last]
             if not over_limits(state, site, slot):
-                base = by_name.table_of(state, site, work, slot)
+                base = tables.table_of(state, site, work, slot)
                 if by_name.might_start(state, site, work, slot, base) >= sizes[last]:
                     break
             last -= 1
@@ -342,7 +342,7 @@ def bound_by_name(state: Ints, site: Ints, work: Ints) -> None:
 def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
     """The pass over maps of nodes."""
     by_name.begin_maps(state, site, work)
-    by_name.begin_groups(state, work)
+    tables.begin_groups(state, work)
     begin_walk(state, work)
     if not plans.size:
         bound_by_name(state, site, work)
@@ -366,7 +366,7 @@ def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: 
         if planned == state[NOW]:
             take_turn(state, site, results, work, at)
             work[STAMP] += 1
-            by_name.begin_groups(state, work)
+            tables.begin_groups(state, work)
             look = True
         else:
             if planned != by_name.NEVER:

@@ -2,32 +2,22 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from mirage.domain.job import JobState
 from mirage.errors import ClusterRefused
 from mirage.sim import engine, layout, moves
+from mirage.sim.arena import Arena
 from mirage.sim.columns import LiveColumns, live_columns
-from mirage.sim.layout import FAR, NONE, RECORD, Ints, view
+from mirage.sim.layout import FAR, NONE, Ints, view
 from mirage.sim.nodes import size
-from mirage.sim.rooms import (
-    OUTAGES,
-    Room,
-    enough_scratch,
-    grown,
-    know_names,
-    new_scratch,
-    new_state,
-)
-from mirage.sim.site import bitmap, site_array
+from mirage.sim.rooms import OUTAGES
+from mirage.sim.site import bitmap
 from mirage.sim.told import END_STATES, Told
 from mirage.sim.types import Dependency, Event, Outage, Params, Record, SimJob
 from mirage.sim.workload import REFUSALS, Workload, dependency_numbers
-
-_LOG_ROOM = 4096
-_NO_RESULTS: Ints = np.zeros((0, 3), dtype=np.int64)
 
 
 class Simulator:
@@ -48,14 +38,7 @@ class Simulator:
         self.workload = workload
         if now is None:
             now = int(workload.submit[0]) if len(workload) else 0
-        self._names = workload.names
-        self._site = site_array(params)
-        self._room = Room().for_names(self._names)
-        self._state = new_state(params, self._site, self._names, self._room, now)
-        self._room = replace(self._room, events=len(view(self._state, layout.HEAP_AT)))
-        self._work = new_scratch(params, self._site, self._names, self._room)
-        self._extras = workload.extras
-        self._results: Ints = np.full((len(workload), 3), NONE, dtype=np.int64)
+        self.arena = Arena(params, workload, now)
         self._told = Told(workload)
         self._next_id = 1 + int(workload.job_id.max(initial=0))
         self._plan: tuple[int, int, dict[int, int]] = (NONE, NONE, {})
@@ -65,11 +48,11 @@ class Simulator:
     @property
     def now(self) -> int:
         """Epoch seconds."""
-        return int(self._state[layout.NOW])
+        return self.arena[layout.NOW]
 
     def next_instant(self) -> int:
         """When something happens next; layout.FAR: never."""
-        return int(engine.next_instant(self._state, self._site, self.workload.feed))
+        return int(engine.next_instant(self.arena.state, self.arena.site, self.workload.feed))
 
     def step(self, until: int) -> list[Event]:
         """Go to the next instant at which something happens, at most to `until`; what happened."""
@@ -89,45 +72,23 @@ class Simulator:
 
     def run_until_started(self, job_id: int, at_most: int = FAR - 1) -> int | None:
         """Until that job starts, at most to an instant; its start, None where it has not."""
-        self._state[layout.WATCHED], self._state[layout.WATCHED_START] = job_id, NONE
+        self.arena.state[layout.WATCHED], self.arena.state[layout.WATCHED_START] = job_id, NONE
         self.advance_quietly(at_most)
-        start = int(self._state[layout.WATCHED_START])
-        self._state[layout.WATCHED] = self._state[layout.WATCHED_START] = NONE
+        start = self.arena[layout.WATCHED_START]
+        self.arena.state[layout.WATCHED] = self.arena.state[layout.WATCHED_START] = NONE
         return None if start == NONE else start
 
     def _run(self, until: int, *, once: bool, listening: bool) -> list[Event]:
-        state_listens = int(listening)
-        events: list[Event] = []
+        arena, events = self.arena, list[Event]()
         while True:
-            self._state[layout.LISTENING] = state_listens
-            engine.advance(
-                self._state,
-                self._site,
-                self.workload.feed,
-                self._extras,
-                self._results,
-                self._work,
-                until,
-                once,
-            )
+            arena.state[layout.LISTENING] = int(listening)
+            given = (arena.site, self.workload.feed, arena.extras, arena.results, arena.work)
+            engine.advance(arena.state, *given, until, once)
             if listening:
-                events += self._told.read(self._state)
-            if not self._state[layout.SHORT]:
+                events += self._told.read(arena.state)
+            if not arena[layout.SHORT]:
                 return events
-            self._make_room(int(self._state[layout.SHORT]))
-
-    def _make_room(self, short: int) -> None:
-        room = self._room.doubled(short)
-        if short == layout.ROOM_LOG:
-            room = replace(room, log=max(room.log, _LOG_ROOM, 8 * room.cells))
-        self._to(room)
-
-    def _to(self, room: Room) -> None:
-        if room != self._room:
-            self._state = grown(self._state, self._site, self._room, room)
-            self._room = room
-        if not enough_scratch(self._work, room, self._names):
-            self._work = new_scratch(self.params, self._site, self._names, room)
+            arena.make_room(arena[layout.SHORT])
 
     # Moves
 
@@ -136,38 +97,37 @@ class Simulator:
         job_id = job.job_id
         if not job_id:
             job_id, self._next_id = self._next_id, self._next_id + 1
-        elif self._find(job_id) != NONE:
+        elif self.arena.find(job_id) != NONE:
             raise ClusterRefused(f"job id {job_id} is taken")
         self._next_id = max(self._next_id, job_id + 1)
-        record = self._record(job, job_id)
+        record = self.arena.record(job, job_id)
         if record[layout.REFUSAL]:
             raise ClusterRefused(_refusal_text(REFUSALS[record[layout.REFUSAL]]))
         self._told.injected = {**self._told.injected, job_id: job}
-        refused = int(self._state[layout.REFUSED])
+        refused = self.arena[layout.REFUSED]
         instant = self.now if at is None else max(at, self.now)
-        self._act(moves.inject, self._results, record, self._extras, instant)
-        if self._state[layout.REFUSED] != refused:
+        self.arena.act(moves.inject, self.arena.results, record, self.arena.extras, instant)
+        if self.arena.state[layout.REFUSED] != refused:
             raise ClusterRefused(_refusal_text(REFUSALS[1]))
         return job_id
 
     def remove(self, job_id: int) -> None:
         """End the job now, waiting or running (scancel)."""
-        self._act(moves.remove, self._results, self._known(job_id))
+        self.arena.act(moves.remove, self.arena.results, self._known(job_id))
 
     def requeue(self, job_id: int) -> None:
         """A running job goes back into the queue."""
         slot = self._known(job_id)
         if self._field(slot, layout.PHASE) != layout.RUNS:
             raise ClusterRefused(f"Requested operation is presently disabled for job {job_id}")
-        self._act(moves.requeue, slot)
+        self.arena.act(moves.requeue, slot)
 
     def set_dependencies(self, job_id: int, dependencies: Sequence[Dependency]) -> None:
         """A pending job waits for these, and for nothing else."""
         slot = self._pending(job_id)
         wanted = np.array(dependency_numbers(dependencies), dtype=np.int64)
-        while (self._state[layout.EDGES] + len(dependencies)) > self._room.edges:
-            self._make_room(layout.ROOM_EDGES)
-        self._act(moves.set_dependencies, slot, wanted)
+        self.arena.need(edges=len(dependencies))
+        self.arena.act(moves.set_dependencies, slot, wanted)
 
     def set_node_list(self, job_id: int, nodes: Sequence[int]) -> None:
         """Ask for exactly these nodes, or for any again with none. Age is kept."""
@@ -175,52 +135,23 @@ class Simulator:
         known = all(0 <= n < self.params.nodes for n in nodes)
         if nodes and (not known or len(set(nodes)) != self._field(slot, layout.NODES)):
             raise ClusterRefused("Requested node configuration is not available")
-        while self._state[layout.CELLS_LEFT] < len(nodes):
-            self._make_room(layout.ROOM_CELLS)
+        self.arena.need(cells=len(nodes))
         wanted = np.array(sorted(set(nodes), reverse=True), dtype=np.int64)
-        self._act(moves.set_node_list, slot, wanted)
+        self.arena.act(moves.set_node_list, slot, wanted)
 
     def hold(self, job_id: int) -> None:
         """Not eligible until `release`; its age is lost unless accrue_always."""
-        self._act(moves.hold, self._pending(job_id))
+        self.arena.act(moves.hold, self._pending(job_id))
 
     def release(self, job_id: int) -> None:
         """A hold ends."""
-        self._act(moves.release, self._pending(job_id))
+        self.arena.act(moves.release, self._pending(job_id))
 
     def set_node(self, node: int, outage: Outage) -> None:
         """A node goes down, drains, or comes back, now."""
         if not 0 <= node < self.params.nodes:
             raise ClusterRefused(f"Invalid node name specified: {node}")
-        self._act(engine.set_node, self._results, node, OUTAGES[outage])
-
-    def _act(self, move: Any, *given: Any) -> None:
-        """Do a move with room for it; the passes that it makes due run at the next advance."""
-        self._state[layout.LISTENING] = 1
-        while short := engine.short_of_room(self._state, self._site):
-            self._make_room(int(short))
-        while short := engine.room(self._state, _ROOMY, self._extras):
-            self._make_room(int(short))
-        self._state[layout.VERSION] += 1
-        move(self._state, self._site, *given)
-
-    def _record(self, job: SimJob, job_id: int) -> Ints:
-        """The job's image, its names known to the state."""
-        names, extras = self._names, list[int]()
-        if (job.account, job.user) not in names.associations or job.array_id not in names.arrays:
-            names = names.copy()
-        record = np.array(self.workload.recorder.record(job, names, extras), dtype=np.int64)
-        record[layout.ID], record[layout.ROW] = job_id, NONE
-        if extras:
-            record[layout.EXTRA] = len(self._extras)
-            self._extras = np.concatenate([self._extras, np.array(extras, dtype=np.int64)])
-            while short := engine.room(self._state, record, self._extras):
-                self._make_room(int(short))
-        self._names = names
-        self._to(self._room.for_names(names))
-        if self._state[layout.ASSOCIATIONS] != len(names.associations):
-            know_names(self._state, self.params, names)
-        return record
+        self.arena.act(engine.set_node, self.arena.results, node, OUTAGES[outage])
 
     # Twins
 
@@ -228,12 +159,8 @@ class Simulator:
         """An independent twin. Its `start` and `end` are kept only `with_results`: they are as long
         as the trace, and a fork is to cost no more than the live jobs."""
         twin = object.__new__(type(self))
-        twin.__dict__ = {
-            **self.__dict__,
-            "_state": self._state.copy(),
-            "_told": self._told.copy(),
-            "_results": self._results.copy() if with_results else _NO_RESULTS,
-        }
+        twin.__dict__ = {**self.__dict__, "_told": self._told.copy()}
+        twin.arena = self.arena.fork(with_results=with_results)
         return twin
 
     @classmethod
@@ -251,16 +178,18 @@ class Simulator:
         for job, since, nodes in running:
             bare = replace(job, dependencies=(), node_list=(), begin=0, held=False, cancel_at=None)
             job_id = twin.inject(bare)
-            chosen = bitmap(nodes, int(twin._site[layout.SITE_WORDS]))
-            twin._act(moves.stand_running, twin._results, twin._find(job_id), chosen, since)
+            chosen = bitmap(nodes, int(twin.arena.site[layout.SITE_WORDS]))
+            twin.arena.act(
+                moves.stand_running, twin.arena.results, twin.arena.find(job_id), chosen, since
+            )
         for job, eligible in sorted(pending, key=lambda p: p[0].job_id):
-            slot = twin._find(twin.inject(job))
-            twin._set_field(slot, layout.SUBMIT, min(job.submit, now) if job.submit else now)
+            slot = twin.arena.find(twin.inject(job))
+            twin.arena.live()[slot, layout.SUBMIT] = min(job.submit, now) if job.submit else now
             priority = NONE if job.priority is None else job.priority
             since = NONE if eligible is None else eligible
-            twin._act(moves.stand_pending, slot, priority, since)
-        moves.settle(twin._state, twin._site)
-        twin._told.read(twin._state)
+            twin.arena.act(moves.stand_pending, slot, priority, since)
+        moves.settle(twin.arena.state, twin.arena.site)
+        twin._told.read(twin.arena.state)
         return twin
 
     # Views
@@ -268,42 +197,42 @@ class Simulator:
     @property
     def start(self) -> Ints:
         """int64[rows of the workload], epoch seconds; -1: not started."""
-        return self._results[:, 0]
+        return self.arena.results[:, 0]
 
     @property
     def end(self) -> Ints:
         """int64[rows of the workload], epoch seconds; -1: not ended."""
-        return self._results[:, 1]
+        return self.arena.results[:, 1]
 
     def state_of(self, row: int) -> JobState:
         """What became of a job of the workload so far."""
-        code = int(self._results[row, 2])
+        code = int(self.arena.results[row, 2])
         if code == layout.REFUSED_STATE:
             return JobState.UNKNOWN
         if code != NONE:
             return END_STATES[code]
-        return JobState.PENDING if self._results[row, 0] == NONE else JobState.RUNNING
+        return JobState.PENDING if self.arena.results[row, 0] == NONE else JobState.RUNNING
 
     def columns(self) -> LiveColumns:
         """The live jobs as arrays."""
-        return live_columns(self._state, self._queue())
+        return live_columns(self.arena.state, self.arena.queue())
 
     def find(self, job_id: int) -> Record | None:
         """A pending, running or ended job. Of ended ones only what `advance` or `step` told."""
-        slot = self._find(job_id)
+        slot = self.arena.find(job_id)
         if slot != NONE:
-            return self._told.live(self._state, self._site, slot)
+            return self._told.live(self.arena.state, self.arena.site, slot)
         return self._told.ended_of(job_id)
 
     def pending(self) -> list[Record]:
         """Eligible jobs in priority order, then those that are not eligible."""
-        live = view(self._state, layout.LIVE).reshape(-1, RECORD)
+        live = self.arena.live()
         waiting = np.flatnonzero(live[:, layout.PHASE] == layout.WAITING)
-        return [self._view(slot) for slot in (*self._queue(), *waiting)]
+        return [self._view(slot) for slot in (*self.arena.queue(), *waiting)]
 
     def running(self) -> list[Record]:
         """By end by the limit."""
-        slots = view(self._state, layout.RUN_SLOT)[: self._state[layout.RUNNING]]
+        slots = view(self.arena.state, layout.RUN_SLOT)[: self.arena.state[layout.RUNNING]]
         return [self._view(slot) for slot in slots]
 
     def ended_since(self, since: int) -> list[Record]:
@@ -316,48 +245,47 @@ class Simulator:
 
     def order(self) -> list[int]:
         """Ids of the eligible pending jobs in priority order."""
-        live = view(self._state, layout.LIVE).reshape(-1, RECORD)
-        return [int(i) for i in live[self._queue(), layout.ID]]
+        live = self.arena.live()
+        return [int(i) for i in live[self.arena.queue(), layout.ID]]
 
     def free_nodes(self) -> tuple[int, ...]:
         """Numbers of the nodes that are up and have no job."""
-        jobs = view(self._state, layout.NODE_JOBS)
-        states = view(self._state, layout.NODE_STATE)
+        jobs = view(self.arena.state, layout.NODE_JOBS)
+        states = view(self.arena.state, layout.NODE_STATE)
         return tuple(int(n) for n in np.flatnonzero((jobs == 0) & (states == layout.UP)))
 
     def idle(self) -> int:
         """How many nodes are up and have no job."""
-        return int(size(view(self._state, layout.IDLE_BITS)))
+        return int(size(view(self.arena.state, layout.IDLE_BITS)))
 
     def node_use(self, node: int) -> tuple[int, int, Outage]:
         """CPUs and GPUs of a node that are given away, and how it stands."""
-        code = int(view(self._state, layout.NODE_STATE)[node])
+        code = int(view(self.arena.state, layout.NODE_STATE)[node])
         stands = next(o for o, c in OUTAGES.items() if c == code)
-        cpus = int(view(self._site, layout.CAPACITY_CPUS)[node])
-        gpus = int(view(self._site, layout.CAPACITY_GPUS)[node])
-        if self._site[layout.SITE_SHARED]:
-            cpus -= int(view(self._state, layout.NODE_CPUS)[node])
-            gpus -= int(view(self._state, layout.NODE_GPUS)[node])
-        elif not view(self._state, layout.NODE_JOBS)[node]:
+        cpus = int(view(self.arena.site, layout.CAPACITY_CPUS)[node])
+        gpus = int(view(self.arena.site, layout.CAPACITY_GPUS)[node])
+        if self.arena.site[layout.SITE_SHARED]:
+            cpus -= int(view(self.arena.state, layout.NODE_CPUS)[node])
+            gpus -= int(view(self.arena.state, layout.NODE_GPUS)[node])
+        elif not view(self.arena.state, layout.NODE_JOBS)[node]:
             cpus = gpus = 0
         return cpus, gpus, stands
 
     def user_full(self, user: str, qos: str = "") -> bool:
         """Whether MaxJobsPU keeps this user's jobs waiting."""
         number = self.workload.recorder.qos_number(qos)
-        row = self._names.use_rows.get((user, number))
+        row = self.arena.names.use_rows.get((user, number))
         if row is None:
             return False
-        most = view(self._site, layout.QOS_LIMITS)[number * layout.USE_COLUMNS]
-        return bool(view(self._state, layout.USE)[row * layout.USE_COLUMNS] >= most)
+        most = view(self.arena.site, layout.QOS_LIMITS)[number * layout.USE_COLUMNS]
+        return bool(view(self.arena.state, layout.USE)[row * layout.USE_COLUMNS] >= most)
 
     def planned_starts(self) -> dict[int, int]:
         """The start that a backfill pass would plan now, by job id; computed when asked for."""
-        version = int(self._state[layout.VERSION])
+        version = self.arena[layout.VERSION]
         if self._plan[:2] != (version, self.now):
-            twin = self._copy_for_plan()
-            ids = view(twin, layout.LIVE).reshape(-1, RECORD)[:, layout.ID].copy()
-            plans = self._planned(twin)
+            plans = self.arena.planned(self.arena.copy_for_plan())
+            ids = self.arena.live()[:, layout.ID]
             found = {int(ids[s]): int(plans[s]) for s in np.flatnonzero(plans != NONE)}
             self._plan = (version, self.now, found)
         return self._plan[2]
@@ -368,13 +296,13 @@ class Simulator:
 
     def plan_and_be_lost(self, job: SimJob, limits: Mapping[int, int]) -> int | None:
         """As `plan_of`, of a fork that nobody needs afterwards."""
-        slot = self._find(self.inject(job))
+        slot = self.arena.find(self.inject(job))
         if limits:
-            changed = np.zeros(self._room.slots, dtype=np.int64)
+            changed = np.zeros(self.arena.room.slots, dtype=np.int64)
             for job_id, limit in limits.items():
-                changed[self._find(job_id)] = limit
-            moves.change_limits(self._state, changed)
-        start = int(self._planned(self._copy_for_plan())[slot])
+                changed[self.arena.find(job_id)] = limit
+            moves.change_limits(self.arena.state, changed)
+        start = int(self.arena.planned(self.arena.copy_for_plan())[slot])
         return None if start == NONE else start
 
     def plan_as_free(
@@ -386,55 +314,22 @@ class Simulator:
         `priority`: what it would have, as squeue prints it.
         """
         slot = self._pending(job_id)
-        twin = self._copy_for_plan()
-        moves.let_go(twin, self._site, slot)
+        twin = self.arena.copy_for_plan()
+        moves.let_go(twin, self.arena.site, slot)
         if priority is not None:
-            moves.stand_pending(twin, self._site, slot, priority, NONE)
+            moves.stand_pending(twin, self.arena.site, slot, priority, NONE)
         if limits is not None:
             moves.change_limits(twin, limits)
-        start = int(self._planned(twin)[slot])
+        start = int(self.arena.planned(twin)[slot])
         return None if start == NONE else start
-
-    def arrays(self) -> tuple[Ints, Ints]:
-        """The state and the site (layout.py), for kernels that look and write nothing."""
-        return self._state, self._site
-
-    @property
-    def associations(self) -> Mapping[tuple[str, str], int]:
-        """The number of each (account, user)."""
-        return self._names.associations
 
     # Within
 
-    def _copy_for_plan(self) -> Ints:
-        while short := engine.short_of_room(self._state, self._site):
-            self._make_room(int(short))
-        # The log stands last, and nobody listens to a plan.
-        log = int(self._state[layout.LOG])
-        twin = self._state[:log].copy()
-        twin[layout.END_OF_STATE], twin[layout.LISTENING] = log, 0
-        return twin
-
-    def _planned(self, twin: Ints) -> Ints:
-        twin[layout.LISTENING] = 0
-        plans = np.empty(self._room.slots, dtype=np.int64)
-        moves.plan(twin, self._site, _NO_RESULTS, self._work, plans)
-        return plans
-
-    def _queue(self) -> Ints:
-        """Slots of the queued jobs in order."""
-        found = np.empty(self._state[layout.QUEUED], dtype=np.int64)
-        moves.in_order(self._state, self._site, self._work, found)
-        return found
-
     def _view(self, slot: int) -> Record:
-        return self._told.live(self._state, self._site, int(slot))
-
-    def _find(self, job_id: int) -> int:
-        return int(moves.find(self._state, job_id))
+        return self._told.live(self.arena.state, self.arena.site, int(slot))
 
     def _known(self, job_id: int) -> int:
-        slot = self._find(job_id)
+        slot = self.arena.find(job_id)
         if slot == NONE:
             raise ClusterRefused(f"Invalid job id specified: {job_id}")
         return slot
@@ -446,14 +341,7 @@ class Simulator:
         return slot
 
     def _field(self, slot: int, field: int) -> int:
-        return int(view(self._state, layout.LIVE)[slot * RECORD + field])
-
-    def _set_field(self, slot: int, field: int, value: int) -> None:
-        view(self._state, layout.LIVE)[slot * RECORD + field] = value
-
-
-_ROOMY: Ints = np.full(RECORD, NONE, dtype=np.int64)
-"""A record without extras: asks only for a free slot."""
+        return int(self.arena.live()[slot, field])
 
 
 def _refusal_text(reason: str) -> str:

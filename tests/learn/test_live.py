@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import stable_baselines3.common.env_checker
 
-from mirage.episodes.build import Settings
+from mirage.episodes.build import Settings, build
 from mirage.episodes.world import World
 from mirage.errors import InputError
 from mirage.learn.env import ChainEnv, ChainVectorEnv
 from mirage.learn.handovers import Position
-from mirage.learn.live import ForkBatch, LiveLibrary
+from mirage.learn.live import ForkBatch, LiveLibrary, Observed
 from mirage.learn.starts import Start, collect
 from mirage.learn.tables import TableLibrary
 from mirage.sim.simulator import Simulator
@@ -62,6 +62,29 @@ def test_one_move_agrees_with_the_table_exactly(accrue_always: bool) -> None:
             moves = held_then_free(instant)
             assert outcome(live, 3 * number, moves) == outcome(table, number, moves)
             assert outcome(live, 3 * number, moves)[0] == row[instant]
+
+
+@REGIMES
+def test_the_full_form_is_the_episode_file_step_by_step(accrue_always: bool) -> None:
+    """Observations and rewards, to the last bit, against what `mirage episodes` makes."""
+    made = build(scene.params(accrue_always), scene.jobs(), scene.SETTINGS)
+    table = ChainEnv(TableLibrary.of([made]))
+    live = ChainEnv(scene.library(accrue_always, Observed.FULL))
+    assert live.library.features == table.library.features
+    assert len(live.library) == len(table.library)
+    for handover in range(0, len(made), 4):
+        for instant in (0, 3, scene.INSTANTS - 1):
+            seen, told = table.reset(options={"handover": handover})
+            same, alike = live.reset(options={"handover": handover})
+            assert told == alike
+            for _ in range(instant):
+                np.testing.assert_array_equal(seen, same)
+                seen, *_ = table.step(Position.HELD)
+                same, _, ended, _, _ = live.step(Position.HELD)
+                assert not ended
+            np.testing.assert_array_equal(seen, same)
+            moves = held_then_free(instant)
+            assert outcome(live, handover, moves) == outcome(table, handover, moves)
 
 
 @REGIMES

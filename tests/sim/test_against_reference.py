@@ -11,7 +11,7 @@ from tests.sim.cases import GROUPS
 from tests.sim.compare import differences
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SEEDS = 400
+SEEDS = 250
 """Of each group; every fourth is also asked for its plan and its order in between."""
 
 

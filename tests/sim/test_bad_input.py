@@ -80,7 +80,7 @@ def test_the_second_of_two_jobs_with_one_id_is_refused() -> None:
     assert sum(ids.count(1) for ids in workload.refused.values()) == 1
     assert any("taken" in reason for reason in workload.refused)
     sim = Simulator(site(), workload)
-    sim.run_out()
+    sim.advance(T0 + 1000)
     record = sim.find(1)
     assert record is not None
     assert (record.start, record.job.nodes) == (T0, 1)

@@ -123,9 +123,15 @@ def test_nodes_differ(side: Side) -> None:
 
 
 def test_by_number_takes_the_lowest_and_leaves_pinned_ones_for_last(side: Side) -> None:
-    pinned = job(9, nodes=2, node_list=(0, 2), held=True)
-    scene = Scene(side, site(), pinned, job(1, 5), job(2, 6, nodes=2)).until(10)
-    assert [scene.nodes(1), scene.nodes(2)] == [(1,), (0, 3)]
+    jobs = [
+        job(8, user="u", node_list=(3,)),
+        job(9, 1, user="u", node_list=(0,)),
+        job(1, 5),
+        job(2, 6, nodes=2, user="v"),
+    ]
+    # 9 waits for its user's other job, and would find its node free.
+    scene = Scene(side, site(max_jobs_pu=1), *jobs).until(10)
+    assert [scene.nodes(1), scene.nodes(2)] == [(1,), (0, 2)]
 
 
 def _busy(*nodes: int) -> list[SimJob]:

@@ -1,0 +1,179 @@
+"""Which nodes would fit a kind of job once running jobs have ended (docs/simulator.md 7).
+
+Running jobs are looked through by *groups* of ends close together; a *table* has a bitmap of nodes
+for each group, and there is one a kind of job, built when first asked for.
+"""
+
+from typing import Final
+
+from mirage.sim.jit import kernel
+from mirage.sim.layout import (
+    ALLOCATED,
+    CAPACITY_CPUS,
+    CAPACITY_GPUS,
+    CAPACITY_MEMORY,
+    CELL_NEXT,
+    CELL_NODE,
+    CPUS,
+    GPUS,
+    GROUP_END,
+    GROUP_LAST,
+    GROUPS,
+    KIND,
+    KIND_STAMP,
+    KIND_TABLE,
+    LIVE,
+    MEMORY,
+    NEXT_TABLE,
+    NODE_CPUS,
+    NODE_GPUS,
+    NODE_JOBS,
+    NODE_MEMORY,
+    NONE,
+    NOW,
+    RECORD,
+    RUN_END,
+    RUN_SLOT,
+    RUNNING,
+    SITE_NODES,
+    SITE_WORDS,
+    TABLE,
+    TABLE_STAMP,
+    TABLES,
+    THEN_CPUS,
+    THEN_GPUS,
+    THEN_JOBS,
+    THEN_MEMORY,
+    WHOLE,
+    Ints,
+    copy,
+    section,
+)
+from mirage.sim.nodes import add
+
+GROUP_S: Final = 30
+"""Ends within this of a group's first one are tried together, as the real one does."""
+
+
+@kernel
+def begin_groups(state: Ints, work: Ints) -> None:
+    """Put the running jobs' ends together; group 0 is now. Tables of before are void."""
+    ends, group_end, last = (
+        section(state, RUN_END),
+        section(work, GROUP_END),
+        section(work, GROUP_LAST),
+    )
+    soonest = state[NOW] + 1
+    group_end[0], last[0] = state[NOW], 0
+    n, i = 1, 0
+    while i < state[RUNNING]:
+        first = max(ends[i], soonest)
+        while i < state[RUNNING] and max(ends[i], soonest) <= first + GROUP_S:
+            group_end[n] = max(ends[i], soonest)
+            i += 1
+        last[n] = i
+        n += 1
+    work[GROUPS] = n
+    work[TABLE_STAMP] += 1
+    work[NEXT_TABLE] = 0
+
+
+@kernel
+def begin_then(state: Ints, work: Ints) -> None:
+    """Nodes as they are now, to take running jobs from."""
+    copy(section(state, NODE_JOBS), section(work, THEN_JOBS))
+    copy(section(state, NODE_CPUS), section(work, THEN_CPUS))
+    copy(section(state, NODE_MEMORY), section(work, THEN_MEMORY))
+    copy(section(state, NODE_GPUS), section(work, THEN_GPUS))
+
+
+@kernel
+def leave_then(state: Ints, site: Ints, work: Ints, at: int, node: int) -> None:
+    """The job at `at` would have left this node."""
+    live, jobs = section(state, LIVE), section(work, THEN_JOBS)
+    cpus, memory, gpus = (
+        section(work, THEN_CPUS),
+        section(work, THEN_MEMORY),
+        section(work, THEN_GPUS),
+    )
+    jobs[node] -= 1
+    if live[at + WHOLE]:
+        cpus[node] = section(site, CAPACITY_CPUS)[node]
+        memory[node] = section(site, CAPACITY_MEMORY)[node]
+        gpus[node] = section(site, CAPACITY_GPUS)[node]
+    else:
+        cpus[node] += live[at + CPUS]
+        memory[node] += live[at + MEMORY]
+        gpus[node] += live[at + GPUS]
+
+
+@kernel
+def fits_then(state: Ints, work: Ints, at: int, node: int) -> bool:
+    """Whether one node's part of the job at `at` would fit then."""
+    live = section(state, LIVE)
+    if live[at + WHOLE]:
+        return section(work, THEN_JOBS)[node] == 0
+    return (
+        section(work, THEN_CPUS)[node] >= live[at + CPUS]
+        and section(work, THEN_MEMORY)[node] >= live[at + MEMORY]
+        and section(work, THEN_GPUS)[node] >= live[at + GPUS]
+    )
+
+
+@kernel
+def table_of(state: Ints, site: Ints, work: Ints, slot: int) -> int:
+    """Where the kind's table begins: for each group the bitmap of nodes that fit then."""
+    kind = section(state, LIVE)[slot * RECORD + KIND]
+    words = site[SITE_WORDS]
+    height = section(work, GROUP_END).size * words
+    places = section(work, KIND_TABLE)
+    if section(work, KIND_STAMP)[kind] == work[TABLE_STAMP]:
+        return places[kind] * height
+    section(work, KIND_STAMP)[kind] = work[TABLE_STAMP]
+    places[kind] = work[NEXT_TABLE]
+    work[NEXT_TABLE] += 1
+    if work[NEXT_TABLE] > work[TABLES]:
+        # All places are taken: begin again, and forget what stood there.
+        work[TABLE_STAMP] += 1
+        section(work, KIND_STAMP)[kind] = work[TABLE_STAMP]
+        places[kind] = 0
+        work[NEXT_TABLE] = 1
+    build_table(state, site, work, slot, places[kind] * height)
+    return places[kind] * height
+
+
+@kernel
+def build_table(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
+    """Fill a kind's table: what fits now, and what more after each group of ends."""
+    live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
+    slots, last = section(state, RUN_SLOT), section(work, GROUP_LAST)
+    words, at = site[SITE_WORDS], slot * RECORD
+    table = section(work, TABLE)[base:]
+    begin_then(state, work)
+    table[:words] = 0
+    for node in range(site[SITE_NODES]):
+        if fits_then(state, work, at, node):
+            add(table[:words], node)
+    for g in range(1, work[GROUPS]):
+        row = table[g * words : (g + 1) * words]
+        copy(table[(g - 1) * words : g * words], row)
+        for i in range(last[g - 1], last[g]):
+            cell = live[slots[i] * RECORD + ALLOCATED]
+            while cell != NONE:
+                leave_then(state, site, work, slots[i] * RECORD, names[cell])
+                if fits_then(state, work, at, names[cell]):
+                    add(row, names[cell])
+                cell = nexts[cell]
+
+
+@kernel
+def end_groups(state: Ints, site: Ints, work: Ints, group: int) -> None:
+    """The nodes as they would be when that group has ended."""
+    live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
+    slots = section(state, RUN_SLOT)
+    begin_then(state, work)
+    for i in range(section(work, GROUP_LAST)[group]):
+        cell = live[slots[i] * RECORD + ALLOCATED]
+        while cell != NONE:
+            leave_then(state, site, work, slots[i] * RECORD, names[cell])
+            cell = nexts[cell]
