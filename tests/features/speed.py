@@ -1,7 +1,7 @@
 """How long an observation takes, on Lonestar6's trace: `python -m tests.features.speed`.
 
-Needs ../shared. Prints microseconds, the least of many short rounds (a busy machine takes long
-ones apart).
+Needs ../shared. Prints microseconds, the least of many short rounds: a busy machine
+takes long ones apart.
 """
 
 import sys
@@ -67,8 +67,8 @@ def measure(simulator: Simulator, memory: Memory) -> None:
     columns = simulator.columns()
     view = View.of_simulator(simulator, link, memory.users)
     usual = usual_by_slot(
-        simulator.arena.state,
-        memory.users.of_associations(simulator.arena.names.associations),
+        simulator.arrays()[0],
+        memory.users.of_associations(simulator.associations),
         memory.past(simulator.now),
         standby,
     )
