@@ -67,8 +67,8 @@ def measure(simulator: Simulator, memory: Memory) -> None:
     columns = simulator.columns()
     view = View.of_simulator(simulator, link, memory.users)
     usual = usual_by_slot(
-        simulator.arrays()[0],
-        memory.users.of_associations(simulator.associations),
+        simulator.arena.state,
+        memory.users.of_associations(simulator.arena.names.associations),
         memory.past(simulator.now),
         standby,
     )
