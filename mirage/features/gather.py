@@ -38,6 +38,7 @@ from mirage.sim.layout import (
     SITE_ACCRUE,
     SITE_MAX_AGE,
     SITE_RATE,
+    SITE_SHARED,
     SITE_WORDS,
     START,
     STATIC,
@@ -125,11 +126,16 @@ def capacity(state: Ints, site: Ints, partition: int) -> tuple[int, int, int, fl
         if stands[node] != UP:
             continue
         up += 1
-        free += 1 if jobs[node] == 0 else 0
-        sums[0] += free_cpus[node]
         sums[1] += cpus[node]
-        sums[2] += free_gpus[node]
         sums[3] += gpus[node]
+        if jobs[node] == 0:
+            free += 1
+            sums[0] += cpus[node]
+            sums[2] += gpus[node]
+        elif site[SITE_SHARED]:
+            # Where all jobs take whole nodes, what is left of a node is not kept up.
+            sums[0] += free_cpus[node]
+            sums[2] += free_gpus[node]
     cpu_share = sums[0] / sums[1] if sums[1] else 0.0
     gpu_share = sums[2] / sums[3] if sums[3] else 0.0
     return nodes, up, free, cpu_share, gpu_share

@@ -1,7 +1,7 @@
 """How long an observation takes, on Lonestar6's trace: `python -m tests.features.speed`.
 
-Needs ../shared. Prints microseconds, the least of many short rounds (a busy machine takes long
-ones apart).
+Needs ../shared. Prints microseconds, the least of many short rounds: a busy machine
+takes long ones apart.
 """
 
 import sys
