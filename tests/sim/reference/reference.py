@@ -114,9 +114,13 @@ class Reference:
         if self.params.priority_weight_fairshare <= 0 or self.tick_due > self.now:
             return
         self.tick_due += self.params.priority_calc_period_s
-        before = self.order()
+        before = self._fair_shares()
         self.tree.tick(self.now)
-        self.queue.changed |= self.order() != before
+        self.queue.changed |= self._fair_shares() != before
+
+    def _fair_shares(self) -> list[int]:
+        """Of the queued jobs."""
+        return [self.tree.of(e.job) for e in self.queue.eligible()]
 
     def _note_change(self) -> None:
         """After a change: which passes are due, and when."""
