@@ -22,6 +22,7 @@ from mirage.sim.layout import (
     CANCEL,
     CELL_NEXT,
     CELL_NODE,
+    CHARGE,
     COMING,
     ELIGIBLE,
     END_CANCELLED,
@@ -67,6 +68,7 @@ from mirage.sim.layout import (
     RUNNING,
     RUNS,
     SHOWN,
+    SITE_FAIR_WEIGHT,
     SLOT_FREE,
     START,
     STATIC,
@@ -76,12 +78,13 @@ from mirage.sim.layout import (
     WAITING,
     WATCHED,
     WATCHED_START,
+    WHOLE,
     Ints,
     copy,
     section,
 )
 from mirage.sim.limits import count_running, count_submitted, too_many_submitted
-from mirage.sim.nodes import chain, give_back, take, unchain
+from mirage.sim.nodes import chain, cpus_of, give_back, take, unchain
 from mirage.sim.queue import dequeue
 
 REFUSAL_TOO_MANY = 1
@@ -225,6 +228,8 @@ def start(state: Ints, site: Ints, results: Ints, slot: int, chosen: Ints) -> No
     dequeue(state, slot)
     live[at + PHASE], live[at + START] = RUNS, state[NOW]
     take(state, site, slot, chosen)
+    if live[at + WHOLE] and site[SITE_FAIR_WEIGHT]:
+        live[at + CHARGE] = cpus_of(state, site, slot)
     if live[at + PIN] != NONE:
         state[PINNED] -= 1
     count_running(state, site, slot, 1)

@@ -213,6 +213,18 @@ def use(state: Ints, site: Ints, node: int, at: int, change: int) -> None:
 
 
 @kernel
+def cpus_of(state: Ints, site: Ints, slot: int) -> int:
+    """All CPUs of the job's nodes."""
+    names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
+    capacity = section(site, CAPACITY_CPUS)
+    n, cell = 0, section(state, LIVE)[slot * RECORD + ALLOCATED]
+    while cell != NONE:
+        n += capacity[names[cell]]
+        cell = nexts[cell]
+    return n
+
+
+@kernel
 def pins(state: Ints, slot: int, found: Ints) -> None:
     """`found` becomes the job's node list."""
     found[:] = 0
