@@ -139,9 +139,8 @@ class Reference:
 
     def _node_event(self, event: NodeEvent) -> None:
         node = self.nodes[event.node]
-        was_up = node.up
-        node.up = event.outage is Outage.RESUME
-        self.queue.changed |= node.up != was_up
+        self.queue.changed |= node.outage is not event.outage
+        node.outage = event.outage
         if event.outage is Outage.DOWN:
             for e in [e for e in self.queue.running() if event.node in e.allocated]:
                 self.queue.node_fails(e, self.now)
@@ -268,6 +267,8 @@ class Reference:
         return entry
 
     def inject(self, job: SimJob, at: int | None = None) -> int:
+        if is_faulty(self.params, job):
+            raise ClusterRefused("The job can never run.")
         self.tree.name(job)
         if at is not None and at > self.now:
             self.injected.append((at, job))
