@@ -152,12 +152,12 @@ class Reference:
             self.main_due = None
             self.sched_due = None if self.sched_due == self.now else self.sched_due
             self._main()
-            self._note_change()
         if self.backfill_due == self.now:
             self.backfill_due = None
             self.last_backfill = self.now
             self._backfill()
-            self._note_change()
+        self.queue.passes_over(self.now)
+        self._note_change()
 
     def _in_order(self) -> list[Entry]:
         return in_order(self.params, self.tree, self.queue.eligible(), self.now)
