@@ -66,6 +66,7 @@ class _Maker:
         self.nodes = self.rng.randint(2, 12)
         self.users = [f"u{i}" for i in range(self.rng.choice((1, 2, 3, 5)))]
         self.shared = self.names and self.rng.random() < 0.7
+        self.fair = self.has("fairshare", 0.9)
         self.array_limits = self.rng.choices((0, 1, 3), k=2)
         self.cpus = self.rng.choice((1, 4, 8)) if self.shared else 4
 
@@ -105,7 +106,6 @@ class _Maker:
 
     def weights(self) -> dict[str, Any]:
         pick = self.rng.choice
-        fair = self.has("fairshare", 0.9)
         return {
             "priority_weight_age": pick((0, 1000, 7000)),
             "priority_max_age_s": pick((100, 900, 86400)),
@@ -113,7 +113,7 @@ class _Maker:
             "priority_favor_small": pick((True, False)),
             "priority_weight_partition": pick((0, 500)),
             "priority_weight_qos": pick((0, 500)),
-            "priority_weight_fairshare": pick((1000, 50_000)) if fair else 0,
+            "priority_weight_fairshare": pick((1000, 50_000)) if self.fair else 0,
             "priority_decay_half_life_s": pick((600, 86400)),
             "priority_calc_period_s": pick((60, 300)),
             "accrue_always": pick((True, False)),
@@ -124,9 +124,9 @@ class _Maker:
         rules: dict[str, Any] = {}
         if self.has("limits", 0.9):
             rules["qos"] = self.qos()
-        # What a whole-node job counts with before its nodes are chosen, where they differ, is left
-        # open by the specification: no limits with those.
-        if "qos" not in rules and self.shared and self.rng.random() < 0.2 and self.nodes > 2:
+        # What a whole-node job counts with where nodes differ is left open by the specification: no
+        # limits and no charges then.
+        if not (rules or self.fair) and self.shared and self.rng.random() < 0.2 and self.nodes > 2:
             rules["node_groups"] = self.node_groups()
         if self.names and self.rng.random() < 0.4:
             rules["reservations"] = tuple(self.reservation() for _ in range(self.rng.randint(1, 3)))

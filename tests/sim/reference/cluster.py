@@ -4,18 +4,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mirage.domain.job import JobState
-from mirage.sim.types import Dependency, Params, Partition, Qos, SelectType, SimJob
+from mirage.sim.types import Dependency, Outage, Params, Partition, Qos, SelectType, SimJob
 
 
 @dataclass
 class Node:
-    """One node; `up` is false while it is down or drained."""
+    """One node; `outage` RESUME: it is up."""
 
     number: int
     cpus: int
     memory_mib: int
     gpus: int
-    up: bool = True
+    outage: Outage = Outage.RESUME
+
+    @property
+    def up(self) -> bool:
+        return self.outage is Outage.RESUME
 
 
 @dataclass

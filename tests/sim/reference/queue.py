@@ -22,6 +22,7 @@ class Queue:
     origin: int
     entries: dict[int, Entry] = field(default_factory=dict)
     refused: list[int] = field(default_factory=list)
+    started: list[Entry] = field(default_factory=list)
     changed: bool = False
 
     def pending(self) -> list[Entry]:
@@ -133,7 +134,13 @@ class Queue:
         entry.allocated = nodes
         who = (entry.job.account, entry.job.user)
         self.tree.runs.append(Run(who, self._charge(entry), now))
-        self._tell(entry, now)
+        self.started.append(entry)
+
+    def passes_over(self, now: int) -> None:
+        """Those who wait for the start of a job learn of it when the instant's passes are over."""
+        for entry in self.started:
+            self._tell(entry, now)
+        self.started.clear()
 
     def _charge(self, entry: Entry) -> int:
         if entry.whole and not self.params.node_groups:

@@ -143,9 +143,8 @@ class Reference:
 
     def _node_event(self, event: NodeEvent) -> None:
         node = self.nodes[event.node]
-        was_up = node.up
-        node.up = event.outage is Outage.RESUME
-        self.queue.changed |= node.up != was_up
+        self.queue.changed |= node.outage is not event.outage
+        node.outage = event.outage
         if event.outage is Outage.DOWN:
             for e in [e for e in self.queue.running() if event.node in e.allocated]:
                 self.queue.node_fails(e, self.now)
@@ -157,12 +156,12 @@ class Reference:
             self.main_due = None
             self.sched_due = None if self.sched_due == self.now else self.sched_due
             self._main()
-            self._note_change()
         if self.backfill_due == self.now:
             self.backfill_due = None
             self.last_backfill = self.now
             self._backfill()
-            self._note_change()
+        self.queue.passes_over(self.now)
+        self._note_change()
 
     def _in_order(self) -> list[Entry]:
         return in_order(self.params, self.tree, self.queue.eligible(), self.now)
@@ -272,6 +271,8 @@ class Reference:
         return entry
 
     def inject(self, job: SimJob, at: int | None = None) -> int:
+        if is_faulty(self.params, job):
+            raise ClusterRefused("The job can never run.")
         self.tree.name(job)
         if at is not None and at > self.now:
             self.injected.append((at, job))
