@@ -20,8 +20,8 @@ from gymnasium.vector import VectorEnv
 from mirage.episodes.build import Settings
 from mirage.learn.env import ChainEnv, ChainVectorEnv
 from mirage.learn.handovers import Library
-from mirage.learn.live import LiveLibrary
-from mirage.learn.starts import collect
+from mirage.learn.live import LiveLibrary, Observed
+from mirage.learn.starts import Starts, collect
 from mirage.learn.tables import TableLibrary
 from mirage.sim.types import Params
 from mirage.traces import synthetic
@@ -39,7 +39,7 @@ def tables() -> Library:
     )
 
 
-def live(preset: str) -> Library:
+def starts(preset: str) -> Starts:
     first = synthetic.EPOCH + _WARM_UP_DAYS * _DAY_S
     settings = Settings(
         nodes=1,
@@ -49,7 +49,7 @@ def live(preset: str) -> Library:
         until=first + _START_DAYS * _DAY_S,
     )
     jobs = synthetic.workload(preset, days=_WARM_UP_DAYS + _START_DAYS + 14, seed=0)
-    return LiveLibrary(collect(Params(), jobs, settings))
+    return collect(Params(), jobs, settings)
 
 
 def vectored(envs: VectorEnv[Any, Any, Any], seconds: float, most: int) -> float:
@@ -76,31 +76,36 @@ def alone(env: ChainEnv, seconds: float) -> float:
     return steps / passed
 
 
-def measured(envs: int, seconds: float, preset: str) -> dict[str, float]:
+def measured(envs: int, live_envs: int, seconds: float, preset: str) -> dict[str, float]:
     cart = gymnasium.make_vec("CartPole-v1", envs, vectorization_mode="vector_entry_point")
     told = {"CartPole-v1 (Gymnasium's vector form)": vectored(cart, seconds, 1)}
-    for name, library in (("tables", tables()), (f"live, {preset}", live(preset))):
-        many = ChainVectorEnv(library, envs)
+    found = starts(preset)
+    forms = (("tables", tables(), envs), (f"live, {preset}", LiveLibrary(found), live_envs))
+    for name, library, size in forms:
+        many = ChainVectorEnv(library, size)
         told[f"{name}, random"] = vectored(many, seconds, library.positions - 1)
         told[f"{name}, held"] = vectored(many, seconds, 0)
         told[f"{name}, random, one alone"] = alone(ChainEnv(library), seconds)
+    full = ChainEnv(LiveLibrary(found, Observed.FULL))
+    told[f"live, {preset}, full observation, one alone"] = alone(full, seconds)
     return told
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--envs", type=int, default=256, help="hand-overs a call")
+    parser.add_argument("--envs", type=int, default=256, help="table hand-overs a call")
+    parser.add_argument("--live-envs", type=int, default=32, help="live hand-overs a call")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each figure")
     parser.add_argument("--preset", default="medium", choices=sorted(synthetic.PRESETS))
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    told = measured(given.envs, given.seconds, given.preset)
+    told = measured(given.envs, given.live_envs, given.seconds, given.preset)
     if given.json:
         print(json.dumps({name: round(figure) for name, figure in told.items()}))
         return
     for name, figure in told.items():
-        print(f"{name:40s} {figure:12,.0f} steps/s")
+        print(f"{name:46s} {figure:12,.0f} steps/s")
 
 
 if __name__ == "__main__":
