@@ -8,10 +8,14 @@ from typing import Final
 
 from mirage.sim.jit import kernel
 from mirage.sim.layout import (
+    ALLOCATED,
     CAPACITY_CPUS,
+    CELL_NEXT,
+    CELL_NODE,
     CHOSEN,
     FAR,
     FOUND,
+    GPUS,
     GROUP_END,
     GROUPS,
     LIMIT,
@@ -21,8 +25,6 @@ from mirage.sim.layout import (
     MAP_END,
     MAP_NEXT,
     MAPS_USED,
-    MEMO,
-    MEMO_STAMP,
     NODE_CPUS,
     NODES,
     NONE,
@@ -33,12 +35,11 @@ from mirage.sim.layout import (
     RECORD,
     RESERVATION_BITS,
     RESERVATION_SPAN,
-    SHAPE,
+    RUN_SLOT,
     SITE_BF_RESOLUTION,
     SITE_BF_WINDOW,
     SITE_RESERVATIONS,
     SITE_WORDS,
-    STAMP,
     TABLE,
     THEN_CPUS,
     UP_BITS,
@@ -49,9 +50,11 @@ from mirage.sim.layout import (
     copy,
     section,
 )
-from mirage.sim.nodes import choose_by_name, ones
+from mirage.sim.nodes import choose_by_name, has, ones
 from mirage.sim.tables import end_groups, table_of
 
+WINDOW_S: Final = 30
+"""How long after the first end the next one is looked at; it doubles from there on."""
 NEVER: Final = -2
 
 
@@ -61,7 +64,12 @@ def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
     begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
     bits, up = section(work, MAP_BITS), section(state, UP_BITS)
     words = site[SITE_WORDS]
-    begins[0], ends[0], nexts[0] = state[NOW], state[NOW] + site[SITE_BF_WINDOW], NONE
+    grid = site[SITE_BF_RESOLUTION]
+    begins[0], ends[0], nexts[0] = (
+        state[NOW] // grid * grid,
+        state[NOW] + site[SITE_BF_WINDOW],
+        NONE,
+    )
     copy(up, bits)
     work[MAPS_USED] = 1
     spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
@@ -104,6 +112,29 @@ def lose(work: Ints, words: int, begin: int, end: int, nodes: Ints) -> None:
                 for w in range(words):
                     bits[m * words + w] &= ~nodes[w]
         m = nexts[m]
+    join(work, words)
+
+
+@kernel
+def join(work: Ints, words: int) -> None:
+    """Maps of the same nodes that follow each other become one."""
+    ends, nexts, bits = section(work, MAP_END), section(work, MAP_NEXT), section(work, MAP_BITS)
+    m = 0
+    while nexts[m] != NONE:
+        n = nexts[m]
+        if adds(bits, words, m, n) or adds(bits, words, n, m):
+            m = n
+        else:
+            ends[m], nexts[m] = ends[n], nexts[n]
+
+
+@kernel
+def adds(bits: Ints, words: int, m: int, n: int) -> bool:
+    """Whether map n has a node that map m lacks."""
+    for w in range(words):  # noqa: SIM110 no generators in kernels
+        if bits[n * words + w] & ~bits[m * words + w]:
+            return True
+    return False
 
 
 @kernel
@@ -118,11 +149,13 @@ def usable_from(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> i
     up = section(state, UP_BITS)
     for w in range(words):
         usable[w] &= up[w]
-    later, m = FAR, 0
-    while m != NONE and begins[m] < begin + live[at + LIMIT]:
+    end, later, m = begin + live[at + LIMIT], FAR, 0
+    while m != NONE:
         if ends[m] > begin:
-            if later == FAR and nexts[m] != NONE:
+            if later == FAR and nexts[m] != NONE and adds(bits, words, m, nexts[m]):
                 later = ends[m]
+            if begins[m] > end:
+                break
             for w in range(words):
                 usable[w] &= bits[m * words + w]
         m = nexts[m]
@@ -166,19 +199,69 @@ def enough(site: Ints, work: Ints, row: int, need: int, pinned: bool) -> bool:
 
 
 @kernel
-def first_group(site: Ints, work: Ints, base: int, need: int, pinned: bool) -> int:
-    """The first group after which enough usable nodes fit; NONE."""
-    words = site[SITE_WORDS]
-    low, high = 0, work[GROUPS]
+def first_group(state: Ints, site: Ints, work: Ints, base: int, need: int, pinned: bool) -> int:
+    """The first end that is looked at after which enough usable nodes fit, 0: now; NONE.
+
+    Not every end is looked at: see docs/simulator.md, "The ends that are looked at".
+    """
+    words, groups = site[SITE_WORDS], work[GROUPS]
     if enough(site, work, base, need, pinned):
         return 0
+    if not enough(site, work, base + (groups - 1) * words, need, pinned):
+        return NONE
+    ends = section(work, GROUP_END)
+    g = met(state, work, 1)
+    first, window, last = ends[g], WINDOW_S, g
+    while g < groups:
+        last = g
+        if g + 1 < groups and ends[g + 1] <= first + window:
+            # The window is not over: on to the first end that has the next one beyond it.
+            g = met(state, work, max(g + 1, beyond(ends, groups, first + window) - 1))
+            continue
+        if enough(site, work, base + g * words, need, pinned):
+            return g
+        while g + 1 < groups and ends[g + 1] > first + window:
+            window *= 2
+        g = met(state, work, g + 1)
+    return last_met(state, work, last)
+
+
+@kernel
+def met(state: Ints, work: Ints, g: int) -> int:
+    """The first group from g on whose job has a usable node; GROUPS: none."""
+    live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
+    slots, usable = section(state, RUN_SLOT), section(work, USABLE)
+    while g < work[GROUPS]:
+        cell = live[slots[g - 1] * RECORD + ALLOCATED]
+        while cell != NONE:
+            if has(usable, names[cell]):
+                return g
+            cell = nexts[cell]
+        g += 1
+    return g
+
+
+@kernel
+def last_met(state: Ints, work: Ints, g: int) -> int:
+    """The last group whose job has a usable node, of g and those behind."""
+    while True:
+        following = met(state, work, g + 1)
+        if following >= work[GROUPS]:
+            return g
+        g = following
+
+
+@kernel
+def beyond(ends: Ints, groups: int, instant: int) -> int:
+    """The first group that ends after an instant; `groups`: none."""
+    low, high = 1, groups
     while low < high:
         middle = (low + high) >> 1
-        if enough(site, work, base + middle * words, need, pinned):
+        if ends[middle] > instant:
             high = middle
         else:
             low = middle + 1
-    return low if low < work[GROUPS] else NONE
+    return low
 
 
 @kernel
@@ -194,22 +277,23 @@ def choose(
     usable = section(work, USABLE)
     for w in range(words):
         found[w] = usable[w] & table[base + group * words + w]
-    need = live[slot * RECORD + NODES]
+    need, gpus = live[slot * RECORD + NODES], live[slot * RECORD + GPUS]
     if live[slot * RECORD + WHOLE]:
-        choose_by_name(found, section(site, CAPACITY_CPUS), need, chosen)
+        choose_by_name(found, section(site, CAPACITY_CPUS), False, need, chosen)
     elif group == 0:
-        choose_by_name(found, section(state, NODE_CPUS), need, chosen)
+        choose_by_name(found, section(state, NODE_CPUS), gpus > 0, need, chosen)
     else:
         end_groups(state, site, work, group)
-        choose_by_name(found, section(work, THEN_CPUS), need, chosen)
+        choose_by_name(found, section(work, THEN_CPUS), gpus > 0, need, chosen)
 
 
 @kernel
 def free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
-    """Whether section CHOSEN is in every map that meets [begin, end)."""
+    """Whether section CHOSEN is in every map that meets [begin, end), both on the grid."""
     begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
     bits, chosen = section(work, MAP_BITS), section(work, CHOSEN)
-    words, m = site[SITE_WORDS], 0
+    words, grid, m = site[SITE_WORDS], site[SITE_BF_RESOLUTION], 0
+    begin, end = begin // grid * grid, end // grid * grid
     while m != NONE and begins[m] < end:
         if ends[m] > begin:
             for w in range(words):
@@ -224,19 +308,13 @@ def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     """The job's planned start or NEVER; CHOSEN holds its nodes then. WANTED holds its node list."""
     live, group_end = section(state, LIVE), section(work, GROUP_END)
     at = slot * RECORD
-    now, need, limit, shape = state[NOW], live[at + NODES], live[at + LIMIT], live[at + SHAPE]
+    now, need, limit = state[NOW], live[at + NODES], live[at + LIMIT]
     pinned = live[at + PIN] != NONE
-    stamps, memos = section(work, MEMO_STAMP), section(work, MEMO)
     base = table_of(state, site, work, slot)
-    begin, noting = now, not pinned and shape != NONE
-    if noting and stamps[shape] == work[STAMP]:
-        # Nodes only get fewer within a pass: where an equal job failed, this one does.
-        begin = memos[shape]
+    begin = now
     while begin < FAR:
-        if noting:
-            stamps[shape], memos[shape] = work[STAMP], begin
         later = usable_from(state, site, work, slot, begin)
-        group = first_group(site, work, base, need, pinned)
+        group = first_group(state, site, work, base, need, pinned)
         start = max(group_end[group], begin) if group != NONE else FAR
         if start > later or group == NONE:
             begin = later
@@ -246,18 +324,13 @@ def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
         choose(state, site, work, slot, base, group, pinned)
         if start == now or free_of_plans(site, work, start, start + limit):
             return start
-        # Other nodes might be chosen here another time: what follows is not noted.
-        noting = False
-        begin = later
-    if noting:
-        stamps[shape], memos[shape] = work[STAMP], FAR
+        begin = start
     return NEVER
 
 
 @kernel
-def reserve(state: Ints, site: Ints, work: Ints, start: int, limit: int) -> None:
+def reserve(site: Ints, work: Ints, start: int, limit: int) -> None:
     """The maps lose the chosen nodes for the time of the plan, on the grid."""
     grid = site[SITE_BF_RESOLUTION]
-    begin = max(start // grid * grid, state[NOW])
-    end = (start + limit) // grid * grid
+    begin, end = start // grid * grid, (start + limit) // grid * grid
     lose(work, site[SITE_WORDS], begin, end, section(work, CHOSEN))

@@ -278,11 +278,11 @@ def choose_by_number(idle: Ints, need: int, wanted: Ints, scratch: Ints, chosen:
 
 
 @kernel
-def choose_by_name(usable: Ints, cpus: Ints, need: int, chosen: Ints) -> None:
+def choose_by_name(usable: Ints, cpus: Ints, counted: bool, need: int, chosen: Ints) -> None:
     """Consecutive nodes, the tightest run that suffices first. `usable`, enough, is used up."""
     chosen[:] = 0
     while need > 0:
-        first, count = best_run(usable, cpus, need)
+        first, count = best_run(usable, cpus, counted, need)
         for node in range(first, first + min(count, need)):
             add(chosen, node)
             drop(usable, node)
@@ -290,8 +290,11 @@ def choose_by_name(usable: Ints, cpus: Ints, need: int, chosen: Ints) -> None:
 
 
 @kernel
-def best_run(usable: Ints, cpus: Ints, need: int) -> tuple[int, int]:
-    """First node and length of the best run: sufficient with fewest CPUs, else with the most."""
+def best_run(usable: Ints, cpus: Ints, counted: bool, need: int) -> tuple[int, int]:
+    """First node and length of the best run: sufficient with fewest CPUs, else with the most.
+
+    `counted`: nodes stand for CPUs, as each counts with as many as the job takes there.
+    """
     best, best_count, best_cpus, best_enough = NONE, 0, FAR, False
     node, n = 0, cpus.size
     while node < n:
@@ -303,7 +306,7 @@ def best_run(usable: Ints, cpus: Ints, need: int) -> tuple[int, int]:
             continue
         first, total = node, 0
         while node < n and has(usable, node):
-            total += cpus[node]
+            total += 1 if counted else cpus[node]
             node += 1
         enough = node - first >= need
         if (

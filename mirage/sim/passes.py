@@ -12,6 +12,7 @@ from mirage.sim.layout import (
     FAR,
     FOUND,
     FULL_AT,
+    GPUS,
     IDLE,
     IDLE_BITS,
     LAST_BACKFILL,
@@ -142,9 +143,9 @@ def attempt(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> boo
     if fitting(state, site, live, at, mine, found) < need:
         return False
     if live[at + WHOLE]:
-        choose_by_name(found, section(site, CAPACITY_CPUS), need, chosen)
+        choose_by_name(found, section(site, CAPACITY_CPUS), False, need, chosen)
     else:
-        choose_by_name(found, section(state, NODE_CPUS), need, chosen)
+        choose_by_name(found, section(state, NODE_CPUS), live[at + GPUS] > 0, need, chosen)
     return True
 
 
@@ -370,7 +371,7 @@ def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: 
             look = True
         else:
             if planned != by_name.NEVER:
-                by_name.reserve(state, site, work, planned, live[slot * RECORD + LIMIT])
+                by_name.reserve(site, work, planned, live[slot * RECORD + LIMIT])
             pass_by(state, work, at)
         if look and not plans.size:
             bound_by_name(state, site, work)

@@ -1,10 +1,8 @@
 """Which nodes would fit a kind of job once running jobs have ended (docs/simulator.md 7).
 
-Running jobs are looked through by *groups* of ends close together; a *table* has a bitmap of nodes
-for each group, and there is one a kind of job, built when first asked for.
+Running jobs are looked through in the order of their ends; a *table* has a bitmap of nodes
+for each end, and there is one a kind of job, built when first asked for.
 """
-
-from typing import Final
 
 from mirage.sim.jit import kernel
 from mirage.sim.layout import (
@@ -51,13 +49,10 @@ from mirage.sim.layout import (
 )
 from mirage.sim.nodes import add
 
-GROUP_S: Final = 30
-"""Ends within this of a group's first one are tried together, as the real one does."""
-
 
 @kernel
 def begin_groups(state: Ints, work: Ints) -> None:
-    """Put the running jobs' ends together; group 0 is now. Tables of before are void."""
+    """The running jobs' ends in order, one group each; 0 is now. Tables of before are void."""
     ends, group_end, last = (
         section(state, RUN_END),
         section(work, GROUP_END),
@@ -65,15 +60,10 @@ def begin_groups(state: Ints, work: Ints) -> None:
     )
     soonest = state[NOW] + 1
     group_end[0], last[0] = state[NOW], 0
-    n, i = 1, 0
-    while i < state[RUNNING]:
-        first = max(ends[i], soonest)
-        while i < state[RUNNING] and max(ends[i], soonest) <= first + GROUP_S:
-            group_end[n] = max(ends[i], soonest)
-            i += 1
-        last[n] = i
-        n += 1
-    work[GROUPS] = n
+    for i in range(state[RUNNING]):
+        group_end[i + 1] = max(ends[i], soonest)
+        last[i + 1] = i + 1
+    work[GROUPS] = state[RUNNING] + 1
     work[TABLE_STAMP] += 1
     work[NEXT_TABLE] = 0
 

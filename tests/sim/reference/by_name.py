@@ -1,26 +1,25 @@
 """Planning by name of the nodes, with maps of what is left (section 7)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mirage.sim.types import Params
 from tests.sim.reference.cluster import (
     Entry,
     Node,
-    Room,
     fits,
-    meets,
     numbers_of,
     reserved,
     rooms_of,
 )
 from tests.sim.reference.nodes import choice
 
-GROUP_S = 30
+WINDOW_S = 30
 
 
 @dataclass
 class Map:
-    """Nodes that no plan and no reservation has in [begin, end)."""
+    """Nodes that no plan has in [begin, end)."""
 
     begin: int
     end: int
@@ -29,7 +28,7 @@ class Map:
 
 @dataclass
 class Maps:
-    """The maps of one pass, in order, without gaps."""
+    """The maps of one pass, in order, without gaps; neighbours differ."""
 
     maps: list[Map] = field(default_factory=list)
 
@@ -41,6 +40,13 @@ class Maps:
         for m in self.maps:
             if begin <= m.begin and m.end <= end:
                 m.nodes = m.nodes - nodes
+        joined: list[Map] = []
+        for m in self.maps:
+            if joined and joined[-1].nodes == m.nodes:
+                joined[-1].end = m.end
+            else:
+                joined.append(m)
+        self.maps = joined
 
     def _cut(self, t: int) -> None:
         for i, m in enumerate(self.maps):
@@ -48,19 +54,20 @@ class Maps:
                 self.maps[i : i + 1] = [Map(m.begin, t, m.nodes), Map(t, m.end, m.nodes)]
                 return
 
-    def common(self, begin: int, end: int, nodes: set[int]) -> set[int]:
-        """Those of `nodes` that are in every map that meets [begin, end)."""
-        for m in self.maps:
-            if meets(begin, end, m.begin, m.end):
-                nodes = nodes & m.nodes
-        return nodes
+    def look(self, begin: int, end: int, nodes: set[int]) -> tuple[set[int], int | None]:
+        """Those of `nodes` in every map that meets [begin, end], and `later`."""
+        left = [m for m in self.maps if m.end > begin]
+        meeting = [m for m in left if m.begin <= end]
+        looked_at = left[: len(meeting) + 1]
+        following = left[1 : len(looked_at) + 1]
+        gains = [m.end for m, n in zip(looked_at, following, strict=False) if n.nodes - m.nodes]
+        for m in meeting:
+            nodes = nodes & m.nodes
+        return nodes, gains[0] if gains else None
 
-    def later(self, t: int) -> int | None:
-        """The end of the first map that ends after t, if another follows."""
-        for m in self.maps[:-1]:
-            if m.end > t:
-                return m.end
-        return None
+    def free(self, begin: int, end: int, nodes: set[int]) -> bool:
+        """Whether `nodes` are in every map that meets [begin, end)."""
+        return all(nodes <= m.nodes for m in self.maps if m.begin < end and m.end > begin)
 
 
 @dataclass
@@ -75,25 +82,20 @@ class ByName:
     def __init__(self, params: Params, now: int, nodes: list[Node], running: list[Entry]) -> None:
         self.params = params
         self.now = now
+        self.grid = params.bf_resolution_s
         self.horizon = now + params.bf_window_s
         self.nodes = nodes
         up = {n.number for n in nodes if n.up}
-        self.maps = Maps([Map(now, self.horizon, up)])
+        self.maps = Maps([Map(now // self.grid * self.grid, self.horizon, up)])
         for r in params.reservations:
             begin, end = max(now, r.start), min(self.horizon, r.end)
             self.maps.lose(set(r.nodes or range(params.nodes)), begin, end)
-        self.steps: list[tuple[int, list[Room]]] = []
+        self.running: list[Entry] = []
         self.look_at(running)
 
     def look_at(self, running: list[Entry]) -> None:
-        """Now and the ends of the groups, each with what is then free."""
-        self.steps = [(self.now, rooms_of(self.nodes, running))]
-        left = [(self._end(r), r) for r in running]
-        while left:
-            first = min(end for end, _ in left)
-            group = [end for end, _ in left if end <= first + GROUP_S]
-            left = [(end, r) for end, r in left if end > first + GROUP_S]
-            self.steps.append((max(group), rooms_of(self.nodes, [r for _, r in left])))
+        """The running jobs in the order of their ends."""
+        self.running = sorted(running, key=lambda r: (r.end_by_limit, r.job_id))
 
     def _end(self, entry: Entry) -> int:
         return entry.end_by_limit if entry.end_by_limit > self.now else self.now + 1
@@ -101,43 +103,63 @@ class ByName:
     def plan(self, entry: Entry) -> Plan | None:
         start: int | None = self.now
         while start is not None:
-            later = self.maps.later(start)
-            plan = self._plan_from(entry, start, later)
-            if plan is not None:
-                return plan if plan.start <= self.horizon else None
-            start = later
+            end = start + entry.job.time_limit_s
+            usable, later = self.maps.look(start, end, self._nodes_for(entry, start))
+            found = self._first_fit(entry, usable)
+            s = None if found is None else max(found[0], start)
+            if found is None or s is None or (later is not None and s > later):
+                start = later
+                continue
+            if s > self.horizon:
+                return None
+            if s == self.now or self.maps.free(*self._on_grid(entry, s), set(found[1])):
+                return Plan(s, found[1])
+            start = s
         return None
 
-    def _plan_from(self, entry: Entry, start: int, later: int | None) -> Plan | None:
-        """Points 1 to 6 from one `from`; None: go on from `later`."""
-        end = start + entry.job.time_limit_s
-        usable = self.maps.common(start, end, self._nodes_for(entry, start))
-        found = self._first_fit(entry, usable)
-        if found is None:
-            return None
-        t, nodes = found
-        s = max(t, start)
-        if s > self.now and later is not None and s > later:
-            return None
-        missing = set(nodes) - self.maps.common(s, s + entry.job.time_limit_s, set(nodes))
-        if s <= self.horizon and s > self.now and missing:
-            return None
-        return Plan(s, nodes)
+    def _on_grid(self, entry: Entry, s: int) -> tuple[int, int]:
+        return s // self.grid * self.grid, (s + entry.job.time_limit_s) // self.grid * self.grid
 
     def _nodes_for(self, entry: Entry, t: int) -> set[int]:
         up = {n for n in numbers_of(self.params, entry.partition) if self.nodes[n].up}
         return up - reserved(self.params, t, t + entry.job.time_limit_s)
 
     def _first_fit(self, entry: Entry, usable: set[int]) -> tuple[int, tuple[int, ...]] | None:
-        for t, rooms in self.steps:
-            able = [n for n in sorted(usable) if fits(self.nodes[n], rooms[n], entry)]
-            nodes = choice(entry, able, rooms, None)
+        now = self._choice(entry, usable, self.running)
+        if now is not None:
+            return self.now, now
+        for t, left in self._looks(usable):
+            nodes = self._choice(entry, usable, left)
             if nodes is not None:
                 return t, nodes
         return None
 
+    def _choice(
+        self, entry: Entry, usable: set[int], running: list[Entry]
+    ) -> tuple[int, ...] | None:
+        rooms = rooms_of(self.nodes, running)
+        able = [n for n in sorted(usable) if fits(self.nodes[n], rooms[n], entry)]
+        return choice(entry, able, rooms, None)
+
+    def _looks(self, usable: set[int]) -> Iterator[tuple[int, list[Entry]]]:
+        """The ends that are looked at, each with the running jobs that are left then."""
+        left = list(self.running)
+        first: int | None = None
+        window, last = WINDOW_S, self.now
+        for i, r in enumerate(self.running):
+            if not usable & set(r.allocated):
+                continue
+            left.remove(r)
+            last = self._end(r)
+            first = last if first is None else first
+            if i + 1 == len(self.running):
+                break
+            following = self._end(self.running[i + 1])
+            if following > first + window:
+                yield last, list(left)
+                while following > first + window:
+                    window *= 2
+        yield last, left
+
     def take(self, entry: Entry, plan: Plan) -> None:
-        grid = self.params.bf_resolution_s
-        begin = max(self.now, plan.start // grid * grid)
-        end = (plan.start + entry.job.time_limit_s) // grid * grid
-        self.maps.lose(set(plan.nodes), begin, end)
+        self.maps.lose(set(plan.nodes), *self._on_grid(entry, plan.start))

@@ -8,13 +8,15 @@ def choose_by_number(able: list[int], count: int, wanted: set[int]) -> tuple[int
     return tuple(sorted(sorted(able, key=lambda n: (n in wanted, n))[:count]))
 
 
-def choose_by_name(able: list[int], count: int, rooms: list[Room]) -> tuple[int, ...]:
+def choose_by_name(
+    able: list[int], count: int, rooms: list[Room], *, by_nodes: bool
+) -> tuple[int, ...]:
     """Runs of consecutive numbers, the tightest first."""
     left = _runs(able)
     taken: list[int] = []
     while len(taken) < count:
         need = count - len(taken)
-        run = _best(left, need, rooms)
+        run = _best(left, need, rooms, by_nodes=by_nodes)
         left.remove(run)
         taken += run[:need]
     return tuple(sorted(taken))
@@ -30,9 +32,9 @@ def _runs(able: list[int]) -> list[list[int]]:
     return runs
 
 
-def _best(runs: list[list[int]], need: int, rooms: list[Room]) -> list[int]:
+def _best(runs: list[list[int]], need: int, rooms: list[Room], *, by_nodes: bool) -> list[int]:
     def cpus(run: list[int]) -> int:
-        return sum(rooms[n].cpus for n in run)
+        return len(run) if by_nodes else sum(rooms[n].cpus for n in run)
 
     enough = [run for run in runs if len(run) >= need]
     return min(enough, key=cpus) if enough else max(runs, key=cpus)
@@ -47,5 +49,6 @@ def choice(
     if len(able) < entry.job.nodes:
         return None
     if wanted is None:
-        return choose_by_name(able, entry.job.nodes, rooms)
+        by_nodes = entry.job.gpus > 0 and not entry.whole
+        return choose_by_name(able, entry.job.nodes, rooms, by_nodes=by_nodes)
     return choose_by_number(able, entry.job.nodes, wanted)
