@@ -14,7 +14,6 @@ from mirage.sim.layout import (
     FAR,
     FREE,
     IDLE,
-    LIMIT,
     LIVE,
     MEMO,
     MEMO_STAMP,
@@ -29,7 +28,6 @@ from mirage.sim.layout import (
     RUN_END,
     RUN_SLOT,
     RUNNING,
-    SHAPE,
     SITE_BF_RESOLUTION,
     SITE_BF_WINDOW,
     STAMP,
@@ -118,36 +116,45 @@ def last_startable(state: Ints, work: Ints, most: int, first: int, last: int) ->
 
 @kernel
 def place(
-    state: Ints, site: Ints, work: Ints, steps: int, slot: int, earliest: int, memo: bool
+    state: Ints,
+    site: Ints,
+    work: Ints,
+    steps: int,
+    need: int,
+    limit: int,
+    shape: int,
+    earliest: int,
 ) -> tuple[int, int]:
-    """Reserve the first place for the job: its start or NEVER, and the number of steps then."""
-    live = section(state, LIVE)
+    """Reserve the first place of that size: its start or NEVER, and the number of steps then.
+
+    `shape`: NONE where it is not to be noted. Space only shrinks within a plan, and steps are only
+    added, so an equal job need not look before the step at which the last one's search ended.
+    """
     times, free = section(work, TIMES), section(work, FREE)
-    at = slot * RECORD
-    need, limit, shape = live[at + NODES], live[at + LIMIT], live[at + SHAPE]
-    grid = site[SITE_BF_RESOLUTION]
     stamps, memos = section(work, MEMO_STAMP), section(work, MEMO)
-    memo = memo and shape != NONE
-    if memo and stamps[shape] == work[STAMP]:
-        earliest = max(earliest, memos[shape])
-    i = first_step(times, steps, earliest)
+    i = 0
+    if shape != NONE and stamps[shape] == work[STAMP]:
+        i = memos[shape]
+    elif earliest:
+        i = first_step(times, steps, earliest)
     while i < steps:
         if free[i] < need:
             i += 1
             continue
-        end = rounded(times[i] + limit, grid)
+        # Steps after the first lie on the grid: rounding the end changes nothing here.
+        end = times[i] + limit
         j = i + 1
         while j < steps and times[j] < end and free[j] >= need:
             j += 1
         if j == steps or times[j] >= end:
-            start = times[i]
-            if memo:
-                stamps[shape], memos[shape] = work[STAMP], start
-            return start, reserve(state, site, work, steps, i, j, need, end)
+            break
         i = j + 1
-    if memo:
-        stamps[shape], memos[shape] = work[STAMP], FAR
-    return NEVER, steps
+    if shape != NONE:
+        stamps[shape], memos[shape] = work[STAMP], i
+    if i >= steps:
+        return NEVER, steps
+    start = times[i]
+    return start, reserve(state, site, work, steps, i, need, start + limit)
 
 
 @kernel
@@ -164,19 +171,20 @@ def first_step(times: Ints, steps: int, earliest: int) -> int:
 
 
 @kernel
-def reserve(
-    state: Ints, site: Ints, work: Ints, steps: int, i: int, j: int, need: int, end: int
-) -> int:
-    """Take `need` nodes from step i up to `end`, which is not before step j - 1; the steps then."""
+def reserve(state: Ints, site: Ints, work: Ints, steps: int, i: int, need: int, until: int) -> int:
+    """Take `need` nodes from step i up to `until`, rounded up; the number of steps then."""
     times, free = section(work, TIMES), section(work, FREE)
-    if end < state[NOW] + site[SITE_BF_WINDOW] and (j == steps or times[j] != end):
-        for k in range(steps, j, -1):
-            times[k], free[k] = times[k - 1], free[k - 1]
-        times[j], free[j] = end, free[j - 1]
-        steps += 1
-    for k in range(i, j):
-        free[k] -= need
-    return steps
+    end = rounded(until, site[SITE_BF_RESOLUTION])
+    j = i
+    while j < steps and times[j] < end:
+        free[j] -= need
+        j += 1
+    if end >= state[NOW] + site[SITE_BF_WINDOW] or (j < steps and times[j] == end):
+        return steps
+    for k in range(steps, j, -1):
+        times[k], free[k] = times[k - 1], free[k - 1]
+    times[j], free[j] = end, free[j - 1] + need
+    return steps + 1
 
 
 @kernel

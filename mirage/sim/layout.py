@@ -77,37 +77,40 @@ QUEUE_ID: Final = 34
 QUEUE_SLOT: Final = 35
 QUEUE_NODES: Final = 36
 QUEUE_LIMIT: Final = 37
-RUN_END: Final = 38
+QUEUE_SHAPE: Final = 38
+QUEUE_MARK: Final = 39
+"""What of a queued job asks for more than a look at the columns: the MARK_ bits."""
+RUN_END: Final = 40
 """By the limit."""
-RUN_SLOT: Final = 39
-HEAP_AT: Final = 40
-HEAP_RANK: Final = 41
-HEAP_WHAT: Final = 42
-EDGE: Final = 43
-CELL_NODE: Final = 44
-CELL_NEXT: Final = 45
-NODE_STATE: Final = 46
-NODE_JOBS: Final = 47
-NODE_CPUS: Final = 48
-NODE_MEMORY: Final = 49
-NODE_GPUS: Final = 50
-IDLE_BITS: Final = 51
-UP_BITS: Final = 52
-USE: Final = 53
-ARRAY_USE: Final = 54
-FAIR_VALUE: Final = 55
-FAIR_RAW: Final = 56
-FAIR_USAGE: Final = 57
+RUN_SLOT: Final = 41
+HEAP_AT: Final = 42
+HEAP_RANK: Final = 43
+HEAP_WHAT: Final = 44
+EDGE: Final = 45
+CELL_NODE: Final = 46
+CELL_NEXT: Final = 47
+NODE_STATE: Final = 48
+NODE_JOBS: Final = 49
+NODE_CPUS: Final = 50
+NODE_MEMORY: Final = 51
+NODE_GPUS: Final = 52
+IDLE_BITS: Final = 53
+UP_BITS: Final = 54
+USE: Final = 55
+ARRAY_USE: Final = 56
+FAIR_VALUE: Final = 57
+FAIR_RAW: Final = 58
+FAIR_USAGE: Final = 59
 """Floats."""
-FAIR_ACCOUNT: Final = 58
-FAIR_ORDER: Final = 59
-ACCOUNT_RAW: Final = 60
-ACCOUNT_USAGE: Final = 61
+FAIR_ACCOUNT: Final = 60
+FAIR_ORDER: Final = 61
+ACCOUNT_RAW: Final = 62
+ACCOUNT_USAGE: Final = 63
 """Floats."""
-ACCOUNT_SHARES: Final = 62
-LOG: Final = 63
-END_OF_STATE: Final = 64
-HEADER: Final = 65
+ACCOUNT_SHARES: Final = 64
+LOG: Final = 65
+END_OF_STATE: Final = 66
+HEADER: Final = 67
 
 # One job in LIVE, and in the feed before it arrives
 
@@ -174,6 +177,10 @@ USE_MEMORY: Final = 3
 USE_GPUS: Final = 4
 USE_NODES: Final = 5
 USE_COLUMNS: Final = 6
+
+MARK_PINNED: Final = 1
+MARK_ARRAY: Final = 2
+"""A task of an array that has a limit."""
 
 UP: Final = 0
 DRAINED: Final = 1

@@ -80,9 +80,14 @@ def set_dependencies(state: Ints, site: Ints, slot: int, wanted: Ints) -> None:
 @kernel
 def set_node_list(state: Ints, site: Ints, slot: int, nodes: Ints) -> None:
     """A pending job asks for these nodes, descending; none: for any."""
+    queued = section(state, LIVE)[slot * RECORD + PHASE] == ELIGIBLE_NOW
+    if queued:
+        dequeue(state, slot)
     unpin(state, slot)
     for node in nodes:
         pin(state, slot, node)
+    if queued:
+        enqueue(state, site, slot)
     touch(state, site)
 
 
@@ -169,11 +174,13 @@ def change_limits(state: Ints, limits: Ints) -> None:
     """Every live job's time limit becomes `limits[slot]`, where that is positive."""
     live = section(state, LIVE)
     slots, queue_limits = section(state, QUEUE_SLOT), section(state, layout.QUEUE_LIMIT)
+    shapes = section(state, layout.QUEUE_SHAPE)
     for i in range(state[QUEUED]):
         if limits[slots[i]] > 0:
             queue_limits[i] = limits[slots[i]]
             live[slots[i] * RECORD + layout.LIMIT] = limits[slots[i]]
             live[slots[i] * RECORD + layout.SHAPE] = NONE
+            shapes[i] = NONE
     ends, running = section(state, RUN_END), section(state, RUN_SLOT)
     for i in range(state[RUNNING]):
         slot = running[i]

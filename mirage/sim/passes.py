@@ -21,6 +21,8 @@ from mirage.sim.layout import (
     LIMIT,
     LIVE,
     MAIN_DUE,
+    MARK_ARRAY,
+    MARK_PINNED,
     NODE_CPUS,
     NODES,
     NONE,
@@ -30,7 +32,10 @@ from mirage.sim.layout import (
     PASS,
     PIN,
     PINNED,
+    QUEUE_LIMIT,
+    QUEUE_MARK,
     QUEUE_NODES,
+    QUEUE_SHAPE,
     QUEUE_SLOT,
     QUEUED,
     RECORD,
@@ -39,6 +44,7 @@ from mirage.sim.layout import (
     SITE_BF_USER,
     SITE_BY_NAME,
     SITE_DEPTH,
+    SITE_LIMITS,
     SITE_PARTITIONS,
     SITE_SCHED_INTERVAL,
     SITE_WORDS,
@@ -246,10 +252,9 @@ def take_turn(state: Ints, site: Ints, results: Ints, work: Ints, at: int) -> No
 def bound_by_number(state: Ints, site: Ints, work: Ints, steps: int) -> None:
     """Nobody behind the last places could start now, by number or by limits."""
     most = by_number.reach(work, steps, state[NOW])
-    slots = section(state, QUEUE_SLOT)
     for which, first in ((LAST_OLD, WALK_OLD), (LAST_YOUNG, WALK_YOUNG)):
         last = by_number.last_startable(state, work, most, work[first], work[which])
-        while last >= work[first] and over_limits(state, site, slots[last]):
+        while last >= work[first] and passed_over(state, site, last):
             last = by_number.last_startable(state, work, most, work[first], last - 1)
         work[which] = last
 
@@ -270,16 +275,15 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
         at = walk(state, site, work)
         if at < 0:
             return
-        slot = slots[at]
-        if over_limits(state, site, slot) or not may_test(state, site, work, slot):
+        if passed_over(state, site, at) or not may_test(state, site, work, slots[at]):
             pass_by(state, work, at)
             continue
         tests += 1
-        planned, steps = plan_by_number(state, site, work, slot, steps, given)
+        planned, steps = plan_by_number(state, site, work, at, steps, given)
         if plans.size and planned != by_number.NEVER:
-            plans[slot] = planned
+            plans[slots[at]] = planned
         look = tests % TESTS_BETWEEN_LOOKS == 0
-        if planned == state[NOW] and choose_now(state, site, work, slot):
+        if planned == state[NOW] and choose_now(state, site, work, slots[at]):
             for w in range(given.size):
                 given[w] |= section(work, CHOSEN)[w]
             take_turn(state, site, results, work, at)
@@ -291,15 +295,24 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
 
 
 @kernel
+def passed_over(state: Ints, site: Ints, at: int) -> bool:
+    """Whether the job at this place of the queue is over its limits; looks only where it can be."""
+    if site[SITE_LIMITS] or section(state, QUEUE_MARK)[at] & MARK_ARRAY:
+        return over_limits(state, site, section(state, QUEUE_SLOT)[at])
+    return False
+
+
+@kernel
 def plan_by_number(
-    state: Ints, site: Ints, work: Ints, slot: int, steps: int, given: Ints
+    state: Ints, site: Ints, work: Ints, at: int, steps: int, given: Ints
 ) -> tuple[int, int]:
-    """The job's place in the profile: its start or NEVER, and the steps then."""
-    earliest, pinned = 0, section(state, LIVE)[slot * RECORD + PIN] != NONE
-    if pinned:
-        pins(state, slot, section(work, WANTED))
-        earliest = by_number.pinned_from(state, site, work, given)
-    return by_number.place(state, site, work, steps, slot, earliest, not pinned)
+    """The place in the profile for the job at this place of the queue, and the steps then."""
+    shape, earliest = section(state, QUEUE_SHAPE)[at], 0
+    if section(state, QUEUE_MARK)[at] & MARK_PINNED:
+        pins(state, section(state, QUEUE_SLOT)[at], section(work, WANTED))
+        shape, earliest = NONE, by_number.pinned_from(state, site, work, given)
+    need, limit = section(state, QUEUE_NODES)[at], section(state, QUEUE_LIMIT)[at]
+    return by_number.place(state, site, work, steps, need, limit, shape, earliest)
 
 
 @kernel

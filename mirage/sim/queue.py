@@ -9,6 +9,7 @@ what a job would have that reached the maximum there and then. The tier stands a
 
 from mirage.sim.jit import kernel
 from mirage.sim.layout import (
+    ARRAY_LIMIT,
     ASSOCIATION,
     ELIGIBLE,
     FAIR_VALUE,
@@ -19,21 +20,28 @@ from mirage.sim.layout import (
     LAST_YOUNG,
     LIMIT,
     LIVE,
+    MARK_ARRAY,
+    MARK_PINNED,
     NODES,
+    NONE,
     NOW,
     ORIGIN,
     PARTITION,
     PARTITION_TIER,
+    PIN,
     QUEUE_ID,
     QUEUE_KEY,
     QUEUE_LIMIT,
+    QUEUE_MARK,
     QUEUE_NODES,
+    QUEUE_SHAPE,
     QUEUE_SLOT,
     QUEUED,
     QUEUED_NODES,
     RECORD,
     SATURATED,
     SATURATES_AT,
+    SHAPE,
     SITE_ACCRUE,
     SITE_MAX_AGE,
     SITE_RATE,
@@ -88,6 +96,17 @@ def place_of(state: Ints, key: int, job_id: int, old: int) -> int:
 
 
 @kernel
+def mark_of(live: Ints, at: int) -> int:
+    """The MARK_ bits of the job whose record begins at `at`."""
+    mark = 0
+    if live[at + PIN] != NONE:
+        mark |= MARK_PINNED
+    if live[at + ARRAY_LIMIT]:
+        mark |= MARK_ARRAY
+    return mark
+
+
+@kernel
 def put(state: Ints, site: Ints, slot: int, old: int) -> None:
     """Into one part of the queue."""
     live = section(state, LIVE)
@@ -99,12 +118,15 @@ def put(state: Ints, site: Ints, slot: int, old: int) -> None:
         section(state, QUEUE_SLOT),
     )
     nodes, limits = section(state, QUEUE_NODES), section(state, QUEUE_LIMIT)
+    shapes, marks = section(state, QUEUE_SHAPE), section(state, QUEUE_MARK)
     place = place_of(state, key, live[at + ID], old)
     for i in range(state[QUEUED], place, -1):
         keys[i], ids[i], slots[i] = keys[i - 1], ids[i - 1], slots[i - 1]
         nodes[i], limits[i] = nodes[i - 1], limits[i - 1]
+        shapes[i], marks[i] = shapes[i - 1], marks[i - 1]
     keys[place], ids[place], slots[place] = key, live[at + ID], slot
     nodes[place], limits[place] = live[at + NODES], live[at + LIMIT]
+    shapes[place], marks[place] = live[at + SHAPE], mark_of(live, at)
     live[at + KEY] = key
     state[QUEUED] += 1
     state[SATURATED] += old
@@ -120,9 +142,11 @@ def cut(state: Ints, place: int) -> None:
     )
     nodes, limits = section(state, QUEUE_NODES), section(state, QUEUE_LIMIT)
     last = state[QUEUED] - 1
+    shapes, marks = section(state, QUEUE_SHAPE), section(state, QUEUE_MARK)
     for i in range(place, last):
         keys[i], ids[i], slots[i] = keys[i + 1], ids[i + 1], slots[i + 1]
         nodes[i], limits[i] = nodes[i + 1], limits[i + 1]
+        shapes[i], marks[i] = shapes[i + 1], marks[i + 1]
     state[QUEUED] = last
     if place < state[SATURATED]:
         state[SATURATED] -= 1
@@ -190,6 +214,7 @@ def mend(state: Ints, site: Ints, first: int, end: int, old: int) -> bool:
         section(state, QUEUE_SLOT),
     )
     nodes, limits = section(state, QUEUE_NODES), section(state, QUEUE_LIMIT)
+    shapes, marks = section(state, QUEUE_SHAPE), section(state, QUEUE_MARK)
     changed = False
     for i in range(first, end):
         slot = slots[i]
@@ -197,12 +222,15 @@ def mend(state: Ints, site: Ints, first: int, end: int, old: int) -> bool:
         changed = changed or key != keys[i]
         live[slot * RECORD + KEY] = key
         job_id, size, limit = ids[i], nodes[i], limits[i]
+        shape, mark = shapes[i], marks[i]
         j = i
         while j > first and (keys[j - 1] > key or (keys[j - 1] == key and ids[j - 1] > job_id)):
             keys[j], ids[j], slots[j] = keys[j - 1], ids[j - 1], slots[j - 1]
             nodes[j], limits[j] = nodes[j - 1], limits[j - 1]
+            shapes[j], marks[j] = shapes[j - 1], marks[j - 1]
             j -= 1
         keys[j], ids[j], slots[j], nodes[j], limits[j] = key, job_id, slot, size, limit
+        shapes[j], marks[j] = shape, mark
     return changed
 
 

@@ -68,6 +68,8 @@ def _lengths(room: Room, nodes: int, words: int) -> dict[int, int]:
         layout.QUEUE_SLOT: slots,
         layout.QUEUE_NODES: slots,
         layout.QUEUE_LIMIT: slots,
+        layout.QUEUE_SHAPE: slots,
+        layout.QUEUE_MARK: slots,
         layout.RUN_END: slots,
         layout.RUN_SLOT: slots,
         layout.HEAP_AT: room.events,
