@@ -44,6 +44,7 @@ from mirage.sim.layout import (
     STATIC,
     SUBMIT,
     UP,
+    column,
     section,
 )
 from mirage.sim.nodes import has
@@ -60,7 +61,7 @@ def waiting(state: Ints, site: Ints, number: Ints, pool: Ints, own: int) -> Wait
 
     `number`: the user number of each association; `pool`: 1 for each partition that belongs to it.
     """
-    live, slots = section(state, LIVE), section(state, QUEUE_SLOT)
+    live, slots = section(state, LIVE), column(state, QUEUE_SLOT)
     now, fair = state[NOW], section(state, FAIR_VALUE)
     columns = np.empty((8, state[QUEUED]), dtype=np.int64)
     n = 0
@@ -159,7 +160,7 @@ def usual_by_slot(state: Ints, number: Ints, past: Past, own: int) -> Ints:
     """The time limits of live jobs, by slot, were they to run as long as is usual; of `own` 0."""
     live = section(state, LIVE)
     limits = np.zeros(len(live) // RECORD, dtype=np.int64)
-    for slot in section(state, QUEUE_SLOT)[: state[QUEUED]]:
+    for slot in column(state, QUEUE_SLOT)[: state[QUEUED]]:
         at = slot * RECORD
         if live[at + ID] == own:
             continue

@@ -36,6 +36,7 @@ from mirage.sim.layout import (
     SITE_NODES,
     SITE_RATE,
     Ints,
+    column,
     section,
 )
 from mirage.sim.queue import age_from, key_of, refresh
@@ -113,11 +114,11 @@ def _running(state: Ints, site: Ints, out: Observations) -> None:
 def _pending(state: Ints, site: Ints, hand: Ints, out: Observations) -> None:
     """Eligible rivals, and those of them before the standby, were it free now."""
     keys, ids, slots = (
-        section(state, QUEUE_KEY),
-        section(state, QUEUE_ID),
-        section(state, QUEUE_SLOT),
+        column(state, QUEUE_KEY),
+        column(state, QUEUE_ID),
+        column(state, QUEUE_SLOT),
     )
-    nodes, limits = section(state, QUEUE_NODES), section(state, QUEUE_LIMIT)
+    nodes, limits = column(state, QUEUE_NODES), column(state, QUEUE_LIMIT)
     key, job_id = _key(state, site, hand[SLOT]), section(state, LIVE)[hand[SLOT] * RECORD + ID]
     oldest = state[NOW] - site[SITE_MAX_AGE] - state[ORIGIN]
     before, work, rivals = 0, 0, 0

@@ -35,6 +35,7 @@ from mirage.sim.layout import (
     UP_BITS,
     WANTED,
     Ints,
+    column,
     section,
 )
 from mirage.sim.nodes import has
@@ -108,7 +109,7 @@ def last_startable(state: Ints, work: Ints, most: int, first: int, last: int) ->
     Steps after now and ends of plans lie on the grid, so rounding the limit changes nothing.
     """
     longest = section(work, REACH)
-    sizes, limits = section(state, QUEUE_NODES), section(state, QUEUE_LIMIT)
+    sizes, limits = column(state, QUEUE_NODES), column(state, QUEUE_LIMIT)
     while last >= first and (sizes[last] > most or limits[last] > longest[sizes[last]]):
         last -= 1
     return last

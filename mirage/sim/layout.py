@@ -67,50 +67,54 @@ SATURATED: Final = 30
 """How many of the queue, its first ones, have an age at its maximum."""
 IN_PASS: Final = 31
 """Whether a pass is under way, whose order is made."""
-SCALARS: Final = 32
+QUEUE_FIRST: Final = 32
+"""Where the queue begins in its columns: whoever leaves near its head need not move the rest."""
+LEAST_VALUE: Final = 33
+"""No job of the queue has had less priority than this without its age, the tier included."""
+SCALARS: Final = 40
 
 # Sections of the state: the header holds where each begins, and the next one's begin is its end
 
-LIVE: Final = 32
-QUEUE_KEY: Final = 33
-QUEUE_ID: Final = 34
-QUEUE_SLOT: Final = 35
-QUEUE_NODES: Final = 36
-QUEUE_LIMIT: Final = 37
-QUEUE_SHAPE: Final = 38
-QUEUE_MARK: Final = 39
+LIVE: Final = 40
+QUEUE_KEY: Final = 41
+QUEUE_ID: Final = 42
+QUEUE_SLOT: Final = 43
+QUEUE_NODES: Final = 44
+QUEUE_LIMIT: Final = 45
+QUEUE_SHAPE: Final = 46
+QUEUE_MARK: Final = 47
 """What of a queued job asks for more than a look at the columns: the MARK_ bits."""
-RUN_END: Final = 40
+RUN_END: Final = 48
 """By the limit."""
-RUN_SLOT: Final = 41
-HEAP_AT: Final = 42
-HEAP_RANK: Final = 43
-HEAP_WHAT: Final = 44
-EDGE: Final = 45
-CELL_NODE: Final = 46
-CELL_NEXT: Final = 47
-NODE_STATE: Final = 48
-NODE_JOBS: Final = 49
-NODE_CPUS: Final = 50
-NODE_MEMORY: Final = 51
-NODE_GPUS: Final = 52
-IDLE_BITS: Final = 53
-UP_BITS: Final = 54
-USE: Final = 55
-ARRAY_USE: Final = 56
-FAIR_VALUE: Final = 57
-FAIR_RAW: Final = 58
-FAIR_USAGE: Final = 59
+RUN_SLOT: Final = 49
+HEAP_AT: Final = 50
+HEAP_RANK: Final = 51
+HEAP_WHAT: Final = 52
+EDGE: Final = 53
+CELL_NODE: Final = 54
+CELL_NEXT: Final = 55
+NODE_STATE: Final = 56
+NODE_JOBS: Final = 57
+NODE_CPUS: Final = 58
+NODE_MEMORY: Final = 59
+NODE_GPUS: Final = 60
+IDLE_BITS: Final = 61
+UP_BITS: Final = 62
+USE: Final = 63
+ARRAY_USE: Final = 64
+FAIR_VALUE: Final = 65
+FAIR_RAW: Final = 66
+FAIR_USAGE: Final = 67
 """Floats."""
-FAIR_ACCOUNT: Final = 60
-FAIR_ORDER: Final = 61
-ACCOUNT_RAW: Final = 62
-ACCOUNT_USAGE: Final = 63
+FAIR_ACCOUNT: Final = 68
+FAIR_ORDER: Final = 69
+ACCOUNT_RAW: Final = 70
+ACCOUNT_USAGE: Final = 71
 """Floats."""
-ACCOUNT_SHARES: Final = 64
-LOG: Final = 65
-END_OF_STATE: Final = 66
-HEADER: Final = 67
+ACCOUNT_SHARES: Final = 72
+LOG: Final = 73
+END_OF_STATE: Final = 74
+HEADER: Final = 75
 
 # One job in LIVE, and in the feed before it arrives
 
@@ -329,6 +333,16 @@ def view(flat: Ints, which: int) -> Ints:
 
 
 section: Final = inlined(view)
+"""The same within kernels."""
+
+
+def queue_view(state: Ints, which: int) -> Ints:
+    """One column of the queue, from its first job on."""
+    part: Ints = state[state[which] + state[QUEUE_FIRST] : state[which + 1]]
+    return part
+
+
+column: Final = inlined(queue_view)
 """The same within kernels."""
 
 

@@ -32,6 +32,7 @@ from mirage.sim.layout import (
     SUBMIT,
     WAITING,
     Ints,
+    column,
     section,
 )
 from mirage.sim.lifecycle import arrive, finish, pin, place, start, unpin, wait_again
@@ -173,8 +174,8 @@ def plan(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> Non
 def change_limits(state: Ints, limits: Ints) -> None:
     """Every live job's time limit becomes `limits[slot]`, where that is positive."""
     live = section(state, LIVE)
-    slots, queue_limits = section(state, QUEUE_SLOT), section(state, layout.QUEUE_LIMIT)
-    shapes = section(state, layout.QUEUE_SHAPE)
+    slots, queue_limits = column(state, QUEUE_SLOT), column(state, layout.QUEUE_LIMIT)
+    shapes = column(state, layout.QUEUE_SHAPE)
     for i in range(state[QUEUED]):
         if limits[slots[i]] > 0:
             queue_limits[i] = limits[slots[i]]

@@ -39,6 +39,7 @@ from mirage.sim.layout import (
     UP,
     WHOLE,
     Ints,
+    column,
     section,
 )
 
@@ -240,7 +241,7 @@ def all_pins(state: Ints, found: Ints) -> None:
     """`found` becomes the nodes that queued pinned jobs ask for."""
     found[:] = 0
     live, names = section(state, LIVE), section(state, CELL_NODE)
-    nexts, slots = section(state, CELL_NEXT), section(state, QUEUE_SLOT)
+    nexts, slots = section(state, CELL_NEXT), column(state, QUEUE_SLOT)
     for i in range(state[QUEUED]):
         cell = live[slots[i] * RECORD + PIN]
         while cell != NONE:

@@ -60,6 +60,7 @@ from mirage.sim.layout import (
     WANTED,
     WHOLE,
     Ints,
+    column,
     copy,
     section,
 )
@@ -90,7 +91,7 @@ def main_pass(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
     if not state[QUEUED]:
         return
     refresh(state, site)
-    slots, usable = section(state, QUEUE_SLOT), section(work, SPARE)
+    usable = section(work, SPARE)
     copy(section(state, UP_BITS), usable)
     closed = section(work, CLOSED)
     closed[:] = 0
@@ -100,7 +101,7 @@ def main_pass(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
         at = walk(state, site, work)
         if at < 0:
             return
-        slot = slots[at]
+        slot = column(state, QUEUE_SLOT)[at]
         partition = live[slot * RECORD + PARTITION]
         if closed[partition] or over_limits(state, site, slot):
             pass_by(state, work, at)
@@ -244,7 +245,7 @@ def backfill_pass(state: Ints, site: Ints, results: Ints, work: Ints, plans: Int
 def take_turn(state: Ints, site: Ints, results: Ints, work: Ints, at: int) -> None:
     """The job whose turn it is starts on section CHOSEN."""
     was_old = at < state[SATURATED]
-    start(state, site, results, section(state, QUEUE_SLOT)[at], section(work, CHOSEN))
+    start(state, site, results, column(state, QUEUE_SLOT)[at], section(work, CHOSEN))
     note_taken(work, was_old)
 
 
@@ -268,22 +269,23 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
     begin_walk(state, work)
     if not plans.size:
         bound_by_number(state, site, work, steps)
-    slots, given = section(state, QUEUE_SLOT), section(work, SPARE)
+    given = section(work, SPARE)
     given[:] = 0
     tests = 0
     while tests < site[SITE_BF_TEST]:
         at = walk(state, site, work)
         if at < 0:
             return
-        if passed_over(state, site, at) or not may_test(state, site, work, slots[at]):
+        slot = column(state, QUEUE_SLOT)[at]
+        if passed_over(state, site, at) or not may_test(state, site, work, slot):
             pass_by(state, work, at)
             continue
         tests += 1
         planned, steps = plan_by_number(state, site, work, at, steps, given)
         if plans.size and planned != by_number.NEVER:
-            plans[slots[at]] = planned
+            plans[slot] = planned
         look = tests % TESTS_BETWEEN_LOOKS == 0
-        if planned == state[NOW] and choose_now(state, site, work, slots[at]):
+        if planned == state[NOW] and choose_now(state, site, work, slot):
             for w in range(given.size):
                 given[w] |= section(work, CHOSEN)[w]
             take_turn(state, site, results, work, at)
@@ -297,8 +299,8 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
 @kernel
 def passed_over(state: Ints, site: Ints, at: int) -> bool:
     """Whether the job at this place of the queue is over its limits; looks only where it can be."""
-    if site[SITE_LIMITS] or section(state, QUEUE_MARK)[at] & MARK_ARRAY:
-        return over_limits(state, site, section(state, QUEUE_SLOT)[at])
+    if site[SITE_LIMITS] or column(state, QUEUE_MARK)[at] & MARK_ARRAY:
+        return over_limits(state, site, column(state, QUEUE_SLOT)[at])
     return False
 
 
@@ -307,11 +309,11 @@ def plan_by_number(
     state: Ints, site: Ints, work: Ints, at: int, steps: int, given: Ints
 ) -> tuple[int, int]:
     """The place in the profile for the job at this place of the queue, and the steps then."""
-    shape, earliest = section(state, QUEUE_SHAPE)[at], 0
-    if section(state, QUEUE_MARK)[at] & MARK_PINNED:
-        pins(state, section(state, QUEUE_SLOT)[at], section(work, WANTED))
+    shape, earliest = column(state, QUEUE_SHAPE)[at], 0
+    if column(state, QUEUE_MARK)[at] & MARK_PINNED:
+        pins(state, column(state, QUEUE_SLOT)[at], section(work, WANTED))
         shape, earliest = NONE, by_number.pinned_from(state, site, work, given)
-    need, limit = section(state, QUEUE_NODES)[at], section(state, QUEUE_LIMIT)[at]
+    need, limit = column(state, QUEUE_NODES)[at], column(state, QUEUE_LIMIT)[at]
     return by_number.place(state, site, work, steps, need, limit, shape, earliest)
 
 
@@ -339,7 +341,7 @@ def begin_by_name(state: Ints, site: Ints, work: Ints) -> None:
 @kernel
 def bound_by_name(state: Ints, site: Ints, work: Ints) -> None:
     """Nobody behind the last places might start now, by what fits and is not promised."""
-    slots, sizes = section(state, QUEUE_SLOT), section(state, QUEUE_NODES)
+    slots, sizes = column(state, QUEUE_SLOT), column(state, QUEUE_NODES)
     for which, first in ((LAST_OLD, WALK_OLD), (LAST_YOUNG, WALK_YOUNG)):
         last = work[which]
         while last >= work[first]:
@@ -360,13 +362,13 @@ def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: 
     begin_walk(state, work)
     if not plans.size:
         bound_by_name(state, site, work)
-    slots, live = section(state, QUEUE_SLOT), section(state, LIVE)
+    live = section(state, LIVE)
     tests = 0
     while tests < site[SITE_BF_TEST]:
         at = walk(state, site, work)
         if at < 0:
             return
-        slot = slots[at]
+        slot = column(state, QUEUE_SLOT)[at]
         if over_limits(state, site, slot) or not may_test(state, site, work, slot):
             pass_by(state, work, at)
             continue

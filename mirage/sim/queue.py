@@ -18,6 +18,7 @@ from mirage.sim.layout import (
     KEY,
     LAST_OLD,
     LAST_YOUNG,
+    LEAST_VALUE,
     LIMIT,
     LIVE,
     MARK_ARRAY,
@@ -29,6 +30,7 @@ from mirage.sim.layout import (
     PARTITION,
     PARTITION_TIER,
     PIN,
+    QUEUE_FIRST,
     QUEUE_ID,
     QUEUE_KEY,
     QUEUE_LIMIT,
@@ -51,6 +53,7 @@ from mirage.sim.layout import (
     WALK_OLD,
     WALK_YOUNG,
     Ints,
+    column,
     section,
 )
 
@@ -74,8 +77,9 @@ def key_of(state: Ints, site: Ints, slot: int, old: int) -> int:
     live = section(state, LIVE)
     at = slot * RECORD
     value = live[at + STATIC] + section(state, FAIR_VALUE)[live[at + ASSOCIATION]]
-    tier = section(site, PARTITION_TIER)[live[at + PARTITION]]
-    key = -value - (tier << TIER_SHIFT)
+    value += section(site, PARTITION_TIER)[live[at + PARTITION]] << TIER_SHIFT
+    state[LEAST_VALUE] = min(state[LEAST_VALUE], value)
+    key = -value
     if not old:
         key += site[SITE_RATE] * (age_from(live, site, at) - state[ORIGIN])
     return key
@@ -84,7 +88,7 @@ def key_of(state: Ints, site: Ints, slot: int, old: int) -> int:
 @kernel
 def place_of(state: Ints, key: int, job_id: int, old: int) -> int:
     """The first place in its part of the queue that is not before (key, job id)."""
-    keys, ids = section(state, QUEUE_KEY), section(state, QUEUE_ID)
+    keys, ids = column(state, QUEUE_KEY), column(state, QUEUE_ID)
     low, high = (0, state[SATURATED]) if old else (state[SATURATED], state[QUEUED])
     while low < high:
         middle = (low + high) >> 1
@@ -112,42 +116,58 @@ def put(state: Ints, site: Ints, slot: int, old: int) -> None:
     live = section(state, LIVE)
     at = slot * RECORD
     key = key_of(state, site, slot, old)
-    keys, ids, slots = (
-        section(state, QUEUE_KEY),
-        section(state, QUEUE_ID),
-        section(state, QUEUE_SLOT),
-    )
-    nodes, limits = section(state, QUEUE_NODES), section(state, QUEUE_LIMIT)
-    shapes, marks = section(state, QUEUE_SHAPE), section(state, QUEUE_MARK)
     place = place_of(state, key, live[at + ID], old)
-    for i in range(state[QUEUED], place, -1):
-        keys[i], ids[i], slots[i] = keys[i - 1], ids[i - 1], slots[i - 1]
-        nodes[i], limits[i] = nodes[i - 1], limits[i - 1]
-        shapes[i], marks[i] = shapes[i - 1], marks[i - 1]
-    keys[place], ids[place], slots[place] = key, live[at + ID], slot
-    nodes[place], limits[place] = live[at + NODES], live[at + LIMIT]
-    shapes[place], marks[place] = live[at + SHAPE], mark_of(live, at)
+    make_gap(state, place)
+    column(state, QUEUE_KEY)[place] = key
+    column(state, QUEUE_ID)[place] = live[at + ID]
+    column(state, QUEUE_SLOT)[place] = slot
+    column(state, QUEUE_NODES)[place] = live[at + NODES]
+    column(state, QUEUE_LIMIT)[place] = live[at + LIMIT]
+    column(state, QUEUE_SHAPE)[place] = live[at + SHAPE]
+    column(state, QUEUE_MARK)[place] = mark_of(live, at)
     live[at + KEY] = key
-    state[QUEUED] += 1
     state[SATURATED] += old
 
 
 @kernel
+def move(state: Ints, first: int, end: int, by: int) -> None:
+    """Move the jobs at the places [first, end) of all columns by so many places."""
+    base = state[QUEUE_FIRST]
+    for which in range(QUEUE_KEY, QUEUE_MARK + 1):
+        values = section(state, which)
+        if by > 0:
+            for i in range(base + end - 1, base + first - 1, -1):
+                values[i + by] = values[i]
+        else:
+            for i in range(base + first, base + end):
+                values[i + by] = values[i]
+
+
+@kernel
+def make_gap(state: Ints, place: int) -> None:
+    """Room for one more at this place: the shorter side moves, where it can."""
+    n = state[QUEUED]
+    if state[QUEUE_FIRST] and (place < n - place):
+        move(state, 0, place, -1)
+        state[QUEUE_FIRST] -= 1
+    else:
+        if state[QUEUE_FIRST] + n == section(state, QUEUE_KEY).size:
+            move(state, 0, n, -state[QUEUE_FIRST])
+            state[QUEUE_FIRST] = 0
+        move(state, place, n, 1)
+    state[QUEUED] = n + 1
+
+
+@kernel
 def cut(state: Ints, place: int) -> None:
-    """Close the gap of the job that leaves this place."""
-    keys, ids, slots = (
-        section(state, QUEUE_KEY),
-        section(state, QUEUE_ID),
-        section(state, QUEUE_SLOT),
-    )
-    nodes, limits = section(state, QUEUE_NODES), section(state, QUEUE_LIMIT)
-    last = state[QUEUED] - 1
-    shapes, marks = section(state, QUEUE_SHAPE), section(state, QUEUE_MARK)
-    for i in range(place, last):
-        keys[i], ids[i], slots[i] = keys[i + 1], ids[i + 1], slots[i + 1]
-        nodes[i], limits[i] = nodes[i + 1], limits[i + 1]
-        shapes[i], marks[i] = shapes[i + 1], marks[i + 1]
-    state[QUEUED] = last
+    """Close the gap of the job that leaves this place: the shorter side moves."""
+    n = state[QUEUED]
+    if place < n - place:
+        move(state, 0, place, 1)
+        state[QUEUE_FIRST] += 1
+    else:
+        move(state, place + 1, n, -1)
+    state[QUEUED] = n - 1
     if place < state[SATURATED]:
         state[SATURATED] -= 1
 
@@ -168,7 +188,7 @@ def enqueue(state: Ints, site: Ints, slot: int) -> None:
 @kernel
 def dequeue(state: Ints, slot: int) -> None:
     """Take a job out of the queue."""
-    live, slots = section(state, LIVE), section(state, QUEUE_SLOT)
+    live, slots = section(state, LIVE), column(state, QUEUE_SLOT)
     at = slot * RECORD
     key, job_id = live[at + KEY], live[at + ID]
     place = place_of(state, key, job_id, 0)
@@ -180,20 +200,27 @@ def dequeue(state: Ints, slot: int) -> None:
 
 @kernel
 def refresh(state: Ints, site: Ints) -> None:
-    """Before a pass: jobs whose age has reached its maximum join the old."""
-    if state[NOW] < state[SATURATES_AT]:
+    """Before a pass: jobs whose age has reached its maximum join the old.
+
+    They stand near the head of the young: of those with a key above `bound` none can be so old.
+    """
+    if state[NOW] < state[SATURATES_AT] or not site[SITE_RATE]:
         return
-    live, slots = section(state, LIVE), section(state, QUEUE_SLOT)
+    live = section(state, LIVE)
+    rate, full = site[SITE_RATE], site[SITE_MAX_AGE]
+    bound = rate * (state[NOW] - full - state[ORIGIN]) - state[LEAST_VALUE]
     soonest, i = FAR, state[SATURATED]
-    while i < state[QUEUED]:
-        slot = slots[i]
+    while i < state[QUEUED] and column(state, QUEUE_KEY)[i] <= bound:
+        slot = column(state, QUEUE_SLOT)[i]
         if saturated(state, site, slot):
             cut(state, i)
             put(state, site, slot, 1)
-            i += 1
         else:
-            soonest = min(soonest, age_from(live, site, slot * RECORD) + site[SITE_MAX_AGE])
-            i += 1
+            soonest = min(soonest, age_from(live, site, slot * RECORD) + full)
+        i += 1
+    if i < state[QUEUED]:
+        since = (column(state, QUEUE_KEY)[i] + state[LEAST_VALUE]) // rate + state[ORIGIN]
+        soonest = min(soonest, since + full)
     state[SATURATES_AT] = soonest
 
 
@@ -209,12 +236,12 @@ def mend(state: Ints, site: Ints, first: int, end: int, old: int) -> bool:
     """One part of it."""
     live = section(state, LIVE)
     keys, ids, slots = (
-        section(state, QUEUE_KEY),
-        section(state, QUEUE_ID),
-        section(state, QUEUE_SLOT),
+        column(state, QUEUE_KEY),
+        column(state, QUEUE_ID),
+        column(state, QUEUE_SLOT),
     )
-    nodes, limits = section(state, QUEUE_NODES), section(state, QUEUE_LIMIT)
-    shapes, marks = section(state, QUEUE_SHAPE), section(state, QUEUE_MARK)
+    nodes, limits = column(state, QUEUE_NODES), column(state, QUEUE_LIMIT)
+    shapes, marks = column(state, QUEUE_SHAPE), column(state, QUEUE_MARK)
     changed = False
     for i in range(first, end):
         slot = slots[i]
@@ -251,7 +278,7 @@ def walk(state: Ints, site: Ints, work: Ints) -> int:
         return j
     if j >= state[QUEUED]:
         return i
-    keys, ids = section(state, QUEUE_KEY), section(state, QUEUE_ID)
+    keys, ids = column(state, QUEUE_KEY), column(state, QUEUE_ID)
     key = keys[i] + site[SITE_RATE] * (state[NOW] - site[SITE_MAX_AGE] - state[ORIGIN])
     if key < keys[j] or (key == keys[j] and ids[i] < ids[j]):
         return i
@@ -280,7 +307,7 @@ def note_taken(work: Ints, was_old: int) -> None:
 def in_order(state: Ints, site: Ints, work: Ints, found: Ints) -> None:
     """`found` becomes the slots in order; at least as long as the queue."""
     refresh(state, site)
-    slots = section(state, QUEUE_SLOT)
+    slots = column(state, QUEUE_SLOT)
     begin_walk(state, work)
     for k in range(state[QUEUED]):
         place = walk(state, site, work)

@@ -61,15 +61,17 @@ def _at_least(have: int, need: int) -> int:
 
 def _lengths(room: Room, nodes: int, words: int) -> dict[int, int]:
     slots = room.slots
+    # Half as much again: the queue wanders through its columns (queue.py).
+    queue = slots + slots // 2
     return {
         layout.LIVE: slots * RECORD,
-        layout.QUEUE_KEY: slots,
-        layout.QUEUE_ID: slots,
-        layout.QUEUE_SLOT: slots,
-        layout.QUEUE_NODES: slots,
-        layout.QUEUE_LIMIT: slots,
-        layout.QUEUE_SHAPE: slots,
-        layout.QUEUE_MARK: slots,
+        layout.QUEUE_KEY: queue,
+        layout.QUEUE_ID: queue,
+        layout.QUEUE_SLOT: queue,
+        layout.QUEUE_NODES: queue,
+        layout.QUEUE_LIMIT: queue,
+        layout.QUEUE_SHAPE: queue,
+        layout.QUEUE_MARK: queue,
         layout.RUN_END: slots,
         layout.RUN_SLOT: slots,
         layout.HEAP_AT: room.events,
@@ -115,6 +117,7 @@ def new_state(params: Params, site: Ints, names: Names, room: Room, now: int) ->
     for scalar in (layout.FULL_AT, layout.BACKFILL_AT, layout.SATURATES_AT):
         state[scalar] = FAR
     state[layout.LAST_BACKFILL] = -FAR
+    state[layout.LEAST_VALUE] = FAR
     state[layout.WATCHED] = state[layout.WATCHED_START] = NONE
     period = params.priority_calc_period_s
     state[layout.TICK_AT] = -(-now // period) * period
