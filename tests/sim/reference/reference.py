@@ -305,7 +305,7 @@ class Reference:
         entry = self._pending(job_id)
         if nodes and is_bad_list(self.params, entry.partition, entry.job, nodes):
             raise ClusterRefused("The node list is wrong.")
-        self.queue.changed |= entry.pinned != tuple(sorted(nodes))
+        self.queue.changed = True
         entry.pinned = tuple(sorted(nodes))
         self._note_change()
 
