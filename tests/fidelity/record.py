@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fidelity import script as scripts
+from tests.fidelity.recording import last_cycle
 from tests.slurm_testbed import Testbed, TestbedSettings
 
 Recording = dict[str, Any]
@@ -98,9 +99,7 @@ class Recorder:
 
     def last_cycle(self) -> int:
         """Return the instant of the last backfill cycle that has ended; 0: none yet."""
-        lines = [line for line in self._told("sdiag").splitlines() if "Last cycle when" in line]
-        _, _, instant = lines[0].rpartition("(")
-        return int(instant.rstrip(")")) if "(" in lines[0] else 0
+        return last_cycle(self._told("sdiag")) or 0
 
     def _told(self, *argv: str) -> str:
         return self.testbed.run(argv, env=_EPOCHS).stdout
