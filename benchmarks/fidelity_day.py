@@ -1,6 +1,6 @@
 """A day of the real slurmctld, or any number of hours, and how well the simulator foretells it.
 
-    python -m benchmarks.fidelity_day [--hours 24] [--priority age|fairshare] [--seed 11] [--keep OUT]
+    python -m benchmarks.fidelity_day [--hours 24] [--priority fairshare] [--seed 11] [--keep OUT]
 
 As root on a host where `deploy/testbed` may run; an hour of cluster time takes a minute. What was
 recorded is judged at once and, with --keep, stays for `python -m tests.fidelity.judge`.
