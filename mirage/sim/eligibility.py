@@ -14,6 +14,7 @@ from mirage.sim.layout import (
     ELIGIBLE,
     ELIGIBLE_NOW,
     END_COMPLETED,
+    FAR,
     GONE,
     HELD,
     ID,
@@ -46,10 +47,11 @@ def touch(state: Ints, site: Ints) -> None:
     """Something changed: the main pass is due at once, the backfill at its next interval."""
     state[VERSION] += 1
     state[MAIN_DUE] = 1
-    interval = site[SITE_BF_INTERVAL]
-    due = (state[NOW] + interval - 1) // interval * interval
-    due = max(due, state[LAST_BACKFILL] + interval)
-    state[BACKFILL_AT] = min(state[BACKFILL_AT], due)
+    interval, last = site[SITE_BF_INTERVAL], state[LAST_BACKFILL]
+    # Passes keep the beat of the last one; the first comes at a multiple of the interval.
+    beat = last if last != -FAR else 0
+    due = beat + (state[NOW] - beat + interval - 1) // interval * interval
+    state[BACKFILL_AT] = min(state[BACKFILL_AT], max(due, last + interval))
 
 
 @kernel

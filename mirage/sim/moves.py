@@ -155,9 +155,14 @@ def stand_pending(state: Ints, site: Ints, slot: int, priority: int, eligible: i
 
 
 @kernel
-def settle(state: Ints, site: Ints) -> None:
-    """The cluster stands: what has been put there was no change before now."""
+def settle(state: Ints, site: Ints, planned_at: int) -> None:
+    """The cluster stands: what has been put there was no change before now.
+
+    `planned_at`: the last backfill pass, or NONE.
+    """
     state[BACKFILL_AT] = layout.FAR
+    if planned_at != NONE:
+        state[layout.LAST_BACKFILL] = planned_at
     state[LAST_TICK] = state[NOW]
     touch(state, site)
 

@@ -171,9 +171,12 @@ class Simulator:
         now: int,
         running: Iterable[tuple[SimJob, int, Sequence[int]]] = (),
         pending: Iterable[tuple[SimJob, int | None]] = (),
+        planned_at: int | None = None,
     ) -> Self:
         """A real cluster's twin: jobs that run since an instant on these nodes, and jobs that wait,
-        eligible since an instant (None: not known), each with the priority that Slurm shows."""
+        eligible since an instant (None: not known), each with the priority that Slurm shows.
+
+        `planned_at`: the last backfill cycle (sdiag), whose beat the passes keep."""
         twin = cls(params, (), now=now)
         for job, since, nodes in running:
             bare = replace(job, dependencies=(), node_list=(), begin=0, held=False, cancel_at=None)
@@ -188,7 +191,7 @@ class Simulator:
             priority = NONE if job.priority is None else job.priority
             since = NONE if eligible is None else eligible
             twin.arena.act(moves.stand_pending, slot, priority, since)
-        moves.settle(twin.arena.state, twin.arena.site)
+        moves.settle(twin.arena.state, twin.arena.site, NONE if planned_at is None else planned_at)
         twin._told.read(twin.arena.state)
         return twin
 

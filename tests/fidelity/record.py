@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fidelity import script as scripts
+from tests.fidelity.recording import last_cycle
 from tests.slurm_testbed import Testbed, TestbedSettings
 
 Recording = dict[str, Any]
@@ -92,13 +93,13 @@ class Recorder:
         }
 
     def history(self) -> str:
-        return self._told("sacct", "-a", "-P", "-X", "-D", f"--format={_HISTORY}")
+        return self._told(
+            *("sacct", "-a", "-P", "-X", "-D", "--starttime=2000-01-01"), f"--format={_HISTORY}"
+        )
 
     def last_cycle(self) -> int:
         """Return the instant of the last backfill cycle that has ended; 0: none yet."""
-        lines = [line for line in self._told("sdiag").splitlines() if "Last cycle when" in line]
-        _, _, instant = lines[0].rpartition("(")
-        return int(instant.rstrip(")")) if "(" in lines[0] else 0
+        return last_cycle(self._told("sdiag")) or 0
 
     def _told(self, *argv: str) -> str:
         return self.testbed.run(argv, env=_EPOCHS).stdout
@@ -157,14 +158,21 @@ def _settled_snapshot(recorder: Recorder) -> None:
         cycle = recorder.last_cycle()
         if cycle <= since:
             return False
-        taken = recorder.snapshot()
-        if _last_change(taken["jobs"]) < cycle == recorder.last_cycle():
+        taken, again = recorder.snapshot(), recorder.snapshot()
+        recorder.snapshots.pop()
+        # A cycle that is under way has taken back the plans that it has not come to.
+        same = _starts(taken["jobs"]) == _starts(again["jobs"])
+        if same and _last_change(taken["jobs"]) < cycle == recorder.last_cycle():
             taken["cycle"] = cycle
             return True
         recorder.snapshots.pop()
         return False
 
     recorder.testbed.wait_until(planned, 240, "a backfill cycle after the last change")
+
+
+def _starts(jobs: str) -> list[str]:
+    return [word for word in jobs.split() if word.startswith("StartTime=")]
 
 
 def _last_change(jobs: str) -> int:

@@ -77,6 +77,8 @@ class Snapshot:
 
     def __init__(self, taken: Mapping[str, Any]) -> None:
         self.cycle: int | None = taken.get("cycle")
+        """The instant of the plan that the snapshot shows, where the queue stood still."""
+        self.planned_at = last_cycle(taken["sdiag"])
         self.jobs = [job for line in taken["jobs"].splitlines() for job in _jobs(_fields(line))]
         self.now = max([int(taken["before"]), *self._seen(), self.cycle or 0])
         self.shares = dict(_shares(taken["sshare"]))
@@ -126,6 +128,13 @@ class Recording:
         keys = lines[0].split("|")
         rows = (dict(zip(keys, line.split("|"), strict=True)) for line in lines[1:])
         return {number: _outcome(number, row) for row in rows for number in _sacct_numbers(row)}
+
+
+def last_cycle(sdiag: str) -> int | None:
+    """Return the instant of the last backfill cycle that has ended; None: there was none."""
+    line = next(line for line in sdiag.splitlines() if "Last cycle when" in line)
+    _, _, instant = line.rpartition("(")
+    return int(instant.rstrip(")")) if "(" in line else None
 
 
 def _fields(line: str) -> dict[str, str]:

@@ -52,7 +52,13 @@ class Site:
                 pending.append((self._waiting(job), job.eligible))
             elif job.state in (RUNNING, "COMPLETING") and job.start is not None:
                 running.append((self._future(_shape(job)), job.start, job.allocated))
-        return Simulator.stand(params, now=snapshot.now, running=running, pending=pending)
+        return Simulator.stand(
+            params,
+            now=snapshot.now,
+            running=running,
+            pending=pending,
+            planned_at=snapshot.planned_at,
+        )
 
     def _waiting(self, job: Job) -> SimJob:
         return self._future(
