@@ -54,10 +54,11 @@ def whole_nodes(
     rng = np.random.default_rng(seed)
     user = np.minimum(rng.zipf(1.4, count) - 1, USERS - 1)
     size = np.minimum(_sizes(rng, count), min(nodes, widest))
-    run_s = np.clip(rng.lognormal(np.log(_RUN_MEDIAN_S), _RUN_SIGMA, count), *_RUN_RANGE_S)
-    limit_s = _limits_s(rng, run_s.astype(np.int64), user)
+    drawn_s = rng.lognormal(np.log(_RUN_MEDIAN_S), _RUN_SIGMA, count)
+    run_s = np.clip(drawn_s, *_RUN_RANGE_S).astype(np.int64)
+    limit_s = _limits_s(rng, run_s, user)
     hits = rng.random(count) < _HITS
-    run_s = np.where(hits, limit_s, np.minimum(run_s, limit_s)).astype(np.int64)
+    run_s = np.asarray(np.where(hits, limit_s, np.minimum(run_s, limit_s)))
     span_s = float((size * run_s).sum()) / (load * nodes)
     return Table(_arrivals(rng, count, span_s), size, limit_s, run_s, user)
 
