@@ -13,8 +13,9 @@ from mirage.errors import InputError
 from mirage.features import observe, spec
 from mirage.features.link import Link
 from mirage.features.memory import Memory
-from mirage.sim.simulator import Simulator, Workload
+from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob, afterany
+from mirage.sim.workload import Workload
 from mirage.traces.clusterfile import read_cluster_file
 from mirage.traces.replay import workload
 from tests.episodes import small
