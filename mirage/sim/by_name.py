@@ -324,7 +324,7 @@ def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
         choose(state, site, work, slot, base, group, pinned)
         if start == now or free_of_plans(site, work, start, start + limit):
             return start
-        begin = start
+        begin = start if start > begin else later
     return NEVER
 
 

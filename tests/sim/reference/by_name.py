@@ -114,7 +114,7 @@ class ByName:
                 return None
             if s == self.now or self.maps.free(*self._on_grid(entry, s), set(found[1])):
                 return Plan(s, found[1])
-            start = s
+            start = s if s > start else later
         return None
 
     def _on_grid(self, entry: Entry, s: int) -> tuple[int, int]:
