@@ -254,6 +254,7 @@ SITE_LIMITS: Final = 17
 SITE_PARTITIONS: Final = 18
 SITE_QOS: Final = 19
 SITE_RESERVATIONS: Final = 20
+SITE_OVER_TIME: Final = 21
 SITE_SCALARS: Final = 32
 PARTITION_BITS: Final = 32
 """One bitmap a partition."""

@@ -69,6 +69,7 @@ from mirage.sim.layout import (
     RUNS,
     SHOWN,
     SITE_FAIR_WEIGHT,
+    SITE_OVER_TIME,
     SLOT_FREE,
     START,
     STATIC,
@@ -234,7 +235,7 @@ def start(state: Ints, site: Ints, results: Ints, slot: int, chosen: Ints) -> No
         state[PINNED] -= 1
     count_running(state, site, slot, 1)
     note_running(state, slot)
-    end = state[NOW] + min(live[at + RUN], live[at + LIMIT])
+    end = state[NOW] + min(live[at + RUN], live[at + LIMIT] + site[SITE_OVER_TIME])
     live[at + KEY] = end
     push(state, end, (AT_END << RANK_SHIFT) | live[at + ID], slot)
     state[VERSION] += 1
@@ -288,7 +289,7 @@ def due_end(state: Ints, site: Ints, results: Ints, slot: int) -> None:
     """A running job's end has come."""
     live = section(state, LIVE)
     at = slot * RECORD
-    if live[at + RUN] >= live[at + LIMIT]:
+    if live[at + RUN] >= live[at + LIMIT] + site[SITE_OVER_TIME]:
         finish(state, site, results, slot, END_TIMEOUT)
     elif live[at + FAILS]:
         finish(state, site, results, slot, END_FAILED)

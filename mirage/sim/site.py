@@ -104,6 +104,7 @@ def site_array(params: Params) -> Ints:
     scalars[layout.SITE_BF_RESOLUTION] = params.bf_resolution_s
     scalars[layout.SITE_BF_TEST] = params.bf_max_job_test
     scalars[layout.SITE_BF_USER] = params.bf_max_job_user
+    scalars[layout.SITE_OVER_TIME] = params.over_time_limit_s
     scalars[layout.SITE_PARTITIONS] = len(params.partitions)
     scalars[layout.SITE_QOS] = len(qos_of(params))
     scalars[layout.SITE_RESERVATIONS] = len(params.reservations)

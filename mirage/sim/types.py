@@ -135,6 +135,8 @@ class Params:
     bf_resolution_s: int = 60
     bf_max_job_test: int = 500
     bf_max_job_user: int = 0
+    over_time_limit_s: int = 0
+    """OverTimeLimit: how long a job may run beyond its limit. Plans go by the limit alone."""
 
 
 class DependencyKind(StrEnum):

@@ -22,6 +22,9 @@ _SHARES = (("research", 10), ("students", 5), ("services", 1))
 _UNKNOWN_RUN_S = 30 * 86400
 """Of jobs that still ran when the recording ended: their limit ends them."""
 _MIB_PER_CPU = 4000
+_LIMIT_LATE_S = 120
+"""At most this late slurmctld ends a job at its limit: it looks every 30 s, and jobs have KillWait.
+Jobs then end when they really did, as all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,4 +194,5 @@ def _params(recording: Recording) -> Params:
         bf_window_s=scheduler["bf_window"] * 60,
         bf_resolution_s=scheduler["bf_resolution"],
         bf_max_job_test=scheduler["bf_max_job_test"],
+        over_time_limit_s=_LIMIT_LATE_S,
     )

@@ -1,0 +1,19 @@
+"""OverTimeLimit: jobs run on beyond the limit that plans go by."""
+
+from mirage.domain.job import JobState
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Params, SimJob
+
+
+def test_a_job_runs_on_beyond_its_limit_for_as_long_as_it_may() -> None:
+    params = Params(nodes=1, over_time_limit_s=60)
+    jobs = [
+        SimJob(job_id=1, submit=0, time_limit_s=600, run_s=640),
+        SimJob(job_id=2, submit=1, time_limit_s=600, run_s=9000),
+    ]
+    simulator = Simulator(params, jobs)
+    simulator.advance(10)
+    assert simulator.planned_starts() == {2: 600}
+    simulator.run_out()
+    assert list(simulator.end) == [640, 640 + 660]
+    assert [simulator.state_of(row) for row in (0, 1)] == [JobState.COMPLETED, JobState.TIMEOUT]
