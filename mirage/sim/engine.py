@@ -96,7 +96,8 @@ def next_instant(state: Ints, site: Ints, feed: Ints) -> int:
         at = min(at, section(state, HEAP_AT)[0])
     if state[CURSOR] < feed.shape[0]:
         at = min(at, feed[state[CURSOR], SUBMIT])
-    if site[SITE_FAIR_WEIGHT] and state[QUEUED] + state[RUNNING]:
+    # With nothing to run and nothing to come a tick changes nothing, and there would be no end.
+    if site[SITE_FAIR_WEIGHT] and (state[RUNNING] or (state[QUEUED] and at < FAR)):
         at = min(at, state[TICK_AT])
     return max(at, state[NOW])
 

@@ -1,8 +1,8 @@
 """A simulated Slurm: the state of a cluster at `now`, which only moves forward."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -40,6 +40,8 @@ class Simulator:
             now = int(workload.submit[0]) if len(workload) else 0
         self.arena = Arena(params, workload, now)
         self._told = Told(workload)
+        self._events: list[Event] = []
+        """What moves brought about, not yet handed out."""
         self._next_id = 1 + int(workload.job_id.max(initial=0))
         self._plan: tuple[int, int, dict[int, int]] = (NONE, NONE, {})
 
@@ -80,6 +82,8 @@ class Simulator:
 
     def _run(self, until: int, *, once: bool, listening: bool) -> list[Event]:
         arena, events = self.arena, list[Event]()
+        if listening:
+            events, self._events = self._events, events
         while True:
             arena.state[layout.LISTENING] = int(listening)
             given = (arena.site, self.workload.feed, arena.extras, arena.results, arena.work)
@@ -106,28 +110,28 @@ class Simulator:
         self._told.injected = {**self._told.injected, job_id: job}
         refused = self.arena[layout.REFUSED]
         instant = self.now if at is None else max(at, self.now)
-        self.arena.act(moves.inject, self.arena.results, record, self.arena.extras, instant)
+        self._act(moves.inject, self.arena.results, record, self.arena.extras, instant)
         if self.arena.state[layout.REFUSED] != refused:
             raise ClusterRefused(_refusal_text(REFUSALS[1]))
         return job_id
 
     def remove(self, job_id: int) -> None:
         """End the job now, waiting or running (scancel)."""
-        self.arena.act(moves.remove, self.arena.results, self._known(job_id))
+        self._act(moves.remove, self.arena.results, self._known(job_id))
 
     def requeue(self, job_id: int) -> None:
         """A running job goes back into the queue."""
         slot = self._known(job_id)
         if self._field(slot, layout.PHASE) != layout.RUNS:
             raise ClusterRefused(f"Requested operation is presently disabled for job {job_id}")
-        self.arena.act(moves.requeue, slot)
+        self._act(moves.requeue, slot)
 
     def set_dependencies(self, job_id: int, dependencies: Sequence[Dependency]) -> None:
         """A pending job waits for these, and for nothing else."""
         slot = self._pending(job_id)
         wanted = np.array(dependency_numbers(dependencies), dtype=np.int64)
         self.arena.need(edges=len(dependencies))
-        self.arena.act(moves.set_dependencies, slot, wanted)
+        self._act(moves.set_dependencies, slot, wanted)
 
     def set_node_list(self, job_id: int, nodes: Sequence[int]) -> None:
         """Ask for exactly these nodes, or for any again with none. Age is kept."""
@@ -137,21 +141,26 @@ class Simulator:
             raise ClusterRefused("Requested node configuration is not available")
         self.arena.need(cells=len(nodes))
         wanted = np.array(sorted(set(nodes), reverse=True), dtype=np.int64)
-        self.arena.act(moves.set_node_list, slot, wanted)
+        self._act(moves.set_node_list, slot, wanted)
 
     def hold(self, job_id: int) -> None:
         """Not eligible until `release`; its age is lost unless accrue_always."""
-        self.arena.act(moves.hold, self._pending(job_id))
+        self._act(moves.hold, self._pending(job_id))
 
     def release(self, job_id: int) -> None:
         """A hold ends."""
-        self.arena.act(moves.release, self._pending(job_id))
+        self._act(moves.release, self._pending(job_id))
 
     def set_node(self, node: int, outage: Outage) -> None:
         """A node goes down, drains, or comes back, now."""
         if not 0 <= node < self.params.nodes:
             raise ClusterRefused(f"Invalid node name specified: {node}")
-        self.arena.act(engine.set_node, self.arena.results, node, OUTAGES[outage])
+        self._act(engine.set_node, self.arena.results, node, OUTAGES[outage])
+
+    def _act(self, move: Callable[..., Any], *given: Any) -> None:
+        """Do a move; what it brings about is handed out by the next advance that tells."""
+        self.arena.act(move, *given)
+        self._events += self._told.read(self.arena.state)
 
     # Twins
 
@@ -160,6 +169,7 @@ class Simulator:
         as the trace, and a fork is to cost no more than the live jobs."""
         twin = object.__new__(type(self))
         twin.__dict__ = {**self.__dict__, "_told": self._told.copy()}
+        twin._events = list(self._events)
         twin.arena = self.arena.fork(with_results=with_results)
         return twin
 
@@ -182,7 +192,7 @@ class Simulator:
             bare = replace(job, dependencies=(), node_list=(), begin=0, held=False, cancel_at=None)
             job_id = twin.inject(bare)
             chosen = bitmap(nodes, int(twin.arena.site[layout.SITE_WORDS]))
-            twin.arena.act(
+            twin._act(
                 moves.stand_running, twin.arena.results, twin.arena.find(job_id), chosen, since
             )
         for job, eligible in sorted(pending, key=lambda p: p[0].job_id):
@@ -190,9 +200,9 @@ class Simulator:
             twin.arena.live()[slot, layout.SUBMIT] = min(job.submit, now) if job.submit else now
             priority = NONE if job.priority is None else job.priority
             since = NONE if eligible is None else eligible
-            twin.arena.act(moves.stand_pending, slot, priority, since)
+            twin._act(moves.stand_pending, slot, priority, since)
         moves.settle(twin.arena.state, twin.arena.site, NONE if planned_at is None else planned_at)
-        twin._told.read(twin.arena.state)
+        twin._events.clear()
         return twin
 
     # Views
@@ -221,11 +231,26 @@ class Simulator:
         return live_columns(self.arena.state, self.arena.queue())
 
     def find(self, job_id: int) -> Record | None:
-        """A pending, running or ended job. Of ended ones only what `advance` or `step` told."""
+        """A pending, running or ended job. An ended one that no `advance` or `step` has told is
+        known only if it is the workload's, and without its nodes."""
         slot = self.arena.find(job_id)
         if slot != NONE:
             return self._told.live(self.arena.state, self.arena.site, slot)
-        return self._told.ended_of(job_id)
+        return self._told.ended_of(job_id) or self._from_results(job_id)
+
+    def _from_results(self, job_id: int) -> Record | None:
+        if not len(self.arena.results):
+            return None
+        for row in np.flatnonzero(self.workload.job_id == job_id).tolist():
+            start, end = int(self.start[row]), int(self.end[row])
+            if end != NONE:
+                job = self.workload.jobs[row]
+                known = None if start == NONE else start
+                state = self.state_of(row)
+                return Record(
+                    job=job, job_id=job_id, submit=job.submit, state=state, start=known, end=end
+                )
+        return None
 
     def pending(self) -> list[Record]:
         """Eligible jobs in priority order, then those that are not eligible."""
