@@ -6,7 +6,7 @@ running jobs leave, and when, is in tables.py.
 
 from typing import Final
 
-from mirage.sim.jit import kernel
+from mirage.sim.jit import inner, kernel
 from mirage.sim.layout import (
     ALLOCATED,
     CAPACITY_CPUS,
@@ -115,7 +115,7 @@ def lose(work: Ints, words: int, begin: int, end: int, nodes: Ints) -> None:
     join(work, words)
 
 
-@kernel
+@inner
 def join(work: Ints, words: int) -> None:
     """Maps of the same nodes that follow each other become one."""
     ends, nexts, bits = section(work, MAP_END), section(work, MAP_NEXT), section(work, MAP_BITS)
@@ -128,7 +128,7 @@ def join(work: Ints, words: int) -> None:
             ends[m], nexts[m] = ends[n], nexts[n]
 
 
-@kernel
+@inner
 def adds(bits: Ints, words: int, m: int, n: int) -> bool:
     """Whether map n has a node that map m lacks."""
     for w in range(words):  # noqa: SIM110 no generators in kernels
@@ -137,7 +137,7 @@ def adds(bits: Ints, words: int, m: int, n: int) -> bool:
     return False
 
 
-@kernel
+@inner
 def usable_from(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> int:
     """Section USABLE becomes what step 1 says; `later`, or FAR."""
     begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
@@ -163,7 +163,7 @@ def usable_from(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> i
     return later
 
 
-@kernel
+@inner
 def keep_reserved(site: Ints, begin: int, end: int, usable: Ints) -> None:
     """Take the nodes of reservations that meet [begin, end) out of `usable`."""
     words = site[SITE_WORDS]
@@ -174,7 +174,7 @@ def keep_reserved(site: Ints, begin: int, end: int, usable: Ints) -> None:
                 usable[w] &= ~reserved[r * words + w]
 
 
-@kernel
+@inner
 def might_start(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> int:
     """How many of its partition's nodes fit and are promised to nobody now."""
     part = section(state, LIVE)[slot * RECORD + PARTITION] * site[SITE_WORDS]
@@ -185,7 +185,7 @@ def might_start(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> in
     return n
 
 
-@kernel
+@inner
 def enough(site: Ints, work: Ints, row: int, need: int, pinned: bool) -> bool:
     """Whether a row of a table has enough usable nodes, or all the wanted ones."""
     table, usable, wanted = section(work, TABLE), section(work, USABLE), section(work, WANTED)
@@ -198,7 +198,7 @@ def enough(site: Ints, work: Ints, row: int, need: int, pinned: bool) -> bool:
     return n >= need
 
 
-@kernel
+@inner
 def first_group(state: Ints, site: Ints, work: Ints, base: int, need: int, pinned: bool) -> int:
     """The first end that is looked at after which enough usable nodes fit, 0: now; NONE.
 
@@ -226,7 +226,7 @@ def first_group(state: Ints, site: Ints, work: Ints, base: int, need: int, pinne
     return last_met(state, work, last)
 
 
-@kernel
+@inner
 def met(state: Ints, work: Ints, g: int) -> int:
     """The first group from g on whose job has a usable node; GROUPS: none."""
     live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
@@ -241,7 +241,7 @@ def met(state: Ints, work: Ints, g: int) -> int:
     return g
 
 
-@kernel
+@inner
 def last_met(state: Ints, work: Ints, g: int) -> int:
     """The last group whose job has a usable node, of g and those behind."""
     while True:
@@ -251,7 +251,7 @@ def last_met(state: Ints, work: Ints, g: int) -> int:
         g = following
 
 
-@kernel
+@inner
 def beyond(ends: Ints, groups: int, instant: int) -> int:
     """The first group that ends after an instant; `groups`: none."""
     low, high = 1, groups
@@ -287,7 +287,7 @@ def choose(
         choose_by_name(found, section(work, THEN_CPUS), gpus > 0, need, chosen)
 
 
-@kernel
+@inner
 def free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
     """Whether section CHOSEN is in every map that meets [begin, end), both on the grid."""
     begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
@@ -303,7 +303,7 @@ def free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
     return True
 
 
-@kernel
+@inner
 def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     """The job's planned start or NEVER; CHOSEN holds its nodes then. WANTED holds its node list."""
     live, group_end = section(state, LIVE), section(work, GROUP_END)

@@ -6,7 +6,7 @@ last step lasts for ever.
 
 from typing import Final
 
-from mirage.sim.jit import kernel
+from mirage.sim.jit import inner, kernel
 from mirage.sim.layout import (
     ALLOCATED,
     CELL_NEXT,
@@ -44,13 +44,13 @@ NEVER: Final = -2
 """No start within the window."""
 
 
-@kernel
+@inner
 def rounded(at: int, grid: int) -> int:
     """Up to the planning grid."""
     return (at + grid - 1) // grid * grid
 
 
-@kernel
+@inner
 def nodes_up(state: Ints, slot: int) -> int:
     """How many of a running job's nodes others can have after it."""
     live = section(state, LIVE)
@@ -102,7 +102,7 @@ def reach(work: Ints, steps: int, now: int) -> int:
     return free[0]
 
 
-@kernel
+@inner
 def last_startable(state: Ints, work: Ints, most: int, first: int, last: int) -> int:
     """The last place in [first, last] whose job could start now by number; or less than first.
 
@@ -115,7 +115,7 @@ def last_startable(state: Ints, work: Ints, most: int, first: int, last: int) ->
     return last
 
 
-@kernel
+@inner
 def place(
     state: Ints,
     site: Ints,
@@ -158,7 +158,7 @@ def place(
     return start, reserve(state, site, work, steps, i, need, start + limit)
 
 
-@kernel
+@inner
 def first_step(times: Ints, steps: int, earliest: int) -> int:
     """The first step that does not begin before `earliest`."""
     low, high = 0, steps
@@ -171,7 +171,7 @@ def first_step(times: Ints, steps: int, earliest: int) -> int:
     return low
 
 
-@kernel
+@inner
 def reserve(state: Ints, site: Ints, work: Ints, steps: int, i: int, need: int, until: int) -> int:
     """Take `need` nodes from step i up to `until`, rounded up; the number of steps then."""
     times, free = section(work, TIMES), section(work, FREE)

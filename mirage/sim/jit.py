@@ -53,6 +53,12 @@ def kernel(function: F) -> F:
     return _cached(function, _nrt=False)
 
 
+def inner(function: F) -> F:
+    """As `kernel`, set into its callers: a call hands over seven words an array, and what runs for
+    every job of a pass must not pay that."""
+    return _cached(function, _nrt=False, forceinline=True)
+
+
 def allocating(function: F) -> F:
     """As `kernel`, for functions that make arrays and return them."""
     return _cached(function)

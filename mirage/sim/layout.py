@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.sim.jit import inlined, kernel
+from mirage.sim.jit import inlined, inner
 
 Ints = NDArray[np.int64]
 
@@ -347,7 +347,7 @@ column: Final = inlined(queue_view)
 """The same within kernels."""
 
 
-@kernel
+@inner
 def copy(source: Ints, target: Ints) -> None:
     """Fill the beginning of `target`. Assigning a slice would allocate, which a kernel may not."""
     for i in range(source.size):

@@ -1,6 +1,6 @@
 """Limits per user and QOS, and of arrays (docs/simulator.md 4)."""
 
-from mirage.sim.jit import kernel
+from mirage.sim.jit import inner, kernel
 from mirage.sim.layout import (
     ARRAY,
     ARRAY_LIMIT,
@@ -28,7 +28,7 @@ from mirage.sim.layout import (
 )
 
 
-@kernel
+@inner
 def over_limits(state: Ints, site: Ints, slot: int) -> bool:
     """Whether starting this job now would take its user or its array over a limit."""
     live = section(state, LIVE)

@@ -6,7 +6,7 @@ a chain of cells, so that their room grows with the jobs and not with the machin
 
 from typing import Final
 
-from mirage.sim.jit import kernel
+from mirage.sim.jit import inner, kernel
 from mirage.sim.layout import (
     ALLOCATED,
     CAPACITY_CPUS,
@@ -46,7 +46,7 @@ from mirage.sim.layout import (
 WORD: Final = 63
 
 
-@kernel
+@inner
 def ones(word: int) -> int:
     """Number of bits set in a non-negative word."""
     word = word - ((word >> 1) & 0x5555555555555555)
@@ -57,25 +57,25 @@ def ones(word: int) -> int:
     return (word + (word >> 32)) & 0x7F
 
 
-@kernel
+@inner
 def lowest(word: int) -> int:
     """Number of the lowest bit set in a positive word."""
     return ones((word & -word) - 1)
 
 
-@kernel
+@inner
 def has(bits: Ints, node: int) -> int:
     """Whether the node is in the set."""
     return (bits[node // WORD] >> (node % WORD)) & 1
 
 
-@kernel
+@inner
 def add(bits: Ints, node: int) -> None:
     """Put a node into the set."""
     bits[node // WORD] |= 1 << (node % WORD)
 
 
-@kernel
+@inner
 def drop(bits: Ints, node: int) -> None:
     """Take a node out of the set."""
     bits[node // WORD] &= ~(1 << (node % WORD))
@@ -90,7 +90,7 @@ def size(bits: Ints) -> int:
     return n
 
 
-@kernel
+@inner
 def chain(state: Ints, head: int, node: int) -> int:
     """A new cell with `node` before `head`; the new head."""
     cell = state[CELL_FREE]
@@ -193,7 +193,7 @@ def give_back(state: Ints, site: Ints, slot: int) -> None:
     live[at + ALLOCATED] = NONE
 
 
-@kernel
+@inner
 def use(state: Ints, site: Ints, node: int, at: int, change: int) -> None:
     """The job whose record begins at `at` takes (-1) or gives back (1) its part of one node.
 

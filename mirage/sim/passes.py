@@ -3,7 +3,7 @@
 from typing import Final
 
 from mirage.sim import by_name, by_number, tables
-from mirage.sim.jit import kernel
+from mirage.sim.jit import inner, kernel
 from mirage.sim.layout import (
     BACKFILL_AT,
     CAPACITY_CPUS,
@@ -208,7 +208,7 @@ def allowed(site: Ints, state: Ints, slot: int, usable: Ints, mine: Ints) -> Non
     by_name.keep_reserved(site, state[NOW], state[NOW] + live[at + LIMIT], mine)
 
 
-@kernel
+@inner
 def may_test(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
     """Whether the user has tests left in this pass (bf_max_job_user); counts this one."""
     most = site[SITE_BF_USER]
@@ -249,7 +249,7 @@ def take_turn(state: Ints, site: Ints, results: Ints, work: Ints, at: int) -> No
     note_taken(work, was_old)
 
 
-@kernel
+@inner
 def bound_by_number(state: Ints, site: Ints, work: Ints, steps: int) -> None:
     """Nobody behind the last places could start now, by number or by limits."""
     most = by_number.reach(work, steps, state[NOW])
@@ -296,7 +296,7 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
             bound_by_number(state, site, work, steps)
 
 
-@kernel
+@inner
 def passed_over(state: Ints, site: Ints, at: int) -> bool:
     """Whether the job at this place of the queue is over its limits; looks only where it can be."""
     if site[SITE_LIMITS] or column(state, QUEUE_MARK)[at] & MARK_ARRAY:
@@ -304,7 +304,7 @@ def passed_over(state: Ints, site: Ints, at: int) -> bool:
     return False
 
 
-@kernel
+@inner
 def plan_by_number(
     state: Ints, site: Ints, work: Ints, at: int, steps: int, given: Ints
 ) -> tuple[int, int]:

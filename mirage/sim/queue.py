@@ -7,7 +7,7 @@ counts since when they age. A walk merges the two: an old job's key at an instan
 what a job would have that reached the maximum there and then. The tier stands above everything.
 """
 
-from mirage.sim.jit import kernel
+from mirage.sim.jit import inner, kernel
 from mirage.sim.layout import (
     ARRAY_LIMIT,
     ASSOCIATION,
@@ -58,20 +58,20 @@ from mirage.sim.layout import (
 )
 
 
-@kernel
+@inner
 def age_from(live: Ints, site: Ints, at: int) -> int:
     """The instant from which the age of the job whose record begins at `at` counts."""
     return live[at + SUBMIT] if site[SITE_ACCRUE] else live[at + ELIGIBLE]
 
 
-@kernel
+@inner
 def saturated(state: Ints, site: Ints, slot: int) -> bool:
     """Whether the job's age is at its maximum."""
     since = age_from(section(state, LIVE), site, slot * RECORD)
     return state[NOW] - since >= site[SITE_MAX_AGE]
 
 
-@kernel
+@inner
 def key_of(state: Ints, site: Ints, slot: int, old: int) -> int:
     """The job's key as one of the old or of the young."""
     live = section(state, LIVE)
@@ -85,7 +85,7 @@ def key_of(state: Ints, site: Ints, slot: int, old: int) -> int:
     return key
 
 
-@kernel
+@inner
 def place_of(state: Ints, key: int, job_id: int, old: int) -> int:
     """The first place in its part of the queue that is not before (key, job id)."""
     keys, ids = column(state, QUEUE_KEY), column(state, QUEUE_ID)
@@ -99,7 +99,7 @@ def place_of(state: Ints, key: int, job_id: int, old: int) -> int:
     return low
 
 
-@kernel
+@inner
 def mark_of(live: Ints, at: int) -> int:
     """The MARK_ bits of the job whose record begins at `at`."""
     mark = 0
@@ -268,7 +268,7 @@ def begin_walk(state: Ints, work: Ints) -> None:
     work[LAST_OLD], work[LAST_YOUNG] = state[SATURATED] - 1, state[QUEUED] - 1
 
 
-@kernel
+@inner
 def walk(state: Ints, site: Ints, work: Ints) -> int:
     """The place of the job whose turn it is, or -1 where nobody is left up to the last places."""
     i, j = work[WALK_OLD], work[WALK_YOUNG]
@@ -285,7 +285,7 @@ def walk(state: Ints, site: Ints, work: Ints) -> int:
     return j
 
 
-@kernel
+@inner
 def pass_by(state: Ints, work: Ints, place: int) -> None:
     """Go on behind the job at this place."""
     if place < state[SATURATED]:
@@ -294,7 +294,7 @@ def pass_by(state: Ints, work: Ints, place: int) -> None:
         work[WALK_YOUNG] += 1
 
 
-@kernel
+@inner
 def note_taken(work: Ints, was_old: int) -> None:
     """The job whose turn it was has left the queue: those behind moved up by one."""
     work[LAST_YOUNG] -= 1

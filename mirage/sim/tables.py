@@ -4,7 +4,7 @@ Running jobs are looked through in the order of their ends; a *table* has a bitm
 for each end, and there is one a kind of job, built when first asked for.
 """
 
-from mirage.sim.jit import kernel
+from mirage.sim.jit import inner, kernel
 from mirage.sim.layout import (
     ALLOCATED,
     CAPACITY_CPUS,
@@ -77,7 +77,7 @@ def begin_then(state: Ints, work: Ints) -> None:
     copy(section(state, NODE_GPUS), section(work, THEN_GPUS))
 
 
-@kernel
+@inner
 def leave_then(state: Ints, site: Ints, work: Ints, at: int, node: int) -> None:
     """The job at `at` would have left this node."""
     live, jobs = section(state, LIVE), section(work, THEN_JOBS)
@@ -97,7 +97,7 @@ def leave_then(state: Ints, site: Ints, work: Ints, at: int, node: int) -> None:
         gpus[node] += live[at + GPUS]
 
 
-@kernel
+@inner
 def fits_then(state: Ints, work: Ints, at: int, node: int) -> bool:
     """Whether one node's part of the job at `at` would fit then."""
     live = section(state, LIVE)
@@ -110,7 +110,7 @@ def fits_then(state: Ints, work: Ints, at: int, node: int) -> bool:
     )
 
 
-@kernel
+@inner
 def table_of(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     """Where the kind's table begins: for each group the bitmap of nodes that fit then."""
     kind = section(state, LIVE)[slot * RECORD + KIND]
