@@ -33,12 +33,12 @@ def test_plans_are_those_of_squeue_start(
     slurm_host: Testbed, tmp_path: Path, priority: str
 ) -> None:
     """Hundreds queued: shared GPUs, three users, a per-user limit, three partitions, pins."""
-    fast = priority == "fairshare"  # users differ in usage only once time has passed
-    settings = record.scene_settings(priority, speed=60 if fast else 1)
-    recorder = Recorder(slurm_host, settings)
+    recorder = Recorder(slurm_host, record.scene_settings(priority))
     script = scripts.queue(7, running=30, pending=250, mix=scripts.Mix(nice=2000))
+    # Users differ in fair share once a tick, each minute, has seen what the first jobs used.
+    warm_s = 70 if priority == "fairshare" else 0
     with record.site_for_fidelity(slurm_host):
-        told = record.record_scene(recorder, script, warm_s=1800 if fast else 0)
+        told = record.record_scene(recorder, script, warm_s=warm_s)
     plans = judge_plans(_judged(told, tmp_path))
     assert len(plans.both) > 150
     assert plans.agreement() >= 0.95, plans.misses()
