@@ -51,7 +51,7 @@ from mirage.sim.layout import (
     section,
 )
 from mirage.sim.nodes import choose_by_name, has, ones
-from mirage.sim.tables import end_groups, table_of
+from mirage.sim.tables import end_groups, fill_table, now_of
 
 WINDOW_S: Final = 30
 """How long after the first end the next one is looked at; it doubles from there on."""
@@ -199,14 +199,16 @@ def enough(site: Ints, work: Ints, row: int, need: int, pinned: bool) -> bool:
 
 
 @inner
-def first_group(state: Ints, site: Ints, work: Ints, base: int, need: int, pinned: bool) -> int:
+def first_group(state: Ints, site: Ints, work: Ints, slot: int, base: int, pinned: bool) -> int:
     """The first end that is looked at after which enough usable nodes fit, 0: now; NONE.
 
     Not every end is looked at: see docs/simulator.md, "The ends that are looked at".
     """
     words, groups = site[SITE_WORDS], work[GROUPS]
+    need = section(state, LIVE)[slot * RECORD + NODES]
     if enough(site, work, base, need, pinned):
         return 0
+    fill_table(state, site, work, slot, base)
     if not enough(site, work, base + (groups - 1) * words, need, pinned):
         return NONE
     ends = section(work, GROUP_END)
@@ -280,11 +282,12 @@ def choose(
     need, gpus = live[slot * RECORD + NODES], live[slot * RECORD + GPUS]
     if live[slot * RECORD + WHOLE]:
         choose_by_name(found, section(site, CAPACITY_CPUS), False, need, chosen)
-    elif group == 0:
+    elif group == 0 or gpus > 0:
+        # Where GPUs are asked for nobody looks at the CPUs.
         choose_by_name(found, section(state, NODE_CPUS), gpus > 0, need, chosen)
     else:
         end_groups(state, site, work, group)
-        choose_by_name(found, section(work, THEN_CPUS), gpus > 0, need, chosen)
+        choose_by_name(found, section(work, THEN_CPUS), False, need, chosen)
 
 
 @inner
@@ -308,13 +311,13 @@ def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     """The job's planned start or NEVER; CHOSEN holds its nodes then. WANTED holds its node list."""
     live, group_end = section(state, LIVE), section(work, GROUP_END)
     at = slot * RECORD
-    now, need, limit = state[NOW], live[at + NODES], live[at + LIMIT]
+    now, limit = state[NOW], live[at + LIMIT]
     pinned = live[at + PIN] != NONE
-    base = table_of(state, site, work, slot)
+    base = now_of(state, site, work, slot)
     begin = now
     while begin < FAR:
         later = usable_from(state, site, work, slot, begin)
-        group = first_group(state, site, work, base, need, pinned)
+        group = first_group(state, site, work, slot, base, pinned)
         start = max(group_end[group], begin) if group != NONE else FAR
         if start > later or group == NONE:
             begin = later

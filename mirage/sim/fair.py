@@ -6,7 +6,7 @@ nothing for those who do not run.
 
 import numpy as np
 
-from mirage.sim.jit import kernel
+from mirage.sim.jit import inner, kernel
 from mirage.sim.layout import (
     ACCOUNT_RAW,
     ACCOUNT_SHARES,
@@ -77,18 +77,20 @@ def add_usage(state: Ints, growth: float) -> None:
             accounts_raw[c] = 0
 
 
-@kernel
+@inner
 def level(shares: float, usage: float) -> float:
     """What is due over what was used."""
     return shares / usage if usage > 0.0 else np.inf
 
 
-@kernel
+@inner
 def ahead(state: Ints, a: int, b: int) -> bool:
     """Whether association a's fair share is ahead of b's."""
     accounts, shares = section(state, FAIR_ACCOUNT), section(state, ACCOUNT_SHARES)
     account_usage = section(state, ACCOUNT_USAGE).view(np.float64)
     usage = section(state, FAIR_USAGE).view(np.float64)
+    if usage[a] == usage[b] and accounts[a] == accounts[b]:
+        return False
     if accounts[a] != accounts[b]:
         first = level(float(shares[accounts[a]]), account_usage[accounts[a]])
         second = level(float(shares[accounts[b]]), account_usage[accounts[b]])

@@ -316,7 +316,9 @@ MAP_BEGIN: Final = 38
 MAP_END: Final = 39
 MAP_NEXT: Final = 40
 MAP_BITS: Final = 41
-END_OF_SCRATCH: Final = 42
+KIND_WHOLE: Final = 42
+"""The stamp under which a kind's table was filled beyond its first row."""
+END_OF_SCRATCH: Final = 43
 SCRATCH_HEADER: Final = 48
 
 FRACTION_BITS: Final = 24

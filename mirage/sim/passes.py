@@ -111,13 +111,13 @@ def main_pass(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
             state[FULL_AT] = (state[NOW] // interval + 1) * interval
             return
         attempts += 1
-        if attempt(state, site, work, slot, usable):
+        # Planning by number every partition has all nodes: one that is closed leaves none.
+        none_left = not site[SITE_BY_NAME] and open_left < site[SITE_PARTITIONS]
+        if not none_left and attempt(state, site, work, slot, usable):
             take_turn(state, site, results, work, at)
             continue
         pass_by(state, work, at)
         if live[slot * RECORD + PIN] == NONE:
-            if not site[SITE_BY_NAME]:
-                return
             closed[partition] = 1
             open_left -= 1
             close(site, usable, partition)
@@ -347,7 +347,7 @@ def bound_by_name(state: Ints, site: Ints, work: Ints) -> None:
         while last >= work[first]:
             slot = slots[last]
             if not over_limits(state, site, slot):
-                base = tables.table_of(state, site, work, slot)
+                base = tables.now_of(state, site, work, slot)
                 if by_name.might_start(state, site, work, slot, base) >= sizes[last]:
                     break
             last -= 1

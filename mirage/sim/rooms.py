@@ -241,6 +241,7 @@ def new_scratch(params: Params, site: Ints, names: Names, room: Room) -> Ints:
         layout.MAP_END: maps,
         layout.MAP_NEXT: maps,
         layout.MAP_BITS: maps * words,
+        layout.KIND_WHOLE: len(names.kinds) + 8,
     }
     header = np.zeros(layout.SCRATCH_HEADER, dtype=np.int64)
     header[layout.TABLES] = tables

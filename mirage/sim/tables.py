@@ -20,6 +20,7 @@ from mirage.sim.layout import (
     KIND,
     KIND_STAMP,
     KIND_TABLE,
+    KIND_WHOLE,
     LIVE,
     MEMORY,
     NEXT_TABLE,
@@ -47,7 +48,7 @@ from mirage.sim.layout import (
     copy,
     section,
 )
-from mirage.sim.nodes import add
+from mirage.sim.nodes import add, fits
 
 
 @kernel
@@ -111,39 +112,56 @@ def fits_then(state: Ints, work: Ints, at: int, node: int) -> bool:
 
 
 @inner
-def table_of(state: Ints, site: Ints, work: Ints, slot: int) -> int:
-    """Where the kind's table begins: for each group the bitmap of nodes that fit then."""
+def now_of(state: Ints, site: Ints, work: Ints, slot: int) -> int:
+    """Where the table of the job's kind begins, whose first row, what fits now, is filled."""
     kind = section(state, LIVE)[slot * RECORD + KIND]
-    words = site[SITE_WORDS]
-    height = section(work, GROUP_END).size * words
+    height = section(work, GROUP_END).size * site[SITE_WORDS]
     places = section(work, KIND_TABLE)
-    if section(work, KIND_STAMP)[kind] == work[TABLE_STAMP]:
-        return places[kind] * height
-    section(work, KIND_STAMP)[kind] = work[TABLE_STAMP]
-    places[kind] = work[NEXT_TABLE]
-    work[NEXT_TABLE] += 1
-    if work[NEXT_TABLE] > work[TABLES]:
-        # All places are taken: begin again, and forget what stood there.
-        work[TABLE_STAMP] += 1
-        section(work, KIND_STAMP)[kind] = work[TABLE_STAMP]
-        places[kind] = 0
-        work[NEXT_TABLE] = 1
-    build_table(state, site, work, slot, places[kind] * height)
+    if section(work, KIND_STAMP)[kind] != work[TABLE_STAMP]:
+        take_place(work, kind)
+        fill_now(state, site, work, slot, places[kind] * height)
     return places[kind] * height
 
 
 @kernel
-def build_table(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
-    """Fill a kind's table: what fits now, and what more after each group of ends."""
+def take_place(work: Ints, kind: int) -> None:
+    """Give the kind the next place; where all are taken, what stood there is forgotten."""
+    if work[NEXT_TABLE] == work[TABLES]:
+        work[TABLE_STAMP] += 1
+        work[NEXT_TABLE] = 0
+    section(work, KIND_STAMP)[kind] = work[TABLE_STAMP]
+    section(work, KIND_TABLE)[kind] = work[NEXT_TABLE]
+    work[NEXT_TABLE] += 1
+
+
+@kernel
+def fill_now(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
+    """The first row of a table: the nodes that fit now."""
+    live, table, words = section(state, LIVE), section(work, TABLE), site[SITE_WORDS]
+    for w in range(words):
+        table[base + w] = 0
+    for node in range(site[SITE_NODES]):
+        if fits(state, node, live, slot * RECORD):
+            add(table[base : base + words], node)
+
+
+@inner
+def fill_table(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
+    """The other rows, where they have not been asked for in this pass."""
+    kind = section(state, LIVE)[slot * RECORD + KIND]
+    if section(work, KIND_WHOLE)[kind] != work[TABLE_STAMP]:
+        section(work, KIND_WHOLE)[kind] = work[TABLE_STAMP]
+        fill_later(state, site, work, slot, base)
+
+
+@kernel
+def fill_later(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
+    """The other rows of a table: what fits more after each group of ends."""
     live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
     slots, last = section(state, RUN_SLOT), section(work, GROUP_LAST)
     words, at = site[SITE_WORDS], slot * RECORD
     table = section(work, TABLE)[base:]
     begin_then(state, work)
-    table[:words] = 0
-    for node in range(site[SITE_NODES]):
-        if fits_then(state, work, at, node):
-            add(table[:words], node)
     for g in range(1, work[GROUPS]):
         row = table[g * words : (g + 1) * words]
         copy(table[(g - 1) * words : g * words], row)
