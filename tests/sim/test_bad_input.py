@@ -110,12 +110,12 @@ def test_rows_may_come_in_any_order() -> None:
 
 def test_reservations_may_overlap(side: Side) -> None:
     kept = (
-        Reservation(start=T0 + 100, end=T0 + 700, nodes=(0, 1)),
-        Reservation(start=T0 + 400, end=T0 + 1000, nodes=(1, 2)),
-        Reservation(start=T0 + 400, end=T0 + 1000, nodes=(1, 2)),
+        Reservation(start=T0 + 120, end=T0 + 720, nodes=(0, 1)),
+        Reservation(start=T0 + 420, end=T0 + 1020, nodes=(1, 2)),
+        Reservation(start=T0 + 420, end=T0 + 1020, nodes=(1, 2)),
     )
     jobs = [job(1, nodes=4), job(2, 5, nodes=2)]
-    assert Scene(side, site(reservations=kept), *jobs).starts() == {1: 1000, 2: 1600}
+    assert Scene(side, site(reservations=kept), *jobs).starts() == {1: 1020, 2: 1620}
 
 
 def test_nobody_at_all_is_no_fault() -> None:

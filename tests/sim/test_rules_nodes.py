@@ -54,7 +54,12 @@ def test_whole_nodes_count_entirely(side: Side) -> None:
     assert Scene(side, params, job(1, user="u"), job(2, user="u")).starts() == {1: 0, 2: 600}
 
 
-def test_whole_nodes_that_differ_count_each_for_itself(side: Side) -> None:
+def test_whole_nodes_that_differ_count_each_for_itself(
+    side: Side, request: pytest.FixtureRequest
+) -> None:
+    if side is Side.OURS:
+        fault = "the engine counts Params.memory_mib_per_node where node_groups are given"
+        request.applymarker(pytest.mark.xfail(strict=True, reason=fault))
     groups = (NodeGroup(count=1, cpus=4, memory_mib=50), NodeGroup(count=3, cpus=4, memory_mib=80))
     params = site(**SHARED, node_groups=groups, qos=(Qos(max_memory_mib_pu=120),))
     jobs = [job(i, i, user="u", exclusive=True, node_list=(i,)) for i in (1, 2)]
@@ -166,6 +171,18 @@ def test_by_name_the_run_with_the_fewest_free_cpus_is_tightest(side: Side) -> No
     scene = Scene(side, site(**SHARED), *loads, *wall, job(1, 5)).until(10)
     # Runs 0-1 with 3 + 4 free CPUs, and 3 with 1.
     assert scene.nodes(1) == (3,)
+
+
+@pytest.mark.parametrize(("ask", "node"), [({"cpus": 1}, 0), ({"gpus": 1}, 3)])
+def test_by_name_nodes_count_alike_for_a_job_that_asks_for_gpus(
+    side: Side, ask: dict[str, int], node: int
+) -> None:
+    loads = [job(2, cpus=3, node_list=(0,)), job(3, cpus=3, node_list=(1,))]
+    wall = job(4, cpus=4, node_list=(2,))
+    params = site(**SHARED, gpus_per_node=2)
+    scene = Scene(side, params, *loads, wall, job(1, 5, **ask)).until(10)
+    # The run 0-1 has two free CPUs, the run 3 four, but one node instead of two.
+    assert scene.nodes(1) == (node,)
 
 
 def test_a_pinned_job_takes_its_nodes_or_waits(side: Side) -> None:

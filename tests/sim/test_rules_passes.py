@@ -190,7 +190,7 @@ def test_ends_within_half_a_minute_count_as_the_last(side: Side) -> None:
         job(1, node_list=(0,), limit=601),
         job(2, node_list=(1,), limit=631),
         job(3, 5, nodes=2, node_list=(0, 1)),
-        job(4, 6, node_list=(0,), limit=10),
+        job(4, 6, node_list=(0,), limit=60),
     ]
     plans = Scene(side, site(partitions=HALVES), *jobs).until(29).plans()
     # 3's plan keeps its nodes from 600 to 1200: both its ends are rounded down.
@@ -209,7 +209,7 @@ def test_by_name_what_a_pass_gives_is_given(side: Side) -> None:
     assert starts == {1: 0, 2: 600, 3: 30, 4: 90}
 
 
-@pytest.mark.parametrize(("limit", "start"), [(571, 29), (572, 1200)])
+@pytest.mark.parametrize(("limit", "start"), [(570, 29), (571, 1200)])
 def test_a_plan_s_start_is_rounded_down_where_it_keeps_its_nodes(
     side: Side, limit: int, start: int
 ) -> None:
@@ -233,12 +233,22 @@ def test_by_name_nothing_is_planned_beyond_the_window(
     assert Scene(side, params, *jobs).until(29).plans() == plans
 
 
-def test_a_plan_whose_nodes_a_reservation_takes_moves_to_the_next_map(side: Side) -> None:
-    kept = (Reservation(start=T0 + 700, end=T0 + 5000, nodes=(0,)),)
+def test_a_plan_whose_nodes_a_reservation_takes_is_made_again_from_its_start(side: Side) -> None:
+    kept = (Reservation(start=T0 + 720, end=T0 + 5040, nodes=(0,)),)
     params = site(partitions=HALVES, reservations=kept)
-    jobs = [job(1, nodes=2), job(2, 5, limit=300)]
-    # At 600 node 0 would be chosen, which is reserved from 700 on: the plan starts over from 700.
-    assert Scene(side, params, *jobs).until(29).plans() == {2: 700}
+    jobs = [job(1, nodes=2), job(2, 5, limit=300), job(3, 6, limit=100, node_list=(0,))]
+    # For 2, node 0 would be chosen at 600, which is reserved from 720 on: seen from 600, it has 1.
+    assert Scene(side, params, *jobs).until(29).plans() == {2: 600, 3: 600}
+
+
+def test_the_further_away_ends_are_the_fewer_are_looked_at(side: Side) -> None:
+    partitions = (Partition(), Partition(name="b", nodes=(3,)))
+    limits = (600, 660, 700, 715)
+    busy = [job(n + 1, limit=limit, node_list=(n,)) for n, limit in enumerate(limits)]
+    for count, start in ((1, 600), (2, 660), (3, 715)):
+        scene = Scene(side, site(partitions=partitions), *busy, job(9, 5, nodes=count)).until(29)
+        # 660 is beyond 600 + 30, 700 beyond 600 + 60; but 715 is within 600 + 120: 700 is passed.
+        assert scene.plans() == {9: start}
 
 
 def test_a_reservation_beyond_the_window_is_kept_free_too(side: Side) -> None:
@@ -251,7 +261,7 @@ def test_a_reservation_beyond_the_window_is_kept_free_too(side: Side) -> None:
 
 
 def test_a_plan_later_than_the_next_map_looks_at_that_map_s_nodes(side: Side) -> None:
-    kept = (Reservation(start=T0 + 200, end=T0 + 500, nodes=(0,)),)
+    kept = (Reservation(start=T0 + 180, end=T0 + 480, nodes=(0,)),)
     params = site(partitions=HALVES, reservations=kept)
     jobs = [
         job(1, node_list=(1,)),
@@ -259,12 +269,12 @@ def test_a_plan_later_than_the_next_map_looks_at_that_map_s_nodes(side: Side) ->
         job(2, 5, limit=300),
         job(3, 6, limit=300, node_list=(1,)),
     ]
-    # Seen from now, 2 may only have node 1; from 500 on node 0 too, which is free: 2 goes there.
-    assert Scene(side, params, *jobs).until(29).plans() == {2: 500, 3: 600}
+    # Seen from now, 2 may only have node 1; from 480 on node 0 too, which is free: 2 goes there.
+    assert Scene(side, params, *jobs).until(29).plans() == {2: 480, 3: 600}
 
 
 def test_a_plan_by_name_goes_round_a_reservation(side: Side) -> None:
-    kept = (Reservation(start=T0 + 1000, end=T0 + 2000, nodes=(0, 1)),)
+    kept = (Reservation(start=T0 + 1020, end=T0 + 1980, nodes=(0, 1)),)
     jobs = [
         job(1, nodes=4, limit=500, run=400),
         job(2, 5, nodes=3, limit=500),
@@ -273,7 +283,7 @@ def test_a_plan_by_name_goes_round_a_reservation(side: Side) -> None:
     ]
     scene = Scene(side, site(reservations=kept), *jobs).until(29)
     # 2 keeps nodes 0 to 2 till 960, rounded down; 4 then has 2 and 3 beside the reservation.
-    assert scene.plans() == {2: 500, 3: 2000, 4: 960}
+    assert scene.plans() == {2: 500, 3: 1980, 4: 960}
 
 
 def test_shared_nodes_are_planned_by_what_is_left_of_them(side: Side) -> None:
