@@ -75,10 +75,10 @@ def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
     spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
     for r in range(site[SITE_RESERVATIONS]):
         if spans[2 * r + 1] > state[NOW]:
-            # Outwards to the grid, on which plans begin and end.
-            begin = max(spans[2 * r] // grid * grid, begins[0])
-            end = (spans[2 * r + 1] + grid - 1) // grid * grid
-            lose(work, words, begin, end, reserved[r * words : (r + 1) * words])
+            lose(
+                work, words, max(spans[2 * r], state[NOW]), spans[2 * r + 1],
+                reserved[r * words : (r + 1) * words],
+            )  # fmt: skip
 
 
 @kernel

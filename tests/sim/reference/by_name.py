@@ -87,9 +87,8 @@ class ByName:
         self.nodes = nodes
         up = {n.number for n in nodes if n.up}
         self.maps = Maps([Map(now // self.grid * self.grid, self.horizon, up)])
-        for r in (r for r in params.reservations if r.end > now):
-            begin = max(now, r.start) // self.grid * self.grid
-            end = min(self.horizon, -(-r.end // self.grid) * self.grid)
+        for r in params.reservations:
+            begin, end = max(now, r.start), min(self.horizon, r.end)
             self.maps.lose(set(r.nodes or range(params.nodes)), begin, end)
         self.running: list[Entry] = []
         self.look_at(running)
