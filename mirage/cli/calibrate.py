@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from mirage.cli.kernels import say_if_compiling
 from mirage.cli.simulate import complain, day, hours, instant, progress, ratio, table_of
 from mirage.errors import InputError
 from mirage.learn import tpe
@@ -81,6 +82,7 @@ def calibrate(
     given = {"begin": begin, "until": until, "end": judge_until}
     instants = {name: instant(when) for name, when in given.items() if when is not None}
     plan = replace(default_plan(taken), nodes=nodes, trials=trials, seed=seed, **instants)
+    say_if_compiling()
     with progress(trace.name) as told:
         found = fit(taken, start, plan, tpe.search, told)
     _write(out, found, trace)

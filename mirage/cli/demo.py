@@ -22,6 +22,7 @@ from mirage.api.app import create_app
 from mirage.bootstrap import Service
 from mirage.cli import rehearsal
 from mirage.cli.ending import Ending, asked_to_end
+from mirage.cli.kernels import say_if_compiling
 from mirage.cli.rehearsal import BASELINE, Outcome, Plan
 from mirage.cli.serve import api_context
 from mirage.cli.stage import PRESET, SEED, WARM_UP_DAYS, staged, window
@@ -142,6 +143,7 @@ def demo(
     stage = staged(preset, seed, trace, cluster)
     start, stop = window(stage, plan, begin, until)
     plan = replace(plan, longest_s=stop - start)
+    say_if_compiling()
     with ExitStack() as stack:
         ending = stack.enter_context(asked_to_end())
         state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mirage-demo-")))

@@ -25,6 +25,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from mirage.cli.kernels import say_if_compiling
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes.blocks import Made, Plan, make
 from mirage.episodes.build import Settings, describe
@@ -91,6 +92,7 @@ def episodes(
     settings = _settings(replayed, nodes, time_limit, every, since, until)
     settings.check(params)
     plan = _plan(trace, params, replayed, settings)
+    say_if_compiling()
     begun = time.perf_counter()
     with _progress(len(settings.start_points)) as told:
         made = make(plan, out, jobs or _cores(), told)

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from mirage.cli.kernels import say_if_compiling
 from mirage.errors import InputError
 from mirage.services.simulate import Report, simulator, write_jobs
 from mirage.services.simulate import simulate as run
@@ -63,6 +64,7 @@ def simulate(
     params = read_cluster_file(cluster)
     taken = replay.read(trace, params)
     window = _window(taken, begin, until)
+    say_if_compiling()
     sim = simulator(taken, params)
     with progress(trace.name) as told:
         report = run(taken, sim, window, told)

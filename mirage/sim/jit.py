@@ -30,13 +30,14 @@ def _stamp() -> str:
     return digest.hexdigest()[:16]
 
 
-_CACHE: Final = "/".join(
+CACHE: Final = "/".join(
     [
         _config.CACHE_DIR or str(files("mirage.sim").joinpath("__pycache__")),
         f"kernels-{_stamp()}",
     ]
 )
-"""Also under a NUMBA_CACHE_DIR of the user's: numba's own choice there would go stale too."""
+"""Where compiled kernels are kept, also under a NUMBA_CACHE_DIR of the user's: numba's own choice
+there would go stale too."""
 
 
 def inlined(function: F) -> F:
@@ -67,7 +68,7 @@ def allocating(function: F) -> F:
 def _cached(function: F, **more: Any) -> F:
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", **more}
     before = _config.CACHE_DIR
-    _config.CACHE_DIR = _CACHE
+    _config.CACHE_DIR = CACHE
     try:
         compiled: Any = numba.njit(cache=True, **options)(function)
     except (RuntimeError, OSError):
