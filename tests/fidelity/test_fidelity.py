@@ -18,9 +18,10 @@ from tests.slurm_testbed import Testbed
 _HOURS = float(os.environ.get("FIDELITY_HOURS", "1.5"))
 _FORETOLD_AT_LEAST = 0.90
 """In a run as short as CI's; 0.95 over 6 h."""
+_AGREE_AT_LEAST = 0.95
 _RECORDINGS = 3
-"""How often it is recorded anew. On a busy machine the daemons stumble, 60 times faster than the
-clock: a cycle falls between two of the recorder's looks, and what it wrote down is no one plan."""
+"""Where the first recording disagrees, two more must both agree. Once, beside compilers that kept
+both cores busy, one gave 0.28; the same test passed alone. Why was not found out."""
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -40,27 +41,28 @@ def test_plans_are_those_of_squeue_start(
     script = scripts.queue(7, running=30, pending=250, mix=scripts.Mix(nice=2000))
     # Users differ in fair share once a tick, each minute, has seen what the first jobs used.
     warm_s = 70 if priority == "fairshare" else 0
-    for _ in range(_RECORDINGS):
+    agreed: list[float] = []
+    misses = []
+    while not agreed or (agreed[0] < _AGREE_AT_LEAST and len(agreed) < _RECORDINGS):
         recorder = Recorder(slurm_host, record.scene_settings(priority))
         with record.site_for_fidelity(slurm_host):
             told = record.record_scene(recorder, script, warm_s=warm_s)
         plans = judge_plans(_judged(told, tmp_path))
         assert len(plans.both) > 150
-        if plans.agreement() >= 0.95:
-            return
-    pytest.fail(f"{plans.agreement()} agree: {plans.misses()}")
+        agreed.append(plans.agreement())
+        misses.append(plans.misses())
+    good = sum(agreement >= _AGREE_AT_LEAST for agreement in agreed)
+    assert 2 * good > len(agreed), (agreed, misses)
 
 
 @pytest.mark.timeout(900)
 def test_starts_of_the_next_ten_minutes_are_foretold(slurm_host: Testbed, tmp_path: Path) -> None:
     duration_s = int(_HOURS * 3600)
     script = scripts.make(11, duration_s, scripts.Mix())
-    for _ in range(_RECORDINGS):
-        recorder = Recorder(slurm_host, record.run_settings("age"))
-        with record.site_for_fidelity(slurm_host):
-            recording = _judged(record.record_run(recorder, script, duration_s), tmp_path)
-        forecasts, free_run = judge_forecasts(recording), judge_free_run(recording)
-        assert len(forecasts.starts) > 20 * _HOURS
-        if forecasts.foretold() >= _FORETOLD_AT_LEAST and free_run.rank_correlation() > 0.5:
-            return
-    pytest.fail(f"{forecasts.foretold()} foretold: {forecasts.misses()}")
+    recorder = Recorder(slurm_host, record.run_settings("age"))
+    with record.site_for_fidelity(slurm_host):
+        recording = _judged(record.record_run(recorder, script, duration_s), tmp_path)
+    forecasts = judge_forecasts(recording)
+    assert len(forecasts.starts) > 20 * _HOURS
+    assert forecasts.foretold() >= _FORETOLD_AT_LEAST, forecasts.misses()
+    assert judge_free_run(recording).rank_correlation() > 0.5
