@@ -54,7 +54,7 @@ from mirage.sim.nodes import choose_by_name, has, ones
 from mirage.sim.tables import end_groups, fill_table, now_of
 
 WINDOW_S: Final = 30
-"""How long after the first end the next one is looked at; it doubles from there on."""
+"""Ends within this time are looked at together; it doubles from look to look."""
 NEVER: Final = -2
 
 
@@ -213,7 +213,9 @@ def first_group(state: Ints, site: Ints, work: Ints, slot: int, base: int, pinne
         return NONE
     ends = section(work, GROUP_END)
     g = met(state, work, 1)
-    first, window, last = ends[g], WINDOW_S, g
+    # slurmctld counts windows from the next half minute of the clock, so that a second more or less
+    # of the first end does not move them all.
+    first, window, last = (ends[g] // WINDOW_S + 1) * WINDOW_S, WINDOW_S, g
     while g < groups:
         last = g
         if g + 1 < groups and ends[g + 1] <= first + window:

@@ -19,9 +19,6 @@ _HOURS = float(os.environ.get("FIDELITY_HOURS", "1.5"))
 _FORETOLD_AT_LEAST = 0.90
 """In a run as short as CI's; 0.95 over 6 h."""
 _AGREE_AT_LEAST = 0.95
-_RECORDINGS = 3
-"""Where the first recording disagrees, two more must both agree. Once, beside compilers that kept
-both cores busy, one gave 0.28; the same test passed alone. Why was not found out."""
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -32,7 +29,7 @@ def _judged(recording: record.Recording, folder: Path) -> Recording:
     return Recording(path)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("priority", ["age", "fairshare"])
 def test_plans_are_those_of_squeue_start(
     slurm_host: Testbed, tmp_path: Path, priority: str
@@ -41,18 +38,12 @@ def test_plans_are_those_of_squeue_start(
     script = scripts.queue(7, running=30, pending=250, mix=scripts.Mix(nice=2000))
     # Users differ in fair share once a tick, each minute, has seen what the first jobs used.
     warm_s = 70 if priority == "fairshare" else 0
-    agreed: list[float] = []
-    misses = []
-    while not agreed or (agreed[0] < _AGREE_AT_LEAST and len(agreed) < _RECORDINGS):
-        recorder = Recorder(slurm_host, record.scene_settings(priority))
-        with record.site_for_fidelity(slurm_host):
-            told = record.record_scene(recorder, script, warm_s=warm_s)
-        plans = judge_plans(_judged(told, tmp_path))
-        assert len(plans.both) > 150
-        agreed.append(plans.agreement())
-        misses.append(plans.misses())
-    good = sum(agreement >= _AGREE_AT_LEAST for agreement in agreed)
-    assert 2 * good > len(agreed), (agreed, misses)
+    recorder = Recorder(slurm_host, record.scene_settings(priority))
+    with record.site_for_fidelity(slurm_host):
+        told = record.record_scene(recorder, script, warm_s=warm_s)
+    plans = judge_plans(_judged(told, tmp_path))
+    assert len(plans.both) > 150
+    assert plans.agreement() >= _AGREE_AT_LEAST, plans.misses()
 
 
 @pytest.mark.timeout(900)

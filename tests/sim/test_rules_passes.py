@@ -241,13 +241,23 @@ def test_a_plan_whose_nodes_a_reservation_takes_is_made_again_from_its_start(sid
     assert Scene(side, params, *jobs).until(29).plans() == {2: 600, 3: 600}
 
 
-def test_the_further_away_ends_are_the_fewer_are_looked_at(side: Side) -> None:
+@pytest.mark.parametrize(
+    ("first", "starts"),
+    [
+        # Counted from 630: 601 is looked at, 661 is beyond 30 s, 700 beyond 60 s, 745 within 120 s.
+        (601, (601, 661, 745)),
+        # Counted from 600: 661 is beyond 60 s, 700 within 120 s, 745 beyond.
+        (599, (599, 700, 700)),
+    ],
+)
+def test_the_further_away_ends_are_the_fewer_are_looked_at(
+    side: Side, first: int, starts: tuple[int, ...]
+) -> None:
     partitions = (Partition(), Partition(name="b", nodes=(3,)))
-    limits = (600, 660, 700, 715)
+    limits = (first, 661, 700, 745)
     busy = [job(n + 1, limit=limit, node_list=(n,)) for n, limit in enumerate(limits)]
-    for count, start in ((1, 600), (2, 660), (3, 715)):
+    for count, start in enumerate(starts, 1):
         scene = Scene(side, site(partitions=partitions), *busy, job(9, 5, nodes=count)).until(29)
-        # 660 is beyond 600 + 30, 700 beyond 600 + 60; but 715 is within 600 + 120: 700 is passed.
         assert scene.plans() == {9: start}
 
 

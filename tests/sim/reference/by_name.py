@@ -151,7 +151,7 @@ class ByName:
                 continue
             left.remove(r)
             last = self._end(r)
-            first = last if first is None else first
+            first = last - last % WINDOW_S + WINDOW_S if first is None else first
             if i + 1 == len(self.running):
                 break
             following = self._end(self.running[i + 1])
