@@ -1,12 +1,12 @@
 """A simulator's arrays together: room is made in them, jobs become records, moves are done."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
-from mirage.sim import engine, layout, moves
+from mirage.sim import engine, fair, layout, moves
 from mirage.sim.layout import NONE, RECORD, Ints, view
 from mirage.sim.names import Names
 from mirage.sim.rooms import Room, enough_scratch, grown, know_names, new_scratch, new_state
@@ -99,6 +99,24 @@ class Arena:
         if self[layout.ASSOCIATIONS] != len(names.associations):
             know_names(self.state, self.params, names)
         return record
+
+    def know_usage(self, usage: Mapping[tuple[str, str], float], ticked_at: int) -> None:
+        """Enter (account, user) pairs and what they had used by that tick, in CPU seconds; once."""
+        names = self.names.copy()
+        for account, user in usage:
+            names.association(account, user)
+        self.names = names
+        self._grow(self.room.for_names(names))
+        know_names(self.state, self.params, names)
+        state = self.state
+        used = view(state, layout.FAIR_USAGE).view(np.float64)
+        of_account = view(state, layout.ACCOUNT_USAGE).view(np.float64)
+        for (account, user), seconds in usage.items():
+            used[names.association(account, user)] = seconds
+            of_account[names.accounts[account]] += seconds
+        state[layout.ORIGIN] = state[layout.LAST_TICK] = ticked_at
+        state[layout.TICK_AT] = ticked_at + self.params.priority_calc_period_s
+        fair.rank(state, self.site)
 
     def find(self, job_id: int) -> int:
         """The slot of a pending or running job, or NONE."""

@@ -55,6 +55,12 @@ def tick(state: Ints, site: Ints, at: int) -> bool:
     state[LAST_TICK] = at
     state[TICK_AT] = at + site[SITE_CALC_PERIOD]
     add_usage(state, 2.0 ** ((at - state[ORIGIN]) / site[SITE_HALF_LIFE]))
+    return rank(state, site)
+
+
+@kernel
+def rank(state: Ints, site: Ints) -> bool:
+    """Each association's fair share as its usage is now; whether any changed."""
     sort_associations(state)
     return set_values(state, site)
 

@@ -14,7 +14,6 @@ from mirage.sim.layout import (
     HELD,
     ID,
     KEY,
-    LAST_TICK,
     LIVE,
     NONE,
     NOW,
@@ -163,7 +162,6 @@ def settle(state: Ints, site: Ints, planned_at: int) -> None:
     state[BACKFILL_AT] = layout.FAR
     if planned_at != NONE:
         state[layout.LAST_BACKFILL] = planned_at
-    state[LAST_TICK] = state[NOW]
     touch(state, site)
 
 

@@ -20,6 +20,11 @@ class Names:
         self.kinds: dict[Hashable, int] = {}
         self.shapes: dict[Hashable, int] = {}
 
+    def association(self, account: str, user: str) -> int:
+        """The number of the pair, its account known too."""
+        self.accounts.setdefault(account, len(self.accounts))
+        return self.associations.setdefault((account, user), len(self.associations))
+
     def copy(self) -> Self:
         twin = object.__new__(type(self))
         twin.__dict__ = {name: dict(table) for name, table in self.__dict__.items()}

@@ -182,12 +182,21 @@ class Simulator:
         running: Iterable[tuple[SimJob, int, Sequence[int]]] = (),
         pending: Iterable[tuple[SimJob, int | None]] = (),
         planned_at: int | None = None,
+        usage: Mapping[tuple[str, str], float] | None = None,
+        ticked_at: int | None = None,
     ) -> Self:
         """A real cluster's twin: jobs that run since an instant on these nodes, and jobs that wait,
         eligible since an instant (None: not known), each with the priority that Slurm shows.
 
-        `planned_at`: the last backfill cycle (sdiag), whose beat the passes keep."""
+        `planned_at`: the last backfill cycle (sdiag), whose beat the passes keep.
+        `usage`: what each (account, user) had used at the last tick of fair share, in decayed CPU
+        seconds (RawUsage of `sshare -a`); None: not known, and all keep the fair share that is in
+        their jobs' priorities. `ticked_at`: that tick, from which on running jobs are not counted
+        yet: a multiple of PriorityCalcPeriod after slurmctld's BOOT_TIME; None: now."""
+        if usage is None:
+            params = replace(params, priority_weight_fairshare=0)
         twin = cls(params, (), now=now)
+        twin.arena.know_usage(usage or {}, now if ticked_at is None else ticked_at)
         for job, since, nodes in running:
             bare = replace(job, dependencies=(), node_list=(), begin=0, held=False, cancel_at=None)
             job_id = twin.inject(bare)

@@ -81,8 +81,7 @@ class Recorder:
         refusal = self._refusal(job, partition, qos, asked, whole=whole)
         partition, qos = max(partition, 0), max(qos, 0)
         user = _number(names.users, job.user)
-        _number(names.accounts, job.account)
-        association = _number(names.associations, (job.account, job.user))
+        association = names.association(job.account, job.user)
         kind = _number(names.kinds, () if whole else asked)
         image = list(_BLANK)
         image[layout.ID] = job.job_id

@@ -56,7 +56,7 @@ def judge_plans(recording: Recording) -> Plans:
     for snapshot in recording.snapshots:
         if snapshot.cycle is None:
             continue
-        ours = site.stand(snapshot, site.fixed).planned_starts()
+        ours = site.stand(snapshot).planned_starts()
         plans.both += _compared(snapshot, ours)
     return plans
 
@@ -107,8 +107,7 @@ def judge_forecasts(recording: Recording) -> Forecasts:
 def _judge_window(site: Site, snapshot: Snapshot, forecasts: Forecasts) -> None:
     until = snapshot.now + _AHEAD_S
     slack = forecasts.tolerance_s
-    simulator = site.stand(snapshot, site.fixed)
-    ours = _starts(site, simulator, until + slack, site.points(snapshot))
+    ours = _starts(site, site.stand(snapshot), until + slack)
     outcomes = site.recording.outcomes
     for number, outcome in outcomes.items():
         if outcome.start is not None and snapshot.now < outcome.start <= until:
@@ -119,10 +118,10 @@ def _judge_window(site: Site, snapshot: Snapshot, forecasts: Forecasts) -> None:
         forecasts.false_alarms += start <= until and late
 
 
-def _starts(site: Site, simulator: Simulator, until: int, points: dict[str, int]) -> dict[int, int]:
+def _starts(site: Site, simulator: Simulator, until: int) -> dict[int, int]:
     """Let what was submitted and moved happen as it did; our starts until then."""
     began = simulator.now
-    for job in site.arrivals(began, until, points):
+    for job in site.arrivals(began, until):
         simulator.inject(job, at=job.submit)
     events = []
     for pin in site.pins(began, until):
@@ -168,9 +167,8 @@ def judge_free_run(recording: Recording) -> FreeRun:
     """Of the jobs that ended in both."""
     site = Site(recording)
     first = recording.snapshots[0]
-    simulator = site.stand(first, site.params)
     until = recording.snapshots[-1].now
-    starts = _starts(site, simulator, until, {})
+    starts = _starts(site, site.stand(first), until)
     free = FreeRun()
     for number, outcome in recording.outcomes.items():
         if number not in starts or outcome.start is None or outcome.end is None:

@@ -70,6 +70,8 @@ class Outcome:
     end: int | None
     state: str
     by_backfill: bool
+    cpus: int
+    """On all its nodes; 0: never started."""
 
 
 class Snapshot:
@@ -81,8 +83,8 @@ class Snapshot:
         self.planned_at = last_cycle(taken["sdiag"])
         self.jobs = [job for line in taken["jobs"].splitlines() for job in _jobs(_fields(line))]
         self.now = max([int(taken["before"]), *self._seen(), self.cycle or 0])
-        self.shares = dict(_shares(taken["sshare"]))
-        """Fair-share factor of each user."""
+        self.usage = dict(_usage(taken["sshare"]))
+        """Decayed CPU seconds of each (account, user)."""
 
     def _seen(self) -> Iterator[int]:
         """Instants that the snapshot cannot have been taken before."""
@@ -211,11 +213,11 @@ def _numbers(text: str) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1)
 
 
-def _shares(sshare: str) -> Iterator[tuple[str, float]]:
+def _usage(sshare: str) -> Iterator[tuple[tuple[str, str], float]]:
     for line in sshare.splitlines()[1:]:
-        _, user, *_, factor = line.split("|")
-        if user and factor:
-            yield user, float(factor)
+        account, user, _, _, usage, *_ = line.split("|")
+        if user:
+            yield (account.strip(), user), float(usage)
 
 
 def _sacct_numbers(row: Mapping[str, str]) -> Iterator[int]:
@@ -237,4 +239,5 @@ def _outcome(number: int, row: Mapping[str, str]) -> Outcome:
         end=_instant(row["End"]),
         state=row["State"].partition(" ")[0],
         by_backfill="SchedBackfill" in row["Flags"],
+        cpus=parse_tres(row["AllocTRES"]).get("cpu", 0),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from mirage.domain.timelimit import parse_time_limit
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import (
     Dependency,
@@ -42,12 +43,10 @@ class Site:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.params = _params(recording)
-        """With fair share as configured."""
-        self.fixed = replace(self.params, priority_weight_fairshare=0)
-        """For hours in which users keep the fair share that they have: it comes as `nice`."""
+        self._tick = _tick(recording, self.params.priority_calc_period_s)
         self.numbers = {int(index): job_id for index, job_id in recording.raw["job_ids"].items()}
 
-    def stand(self, snapshot: Snapshot, params: Params) -> Simulator:
+    def stand(self, snapshot: Snapshot) -> Simulator:
         """The snapshot's cluster, with each job's real run time and cancellation to come."""
         running, pending = [], []
         for job in snapshot.jobs:
@@ -56,12 +55,17 @@ class Site:
             elif job.state in (RUNNING, "COMPLETING") and job.start is not None:
                 running.append((self._future(_shape(job)), job.start, job.allocated))
         return Simulator.stand(
-            params,
+            self.params,
             now=snapshot.now,
             running=running,
             pending=pending,
             planned_at=snapshot.planned_at,
+            usage=snapshot.usage,
+            ticked_at=self._ticked_at(snapshot.now),
         )
+
+    def _ticked_at(self, now: int) -> int:
+        return now - (now - self._tick) % self.params.priority_calc_period_s
 
     def _waiting(self, job: Job) -> SimJob:
         return self._future(
@@ -74,17 +78,17 @@ class Site:
             )
         )
 
-    def arrivals(self, after: int, until: int, points: dict[str, int]) -> Iterator[SimJob]:
-        """Jobs submitted in (after, until]; `points` of fair share for each user."""
+    def arrivals(self, after: int, until: int) -> Iterator[SimJob]:
+        """Jobs submitted in (after, until]."""
         for index, fields in enumerate(self.recording.raw["submissions"]):
             if index not in self.numbers:
                 continue
             asked = Submission(**(fields | {"node_list": tuple(fields["node_list"])}))
-            for job in self._submitted(index, asked, points):
+            for job in self._submitted(index, asked):
                 if after < job.submit <= until:
                     yield job
 
-    def _submitted(self, index: int, asked: Submission, points: dict[str, int]) -> Iterator[SimJob]:
+    def _submitted(self, index: int, asked: Submission) -> Iterator[SimJob]:
         base = self.numbers[index] * 1000
         cpus = max(1, 2 * asked.gpus)
         for number in [base + task + 1 for task in range(asked.tasks)] or [base]:
@@ -106,7 +110,7 @@ class Site:
                 account=_ACCOUNTS[asked.user],
                 partition=asked.partition,
                 qos=asked.qos,
-                nice=asked.nice - points.get(asked.user, 0),
+                nice=asked.nice,
                 dependencies=after,
                 node_list=asked.node_list,
                 array_id=base // 1000 if asked.tasks else 0,
@@ -137,11 +141,6 @@ class Site:
             if move["what"] != "cancel" and move["rc"] == 0 and after < move["after"] <= until
         ]
 
-    def points(self, snapshot: Snapshot) -> dict[str, int]:
-        """Each user's points of fair share as they stood in the snapshot."""
-        weight = self.params.priority_weight_fairshare
-        return {user: round(weight * factor) for user, factor in snapshot.shares.items()}
-
 
 def _shape(job: Job) -> SimJob:
     return SimJob(
@@ -162,6 +161,22 @@ def _shape(job: Job) -> SimJob:
         array_id=job.array_id,
         array_limit=job.array_limit,
     )
+
+
+def _tick(recording: Recording, period_s: int) -> int:
+    """An instant at which slurmctld counted usage: where the first snapshot's is reached.
+
+    It counts from its start on, but in fast time a second of that start is a minute.
+    """
+    first = recording.snapshots[0]
+    told = sum(first.usage.values())
+    ran = [o for o in recording.outcomes.values() if o.start is not None]
+
+    def off(tick: int) -> float:
+        used = (o.cpus * max(0, min(o.end or tick, tick) - (o.start or tick)) for o in ran)
+        return abs(sum(used) - told)
+
+    return min(range(first.now - period_s + 1, first.now + 1), key=off)
 
 
 def _params(recording: Recording) -> Params:
@@ -187,6 +202,7 @@ def _params(recording: Recording) -> Params:
         priority_weight_partition=int(config["PriorityWeightPartition"]),
         priority_weight_fairshare=int(config["PriorityWeightFairShare"]),
         priority_decay_half_life_s=86400,
+        priority_calc_period_s=parse_time_limit(config["PriorityCalcPeriod"]) or 300,
         accrue_always="ACCRUE_ALWAYS" in config["PriorityFlags"],
         sched_interval_s=scheduler["sched_interval"],
         default_queue_depth=scheduler["default_queue_depth"],
