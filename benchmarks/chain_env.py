@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from mirage.episodes.build import Settings
+from mirage.episodes.settings import Settings
 from mirage.learn.env import ChainEnv, ChainVectorEnv
 from mirage.learn.handovers import Library
 from mirage.learn.live import LiveLibrary, Observed

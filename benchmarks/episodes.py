@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mirage.episodes.build import Builder, Settings, describe
+from mirage.episodes.build import Builder, describe
+from mirage.episodes.settings import Settings
 from mirage.sim.types import Params, SimJob
 from mirage.traces.clusterfile import read_cluster_file
 from mirage.traces.replay import workload

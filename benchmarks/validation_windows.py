@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.episodes.build import PATIENCE_S, Settings, pair_job
 from mirage.episodes.evaluate import CLASSES, classes
-from mirage.episodes.world import enter
-from mirage.sim.simulator import Simulator
+from mirage.episodes.settings import Settings
+from mirage.episodes.worlds import Worlds
 from mirage.traces.clusterfile import read_cluster_file
 from mirage.traces.replay import workload
 
@@ -71,11 +70,11 @@ def reactive_h(window: Window) -> NDArray[np.float64]:
     """Interruption of each pair of the window, hours."""
     params = read_cluster_file(SHARED / "clusters" / window.cluster)
     settings = window.settings
-    main = Simulator(params, workload(SHARED / "traces" / window.trace, params))
+    jobs = workload(SHARED / "traces" / window.trace, params).jobs
+    worlds = Worlds(params, jobs, settings)
     found = []
     for point in settings.start_points:
-        main.advance(point - 1)
-        world = enter(main, pair_job(params, settings), point, settings.until + PATIENCE_S)
+        world = worlds.bare_at(point)
         if world is None:
             continue
         start = world.sim.run_until_started(world.standby, world.at_most)

@@ -28,9 +28,10 @@ from rich.table import Table
 from mirage.cli.kernels import say_if_compiling
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes.blocks import Made, Plan, make
-from mirage.episodes.build import Settings, describe
+from mirage.episodes.build import describe
 from mirage.episodes.deciding import reactive
 from mirage.episodes.evaluate import CLASSES, Handovers, classes
+from mirage.episodes.settings import Settings
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError, MalformedText
 from mirage.sim.types import Params, SimJob

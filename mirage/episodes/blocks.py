@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from mirage.episodes.build import Builder, Settings
+from mirage.episodes.build import Builder
+from mirage.episodes.settings import Settings
 from mirage.episodes.table import About, EpisodeTable, join
 from mirage.errors import InputError
 from mirage.sim.types import Params, SimJob

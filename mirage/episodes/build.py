@@ -7,104 +7,35 @@ predecessor's end it is Slurm that lets it go, within that instant and before it
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mirage.episodes.glance import rivals
 from mirage.episodes.past import Past
-from mirage.episodes.table import NONE, STEP_S, About, Column, EpisodeTable
-from mirage.episodes.world import NEVER, World, enter
-from mirage.errors import InputError
+from mirage.episodes.settings import Settings
+from mirage.episodes.table import NONE, About, Column, EpisodeTable
+from mirage.episodes.world import NEVER, World
+from mirage.episodes.worlds import Worlds
 from mirage.features import observe, spec
 from mirage.features.link import Link
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Params, SelectType, SimJob
-from mirage.sim.workload import Workload
-
-PAIR_USER = "mirage-pair"
-"""The pair's own user: no limit per user couples it to the trace."""
-PATIENCE_S = 366 * 86400
-"""How long after the trace's last submission a start is still waited for."""
+from mirage.sim.types import Params, SimJob
 
 Rows = dict[str, Column]
 """The columns of one episode, without the axis of episodes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Which pairs, and when. Instants are epoch seconds."""
-
-    nodes: int
-    time_limit_s: int
-    every_s: int
-    since: int
-    until: int
-    """Start points lie in [since, until)."""
-    step_s: int = STEP_S
-
-    @property
-    def start_points(self) -> range:
-        return range(self.since, self.until, self.every_s)
-
-    @property
-    def instant_s(self) -> NDArray[np.int32]:
-        """Decision instants, seconds after the predecessor's start: each step, and its end."""
-        steps = np.arange(0, self.time_limit_s, self.step_s)
-        return np.append(steps, self.time_limit_s).astype(np.int32)
-
-    def check(self, params: Params) -> None:
-        """InputError where no such pair can be."""
-        if not 1 <= self.nodes <= params.nodes:
-            raise InputError(
-                f"a pair of {self.nodes} nodes does not fit a cluster of {params.nodes}"
-            )
-        if self.time_limit_s < 1 or self.every_s < 1:
-            raise InputError("the time limit and the distance of start points are at least 1 s")
-        if self.since >= self.until:
-            raise InputError("there is no start point: the first must lie before the end")
-
-
-def pair_job(params: Params, settings: Settings) -> SimJob:
-    """Either job of the pair: whole nodes, and it runs to its limit."""
-    shared = params.select_type is not SelectType.LINEAR
-    groups = params.node_groups
-    cpus = min(g.cpus for g in groups) if groups else params.cpus_per_node
-    gpus = min(g.gpus for g in groups) if groups else params.gpus_per_node
-    return SimJob(
-        nodes=settings.nodes,
-        cpus=cpus if shared else 0,
-        gpus=gpus if shared else 0,
-        time_limit_s=settings.time_limit_s,
-        run_s=settings.time_limit_s,
-        user=PAIR_USER,
-    )
 
 
 class Builder:
     """Makes episodes in the order of their start points; the replay only moves forward."""
 
     def __init__(self, params: Params, jobs: Sequence[SimJob], settings: Settings) -> None:
-        settings.check(params)
-        submits = [job.submit for job in jobs] or [settings.since]
         self._settings = settings
-        self._link = pair_job(params, settings)
-        self._trace_end = max(submits)
-        self._at_most = max(self._trace_end, settings.until) + PATIENCE_S
-        first = min(*submits, settings.since) - 1
-        known = [*jobs, self._account_holder(jobs)]
-        self._main = Simulator(params, Workload.of(params, known), now=first)
-        self._past = Past({job.job_id: job for job in known})
-        self._aged: Simulator | None = None
+        self._worlds = Worlds(params, jobs, settings)
+        self._aged: Worlds | None = None
         if not params.accrue_always:
-            accruing = replace(params, accrue_always=True)
-            self._aged = Simulator(accruing, Workload.of(accruing, known), now=first)
-
-    def _account_holder(self, jobs: Sequence[SimJob]) -> SimJob:
-        """A job that nobody lives to see: fair share knows the pair's user from the beginning."""
-        job_id = 1 + max((job.job_id for job in jobs), default=0)
-        return replace(self._link, job_id=job_id, submit=self._at_most + PATIENCE_S)
+            self._aged = Worlds(replace(params, accrue_always=True), jobs, settings)
 
     def table(self, start_points: Iterable[int], about: About) -> EpisodeTable:
         """The episodes of these start points, ascending, none before an earlier call's last."""
@@ -118,7 +49,7 @@ class Builder:
                 found.append(rows)
         columns = _stacked(found, self._settings.instant_s)
         started = columns["predecessor_end"][:, None] + columns["outcome_s"].astype(np.int64)
-        beyond = int((started > self._trace_end).sum())
+        beyond = int((started > self._worlds.trace_end).sum())
         return EpisodeTable(replace(about, left_out=left_out, beyond_trace=beyond), columns)
 
     def episode(self, point: int) -> Rows | None:
@@ -126,22 +57,18 @@ class Builder:
 
         None where one of the two never starts, or the predecessor is cut short by a lost node.
         """
-        self._past.follow(self._main, point - 1)
-        past = self._past.fork()
-        world = enter(self._main, self._link, point, self._at_most, past.follow)
+        world, past = self._worlds.at(point)
         if world is None:
             return None
-        rows = _Looks(world, past, self._link, self._settings.instant_s, point).rows()
-        aged = self._aged_outcomes(point) if self._aged else rows["outcome_s"]
+        rows = _Looks(world, past, self._worlds.link, self._settings.instant_s, point).rows()
+        aged = self._aged_outcomes(self._aged, point) if self._aged else rows["outcome_s"]
         if not world.ran_to_the_limit() or aged is None or NEVER in (*rows["outcome_s"], *aged):
             return None
         return rows | {"outcome_aged_s": aged}
 
-    def _aged_outcomes(self, point: int) -> Column | None:
+    def _aged_outcomes(self, aged: Worlds, point: int) -> Column | None:
         """The same pair on the same site with ACCRUE_ALWAYS: its standby's age counts all along."""
-        assert self._aged is not None  # noqa: S101 - the caller looked
-        self._aged.advance_quietly(point - 1)
-        world = enter(self._aged, self._link, point, self._at_most)
+        world = aged.bare_at(point)
         if world is None:
             return None
         found = world.outcomes(world.start + self._settings.instant_s.astype(np.int64))

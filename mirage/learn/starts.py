@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mirage.episodes.build import PATIENCE_S, Settings, pair_job
 from mirage.episodes.past import Past
-from mirage.episodes.world import World, enter
+from mirage.episodes.settings import Settings
+from mirage.episodes.world import World
+from mirage.episodes.worlds import Worlds
 from mirage.errors import InputError
 from mirage.features.link import Link
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
-from mirage.sim.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +42,11 @@ def collect(params: Params, jobs: Sequence[SimJob], settings: Settings) -> Start
     A point is skipped where the predecessor or the standby never starts, or the predecessor is
     cut short by a lost node. Raises InputError where no point is left, or `settings` do not fit.
     """
-    settings.check(params)
-    submits = [job.submit for job in jobs]
-    at_most = max([*submits, settings.until]) + PATIENCE_S
-    link = pair_job(params, settings)
-    known = [*jobs, _account_holder(jobs, link, at_most + PATIENCE_S)]
-    first = min([*submits, settings.since]) - 1
-    main = Simulator(params, Workload.of(params, known), now=first)
-    past = Past({job.job_id: job for job in known})
+    worlds = Worlds(params, jobs, settings)
     found: list[Start] = []
     skipped: dict[str, tuple[int, ...]] = {}
     for point in settings.start_points:
-        past.follow(main, point - 1)
-        start = _start(main, past.fork(), link, point, at_most)
+        start = _start(worlds, point)
         if isinstance(start, Start):
             found.append(start)
         else:
@@ -64,14 +56,9 @@ def collect(params: Params, jobs: Sequence[SimJob], settings: Settings) -> Start
     return Starts(tuple(found), skipped, settings.step_s)
 
 
-def _account_holder(jobs: Sequence[SimJob], link: SimJob, at: int) -> SimJob:
-    """As episodes.build has one: fair share knows the pair's user from the beginning."""
-    return replace(link, job_id=1 + max((job.job_id for job in jobs), default=0), submit=at)
-
-
-def _start(main: Simulator, past: Past, link: SimJob, point: int, at_most: int) -> Start | str:
+def _start(worlds: Worlds, point: int) -> Start | str:
     """The world of one start point, or why there is none."""
-    world = enter(main, link, point, at_most, past.follow)
+    world, past = worlds.at(point)
     if world is None:
         return "the predecessor does not start"
     # The standby's own submission has happened by the first instant.
@@ -81,10 +68,10 @@ def _start(main: Simulator, past: Past, link: SimJob, point: int, at_most: int) 
     twin.sim.advance(world.end)
     if running is None or not twin.ran_to_the_limit():
         return "the predecessor does not run to its limit"
-    reactive_start = started(twin.sim, world.standby, at_most)
+    reactive_start = started(twin.sim, world.standby, worlds.at_most)
     if reactive_start is None:
         return "the standby does not start"
-    return Start(world, past, _link(world, link, point), running.allocated, reactive_start)
+    return Start(world, past, _link(world, worlds.link, point), running.allocated, reactive_start)
 
 
 def started(sim: Simulator, job_id: int, until: int) -> int | None:

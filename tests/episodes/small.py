@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mirage.episodes.build import Settings
+from mirage.episodes.settings import Settings
 from mirage.sim.types import Params, SimJob
 from tests.episodes.tables import HOUR_S, MONDAY
 

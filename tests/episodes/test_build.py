@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mirage.episodes.build import PAIR_USER, Builder, Settings, build, describe, pair_job
+from mirage.episodes.build import Builder, build, describe
+from mirage.episodes.settings import PAIR_USER, Settings, pair_job
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
 from mirage.features import observe, spec

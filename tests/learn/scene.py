@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from mirage.episodes.build import Settings
+from mirage.episodes.settings import Settings
 from mirage.learn.live import LiveLibrary, Observed
 from mirage.learn.starts import Starts, collect
 from mirage.sim.types import Params, SimJob

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import stable_baselines3.common.env_checker
 
-from mirage.episodes.build import Settings, build
+from mirage.episodes.build import build
+from mirage.episodes.settings import Settings
 from mirage.episodes.world import World
 from mirage.errors import InputError
 from mirage.learn.env import ChainEnv, ChainVectorEnv
