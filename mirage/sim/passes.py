@@ -27,6 +27,7 @@ from mirage.sim.layout import (
     NODES,
     NONE,
     NOW,
+    OLD_FIRST,
     PARTITION,
     PARTITION_BITS,
     PASS,
@@ -38,8 +39,8 @@ from mirage.sim.layout import (
     QUEUE_SHAPE,
     QUEUE_SLOT,
     QUEUED,
+    QUEUED_ARRAYS,
     RECORD,
-    SATURATED,
     SITE_BF_TEST,
     SITE_BF_USER,
     SITE_BY_NAME,
@@ -59,6 +60,7 @@ from mirage.sim.layout import (
     WALK_YOUNG,
     WANTED,
     WHOLE,
+    YOUNG_FIRST,
     Ints,
     column,
     copy,
@@ -75,7 +77,7 @@ from mirage.sim.nodes import (
     pinned_fit,
     pins,
 )
-from mirage.sim.queue import begin_walk, note_taken, pass_by, refresh, walk
+from mirage.sim.queue import begin_walk, end_walk, note_taken, pass_by, refresh, walk
 
 TESTS_BETWEEN_LOOKS: Final = 32
 """How many jobs are planned before looking again whether anybody behind could still start."""
@@ -244,9 +246,10 @@ def backfill_pass(state: Ints, site: Ints, results: Ints, work: Ints, plans: Int
 @kernel
 def take_turn(state: Ints, site: Ints, results: Ints, work: Ints, at: int) -> None:
     """The job whose turn it is starts on section CHOSEN."""
-    was_old = at < state[SATURATED]
+    was_old = at < state[YOUNG_FIRST]
+    first = state[OLD_FIRST] if was_old else state[YOUNG_FIRST]
     start(state, site, results, column(state, QUEUE_SLOT)[at], section(work, CHOSEN))
-    note_taken(work, was_old)
+    note_taken(state, work, was_old, first)
 
 
 @inner
@@ -266,7 +269,7 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
     if not state[IDLE] and not plans.size:
         return
     steps = by_number.profile(state, site, work)
-    begin_walk(state, work)
+    begin_tests(state, site, work)
     if not plans.size:
         bound_by_number(state, site, work, steps)
     given = section(work, SPARE)
@@ -294,6 +297,14 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
             pass_by(state, work, at)
         if look and not plans.size:
             bound_by_number(state, site, work, steps)
+
+
+@kernel
+def begin_tests(state: Ints, site: Ints, work: Ints) -> None:
+    """A walk to those who can have a test: where nobody can be skipped, the first ones."""
+    begin_walk(state, work)
+    if not (site[SITE_LIMITS] or site[SITE_BF_USER] or state[QUEUED_ARRAYS]):
+        end_walk(state, site, work, site[SITE_BF_TEST])
 
 
 @inner
