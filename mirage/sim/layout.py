@@ -3,8 +3,8 @@
 A kernel of numba takes an array in a few registers, but a structure of arrays only by copying each
 header at each call. So a simulator's whole state is one int64 array, the *state*: a header of
 scalars, then sections, found through the header. A fork is one copy. What never changes (the
-machine, its settings) is another array of the same form, the *site*; the trace is a table of
-records, one row a job, the *feed*.
+machine, its settings) is another array of the same form, the *site*; the trace is a table with
+one row a job, the *feed*.
 """
 
 from typing import Final
@@ -122,7 +122,7 @@ LOG: Final = 74
 END_OF_STATE: Final = 75
 HEADER: Final = 76
 
-# One job in LIVE, and in the feed before it arrives
+# One job in LIVE
 
 ID: Final = 0
 ROW: Final = 1
@@ -171,6 +171,15 @@ SHOWN: Final = 36
 """The priority that it came with; NONE: it came with none."""
 USER: Final = 37
 RECORD: Final = 38
+
+# One job in the feed: which of the site's images it has, then what the image does not hold
+
+FEED_IMAGE: Final = 0
+FEED_SUBMIT: Final = 2
+FEED_EXTRA: Final = 7
+OWN: Final = (ID, SUBMIT, RUN, BEGIN, CANCEL, ARRAY, EXTRA)
+"""The fields in the feed from its second column on; jobs that differ in these alone share an
+image, a tenth of whose length they are kept in."""
 
 GONE: Final = 0
 WAITING: Final = 1
@@ -274,7 +283,9 @@ CAPACITY_MEMORY: Final = 37
 """FAR: not counted."""
 CAPACITY_GPUS: Final = 38
 PARTITION_TIER: Final = 39
-END_OF_SITE: Final = 40
+IMAGES: Final = 40
+"""Records, without what is a job's own."""
+END_OF_SITE: Final = 41
 SITE_HEADER: Final = 48
 
 # The scratch of a pass: a header, then sections. It holds nothing between passes but the stamp.
