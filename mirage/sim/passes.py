@@ -33,10 +33,8 @@ from mirage.sim.layout import (
     PASS,
     PIN,
     PINNED,
-    QUEUE_LIMIT,
     QUEUE_MARK,
     QUEUE_NODES,
-    QUEUE_SHAPE,
     QUEUE_SLOT,
     QUEUED,
     QUEUED_ARRAYS,
@@ -77,7 +75,16 @@ from mirage.sim.nodes import (
     pinned_fit,
     pins,
 )
-from mirage.sim.queue import begin_walk, end_walk, note_taken, pass_by, refresh, walk
+from mirage.sim.queue import (
+    begin_walk,
+    end_walk,
+    go_to,
+    note_taken,
+    pass_by,
+    refresh,
+    run_end,
+    walk,
+)
 
 TESTS_BETWEEN_LOOKS: Final = 32
 """How many jobs are planned before looking again whether anybody behind could still start."""
@@ -272,31 +279,44 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
     begin_tests(state, site, work)
     if not plans.size:
         bound_by_number(state, site, work, steps)
-    given = section(work, SPARE)
-    given[:] = 0
-    tests = 0
+    section(work, SPARE)[:] = 0
+    tests, slots = 0, column(state, QUEUE_SLOT)
     while tests < site[SITE_BF_TEST]:
         at = walk(state, site, work)
         if at < 0:
             return
-        slot = column(state, QUEUE_SLOT)[at]
-        if passed_over(state, site, at) or not may_test(state, site, work, slot):
+        if passed_over(state, site, at) or not may_test(state, site, work, slots[at]):
             pass_by(state, work, at)
             continue
-        tests += 1
-        planned, steps = plan_by_number(state, site, work, at, steps, given)
+        end = run_end(state, site, work, at, 1 if plans.size else most_at_once(site, tests))
+        at, planned, steps, tests = plan_by_number(state, site, work, at, end, steps, tests)
         if plans.size and planned != by_number.NEVER:
-            plans[slot] = planned
+            plans[slots[at]] = planned
         look = tests % TESTS_BETWEEN_LOOKS == 0
-        if planned == state[NOW] and choose_now(state, site, work, slot):
-            for w in range(given.size):
-                given[w] |= section(work, CHOSEN)[w]
+        if planned == state[NOW] and choose_now(state, site, work, slots[at]):
+            give(work)
             take_turn(state, site, results, work, at)
             look = True
         else:
             pass_by(state, work, at)
         if look and not plans.size:
             bound_by_number(state, site, work, steps)
+
+
+@inner
+def most_at_once(site: Ints, tests: int) -> int:
+    """How many jobs can be planned before anything else is to be looked at."""
+    if site[SITE_LIMITS] or site[SITE_BF_USER]:
+        return 1
+    return min(TESTS_BETWEEN_LOOKS - tests % TESTS_BETWEEN_LOOKS, site[SITE_BF_TEST] - tests)
+
+
+@inner
+def give(work: Ints) -> None:
+    """Note in section SPARE that the chosen nodes are given away in this pass."""
+    given, chosen = section(work, SPARE), section(work, CHOSEN)
+    for w in range(given.size):
+        given[w] |= chosen[w]
 
 
 @kernel
@@ -317,15 +337,17 @@ def passed_over(state: Ints, site: Ints, at: int) -> bool:
 
 @inner
 def plan_by_number(
-    state: Ints, site: Ints, work: Ints, at: int, steps: int, given: Ints
-) -> tuple[int, int]:
-    """The place in the profile for the job at this place of the queue, and the steps then."""
-    shape, earliest = column(state, QUEUE_SHAPE)[at], 0
+    state: Ints, site: Ints, work: Ints, at: int, end: int, steps: int, tests: int
+) -> tuple[int, int, int, int]:
+    """Plan those from the one whose turn it is up to `end`, or to one that starts now: its place,
+    its start, the steps of the profile and the tests then."""
+    earliest = 0
     if column(state, QUEUE_MARK)[at] & MARK_PINNED:
         pins(state, column(state, QUEUE_SLOT)[at], section(work, WANTED))
-        shape, earliest = NONE, by_number.pinned_from(state, site, work, given)
-    need, limit = column(state, QUEUE_NODES)[at], column(state, QUEUE_LIMIT)[at]
-    return by_number.place(state, site, work, steps, need, limit, shape, earliest)
+        earliest, end = by_number.pinned_from(state, site, work, section(work, SPARE)), at + 1
+    last, planned, steps = by_number.plan(state, site, work, at, end, steps, earliest)
+    go_to(state, work, last)
+    return last, planned, steps, tests + last + 1 - at
 
 
 @kernel

@@ -61,6 +61,8 @@ from mirage.sim.layout import (
     Ints,
     column,
     section,
+    shift_ahead,
+    shift_back,
 )
 
 
@@ -144,23 +146,16 @@ def put(state: Ints, site: Ints, slot: int, old: int) -> None:
 
 @kernel
 def step_back(state: Ints, first: int, end: int) -> None:
-    """Move the jobs at the places [first, end) of all columns by one, towards the end.
-
-    Within one slice that counts from 0, without which the compiler would move them one by one.
-    """
+    """Move the jobs at the places [first, end) of all columns by one, towards the end."""
     for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
-        values = section(state, which)[first : end + 1]
-        for i in range(values.size - 1, 0, -1):
-            values[i] = values[i - 1]
+        shift_back(section(state, which)[first : end + 1])
 
 
 @kernel
 def step_ahead(state: Ints, first: int, end: int) -> None:
     """The same towards the beginning."""
     for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
-        values = section(state, which)[first - 1 : end]
-        for i in range(values.size - 1):
-            values[i] = values[i + 1]
+        shift_ahead(section(state, which)[first - 1 : end])
 
 
 @kernel
@@ -378,12 +373,33 @@ def old_first(state: Ints, site: Ints, i: int, j: int) -> bool:
 
 
 @inner
+def go_to(state: Ints, work: Ints, place: int) -> None:
+    """Pass by those of one part up to this place, whose turn it is then."""
+    work[WALK_OLD if place < state[YOUNG_FIRST] else WALK_YOUNG] = place
+
+
+@inner
 def pass_by(state: Ints, work: Ints, place: int) -> None:
     """Go on behind the job at this place."""
-    if place < state[YOUNG_FIRST]:
-        work[WALK_OLD] += 1
-    else:
-        work[WALK_YOUNG] += 1
+    work[WALK_OLD if place < state[YOUNG_FIRST] else WALK_YOUNG] = place + 1
+
+
+@kernel
+def run_end(state: Ints, site: Ints, work: Ints, place: int, most: int) -> int:
+    """Behind the last of at most so many jobs that follow the one whose turn it is, in its part and
+    in turn; none but the first has a mark."""
+    i, j, marks = work[WALK_OLD], work[WALK_YOUNG], column(state, QUEUE_MARK)
+    old = int(place < state[YOUNG_FIRST])
+    end = min(place + most, part(state, old)[1])
+    if j > work[LAST_YOUNG] if old else i > work[LAST_OLD]:
+        end = min(end, (work[LAST_OLD] if old else work[LAST_YOUNG]) + 1)
+    alone = j >= part(state, 0)[1] if old else i >= part(state, 1)[1]
+    at = place + 1
+    while at < end and not marks[at]:
+        if not alone and old_first(state, site, at if old else i, j if old else at) != old:
+            break
+        at += 1
+    return at
 
 
 @inner
