@@ -38,7 +38,8 @@ from mirage.sim.layout import (
 )
 from mirage.sim.lifecycle import arrive, finish, pin, place, start, unpin, wait_again
 from mirage.sim.passes import backfill_pass
-from mirage.sim.queue import age_from, dequeue, enqueue, in_order
+from mirage.sim.queue import age_from, dequeue, enqueue
+from mirage.sim.walk import in_order
 
 
 @kernel

@@ -21,7 +21,6 @@ from mirage.sim.layout import (
     LIMIT,
     LIVE,
     MAIN_DUE,
-    MARK_ARRAY,
     MARK_PINNED,
     NODE_CPUS,
     NODES,
@@ -37,7 +36,6 @@ from mirage.sim.layout import (
     QUEUE_NODES,
     QUEUE_SLOT,
     QUEUED,
-    QUEUED_ARRAYS,
     RECORD,
     SITE_BF_TEST,
     SITE_BF_USER,
@@ -49,11 +47,8 @@ from mirage.sim.layout import (
     SITE_WORDS,
     SPARE,
     STAMP,
-    TESTS,
-    TESTS_STAMP,
     UP_BITS,
     USABLE,
-    USER,
     WALK_OLD,
     WALK_YOUNG,
     WANTED,
@@ -65,7 +60,7 @@ from mirage.sim.layout import (
     section,
 )
 from mirage.sim.lifecycle import start
-from mirage.sim.limits import over_limits
+from mirage.sim.limits import may_test, over_limits, passed_over
 from mirage.sim.nodes import (
     all_pins,
     choose_by_name,
@@ -75,16 +70,8 @@ from mirage.sim.nodes import (
     pinned_fit,
     pins,
 )
-from mirage.sim.queue import (
-    begin_walk,
-    end_walk,
-    go_to,
-    note_taken,
-    pass_by,
-    refresh,
-    run_end,
-    walk,
-)
+from mirage.sim.queue import refresh
+from mirage.sim.walk import begin_tests, begin_walk, go_to, note_taken, pass_by, run_end, walk
 
 TESTS_BETWEEN_LOOKS: Final = 32
 """How many jobs are planned before looking again whether anybody behind could still start."""
@@ -217,20 +204,6 @@ def allowed(site: Ints, state: Ints, slot: int, usable: Ints, mine: Ints) -> Non
     by_name.keep_reserved(site, state[NOW], state[NOW] + live[at + LIMIT], mine)
 
 
-@inner
-def may_test(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
-    """Whether the user has tests left in this pass (bf_max_job_user); counts this one."""
-    most = site[SITE_BF_USER]
-    if not most:
-        return True
-    who = section(state, LIVE)[slot * RECORD + USER]
-    stamps, tests = section(work, TESTS_STAMP), section(work, TESTS)
-    if stamps[who] != work[PASS]:
-        stamps[who], tests[who] = work[PASS], 0
-    tests[who] += 1
-    return tests[who] <= most
-
-
 @kernel
 def backfill_pass(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
     """Plan in order and start who is planned for now; ends when nobody behind could start.
@@ -317,22 +290,6 @@ def give(work: Ints) -> None:
     given, chosen = section(work, SPARE), section(work, CHOSEN)
     for w in range(given.size):
         given[w] |= chosen[w]
-
-
-@kernel
-def begin_tests(state: Ints, site: Ints, work: Ints) -> None:
-    """A walk to those who can have a test: where nobody can be skipped, the first ones."""
-    begin_walk(state, work)
-    if not (site[SITE_LIMITS] or site[SITE_BF_USER] or state[QUEUED_ARRAYS]):
-        end_walk(state, site, work, site[SITE_BF_TEST])
-
-
-@inner
-def passed_over(state: Ints, site: Ints, at: int) -> bool:
-    """Whether the job at this place of the queue is over its limits; looks only where it can be."""
-    if site[SITE_LIMITS] or column(state, QUEUE_MARK)[at] & MARK_ARRAY:
-        return over_limits(state, site, column(state, QUEUE_SLOT)[at])
-    return False
 
 
 @inner
