@@ -28,7 +28,6 @@ from benchmarks import simulator_workloads as workloads
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params
 from mirage.sim.workload import Workload
-from mirage.traces import replay
 from mirage.traces.clusterfile import read_cluster_file
 
 ROOT = Path(__file__).parents[1]
@@ -148,6 +147,8 @@ def ls6(_peer: Peer, options: argparse.Namespace) -> Figures | None:
     trace, file = SHARED / "traces/tacc-ls6-a100.parquet", SHARED / "clusters/ls6.toml"
     if not (trace.exists() and file.exists()):
         return None
+    from mirage.traces import replay  # noqa: PLC0415 - pyarrow: 30 MiB that `memory` needs not
+
     params = read_cluster_file(file)
     began = time.process_time()
     workload = replay.workload(trace, params)
@@ -222,7 +223,8 @@ def memory(_peer: Peer, options: argparse.Namespace) -> Figures:
 def _one(count: int) -> Figures:
     imported = _peak_mib()
     params = workloads.whole_node_params()
-    _replayed(params, Workload.of(params, workloads.jobs(workloads.whole_nodes(count, LOADS[0]))))
+    jobs = workloads.columns(workloads.whole_nodes(count, LOADS[0]))
+    _replayed(params, Workload.of(params, jobs))
     return {"jobs": count, "imports_mib": imported, "peak_mib": _peak_mib()}
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.sim.types import Params, Partition, Qos, SelectType, SimJob
+from mirage.sim.workload import JobColumns
 
 EPOCH = 1767571200
 """Monday 2026-01-05 00:00 UTC."""
@@ -89,6 +90,13 @@ def jobs(table: Table) -> list[SimJob]:
             zip(rows, table.run_s.tolist(), strict=True), start=1
         )
     ]
+
+
+def columns(table: Table) -> JobColumns:
+    """As `jobs`, without an object a job."""
+    return JobColumns(
+        submit=table.submit, nodes=table.nodes, time_limit_s=table.limit_s, run_s=table.run_s
+    )
 
 
 def whole_node_params(nodes: int = NODES, **settings: int) -> Params:

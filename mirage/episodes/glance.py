@@ -4,7 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.sim import layout
-from mirage.sim.layout import queue_view, view
+from mirage.sim.columns import places
+from mirage.sim.layout import view
 from mirage.sim.simulator import Simulator
 
 
@@ -12,7 +13,7 @@ def rivals(sim: Simulator, nodes: int) -> NDArray[np.int64]:
     """Ids of the eligible pending jobs of the default partition that ask for at most `nodes`."""
     state = sim.arena.state
     live = view(state, layout.LIVE).reshape(-1, layout.RECORD)
-    slots = queue_view(state, layout.QUEUE_SLOT)[: state[layout.QUEUED]]
+    slots = view(state, layout.QUEUE_SLOT)[places(state)]
     ours = (live[slots, layout.NODES] <= nodes) & (live[slots, layout.PARTITION] == 0)
     ids: NDArray[np.int64] = live[slots[ours], layout.ID]
     return ids

@@ -45,6 +45,7 @@ from mirage.sim.layout import (
     SUBMIT,
     UP,
     column,
+    place_at,
     section,
 )
 from mirage.sim.nodes import has
@@ -65,8 +66,8 @@ def waiting(state: Ints, site: Ints, number: Ints, pool: Ints, own: int) -> Wait
     now, fair = state[NOW], section(state, FAIR_VALUE)
     columns = np.empty((8, state[QUEUED]), dtype=np.int64)
     n = 0
-    for i in range(state[QUEUED]):
-        at = slots[i] * RECORD
+    for k in range(state[QUEUED]):
+        at = slots[place_at(state, k)] * RECORD
         if not pool[live[at + PARTITION]] or live[at + ID] == own:
             continue
         counts = now - (live[at + SUBMIT] if site[SITE_ACCRUE] else live[at + ELIGIBLE])
@@ -160,7 +161,9 @@ def usual_by_slot(state: Ints, number: Ints, past: Past, own: int) -> Ints:
     """The time limits of live jobs, by slot, were they to run as long as is usual; of `own` 0."""
     live = section(state, LIVE)
     limits = np.zeros(len(live) // RECORD, dtype=np.int64)
-    for slot in column(state, QUEUE_SLOT)[: state[QUEUED]]:
+    slots = column(state, QUEUE_SLOT)
+    for k in range(state[QUEUED]):
+        slot = slots[place_at(state, k)]
         at = slot * RECORD
         if live[at + ID] == own:
             continue

@@ -37,6 +37,7 @@ from mirage.sim.layout import (
     SITE_RATE,
     Ints,
     column,
+    place_at,
     section,
 )
 from mirage.sim.queue import age_from, key_of, refresh
@@ -122,10 +123,11 @@ def _pending(state: Ints, site: Ints, hand: Ints, out: Observations) -> None:
     key, job_id = _key(state, site, hand[SLOT]), section(state, LIVE)[hand[SLOT] * RECORD + ID]
     oldest = state[NOW] - site[SITE_MAX_AGE] - state[ORIGIN]
     before, work, rivals = 0, 0, 0
-    for i in range(state[QUEUED]):
+    for k in range(state[QUEUED]):
+        i = place_at(state, k)
         if slots[i] == hand[SLOT]:
             continue
-        theirs = keys[i] + (site[SITE_RATE] * oldest if i < state[SATURATED] else 0)
+        theirs = keys[i] + (site[SITE_RATE] * oldest if k < state[SATURATED] else 0)
         asked = nodes[i] * limits[i]
         rivals += 1
         work += asked

@@ -16,8 +16,6 @@ from mirage.sim.workload import Workload
 
 _LOG_ROOM = 4096
 NO_RESULTS: Ints = np.zeros((0, 3), dtype=np.int64)
-_BARE: Ints = np.full(RECORD, NONE, dtype=np.int64)
-"""A record without extras: asks only for a free slot."""
 
 
 class Arena:
@@ -29,7 +27,7 @@ class Arena:
     def __init__(self, params: Params, workload: Workload, now: int) -> None:
         self.params = params
         self.names: Names = workload.names
-        self.site = site_array(params)
+        self.site = site_array(params, workload.images)
         room = Room().for_names(self.names)
         self.state = new_state(params, self.site, self.names, room, now)
         self.room = replace(room, events=len(view(self.state, layout.HEAP_AT)))
@@ -78,7 +76,7 @@ class Arena:
         """Do a move with room for it; the passes that it makes due run at the next advance."""
         self.state[layout.LISTENING] = 1
         self._need_for_an_instant()
-        while short := engine.room(self.state, _BARE, self.extras):
+        while short := engine.room(self.state, NONE, self.extras):
             self.make_room(int(short))
         self.state[layout.VERSION] += 1
         move(self.state, self.site, *given)

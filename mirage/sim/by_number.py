@@ -23,6 +23,7 @@ from mirage.sim.layout import (
     NOW,
     QUEUE_LIMIT,
     QUEUE_NODES,
+    QUEUE_SHAPE,
     REACH,
     RECORD,
     RUN_END,
@@ -37,6 +38,7 @@ from mirage.sim.layout import (
     Ints,
     column,
     section,
+    shift_back,
 )
 from mirage.sim.nodes import has
 
@@ -115,29 +117,51 @@ def last_startable(state: Ints, work: Ints, most: int, first: int, last: int) ->
     return last
 
 
-@inner
-def place(
-    state: Ints,
-    site: Ints,
-    work: Ints,
-    steps: int,
-    need: int,
-    limit: int,
-    shape: int,
-    earliest: int,
-) -> tuple[int, int]:
-    """Reserve the first place of that size: its start or NEVER, and the number of steps then.
+@kernel
+def plan(
+    state: Ints, site: Ints, work: Ints, first: int, end: int, steps: int, earliest: int
+) -> tuple[int, int, int]:
+    """Reserve the first place of its size for each job at the places [first, end) of the queue, up
+    to one that starts now. The last place so done, its start or NEVER, and the number of steps.
 
-    `shape`: NONE where it is not to be noted. Space only shrinks within a plan, and steps are only
-    added, so an equal job need not look before the step at which the last one's search ended.
+    Space only shrinks within a pass, and steps are only added, so an equal job need not look before
+    the step at which the last one's search ended, unless that began at an `earliest`.
     """
     times, free = section(work, TIMES), section(work, FREE)
-    stamps, memos = section(work, MEMO_STAMP), section(work, MEMO)
-    i = 0
-    if shape != NONE and stamps[shape] == work[STAMP]:
-        i = memos[shape]
-    elif earliest:
-        i = first_step(times, steps, earliest)
+    stamps, memos, stamp = section(work, MEMO_STAMP), section(work, MEMO), work[STAMP]
+    sizes, limits = column(state, QUEUE_NODES), column(state, QUEUE_LIMIT)
+    shapes, now, grid = column(state, QUEUE_SHAPE), state[NOW], site[SITE_BF_RESOLUTION]
+    horizon, start = now + site[SITE_BF_WINDOW], NEVER
+    for at in range(first, end):
+        need, limit, shape = sizes[at], limits[at], NONE if earliest else shapes[at]
+        i = first_step(times, steps, earliest) if earliest else 0
+        if shape != NONE and stamps[shape] == stamp:
+            i = memos[shape]
+        i, j = gap(times[:steps], free, i, need, limit)
+        if shape != NONE:
+            stamps[shape], memos[shape] = stamp, i
+        if i == steps:
+            start = NEVER
+            continue
+        start = times[i]
+        for k in range(i, j):
+            free[k] -= need
+        over = rounded(start + limit, grid)
+        if over < horizon and (j == steps or times[j] != over):
+            shift_back(times[j : steps + 1])
+            shift_back(free[j : steps + 1])
+            times[j], free[j] = over, free[j - 1] + need
+            steps += 1
+        if start == now:
+            return at, start, steps
+    return end - 1, start, steps
+
+
+@inner
+def gap(times: Ints, free: Ints, i: int, need: int, limit: int) -> tuple[int, int]:
+    """The first steps [i, j), from step i on, with so many free nodes for so long; i behind all
+    where there are none."""
+    steps = times.size
     while i < steps:
         if free[i] < need:
             i += 1
@@ -148,14 +172,9 @@ def place(
         while j < steps and times[j] < end and free[j] >= need:
             j += 1
         if j == steps or times[j] >= end:
-            break
+            return i, j
         i = j + 1
-    if shape != NONE:
-        stamps[shape], memos[shape] = work[STAMP], i
-    if i >= steps:
-        return NEVER, steps
-    start = times[i]
-    return start, reserve(state, site, work, steps, i, need, start + limit)
+    return steps, steps
 
 
 @inner
@@ -169,23 +188,6 @@ def first_step(times: Ints, steps: int, earliest: int) -> int:
         else:
             high = middle
     return low
-
-
-@inner
-def reserve(state: Ints, site: Ints, work: Ints, steps: int, i: int, need: int, until: int) -> int:
-    """Take `need` nodes from step i up to `until`, rounded up; the number of steps then."""
-    times, free = section(work, TIMES), section(work, FREE)
-    end = rounded(until, site[SITE_BF_RESOLUTION])
-    j = i
-    while j < steps and times[j] < end:
-        free[j] -= need
-        j += 1
-    if end >= state[NOW] + site[SITE_BF_WINDOW] or (j < steps and times[j] == end):
-        return steps
-    for k in range(steps, j, -1):
-        times[k], free[k] = times[k - 1], free[k - 1]
-    times[j], free[j] = end, free[j - 1] + need
-    return steps + 1
 
 
 @kernel

@@ -24,6 +24,13 @@ class LiveColumns:
     """Pending jobs that are not eligible, by slot."""
 
 
+def places(state: Ints) -> Ints:
+    """Where in the queue's columns jobs stand: the old, then the young (queue.py)."""
+    k, old = np.arange(state[layout.QUEUED]), state[layout.SATURATED]
+    found: Ints = k + np.where(k < old, state[layout.OLD_FIRST], state[layout.YOUNG_FIRST] - old)
+    return found
+
+
 def live_columns(state: Ints, queued: Ints) -> LiveColumns:
     """A copy of the live records; `queued`: the slots of the queue in order."""
     live = view(state, layout.LIVE).reshape(-1, RECORD)

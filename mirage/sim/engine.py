@@ -29,6 +29,8 @@ from mirage.sim.layout import (
     EVENTS,
     EXTRA,
     FAR,
+    FEED_EXTRA,
+    FEED_SUBMIT,
     FULL_AT,
     HEAP_AT,
     HEAP_RANK,
@@ -70,7 +72,6 @@ from mirage.sim.layout import (
     SITE_NODES,
     SITE_SHARED,
     SLOT_FREE,
-    SUBMIT,
     TICK_AT,
     UP,
     UP_BITS,
@@ -78,7 +79,7 @@ from mirage.sim.layout import (
     Ints,
     section,
 )
-from mirage.sim.lifecycle import arrive, due_end, finish, place, wait_again
+from mirage.sim.lifecycle import arrive, due_end, finish, place_row, wait_again
 from mirage.sim.nodes import add, drop
 from mirage.sim.passes import backfill_pass, main_pass
 from mirage.sim.queue import rekey
@@ -95,7 +96,7 @@ def next_instant(state: Ints, site: Ints, feed: Ints) -> int:
     if state[EVENTS]:
         at = min(at, section(state, HEAP_AT)[0])
     if state[CURSOR] < feed.shape[0]:
-        at = min(at, feed[state[CURSOR], SUBMIT])
+        at = min(at, feed[state[CURSOR], FEED_SUBMIT])
     # With nothing to run and nothing to come a tick changes nothing, and there would be no end.
     if site[SITE_FAIR_WEIGHT] and (state[RUNNING] or (state[QUEUED] and at < FAR)):
         at = min(at, state[TICK_AT])
@@ -103,23 +104,22 @@ def next_instant(state: Ints, site: Ints, feed: Ints) -> int:
 
 
 @kernel
-def room(state: Ints, record: Ints, extras: Ints) -> int:
-    """What there would be no room for if this job came: a ROOM_ constant, 0: enough."""
+def room(state: Ints, extra: int, extras: Ints) -> int:
+    """What there would be no room for if a job with these extras came: a ROOM_ constant or 0."""
     if state[SLOT_FREE] == NONE:
         return ROOM_SLOTS
-    return extras_room(state, record, extras)
+    return extras_room(state, extra, extras)
 
 
 @kernel
-def extras_room(state: Ints, record: Ints, extras: Ints) -> int:
+def extras_room(state: Ints, extra: int, extras: Ints) -> int:
     """As `room`, of its dependencies and node list."""
-    i = record[EXTRA]
-    if i == NONE:
+    if extra == NONE:
         return 0
-    n = extras[i]
+    n = extras[extra]
     if (state[EDGES] + n) * EDGE_COLUMNS > section(state, EDGE).size:
         return ROOM_EDGES
-    return ROOM_CELLS if extras[i + 1 + 2 * n] > state[CELLS_LEFT] else 0
+    return ROOM_CELLS if extras[extra + 1 + 2 * n] > state[CELLS_LEFT] else 0
 
 
 @kernel
@@ -256,8 +256,7 @@ def events(state: Ints, site: Ints, results: Ints, extras: Ints) -> int:
         short = short_of_room(state, site)
         rank, what = ranks[0], whats[0]
         if not short and rank >> RANK_SHIFT == AT_ARRIVAL:
-            at = what * RECORD
-            short = extras_room(state, section(state, LIVE)[at : at + RECORD], extras)
+            short = extras_room(state, section(state, LIVE)[what * RECORD + EXTRA], extras)
         if short:
             return short
         pop(state)
@@ -268,13 +267,13 @@ def events(state: Ints, site: Ints, results: Ints, extras: Ints) -> int:
 @kernel
 def arrivals(state: Ints, site: Ints, feed: Ints, extras: Ints, results: Ints) -> int:
     """The jobs of the feed whose submission has come."""
-    while state[CURSOR] < feed.shape[0] and feed[state[CURSOR], SUBMIT] <= state[NOW]:
-        record = feed[state[CURSOR]]
-        short = max(room(state, record, extras), short_of_room(state, site))
+    while state[CURSOR] < feed.shape[0] and feed[state[CURSOR], FEED_SUBMIT] <= state[NOW]:
+        row = state[CURSOR]
+        short = max(room(state, feed[row, FEED_EXTRA], extras), short_of_room(state, site))
         if short:
             return short
         state[CURSOR] += 1
-        arrive(state, site, results, place(state, record), extras)
+        arrive(state, site, results, place_row(state, site, feed, row), extras)
     return 0
 
 

@@ -3,8 +3,8 @@
 A kernel of numba takes an array in a few registers, but a structure of arrays only by copying each
 header at each call. So a simulator's whole state is one int64 array, the *state*: a header of
 scalars, then sections, found through the header. A fork is one copy. What never changes (the
-machine, its settings) is another array of the same form, the *site*; the trace is a table of
-records, one row a job, the *feed*.
+machine, its settings) is another array of the same form, the *site*; the trace is a table with
+one row a job, the *feed*.
 """
 
 from typing import Final
@@ -64,13 +64,17 @@ ORIGIN: Final = 27
 ASSOCIATIONS: Final = 28
 REFUSED: Final = 29
 SATURATED: Final = 30
-"""How many of the queue, its first ones, have an age at its maximum."""
+"""How many of the queue have an age at its maximum."""
 IN_PASS: Final = 31
 """Whether a pass is under way, whose order is made."""
-QUEUE_FIRST: Final = 32
-"""Where the queue begins in its columns: whoever leaves near its head need not move the rest."""
-LEAST_VALUE: Final = 33
+OLD_FIRST: Final = 32
+"""The place in the queue's columns of the first whose age is at its maximum; the others follow."""
+YOUNG_FIRST: Final = 33
+"""The place of the first of the rest; whoever leaves near the head of either need not move all."""
+LEAST_VALUE: Final = 34
 """No job of the queue has had less priority than this without its age, the tier included."""
+QUEUED_ARRAYS: Final = 35
+"""How many of the queue are tasks of an array that has a limit."""
 SCALARS: Final = 40
 
 # Sections of the state: the header holds where each begins, and the next one's begin is its end
@@ -84,39 +88,41 @@ QUEUE_LIMIT: Final = 45
 QUEUE_SHAPE: Final = 46
 QUEUE_MARK: Final = 47
 """What of a queued job asks for more than a look at the columns: the MARK_ bits."""
-RUN_END: Final = 48
+QUEUE_SINCE: Final = 48
+"""The instant from which its age counts."""
+RUN_END: Final = 49
 """By the limit."""
-RUN_SLOT: Final = 49
-HEAP_AT: Final = 50
-HEAP_RANK: Final = 51
-HEAP_WHAT: Final = 52
-EDGE: Final = 53
-CELL_NODE: Final = 54
-CELL_NEXT: Final = 55
-NODE_STATE: Final = 56
-NODE_JOBS: Final = 57
-NODE_CPUS: Final = 58
-NODE_MEMORY: Final = 59
-NODE_GPUS: Final = 60
-IDLE_BITS: Final = 61
-UP_BITS: Final = 62
-USE: Final = 63
-ARRAY_USE: Final = 64
-FAIR_VALUE: Final = 65
-FAIR_RAW: Final = 66
-FAIR_USAGE: Final = 67
+RUN_SLOT: Final = 50
+HEAP_AT: Final = 51
+HEAP_RANK: Final = 52
+HEAP_WHAT: Final = 53
+EDGE: Final = 54
+CELL_NODE: Final = 55
+CELL_NEXT: Final = 56
+NODE_STATE: Final = 57
+NODE_JOBS: Final = 58
+NODE_CPUS: Final = 59
+NODE_MEMORY: Final = 60
+NODE_GPUS: Final = 61
+IDLE_BITS: Final = 62
+UP_BITS: Final = 63
+USE: Final = 64
+ARRAY_USE: Final = 65
+FAIR_VALUE: Final = 66
+FAIR_RAW: Final = 67
+FAIR_USAGE: Final = 68
 """Floats."""
-FAIR_ACCOUNT: Final = 68
-FAIR_ORDER: Final = 69
-ACCOUNT_RAW: Final = 70
-ACCOUNT_USAGE: Final = 71
+FAIR_ACCOUNT: Final = 69
+FAIR_ORDER: Final = 70
+ACCOUNT_RAW: Final = 71
+ACCOUNT_USAGE: Final = 72
 """Floats."""
-ACCOUNT_SHARES: Final = 72
-LOG: Final = 73
-END_OF_STATE: Final = 74
-HEADER: Final = 75
+ACCOUNT_SHARES: Final = 73
+LOG: Final = 74
+END_OF_STATE: Final = 75
+HEADER: Final = 76
 
-# One job in LIVE, and in the feed before it arrives
+# One job in LIVE
 
 ID: Final = 0
 ROW: Final = 1
@@ -165,6 +171,15 @@ SHOWN: Final = 36
 """The priority that it came with; NONE: it came with none."""
 USER: Final = 37
 RECORD: Final = 38
+
+# One job in the feed: which of the site's images it has, then what the image does not hold
+
+FEED_IMAGE: Final = 0
+FEED_SUBMIT: Final = 2
+FEED_EXTRA: Final = 7
+OWN: Final = (ID, SUBMIT, RUN, BEGIN, CANCEL, ARRAY, EXTRA)
+"""The fields in the feed from its second column on; jobs that differ in these alone share an
+image, a tenth of whose length they are kept in."""
 
 GONE: Final = 0
 WAITING: Final = 1
@@ -268,7 +283,9 @@ CAPACITY_MEMORY: Final = 37
 """FAR: not counted."""
 CAPACITY_GPUS: Final = 38
 PARTITION_TIER: Final = 39
-END_OF_SITE: Final = 40
+IMAGES: Final = 40
+"""Records, without what is a job's own."""
+END_OF_SITE: Final = 41
 SITE_HEADER: Final = 48
 
 # The scratch of a pass: a header, then sections. It holds nothing between passes but the stamp.
@@ -339,14 +356,31 @@ section: Final = inlined(view)
 """The same within kernels."""
 
 
-def queue_view(state: Ints, which: int) -> Ints:
-    """One column of the queue, from its first job on."""
-    part: Ints = state[state[which] + state[QUEUE_FIRST] : state[which + 1]]
-    return part
+column: Final = section
+"""One column of the queue within kernels, one entry a place (queue.py)."""
 
 
-column: Final = inlined(queue_view)
-"""The same within kernels."""
+@inner
+def place_at(state: Ints, k: int) -> int:
+    """The place of the k-th of all that are queued, the old before the young."""
+    if k < state[SATURATED]:
+        return state[OLD_FIRST] + k
+    return state[YOUNG_FIRST] + k - state[SATURATED]
+
+
+@inner
+def shift_back(values: Ints) -> None:
+    """Move all by one towards the end, the last is lost. Of a slice that counts from 0 the compiler
+    moves many at a time."""
+    for i in range(values.size - 1, 0, -1):
+        values[i] = values[i - 1]
+
+
+@inner
+def shift_ahead(values: Ints) -> None:
+    """The same towards the beginning."""
+    for i in range(values.size - 1):
+        values[i] = values[i + 1]
 
 
 @inner

@@ -37,9 +37,11 @@ from mirage.sim.layout import (
     EXTRA,
     FAILS,
     FAIR_VALUE,
+    FEED_IMAGE,
     FRACTION_BITS,
     GONE,
     ID,
+    IMAGES,
     KEY,
     LIMIT,
     LISTENING,
@@ -51,6 +53,7 @@ from mirage.sim.layout import (
     NEXT_FREE,
     NONE,
     NOW,
+    OWN,
     PHASE,
     PIN,
     PINNED,
@@ -133,6 +136,19 @@ def place(state: Ints, record: Ints) -> int:
     copy(record, live[at : at + RECORD])
     state[SLOT_FREE] = following
     live[at + PHASE] = COMING
+    return slot
+
+
+@kernel
+def place_row(state: Ints, site: Ints, feed: Ints, row: int) -> int:
+    """As `place`, for a job of the feed."""
+    image = feed[row, FEED_IMAGE] * RECORD
+    slot = place(state, section(site, IMAGES)[image : image + RECORD])
+    live = section(state, LIVE)
+    at = slot * RECORD
+    for k in range(len(OWN)):
+        live[at + OWN[k]] = feed[row, 1 + k]
+    live[at + ROW] = row
     return slot
 
 

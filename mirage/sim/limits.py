@@ -1,4 +1,4 @@
-"""Limits per user and QOS, and of arrays (docs/simulator.md 4)."""
+"""Limits per user and QOS, of arrays, and of tests in a pass (docs/simulator.md 4 and 7)."""
 
 from mirage.sim.jit import inner, kernel
 from mirage.sim.layout import (
@@ -8,12 +8,19 @@ from mirage.sim.layout import (
     CPUS,
     GPUS,
     LIVE,
+    MARK_ARRAY,
     MEMORY,
     NODES,
+    PASS,
     QOS,
     QOS_LIMITS,
+    QUEUE_MARK,
+    QUEUE_SLOT,
     RECORD,
+    SITE_BF_USER,
     SITE_LIMITS,
+    TESTS,
+    TESTS_STAMP,
     USE,
     USE_COLUMNS,
     USE_CPUS,
@@ -23,7 +30,9 @@ from mirage.sim.layout import (
     USE_NODES,
     USE_ROW,
     USE_SUBMITTED,
+    USER,
     Ints,
+    column,
     section,
 )
 
@@ -87,3 +96,25 @@ def count_running(state: Ints, site: Ints, slot: int, change: int) -> None:
     use[u + USE_CPUS] += nodes * live[at + CPUS]
     use[u + USE_MEMORY] += nodes * live[at + MEMORY]
     use[u + USE_GPUS] += nodes * live[at + GPUS]
+
+
+@inner
+def passed_over(state: Ints, site: Ints, at: int) -> bool:
+    """Whether the job at this place of the queue is over its limits; looks only where it can be."""
+    if site[SITE_LIMITS] or column(state, QUEUE_MARK)[at] & MARK_ARRAY:
+        return over_limits(state, site, column(state, QUEUE_SLOT)[at])
+    return False
+
+
+@inner
+def may_test(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
+    """Whether the user has tests left in this pass (bf_max_job_user); counts this one."""
+    most = site[SITE_BF_USER]
+    if not most:
+        return True
+    who = section(state, LIVE)[slot * RECORD + USER]
+    stamps, tests = section(work, TESTS_STAMP), section(work, TESTS)
+    if stamps[who] != work[PASS]:
+        stamps[who], tests[who] = work[PASS], 0
+    tests[who] += 1
+    return tests[who] <= most

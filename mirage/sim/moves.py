@@ -32,11 +32,13 @@ from mirage.sim.layout import (
     WAITING,
     Ints,
     column,
+    place_at,
     section,
 )
 from mirage.sim.lifecycle import arrive, finish, pin, place, start, unpin, wait_again
 from mirage.sim.passes import backfill_pass
-from mirage.sim.queue import age_from, dequeue, enqueue, in_order
+from mirage.sim.queue import age_from, dequeue, enqueue
+from mirage.sim.walk import in_order
 
 
 @kernel
@@ -179,7 +181,8 @@ def change_limits(state: Ints, limits: Ints) -> None:
     live = section(state, LIVE)
     slots, queue_limits = column(state, QUEUE_SLOT), column(state, layout.QUEUE_LIMIT)
     shapes = column(state, layout.QUEUE_SHAPE)
-    for i in range(state[QUEUED]):
+    for k in range(state[QUEUED]):
+        i = place_at(state, k)
         if limits[slots[i]] > 0:
             queue_limits[i] = limits[slots[i]]
             live[slots[i] * RECORD + layout.LIMIT] = limits[slots[i]]

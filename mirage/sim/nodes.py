@@ -40,6 +40,7 @@ from mirage.sim.layout import (
     WHOLE,
     Ints,
     column,
+    place_at,
     section,
 )
 
@@ -242,8 +243,8 @@ def all_pins(state: Ints, found: Ints) -> None:
     found[:] = 0
     live, names = section(state, LIVE), section(state, CELL_NODE)
     nexts, slots = section(state, CELL_NEXT), column(state, QUEUE_SLOT)
-    for i in range(state[QUEUED]):
-        cell = live[slots[i] * RECORD + PIN]
+    for k in range(state[QUEUED]):
+        cell = live[slots[place_at(state, k)] * RECORD + PIN]
         while cell != NONE:
             add(found, names[cell])
             cell = nexts[cell]

@@ -21,25 +21,22 @@ from mirage.sim.layout import (
     LIMIT,
     LIVE,
     MAIN_DUE,
-    MARK_ARRAY,
     MARK_PINNED,
     NODE_CPUS,
     NODES,
     NONE,
     NOW,
+    OLD_FIRST,
     PARTITION,
     PARTITION_BITS,
     PASS,
     PIN,
     PINNED,
-    QUEUE_LIMIT,
     QUEUE_MARK,
     QUEUE_NODES,
-    QUEUE_SHAPE,
     QUEUE_SLOT,
     QUEUED,
     RECORD,
-    SATURATED,
     SITE_BF_TEST,
     SITE_BF_USER,
     SITE_BY_NAME,
@@ -50,22 +47,20 @@ from mirage.sim.layout import (
     SITE_WORDS,
     SPARE,
     STAMP,
-    TESTS,
-    TESTS_STAMP,
     UP_BITS,
     USABLE,
-    USER,
     WALK_OLD,
     WALK_YOUNG,
     WANTED,
     WHOLE,
+    YOUNG_FIRST,
     Ints,
     column,
     copy,
     section,
 )
 from mirage.sim.lifecycle import start
-from mirage.sim.limits import over_limits
+from mirage.sim.limits import may_test, over_limits, passed_over
 from mirage.sim.nodes import (
     all_pins,
     choose_by_name,
@@ -75,7 +70,8 @@ from mirage.sim.nodes import (
     pinned_fit,
     pins,
 )
-from mirage.sim.queue import begin_walk, note_taken, pass_by, refresh, walk
+from mirage.sim.queue import refresh
+from mirage.sim.walk import begin_tests, begin_walk, go_to, note_taken, pass_by, run_end, walk
 
 TESTS_BETWEEN_LOOKS: Final = 32
 """How many jobs are planned before looking again whether anybody behind could still start."""
@@ -208,20 +204,6 @@ def allowed(site: Ints, state: Ints, slot: int, usable: Ints, mine: Ints) -> Non
     by_name.keep_reserved(site, state[NOW], state[NOW] + live[at + LIMIT], mine)
 
 
-@inner
-def may_test(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
-    """Whether the user has tests left in this pass (bf_max_job_user); counts this one."""
-    most = site[SITE_BF_USER]
-    if not most:
-        return True
-    who = section(state, LIVE)[slot * RECORD + USER]
-    stamps, tests = section(work, TESTS_STAMP), section(work, TESTS)
-    if stamps[who] != work[PASS]:
-        stamps[who], tests[who] = work[PASS], 0
-    tests[who] += 1
-    return tests[who] <= most
-
-
 @kernel
 def backfill_pass(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
     """Plan in order and start who is planned for now; ends when nobody behind could start.
@@ -244,9 +226,10 @@ def backfill_pass(state: Ints, site: Ints, results: Ints, work: Ints, plans: Int
 @kernel
 def take_turn(state: Ints, site: Ints, results: Ints, work: Ints, at: int) -> None:
     """The job whose turn it is starts on section CHOSEN."""
-    was_old = at < state[SATURATED]
+    was_old = at < state[YOUNG_FIRST]
+    first = state[OLD_FIRST] if was_old else state[YOUNG_FIRST]
     start(state, site, results, column(state, QUEUE_SLOT)[at], section(work, CHOSEN))
-    note_taken(work, was_old)
+    note_taken(state, work, was_old, first)
 
 
 @inner
@@ -266,28 +249,25 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
     if not state[IDLE] and not plans.size:
         return
     steps = by_number.profile(state, site, work)
-    begin_walk(state, work)
+    begin_tests(state, site, work)
     if not plans.size:
         bound_by_number(state, site, work, steps)
-    given = section(work, SPARE)
-    given[:] = 0
-    tests = 0
+    section(work, SPARE)[:] = 0
+    tests, slots = 0, column(state, QUEUE_SLOT)
     while tests < site[SITE_BF_TEST]:
         at = walk(state, site, work)
         if at < 0:
             return
-        slot = column(state, QUEUE_SLOT)[at]
-        if passed_over(state, site, at) or not may_test(state, site, work, slot):
+        if passed_over(state, site, at) or not may_test(state, site, work, slots[at]):
             pass_by(state, work, at)
             continue
-        tests += 1
-        planned, steps = plan_by_number(state, site, work, at, steps, given)
+        end = run_end(state, site, work, at, 1 if plans.size else most_at_once(site, tests))
+        at, planned, steps, tests = plan_by_number(state, site, work, at, end, steps, tests)
         if plans.size and planned != by_number.NEVER:
-            plans[slot] = planned
+            plans[slots[at]] = planned
         look = tests % TESTS_BETWEEN_LOOKS == 0
-        if planned == state[NOW] and choose_now(state, site, work, slot):
-            for w in range(given.size):
-                given[w] |= section(work, CHOSEN)[w]
+        if planned == state[NOW] and choose_now(state, site, work, slots[at]):
+            give(work)
             take_turn(state, site, results, work, at)
             look = True
         else:
@@ -297,24 +277,34 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
 
 
 @inner
-def passed_over(state: Ints, site: Ints, at: int) -> bool:
-    """Whether the job at this place of the queue is over its limits; looks only where it can be."""
-    if site[SITE_LIMITS] or column(state, QUEUE_MARK)[at] & MARK_ARRAY:
-        return over_limits(state, site, column(state, QUEUE_SLOT)[at])
-    return False
+def most_at_once(site: Ints, tests: int) -> int:
+    """How many jobs can be planned before anything else is to be looked at."""
+    if site[SITE_LIMITS] or site[SITE_BF_USER]:
+        return 1
+    return min(TESTS_BETWEEN_LOOKS - tests % TESTS_BETWEEN_LOOKS, site[SITE_BF_TEST] - tests)
+
+
+@inner
+def give(work: Ints) -> None:
+    """Note in section SPARE that the chosen nodes are given away in this pass."""
+    given, chosen = section(work, SPARE), section(work, CHOSEN)
+    for w in range(given.size):
+        given[w] |= chosen[w]
 
 
 @inner
 def plan_by_number(
-    state: Ints, site: Ints, work: Ints, at: int, steps: int, given: Ints
-) -> tuple[int, int]:
-    """The place in the profile for the job at this place of the queue, and the steps then."""
-    shape, earliest = column(state, QUEUE_SHAPE)[at], 0
+    state: Ints, site: Ints, work: Ints, at: int, end: int, steps: int, tests: int
+) -> tuple[int, int, int, int]:
+    """Plan those from the one whose turn it is up to `end`, or to one that starts now: its place,
+    its start, the steps of the profile and the tests then."""
+    earliest = 0
     if column(state, QUEUE_MARK)[at] & MARK_PINNED:
         pins(state, column(state, QUEUE_SLOT)[at], section(work, WANTED))
-        shape, earliest = NONE, by_number.pinned_from(state, site, work, given)
-    need, limit = column(state, QUEUE_NODES)[at], column(state, QUEUE_LIMIT)[at]
-    return by_number.place(state, site, work, steps, need, limit, shape, earliest)
+        earliest, end = by_number.pinned_from(state, site, work, section(work, SPARE)), at + 1
+    last, planned, steps = by_number.plan(state, site, work, at, end, steps, earliest)
+    go_to(state, work, last)
+    return last, planned, steps, tests + last + 1 - at
 
 
 @kernel

@@ -5,6 +5,9 @@ maximum. So the queue is two parts, each ascending by a key that stands still: f
 whose key is what of priority does not depend on age, negated, then the *young*, whose key also
 counts since when they age. A walk merges the two: an old job's key at an instant is its own plus
 what a job would have that reached the maximum there and then. The tier stands above everything.
+
+Both parts lie in the same columns, the old before the young, with room ahead, between and behind:
+who comes or goes moves only those between its place and the nearer end of its part.
 """
 
 from mirage.sim.jit import inner, kernel
@@ -16,8 +19,6 @@ from mirage.sim.layout import (
     FAR,
     ID,
     KEY,
-    LAST_OLD,
-    LAST_YOUNG,
     LEAST_VALUE,
     LIMIT,
     LIVE,
@@ -26,19 +27,21 @@ from mirage.sim.layout import (
     NODES,
     NONE,
     NOW,
+    OLD_FIRST,
     ORIGIN,
     PARTITION,
     PARTITION_TIER,
     PIN,
-    QUEUE_FIRST,
     QUEUE_ID,
     QUEUE_KEY,
     QUEUE_LIMIT,
     QUEUE_MARK,
     QUEUE_NODES,
     QUEUE_SHAPE,
+    QUEUE_SINCE,
     QUEUE_SLOT,
     QUEUED,
+    QUEUED_ARRAYS,
     QUEUED_NODES,
     RECORD,
     SATURATED,
@@ -50,11 +53,12 @@ from mirage.sim.layout import (
     STATIC,
     SUBMIT,
     TIER_SHIFT,
-    WALK_OLD,
-    WALK_YOUNG,
+    YOUNG_FIRST,
     Ints,
     column,
     section,
+    shift_ahead,
+    shift_back,
 )
 
 
@@ -86,10 +90,18 @@ def key_of(state: Ints, site: Ints, slot: int, old: int) -> int:
 
 
 @inner
+def part(state: Ints, old: int) -> tuple[int, int]:
+    """The first place of the old or of the young, and the one behind their last."""
+    if old:
+        return state[OLD_FIRST], state[OLD_FIRST] + state[SATURATED]
+    return state[YOUNG_FIRST], state[YOUNG_FIRST] + state[QUEUED] - state[SATURATED]
+
+
+@inner
 def place_of(state: Ints, key: int, job_id: int, old: int) -> int:
     """The first place in its part of the queue that is not before (key, job id)."""
     keys, ids = column(state, QUEUE_KEY), column(state, QUEUE_ID)
-    low, high = (0, state[SATURATED]) if old else (state[SATURATED], state[QUEUED])
+    low, high = part(state, old)
     while low < high:
         middle = (low + high) >> 1
         if keys[middle] < key or (keys[middle] == key and ids[middle] < job_id):
@@ -116,8 +128,7 @@ def put(state: Ints, site: Ints, slot: int, old: int) -> None:
     live = section(state, LIVE)
     at = slot * RECORD
     key = key_of(state, site, slot, old)
-    place = place_of(state, key, live[at + ID], old)
-    make_gap(state, place)
+    place = make_gap(state, place_of(state, key, live[at + ID], old), old)
     column(state, QUEUE_KEY)[place] = key
     column(state, QUEUE_ID)[place] = live[at + ID]
     column(state, QUEUE_SLOT)[place] = slot
@@ -125,51 +136,94 @@ def put(state: Ints, site: Ints, slot: int, old: int) -> None:
     column(state, QUEUE_LIMIT)[place] = live[at + LIMIT]
     column(state, QUEUE_SHAPE)[place] = live[at + SHAPE]
     column(state, QUEUE_MARK)[place] = mark_of(live, at)
+    column(state, QUEUE_SINCE)[place] = age_from(live, site, at)
     live[at + KEY] = key
-    state[SATURATED] += old
+
+
+@kernel
+def step_back(state: Ints, first: int, end: int) -> None:
+    """Move the jobs at the places [first, end) of all columns by one, towards the end."""
+    for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
+        shift_back(section(state, which)[first : end + 1])
+
+
+@kernel
+def step_ahead(state: Ints, first: int, end: int) -> None:
+    """The same towards the beginning."""
+    for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
+        shift_ahead(section(state, which)[first - 1 : end])
 
 
 @kernel
 def move(state: Ints, first: int, end: int, by: int) -> None:
     """Move the jobs at the places [first, end) of all columns by so many places."""
-    base = state[QUEUE_FIRST]
-    for which in range(QUEUE_KEY, QUEUE_MARK + 1):
+    for which in range(QUEUE_KEY, QUEUE_SINCE + 1):
         values = section(state, which)
         if by > 0:
-            for i in range(base + end - 1, base + first - 1, -1):
+            for i in range(end - 1, first - 1, -1):
                 values[i + by] = values[i]
         else:
-            for i in range(base + first, base + end):
+            for i in range(first, end):
                 values[i + by] = values[i]
 
 
 @kernel
-def make_gap(state: Ints, place: int) -> None:
-    """Room for one more at this place: the shorter side moves, where it can."""
-    n = state[QUEUED]
-    if state[QUEUE_FIRST] and (place < n - place):
-        move(state, 0, place, -1)
-        state[QUEUE_FIRST] -= 1
+def spread(state: Ints) -> None:
+    """Share the room left evenly: ahead of the old, between the two parts, behind the young."""
+    old, young, n = state[OLD_FIRST], state[YOUNG_FIRST], state[SATURATED]
+    rest = state[QUEUED] - n
+    gap = (section(state, QUEUE_KEY).size - state[QUEUED]) // 3
+    state[OLD_FIRST], state[YOUNG_FIRST] = gap, 2 * gap + n
+    # Who moves away from the other goes first.
+    if state[YOUNG_FIRST] > young:
+        move(state, young, young + rest, state[YOUNG_FIRST] - young)
+        move(state, old, old + n, gap - old)
     else:
-        if state[QUEUE_FIRST] + n == section(state, QUEUE_KEY).size:
-            move(state, 0, n, -state[QUEUE_FIRST])
-            state[QUEUE_FIRST] = 0
-        move(state, place, n, 1)
-    state[QUEUED] = n + 1
+        move(state, old, old + n, gap - old)
+        move(state, young, young + rest, state[YOUNG_FIRST] - young)
 
 
 @kernel
-def cut(state: Ints, place: int) -> None:
-    """Close the gap of the job that leaves this place: the shorter side moves."""
-    n = state[QUEUED]
-    if place < n - place:
-        move(state, 0, place, 1)
-        state[QUEUE_FIRST] += 1
+def make_gap(state: Ints, place: int, old: int) -> int:
+    """Room for one more job at this place of one part: its shorter side moves. Where it is then."""
+    first, end = part(state, old)
+    ahead = place - first < end - place
+    if not has_room(state, old, ahead):
+        spread(state)
+        place += part(state, old)[0] - first
+        first, end = part(state, old)
+    if ahead:
+        step_ahead(state, first, place)
+        state[OLD_FIRST if old else YOUNG_FIRST] -= 1
+        place -= 1
     else:
-        move(state, place + 1, n, -1)
-    state[QUEUED] = n - 1
-    if place < state[SATURATED]:
-        state[SATURATED] -= 1
+        step_back(state, place, end)
+    state[QUEUED] += 1
+    state[SATURATED] += old
+    return place
+
+
+@inner
+def has_room(state: Ints, old: int, ahead: int) -> bool:
+    """Whether the place ahead of one part, or the one behind it, is free."""
+    if old:
+        return state[OLD_FIRST] > 0 if ahead else part(state, 1)[1] < state[YOUNG_FIRST]
+    if ahead:
+        return state[YOUNG_FIRST] > part(state, 1)[1]
+    return part(state, 0)[1] < section(state, QUEUE_KEY).size
+
+
+@kernel
+def cut(state: Ints, place: int, old: int) -> None:
+    """Close the gap of the job that leaves this place of one part: its shorter side moves."""
+    first, end = part(state, old)
+    if place - first < end - place:
+        step_back(state, first, place)
+        state[OLD_FIRST if old else YOUNG_FIRST] += 1
+    else:
+        step_ahead(state, place + 1, end)
+    state[QUEUED] -= 1
+    state[SATURATED] -= old
 
 
 @kernel
@@ -180,6 +234,7 @@ def enqueue(state: Ints, site: Ints, slot: int) -> None:
     old = int(saturated(state, site, slot))
     put(state, site, slot, old)
     state[QUEUED_NODES] += live[at + NODES]
+    state[QUEUED_ARRAYS] += live[at + ARRAY_LIMIT] > 0
     if not old:
         full = age_from(live, site, at) + site[SITE_MAX_AGE]
         state[SATURATES_AT] = min(state[SATURATES_AT], full)
@@ -191,11 +246,12 @@ def dequeue(state: Ints, slot: int) -> None:
     live, slots = section(state, LIVE), column(state, QUEUE_SLOT)
     at = slot * RECORD
     key, job_id = live[at + KEY], live[at + ID]
-    place = place_of(state, key, job_id, 0)
-    if place == state[QUEUED] or slots[place] != slot:
-        place = place_of(state, key, job_id, 1)
-    cut(state, place)
+    old, place = 0, place_of(state, key, job_id, 0)
+    if place == part(state, 0)[1] or slots[place] != slot:
+        old, place = 1, place_of(state, key, job_id, 1)
+    cut(state, place, old)
     state[QUEUED_NODES] -= live[at + NODES]
+    state[QUEUED_ARRAYS] -= live[at + ARRAY_LIMIT] > 0
 
 
 @kernel
@@ -206,34 +262,38 @@ def refresh(state: Ints, site: Ints) -> None:
     """
     if state[NOW] < state[SATURATES_AT] or not site[SITE_RATE]:
         return
-    live = section(state, LIVE)
     rate, full = site[SITE_RATE], site[SITE_MAX_AGE]
+    keys, since = column(state, QUEUE_KEY), column(state, QUEUE_SINCE)
     bound = rate * (state[NOW] - full - state[ORIGIN]) - state[LEAST_VALUE]
-    soonest, i = FAR, state[SATURATED]
-    while i < state[QUEUED] and column(state, QUEUE_KEY)[i] <= bound:
-        slot = column(state, QUEUE_SLOT)[i]
-        if saturated(state, site, slot):
-            cut(state, i)
+    soonest, k = FAR, 0
+    while k < state[QUEUED] - state[SATURATED]:
+        # Counted from the first of the young, who may move.
+        i = state[YOUNG_FIRST] + k
+        if keys[i] > bound:
+            earliest = (keys[i] + state[LEAST_VALUE]) // rate + state[ORIGIN]
+            soonest = min(soonest, earliest + full)
+            break
+        if state[NOW] - since[i] >= full:
+            slot = column(state, QUEUE_SLOT)[i]
+            cut(state, i, 0)
             put(state, site, slot, 1)
         else:
-            soonest = min(soonest, age_from(live, site, slot * RECORD) + full)
-        i += 1
-    if i < state[QUEUED]:
-        since = (column(state, QUEUE_KEY)[i] + state[LEAST_VALUE]) // rate + state[ORIGIN]
-        soonest = min(soonest, since + full)
+            soonest = min(soonest, since[i] + full)
+            k += 1
     state[SATURATES_AT] = soonest
 
 
 @kernel
 def rekey(state: Ints, site: Ints) -> bool:
     """New keys for all, and the order mended by insertion; whether a key changed."""
-    changed = mend(state, site, 0, state[SATURATED], 1)
-    return mend(state, site, state[SATURATED], state[QUEUED], 0) or changed
+    changed = mend(state, site, 1)
+    return mend(state, site, 0) or changed
 
 
 @kernel
-def mend(state: Ints, site: Ints, first: int, end: int, old: int) -> bool:
+def mend(state: Ints, site: Ints, old: int) -> bool:
     """One part of it."""
+    first, end = part(state, old)
     live = section(state, LIVE)
     keys, ids, slots = (
         column(state, QUEUE_KEY),
@@ -242,6 +302,7 @@ def mend(state: Ints, site: Ints, first: int, end: int, old: int) -> bool:
     )
     nodes, limits = column(state, QUEUE_NODES), column(state, QUEUE_LIMIT)
     shapes, marks = column(state, QUEUE_SHAPE), column(state, QUEUE_MARK)
+    sinces = column(state, QUEUE_SINCE)
     changed = False
     for i in range(first, end):
         slot = slots[i]
@@ -249,67 +310,13 @@ def mend(state: Ints, site: Ints, first: int, end: int, old: int) -> bool:
         changed = changed or key != keys[i]
         live[slot * RECORD + KEY] = key
         job_id, size, limit = ids[i], nodes[i], limits[i]
-        shape, mark = shapes[i], marks[i]
+        shape, mark, since = shapes[i], marks[i], sinces[i]
         j = i
         while j > first and (keys[j - 1] > key or (keys[j - 1] == key and ids[j - 1] > job_id)):
             keys[j], ids[j], slots[j] = keys[j - 1], ids[j - 1], slots[j - 1]
             nodes[j], limits[j] = nodes[j - 1], limits[j - 1]
-            shapes[j], marks[j] = shapes[j - 1], marks[j - 1]
+            shapes[j], marks[j], sinces[j] = shapes[j - 1], marks[j - 1], sinces[j - 1]
             j -= 1
         keys[j], ids[j], slots[j], nodes[j], limits[j] = key, job_id, slot, size, limit
-        shapes[j], marks[j] = shape, mark
+        shapes[j], marks[j], sinces[j] = shape, mark, since
     return changed
-
-
-@kernel
-def begin_walk(state: Ints, work: Ints) -> None:
-    """Go to the first job; the last is the last of the queue."""
-    work[WALK_OLD], work[WALK_YOUNG] = 0, state[SATURATED]
-    work[LAST_OLD], work[LAST_YOUNG] = state[SATURATED] - 1, state[QUEUED] - 1
-
-
-@inner
-def walk(state: Ints, site: Ints, work: Ints) -> int:
-    """The place of the job whose turn it is, or -1 where nobody is left up to the last places."""
-    i, j = work[WALK_OLD], work[WALK_YOUNG]
-    if i > work[LAST_OLD] and j > work[LAST_YOUNG]:
-        return -1
-    if i >= state[SATURATED]:
-        return j
-    if j >= state[QUEUED]:
-        return i
-    keys, ids = column(state, QUEUE_KEY), column(state, QUEUE_ID)
-    key = keys[i] + site[SITE_RATE] * (state[NOW] - site[SITE_MAX_AGE] - state[ORIGIN])
-    if key < keys[j] or (key == keys[j] and ids[i] < ids[j]):
-        return i
-    return j
-
-
-@inner
-def pass_by(state: Ints, work: Ints, place: int) -> None:
-    """Go on behind the job at this place."""
-    if place < state[SATURATED]:
-        work[WALK_OLD] += 1
-    else:
-        work[WALK_YOUNG] += 1
-
-
-@inner
-def note_taken(work: Ints, was_old: int) -> None:
-    """The job whose turn it was has left the queue: those behind moved up by one."""
-    work[LAST_YOUNG] -= 1
-    if was_old:
-        work[WALK_YOUNG] -= 1
-        work[LAST_OLD] -= 1
-
-
-@kernel
-def in_order(state: Ints, site: Ints, work: Ints, found: Ints) -> None:
-    """`found` becomes the slots in order; at least as long as the queue."""
-    refresh(state, site)
-    slots = column(state, QUEUE_SLOT)
-    begin_walk(state, work)
-    for k in range(state[QUEUED]):
-        place = walk(state, site, work)
-        found[k] = slots[place]
-        pass_by(state, work, place)

@@ -61,7 +61,7 @@ def _at_least(have: int, need: int) -> int:
 
 def _lengths(room: Room, nodes: int, words: int) -> dict[int, int]:
     slots = room.slots
-    # Half as much again: the queue wanders through its columns (queue.py).
+    # Half as much again: the queue's parts wander through its columns (queue.py).
     queue = slots + slots // 2
     return {
         layout.LIVE: slots * RECORD,
@@ -72,6 +72,7 @@ def _lengths(room: Room, nodes: int, words: int) -> dict[int, int]:
         layout.QUEUE_LIMIT: queue,
         layout.QUEUE_SHAPE: queue,
         layout.QUEUE_MARK: queue,
+        layout.QUEUE_SINCE: queue,
         layout.RUN_END: slots,
         layout.RUN_SLOT: slots,
         layout.HEAP_AT: room.events,
@@ -122,6 +123,7 @@ def new_state(params: Params, site: Ints, names: Names, room: Room, now: int) ->
     period = params.priority_calc_period_s
     state[layout.TICK_AT] = -(-now // period) * period
     state[layout.IDLE] = params.nodes
+    state[layout.OLD_FIRST] = state[layout.YOUNG_FIRST] = len(view(state, layout.QUEUE_KEY)) // 2
     for which, capacity in (
         (layout.NODE_CPUS, layout.CAPACITY_CPUS),
         (layout.NODE_MEMORY, layout.CAPACITY_MEMORY),

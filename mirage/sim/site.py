@@ -80,7 +80,7 @@ def _faults(params: Params) -> Iterator[tuple[bool, str]]:
     yield outside, "node events: a node that is not there"
 
 
-def site_array(params: Params) -> Ints:
+def site_array(params: Params, images: Ints) -> Ints:
     """The site: header and sections of layout.py; `check` comes first."""
     check(params)
     scalars = np.zeros(layout.SITE_HEADER, dtype=np.int64)
@@ -110,7 +110,7 @@ def site_array(params: Params) -> Ints:
     scalars[layout.SITE_RESERVATIONS] = len(params.reservations)
     limits = _qos_limits(params)
     scalars[layout.SITE_LIMITS] = bool((limits < FAR).any())
-    return pack(scalars, _sections(params, words, limits), layout.PARTITION_BITS)
+    return pack(scalars, [*_sections(params, words, limits), images], layout.PARTITION_BITS)
 
 
 def pack(header: Ints, sections: Sequence[Ints], first: int) -> Ints:

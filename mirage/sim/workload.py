@@ -1,15 +1,16 @@
-"""A workload as arrays: one record a job, made once and shared by every simulator and fork."""
+"""A workload as arrays: one row a job, made once and shared by every simulator and fork."""
 
-from collections import defaultdict
+from array import array
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mirage.sim import layout
-from mirage.sim.layout import FAR, FRACTION_BITS, NONE, RECORD, Ints
+from mirage.sim.layout import FAR, FRACTION_BITS, NONE, OWN, RECORD, Ints
 from mirage.sim.names import Names
 from mirage.sim.site import check, groups_of, partition_nodes, qos_of
 from mirage.sim.types import Dependency, DependencyKind, Params, SelectType, SimJob
@@ -207,33 +208,57 @@ def _put_extras(job: SimJob, extras: list[int]) -> int:
     return at
 
 
+class JobColumns(Sequence[SimJob]):
+    """Jobs as arrays named like SimJob's fields, where an object a job would take too much room."""
+
+    def __init__(self, **columns: NDArray[Any]) -> None:
+        """All as long as `submit`, which is there; without `job_id` rows are numbered from 1."""
+        rows = len(columns["submit"])
+        columns.setdefault("job_id", np.arange(1, rows + 1))
+        order = np.lexsort((columns["job_id"], columns["submit"]))
+        self._columns = {name: column[order] for name, column in columns.items()}
+
+    def __len__(self) -> int:
+        return len(self._columns["submit"])
+
+    @overload
+    def __getitem__(self, row: int) -> SimJob: ...
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[SimJob]: ...
+    def __getitem__(self, row: int | slice) -> SimJob | Sequence[SimJob]:
+        if isinstance(row, slice):
+            return [self[i] for i in range(*row.indices(len(self)))]
+        return SimJob(**{name: column[row].item() for name, column in self._columns.items()})
+
+
 class Workload:
-    """Jobs by submission, then job id, as records."""
+    """Jobs by submission, then job id, as the engine reads them."""
 
     def __init__(self, recorder: Recorder, jobs: Sequence[SimJob]) -> None:
         self.recorder = recorder
-        self.jobs = tuple(sorted(_numbered(jobs), key=lambda j: (j.submit, j.job_id)))
+        self.jobs = _in_order(jobs)
         self.names = Names(recorder.params)
         self.refused: dict[str, list[int]] = {}
         """Job ids by the reason for which they can never be in the queue."""
-        extras: list[int] = []
-        self.feed: Ints = np.empty((len(self.jobs), RECORD), dtype=np.int64)
-        refused, seen = defaultdict(list), set[int]()
+        extras, images, seen = list[int](), dict[bytes, int](), set[int]()
+        self.feed: Ints = np.empty((len(self.jobs), 1 + len(OWN)), dtype=np.int64)
         for row, job in enumerate(self.jobs):
-            self.feed[row] = _within(recorder.record(job, self.names, extras))
+            image = recorder.record(job, self.names, extras)
             if job.job_id in seen:
-                self.feed[row, layout.REFUSAL] = REFUSALS.index("job id is taken")
+                image[layout.REFUSAL] = REFUSALS.index("job id is taken")
             seen.add(job.job_id)
-            self.feed[row, layout.ROW] = row
-            if self.feed[row, layout.REFUSAL]:
-                refused[REFUSALS[self.feed[row, layout.REFUSAL]]].append(job.job_id)
-        self.refused.update(refused)
+            if image[layout.REFUSAL]:
+                reason = REFUSALS[image[layout.REFUSAL]]
+                self.refused.setdefault(reason, []).append(job.job_id)
+            self.feed[row] = _split(_within(image), images)
         self.extras: Ints = np.array(extras, dtype=np.int64)
+        self.images: Ints = np.frombuffer(b"".join(images), dtype=np.int64)
+        """The records of the feed, each once, without what is a job's own."""
 
     @classmethod
     def of(cls, params: Params, jobs: Iterable[SimJob]) -> Self:
         """The records of `jobs`; those that cannot be are named in `refused`."""
-        return cls(Recorder(params), list(jobs))
+        return cls(Recorder(params), jobs if isinstance(jobs, JobColumns) else list(jobs))
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -241,14 +266,28 @@ class Workload:
     @property
     def job_id(self) -> Ints:
         """One a row."""
-        ids: Ints = self.feed[:, layout.ID]
+        ids: Ints = self.feed[:, 1 + OWN.index(layout.ID)]
         return ids
 
     @property
     def submit(self) -> Ints:
         """One a row, ascending."""
-        instants: Ints = self.feed[:, layout.SUBMIT]
+        instants: Ints = self.feed[:, layout.FEED_SUBMIT]
         return instants
+
+
+def _in_order(jobs: Sequence[SimJob]) -> Sequence[SimJob]:
+    if isinstance(jobs, JobColumns):
+        return jobs
+    return tuple(sorted(_numbered(jobs), key=lambda j: (j.submit, j.job_id)))
+
+
+def _split(image: list[int], images: dict[bytes, int]) -> list[int]:
+    """A row of the feed; the image without what is the job's own is numbered in `images`."""
+    own = [image[field] for field in OWN]
+    for field in OWN:
+        image[field] = 0
+    return [_number(images, array("q", image).tobytes()), *own]
 
 
 def _numbered(jobs: Sequence[SimJob]) -> list[SimJob]:

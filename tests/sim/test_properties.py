@@ -3,15 +3,17 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from random import Random
 
+import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mirage.errors import ClusterRefused
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, Qos, Record, SimJob
+from mirage.sim.workload import JobColumns, Workload
 from tests.sim.cases import GROUPS, Case, case_of
 from tests.sim.reference.cluster import is_whole, large_enough, nodes_of, qos_of, reserved
 from tests.sim.reference.faults import partition_named, qos_named
@@ -191,6 +193,23 @@ def test_the_order_of_the_input_does_not_matter(case: Case, rng: Random) -> None
     one, two = Simulator(case.params, case.jobs), Simulator(case.params, shuffled)
     assert one.advance(case.until) == two.advance(case.until)
     assert one.end.tobytes() == two.end.tobytes()
+
+
+@IN_TIME
+@given(CASES)
+def test_columns_are_the_jobs_they_stand_for(case: Case) -> None:
+    jobs = [
+        replace(j, dependencies=(), node_list=(), cancel_at=None, priority=None) for j in case.jobs
+    ]
+    values = {f.name: [getattr(j, f.name) for j in jobs] for f in fields(SimJob)}
+    for name in ("dependencies", "node_list", "cancel_at", "priority"):
+        del values[name]
+    columns = {name: np.array(column) for name, column in values.items()}
+    one = Workload.of(case.params, jobs)
+    two = Workload.of(case.params, JobColumns(**columns))
+    assert tuple(two.jobs) == one.jobs
+    assert two.feed.tobytes() == one.feed.tobytes()
+    assert two.images.tobytes() == one.images.tobytes()
 
 
 @IN_TIME
