@@ -138,29 +138,36 @@ def adds(bits: Ints, words: int, m: int, n: int) -> bool:
 
 
 @inner
-def usable_from(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> int:
-    """Section USABLE becomes what step 1 says; `later`, or FAR."""
+def usable_from(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> None:
+    """Section USABLE becomes what step 1 says."""
     begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
     bits, usable = section(work, MAP_BITS), section(work, USABLE)
-    live = section(state, LIVE)
+    live, mine, up = section(state, LIVE), section(site, PARTITION_BITS), section(state, UP_BITS)
     words, at = site[SITE_WORDS], slot * RECORD
-    part = live[at + PARTITION] * words
-    copy(section(site, PARTITION_BITS)[part : part + words], usable)
-    up = section(state, UP_BITS)
+    end, part, m = begin + live[at + LIMIT], live[at + PARTITION] * words, 0
     for w in range(words):
-        usable[w] &= up[w]
-    end, later, m = begin + live[at + LIMIT], FAR, 0
-    while m != NONE:
+        usable[w] = mine[part + w] & up[w]
+    while m != NONE and begins[m] <= end:
         if ends[m] > begin:
-            if later == FAR and nexts[m] != NONE and adds(bits, words, m, nexts[m]):
-                later = ends[m]
-            if begins[m] > end:
-                break
             for w in range(words):
                 usable[w] &= bits[m * words + w]
         m = nexts[m]
-    keep_reserved(site, begin, begin + live[at + LIMIT], usable)
-    return later
+    keep_reserved(site, begin, end, usable)
+
+
+@inner
+def gain_after(work: Ints, words: int, begin: int, end: int) -> int:
+    """The `later` of step 1 for [begin, end], or FAR."""
+    begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
+    bits, m = section(work, MAP_BITS), 0
+    while nexts[m] != NONE:
+        if ends[m] > begin:
+            if adds(bits, words, m, nexts[m]):
+                return ends[m]
+            if begins[m] > end:
+                return FAR
+        m = nexts[m]
+    return FAR
 
 
 @inner
@@ -175,13 +182,26 @@ def keep_reserved(site: Ints, begin: int, end: int, usable: Ints) -> None:
 
 
 @inner
-def might_start(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> int:
-    """How many of its partition's nodes fit and are promised to nobody now."""
-    part = section(state, LIVE)[slot * RECORD + PARTITION] * site[SITE_WORDS]
+def could_start(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
+    """Whether the job would be planned for now, were it its turn; pinned ones: might be.
+
+    In one pass it never becomes true again: nodes are promised and taken, none is given back.
+    """
+    live, base = section(state, LIVE), now_of(state, site, work, slot)
+    need = live[slot * RECORD + NODES]
+    if fit_now(site, work, live[slot * RECORD + PARTITION], base) < need:
+        return False
+    usable_from(state, site, work, slot, state[NOW])
+    return enough(site, work, base, need, False)
+
+
+@inner
+def fit_now(site: Ints, work: Ints, partition: int, base: int) -> int:
+    """How many of a partition's nodes fit and are promised to nobody at this very instant."""
     bits, table, mine = section(work, MAP_BITS), section(work, TABLE), section(site, PARTITION_BITS)
     n = 0
     for w in range(site[SITE_WORDS]):
-        n += ones(mine[part + w] & bits[w] & table[base + w])
+        n += ones(mine[partition * site[SITE_WORDS] + w] & bits[w] & table[base + w])
     return n
 
 
@@ -318,8 +338,12 @@ def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     base = now_of(state, site, work, slot)
     begin = now
     while begin < FAR:
-        later = usable_from(state, site, work, slot, begin)
+        usable_from(state, site, work, slot, begin)
         group = first_group(state, site, work, slot, base, pinned)
+        if group == 0 and begin == now:
+            choose(state, site, work, slot, base, group, pinned)
+            return now
+        later = gain_after(work, site[SITE_WORDS], begin, begin + limit)
         start = max(group_end[group], begin) if group != NONE else FAR
         if start > later or group == NONE:
             begin = later
@@ -327,7 +351,7 @@ def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
         if start > now + site[SITE_BF_WINDOW]:
             return NEVER
         choose(state, site, work, slot, base, group, pinned)
-        if start == now or free_of_plans(site, work, start, start + limit):
+        if free_of_plans(site, work, start, start + limit):
             return start
         begin = start if start > begin else later
     return NEVER

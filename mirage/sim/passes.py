@@ -322,24 +322,14 @@ def choose_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
 
 
 @kernel
-def begin_by_name(state: Ints, site: Ints, work: Ints) -> None:
-    """What a pass by name begins with."""
-    by_name.begin_maps(state, site, work)
-    tables.begin_groups(state, work)
-
-
-@kernel
 def bound_by_name(state: Ints, site: Ints, work: Ints) -> None:
-    """Nobody behind the last places might start now, by what fits and is not promised."""
-    slots, sizes = column(state, QUEUE_SLOT), column(state, QUEUE_NODES)
+    """The last places become those of the last jobs that would start now, were it their turn."""
+    slots = column(state, QUEUE_SLOT)
     for which, first in ((LAST_OLD, WALK_OLD), (LAST_YOUNG, WALK_YOUNG)):
         last = work[which]
-        while last >= work[first]:
-            slot = slots[last]
-            if not over_limits(state, site, slot):
-                base = tables.now_of(state, site, work, slot)
-                if by_name.might_start(state, site, work, slot, base) >= sizes[last]:
-                    break
+        while last >= work[first] and (
+            passed_over(state, site, last) or not by_name.could_start(state, site, work, slots[last])
+        ):
             last -= 1
         work[which] = last
 
@@ -359,7 +349,7 @@ def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: 
         if at < 0:
             return
         slot = column(state, QUEUE_SLOT)[at]
-        if over_limits(state, site, slot) or not may_test(state, site, work, slot):
+        if passed_over(state, site, at) or not may_test(state, site, work, slot):
             pass_by(state, work, at)
             continue
         tests += 1
@@ -368,15 +358,14 @@ def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: 
         planned = by_name.plan(state, site, work, slot)
         if plans.size and planned != by_name.NEVER:
             plans[slot] = planned
-        look = tests % TESTS_BETWEEN_LOOKS == 0
         if planned == state[NOW]:
             take_turn(state, site, results, work, at)
-            work[STAMP] += 1
             tables.begin_groups(state, work)
-            look = True
         else:
-            if planned != by_name.NEVER:
-                by_name.reserve(site, work, planned, live[slot * RECORD + LIMIT])
             pass_by(state, work, at)
-        if look and not plans.size:
+            if planned == by_name.NEVER:
+                continue
+            by_name.reserve(site, work, planned, live[slot * RECORD + LIMIT])
+        # Whoever might have started now may have lost the nodes for it.
+        if not plans.size:
             bound_by_name(state, site, work)
