@@ -1,12 +1,12 @@
 """Planning by name, after Slurm's backfill over node bitmaps (docs/simulator.md 7, "By name").
 
-Planned jobs stand in *maps*: spans of time with the nodes not promised in them, a linked list. What
+Planned jobs stand in *maps*: spans of time with the nodes not promised in them, in order. What
 running jobs leave, and when, is in tables.py.
 """
 
 from typing import Final
 
-from mirage.sim.jit import inner, kernel
+from mirage.sim.jit import inner, kernel, ones
 from mirage.sim.layout import (
     ALLOCATED,
     CAPACITY_CPUS,
@@ -20,11 +20,10 @@ from mirage.sim.layout import (
     GROUPS,
     LIMIT,
     LIVE,
-    MAP_BEGIN,
+    MAP_AT,
     MAP_BITS,
-    MAP_END,
-    MAP_NEXT,
-    MAPS_USED,
+    MAP_GAINS,
+    MAPS,
     NODE_CPUS,
     NODES,
     NONE,
@@ -32,6 +31,7 @@ from mirage.sim.layout import (
     PARTITION,
     PARTITION_BITS,
     PIN,
+    READY,
     RECORD,
     RESERVATION_BITS,
     RESERVATION_SPAN,
@@ -50,7 +50,7 @@ from mirage.sim.layout import (
     copy,
     section,
 )
-from mirage.sim.nodes import choose_by_name, has, ones
+from mirage.sim.nodes import choose_by_name, has
 from mirage.sim.tables import end_groups, fill_table, now_of
 
 WINDOW_S: Final = 30
@@ -61,112 +61,135 @@ NEVER: Final = -2
 @kernel
 def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
     """One map of all nodes that are up, cut by the reservations."""
-    begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
-    bits, up = section(work, MAP_BITS), section(state, UP_BITS)
-    words = site[SITE_WORDS]
-    grid = site[SITE_BF_RESOLUTION]
-    begins[0], ends[0], nexts[0] = (
-        state[NOW] // grid * grid,
-        state[NOW] + site[SITE_BF_WINDOW],
-        NONE,
-    )
-    copy(up, bits)
-    work[MAPS_USED] = 1
+    at, bits, up = section(work, MAP_AT), section(work, MAP_BITS), section(state, UP_BITS)
+    ready, mine = section(work, READY), section(site, PARTITION_BITS)
+    words, now, grid = site[SITE_WORDS], state[NOW], site[SITE_BF_RESOLUTION]
+    at[0], at[1] = now // grid * grid, now + site[SITE_BF_WINDOW]
+    for w in range(words):
+        bits[w * at.size] = up[w]
+    for i in range(mine.size):
+        ready[i] = mine[i] & up[i % words]
+    work[MAPS] = 1
+    section(work, MAP_GAINS)[0] = 0
     spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
     for r in range(site[SITE_RESERVATIONS]):
-        if spans[2 * r + 1] > state[NOW]:
+        if spans[2 * r + 1] > now:
             lose(
-                work, words, max(spans[2 * r], state[NOW]), spans[2 * r + 1],
+                work, words, max(spans[2 * r], now), spans[2 * r + 1],
                 reserved[r * words : (r + 1) * words],
             )  # fmt: skip
 
 
 @kernel
-def split(work: Ints, words: int, m: int, at: int) -> None:
-    """Cut map m in two at an instant inside it."""
-    begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
-    bits = section(work, MAP_BITS)
-    new = work[MAPS_USED]
-    work[MAPS_USED] = new + 1
-    begins[new], ends[new], nexts[new] = at, ends[m], nexts[m]
-    ends[m], nexts[m] = at, new
+def lose(work: Ints, words: int, begin: int, end: int, nodes: Ints) -> None:
+    """The maps lose `nodes` in [begin, end)."""
+    at, bits = section(work, MAP_AT), section(work, MAP_BITS)
+    begin, end = max(begin, at[0]), min(end, at[work[MAPS]])
+    if begin >= end:
+        return
+    first = split(work, words, begin)
+    behind = split(work, words, end)
     for w in range(words):
-        bits[new * words + w] = bits[m * words + w]
+        row = w * at.size
+        for m in range(first, behind):
+            bits[row + m] &= ~nodes[w]
+    # Between two of them that lost the same nodes a difference may have gone too.
+    for m in range(min(behind, work[MAPS] - 1), max(first, 1) - 1, -1):
+        if adds(bits, at.size, m - 1, m) or adds(bits, at.size, m, m - 1):
+            continue
+        shift(work, words, m + 1, -1)
+    note_gains(work, max(first - 1, 0), min(behind + 1, work[MAPS]))
 
 
 @kernel
-def lose(work: Ints, words: int, begin: int, end: int, nodes: Ints) -> None:
-    """The maps lose `nodes` in [begin, end)."""
-    begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
-    bits = section(work, MAP_BITS)
-    if begin >= end:
-        return
-    m = 0
-    while m != NONE and begins[m] < end:
-        if ends[m] > begin:
-            if begins[m] < begin:
-                split(work, words, m, begin)
-            else:
-                if ends[m] > end:
-                    split(work, words, m, end)
-                for w in range(words):
-                    bits[m * words + w] &= ~nodes[w]
-        m = nexts[m]
-    join(work, words)
+def split(work: Ints, words: int, instant: int) -> int:
+    """The map that begins at an instant, which is made where there is none."""
+    at, bits = section(work, MAP_AT), section(work, MAP_BITS)
+    m = beyond(at, work[MAPS] + 1, instant - 1)
+    m = 0 if at[0] == instant else m
+    if at[m] == instant:
+        return m
+    shift(work, words, m, 1)
+    at[m] = instant
+    for w in range(words):
+        bits[w * at.size + m] = bits[w * at.size + m - 1]
+    return m
+
+
+@kernel
+def shift(work: Ints, words: int, first: int, by: int) -> None:
+    """Move the maps from `first` on by one place."""
+    at, bits, maps = section(work, MAP_AT), section(work, MAP_BITS), work[MAPS]
+    work[MAPS] = maps + by
+    move(at, first, maps + 1, by)
+    move(section(work, MAP_GAINS), first, maps, by)
+    for w in range(words):
+        move(bits, w * at.size + first, w * at.size + maps, by)
 
 
 @inner
-def join(work: Ints, words: int) -> None:
-    """Maps of the same nodes that follow each other become one."""
-    ends, nexts, bits = section(work, MAP_END), section(work, MAP_NEXT), section(work, MAP_BITS)
-    m = 0
-    while nexts[m] != NONE:
-        n = nexts[m]
-        if adds(bits, words, m, n) or adds(bits, words, n, m):
-            m = n
-        else:
-            ends[m], nexts[m] = ends[n], nexts[n]
+def move(values: Ints, first: int, end: int, by: int) -> None:
+    """Move what stands in [first, end) by one place."""
+    if by > 0:
+        for i in range(end - 1, first - 1, -1):
+            values[i + 1] = values[i]
+    else:
+        for i in range(first, end):
+            values[i - 1] = values[i]
 
 
 @inner
-def adds(bits: Ints, words: int, m: int, n: int) -> bool:
+def adds(bits: Ints, room: int, m: int, n: int) -> bool:
     """Whether map n has a node that map m lacks."""
-    for w in range(words):  # noqa: SIM110 no generators in kernels
-        if bits[n * words + w] & ~bits[m * words + w]:
+    for row in range(0, bits.size, room):  # noqa: SIM110 no generators in kernels
+        if bits[row + n] & ~bits[row + m]:
             return True
     return False
 
 
 @inner
-def usable_from(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> None:
-    """Section USABLE becomes what step 1 says."""
-    begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
-    bits, usable = section(work, MAP_BITS), section(work, USABLE)
-    live, mine, up = section(state, LIVE), section(site, PARTITION_BITS), section(state, UP_BITS)
-    words, at = site[SITE_WORDS], slot * RECORD
-    end, part, m = begin + live[at + LIMIT], live[at + PARTITION] * words, 0
-    for w in range(words):
-        usable[w] = mine[part + w] & up[w]
-    while m != NONE and begins[m] <= end:
-        if ends[m] > begin:
-            for w in range(words):
-                usable[w] &= bits[m * words + w]
-        m = nexts[m]
-    keep_reserved(site, begin, end, usable)
+def note_gains(work: Ints, first: int, end: int) -> None:
+    """Section MAP_GAINS for the maps [first, end)."""
+    gains, bits, room = (
+        section(work, MAP_GAINS),
+        section(work, MAP_BITS),
+        section(work, MAP_AT).size,
+    )
+    for m in range(first, end):
+        gains[m] = int(m + 1 < work[MAPS] and adds(bits, room, m, m + 1))
 
 
 @inner
-def gain_after(work: Ints, words: int, begin: int, end: int) -> int:
-    """The `later` of step 1 for [begin, end], or FAR."""
-    begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
-    bits, m = section(work, MAP_BITS), 0
-    while nexts[m] != NONE:
-        if ends[m] > begin:
-            if adds(bits, words, m, nexts[m]):
-                return ends[m]
-            if begins[m] > end:
-                return FAR
-        m = nexts[m]
+def usable_from(state: Ints, site: Ints, work: Ints, slot: int, begin: int, first: int) -> None:
+    """Section USABLE becomes what step 1 says; map `first` is the first that ends after `begin`."""
+    at, bits, usable = section(work, MAP_AT), section(work, MAP_BITS), section(work, USABLE)
+    live, ready = section(state, LIVE), section(work, READY)
+    words, maps = site[SITE_WORDS], work[MAPS]
+    end = begin + live[slot * RECORD + LIMIT]
+    part, room = live[slot * RECORD + PARTITION] * words, at.size
+    behind = first
+    while behind < maps and at[behind] <= end:
+        behind += 1
+    for w in range(words):
+        word = ready[part + w]
+        for i in range(w * room + first, w * room + behind):
+            word &= bits[i]
+        usable[w] = word
+    if site[SITE_RESERVATIONS]:
+        keep_reserved(site, begin, end, usable)
+
+
+@inner
+def gain_after(work: Ints, first: int, end: int) -> int:
+    """The `later` of step 1 for [begin, end], or FAR; map `first` is the first after `begin`."""
+    at, gains = section(work, MAP_AT), section(work, MAP_GAINS)
+    m = first
+    while m < work[MAPS]:
+        if gains[m]:
+            return at[m + 1]
+        if at[m] > end:
+            return FAR
+        m += 1
     return FAR
 
 
@@ -191,17 +214,17 @@ def could_start(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
     need = live[slot * RECORD + NODES]
     if fit_now(site, work, live[slot * RECORD + PARTITION], base) < need:
         return False
-    usable_from(state, site, work, slot, state[NOW])
+    usable_from(state, site, work, slot, state[NOW], map_at(work, 0, state[NOW]))
     return enough(site, work, base, need, False)
 
 
 @inner
 def fit_now(site: Ints, work: Ints, partition: int, base: int) -> int:
     """How many of a partition's nodes fit and are promised to nobody at this very instant."""
-    bits, table, mine = section(work, MAP_BITS), section(work, TABLE), section(site, PARTITION_BITS)
-    n = 0
-    for w in range(site[SITE_WORDS]):
-        n += ones(mine[partition * site[SITE_WORDS] + w] & bits[w] & table[base + w])
+    bits, table, ready = section(work, MAP_BITS), section(work, TABLE), section(work, READY)
+    words, room, n = site[SITE_WORDS], section(work, MAP_AT).size, 0
+    for w in range(words):
+        n += ones(ready[partition * words + w] & bits[w * room] & table[base + w])
     return n
 
 
@@ -315,17 +338,25 @@ def choose(
 @inner
 def free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
     """Whether section CHOSEN is in every map that meets [begin, end), both on the grid."""
-    begins, ends, nexts = section(work, MAP_BEGIN), section(work, MAP_END), section(work, MAP_NEXT)
-    bits, chosen = section(work, MAP_BITS), section(work, CHOSEN)
-    words, grid, m = site[SITE_WORDS], site[SITE_BF_RESOLUTION], 0
+    at, bits, chosen = section(work, MAP_AT), section(work, MAP_BITS), section(work, CHOSEN)
+    grid, maps = site[SITE_BF_RESOLUTION], work[MAPS]
     begin, end = begin // grid * grid, end // grid * grid
-    while m != NONE and begins[m] < end:
-        if ends[m] > begin:
-            for w in range(words):
-                if chosen[w] & ~bits[m * words + w]:
-                    return False
-        m = nexts[m]
+    m = map_at(work, 0, begin)
+    while m < maps and at[m] < end:
+        for w in range(site[SITE_WORDS]):
+            if chosen[w] & ~bits[w * at.size + m]:
+                return False
+        m += 1
     return True
+
+
+@inner
+def map_at(work: Ints, m: int, instant: int) -> int:
+    """The first map from m on that ends after an instant; MAPS: none."""
+    at, maps = section(work, MAP_AT), work[MAPS]
+    while m < maps and at[m + 1] <= instant:
+        m += 1
+    return m
 
 
 @inner
@@ -336,14 +367,15 @@ def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     now, limit = state[NOW], live[at + LIMIT]
     pinned = live[at + PIN] != NONE
     base = now_of(state, site, work, slot)
-    begin = now
+    begin, m = now, 0
     while begin < FAR:
-        usable_from(state, site, work, slot, begin)
+        m = map_at(work, m, begin)
+        usable_from(state, site, work, slot, begin, m)
         group = first_group(state, site, work, slot, base, pinned)
         if group == 0 and begin == now:
             choose(state, site, work, slot, base, group, pinned)
             return now
-        later = gain_after(work, site[SITE_WORDS], begin, begin + limit)
+        later = gain_after(work, m, begin + limit)
         start = max(group_end[group], begin) if group != NONE else FAR
         if start > later or group == NONE:
             begin = later

@@ -5,6 +5,7 @@ nothing for those who do not run.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mirage.sim.jit import inner, kernel
 from mirage.sim.layout import (
@@ -33,6 +34,8 @@ from mirage.sim.layout import (
     Ints,
     section,
 )
+
+Floats = NDArray[np.float64]
 
 
 @kernel
@@ -90,28 +93,29 @@ def level(shares: float, usage: float) -> float:
 
 
 @inner
-def ahead(state: Ints, a: int, b: int) -> bool:
+def ahead(
+    accounts: Ints, shares: Ints, account_usage: Floats, usage: Floats, a: int, b: int
+) -> bool:
     """Whether association a's fair share is ahead of b's."""
-    accounts, shares = section(state, FAIR_ACCOUNT), section(state, ACCOUNT_SHARES)
-    account_usage = section(state, ACCOUNT_USAGE).view(np.float64)
-    usage = section(state, FAIR_USAGE).view(np.float64)
-    if usage[a] == usage[b] and accounts[a] == accounts[b]:
-        return False
-    if accounts[a] != accounts[b]:
-        first = level(float(shares[accounts[a]]), account_usage[accounts[a]])
-        second = level(float(shares[accounts[b]]), account_usage[accounts[b]])
+    mine, other = accounts[a], accounts[b]
+    if mine != other:
+        first = level(float(shares[mine]), account_usage[mine])
+        second = level(float(shares[other]), account_usage[other])
         if first != second:
             return first > second
-    return level(1.0, usage[a]) > level(1.0, usage[b])
+    # A division can make equal what was not, but cannot turn the order round.
+    return usage[a] < usage[b] and level(1.0, usage[a]) > level(1.0, usage[b])
 
 
 @kernel
 def sort_associations(state: Ints) -> None:
     """Mend the order of before: insertion, since little moves between two ticks."""
-    order = section(state, FAIR_ORDER)
+    order, accounts = section(state, FAIR_ORDER), section(state, FAIR_ACCOUNT)
+    shares, usage = section(state, ACCOUNT_SHARES), section(state, FAIR_USAGE).view(np.float64)
+    account_usage = section(state, ACCOUNT_USAGE).view(np.float64)
     for i in range(1, state[ASSOCIATIONS]):
         a, j = order[i], i
-        while j > 0 and ahead(state, a, order[j - 1]):
+        while j > 0 and ahead(accounts, shares, account_usage, usage, a, order[j - 1]):
             order[j] = order[j - 1]
             j -= 1
         order[j] = a
@@ -121,12 +125,15 @@ def sort_associations(state: Ints) -> None:
 def set_values(state: Ints, site: Ints) -> bool:
     """Give each association its part of the weight; whether any changed."""
     order, values = section(state, FAIR_ORDER), section(state, FAIR_VALUE)
-    n = state[ASSOCIATIONS]
+    accounts, shares = section(state, FAIR_ACCOUNT), section(state, ACCOUNT_SHARES)
+    usage = section(state, FAIR_USAGE).view(np.float64)
+    account_usage = section(state, ACCOUNT_USAGE).view(np.float64)
+    n, weight = state[ASSOCIATIONS], site[SITE_FAIR_WEIGHT]
     changed, rank = False, 0
     for i in range(n):
-        if i and ahead(state, order[i - 1], order[i]):
+        if i and ahead(accounts, shares, account_usage, usage, order[i - 1], order[i]):
             rank = i
-        value = site[SITE_FAIR_WEIGHT] * (n - rank) // n
+        value = weight * (n - rank) // n
         changed = changed or value != values[order[i]]
         values[order[i]] = value
     return changed

@@ -11,7 +11,8 @@ from importlib.resources import files
 from typing import Any, Final, TypeVar, cast
 
 import numba
-from numba.core import config
+from numba.core import config, types
+from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 _config: Any = config
@@ -58,6 +59,24 @@ def inner(function: F) -> F:
     """As `kernel`, set into its callers: a call hands over seven words an array, and what runs for
     every job of a pass must not pay that."""
     return _cached(function, _nrt=False, forceinline=True)
+
+
+def _ones_in_python(word: int) -> int:
+    return int(word).bit_count()
+
+
+@intrinsic
+def _ones_in_hardware(_typing: Any, _word: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.int64), generate
+
+
+ones: Final = cast(
+    "Callable[[int], int]", _ones_in_python if _config.DISABLE_JIT else _ones_in_hardware
+)
+"""For kernels: number of bits set in a non-negative word, which is one instruction."""
 
 
 def allocating(function: F) -> F:

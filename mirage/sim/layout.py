@@ -297,7 +297,7 @@ TABLES: Final = 1
 NEXT_TABLE: Final = 2
 TABLE_STAMP: Final = 3
 GROUPS: Final = 4
-MAPS_USED: Final = 5
+MAPS: Final = 5
 PASS: Final = 6
 """Of the pass under way, for the counts of tests."""
 WALK_OLD: Final = 7
@@ -329,10 +329,14 @@ THEN_GPUS: Final = 34
 KIND_STAMP: Final = 35
 KIND_TABLE: Final = 36
 TABLE: Final = 37
-MAP_BEGIN: Final = 38
-MAP_END: Final = 39
-MAP_NEXT: Final = 40
-MAP_BITS: Final = 41
+MAP_AT: Final = 38
+"""Where each map begins, which is the end of the one before; the end of the last is behind it."""
+MAP_GAINS: Final = 39
+"""Whether the map behind has a node that this one lacks."""
+MAP_BITS: Final = 40
+"""One row a word of the bitmaps, with that word of each map."""
+READY: Final = 41
+"""The nodes of each partition that are up."""
 KIND_WHOLE: Final = 42
 """The stamp under which a kind's table was filled beyond its first row."""
 END_OF_SCRATCH: Final = 43

@@ -6,7 +6,7 @@ a chain of cells, so that their room grows with the jobs and not with the machin
 
 from typing import Final
 
-from mirage.sim.jit import inner, kernel
+from mirage.sim.jit import inner, kernel, ones
 from mirage.sim.layout import (
     ALLOCATED,
     CAPACITY_CPUS,
@@ -45,17 +45,8 @@ from mirage.sim.layout import (
 )
 
 WORD: Final = 63
-
-
-@inner
-def ones(word: int) -> int:
-    """Number of bits set in a non-negative word."""
-    word = word - ((word >> 1) & 0x5555555555555555)
-    word = (word & 0x3333333333333333) + ((word >> 2) & 0x3333333333333333)
-    word = (word + (word >> 4)) & 0x0F0F0F0F0F0F0F0F
-    word = word + (word >> 8)
-    word = word + (word >> 16)
-    return (word + (word >> 32)) & 0x7F
+FULL: Final = (1 << WORD) - 1
+"""A word with all its nodes."""
 
 
 @inner
@@ -115,7 +106,7 @@ def unchain(state: Ints, head: int) -> None:
         head = following
 
 
-@kernel
+@inner
 def fits(state: Ints, node: int, record: Ints, at: int) -> bool:
     """Whether the node, up or not, has room now for one node's part of the job."""
     jobs = section(state, NODE_JOBS)[node]
@@ -139,14 +130,14 @@ def fitting(state: Ints, site: Ints, record: Ints, at: int, usable: Ints, found:
     states = section(state, NODE_STATE)
     n = 0
     for w in range(site[SITE_WORDS]):
-        found[w] = 0
-        word = usable[w]
+        word, kept = usable[w], 0
         while word:
             node = w * WORD + lowest(word)
             if states[node] == UP and fits(state, node, record, at):
-                found[w] |= word & -word
-                n += 1
+                kept |= word & -word
             word &= word - 1
+        found[w] = kept
+        n += ones(kept)
     return n
 
 
@@ -285,10 +276,19 @@ def choose_by_name(usable: Ints, cpus: Ints, counted: bool, need: int, chosen: I
     chosen[:] = 0
     while need > 0:
         first, count = best_run(usable, cpus, counted, need)
-        for node in range(first, first + min(count, need)):
-            add(chosen, node)
-            drop(usable, node)
-        need -= min(count, need)
+        taken = min(count, need)
+        move_run(usable, chosen, first, first + taken)
+        need -= taken
+
+
+@inner
+def move_run(source: Ints, target: Ints, first: int, end: int) -> None:
+    """Move the nodes [first, end) from one set to another."""
+    for w in range(first // WORD, (end - 1) // WORD + 1):
+        low, high = max(first - w * WORD, 0), min(end - w * WORD, WORD)
+        run = FULL >> (WORD - high) >> low << low
+        source[w] &= ~run
+        target[w] |= run
 
 
 @kernel
@@ -298,27 +298,60 @@ def best_run(usable: Ints, cpus: Ints, counted: bool, need: int) -> tuple[int, i
     `counted`: nodes stand for CPUs, as each counts with as many as the job takes there.
     """
     best, best_count, best_cpus, best_enough = NONE, 0, FAR, False
-    node, n = 0, cpus.size
-    while node < n:
-        if not usable[node // WORD]:
-            node = (node // WORD + 1) * WORD
-            continue
-        if not has(usable, node):
-            node += 1
-            continue
-        first, total = node, 0
-        while node < n and has(usable, node):
-            total += 1 if counted else cpus[node]
-            node += 1
-        enough = node - first >= need
+    first, count = next_run(usable, 0)
+    while count:
+        enough, total = count >= need, count
+        if counted and count == need:
+            return first, count
+        if not counted:
+            total = sum_of(cpus, first, first + count)
         if (
             best == NONE
             or (enough and not best_enough)
             or (enough and total < best_cpus)
             or (not enough and not best_enough and total > best_cpus)
         ):
-            best, best_count, best_cpus, best_enough = first, node - first, total, enough
+            best, best_count, best_cpus, best_enough = first, count, total, enough
+        first, count = next_run(usable, first + count)
     return best, best_count
+
+
+@inner
+def next_run(usable: Ints, node: int) -> tuple[int, int]:
+    """First node and length of the first run from a node on; a length of 0: there is none."""
+    w, words = node // WORD, usable.size
+    if w == words:
+        return NONE, 0
+    word = usable[w] >> (node % WORD) << (node % WORD)
+    while not word:
+        w += 1
+        if w == words:
+            return NONE, 0
+        word = usable[w]
+    low = lowest(word)
+    count = ones_below(word >> low)
+    end = low + count
+    while end == WORD and w + 1 < words:
+        w += 1
+        end = ones_below(usable[w])
+        count += end
+    return w * WORD + end - count, count
+
+
+@inner
+def ones_below(word: int) -> int:
+    """Number of bits set below the lowest one that is not."""
+    gaps = ~word & FULL
+    return lowest(gaps) if gaps else WORD
+
+
+@inner
+def sum_of(values: Ints, first: int, end: int) -> int:
+    """Sum of a slice."""
+    total = 0
+    for i in range(first, end):
+        total += values[i]
+    return total
 
 
 @kernel

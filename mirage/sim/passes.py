@@ -3,7 +3,7 @@
 from typing import Final
 
 from mirage.sim import by_name, by_number, tables
-from mirage.sim.jit import inner, kernel
+from mirage.sim.jit import inner, kernel, ones
 from mirage.sim.layout import (
     BACKFILL_AT,
     CAPACITY_CPUS,
@@ -22,6 +22,7 @@ from mirage.sim.layout import (
     LIVE,
     MAIN_DUE,
     MARK_PINNED,
+    MEMO_STAMP,
     NODE_CPUS,
     NODES,
     NONE,
@@ -66,7 +67,6 @@ from mirage.sim.nodes import (
     choose_by_name,
     choose_by_number,
     fitting,
-    ones,
     pinned_fit,
     pins,
 )
@@ -324,14 +324,23 @@ def choose_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
 @kernel
 def bound_by_name(state: Ints, site: Ints, work: Ints) -> None:
     """The last places become those of the last jobs that would start now, were it their turn."""
-    slots = column(state, QUEUE_SLOT)
     for which, first in ((LAST_OLD, WALK_OLD), (LAST_YOUNG, WALK_YOUNG)):
         last = work[which]
-        while last >= work[first] and (
-            passed_over(state, site, last) or not by_name.could_start(state, site, work, slots[last])
-        ):
+        while last >= work[first] and not could_start(state, site, work, last):
             last -= 1
         work[which] = last
+
+
+@inner
+def could_start(state: Ints, site: Ints, work: Ints, at: int) -> bool:
+    """Whether the job at this place would start now; of its shape asked only till it would not."""
+    stamps, shape = section(work, MEMO_STAMP), column(state, QUEUE_SHAPE)[at]
+    if stamps[shape] == work[STAMP] or passed_over(state, site, at):
+        return False
+    if by_name.could_start(state, site, work, column(state, QUEUE_SLOT)[at]):
+        return True
+    stamps[shape] = work[STAMP]
+    return False
 
 
 @kernel

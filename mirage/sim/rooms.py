@@ -215,7 +215,7 @@ def new_scratch(params: Params, site: Ints, names: Names, room: Room) -> Ints:
     tests = min(params.bf_max_job_test, room.slots) + 1
     groups = room.slots + 2
     tables = max(4, min(len(names.kinds) + 8, _TABLES_MOST // (groups * words)))
-    maps = 2 * tests + 2 * len(params.reservations) + 4
+    maps = 2 * tests + 2 * len(params.reservations) + 5
     lengths = {
         layout.CHOSEN: words,
         layout.USABLE: words,
@@ -239,10 +239,10 @@ def new_scratch(params: Params, site: Ints, names: Names, room: Room) -> Ints:
         layout.KIND_STAMP: len(names.kinds) + 8,
         layout.KIND_TABLE: len(names.kinds) + 8,
         layout.TABLE: tables * groups * words,
-        layout.MAP_BEGIN: maps,
-        layout.MAP_END: maps,
-        layout.MAP_NEXT: maps,
+        layout.MAP_AT: maps,
+        layout.MAP_GAINS: maps,
         layout.MAP_BITS: maps * words,
+        layout.READY: len(params.partitions) * words,
         layout.KIND_WHOLE: len(names.kinds) + 8,
     }
     header = np.zeros(layout.SCRATCH_HEADER, dtype=np.int64)

@@ -48,7 +48,7 @@ from mirage.sim.layout import (
     copy,
     section,
 )
-from mirage.sim.nodes import add, fits
+from mirage.sim.nodes import WORD, add, fits
 
 
 @kernel
@@ -139,10 +139,10 @@ def fill_now(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
     """The first row of a table: the nodes that fit now."""
     live, table, words = section(state, LIVE), section(work, TABLE), site[SITE_WORDS]
     for w in range(words):
-        table[base + w] = 0
-    for node in range(site[SITE_NODES]):
-        if fits(state, node, live, slot * RECORD):
-            add(table[base : base + words], node)
+        first, word = w * WORD, 0
+        for node in range(first, min(first + WORD, site[SITE_NODES])):
+            word |= int(fits(state, node, live, slot * RECORD)) << (node - first)
+        table[base + w] = word
 
 
 @inner
