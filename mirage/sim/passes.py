@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mirage.sim import by_name, by_number, tables
+from mirage.sim import by_name, by_number, maps, tables
 from mirage.sim.jit import inner, kernel, ones
 from mirage.sim.layout import (
     BACKFILL_AT,
@@ -346,7 +346,7 @@ def could_start(state: Ints, site: Ints, work: Ints, at: int) -> bool:
 @kernel
 def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
     """The pass over maps of nodes."""
-    by_name.begin_maps(state, site, work)
+    maps.begin_maps(state, site, work)
     tables.begin_groups(state, work)
     begin_walk(state, work)
     if not plans.size:
@@ -374,7 +374,7 @@ def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: 
             pass_by(state, work, at)
             if planned == by_name.NEVER:
                 continue
-            by_name.reserve(site, work, planned, live[slot * RECORD + LIMIT])
+            maps.reserve(site, work, planned, live[slot * RECORD + LIMIT])
         # Whoever might have started now may have lost the nodes for it.
         if not plans.size:
             bound_by_name(state, site, work)
