@@ -48,7 +48,7 @@ from mirage.sim.layout import (
     copy,
     section,
 )
-from mirage.sim.nodes import WORD, add, fits
+from mirage.sim.nodes import WORD, add, fits, has
 
 
 @kernel
@@ -79,14 +79,10 @@ def begin_then(state: Ints, work: Ints) -> None:
 
 
 @inner
-def leave_then(state: Ints, site: Ints, work: Ints, at: int, node: int) -> None:
+def leave_then(
+    live: Ints, site: Ints, jobs: Ints, cpus: Ints, memory: Ints, gpus: Ints, at: int, node: int
+) -> None:
     """The job at `at` would have left this node."""
-    live, jobs = section(state, LIVE), section(work, THEN_JOBS)
-    cpus, memory, gpus = (
-        section(work, THEN_CPUS),
-        section(work, THEN_MEMORY),
-        section(work, THEN_GPUS),
-    )
     jobs[node] -= 1
     if live[at + WHOLE]:
         cpus[node] = section(site, CAPACITY_CPUS)[node]
@@ -99,15 +95,16 @@ def leave_then(state: Ints, site: Ints, work: Ints, at: int, node: int) -> None:
 
 
 @inner
-def fits_then(state: Ints, work: Ints, at: int, node: int) -> bool:
+def fits_then(
+    live: Ints, jobs: Ints, cpus: Ints, memory: Ints, gpus: Ints, at: int, node: int
+) -> bool:
     """Whether one node's part of the job at `at` would fit then."""
-    live = section(state, LIVE)
     if live[at + WHOLE]:
-        return section(work, THEN_JOBS)[node] == 0
+        return jobs[node] == 0
     return (
-        section(work, THEN_CPUS)[node] >= live[at + CPUS]
-        and section(work, THEN_MEMORY)[node] >= live[at + MEMORY]
-        and section(work, THEN_GPUS)[node] >= live[at + GPUS]
+        cpus[node] >= live[at + CPUS]
+        and memory[node] >= live[at + MEMORY]
+        and gpus[node] >= live[at + GPUS]
     )
 
 
@@ -159,6 +156,8 @@ def fill_later(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> Non
     """The other rows of a table: what fits more after each group of ends."""
     live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
     slots, last = section(state, RUN_SLOT), section(work, GROUP_LAST)
+    jobs, cpus = section(work, THEN_JOBS), section(work, THEN_CPUS)
+    memory, gpus = section(work, THEN_MEMORY), section(work, THEN_GPUS)
     words, at = site[SITE_WORDS], slot * RECORD
     table = section(work, TABLE)[base:]
     begin_then(state, work)
@@ -166,11 +165,15 @@ def fill_later(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> Non
         row = table[g * words : (g + 1) * words]
         copy(table[(g - 1) * words : g * words], row)
         for i in range(last[g - 1], last[g]):
-            cell = live[slots[i] * RECORD + ALLOCATED]
+            who = slots[i] * RECORD
+            cell = live[who + ALLOCATED]
             while cell != NONE:
-                leave_then(state, site, work, slots[i] * RECORD, names[cell])
-                if fits_then(state, work, at, names[cell]):
-                    add(row, names[cell])
+                node = names[cell]
+                # Where it fits already, whoever leaves changes nothing.
+                if not has(row, node):
+                    leave_then(live, site, jobs, cpus, memory, gpus, who, node)
+                    if fits_then(live, jobs, cpus, memory, gpus, at, node):
+                        add(row, node)
                 cell = nexts[cell]
 
 
@@ -178,10 +181,13 @@ def fill_later(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> Non
 def end_groups(state: Ints, site: Ints, work: Ints, group: int) -> None:
     """The nodes as they would be when that group has ended."""
     live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
+    jobs, cpus = section(work, THEN_JOBS), section(work, THEN_CPUS)
+    memory, gpus = section(work, THEN_MEMORY), section(work, THEN_GPUS)
     slots = section(state, RUN_SLOT)
     begin_then(state, work)
     for i in range(section(work, GROUP_LAST)[group]):
-        cell = live[slots[i] * RECORD + ALLOCATED]
+        who = slots[i] * RECORD
+        cell = live[who + ALLOCATED]
         while cell != NONE:
-            leave_then(state, site, work, slots[i] * RECORD, names[cell])
+            leave_then(live, site, jobs, cpus, memory, gpus, who, names[cell])
             cell = nexts[cell]
