@@ -8,15 +8,13 @@ from typing import Final
 
 from mirage.sim.jit import inner, kernel, ones
 from mirage.sim.layout import (
-    ALLOCATED,
     CAPACITY_CPUS,
-    CELL_NEXT,
-    CELL_NODE,
     CHOSEN,
     FAR,
     FOUND,
     GPUS,
     GROUP_END,
+    GROUP_PIECE,
     GROUPS,
     LIMIT,
     LIVE,
@@ -29,12 +27,13 @@ from mirage.sim.layout import (
     NONE,
     NOW,
     PARTITION,
+    PIECE_BITS,
+    PIECE_WORD,
     PIN,
     READY,
     RECORD,
     RESERVATION_BITS,
     RESERVATION_SPAN,
-    RUN_SLOT,
     SITE_BF_WINDOW,
     SITE_RESERVATIONS,
     SITE_WORDS,
@@ -48,8 +47,8 @@ from mirage.sim.layout import (
     section,
 )
 from mirage.sim.maps import beyond, free_of_plans, gain_after, map_at, map_behind, unpromised
-from mirage.sim.nodes import choose_by_name, has
-from mirage.sim.tables import end_groups, fill_table, now_of
+from mirage.sim.nodes import choose_by_name
+from mirage.sim.tables import end_groups, fill_table, list_pieces, now_of
 
 WINDOW_S: Final = 30
 """Ends within this time are looked at together; it doubles from look to look."""
@@ -127,7 +126,8 @@ def first_group(
     Not every end is looked at: see docs/simulator.md, "The ends that are looked at".
     """
     words, groups = usable.size, work[GROUPS]
-    g = met(state, work, 1)
+    list_pieces(state, work)
+    g = met(work, usable, 1)
     # slurmctld counts windows from the next half minute of the clock, so that a second more or less
     # of the first end does not move them all.
     first, window, last = (ends[g] // WINDOW_S + 1) * WINDOW_S, WINDOW_S, g
@@ -135,36 +135,34 @@ def first_group(
         last = g
         if g + 1 < groups and ends[g + 1] <= first + window:
             # The window is not over: on to the first end that has the next one beyond it.
-            g = met(state, work, max(g + 1, beyond(ends, groups, first + window) - 1))
+            g = met(work, usable, max(g + 1, beyond(ends, groups, first + window) - 1))
             continue
         if enough(work, usable, rows[g * words : (g + 1) * words], need, pinned):
             return g
         while g + 1 < groups and ends[g + 1] > first + window:
             window *= 2
-        g = met(state, work, g + 1)
-    return last_met(state, work, last)
+        g = met(work, usable, g + 1)
+    return last_met(work, usable, last)
 
 
 @inner
-def met(state: Ints, work: Ints, g: int) -> int:
+def met(work: Ints, usable: Ints, g: int) -> int:
     """The first group from g on whose job has a usable node; GROUPS: none."""
-    live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
-    slots, usable = section(state, RUN_SLOT), section(work, USABLE)
-    while g < work[GROUPS]:
-        cell = live[slots[g - 1] * RECORD + ALLOCATED]
-        while cell != NONE:
-            if has(usable, names[cell]):
+    firsts, words = section(work, GROUP_PIECE), section(work, PIECE_WORD)
+    bits, groups = section(work, PIECE_BITS), work[GROUPS]
+    while g < groups:
+        for i in range(firsts[g], firsts[g + 1]):
+            if usable[words[i]] & bits[i]:
                 return g
-            cell = nexts[cell]
         g += 1
     return g
 
 
 @inner
-def last_met(state: Ints, work: Ints, g: int) -> int:
+def last_met(work: Ints, usable: Ints, g: int) -> int:
     """The last group whose job has a usable node, of g and those behind."""
     while True:
-        following = met(state, work, g + 1)
+        following = met(work, usable, g + 1)
         if following >= work[GROUPS]:
             return g
         g = following

@@ -307,6 +307,8 @@ WALK_YOUNG: Final = 8
 LAST_OLD: Final = 9
 """The last places at which the walk can still find somebody to start."""
 LAST_YOUNG: Final = 10
+PIECES_STAMP: Final = 11
+"""The stamp of tables under which the pieces were listed."""
 CHOSEN: Final = 16
 USABLE: Final = 17
 FOUND: Final = 18
@@ -339,7 +341,11 @@ READY: Final = 41
 """The nodes of each partition that are up."""
 KIND_WHOLE: Final = 42
 """The stamp under which a kind's table was filled beyond its first row."""
-END_OF_SCRATCH: Final = 43
+GROUP_PIECE: Final = 43
+"""Where the pieces of each group's job begin: its nodes, by words of a bitmap."""
+PIECE_WORD: Final = 44
+PIECE_BITS: Final = 45
+END_OF_SCRATCH: Final = 46
 SCRATCH_HEADER: Final = 48
 
 FRACTION_BITS: Final = 24

@@ -244,6 +244,9 @@ def new_scratch(params: Params, site: Ints, names: Names, room: Room) -> Ints:
         layout.MAP_BITS: maps * words,
         layout.READY: len(params.partitions) * words,
         layout.KIND_WHOLE: len(names.kinds) + 8,
+        layout.GROUP_PIECE: groups + 1,
+        layout.PIECE_WORD: room.cells,
+        layout.PIECE_BITS: room.cells,
     }
     header = np.zeros(layout.SCRATCH_HEADER, dtype=np.int64)
     header[layout.TABLES] = tables
@@ -255,6 +258,7 @@ def enough_scratch(work: Ints, room: Room, names: Names) -> bool:
     """Whether the scratch is as large as this state and these names need."""
     return (
         len(view(work, layout.GROUP_END)) >= room.slots + 2
+        and len(view(work, layout.PIECE_BITS)) >= room.cells
         and len(view(work, layout.MEMO)) >= len(names.shapes)
         and len(view(work, layout.TESTS)) >= len(names.associations)
         and len(view(work, layout.KIND_TABLE)) >= len(names.kinds)

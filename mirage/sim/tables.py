@@ -16,6 +16,7 @@ from mirage.sim.layout import (
     GPUS,
     GROUP_END,
     GROUP_LAST,
+    GROUP_PIECE,
     GROUPS,
     KIND,
     KIND_STAMP,
@@ -30,6 +31,9 @@ from mirage.sim.layout import (
     NODE_MEMORY,
     NONE,
     NOW,
+    PIECE_BITS,
+    PIECE_WORD,
+    PIECES_STAMP,
     RECORD,
     RUN_END,
     RUN_SLOT,
@@ -48,7 +52,7 @@ from mirage.sim.layout import (
     copy,
     section,
 )
-from mirage.sim.nodes import WORD, add, fits, has
+from mirage.sim.nodes import WORD, add, fits, has, word_of
 
 
 @kernel
@@ -106,6 +110,34 @@ def fits_then(
         and memory[node] >= live[at + MEMORY]
         and gpus[node] >= live[at + GPUS]
     )
+
+
+@inner
+def list_pieces(state: Ints, work: Ints) -> None:
+    """The nodes of the running jobs, where they have not been asked for in this pass."""
+    if work[PIECES_STAMP] != work[TABLE_STAMP]:
+        work[PIECES_STAMP] = work[TABLE_STAMP]
+        fill_pieces(state, work)
+
+
+@kernel
+def fill_pieces(state: Ints, work: Ints) -> None:
+    """A job's nodes stand in its chain word by word."""
+    live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
+    firsts, slots = section(work, GROUP_PIECE), section(state, RUN_SLOT)
+    words, bits = section(work, PIECE_WORD), section(work, PIECE_BITS)
+    n = 0
+    for i in range(state[RUNNING]):
+        firsts[i + 1], last = n, NONE
+        cell = live[slots[i] * RECORD + ALLOCATED]
+        while cell != NONE:
+            w = word_of(names[cell])
+            if w != last:
+                words[n], bits[n], last = w, 0, w
+                n += 1
+            bits[n - 1] |= 1 << (names[cell] - w * WORD)
+            cell = nexts[cell]
+    firsts[state[RUNNING] + 1] = n
 
 
 @inner
