@@ -34,7 +34,7 @@ from mirage.sim.layout import (
     PIN,
     PINNED,
     QUEUE_MARK,
-    QUEUE_NODES,
+    QUEUE_SHAPE,
     QUEUE_SLOT,
     QUEUED,
     RECORD,
