@@ -136,6 +136,7 @@ ASSOCIATION: Final = 8
 PARTITION: Final = 9
 QOS: Final = 10
 CPUS: Final = 11
+"""Per node; of whole nodes what the smallest of its partition has."""
 MEMORY: Final = 12
 GPUS: Final = 13
 WHOLE: Final = 14
@@ -270,6 +271,8 @@ SITE_PARTITIONS: Final = 18
 SITE_QOS: Final = 19
 SITE_RESERVATIONS: Final = 20
 SITE_OVER_TIME: Final = 21
+SITE_UNEQUAL: Final = 22
+"""Whether nodes differ in size."""
 SITE_SCALARS: Final = 32
 PARTITION_BITS: Final = 32
 """One bitmap a partition."""

@@ -20,6 +20,7 @@ from mirage.sim.layout import (
     AT_END,
     BEGIN,
     CANCEL,
+    CAPACITY_CPUS,
     CELL_NEXT,
     CELL_NODE,
     CHARGE,
@@ -88,7 +89,7 @@ from mirage.sim.layout import (
     section,
 )
 from mirage.sim.limits import count_running, count_submitted, too_many_submitted
-from mirage.sim.nodes import chain, cpus_of, give_back, take, unchain
+from mirage.sim.nodes import chain, give_back, take, total_of, unchain
 from mirage.sim.queue import dequeue
 
 REFUSAL_TOO_MANY = 1
@@ -246,7 +247,7 @@ def start(state: Ints, site: Ints, results: Ints, slot: int, chosen: Ints) -> No
     live[at + PHASE], live[at + START] = RUNS, state[NOW]
     take(state, site, slot, chosen)
     if live[at + WHOLE] and site[SITE_FAIR_WEIGHT]:
-        live[at + CHARGE] = cpus_of(state, site, slot)
+        live[at + CHARGE] = total_of(state, live[at + ALLOCATED], section(site, CAPACITY_CPUS))
     if live[at + PIN] != NONE:
         state[PINNED] -= 1
     count_running(state, site, slot, 1)
@@ -296,8 +297,8 @@ def stop(state: Ints, site: Ints, slot: int) -> None:
     """A running job gives everything back."""
     charge(state, site, slot, state[NOW])
     forget_running(state, slot)
-    give_back(state, site, slot)
     count_running(state, site, slot, -1)
+    give_back(state, site, slot)
 
 
 @kernel

@@ -2,16 +2,22 @@
 
 from mirage.sim.jit import inner, kernel
 from mirage.sim.layout import (
+    ALLOCATED,
     ARRAY,
     ARRAY_LIMIT,
     ARRAY_USE,
+    CAPACITY_CPUS,
+    CAPACITY_GPUS,
+    CAPACITY_MEMORY,
     CPUS,
     GPUS,
     LIVE,
     MARK_ARRAY,
     MEMORY,
     NODES,
+    NONE,
     PASS,
+    PIN,
     QOS,
     QOS_LIMITS,
     QUEUE_MARK,
@@ -19,6 +25,7 @@ from mirage.sim.layout import (
     RECORD,
     SITE_BF_USER,
     SITE_LIMITS,
+    SITE_UNEQUAL,
     TESTS,
     TESTS_STAMP,
     USE,
@@ -31,10 +38,12 @@ from mirage.sim.layout import (
     USE_ROW,
     USE_SUBMITTED,
     USER,
+    WHOLE,
     Ints,
     column,
     section,
 )
+from mirage.sim.nodes import total_of
 
 
 @inner
@@ -52,14 +61,31 @@ def over_limits(state: Ints, site: Ints, slot: int) -> bool:
     use, limits = section(state, USE), section(site, QOS_LIMITS)
     u = live[at + USE_ROW] * USE_COLUMNS
     most = live[at + QOS] * USE_COLUMNS
-    nodes = live[at + NODES]
+    cpus, memory, gpus = tres(state, site, slot)
     return (
         use[u + USE_JOBS] + 1 > limits[most + USE_JOBS]
-        or use[u + USE_NODES] + nodes > limits[most + USE_NODES]
-        or use[u + USE_CPUS] + nodes * live[at + CPUS] > limits[most + USE_CPUS]
-        or use[u + USE_MEMORY] + nodes * live[at + MEMORY] > limits[most + USE_MEMORY]
-        or use[u + USE_GPUS] + nodes * live[at + GPUS] > limits[most + USE_GPUS]
+        or use[u + USE_NODES] + live[at + NODES] > limits[most + USE_NODES]
+        or use[u + USE_CPUS] + cpus > limits[most + USE_CPUS]
+        or use[u + USE_MEMORY] + memory > limits[most + USE_MEMORY]
+        or use[u + USE_GPUS] + gpus > limits[most + USE_GPUS]
     )
+
+
+@inner
+def tres(state: Ints, site: Ints, slot: int) -> tuple[int, int, int]:
+    """CPUs, MiB and GPUs that the job counts with: of the nodes that it has, or asks for."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    if site[SITE_UNEQUAL] and live[at + WHOLE]:
+        cell = live[at + ALLOCATED] if live[at + ALLOCATED] != NONE else live[at + PIN]
+        if cell != NONE:
+            return (
+                total_of(state, cell, section(site, CAPACITY_CPUS)),
+                total_of(state, cell, section(site, CAPACITY_MEMORY)),
+                total_of(state, cell, section(site, CAPACITY_GPUS)),
+            )
+    nodes = live[at + NODES]
+    return nodes * live[at + CPUS], nodes * live[at + MEMORY], nodes * live[at + GPUS]
 
 
 @kernel
@@ -90,12 +116,12 @@ def count_running(state: Ints, site: Ints, slot: int, change: int) -> None:
         return
     use = section(state, USE)
     u = live[at + USE_ROW] * USE_COLUMNS
-    nodes = live[at + NODES] * change
+    cpus, memory, gpus = tres(state, site, slot)
     use[u + USE_JOBS] += change
-    use[u + USE_NODES] += nodes
-    use[u + USE_CPUS] += nodes * live[at + CPUS]
-    use[u + USE_MEMORY] += nodes * live[at + MEMORY]
-    use[u + USE_GPUS] += nodes * live[at + GPUS]
+    use[u + USE_NODES] += live[at + NODES] * change
+    use[u + USE_CPUS] += cpus * change
+    use[u + USE_MEMORY] += memory * change
+    use[u + USE_GPUS] += gpus * change
 
 
 @inner

@@ -215,13 +215,13 @@ def use(state: Ints, site: Ints, node: int, at: int, change: int) -> None:
 
 
 @kernel
-def cpus_of(state: Ints, site: Ints, slot: int) -> int:
-    """All CPUs of the job's nodes."""
+def total_of(state: Ints, cell: int, capacity: Ints) -> int:
+    """What the chain of nodes has together; what is not counted (FAR) counts nothing."""
     names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
-    capacity = section(site, CAPACITY_CPUS)
-    n, cell = 0, section(state, LIVE)[slot * RECORD + ALLOCATED]
+    n = 0
     while cell != NONE:
-        n += capacity[names[cell]]
+        if capacity[names[cell]] != FAR:
+            n += capacity[names[cell]]
         cell = nexts[cell]
     return n
 

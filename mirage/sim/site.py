@@ -108,6 +108,9 @@ def site_array(params: Params, images: Ints) -> Ints:
     scalars[layout.SITE_PARTITIONS] = len(params.partitions)
     scalars[layout.SITE_QOS] = len(qos_of(params))
     scalars[layout.SITE_RESERVATIONS] = len(params.reservations)
+    scalars[layout.SITE_UNEQUAL] = (
+        len({(g.cpus, g.memory_mib, g.gpus) for g in groups_of(params)}) > 1
+    )
     limits = _qos_limits(params)
     scalars[layout.SITE_LIMITS] = bool((limits < FAR).any())
     return pack(scalars, [*_sections(params, words, limits), images], layout.PARTITION_BITS)

@@ -65,20 +65,26 @@ class Recorder:
         self._capacity = [
             (g.cpus, g.memory_mib or FAR, g.gpus) for g in groups for _ in range(g.count)
         ]
+        self._least = [self._least_of(members) for members in self._members]
         self._large_enough: dict[tuple[int, int, int, int], int] = {}
         self._most_factor = max(p.priority_job_factor for p in params.partitions)
         self._most_qos = max(q.priority for q in qos_of(params))
+
+    def _least_of(self, members: frozenset[int]) -> tuple[int, int, int]:
+        """CPUs, MiB and GPUs that each of these nodes has; memory that is not counted is 0."""
+        sizes = [self._capacity[n] for n in members]
+        cpus, memory, gpus = (min(column) for column in zip(*sizes, strict=True))
+        return cpus, 0 if any(size[1] == FAR for size in sizes) else memory, gpus
 
     def record(self, job: SimJob, names: Names, extras: list[int]) -> list[int]:
         """The image of a job; its dependencies and node list are appended to `extras`.
 
         `names` gains what is new. A job that Slurm would refuse has the reason in it.
         """
-        p = self.params
         partition = self._partitions.get(job.partition, NONE) if job.partition else 0
         qos = self._qos.get(job.qos, NONE) if job.qos else 0
         whole = self._is_whole(job, partition)
-        asked = self._asked(job, whole=whole)
+        asked = self._asked(job, partition, whole=whole)
         refusal = self._refusal(job, partition, qos, asked, whole=whole)
         partition, qos = max(partition, 0), max(qos, 0)
         user = _number(names.users, job.user)
@@ -105,8 +111,7 @@ class Recorder:
         image[layout.ARRAY_LIMIT] = job.array_limit if job.array_id else 0
         image[layout.KIND] = kind
         image[layout.SHAPE] = _number(names.shapes, (kind, partition, job.nodes, job.time_limit_s))
-        per_node = p.cpus_per_node if whole else asked[0]
-        image[layout.CHARGE] = job.nodes * per_node
+        image[layout.CHARGE] = job.nodes * asked[0]
         image[layout.USE_ROW] = _number(names.use_rows, (job.user, qos))
         image[layout.EXTRA] = _put_extras(job, extras)
         image[layout.REFUSAL] = refusal
@@ -123,11 +128,10 @@ class Recorder:
             return True
         return partition >= 0 and self.params.partitions[partition].exclusive
 
-    def _asked(self, job: SimJob, *, whole: bool) -> tuple[int, int, int]:
-        """CPUs, MiB and GPUs of each node that the job takes."""
-        p = self.params
+    def _asked(self, job: SimJob, partition: int, *, whole: bool) -> tuple[int, int, int]:
+        """CPUs, MiB and GPUs of each node that the job takes, at least."""
         if whole:
-            return p.cpus_per_node, p.memory_mib_per_node, p.gpus_per_node
+            return self._least[max(partition, 0)]
         return max(job.cpus, 1), max(job.memory_mib, 0), max(job.gpus, 0)
 
     def _refusal(

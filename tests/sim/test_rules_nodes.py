@@ -54,16 +54,24 @@ def test_whole_nodes_count_entirely(side: Side) -> None:
     assert Scene(side, params, job(1, user="u"), job(2, user="u")).starts() == {1: 0, 2: 600}
 
 
-def test_whole_nodes_that_differ_count_each_for_itself(
-    side: Side, request: pytest.FixtureRequest
-) -> None:
-    if side is Side.OURS:
-        fault = "the engine counts Params.memory_mib_per_node where node_groups are given"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=fault))
+def test_whole_nodes_that_differ_count_each_for_itself(side: Side) -> None:
     groups = (NodeGroup(count=1, cpus=4, memory_mib=50), NodeGroup(count=3, cpus=4, memory_mib=80))
     params = site(**SHARED, node_groups=groups, qos=(Qos(max_memory_mib_pu=120),))
     jobs = [job(i, i, user="u", exclusive=True, node_list=(i,)) for i in (1, 2)]
     assert Scene(side, params, *jobs).starts() == {1: 1, 2: 601}
+
+
+@pytest.mark.parametrize(
+    ("most", "starts"), [(5, {1: 1, 2: 601, 3: 1201}), (6, {1: 1, 2: 2, 3: 601})]
+)
+def test_before_its_start_a_whole_node_counts_as_the_smallest(
+    side: Side, most: int, starts: dict[int, int]
+) -> None:
+    groups = (NodeGroup(count=2, cpus=4), NodeGroup(count=2, cpus=2))
+    params = site(node_groups=groups, qos=(Qos(max_cpus_pu=most),))
+    jobs = [job(i, i, user="u") for i in (1, 2, 3)]
+    # 1 has the 4 CPUs of node 0. 2 counts 2 beside them, and 4 once it has node 1.
+    assert Scene(side, params, *jobs).starts() == starts
 
 
 def test_the_jobs_over_max_submit_are_refused(side: Side) -> None:

@@ -1,7 +1,7 @@
 """Who may not start another job just now (section 4)."""
 
 from mirage.sim.types import Params
-from tests.sim.reference.cluster import Entry, nodes_of
+from tests.sim.reference.cluster import Entry, nodes_of, numbers_of
 
 
 def tres(params: Params, entry: Entry) -> tuple[int, int, int, int]:
@@ -10,7 +10,14 @@ def tres(params: Params, entry: Entry) -> tuple[int, int, int, int]:
     if not entry.whole:
         return (n * entry.cpus, n * entry.job.memory_mib, n * entry.job.gpus, n)
     nodes = nodes_of(params)
-    of = [nodes[i] for i in entry.allocated or entry.pinned] or nodes[:n]
+    of = [nodes[i] for i in entry.allocated or entry.pinned]
+    if not of:
+        members = [nodes[i] for i in numbers_of(params, entry.partition)]
+        least = [
+            min(size)
+            for size in zip(*((x.cpus, x.memory_mib, x.gpus) for x in members), strict=True)
+        ]
+        return (n * least[0], n * least[1], n * least[2], n)
     return (sum(x.cpus for x in of), sum(x.memory_mib for x in of), sum(x.gpus for x in of), n)
 
 
