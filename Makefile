@@ -13,7 +13,7 @@ demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what ea
 # What runs on the real Slurm keeps time with its clock, 60 times as fast as ours: alone, not beside others.
 test: $(STAMP) check  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
 	$(BIN)/python -m tests.left_out
-	$(BIN)/python -m pytest -q --durations=10 -m "not slurm" --numprocesses=auto --dist=worksteal
+	$(BIN)/python -m pytest -q --durations=10 -m "not slurm" --numprocesses=auto --maxprocesses=4 --dist=worksteal
 	$(BIN)/python -m pytest -q --durations=10 -m slurm
 
 check: $(STAMP)  ## lint, format, types, layers
