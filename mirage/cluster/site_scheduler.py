@@ -48,7 +48,6 @@ _NEUTRAL = {
     "PrioritySiteFactorPlugin": ({"site_factor/none"}, "the site's priority factor"),
     "PriorityUsageResetPeriod": ({"NONE"}, "resets of usage"),
     "BurstBufferType": ({"burst_buffer/none"}, "burst buffers"),
-    "OverTimeLimit": ({"0 min"}, "time over the limit"),
     "CompleteWait": ({"0 sec"}, "waiting for jobs that complete"),
     "SuspendTime": ({"INFINITE", "-1", "NONE"}, "nodes that are powered down"),
     "JobRequeue": ({"1"}, "jobs that are not requeued by default"),
@@ -63,11 +62,20 @@ def scheduler_fields(config: Mapping[str, str]) -> tuple[Fields, list[str]]:
     fields: Fields = {"select_type": _select_type(config, notes)}
     fields |= _priority(config, notes)
     fields |= _parameters(config, notes)
+    fields |= _over_time(config, notes)
     for key, (neutral, what) in _NEUTRAL.items():
         value = config.get(key, "")
         if value and value not in neutral:
             notes.append(f"Not simulated: {what} ({key} = {value}).")
     return fields, notes
+
+
+def _over_time(config: Mapping[str, str], notes: list[str]) -> Fields:
+    minutes, _, unit = config.get("OverTimeLimit", "0 min").partition(" ")
+    if minutes.isdecimal() and unit == "min":
+        return {"over_time_limit_s": int(minutes) * _MINUTE_S}
+    notes.append(f"OverTimeLimit = {minutes}: not simulated, jobs end at their limits.")
+    return {}
 
 
 def counts_memory(config: Mapping[str, str]) -> bool:

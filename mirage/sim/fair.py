@@ -4,6 +4,8 @@ Usage grows in weight instead of decaying, which leaves every comparison as it w
 nothing for those who do not run.
 """
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,6 +40,10 @@ from mirage.sim.layout import (
 Floats = NDArray[np.float64]
 
 
+MOST_HALF_LIVES: Final = 256
+"""So long usage grows in weight before it is brought down again."""
+
+
 @kernel
 def charge(state: Ints, site: Ints, slot: int, until: int) -> None:
     """Note what a running job used since the last tick, or since its start."""
@@ -57,8 +63,19 @@ def tick(state: Ints, site: Ints, at: int) -> bool:
         charge(state, site, slots[i], at)
     state[LAST_TICK] = at
     state[TICK_AT] = at + site[SITE_CALC_PERIOD]
+    if at - state[ORIGIN] > MOST_HALF_LIVES * site[SITE_HALF_LIFE]:
+        decay(state, site, at)
     add_usage(state, 2.0 ** ((at - state[ORIGIN]) / site[SITE_HALF_LIFE]))
     return rank(state, site)
+
+
+@kernel
+def decay(state: Ints, site: Ints, at: int) -> None:
+    """All usage as it is worth at `at`, from where it grows anew: floats end at 2 ** 1024."""
+    worth = 2.0 ** ((state[ORIGIN] - at) / site[SITE_HALF_LIFE])
+    section(state, FAIR_USAGE).view(np.float64)[:] *= worth
+    section(state, ACCOUNT_USAGE).view(np.float64)[:] *= worth
+    state[ORIGIN] = at
 
 
 @kernel
@@ -133,7 +150,8 @@ def set_values(state: Ints, site: Ints) -> bool:
     for i in range(n):
         if i and ahead(accounts, shares, account_usage, usage, order[i - 1], order[i]):
             rank = i
-        value = weight * (n - rank) // n
+        # As weight * (n - rank) // n, which large weights would carry beyond 64 bits.
+        value = weight // n * (n - rank) + weight % n * (n - rank) // n
         changed = changed or value != values[order[i]]
         values[order[i]] = value
     return changed

@@ -136,7 +136,7 @@ ASSOCIATION: Final = 8
 PARTITION: Final = 9
 QOS: Final = 10
 CPUS: Final = 11
-"""Per node; of whole nodes what the smallest of its partition has."""
+"""What it asks of each node; nothing where it takes whole nodes and all are equal."""
 MEMORY: Final = 12
 GPUS: Final = 13
 WHOLE: Final = 14
@@ -286,9 +286,11 @@ CAPACITY_MEMORY: Final = 37
 """FAR: not counted."""
 CAPACITY_GPUS: Final = 38
 PARTITION_TIER: Final = 39
-IMAGES: Final = 40
+PARTITION_LEAST: Final = 40
+"""CPUs, MiB and GPUs that each of a partition's nodes has at least."""
+IMAGES: Final = 41
 """Records, without what is a job's own."""
-END_OF_SITE: Final = 41
+END_OF_SITE: Final = 42
 SITE_HEADER: Final = 48
 
 # The scratch of a pass: a header, then sections. It holds nothing between passes but the stamp.

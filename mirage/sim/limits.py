@@ -16,6 +16,8 @@ from mirage.sim.layout import (
     MEMORY,
     NODES,
     NONE,
+    PARTITION,
+    PARTITION_LEAST,
     PASS,
     PIN,
     QOS,
@@ -76,15 +78,17 @@ def tres(state: Ints, site: Ints, slot: int) -> tuple[int, int, int]:
     """CPUs, MiB and GPUs that the job counts with: of the nodes that it has, or asks for."""
     live = section(state, LIVE)
     at = slot * RECORD
-    if site[SITE_UNEQUAL] and live[at + WHOLE]:
+    nodes = live[at + NODES]
+    if live[at + WHOLE]:
         cell = live[at + ALLOCATED] if live[at + ALLOCATED] != NONE else live[at + PIN]
-        if cell != NONE:
+        if site[SITE_UNEQUAL] and cell != NONE:
             return (
                 total_of(state, cell, section(site, CAPACITY_CPUS)),
                 total_of(state, cell, section(site, CAPACITY_MEMORY)),
                 total_of(state, cell, section(site, CAPACITY_GPUS)),
             )
-    nodes = live[at + NODES]
+        least, i = section(site, PARTITION_LEAST), 3 * live[at + PARTITION]
+        return nodes * least[i], nodes * least[i + 1], nodes * least[i + 2]
     return nodes * live[at + CPUS], nodes * live[at + MEMORY], nodes * live[at + GPUS]
 
 

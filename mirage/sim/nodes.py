@@ -35,6 +35,7 @@ from mirage.sim.layout import (
     RECORD,
     SITE_NODES,
     SITE_SHARED,
+    SITE_UNEQUAL,
     SITE_WORDS,
     UP,
     WHOLE,
@@ -118,11 +119,10 @@ def unchain(state: Ints, head: int) -> None:
 @inner
 def fits(state: Ints, node: int, record: Ints, at: int) -> bool:
     """Whether the node, up or not, has room now for one node's part of the job."""
-    if record[at + WHOLE]:
-        return section(state, NODE_JOBS)[node] == 0
-    # No `and`: that would be three jumps, which nobody can foretell.
+    # No `and`: that would be jumps which nobody can foretell.
     return bool(
-        (section(state, NODE_CPUS)[node] >= record[at + CPUS])
+        ((record[at + WHOLE] == 0) | (section(state, NODE_JOBS)[node] == 0))
+        & (section(state, NODE_CPUS)[node] >= record[at + CPUS])
         & (section(state, NODE_MEMORY)[node] >= record[at + MEMORY])
         & (section(state, NODE_GPUS)[node] >= record[at + GPUS])
     )
@@ -131,7 +131,7 @@ def fits(state: Ints, node: int, record: Ints, at: int) -> bool:
 @kernel
 def fitting(state: Ints, site: Ints, record: Ints, at: int, usable: Ints, found: Ints) -> int:
     """`found` becomes the usable nodes that are up and fit now; their number."""
-    if record[at + WHOLE]:
+    if record[at + WHOLE] and not site[SITE_UNEQUAL]:
         idle = section(state, IDLE_BITS)
         for w in range(site[SITE_WORDS]):
             found[w] = usable[w] & idle[w]

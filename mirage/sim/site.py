@@ -48,6 +48,13 @@ def partition_nodes(params: Params, partition: Partition) -> Sequence[int]:
     return partition.nodes or range(params.nodes)
 
 
+def least_of(params: Params, partition: Partition) -> tuple[int, int, int]:
+    """CPUs, MiB and GPUs that each of the partition's nodes has at least."""
+    sizes = [(g.cpus, g.memory_mib, g.gpus) for g in groups_of(params) for _ in range(g.count)]
+    cpus, memory, gpus = zip(*(sizes[n] for n in partition_nodes(params, partition)), strict=True)
+    return min(cpus), min(memory), min(gpus)
+
+
 def plans_by_name(params: Params) -> bool:
     """Whether it matters which nodes are free, and not only how many (docs/simulator.md 7)."""
     whole = all(len(partition_nodes(params, p)) == params.nodes for p in params.partitions)
@@ -143,6 +150,7 @@ def _sections(params: Params, words: int, limits: Ints) -> list[Ints]:
         _per_node([g.memory_mib or FAR for g in groups], groups),
         _per_node([g.gpus for g in groups], groups),
         np.array([tiers.index(p.priority_tier) for p in params.partitions], dtype=np.int64),
+        np.array([least_of(params, p) for p in params.partitions], dtype=np.int64).reshape(-1),
     ]
 
 

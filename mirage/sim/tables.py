@@ -103,10 +103,9 @@ def fits_then(
     live: Ints, jobs: Ints, cpus: Ints, memory: Ints, gpus: Ints, at: int, node: int
 ) -> bool:
     """Whether one node's part of the job at `at` would fit then."""
-    if live[at + WHOLE]:
-        return jobs[node] == 0
     return (
-        cpus[node] >= live[at + CPUS]
+        (not live[at + WHOLE] or jobs[node] == 0)
+        and cpus[node] >= live[at + CPUS]
         and memory[node] >= live[at + MEMORY]
         and gpus[node] >= live[at + GPUS]
     )

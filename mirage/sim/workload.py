@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mirage.sim import layout
 from mirage.sim.layout import FAR, FRACTION_BITS, NONE, OWN, RECORD, Ints
 from mirage.sim.names import Names
-from mirage.sim.site import check, groups_of, partition_nodes, qos_of
+from mirage.sim.site import check, groups_of, least_of, partition_nodes, qos_of
 from mirage.sim.types import Dependency, DependencyKind, Params, SelectType, SimJob
 
 REFUSALS: Final = (
@@ -40,6 +40,7 @@ _KINDS = {
 }
 _LARGEST = 1 << 40
 """Of any number of a job: ids and instants must fit their places in keys and ranks."""
+_NOTHING: Final = (0, 0, 0)
 _BLANK = [0] * RECORD
 for _field in (layout.ROW, layout.ELIGIBLE, layout.START, layout.PIN, layout.ALLOCATED):
     _BLANK[_field] = NONE
@@ -65,16 +66,11 @@ class Recorder:
         self._capacity = [
             (g.cpus, g.memory_mib or FAR, g.gpus) for g in groups for _ in range(g.count)
         ]
-        self._least = [self._least_of(members) for members in self._members]
+        self._least = [least_of(params, p) for p in params.partitions]
+        self._equal = len(set(self._capacity)) == 1
         self._large_enough: dict[tuple[int, int, int, int], int] = {}
         self._most_factor = max(p.priority_job_factor for p in params.partitions)
         self._most_qos = max(q.priority for q in qos_of(params))
-
-    def _least_of(self, members: frozenset[int]) -> tuple[int, int, int]:
-        """CPUs, MiB and GPUs that each of these nodes has; memory that is not counted is 0."""
-        sizes = [self._capacity[n] for n in members]
-        cpus, memory, gpus = (min(column) for column in zip(*sizes, strict=True))
-        return cpus, 0 if any(size[1] == FAR for size in sizes) else memory, gpus
 
     def record(self, job: SimJob, names: Names, extras: list[int]) -> list[int]:
         """The image of a job; its dependencies and node list are appended to `extras`.
@@ -84,12 +80,14 @@ class Recorder:
         partition = self._partitions.get(job.partition, NONE) if job.partition else 0
         qos = self._qos.get(job.qos, NONE) if job.qos else 0
         whole = self._is_whole(job, partition)
-        asked = self._asked(job, partition, whole=whole)
-        refusal = self._refusal(job, partition, qos, asked, whole=whole)
+        asked = self._asked(job, whole=whole)
+        refusal = self._refusal(job, partition, qos, asked)
         partition, qos = max(partition, 0), max(qos, 0)
         user = _number(names.users, job.user)
         association = names.association(job.account, job.user)
-        kind = _number(names.kinds, () if whole else asked)
+        if whole and self._equal:
+            asked = _NOTHING
+        kind = _number(names.kinds, (whole, asked))
         image = list(_BLANK)
         image[layout.ID] = job.job_id
         image[layout.SUBMIT] = job.submit
@@ -111,7 +109,7 @@ class Recorder:
         image[layout.ARRAY_LIMIT] = job.array_limit if job.array_id else 0
         image[layout.KIND] = kind
         image[layout.SHAPE] = _number(names.shapes, (kind, partition, job.nodes, job.time_limit_s))
-        image[layout.CHARGE] = job.nodes * asked[0]
+        image[layout.CHARGE] = job.nodes * (self._least[partition] if whole else asked)[0]
         image[layout.USE_ROW] = _number(names.use_rows, (job.user, qos))
         image[layout.EXTRA] = _put_extras(job, extras)
         image[layout.REFUSAL] = refusal
@@ -128,21 +126,19 @@ class Recorder:
             return True
         return partition >= 0 and self.params.partitions[partition].exclusive
 
-    def _asked(self, job: SimJob, partition: int, *, whole: bool) -> tuple[int, int, int]:
-        """CPUs, MiB and GPUs of each node that the job takes, at least."""
-        if whole:
-            return self._least[max(partition, 0)]
-        return max(job.cpus, 1), max(job.memory_mib, 0), max(job.gpus, 0)
+    def _asked(self, job: SimJob, *, whole: bool) -> tuple[int, int, int]:
+        """CPUs, MiB and GPUs that each of its nodes must have; select/linear only counts nodes."""
+        if not self._shared:
+            return _NOTHING
+        return max(job.cpus, 0 if whole else 1), max(job.memory_mib, 0), max(job.gpus, 0)
 
-    def _refusal(
-        self, job: SimJob, partition: int, qos: int, asked: tuple[int, int, int], *, whole: bool
-    ) -> int:
+    def _refusal(self, job: SimJob, partition: int, qos: int, asked: tuple[int, int, int]) -> int:
         reasons = (
             (partition < 0, 2),
             (qos < 0, 3),
             (job.nodes < 1, 4),
             (partition >= 0 and job.nodes > len(self._members[partition]), 5),
-            (partition >= 0 and not whole and self._enough(partition, asked) < job.nodes, 6),
+            (partition >= 0 and self._enough(partition, asked) < job.nodes, 6),
             (job.time_limit_s < 1, 7),
             (partition >= 0 and self._too_long(job, partition), 8),
             (job.run_s < 0, 9),

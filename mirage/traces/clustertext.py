@@ -83,6 +83,7 @@ def _scheduler(params: Params) -> Mapping[str, Value]:
         "PriorityCalcPeriod": _duration(params.priority_calc_period_s),
         "PriorityFlags": _text("ACCRUE_ALWAYS" if params.accrue_always else ""),
         "MaxJobsPU": params.max_jobs_pu,
+        "OverTimeLimit": -(-params.over_time_limit_s // _MINUTE_S),
         "sched_interval": params.sched_interval_s,
         "default_queue_depth": params.default_queue_depth,
         "bf_interval": params.bf_interval_s,

@@ -42,8 +42,9 @@ def weight(value: Any) -> int:
     return int(count(0, (1 << 32) - 1)(value))
 
 
-def minutes(value: Any) -> int:
-    return int(count(1)(value)) * _MINUTE_S
+def minutes(least: int) -> Callable[[Any], int]:
+    """A whole number of minutes from `least` on, as seconds."""
+    return lambda value: int(count(least)(value)) * _MINUTE_S
 
 
 def cluster_name(value: Any) -> str:

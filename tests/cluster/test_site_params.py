@@ -107,7 +107,7 @@ def test_all_that_is_not_simulated_or_assumed_is_said_once() -> None:
         ("PriorityWeightTRES", "cpu=10", "priority by TRES"),
         ("PriorityWeightAssoc", "10", "the associations' own priority"),
         ("PriorityUsageResetPeriod", "MONTHLY", "resets of usage"),
-        ("OverTimeLimit", "5 min", "time over the limit"),
+        ("OverTimeLimit", "UNLIMITED", "jobs end at their limits"),
         ("JobRequeue", "0", "jobs that are not requeued by default"),
         ("PriorityFlags", "MAX_TRES,ACCRUE_ALWAYS", "MAX_TRES"),
         ("SchedulerType", "sched/builtin", "backfilled nevertheless"),
@@ -115,6 +115,10 @@ def test_all_that_is_not_simulated_or_assumed_is_said_once() -> None:
 )
 def test_a_setting_that_is_not_simulated_is_said(key: str, value: str, what: str) -> None:
     assert what in said(imported(**{key: value}), key, what)
+
+
+def test_the_time_over_the_limit_is_taken_over() -> None:
+    assert imported(OverTimeLimit="5 min").params.over_time_limit_s == 300
 
 
 def test_slurms_own_defaults_stand_where_nothing_is_set() -> None:

@@ -93,6 +93,7 @@ class _Maker:
             partitions=self.partitions(),
             select_type=SelectType.CONS_TRES if self.shared else SelectType.LINEAR,
             max_jobs_pu=pick((0, 0, 1, 3)),
+            over_time_limit_s=pick((0, 0, 0, 45, 300)),
             sched_interval_s=pick((10, 60)),
             default_queue_depth=pick((100, 100, 3, 1)),
             bf_interval_s=pick((10, 30, 60, 45)),
@@ -124,9 +125,7 @@ class _Maker:
         rules: dict[str, Any] = {}
         if self.has("limits", 0.9):
             rules["qos"] = self.qos()
-        # What a whole-node job counts with where nodes differ is left open by the specification: no
-        # limits and no charges then.
-        if not (rules or self.fair) and self.shared and self.rng.random() < 0.2 and self.nodes > 2:
+        if self.shared and self.rng.random() < 0.2 and self.nodes > 2:
             rules["node_groups"] = self.node_groups()
         if self.names and self.rng.random() < 0.4:
             rules["reservations"] = tuple(self.reservation() for _ in range(self.rng.randint(1, 3)))
@@ -226,12 +225,12 @@ class _Maker:
         return replace(job, **self.job_rules(params, job, others))
 
     def tres(self, params: Params) -> dict[str, Any]:
-        """What it asks of each node. Whole-node jobs ask for the default: nodes may differ."""
-        gpus = params.gpus_per_node if not params.node_groups else 0
-        if self.rng.random() < 0.1 and not params.node_groups:
-            return {"exclusive": True}
+        """What it asks of each node; where these differ, some for more than the smallest has."""
+        gpus = 4 if params.node_groups else params.gpus_per_node
+        cpus = self.cpus * (2 if params.node_groups and self.rng.random() < 0.1 else 1)
         return {
-            "cpus": self.rng.randint(0, self.cpus),
+            "exclusive": self.rng.random() < 0.1,
+            "cpus": self.rng.randint(0, cpus),
             "memory_mib": self.rng.choice((0, 0, 20, 70)),
             "gpus": self.rng.choice((0, 0, min(1, gpus), gpus)),
         }

@@ -89,6 +89,27 @@ def test_an_array_runs_as_many_tasks_as_it_may(side: Side) -> None:
 # Whole and shared nodes
 
 
+_TWO_KINDS = (NodeGroup(count=1, cpus=4), NodeGroup(count=1, cpus=16, gpus=2))
+
+
+@pytest.mark.parametrize(
+    ("ask", "starts"),
+    [
+        ({}, {1: 0, 2: 0}),
+        ({"gpus": 2}, {1: 0, 2: 600}),
+        ({"cpus": 5}, {1: 0, 2: 600}),
+        ({"cpus": 17}, {1: 0, 2: None}),
+        ({"gpus": 3}, {1: 0, 2: None}),
+    ],
+)
+def test_whole_nodes_have_what_the_job_asks_of_each(
+    side: Side, ask: dict[str, int], starts: dict[int, int | None]
+) -> None:
+    params = site(nodes=2, select_type=SelectType.CONS_TRES, node_groups=_TWO_KINDS)
+    jobs = [job(1, cpus=5), job(2, exclusive=True, **ask)]
+    assert Scene(side, params, *jobs).starts() == starts
+
+
 @pytest.mark.parametrize(
     ("ask", "start"),
     [
@@ -235,3 +256,16 @@ def test_a_job_keeps_to_its_partition(side: Side) -> None:
     scene = Scene(side, params, job(1, nodes=2), job(2, partition="b"), job(3, 1, partition="b"))
     assert scene.starts() == {1: 0, 2: 0, 3: 600}
     assert scene.nodes(2) == (2,)
+
+
+def test_others_leave_a_requeued_job_the_nodes_that_it_asks_for(side: Side) -> None:
+    jobs = [
+        job(1, node_list=(0,), nice=10**6),
+        job(2, limit=300),
+        job(3, 50, nodes=2, limit=500),
+        job(4, 400),
+    ]
+    scene = Scene(side, site(nodes=2), *jobs).until(100)
+    scene.sim.requeue(1)
+    # 4 is ahead of 1 when 3 gives both nodes back, and takes the one that 1 does not want.
+    assert scene.starts() == {1: 800, 2: 0, 3: 300, 4: 800}

@@ -272,6 +272,28 @@ def test_usage_is_forgotten_by_half_lives(side: Side) -> None:
     assert Scene(side, site(**short), *jobs).until(1200).order() == [2, 1]
 
 
+@pytest.mark.parametrize("late", [6_000, 600_000])
+def test_what_was_used_long_ago_is_forgotten_while_nothing_runs(side: Side, late: int) -> None:
+    # u used 4 nodes for 250 s, 20 or 2,000 half-lives before v uses 1 node for 300 s, and w 3.
+    jobs = [
+        job(98, nodes=4, limit=250, user="u"),
+        job(97, late, nodes=1, limit=900, user="v"),
+        job(99, late, nodes=3, limit=900, user="w"),
+        job(1, late + 5, nodes=4, user="w"),
+        job(2, late + 6, nodes=4, user="v"),
+        job(3, late + 7, nodes=4, user="u"),
+    ]
+    short = {**FAIR, "priority_decay_half_life_s": 300}
+    assert Scene(side, site(**short), *jobs).until(late + 301).order() == [3, 2, 1]
+
+
+def test_the_largest_weight_ranks_as_any_other(side: Side) -> None:
+    users = [job(n, n, user=f"u{n}", nodes=4) for n in range(1, 301)]
+    most = {**FAIR, "priority_weight_fairshare": 2**32 - 1}
+    scene = Scene(side, site(**most), job(999, nodes=4, limit=10_000, user="u1"), *users)
+    assert scene.until(600).order() == [*range(2, 301), 1]
+
+
 # What squeue would print
 
 

@@ -93,6 +93,7 @@ def sites(draw: st.DrawFn) -> Params:
             nodes=st.just(nodes),
             gpus_per_node=COUNTS,
             cpus_per_node=LEAST_ONE,
+            over_time_limit_s=COUNTS.map(lambda minutes: 60 * minutes),
             memory_mib_per_node=COUNTS,
             node_groups=st.just(()) | _groups(nodes),
             partitions=_tuples(partitions, "name", least=1),
@@ -150,7 +151,7 @@ def test_a_window_of_seconds_is_written_in_whole_minutes_and_never_shorter() -> 
 NAMES = {
     "[cluster]": "name nodes gpus_per_node cpus_per_node memory_mib_per_node node_names",
     "[scheduler]": "PriorityWeightAge PriorityMaxAge PriorityFlags PriorityFavorSmall SelectType "
-    "bf_window bf_interval bf_continue PriorityCalcPeriod MaxJobsPU",
+    "bf_window bf_interval bf_continue PriorityCalcPeriod MaxJobsPU OverTimeLimit",
     "[[nodes]]": "count CPUs RealMemory Gres",
     "[[partitions]]": "PartitionName Nodes PriorityTier MaxTime OverSubscribe",
     "[[qos]]": "Name Priority MaxTRESPU",

@@ -42,6 +42,7 @@ class Entry:
     end: int | None = None
     allocated: tuple[int, ...] = ()
     given_static: int | None = None
+    over_time_s: int = 0
 
     @property
     def job_id(self) -> int:
@@ -59,7 +60,7 @@ class Entry:
     @property
     def real_end(self) -> int:
         assert self.start is not None
-        return self.start + min(self.job.run_s, self.job.time_limit_s)
+        return self.start + min(self.job.run_s, self.job.time_limit_s + self.over_time_s)
 
 
 @dataclass
@@ -98,7 +99,7 @@ def is_whole(params: Params, partition: Partition, job: SimJob) -> bool:
 def large_enough(node: Node, job: SimJob) -> bool:
     """Whether the node, empty, has what the job asks of each node."""
     memory = node.memory_mib == 0 or node.memory_mib >= job.memory_mib
-    return node.cpus >= (job.cpus or 1) and memory and node.gpus >= job.gpus
+    return node.cpus >= job.cpus and memory and node.gpus >= job.gpus
 
 
 def rooms_of(nodes: list[Node], running: Iterable[Entry]) -> list[Room]:
@@ -118,7 +119,7 @@ def rooms_of(nodes: list[Node], running: Iterable[Entry]) -> list[Room]:
 def fits(node: Node, room: Room, entry: Entry) -> bool:
     """Section 5, but for reservations and for the node being up."""
     if entry.whole:
-        return room.jobs == 0
+        return room.jobs == 0 and large_enough(node, entry.job)
     job = entry.job
     memory = node.memory_mib == 0 or room.memory_mib >= job.memory_mib
     return not room.held_whole and room.cpus >= entry.cpus and memory and room.gpus >= job.gpus

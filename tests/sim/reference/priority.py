@@ -49,6 +49,11 @@ class FairTree:
         return self.share.get((job.account, job.user), best)
 
     def tick(self, t: int) -> None:
+        if t - self.origin > 256 * self.params.priority_decay_half_life_s:
+            worth = 2.0 ** ((self.origin - t) / self.params.priority_decay_half_life_s)
+            self.usage = {a: used * worth for a, used in self.usage.items()}
+            self.account_usage = {a: used * worth for a, used in self.account_usage.items()}
+            self.origin = t
         grown = 2.0 ** ((t - self.origin) / self.params.priority_decay_half_life_s)
         raw = dict.fromkeys(self.known, 0)
         for run in self.runs:

@@ -71,6 +71,7 @@ class Queue:
             held=job.held,
             not_before=job.begin,
             cancel_at=job.cancel_at,
+            over_time_s=self.params.over_time_limit_s,
         )
 
     def _over_submit(self, job: SimJob) -> bool:
@@ -151,7 +152,7 @@ class Queue:
         return tres(self.params, entry)[0]
 
     def end_in_time(self, entry: Entry, now: int) -> None:
-        late = entry.job.run_s >= entry.job.time_limit_s
+        late = entry.job.run_s >= entry.job.time_limit_s + entry.over_time_s
         good = JobState.FAILED if entry.job.fails else JobState.COMPLETED
         self._end(entry, JobState.TIMEOUT if late else good, now)
 
