@@ -1,0 +1,33 @@
+"""A library of one replay's states, a simulated day apart."""
+
+from mirage.sim.simulator import Simulator
+
+DAY_S = 86400
+
+
+class Snapshots:
+    """Any instant of a replay at the cost of at most a day of it: for whoever asks out of order."""
+
+    def __init__(self, simulator: Simulator, until: int, every_s: int = DAY_S) -> None:
+        """Replay a fork of `simulator` from its `now` to `until`, epoch seconds.
+
+        What is kept grows with the days and with the live jobs of each, not with the trace.
+        """
+        moving = simulator.fork()
+        self._first, self._every_s = moving.now, every_s
+        self._kept = [moving.fork()]
+        for at in range(moving.now + every_s, until + 1, every_s):
+            moving.advance_quietly(at)
+            self._kept.append(moving.fork())
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def at(self, instant: int) -> Simulator:
+        """A simulator of its own at `instant`. ValueError before the first snapshot."""
+        if instant < self._first:
+            raise ValueError(f"{instant} lies before the first snapshot, {self._first}")
+        nearest = min((instant - self._first) // self._every_s, len(self._kept) - 1)
+        found = self._kept[nearest].fork()
+        found.advance_quietly(instant)
+        return found
