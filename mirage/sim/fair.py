@@ -73,8 +73,12 @@ def tick(state: Ints, site: Ints, at: int) -> bool:
 def decay(state: Ints, site: Ints, at: int) -> None:
     """All usage as it is worth at `at`, from where it grows anew: floats end at 2 ** 1024."""
     worth = 2.0 ** ((state[ORIGIN] - at) / site[SITE_HALF_LIFE])
-    section(state, FAIR_USAGE).view(np.float64)[:] *= worth
-    section(state, ACCOUNT_USAGE).view(np.float64)[:] *= worth
+    usage = section(state, FAIR_USAGE).view(np.float64)
+    account_usage = section(state, ACCOUNT_USAGE).view(np.float64)
+    for a in range(usage.size):
+        usage[a] *= worth
+    for c in range(account_usage.size):
+        account_usage[c] *= worth
     state[ORIGIN] = at
 
 
