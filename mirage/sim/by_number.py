@@ -77,7 +77,7 @@ def profile(state: Ints, site: Ints, work: Ints) -> int:
     times[0], free[0] = now, state[IDLE]
     n = 1
     for i in range(state[RUNNING]):
-        at = max(rounded(ends[i], grid), now)
+        at = rounded(max(ends[i], now + 1), grid)
         if at >= horizon:
             break
         if at != times[n - 1]:
@@ -206,6 +206,6 @@ def pinned_from(state: Ints, site: Ints, work: Ints, given: Ints) -> int:
         cell = live[slots[i] * RECORD + ALLOCATED]
         while cell != NONE:
             if has(wanted, names[cell]):
-                return max(now, rounded(ends[i], grid))
+                return rounded(max(ends[i], now + 1), grid)
             cell = nexts[cell]
     return 0

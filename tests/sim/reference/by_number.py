@@ -18,7 +18,7 @@ class Profile:
         held = {n for r in running for n in r.allocated}
         gains = {now: len(up - held)}
         for r in running:
-            end = max(now, rounded_up(r.end_by_limit, self.grid))
+            end = rounded_up(max(r.end_by_limit, now + 1), self.grid)
             if end < self.horizon:
                 gains[end] = gains.get(end, 0) + len(set(r.allocated) & up)
         self.free: dict[int, int] = {}
@@ -49,5 +49,5 @@ class Profile:
         mine = set(entry.pinned)
         if mine & given or not mine <= up:
             return self.horizon
-        ends = [r.end_by_limit for r in running if mine & set(r.allocated)]
+        ends = [max(r.end_by_limit, self.now + 1) for r in running if mine & set(r.allocated)]
         return max([rounded_up(end, self.grid) for end in ends], default=self.now)
