@@ -84,7 +84,8 @@ class Recorder:
         refusal = self._refusal(job, partition, qos, asked)
         partition, qos = max(partition, 0), max(qos, 0)
         user = _number(names.users, job.user)
-        association = names.association(job.account, job.user)
+        # Who has nothing but refused jobs has no part in the fair tree.
+        association = 0 if refusal else names.association(job.account, job.user)
         if whole and self._equal:
             asked = _NOTHING
         kind = _number(names.kinds, (whole, asked))

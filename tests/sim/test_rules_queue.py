@@ -272,6 +272,14 @@ def test_usage_is_forgotten_by_half_lives(side: Side) -> None:
     assert Scene(side, site(**short), *jobs).until(1200).order() == [2, 1]
 
 
+def test_who_has_only_refused_jobs_is_not_in_the_fair_tree() -> None:
+    used = job(99, nodes=4, limit=1000, user="u")
+    refused = job(98, 1, nodes=5, user="nobody")
+    scene = Scene(Side.OURS, site(**FAIR), used, refused, job(1, 5, user="u"), job(2, 6, user="v"))
+    # Two users share the weight: one is ahead of u.
+    assert scene.until(300).sim.find(1).priority == 500
+
+
 @pytest.mark.parametrize("late", [6_000, 600_000])
 def test_what_was_used_long_ago_is_forgotten_while_nothing_runs(side: Side, late: int) -> None:
     # u used 4 nodes for 250 s, 20 or 2,000 half-lives before v uses 1 node for 300 s, and w 3.
