@@ -191,6 +191,7 @@ class _Bench:
         self._submit = replay.workload.submit[rows]
         start = replay.logged.start[rows]
         self._logged = Logged(
+            eligible=replay.logged.eligible[rows],
             start=np.where(start < plan.until, start, -1),
             end=replay.logged.end[rows],
             suspect=replay.logged.suspect[rows],

@@ -49,7 +49,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     jobs = [j for j in synthetic.workload("heavy", nodes=30, days=40, seed=3) if j.nodes <= 3]
     sim = Simulator(TRUTH, jobs)
     sim.run_out()
-    nothing = replay.Logged(start=sim.start, end=sim.end, suspect=sim.start < 0)
+    nothing = replay.Logged(
+        eligible=np.full(len(sim.start), -1), start=sim.start, end=sim.end, suspect=sim.start < 0
+    )
     known = replay.Replay(
         workload=sim.workload, logged=nothing, read=len(jobs), refused={}, assumed={}, named={}
     )
@@ -112,6 +114,7 @@ def test_nothing_logged_after_until_enters(log: Path) -> None:
     assert later.any()
     logged = taken.logged
     changed = replay.Logged(
+        eligible=logged.eligible,
         start=np.where(later, logged.start + 5 * DAY, logged.start),
         end=np.where(logged.end >= until, logged.end + 9 * DAY, logged.end),
         suspect=logged.suspect,

@@ -13,6 +13,7 @@ FOREVER = 2**40
 
 def logged(start: list[int], end: list[int]) -> Logged:
     return Logged(
+        eligible=np.full(len(start), -1),
         start=np.array(start, np.int64),
         end=np.array(end, np.int64),
         suspect=np.zeros(len(start), bool),
