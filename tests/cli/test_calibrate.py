@@ -180,6 +180,18 @@ def test_nodes_beyond_the_start_file_are_bad_input(log: Path, tmp_path: Path) ->
     assert done.stderr == f"mirage: --nodes 31: {start} has 30\n"
 
 
+def test_a_start_file_with_fewer_nodes_than_were_busy_is_warned_of(
+    log: Path, tmp_path: Path
+) -> None:
+    start, out = tmp_path / "start.toml", tmp_path / "out.toml"
+    start.write_text(START.replace("30", "15"))
+    done = calibrate(log, "--cluster", start, "--trials", "8", "--out", out)
+    assert (done.returncode, read_cluster_file(out).nodes) == (0, 15)
+    assert done.stderr == (
+        "mirage: warning: the log had 20 nodes busy, the cluster file has 15: its nodes were kept\n"
+    )
+
+
 def test_what_a_trial_raises_is_not_told_by_optuna_too(capfd: pytest.CaptureFixture[str]) -> None:
     def score(_: Mapping[str, int]) -> float:
         raise InputError("no such thing")
