@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from mirage.domain.job import JobState
 from mirage.errors import InputError
 from mirage.sim.simulator import Simulator
-from mirage.sim.site import groups_of, partition_nodes
+from mirage.sim.site import least_of
 from mirage.sim.types import Params, SimJob
 from mirage.traces.fidelity import (
     DAY_S,
@@ -168,19 +168,12 @@ class _Given:
 
     def __init__(self, params: Params) -> None:
         self._params = params
-        sizes = [(g.cpus, g.memory_mib, g.gpus) for g in groups_of(params) for _ in range(g.count)]
-        self._least = {
-            p.name: [
-                min(column)
-                for column in zip(*(sizes[n] for n in partition_nodes(params, p)), strict=True)
-            ]
-            for p in params.partitions
-        }
+        self._least = {p.name: least_of(params, p) for p in params.partitions}
 
     def to(self, job: SimJob) -> tuple[int, ...]:
         """Over all its nodes. Of whole nodes, where those of the partition differ, as many as
         the smallest has: so the simulator counts them."""
-        each = [max(job.cpus, 1), job.memory_mib, job.gpus]
+        each = (max(job.cpus, 1), job.memory_mib, job.gpus)
         if is_whole(job, self._params):
             each = self._least[partition_of(job, self._params).name]
         return tuple(job.nodes * amount for amount in each)

@@ -125,7 +125,7 @@ def _replayed(rows: list[Job], params: Params, faults: _Faults) -> list[tuple[Si
             faults.refuse(reason, job)
             continue
         sim = _placed(_asked(job, params, longest_s, faults), params, job, faults)
-        if counts_memory and not is_whole(sim, params):
+        if counts_memory:
             sim = _with_memory(sim, job, faults)
         if job.job_id in seen:
             faults.assume(REPEATED, job)
@@ -223,6 +223,8 @@ def partition_of(job: SimJob, params: Params) -> Partition:
 
 
 def _counts_memory(params: Params) -> bool:
+    if params.select_type is not SelectType.CONS_TRES:
+        return False
     limited = any(q.max_memory_mib_pu for q in params.qos)
     return limited or any(group.memory_mib for group in groups_of(params))
 

@@ -183,6 +183,8 @@ MEMORY = Params(nodes=4, memory_mib_per_node=1000, select_type=SelectType.CONS_T
 def test_on_nodes_whose_memory_counts_jobs_ask_for_theirs_per_node(tmp_path: Path) -> None:
     taken = read(tmp_path, {"memory_mib": 1501}, params=MEMORY)
     assert (only(taken).memory_mib, taken.assumed) == (751, {})
+    exclusive = replace(MEMORY, partitions=(Partition(exclusive=True),))
+    assert only(read(tmp_path, {"memory_mib": 1501}, params=exclusive)).memory_mib == 751
     large = read(tmp_path, {"memory_mib": 2001}, params=MEMORY)
     assert list(large.refused) == ["more per node than enough nodes of the partition have"]
 
@@ -195,9 +197,8 @@ def test_where_memory_counts_a_row_without_it_is_counted(tmp_path: Path) -> None
 
 
 def test_memory_is_not_asked_for_where_it_does_not_count(tmp_path: Path) -> None:
-    exclusive = replace(MEMORY, partitions=(Partition(exclusive=True),))
     uncounted = replace(MEMORY, memory_mib_per_node=0)
-    for params in (PARAMS, exclusive, uncounted, replace(MEMORY, select_type=SelectType.LINEAR)):
+    for params in (PARAMS, uncounted, replace(MEMORY, select_type=SelectType.LINEAR)):
         taken = read(tmp_path, {"memory_mib": 1501}, {"job_id": "13"}, params=params)
         assert [job.memory_mib for job in taken.workload.jobs] == [0, 0]
         assert taken.assumed == {}
