@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.learn import tpe
-from mirage.services.calibrate import Plan, calibrate, look
+from mirage.services.calibrate import Plan, as_seen, calibrate, look
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 from mirage.sim.workload import Workload
-from mirage.traces import observed, replay
+from mirage.traces import replay
 from mirage.traces.clusterfile import read_cluster_file
 from mirage.traces.fidelity import HOUR_S, WEEK_S, Fidelity, Window, fidelity, judged
 from mirage.traces.knobs import KNOBS, with_values
@@ -141,9 +141,8 @@ def folds(taken: Replay, site: Params, samples: int, seed: int) -> None:
     """For each score: what the 20 best of random settings by it do in the weeks that follow."""
     submit, logged = taken.workload.submit, taken.logged
     seen = look(taken, Plan(begin=BEGIN, until=UNTIL, end=UNTIL))
-    base = replace(
-        site, nodes=seen.nodes, node_events=observed.node_events(seen.levels, seen.nodes)
-    )
+    # Less the running limit: with this base the score was chosen.
+    base = as_seen(site, replace(seen, max_jobs_pu=0), taken.workload, UNTIL)
     early = submitted_before(taken, UNTIL)
     rng = np.random.default_rng(seed)
     runs = []

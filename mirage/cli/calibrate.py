@@ -16,7 +16,7 @@ from mirage.cli.kernels import say_if_compiling
 from mirage.cli.simulate import complain, day, hours, instant, progress, ratio, table_of
 from mirage.errors import InputError
 from mirage.learn import tpe
-from mirage.services.calibrate import Calibration, default_plan
+from mirage.services.calibrate import Calibration, default_plan, look
 from mirage.services.calibrate import calibrate as fit
 from mirage.sim.types import Params
 from mirage.traces import replay
@@ -42,7 +42,7 @@ def calibrate(
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option(min=1, help="Nodes of the cluster. Default: as many as were ever busy."),
+        typer.Option(min=1, help="Nodes there were at most. Default: as many as were ever busy."),
     ] = None,
     begin: Annotated[
         datetime | None,
@@ -72,16 +72,21 @@ def calibrate(
     The file is then judged on the weeks after those that it was fitted on.
 
     Read from the log: nodes over time, running jobs per user. Searched for (Optuna, the extra
-    `calibrate`): weights, half-life, maximum age, backfill. What is done is in docs/simulate.md.
+    `calibrate`): weights, half-life, maximum age, backfill. Nodes, partitions and outages of a
+    cluster file stay: fewer nodes are written as drains. What is done is in docs/simulate.md.
 
     Exit code 0; 2 where the log has no starts or is too short, a file cannot be read or written, or
     Optuna is not installed.
     """
-    start = read_cluster_file(cluster) if cluster else Params(name=_name(trace))
-    taken = replay.read(trace, replace(start, nodes=_ANY_SIZE, node_events=()))
+    start = read_cluster_file(cluster) if cluster else Params(name=_name(trace), nodes=_ANY_SIZE)
+    if cluster and nodes is not None and nodes > start.nodes:
+        raise InputError(f"--nodes {nodes}: {cluster} has {start.nodes}")
+    taken = replay.read(trace, start)
     given = {"begin": begin, "until": until, "end": judge_until}
     instants = {name: instant(when) for name, when in given.items() if when is not None}
     plan = replace(default_plan(taken), nodes=nodes, trials=trials, seed=seed, **instants)
+    if cluster is None:
+        start = replace(start, nodes=look(taken, plan).nodes)
     say_if_compiling()
     with progress(trace.name) as told:
         found = fit(taken, start, plan, tpe.search, told)
@@ -93,7 +98,18 @@ def calibrate(
         for table in _tables(found):
             console.print(table)
         typer.echo(f"{out} written")
+    _complain_of_nodes(found)
     complain(trace, taken)
+
+
+def _complain_of_nodes(found: Calibration) -> None:
+    had, has = found.seen.nodes, found.params.nodes
+    if had > has:
+        typer.echo(
+            f"mirage: warning: the log had {had} nodes busy, the cluster file has {has}: "
+            "its nodes were kept",
+            err=True,
+        )
 
 
 def _name(trace: Path) -> str:

@@ -128,10 +128,9 @@ def _rows(taken: Replay) -> dict[str, dict[str, dict[str, Any]]]:
 
 def _tables(taken: Replay, report: Report, *, weekly: bool) -> Iterator[Table]:
     yield _figures(report)
-    if report.fidelity is not None:
-        yield _fidelity(report.fidelity, report.window)
-        if weekly:
-            yield _weeks(report.fidelity)
+    yield _fidelity(report.fidelity, report.window, report.not_judged)
+    if weekly and report.fidelity is not None:
+        yield _weeks(report.fidelity)
     if taken.refused or taken.assumed:
         yield _bad_rows(taken)
 
@@ -148,10 +147,16 @@ def _figures(report: Report) -> Table:
     return table
 
 
-def _fidelity(found: Fidelity, window: Window) -> Table:
+def _fidelity(found: Fidelity | None, window: Window, not_judged: str | None) -> Table:
     table = table_of("against the log", "")
-    table.add_row("submitted", f"{day(window.begin)} to {day(window.end)}")
+    if window.begin < window.end:
+        table.add_row("submitted", f"{day(window.begin)} to {day(window.end)}")
+    if found is None:
+        table.add_row("not judged", not_judged)
+        return table
     table.add_row("jobs judged", f"{found.jobs:,}")
+    late = "not in the log" if found.late_eligible is None else f"{found.late_eligible:,}"
+    table.add_row("  eligible over a minute after submission", late)
     table.add_row("difference of a job's waits, mean", hours(found.wait_mae_h))
     table.add_row("rank correlation of waits", ratio(found.spearman))
     table.add_row("correlation of weekly means", ratio(found.weekly_corr))

@@ -120,6 +120,8 @@ class Job:
     nodes: int = 1
     cpus: int = 0
     gpus: int = 0
+    memory_mib: int = 0
+    """Over all its nodes; 0: not known. Only traces tell it, and the history does not keep it."""
     exit_code: str = ""
     dependency: str = ""
     node_list: str = ""

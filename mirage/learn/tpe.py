@@ -42,5 +42,6 @@ def _optuna() -> ModuleType:
         raise InputError(
             "calibrating needs Optuna: pip install 'mirage-provisioner[calibrate]'"
         ) from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    # What a trial raises reaches our caller: Optuna's own account of it would be a second one.
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna

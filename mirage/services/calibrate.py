@@ -9,6 +9,7 @@ import numpy as np
 
 from mirage.errors import InputError
 from mirage.sim.simulator import Simulator
+from mirage.sim.site import partition_nodes
 from mirage.sim.types import Params, SimJob
 from mirage.sim.workload import Workload
 from mirage.traces import observed
@@ -60,7 +61,7 @@ class Plan:
     """Fitted on [begin, until), judged after."""
     end: int
     nodes: int | None = None
-    """Nodes of the cluster; None: as many as were ever busy."""
+    """Nodes there were at most; None: as many as were ever busy."""
     trials: int = 150
     seed: int = 1
 
@@ -117,16 +118,12 @@ def calibrate(
 ) -> Calibration:
     """Fit `start` to what the log says of jobs that started before `plan.until`.
 
-    Jobs after that are replayed only to judge. Raises InputError where there is too little to fit.
+    Its nodes stay, so that node types and partitions do; fewer are drains. Jobs after that are
+    replayed only to judge. Raises InputError where there is too little to fit.
     """
     _check(replay, plan)
     seen = look(replay, plan)
-    base = replace(
-        start,
-        nodes=seen.nodes,
-        max_jobs_pu=seen.max_jobs_pu or start.max_jobs_pu,
-        node_events=observed.node_events(seen.levels, seen.nodes),
-    )
+    base = as_seen(start, seen, replay.workload, plan.until)
     bench = _Bench(replay, base, plan, told)
     recipe, inner = _recipe(bench, search)
     params, trials = base, [bench.first]
@@ -164,6 +161,36 @@ def look(replay: Replay, plan: Plan) -> Seen:
     )
 
 
+def as_seen(start: Params, seen: Seen, workload: Workload, until: int) -> Params:
+    """`start` with what the log showed before `until`."""
+    nodes = _usable(start, workload.jobs)
+    begin = min([int(workload.submit[0]), *(at for at, _ in seen.levels)])
+    begin = min([begin, *(event.at for event in start.node_events)])
+    levels = ((begin, seen.nodes), *seen.levels)
+    return replace(
+        _limited(start, seen.max_jobs_pu),
+        node_events=observed.node_events(levels, nodes, start.node_events, until),
+    )
+
+
+def _usable(params: Params, jobs: Sequence[SimJob]) -> list[int]:
+    """Ascending numbers of the nodes that jobs of the log may be on: others it says nothing of."""
+    used = {job.partition or params.partitions[0].name for job in jobs}
+    parts = [partition_nodes(params, p) for p in params.partitions if p.name in used]
+    return sorted({node for part in parts for node in part})
+
+
+def _limited(params: Params, max_jobs_pu: int) -> Params:
+    """With this limit, if any, on the running jobs of a user: where there are QOS only theirs
+    count, and jobs are in the first unless the log says otherwise."""
+    if not max_jobs_pu:
+        return params
+    if not params.qos:
+        return replace(params, max_jobs_pu=max_jobs_pu)
+    first, *others = params.qos
+    return replace(params, qos=(replace(first, max_jobs_pu=max_jobs_pu), *others))
+
+
 def score_of(found: Fidelity) -> float:
     """What is made large: rank correlation of waits, less their mean difference's logarithm."""
     if found.spearman is None or found.wait_mae_h is None:
@@ -191,6 +218,7 @@ class _Bench:
         self._submit = replay.workload.submit[rows]
         start = replay.logged.start[rows]
         self._logged = Logged(
+            eligible=replay.logged.eligible[rows],
             start=np.where(start < plan.until, start, -1),
             end=replay.logged.end[rows],
             suspect=replay.logged.suspect[rows],

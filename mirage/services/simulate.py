@@ -12,9 +12,19 @@ import pyarrow.parquet as pq
 from mirage.domain.job import JobState
 from mirage.errors import InputError
 from mirage.sim.simulator import Simulator
+from mirage.sim.site import least_of
 from mirage.sim.types import Params, SimJob
-from mirage.traces.fidelity import HOUR_S, WEEK_S, Fidelity, Window, default_window, fidelity
-from mirage.traces.replay import Replay
+from mirage.traces.fidelity import (
+    DAY_S,
+    HOUR_S,
+    RAMP_UP_S,
+    WEEK_S,
+    Fidelity,
+    Window,
+    default_window,
+    fidelity,
+)
+from mirage.traces.replay import Replay, is_whole, partition_of
 
 Told = Callable[[float], None]
 """Hears how much of the trace's time has been simulated, 0 to 1."""
@@ -42,7 +52,9 @@ class Report:
     jobs_per_s: float
     wait_h: WaitHours
     fidelity: Fidelity | None
-    """None where the log has no starts."""
+    """None where no job is judged."""
+    not_judged: str | None
+    """Why, where none is."""
     window: Window
     """The submissions that `fidelity` judges."""
 
@@ -68,7 +80,7 @@ def simulate(replay: Replay, sim: Simulator, window: Window | None, told: Told |
     wall_s = time.perf_counter() - began
     window = window or default_window(made.submit, replay.logged)
     waits_h = ((sim.start - made.submit) / HOUR_S)[sim.start >= 0]
-    has_starts = bool((replay.logged.start >= 0).any())
+    found = fidelity(made.submit, sim.start, replay.logged, window)
     return Report(
         jobs=len(made),
         started=len(waits_h),
@@ -76,7 +88,8 @@ def simulate(replay: Replay, sim: Simulator, window: Window | None, told: Told |
         wall_s=wall_s,
         jobs_per_s=len(made) / wall_s,
         wait_h=_wait_hours(waits_h),
-        fidelity=fidelity(made.submit, sim.start, replay.logged, window) if has_starts else None,
+        fidelity=found if found.jobs else None,
+        not_judged=None if found.jobs else _not_judged(replay, window),
         window=window,
     )
 
@@ -85,6 +98,15 @@ def _in_weeks(sim: Simulator, first: int, last: int, told: Told) -> None:
     for at in range(first + WEEK_S, last, WEEK_S):
         sim.advance_quietly(at)
         told((at - first) / (last - first))
+
+
+def _not_judged(replay: Replay, window: Window) -> str:
+    if not (replay.logged.start >= 0).any():
+        return "the log has no starts"
+    if window.begin >= window.end:
+        days = RAMP_UP_S // DAY_S
+        return f"no submission in the log is later than {days} days after its first start"
+    return "no job submitted in that time started in both and is not suspect"
 
 
 def _why(replay: Replay) -> str:
@@ -111,6 +133,8 @@ def write_jobs(path: Path, replay: Replay, sim: Simulator) -> None:
     params = sim.params
     states = [sim.state_of(row) for row in range(len(jobs))]
     start, end = _known(sim.start), _known(sim.end)
+    given = _Given(params)
+    cpus, memory_mib, gpus = zip(*(given.to(job) for job in jobs), strict=True)
     text, whole = pa.string(), pa.int64()
     columns = {
         "job_id": pa.array([str(job.job_id) for job in jobs], text),
@@ -125,8 +149,9 @@ def write_jobs(path: Path, replay: Replay, sim: Simulator) -> None:
         "end": end,
         "timelimit_s": pa.array([job.time_limit_s for job in jobs], whole),
         "nodes": pa.array([job.nodes for job in jobs], whole),
-        "gpus": pa.array([job.nodes * (job.gpus or params.gpus_per_node) for job in jobs], whole),
-        "cpus": pa.array([job.nodes * (job.cpus or params.cpus_per_node) for job in jobs], whole),
+        "gpus": pa.array(gpus, whole),
+        "cpus": pa.array(cpus, whole),
+        "memory_mib": pa.array(memory_mib, whole),
         "exit_code": pa.array(["1:0" if s is JobState.FAILED else "0:0" for s in states], text),
         "name": pa.array([job.name for job in jobs], text),
         "logged_start": _known(replay.logged.start),
@@ -136,6 +161,22 @@ def write_jobs(path: Path, replay: Replay, sim: Simulator) -> None:
         pq.write_table(pa.table(columns), path, compression="zstd")
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+class _Given:
+    """CPUs, MiB and GPUs that jobs are given."""
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+        self._least = {p.name: least_of(params, p) for p in params.partitions}
+
+    def to(self, job: SimJob) -> tuple[int, ...]:
+        """Over all its nodes. Of whole nodes, where those of the partition differ, as many as
+        the smallest has: so the simulator counts them."""
+        each = (max(job.cpus, 1), job.memory_mib, job.gpus)
+        if is_whole(job, self._params):
+            each = self._least[partition_of(job, self._params).name]
+        return tuple(job.nodes * amount for amount in each)
 
 
 def _known(instants: np.ndarray) -> pa.Array:

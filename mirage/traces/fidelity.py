@@ -14,6 +14,7 @@ RAMP_UP_S = 6 * DAY_S
 """Not judged: a log begins with what started then, the jobs that ran already are missing."""
 _MONDAY_S = 4 * DAY_S
 """1970-01-05 was one."""
+_LATE_S = 60
 _LEAST = 2
 """Points that a correlation needs."""
 
@@ -62,6 +63,10 @@ class Fidelity:
     """Pearson correlation of the weeks' mean waits."""
     mean_ratio: float | None
     """Mean wait of the replay by that of the log."""
+    late_eligible: int | None
+    """Of `jobs`, those that became eligible more than a minute after their submission: held, or
+    waiting for another job or a begin time, they waited for that as well as in the queue. None
+    where the log does not say when one of them became eligible."""
     weeks: tuple[Week, ...]
     """Those of which at least half lies in the window."""
 
@@ -94,8 +99,14 @@ def fidelity(submit: Whole, start: Whole, logged: Logged, window: Window) -> Fid
         spearman=correlation(ranks(log_h), ranks(sim_h)),
         weekly_corr=correlation(weekly_log, weekly_sim),
         mean_ratio=float(sim_h.mean() / log_h.mean()) if some and log_h.any() else None,
+        late_eligible=_late(at, logged.eligible[rows]),
         weeks=tuple(weeks),
     )
+
+
+def _late(submit: Whole, eligible: Whole) -> int | None:
+    known = eligible >= 0
+    return int((eligible - submit > _LATE_S)[known].sum()) if known.any() else None
 
 
 def weekly(submit: Whole, log_h: Array, sim_h: Array) -> tuple[Week, ...]:

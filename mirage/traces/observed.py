@@ -1,7 +1,7 @@
 """What a log shows of its cluster without any fitting: nodes over time, a limit, dependencies."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -78,17 +78,47 @@ def node_levels(submit: Whole, nodes: Whole, users: Whole, logged: Logged, until
     return _joined(_runs(blocks), grid, busy)
 
 
-def node_events(levels: Levels, nodes: int) -> tuple[NodeEvent, ...]:
-    """Drains and resumes, highest numbers first, that leave `levels` of `nodes`."""
+def node_events(
+    levels: Levels, nodes: Sequence[int], given: Sequence[NodeEvent] = (), until: int | None = None
+) -> tuple[NodeEvent, ...]:
+    """Outages that leave `levels` of `nodes`, those `given` among them.
+
+    Which nodes were missing a log does not tell: the last of `nodes` are drained. A node out by
+    `given` is one of the missing, for the level counts what was busy; from `until` on, where no
+    level was seen, it comes on top.
+    """
+    level_from = dict(levels)
+    level = len(nodes)
+    out: dict[int, Outage] = {}
+    drained: dict[int, Outage] = {}
+    before: dict[int, Outage] = {}
     events: list[NodeEvent] = []
-    there = nodes
-    for at, level in levels:
-        target = min(level, nodes)
-        outage = Outage.DRAIN if target < there else Outage.RESUME
-        low, high = sorted((target, there))
-        events += [NodeEvent(at, node, outage) for node in range(low, high)]
-        there = target
+    for at in sorted({*level_from, *(event.at for event in given)}):
+        level = level_from.get(at, level)
+        _take(out, [event for event in given if event.at == at])
+        if until is None or at < until:
+            there = [node for node in nodes if node not in out]
+            drained = dict.fromkeys(there[level:], Outage.DRAIN)
+        now = drained | out
+        events += _changes(at, before, now)
+        before = now
     return tuple(events)
+
+
+def _take(out: dict[int, Outage], events: Iterable[NodeEvent]) -> None:
+    for event in events:
+        if event.outage is Outage.RESUME:
+            out.pop(event.node, None)
+        else:
+            out[event.node] = event.outage
+
+
+def _changes(
+    at: int, before: Mapping[int, Outage], now: Mapping[int, Outage]
+) -> Iterator[NodeEvent]:
+    for node in sorted(before.keys() | now.keys()):
+        if before.get(node) != now.get(node):
+            yield NodeEvent(at, node, now.get(node, Outage.RESUME))
 
 
 def running_limit(users: Whole, logged: Logged, until: int) -> int:

@@ -15,7 +15,7 @@ from mirage.traces.row import Outcome, RowRefused, attempt, integer, state_of
 _INTS = ("submit", "eligible", "start", "end", "timelimit_s", "nodes", "gpus", "cpus")
 _TEXTS = ("job_id", "user", "account", "partition", "qos", "state", "exit_code")
 REQUIRED = (*_TEXTS, *_INTS)
-_OPTIONAL_INTS = ("runtime_s",)
+_OPTIONAL_INTS = ("runtime_s", "memory_mib")
 _OPTIONAL_TEXTS = ("name",)
 _BATCH_ROWS = 4096
 
@@ -114,6 +114,7 @@ def _job(row: Row) -> Job:
         nodes=1 if nodes is None else nodes,
         cpus=_int(row, "cpus") or 0,
         gpus=_int(row, "gpus") or 0,
+        memory_mib=_int(row, "memory_mib") or 0,
         exit_code=_text(row, "exit_code"),
     )
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from mirage.domain.job import Job, JobState
 from mirage.domain.timelimit import UNLIMITED
-from mirage.sim.types import Params, SelectType, SimJob
+from mirage.sim.site import groups_of
+from mirage.sim.types import Params, Partition, SelectType, SimJob
 from mirage.sim.workload import Workload
 from mirage.traces.readers import Format, open_trace
 from mirage.traces.suspects import suspects
@@ -27,6 +28,7 @@ REPEATED = "job id seen before: replayed under a new number"
 UNSORTED = "out of order of submission: sorted"
 OVER = "ran over its limit: cut there"
 OTHER_PARTITION = "partition not in the cluster file: put in the default one"
+NO_MEMORY = "no memory in the log: none is asked"
 OTHER_QOS = "QOS not in the cluster file: put in the default one"
 
 
@@ -34,6 +36,7 @@ OTHER_QOS = "QOS not in the cluster file: put in the default one"
 class Logged:
     """What the log says of the jobs of a workload, row for row. Epoch seconds; -1: not known."""
 
+    eligible: NDArray[np.int64]
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     suspect: NDArray[np.bool_]
@@ -114,6 +117,7 @@ def _replayed(rows: list[Job], params: Params, faults: _Faults) -> list[tuple[Si
     rows = _in_order(rows, faults)
     longest_s = _longest_s(rows)
     seen: set[int] = set()
+    counts_memory = _counts_memory(params)
     fresh = 1 + max((job.job_id for job in rows), default=0)
     pairs = []
     for job in rows:
@@ -121,6 +125,8 @@ def _replayed(rows: list[Job], params: Params, faults: _Faults) -> list[tuple[Si
             faults.refuse(reason, job)
             continue
         sim = _placed(_asked(job, params, longest_s, faults), params, job, faults)
+        if counts_memory:
+            sim = _with_memory(sim, job, faults)
         if job.job_id in seen:
             faults.assume(REPEATED, job)
             sim, fresh = replace(sim, job_id=fresh), fresh + 1
@@ -167,9 +173,17 @@ def _ran_s(job: Job) -> int | None:
 
 
 def _gave_up(job: Job) -> bool:
-    """Cancelled while it waited. Some accounting says that with a start that is the end."""
-    never_ran = job.start is None or job.start == job.end
-    return job.end is not None and never_ran and job.state is not JobState.COMPLETED
+    """Cancelled while it waited. Some accounting says that with a start that is the end, which a
+    job that failed in its first second has as well."""
+    if job.end is None:
+        return False
+    if job.start is None:
+        return job.state is not JobState.COMPLETED
+    return job.start == job.end and job.state in _NEVER_STARTED
+
+
+_NEVER_STARTED = (JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED)
+"""As which a job ends that still waits."""
 
 
 def _asked(job: Job, params: Params, longest_s: int, faults: _Faults) -> SimJob:
@@ -193,6 +207,32 @@ def _asked(job: Job, params: Params, longest_s: int, faults: _Faults) -> SimJob:
         name=job.name,
         cancel_at=cancel_at,
     )
+
+
+def is_whole(job: SimJob, params: Params) -> bool:
+    """Whether it is given whole nodes."""
+    if params.select_type is not SelectType.CONS_TRES or job.exclusive:
+        return True
+    return partition_of(job, params).exclusive
+
+
+def partition_of(job: SimJob, params: Params) -> Partition:
+    """Its own; the default one where it names none."""
+    named = (p for p in params.partitions if p.name == job.partition)
+    return next(named, params.partitions[0])
+
+
+def _counts_memory(params: Params) -> bool:
+    if params.select_type is not SelectType.CONS_TRES:
+        return False
+    limited = any(q.max_memory_mib_pu for q in params.qos)
+    return limited or any(group.memory_mib for group in groups_of(params))
+
+
+def _with_memory(sim: SimJob, job: Job, faults: _Faults) -> SimJob:
+    if not job.memory_mib:
+        faults.assume(NO_MEMORY, job)
+    return replace(sim, memory_mib=-(-job.memory_mib // job.nodes))
 
 
 def _fate(job: Job, limit_s: int, faults: _Faults) -> tuple[int, int | None]:
@@ -228,10 +268,12 @@ def _placed(sim: SimJob, params: Params, job: Job, faults: _Faults) -> SimJob:
 
 def _logged(made: Workload, rows: dict[int, Job], flagged: set[tuple[int, int]]) -> Logged:
     jobs = [rows[int(job_id)] for job_id in made.job_id]
+    eligible = [-1 if job.eligible is None else job.eligible for job in jobs]
     ran = [not _gave_up(job) and job.start is not None for job in jobs]
     start = [job.start if began else -1 for job, began in zip(jobs, ran, strict=True)]
     end = [-1 if job.end is None else job.end for job in jobs]
     return Logged(
+        eligible=np.array(eligible, np.int64),
         start=np.array(start, np.int64),
         end=np.array(end, np.int64),
         suspect=np.array([(job.job_id, job.submit) in flagged for job in jobs], bool),

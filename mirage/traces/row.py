@@ -125,6 +125,7 @@ def _numbers_in_range(job: Job) -> None:
         ("nodes", job.nodes),
         ("cpus", job.cpus),
         ("gpus", job.gpus),
+        ("memory", job.memory_mib),
     ):
         if not 0 <= number < LATEST:
             raise RowRefused(f"{what} is out of range")

@@ -14,7 +14,7 @@ from datetime import tzinfo
 from mirage.domain import tres
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.timelimit import parse_time_limit
-from mirage.errors import UnknownFormat
+from mirage.errors import MalformedText, UnknownFormat
 from mirage.traces.clock import Clock
 from mirage.traces.row import (
     Outcome,
@@ -112,6 +112,8 @@ def _job(row: Fields, clock: Clock) -> Job:
     allocated = understood(tres.parse_tres, _first(row, "alloctres"), "TRES")
     requested = understood(tres.parse_tres, _first(row, "reqtres"), "TRES")
     amounts = requested | allocated
+    nodes = _count(row, "nodes", "nnodes", "allocnodes", "reqnodes") or amounts.get("node", 1)
+    cpus = _count(row, "cpus", "ncpus", "alloccpus", "reqcpus") or amounts.get("cpu", 0)
     uid = _first(row, "uid")
     priority = _first(row, "priority")
     return Job(
@@ -130,9 +132,10 @@ def _job(row: Fields, clock: Clock) -> Job:
         start=times.start,
         end=times.end,
         time_limit_s=_time_limit_s(row),
-        nodes=_count(row, "nodes", "nnodes", "allocnodes", "reqnodes") or amounts.get("node", 1),
-        cpus=_count(row, "cpus", "ncpus", "alloccpus", "reqcpus") or amounts.get("cpu", 0),
+        nodes=nodes,
+        cpus=cpus,
         gpus=tres.gpus(allocated) or tres.gpus(requested),
+        memory_mib=amounts.get("mem", 0) or _asked_mib(_first(row, "reqmem"), nodes, cpus),
         exit_code=_first(row, "exitcode"),
         node_list=_first(row, "nodelist"),
         comment=row.get("comment", ""),
@@ -186,6 +189,18 @@ def _count(row: Fields, what: str, *names: str) -> int:
     text = _first(row, *names)
     # A pending job may ask for a range, `2-4`: the least is what it needs to start.
     return integer(text if text.startswith("-") else text.partition("-")[0], what) if text else 0
+
+
+def _asked_mib(text: str, nodes: int, cpus: int) -> int:
+    """ReqMem in sum: Slurm before 21.08 ends it in `n` or `c`, per node or per CPU.
+
+    One that does not read is none: no job is refused for it.
+    """
+    try:
+        mib = tres.parse_tres(f"mem={text}").get("mem", 0) if text else 0
+    except MalformedText:
+        return 0
+    return mib * {"n": nodes, "c": cpus}.get(text[-1:], 1)
 
 
 def _first(row: Fields, *names: str) -> str:

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mirage.errors import InputError
 from mirage.learn import tpe
 from mirage.services.calibrate import calibrate as calibrated
 from mirage.services.calibrate import default_plan
@@ -19,6 +21,7 @@ from mirage.sim.types import NodeEvent, Outage, Params
 from mirage.traces import replay, synthetic
 from mirage.traces.clusterfile import read_cluster_file
 from mirage.traces.fidelity import Window, fidelity
+from mirage.traces.knobs import KNOBS, values_of
 
 ROOT = Path(__file__).parents[2]
 DAY = 86400
@@ -40,6 +43,31 @@ START = """\
 name = "lab"
 nodes = 30
 """
+SITE = """
+[[nodes]]
+count = 10
+CPUs = 64
+[[nodes]]
+count = 20
+CPUs = 128
+[[partitions]]
+PartitionName = "batch"
+Nodes = "0-24"
+[[partitions]]
+PartitionName = "other"
+Nodes = "25-29"
+[[qos]]
+Name = "normal"
+MaxJobsPU = 50
+[[qos]]
+Name = "urgent"
+MaxJobsPU = 2
+[[outages]]
+Nodes = "0"
+State = "DOWN"
+StartTime = 2035-01-01T00:00:00Z
+EndTime = 2035-01-02T00:00:00Z
+"""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +77,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     jobs = [j for j in synthetic.workload("heavy", nodes=30, days=40, seed=3) if j.nodes <= 3]
     sim = Simulator(TRUTH, jobs)
     sim.run_out()
-    nothing = replay.Logged(start=sim.start, end=sim.end, suspect=sim.start < 0)
+    nothing = replay.Logged(
+        eligible=np.full(len(sim.start), -1), start=sim.start, end=sim.end, suspect=sim.start < 0
+    )
     known = replay.Replay(
         workload=sim.workload, logged=nothing, read=len(jobs), refused={}, assumed={}, named={}
     )
@@ -89,8 +119,10 @@ def test_what_the_log_shows_is_found_and_later_weeks_come_nearer(log: Path, tmp_
     assert all(f["low"] <= f["value"] <= f["high"] for f in told["fitted"])
 
     fitted = read_cluster_file(out)
-    assert (fitted.name, fitted.nodes, fitted.max_jobs_pu) == ("lab", 20, 4)
+    assert (fitted.name, fitted.nodes, fitted.max_jobs_pu) == ("lab", 30, 4)
     assert {event.outage for event in fitted.node_events} == {Outage.DRAIN, Outage.RESUME}
+    begin = min(event.at for event in fitted.node_events)
+    assert [event.node for event in fitted.node_events if event.at == begin] == [*range(20, 30)]
     taken = replay.read(log, fitted)
     sim = simulator(taken, fitted)
     sim.run_out()
@@ -112,6 +144,7 @@ def test_nothing_logged_after_until_enters(log: Path) -> None:
     assert later.any()
     logged = taken.logged
     changed = replay.Logged(
+        eligible=logged.eligible,
         start=np.where(later, logged.start + 5 * DAY, logged.start),
         end=np.where(logged.end >= until, logged.end + 9 * DAY, logged.end),
         suspect=logged.suspect,
@@ -120,6 +153,52 @@ def test_nothing_logged_after_until_enters(log: Path) -> None:
     other = calibrated(replace(taken, logged=changed), start, plan, tpe.search)
     assert (other.params, other.seen, other.inner) == (found.params, found.seen, found.inner)
     assert other.held_out != found.held_out
+
+
+def test_node_types_partitions_outages_and_qos_of_the_start_file_stay(
+    log: Path, tmp_path: Path
+) -> None:
+    start, out = tmp_path / "start.toml", tmp_path / "out.toml"
+    start.write_text(START + SITE)
+    done = calibrate(log, "--cluster", start, "--trials", "8", "--out", out)
+    assert (done.returncode, done.stderr) == (0, "")
+    given, fitted = read_cluster_file(start), read_cluster_file(out)
+    assert (fitted.nodes, fitted.node_groups) == (30, given.node_groups)
+    assert fitted.partitions == given.partitions
+    assert set(given.node_events) <= set(fitted.node_events)
+    # Partition `other` has none of the log's jobs: the log says nothing of its nodes.
+    assert {event.node for event in fitted.node_events} <= set(range(25))
+    assert [(q.name, q.max_jobs_pu) for q in fitted.qos] == [("normal", 4), ("urgent", 2)]
+    assert fitted.max_jobs_pu == 0
+
+
+def test_nodes_beyond_the_start_file_are_bad_input(log: Path, tmp_path: Path) -> None:
+    start = tmp_path / "start.toml"
+    start.write_text(START)
+    done = calibrate(log, "--cluster", start, "--nodes", "31", "--out", tmp_path / "c.toml")
+    assert done.returncode == 2
+    assert done.stderr == f"mirage: --nodes 31: {start} has 30\n"
+
+
+def test_a_start_file_with_fewer_nodes_than_were_busy_is_warned_of(
+    log: Path, tmp_path: Path
+) -> None:
+    start, out = tmp_path / "start.toml", tmp_path / "out.toml"
+    start.write_text(START.replace("30", "15"))
+    done = calibrate(log, "--cluster", start, "--trials", "8", "--out", out)
+    assert (done.returncode, read_cluster_file(out).nodes) == (0, 15)
+    assert done.stderr == (
+        "mirage: warning: the log had 20 nodes busy, the cluster file has 15: its nodes were kept\n"
+    )
+
+
+def test_what_a_trial_raises_is_not_told_by_optuna_too(capfd: pytest.CaptureFixture[str]) -> None:
+    def score(_: Mapping[str, int]) -> float:
+        raise InputError("no such thing")
+
+    with pytest.raises(InputError, match="no such thing"):
+        tpe.search(KNOBS, score, trials=8, seed=1, first=values_of(TRUTH))
+    assert capfd.readouterr().err == ""
 
 
 def test_optuna_missing_is_one_sentence(log: Path, tmp_path: Path) -> None:

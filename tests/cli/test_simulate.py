@@ -75,6 +75,7 @@ def test_figures_as_json_and_bad_rows_named(dump: Path, cluster: Path) -> None:
     assert told["fidelity"]["jobs"] == 3
     assert told["fidelity"]["wait_mae_h"] == pytest.approx(100000 / 3 / 3600)
     assert told["fidelity"]["from"] == 1698796800
+    assert told["fidelity"]["late_eligible"] is None
     assert told["rows"] == {
         "read": 6,
         "refused": {
@@ -93,6 +94,7 @@ def test_the_table_says_the_same(dump: Path, cluster: Path) -> None:
     assert done.returncode == 0, done.stderr
     for row in (
         ("jobs", "3"),
+        ("eligible over a minute after submission", "not in the log"),
         ("wait, mean", "0.32 h"),
         ("2023-11-13", "2", "0.49 h"),
         (replay.LARGER, "1", "3"),
@@ -106,6 +108,16 @@ def test_a_log_without_starts_has_no_fidelity(tmp_path: Path, cluster: Path) -> 
     path.write_text(HEADER + "1|ann|1|60|1700000000|||PENDING\n")
     told = json.loads(simulate(path, "--cluster", cluster, "--json").stdout)
     assert (told["jobs"], told["fidelity"]) == (1, None)
+    assert told["not_judged"] == "the log has no starts"
+
+
+def test_of_a_short_log_the_table_says_why_it_is_not_judged(dump: Path, cluster: Path) -> None:
+    dump.write_text("".join(DUMP.splitlines(keepends=True)[:3]))
+    told = json.loads(simulate(dump, "--cluster", cluster, "--json").stdout)
+    assert (told["jobs"], told["fidelity"]) == (2, None)
+    done = simulate(dump, "--cluster", cluster)
+    row = next(line for line in done.stdout.splitlines() if "not judged" in line)
+    assert told["not_judged"] in row
 
 
 def test_the_replayed_jobs_are_a_trace(tmp_path: Path, dump: Path, cluster: Path) -> None:

@@ -20,8 +20,11 @@ MONDAY = 1667779200
 EVER = Window(begin=0, end=2**40)
 
 
-def logged(start: list[int], suspect: list[bool] | None = None) -> Logged:
+def logged(
+    start: list[int], suspect: list[bool] | None = None, eligible: list[int] | None = None
+) -> Logged:
     return Logged(
+        eligible=np.array(eligible or [-1] * len(start), np.int64),
         start=np.array(start, np.int64),
         end=np.array(start, np.int64) + 1,
         suspect=np.array(suspect or [False] * len(start), bool),
@@ -59,6 +62,21 @@ def test_only_jobs_started_in_both_and_not_suspect_and_in_the_window_count() -> 
         [MONDAY, MONDAY, -1, MONDAY, MONDAY, MONDAY + 10], [False] * 3 + [True] + [False] * 2
     )
     assert fidelity(submit, start, log, Window(begin=MONDAY, end=MONDAY + 10)).jobs == 1
+
+
+def test_late_eligible_counts_the_judged_that_did_not_wait_in_the_queue_alone() -> None:
+    submit = np.full(5, MONDAY, np.int64)
+    start = [MONDAY + 500] * 5
+    eligible = [MONDAY, MONDAY + 60, MONDAY + 61, MONDAY + 400, -1]
+    log = logged(start, [False, False, False, True, False], eligible)
+    found = fidelity(submit, submit, log, EVER)
+    assert (found.jobs, found.late_eligible) == (4, 1)
+    assert found.wait_mae_h == pytest.approx(500 / HOUR_S)
+
+
+def test_a_log_without_eligible_says_nothing_of_it() -> None:
+    submit = np.full(2, MONDAY, np.int64)
+    assert fidelity(submit, submit, logged(list(submit)), EVER).late_eligible is None
 
 
 def test_nothing_to_compare_is_no_figure() -> None:

@@ -13,6 +13,7 @@ FOREVER = 2**40
 
 def logged(start: list[int], end: list[int]) -> Logged:
     return Logged(
+        eligible=np.full(len(start), -1),
         start=np.array(start, np.int64),
         end=np.array(end, np.int64),
         suspect=np.zeros(len(start), bool),
@@ -62,13 +63,43 @@ def test_one_users_waiting_jobs_say_nothing_of_nodes() -> None:
 
 
 def test_events_drain_the_highest_nodes_and_bring_them_back() -> None:
-    assert node_events(((5, 3), (9, 2), (12, 4)), 4) == (
+    assert node_events(((5, 3), (9, 2), (12, 4)), range(4)) == (
         NodeEvent(5, 3, Outage.DRAIN),
         NodeEvent(9, 2, Outage.DRAIN),
         NodeEvent(12, 2, Outage.RESUME),
         NodeEvent(12, 3, Outage.RESUME),
     )
-    assert node_events(((5, 99),), 4) == ()
+    assert node_events(((5, 99),), range(4)) == ()
+
+
+def test_only_nodes_that_the_log_may_speak_of_are_drained() -> None:
+    assert node_events(((5, 1),), (2, 7)) == (NodeEvent(5, 7, Outage.DRAIN),)
+
+
+def test_an_outage_given_stays_and_is_one_of_the_missing_nodes() -> None:
+    given = (NodeEvent(7, 1, Outage.DOWN), NodeEvent(9, 1, Outage.RESUME))
+    assert node_events(((5, 3),), range(4), given) == (
+        NodeEvent(5, 3, Outage.DRAIN),
+        NodeEvent(7, 1, Outage.DOWN),
+        NodeEvent(7, 3, Outage.RESUME),
+        NodeEvent(9, 1, Outage.RESUME),
+        NodeEvent(9, 3, Outage.DRAIN),
+    )
+
+
+def test_an_outage_given_for_later_than_was_looked_at_comes_on_top() -> None:
+    given = (NodeEvent(20, 1, Outage.DOWN), NodeEvent(30, 1, Outage.RESUME))
+    drained = NodeEvent(5, 3, Outage.DRAIN)
+    assert node_events(((5, 3),), range(4), given, until=20) == (drained, *given)
+
+
+def test_a_drained_node_that_goes_down_comes_back_drained() -> None:
+    given = (NodeEvent(7, 3, Outage.DOWN), NodeEvent(9, 3, Outage.RESUME))
+    assert node_events(((5, 3),), range(4), given) == (
+        NodeEvent(5, 3, Outage.DRAIN),
+        NodeEvent(7, 3, Outage.DOWN),
+        NodeEvent(9, 3, Outage.DRAIN),
+    )
 
 
 def test_a_limit_is_what_several_users_reach_and_nobody_exceeds() -> None:

@@ -1,5 +1,6 @@
 """A log as a workload: what enters, what does not, and an account of every bad row."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,13 @@ def test_a_run_of_no_time_that_was_not_cancelled_is_a_run(tmp_path: Path) -> Non
     assert list(taken.logged.start) == [SUBMIT + 100]
 
 
+@pytest.mark.parametrize("state", ["FAILED", "OUT_OF_MEMORY", "NODE_FAIL", "TIMEOUT"])
+def test_one_that_failed_in_its_first_second_ran(tmp_path: Path, state: str) -> None:
+    taken = read(tmp_path, {"state": state, "end": SUBMIT + 100})
+    assert (only(taken).run_s, only(taken).cancel_at) == (0, None)
+    assert (list(taken.logged.start), taken.assumed) == ([SUBMIT + 100], {})
+
+
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
@@ -167,6 +175,38 @@ def test_on_shared_nodes_jobs_ask_for_their_cpus_and_gpus_per_node(tmp_path: Pat
     params = Params(nodes=4, gpus_per_node=4, select_type=SelectType.CONS_TRES)
     job = only(read(tmp_path, {"cpus": 30, "gpus": 3}, params=params))
     assert (job.nodes, job.cpus, job.gpus) == (2, 15, 2)
+
+
+MEMORY = Params(nodes=4, memory_mib_per_node=1000, select_type=SelectType.CONS_TRES)
+
+
+def test_on_nodes_whose_memory_counts_jobs_ask_for_theirs_per_node(tmp_path: Path) -> None:
+    taken = read(tmp_path, {"memory_mib": 1501}, params=MEMORY)
+    assert (only(taken).memory_mib, taken.assumed) == (751, {})
+    exclusive = replace(MEMORY, partitions=(Partition(exclusive=True),))
+    assert only(read(tmp_path, {"memory_mib": 1501}, params=exclusive)).memory_mib == 751
+    large = read(tmp_path, {"memory_mib": 2001}, params=MEMORY)
+    assert list(large.refused) == ["more per node than enough nodes of the partition have"]
+
+
+def test_where_memory_counts_a_row_without_it_is_counted(tmp_path: Path) -> None:
+    taken = read(tmp_path, {}, params=MEMORY)
+    assert (only(taken).memory_mib, taken.named) == (0, {replay.NO_MEMORY: [12]})
+    limited = Params(select_type=SelectType.CONS_TRES, qos=(Qos(max_memory_mib_pu=9),))
+    assert read(tmp_path, {}, params=limited).assumed == {replay.NO_MEMORY: 1}
+
+
+def test_memory_is_not_asked_for_where_it_does_not_count(tmp_path: Path) -> None:
+    uncounted = replace(MEMORY, memory_mib_per_node=0)
+    for params in (PARAMS, uncounted, replace(MEMORY, select_type=SelectType.LINEAR)):
+        taken = read(tmp_path, {"memory_mib": 1501}, {"job_id": "13"}, params=params)
+        assert [job.memory_mib for job in taken.workload.jobs] == [0, 0]
+        assert taken.assumed == {}
+
+
+def test_the_instant_of_eligibility_is_kept_beside(tmp_path: Path) -> None:
+    taken = read(tmp_path, {"eligible": SUBMIT + 70}, {"job_id": "13"})
+    assert list(taken.logged.eligible) == [SUBMIT + 70, -1]
 
 
 def test_what_slurm_would_refuse_is_left_out_and_named(tmp_path: Path) -> None:

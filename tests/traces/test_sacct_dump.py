@@ -67,6 +67,7 @@ def test_every_column_that_mirage_knows_is_read(tmp_path: Path) -> None:
             nodes=2,
             cpus=8,
             gpus=4,
+            memory_mib=64 * 1024,
             exit_code="0:125",
             node_list="gpu[01-02]",
             comment="mirage:abcdefgh:2",
@@ -218,3 +219,25 @@ def test_fields_that_do_not_read_are_refused(tmp_path: Path) -> None:
         "time limit does not read": 1,
         "negative run time": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "mib"),
+    [
+        ("ReqMem", "900M", 900),
+        ("ReqMem", "4Gn", 8192),
+        ("ReqMem", "2Gc", 16384),
+        ("ReqMem", "1.5G", 1536),
+        ("ReqMem", "?", 0),
+        ("ReqMem", "", 0),
+        ("ReqTRES", "cpu=8,mem=3G,node=2", 3072),
+        ("ReqMem|AllocTRES", "2Gc|cpu=8,mem=5000M,node=2", 5000),
+        ("ReqMem|AllocTRES", "2Gc|", 16384),
+    ],
+)
+def test_memory_is_what_was_given_or_else_asked_for_in_sum(
+    tmp_path: Path, columns: str, row: str, mib: int
+) -> None:
+    head = f"JobID|Submit|State|NNodes|NCPUS|{columns}"
+    (job,) = jobs(dump(tmp_path, head, f"7|1700000000|COMPLETED|2|8|{row}"))
+    assert job.memory_mib == mib
