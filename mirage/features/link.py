@@ -21,7 +21,7 @@ class Link:
     gpus: int = 0
     """Per node, where nodes are shared."""
     exclusive: bool = False
-    """Whole nodes, where nodes are shared: `cpus` and `gpus` say nothing then, as in `SimJob`."""
+    """Whole nodes, where nodes are shared; each has `cpus` and `gpus` at least, as in `SimJob`."""
     job_id: int = 0
     """The successor's own id where it stands in the queue already, so that it is not counted among
     its rivals; 0: it does not."""
