@@ -84,8 +84,8 @@ def evaluate_tables(
     figures = evaluate(handovers, classes(load.interruption_h), overlap_price)
     if plot is not None:
         pareto.draw(plot, figures, _constant_leads(tables, startup_h))
-    _answer(_document(figures, paths, tables, overlap_price, startup_h), json_path, intervals)
     _say_if_pooled(tables)
+    _answer(_document(figures, paths, tables, overlap_price, startup_h), json_path, intervals)
 
 
 def _sorted_out(words: Sequence[str], policies: Sequence[str]) -> tuple[list[Path], list[str]]:
