@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -27,11 +28,11 @@ from rich.table import Table
 
 from mirage.cli.kernels import say_if_compiling
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
-from mirage.episodes.blocks import Made, Plan, make
+from mirage.episodes.blocks import Made, Plan, kept, make
 from mirage.episodes.build import describe
 from mirage.episodes.deciding import reactive
 from mirage.episodes.evaluate import CLASSES, Handovers, classes
-from mirage.episodes.settings import Settings
+from mirage.episodes.settings import Settings, account_of, check_account
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError, MalformedText
 from mirage.sim.types import Params, SimJob
@@ -44,6 +45,8 @@ LEAD_IN_S = 6 * 86400
 """The first days of a trace lack the jobs that ran before it: no start points by default."""
 _DAY_S = 86400
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": _DAY_S}
+_AFTER_CTRL_C = 130
+"""As shells say."""
 _SHORT = re.compile(r"(\d+)([smhd])")
 
 
@@ -72,6 +75,23 @@ def episodes(
             "trace's last submission.",
         ),
     ] = None,
+    partition: Annotated[
+        str, typer.Option(metavar="NAME", help="Of either job. Default: the cluster file's first.")
+    ] = "",
+    qos: Annotated[
+        str, typer.Option(metavar="NAME", help="Of either job. Default: the cluster file's first.")
+    ] = "",
+    user: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="A user of the trace, whose fair share and limits the pair has. "
+            "Default: one of its own, without any usage.",
+        ),
+    ] = "",
+    account: Annotated[
+        str, typer.Option(metavar="NAME", help="Of either job. Default: that of --user.")
+    ] = "",
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes. Default: one for each core.")
     ] = None,
@@ -90,25 +110,38 @@ def episodes(
     replayed = taken.workload.jobs
     if not replayed:
         raise InputError(f"{trace}: not one of {taken.read} rows can be replayed")
-    settings = _settings(replayed, nodes, time_limit, every, since, until)
+    settings = replace(
+        _settings(replayed, nodes, time_limit, every, since, until),
+        partition=partition,
+        qos=qos,
+        user=user,
+        account=_account(replayed, user, account),
+    )
     settings.check(params)
     plan = _plan(trace, params, replayed, settings)
     say_if_compiling()
     begun = time.perf_counter()
-    with _progress(len(settings.start_points)) as told:
-        made = make(plan, out, jobs or _cores(), told)
+    made = _made(plan, out, jobs or _cores())
     wall_s = time.perf_counter() - begun
-    if not len(made.table):
-        raise InputError(
-            f"not one of {made.table.about.left_out} start points gave an episode: "
-            "the predecessor or its successor never starts"
-        )
     report = _report(out, made, wall_s)
     if as_json:
         typer.echo(json.dumps(report))
     else:
         Console().print(_table(report))
     _complain(trace, taken)
+
+
+def _made(plan: Plan, out: Path, processes: int) -> Made:
+    total = len(plan.settings.start_points)
+    try:
+        with _progress(total) as told:
+            return make(plan, out, processes, told)
+    except KeyboardInterrupt:
+        done = kept(plan, out)
+        typer.echo(
+            f"mirage: {done} of {total} start points kept; the same command goes on", err=True
+        )
+        raise typer.Exit(_AFTER_CTRL_C) from None
 
 
 def _complain(trace: Path, taken: replay.Replay) -> None:
@@ -139,6 +172,12 @@ def _settings(
         since=_midnight(first + LEAD_IN_S) if since is None else _instant(since, "--from"),
         until=last - 2 * limit_s if until is None else _instant(until, "--until"),
     )
+
+
+def _account(replayed: Sequence[SimJob], user: str, account: str) -> str:
+    if account:
+        check_account(replayed, user, account)
+    return account or (account_of(replayed, user) if user else "")
 
 
 def _plan(trace: Path, params: Params, replayed: Sequence[SimJob], settings: Settings) -> Plan:

@@ -10,13 +10,14 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from mirage.cli import pareto
+from mirage.cli.evaluate_text import figure_tables
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes import bootstrap, deciding
-from mirage.episodes.evaluate import CLASSES, Figures, Handovers, classes, evaluate
+from mirage.episodes.evaluate import Figures, Handovers, classes, evaluate
+from mirage.episodes.pooled import check_distinct, clusters
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError, MalformedText
 from mirage.policy.registry import POLICIES, policy
@@ -28,14 +29,6 @@ KNOWN = (*POLICIES, "oracle")
 _HOUR_S = 3600.0
 _STDOUT = "-"
 _MODELS = "models/"
-_SHOWN = (
-    ("interruption_h", 2),
-    ("overlap_h", 2),
-    ("zero_interruption_pct", 0),
-    ("cost_h", 2),
-    ("gap_closed", 2),
-)
-"""Columns of the table, and their digits."""
 
 
 @app.command("evaluate")
@@ -66,6 +59,9 @@ def evaluate_tables(
     startup_time: Annotated[
         str, typer.Option(metavar="W", help="What a successor needs before it serves: 0:10:00.")
     ] = "0",
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="Show the 95 % intervals too: they need width.")
+    ] = False,
 ) -> None:
     """Judge policies on the same hand-overs.
 
@@ -73,20 +69,23 @@ def evaluate_tables(
     (reactive) and the best that could be known afterwards (oracle) that a policy closes. Rules
     decide at every instant of the tables as the service would let them, without seeing what comes
     after. Load classes are by reactive interruption: light up to 2 h, heavy above 12 h. Intervals
-    (95 %) resample whole days. docs/episodes.md has the definitions.
+    (95 %, in the JSON and with --intervals) resample whole days. docs/episodes.md has the
+    definitions.
     """
     paths, names = _sorted_out(words, policies or [])
     if plot is not None:
         pareto.check(plot)
     startup_h = _startup_h(startup_time)
     tables = [_loaded(path) for path in paths]
+    check_distinct([table.about for table in tables], [t.start_point for t in tables])
     chosen = {name: _choices(name, tables, overlap_price, startup_h) for name in names}
     handovers = {name: _together(tables, instants, startup_h) for name, instants in chosen.items()}
     load = _together(tables, chosen["reactive"], 0.0)
     figures = evaluate(handovers, classes(load.interruption_h), overlap_price)
     if plot is not None:
         pareto.draw(plot, figures, _constant_leads(tables, startup_h))
-    _answer(_document(figures, paths, tables, overlap_price, startup_h), json_path)
+    _say_if_pooled(tables)
+    _answer(_document(figures, paths, tables, overlap_price, startup_h), json_path, intervals)
 
 
 def _sorted_out(words: Sequence[str], policies: Sequence[str]) -> tuple[list[Path], list[str]]:
@@ -163,6 +162,7 @@ def _document(
         "overlap_price": overlap_price,
         "startup_time_s": round(startup_h * _HOUR_S),
         "tables": [_named(path, table) for path, table in zip(paths, tables, strict=True)],
+        "clusters": clusters([table.about for table in tables]),
         "bootstrap": {
             "block": "day",
             "draws": bootstrap.DRAWS,
@@ -184,7 +184,18 @@ def _named(path: Path, table: EpisodeTable) -> dict[str, Any]:
     }
 
 
-def _answer(document: dict[str, Any], json_path: str | None) -> None:
+def _say_if_pooled(tables: Sequence[EpisodeTable]) -> None:
+    count = clusters([table.about for table in tables])
+    if count > 1:
+        names = ", ".join(dict.fromkeys(str(t.about.cluster.get("name")) for t in tables))
+        typer.echo(
+            f"mirage: note: hand-overs of {count} different clusters ({names}) are judged as one "
+            "set",
+            err=True,
+        )
+
+
+def _answer(document: dict[str, Any], json_path: str | None, intervals: bool) -> None:
     text = json.dumps(document, indent=1)
     if json_path == _STDOUT:
         typer.echo(text)
@@ -194,30 +205,9 @@ def _answer(document: dict[str, Any], json_path: str | None) -> None:
             Path(json_path).write_text(text + "\n", encoding="utf-8")
         except OSError as error:
             raise InputError(f"{json_path} cannot be written: {error.strerror}") from error
-    Console().print(_table(document["policies"]))
-
-
-def _table(figures: Figures) -> Table:
-    table = Table(caption="mean per hand-over, in brackets the 95 % interval over days")
-    for column in ("load", "policy"):
-        table.add_column(column)
-    for column in ("episodes", "interruption h", "overlap h", "zero %", "cost h", "gap closed"):
-        table.add_column(column, justify="right")
-    for load in CLASSES:
-        for name, by_class in figures.items():
-            told = by_class[load]
-            cells = (_cell(told, figure, digits) for figure, digits in _SHOWN)
-            table.add_row(load, name, str(told["episodes"]), *cells)
-        table.add_section()
-    return table
-
-
-def _cell(told: dict[str, Any], figure: str, digits: int) -> str:
-    value, ends = told[figure], told[f"{figure}_ci"]
-    if value is None:
-        return ""
-    between = f" [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]" if ends else ""
-    return f"{value:.{digits}f}{between}"
+    console = Console()
+    for table in figure_tables(document["policies"], intervals=intervals):
+        console.print(table)
 
 
 @contextmanager

@@ -59,28 +59,66 @@ def make(plan: Plan, out: Path, processes: int = 1, told: Told = lambda _: None)
     """Make the table and write it to `out`; `told` hears how many start points are done.
 
     Finished blocks are kept in a folder beside `out` until the table is written: the same command
-    goes on where it was interrupted.
+    goes on where it was interrupted. InputError, and no file, where no start point gives an
+    episode.
     """
     if out.is_dir():
         raise InputError(f"{out} is a folder, not a file to write")
-    folder = out.with_name(f".{out.name}.{plan.fingerprint[:16]}")
+    with _folder(plan, out) as folder:
+        left = _left(plan, out)
+        already = _points(plan) - sum(map(len, left.values()))
+        told(already)
+        _make_blocks(plan, left, processes, told)
+        table = join([EpisodeTable.load(path) for path in _blocks(plan, out)])
+        if len(table):
+            table.save(out)
+        shutil.rmtree(folder)
+    if not len(table):
+        raise InputError(
+            f"not one of {table.about.left_out} start points gave an episode: "
+            "the predecessor or its successor never starts"
+        )
+    return Made(table=table, kept=already)
+
+
+def kept(plan: Plan, out: Path) -> int:
+    """Start points that an interrupted command has left for the next one."""
+    return _points(plan) - sum(map(len, _left(plan, out).values()))
+
+
+def _points(plan: Plan) -> int:
+    return len(plan.settings.start_points)
+
+
+def _folder_of(plan: Plan, out: Path) -> Path:
+    return out.with_name(f".{out.name}.{plan.fingerprint[:16]}")
+
+
+@contextmanager
+def _folder(plan: Plan, out: Path) -> Iterator[Path]:
+    """The folder of the blocks. It does not outlive the command where it holds none."""
+    folder = _folder_of(plan, out)
     try:
         folder.mkdir(parents=False, exist_ok=True)
     except OSError as error:
         raise InputError(f"{out} cannot be written: {error.strerror}") from error
-    blocks = {_path(folder, i): points for i, points in enumerate(plan.blocks)}
-    left = {path: points for path, points in blocks.items() if not _whole(path, points, plan)}
-    kept = len(plan.settings.start_points) - sum(map(len, left.values()))
-    told(kept)
-    _make_blocks(plan, left, processes, told)
-    table = join([EpisodeTable.load(path) for path in blocks])
-    table.save(out)
-    shutil.rmtree(folder)
-    return Made(table=table, kept=kept)
+    try:
+        yield folder
+    finally:
+        if not any(folder.glob("block-*")):
+            # A block that was being written when the end came is of no use.
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _path(folder: Path, number: int) -> Path:
-    return folder / f"block-{number:05}.npz"
+def _blocks(plan: Plan, out: Path) -> dict[Path, range]:
+    folder = _folder_of(plan, out)
+    return {folder / f"block-{i:05}.npz": points for i, points in enumerate(plan.blocks)}
+
+
+def _left(plan: Plan, out: Path) -> dict[Path, range]:
+    """Those that are still to be made."""
+    blocks = _blocks(plan, out)
+    return {path: points for path, points in blocks.items() if not _whole(path, points, plan)}
 
 
 def _whole(path: Path, points: range, plan: Plan) -> bool:

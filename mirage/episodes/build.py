@@ -12,14 +12,14 @@ from dataclasses import asdict, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.episodes.glance import rivals
+from mirage.episodes.glance import free_nodes, rivals
 from mirage.episodes.past import Past
 from mirage.episodes.settings import Settings
 from mirage.episodes.table import NONE, About, Column, EpisodeTable
 from mirage.episodes.world import NEVER, World
 from mirage.episodes.worlds import Worlds
 from mirage.features import observe, spec
-from mirage.features.link import Link
+from mirage.features.view import place_of
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 
@@ -85,19 +85,8 @@ class _Looks:
         self._past = past
         self._point = point
         self._instant_s = instant_s
-        self._nodes = job.nodes
-        self._link = Link(
-            nodes=job.nodes,
-            cpus=job.cpus,
-            gpus=job.gpus,
-            time_limit_s=job.time_limit_s,
-            user=job.user,
-            job_id=world.standby,
-            submit=world.start,
-            predecessor_submit=point,
-            predecessor_start=world.start,
-            predecessor_end=world.end,
-        )
+        self._link = world.link(job, point)
+        self._partition = place_of(world.sim.params, job.partition)
         count = len(self._instant_s)
         self._observations = np.zeros((count, len(spec.NAMES)), dtype=np.float32)
         self._line = np.zeros((3, count), dtype=np.int32)
@@ -122,11 +111,11 @@ class _Looks:
     def _look(self, k: int) -> None:
         sim = self._world.sim
         self._observations[k] = observe.from_simulator(sim, self._link, self._past.memory)
-        self._line[:, k] = (*self._rivals(sim), sim.idle())
+        self._line[:, k] = (*self._rivals(sim), free_nodes(sim, self._partition))
 
     def _rivals(self, sim: Simulator) -> tuple[int, int]:
         """Jobs in line that are not wider than the successor, and their latest planned start."""
-        in_line = rivals(sim, self._nodes).tolist()
+        in_line = rivals(sim, self._link.nodes, self._partition).tolist()
         if not in_line:
             return 0, NONE
         planned = sim.planned_starts()

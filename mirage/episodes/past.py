@@ -16,15 +16,17 @@ StartedJob = tuple[int, int, int, int]
 class Past:
     """The memory that observations are made from, and the waits that rules are shown."""
 
-    def __init__(self, jobs: Mapping[int, SimJob]) -> None:
-        """`jobs`: those of the trace, by id."""
+    def __init__(self, jobs: Mapping[int, SimJob], elsewhere: frozenset[str] = frozenset()) -> None:
+        """`jobs`: those of the trace, by id. Rules are not shown the waits of `elsewhere`: names
+        of partitions, as jobs have them, that are not the pair's."""
         self.memory = Memory()
         self.started: list[StartedJob] = []
         self._jobs = jobs
+        self._elsewhere = elsewhere
 
     def fork(self) -> Self:
         """An independent twin that remembers as much as anybody will ask of it."""
-        twin = type(self)(self._jobs)
+        twin = type(self)(self._jobs, self._elsewhere)
         twin.memory = self.memory.fork()
         twin.started = self.started[-RECENT_JOBS:]
         return twin
@@ -55,7 +57,8 @@ class Past:
             since = (ended.eligible if ended else None) or eligible.get(job_id, at)
             wait_s = max(0, at - since)
             self.memory.saw_start(at, wait_s=wait_s, nodes=nodes, time_limit_s=limit_s)
-            self.started.append((at, wait_s, nodes, limit_s))
+            if job.partition not in self._elsewhere:
+                self.started.append((at, wait_s, nodes, limit_s))
         elif kind is EventKind.ENDED and ended is not None and ended.start is not None:
             self.memory.saw_end(run_s=at - ended.start, time_limit_s=limit_s, user=job.user)
 

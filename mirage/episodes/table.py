@@ -69,6 +69,12 @@ class About:
     until: int
     """Start points lie in [since, until), epoch seconds."""
     step_s: int = STEP_S
+    partition: str = ""
+    qos: str = ""
+    """Of both jobs. Empty, as in older files: the cluster's first."""
+    user: str = ""
+    """Of both jobs. Empty: one of their own, without any usage."""
+    account: str = ""
     features: tuple[str, ...]
     features_fingerprint: str
     versions: dict[str, str] = field(default_factory=dict)

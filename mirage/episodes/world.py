@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.errors import ClusterRefused
+from mirage.features.link import Link
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import SimJob, afterany
 
@@ -66,6 +68,23 @@ class World:
         record = self.sim.find(self.predecessor)
         return record is not None and (record.start, record.end) == (self.start, self.end)
 
+    def link(self, job: SimJob, point: int) -> Link:
+        """The hand-over as observations have it; either job is like `job`, submitted at `point`."""
+        return Link(
+            nodes=job.nodes,
+            time_limit_s=job.time_limit_s,
+            user=job.user,
+            account=job.account,
+            partition=job.partition,
+            qos=job.qos,
+            exclusive=job.exclusive,
+            job_id=self.standby,
+            submit=self.start,
+            predecessor_submit=point,
+            predecessor_start=self.start,
+            predecessor_end=self.end,
+        )
+
     def _started(self, fork: Simulator) -> int:
         start = fork.run_until_started(self.standby, self.at_most)
         return int(NEVER) if start is None else start - self.end
@@ -81,9 +100,16 @@ def enter(
     """The world in which a job like `link` is submitted at `at`, later than `main.now`.
 
     It waits its turn, and when it starts, the standby is put behind it. `main` is only forked.
-    None where it does not start by `at_most`.
+    None where it does not start by `at_most`, or the user has as many jobs as may be submitted.
     """
     sim = main.fork()
+    try:
+        return _entered(sim, link, at, at_most, move_on)
+    except ClusterRefused:
+        return None
+
+
+def _entered(sim: Simulator, link: SimJob, at: int, at_most: int, move_on: Advance) -> World | None:
     predecessor = sim.inject(_submitted(link, at), at=at)
     start = sim.fork().run_until_started(predecessor, at_most)
     if start is None:

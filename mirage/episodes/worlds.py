@@ -6,6 +6,7 @@ from dataclasses import replace
 from mirage.episodes.past import Past
 from mirage.episodes.settings import Settings, pair_job
 from mirage.episodes.world import World, enter
+from mirage.features.view import place_of
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
 from mirage.sim.workload import Workload
@@ -20,14 +21,19 @@ class Worlds:
     def __init__(self, params: Params, jobs: Sequence[SimJob], settings: Settings) -> None:
         settings.check(params)
         submits = [job.submit for job in jobs] or [settings.since]
-        self.link = pair_job(params, settings)
+        self.link = pair_job(settings)
         self.trace_end = max(submits)
         self.at_most = max(self.trace_end, settings.until) + PATIENCE_S
         """No start is waited for any longer."""
         first = min(*submits, settings.since) - 1
         known = [*jobs, self._account_holder(jobs)]
         self._main = Simulator(params, Workload.of(params, known), now=first)
-        self._past = Past({job.job_id: job for job in known})
+        ours = place_of(params, settings.partition)
+        elsewhere = {p.name for p in params.partitions} - {params.partitions[ours].name}
+        if ours:
+            # A job that names none goes to the first.
+            elsewhere.add("")
+        self._past = Past({job.job_id: job for job in known}, frozenset(elsewhere))
 
     def _account_holder(self, jobs: Sequence[SimJob]) -> SimJob:
         """A job that nobody lives to see: fair share knows the pair's user from the beginning."""

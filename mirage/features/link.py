@@ -20,6 +20,8 @@ class Link:
     """Per node, where nodes are shared; as in `SimJob`."""
     gpus: int = 0
     """Per node, where nodes are shared."""
+    exclusive: bool = False
+    """Whole nodes, where nodes are shared; each has `cpus` and `gpus` at least, as in `SimJob`."""
     job_id: int = 0
     """The successor's own id where it stands in the queue already, so that it is not counted among
     its rivals; 0: it does not."""
@@ -39,6 +41,7 @@ class Link:
             nodes=self.nodes,
             cpus=self.cpus,
             gpus=self.gpus,
+            exclusive=self.exclusive,
             time_limit_s=self.time_limit_s,
             run_s=self.time_limit_s,
             user=self.user,

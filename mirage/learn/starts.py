@@ -71,7 +71,7 @@ def _start(worlds: Worlds, point: int) -> Start | str:
     reactive_start = started(twin.sim, world.standby, worlds.at_most)
     if reactive_start is None:
         return "the standby does not start"
-    return Start(world, past, _link(world, worlds.link, point), running.allocated, reactive_start)
+    return Start(world, past, world.link(worlds.link, point), running.allocated, reactive_start)
 
 
 def started(sim: Simulator, job_id: int, until: int) -> int | None:
@@ -80,18 +80,3 @@ def started(sim: Simulator, job_id: int, until: int) -> int | None:
     if record is not None and record.start is not None:
         return record.start
     return sim.run_until_started(job_id, until)
-
-
-def _link(world: World, job: SimJob, point: int) -> Link:
-    return Link(
-        nodes=job.nodes,
-        cpus=job.cpus,
-        gpus=job.gpus,
-        time_limit_s=job.time_limit_s,
-        user=job.user,
-        job_id=world.standby,
-        submit=world.start,
-        predecessor_submit=point,
-        predecessor_start=world.start,
-        predecessor_end=world.end,
-    )

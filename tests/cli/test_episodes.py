@@ -1,6 +1,10 @@
 """`mirage episodes` as a process: the table, its report, and what it says to bad input."""
 
 import json
+import re
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +13,7 @@ import pytest
 
 from mirage.episodes.table import EpisodeTable
 from tests.episodes import small
-from tests.mirage_process import run
+from tests.mirage_process import MIRAGE, environment, run
 
 CLUSTER = """\
 [cluster]
@@ -20,6 +24,22 @@ nodes = 8
 PriorityWeightAge = 1000
 PriorityMaxAge = "1-0"
 MaxJobsPU = 3
+"""
+PARTITIONS = """
+[[partitions]]
+PartitionName = "day"
+Nodes = "0-7"
+MaxTime = "1-00:00:00"
+
+[[partitions]]
+PartitionName = "all"
+
+[[qos]]
+Name = "normal"
+
+[[qos]]
+Name = "high"
+Priority = 100
 """
 PAIR = ("--nodes", "1", "--time-limit", "1:00:00", "--every", "4h")
 SPAN = ("--from", "2023-11-20T20:00", "--until", "2023-11-22")
@@ -92,19 +112,76 @@ def test_start_points_by_default(trace: Path, cluster: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--nodes", "9"), "does not fit a cluster of 8"),
+        (("--nodes", "9"), "does not fit partition day of 8"),
         (("--time-limit", "soon"), "--time-limit soon: not a time"),
         (("--every", "0"), "--every 0: not a time"),
         (("--from", "Monday"), "--from Monday: not a date"),
         (("--out", "/nowhere/E.npz"), "/nowhere/E.npz cannot be written"),
         (("--cluster", "none.toml"), "none.toml"),
+        (("--time-limit", "48:00:00"), "over MaxTime=1-00:00:00 of partition day"),
+        (("--partition", "gpu"), "no partition 'gpu': there is day, all"),
+        (("--partition", "all", "--qos", "gold"), "no QOS 'gold'"),
+        (("--user", "nobody"), "no job of the trace is of user 'nobody'"),
+        (("--account", "none"), "no job of the trace is in account 'none'"),
     ],
 )
 def test_bad_input_is_told_in_a_sentence(
     trace: Path, cluster: Path, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     given = ("--cluster", str(cluster), "--out", str(tmp_path / "E.npz"), *PAIR, *SPAN)
+    with cluster.open("a") as file:
+        file.write(PARTITIONS)
+    before = sorted(tmp_path.iterdir())
     answer = run("episodes", str(trace), *given, *words)
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err
     assert "Traceback" not in answer.err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_where_no_start_point_gives_an_episode_nothing_is_left(
+    trace: Path, cluster: Path, tmp_path: Path
+) -> None:
+    """All nodes are gone for good before the first start point."""
+    with cluster.open("a") as file:
+        file.write('[[outages]]\nStartTime = 2023-11-20T00:00:00Z\nState = "DOWN"\nNodes = "0-7"\n')
+    before = sorted(tmp_path.iterdir())
+    words = ("--cluster", str(cluster), "--out", str(tmp_path / "E.npz"), *PAIR, *SPAN)
+    answer = run("episodes", str(trace), *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert "not one of 7 start points gave an episode" in answer.err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_pair_goes_where_it_is_told(trace: Path, cluster: Path, tmp_path: Path) -> None:
+    with cluster.open("a") as file:
+        file.write(PARTITIONS)
+    out = tmp_path / "E.npz"
+    words = ("--cluster", str(cluster), "--out", str(out), *PAIR, *SPAN)
+    more = ("--partition", "all", "--qos", "high", "--user", "u1")
+    answer = run("episodes", str(trace), *words, *more)
+    assert answer.code == 0, answer.err
+    told = EpisodeTable.load(out).about
+    assert (told.partition, told.qos, told.user, told.account) == ("all", "high", "u1", "")
+
+
+def test_ctrl_c_says_how_much_is_kept(trace: Path, cluster: Path, tmp_path: Path) -> None:
+    words = ("--cluster", str(cluster), "--out", str(tmp_path / "E.npz"), "--jobs", "1", *SPAN)
+    pair = ("--nodes", "1", "--time-limit", "4:00:00", "--every", "1m")
+    with subprocess.Popen(
+        [*MIRAGE, "episodes", str(trace), *words, *pair],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        until = time.monotonic() + 100
+        while not list(tmp_path.glob(".E.npz.*/block-*")) and time.monotonic() < until:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    (line,) = err.strip().splitlines()
+    assert re.fullmatch(
+        r"mirage: (\d*[1-9]\d*) of 1680 start points kept; the same command goes on", line
+    )

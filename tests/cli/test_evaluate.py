@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.episodes.tables import table
+from mirage.episodes.table import EpisodeTable
+from tests.episodes.tables import DAY_S, MONDAY, about, table
 from tests.mirage_process import Answer, run
 
 OUTCOMES = [[-0.2, 0.5, 1.0], [-1.0, 2.0, 6.0], [-2.0, 5.0, 20.0]]
@@ -51,15 +52,50 @@ def test_figures_as_json_on_stdout(made: Path) -> None:
 def test_a_file_a_price_and_a_startup_time(made: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     words = ("--overlap-price", "2", "--startup-time", "0:30:00", "--json", str(out))
-    answer = run("evaluate", str(made), str(made), "--policy", "at-once", *words)
+    later = tmp_path / "later.npz"
+    points = [MONDAY + (7 + i) * DAY_S for i in range(3)]
+    table(OUTCOMES, start_points=points, waits_s=(600, 600)).save(later)
+    answer = run("evaluate", str(made), str(later), "--policy", "at-once", *words)
     assert answer.code == 0, answer.err
     told = json.loads(out.read_text())
     assert told["policies"]["at-once"]["medium"]["cost_h"] == 1.0
     assert told["policies"]["at-once"]["medium"]["episodes"] == 2
     assert (told["overlap_price"], told["startup_time_s"]) == (2.0, 1800)
     assert [t["episodes"] for t in told["tables"]] == [3, 3]
-    lines = [line for line in answer.out.splitlines() if "heavy" in line and "at-once" in line]
-    assert len(lines) == 1
+    assert told["clusters"] == 1
+    assert answer.err == ""
+    assert answer.out.count("at-once") == 4
+    assert "heavy: mean of 2 hand-overs" in answer.out
+
+
+def test_a_hand_over_counts_once(made: Path, tmp_path: Path) -> None:
+    assert "3 hand-overs are in more than one table" in refused(made, made)
+    part = tmp_path / "part.npz"
+    table(OUTCOMES[:1]).save(part)
+    assert "1 hand-overs are in more than one table" in refused(made, part)
+
+
+def test_tables_of_different_clusters_are_told_of(made: Path, tmp_path: Path) -> None:
+    one = table(OUTCOMES)
+    other = EpisodeTable(about(cluster={"name": "other"}), one._columns)
+    other.save(tmp_path / "other.npz")
+    answer = run("evaluate", str(made), str(tmp_path / "other.npz"), "--json", "-")
+    assert "2 different clusters (made, other) are judged as one set" in answer.err
+    assert json.loads(answer.out)["clusters"] == 2
+
+
+@pytest.mark.parametrize("more", [(), ("--intervals",)])
+def test_the_names_are_whole_at_80_columns(made: Path, more: tuple[str, ...]) -> None:
+    names = ("quantile", "slurm-estimate", "fixed-lead")
+    answer = run("evaluate", str(made), "--policy", *names, *more, COLUMNS="80")
+    assert answer.code == 0, answer.err
+    lines = answer.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    for name in ("reactive", "average", "oracle", *names):
+        # All of them, and one class each: a light, a medium, a heavy one.
+        assert sum(line.split()[:1] == [name] for line in lines) == 4
+    assert "…" not in answer.out
+    assert ("[" in answer.out) == bool(more)
 
 
 def test_policies_may_follow_one_option(made: Path) -> None:

@@ -1,5 +1,7 @@
 """Small random traces, and the settings they are asked about with."""
 
+from typing import Any
+
 import numpy as np
 
 from mirage.episodes.settings import Settings
@@ -40,9 +42,9 @@ def trace(seed: int, *, jobs: int = 300, nodes: int = 8, load: float = 1.0) -> l
     ]
 
 
-def settings(**fields: int) -> Settings:
+def settings(**fields: Any) -> Settings:
     """One-node pairs of two hours: 13 instants; four start points."""
-    given = {
+    given: dict[str, Any] = {
         "nodes": 1,
         "time_limit_s": 2 * HOUR_S,
         "every_s": 5 * HOUR_S,

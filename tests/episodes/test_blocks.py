@@ -71,6 +71,27 @@ def test_two_processes_give_the_same_bytes_and_go_on_too(tmp_path: Path) -> None
     assert out.read_bytes() == whole.read_bytes()
 
 
+def test_what_is_kept_is_told_and_nothing_is_kept_of_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "E.npz"
+    with pytest.raises(Interrupted):
+        make(plan(), out, told=interrupted(after=0))
+    assert blocks.kept(plan(), out) == 0
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(Interrupted):
+        make(plan(), out, told=interrupted(after=12))
+    assert blocks.kept(plan(), out) == 12
+
+
+def test_a_pair_elsewhere_is_another_table() -> None:
+    others = (
+        replace(MANY, partition="batch"),
+        replace(MANY, qos="normal"),
+        replace(MANY, user="u1"),
+        replace(MANY, account="a"),
+    )
+    assert len({plan(s).fingerprint for s in (MANY, *others)}) == 5
+
+
 def test_blocks_of_other_settings_are_not_taken(tmp_path: Path) -> None:
     out = tmp_path / "E.npz"
     with pytest.raises(Interrupted):

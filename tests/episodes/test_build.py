@@ -44,7 +44,7 @@ def with_pair(
 ) -> Simulator:
     """A simulator at the trace's beginning whose workload has the pair."""
     first, second = ids(jobs)
-    job = pair_job(params, settings)
+    job = pair_job(settings)
     episode = table.episode(i)
     pair = [
         replace(job, job_id=first, submit=episode.start_point),
@@ -159,6 +159,7 @@ def seen_at(
         nodes=settings.nodes,
         time_limit_s=settings.time_limit_s,
         user=PAIR_USER,
+        partition=settings.partition,
         job_id=standby,
         submit=episode.predecessor_start,
         predecessor_submit=episode.start_point,
@@ -279,14 +280,14 @@ def test_a_table_says_what_it_was_made_from() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"nodes": 9}, "9 nodes does not fit a cluster of 8"),
+        ({"nodes": 9}, "9 nodes does not fit partition batch of 8"),
         ({"nodes": 0}, "does not fit"),
         ({"time_limit_s": 0}, "at least 1 s"),
         ({"every_s": 0}, "at least 1 s"),
         ({"until": small.START_POINT}, "no start point"),
     ],
 )
-def test_a_pair_that_cannot_be_is_refused(fields: dict[str, int], said: str) -> None:
+def test_a_pair_that_cannot_be_is_refused(fields: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
         build(small.params(), small.trace(1), small.settings(**fields))
 

@@ -138,6 +138,16 @@ def test_columns_that_do_not_fit_each_other_are_refused() -> None:
         table(THREE, free_nodes=np.zeros((2, 2), dtype=np.int32))
 
 
+def test_a_file_from_before_pairs_had_a_partition_loads(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    with zipfile.ZipFile(path) as archive:
+        meta = json.loads(archive.read("meta.json"))
+    for name in ("partition", "qos", "user", "account"):
+        assert meta.pop(name) == ""
+    loaded = EpisodeTable.load(rewritten(path, "meta.json", json.dumps(meta).encode()))
+    assert loaded.about == EpisodeTable.load(path).about
+
+
 def test_joined_tables_keep_each_episodes_rows() -> None:
     first, second = table(THREE, waits_s=(5, 7)), table([[1.0, 2.0, 3.0]], waits_s=(9,))
     both = join([first, second])

@@ -1,0 +1,48 @@
+"""Tables judged as one set: no hand-over may be in it twice, and clusters may differ."""
+
+import json
+from collections.abc import Sequence
+
+from mirage.episodes.table import About, Ints
+from mirage.errors import InputError
+
+
+def check_distinct(abouts: Sequence[About], start_points: Sequence[Ints]) -> None:
+    """InputError where two tables have the same hand-over: it would count twice."""
+    seen: set[tuple[str, int]] = set()
+    for about, points in zip(abouts, start_points, strict=True):
+        mine = {(_pair(about), point) for point in points.tolist()}
+        twice = len(seen & mine)
+        if twice:
+            raise InputError(
+                f"{twice} hand-overs are in more than one table (same trace, cluster, pair and "
+                "start point): give each once"
+            )
+        seen |= mine
+
+
+def clusters(abouts: Sequence[About]) -> int:
+    """How many different ones: a cluster is its whole file."""
+    return len({json.dumps(about.cluster, sort_keys=True) for about in abouts})
+
+
+def _pair(about: About) -> str:
+    """What a hand-over depends on but for its start point."""
+    return json.dumps(
+        [
+            about.trace_sha256,
+            about.cluster,
+            about.nodes,
+            about.time_limit_s,
+            about.partition or _first(about, "partitions"),
+            about.qos or _first(about, "qos"),
+            about.user,
+            about.account,
+        ],
+        sort_keys=True,
+    )
+
+
+def _first(about: About, kind: str) -> str:
+    """The default one's name."""
+    return next((str(one["name"]) for one in about.cluster.get(kind, ())), "")
