@@ -38,9 +38,9 @@ from mirage.sim.layout import (
     Ints,
     column,
     section,
-    shift_back,
 )
 from mirage.sim.nodes import has
+from mirage.sim.shift import shift_back
 
 NEVER: Final = -2
 """No start within the window."""

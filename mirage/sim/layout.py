@@ -384,21 +384,6 @@ def place_at(state: Ints, k: int) -> int:
 
 
 @inner
-def shift_back(values: Ints) -> None:
-    """Move all by one towards the end, the last is lost. Of a slice that counts from 0 the compiler
-    moves many at a time."""
-    for i in range(values.size - 1, 0, -1):
-        values[i] = values[i - 1]
-
-
-@inner
-def shift_ahead(values: Ints) -> None:
-    """The same towards the beginning."""
-    for i in range(values.size - 1):
-        values[i] = values[i + 1]
-
-
-@inner
 def copy(source: Ints, target: Ints) -> None:
     """Fill the beginning of `target`. Assigning a slice would allocate, which a kernel may not."""
     for i in range(source.size):

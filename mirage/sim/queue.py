@@ -57,9 +57,8 @@ from mirage.sim.layout import (
     Ints,
     column,
     section,
-    shift_ahead,
-    shift_back,
 )
+from mirage.sim.shift import shift_ahead, shift_back
 
 
 @inner
