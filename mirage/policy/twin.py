@@ -91,9 +91,5 @@ class Twin:
     ) -> list[int | None]:
         """One a sample; None: not by the horizon."""
         until = present.now + self.horizon_s
-        found = []
-        for _ in range(self.samples):
-            future = present.future(*futures.draw(until, rng))
-            found.append(future.run_until_started(job_id, until))
-            present.keep_room_of(future)
-        return found
+        drawn = (futures.draw(until, rng) for _ in range(self.samples))
+        return [present.started(job_id, until, *future) for future in drawn]

@@ -63,7 +63,7 @@ class Arrivals:
 
 
 class Unwritten:
-    """The present of a simulator, made once; `future` forks it as often as wanted.
+    """The present of a simulator, made once; each future is a fork of it.
 
     Taken out: arrivals, when pending jobs are cancelled, how jobs end, outages of nodes. Kept,
     since squeue and reservations tell it: who runs where, who waits, and what begins when.
@@ -80,7 +80,6 @@ class Unwritten:
         self._images[:, OWN] = 0
         arena.site = _with_images(arena.site, self._images)
         arena.act(forget)
-        self._first_id = 1 + max(simulator.next_id, int(arena.live()[:, ID].max(initial=0)))
 
     @property
     def now(self) -> int:
@@ -114,23 +113,23 @@ class Unwritten:
         if priority is not None:
             arena.act(moves.stand_pending, slot, priority, NONE)
 
-    def future(self, run_s: Ints, arrivals: Arrivals) -> Simulator:
-        """A fork in which live jobs run for `run_s` in all (int64[slots]) and these arrive."""
+    def started(self, job_id: int, until: int, run_s: Ints, arrivals: Arrivals) -> int | None:
+        """When that job starts in the future in which live jobs run for `run_s` in all
+        (int64[slots]) and these arrive; None: not by `until`."""
         twin = self._base.fork()
         twin.workload = twin.workload.with_feed(self._feed(arrivals))
         twin.arena.state[layout.CURSOR] = 0
         while short := int(short_of_room(twin.arena.state, twin.arena.site)):
             twin.arena.make_room(short)
         write(twin.arena.state, twin.arena.site, run_s)
-        return twin
-
-    def keep_room_of(self, twin: Simulator) -> None:
-        """What a future had to grow to, the next ones have from the start."""
+        start = twin.run_until_started(job_id, until)
+        # What one future had to grow to, the next ones have from the start.
         self._base.arena.grow_to(twin.arena)
+        return start
 
     def _feed(self, arrivals: Arrivals) -> Ints:
         own: dict[int, Any] = {
-            ID: self._first_id + np.arange(len(arrivals.at)),
+            ID: self._base.next_id + np.arange(len(arrivals.at)),
             layout.SUBMIT: arrivals.at,
             RUN: arrivals.run_s,
             layout.BEGIN: 0,
