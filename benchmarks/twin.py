@@ -50,6 +50,8 @@ Floats = NDArray[np.float64]
 class Asked:
     """One question, what came of it, and everybody's answer; hours."""
 
+    point: int
+    """The predecessor's submission, epoch seconds."""
     nodes: int
     truth_h: float
     twin_h: Floats
@@ -86,7 +88,8 @@ class Followed:
 class Asking:
     """One world's questions."""
 
-    def __init__(self, world: World, known: Followed, link: SimJob, twin: Twin) -> None:
+    def __init__(self, point: int, world: World, known: Followed, link: SimJob, twin: Twin) -> None:
+        self._point = point
         self._world, self._known, self._job, self._twin = world, known, link, twin
         self._answers: list[tuple[Floats, Floats, float, float]] = []
 
@@ -96,7 +99,7 @@ class Asking:
         outcomes = world.outcomes(instants, self._known.follow, self._answer)
         waits_s = outcomes[:-1] + world.end - instants[:-1]
         return [
-            Asked(self._job.nodes, truth_s / _HOUR_S, *answer)
+            Asked(self._point, self._job.nodes, truth_s / _HOUR_S, *answer)
             for truth_s, answer in zip(waits_s.tolist(), self._answers, strict=True)
         ]
 
@@ -150,23 +153,44 @@ def all_asked(params: Params, jobs: list[SimJob], every_h: int, twin: Twin) -> l
             job, own = pair_job(params, settings), known.fork()
             world = enter(main, job, point, UNTIL + 60 * _DAY_S, own.follow)
             if world is not None:
-                found += Asking(world, own, job, twin).asked()
+                found += Asking(point, world, own, job, twin).asked()
     return found
 
 
 def judged(asked: list[Asked], answers: list[Floats]) -> dict[str, float]:
     """Hours and shares; `answers`: of each question the samples, ascending."""
     truth = np.array([a.truth_h for a in asked])
-    quantiles = np.array([np.quantile(s, LEVELS, method="inverted_cdf") for s in answers])
-    over = truth[:, None] - quantiles
-    pinball = np.maximum(LEVELS * over, (LEVELS - 1.0) * over)
     pit = _randomised_pit(truth, answers)
+    medians = np.array([np.quantile(s, 0.5, method="inverted_cdf") for s in answers])
     return {
-        "pinball_h": float(pinball.mean()),
+        "pinball_h": float(_pinball(truth, answers).mean()),
         "p10_p90_pct": 100.0 * float(((pit >= 0.1) & (pit <= 0.9)).mean()),
         "below_p90_pct": 100.0 * float((pit <= 0.9).mean()),
-        "median_error_h": float(np.abs(over[:, 4]).mean()),
+        "median_error_h": float(np.abs(truth - medians).mean()),
     }
+
+
+def _pinball(truth: Floats, answers: list[Floats]) -> Floats:
+    """[questions], hours: the mean over the levels."""
+    quantiles = np.array([np.quantile(s, LEVELS, method="inverted_cdf") for s in answers])
+    over = truth[:, None] - quantiles
+    found: Floats = np.maximum(LEVELS * over, (LEVELS - 1.0) * over).mean(axis=1)
+    return found
+
+
+def gain_pct(asked: list[Asked]) -> list[float]:
+    """How much less the twin's pinball loss is than that of the recent waits, and a 95 % interval:
+    weeks of the start points are drawn with replacement, seeded."""
+    truth = np.array([a.truth_h for a in asked])
+    week = np.array([(a.point - SINCE) // (7 * _DAY_S) for a in asked])
+    answers = ([a.twin_h for a in asked], [a.recent_h for a in asked])
+    losses = [_pinball(truth, given) for given in answers]
+    sums = np.array([[loss[week == w].sum() for w in np.unique(week)] for loss in losses])
+    drawn = np.random.default_rng(4).integers(0, sums.shape[1], (2000, sums.shape[1]))
+    twin, recent = sums[0][drawn].sum(axis=1), sums[1][drawn].sum(axis=1)
+    gains = 100.0 * (1.0 - twin / recent)
+    whole = 100.0 * float(1.0 - sums[0].sum() / sums[1].sum())
+    return [whole, *np.quantile(gains, (0.025, 0.975)).tolist()]
 
 
 def _randomised_pit(truth: Floats, answers: list[Floats]) -> Floats:
@@ -191,6 +215,7 @@ def report(asked: list[Asked]) -> dict[str, Any]:
             "twin": judged(group, [a.twin_h for a in group]),
             "recent": judged(group, [a.recent_h for a in group]),
             "slurm": judged(group, [np.array([a.planned_h]) for a in group]),
+            "gain_pct": gain_pct(group),
         }
     costs = np.array([a.cost_ms for a in asked])
     samples = len(asked[0].twin_h)
@@ -232,6 +257,8 @@ def _shown(found: dict[str, Any]) -> str:
             f"  {who:7}" + "".join(f" {k} {v:7.3f} " for k, v in group[who].items())
             for who in ("twin", "recent", "slurm")
         ]
+        gain, low, high = group["gain_pct"]
+        lines.append(f"  twin's pinball loss {gain:.0f} % below recent's ({low:.0f} to {high:.0f})")
     cost = found["cost"]
     lines.append(
         f"{cost['samples']} samples in {cost['median_ms']:.1f} ms of CPU "
