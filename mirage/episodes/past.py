@@ -34,14 +34,17 @@ class Past:
     def follow(self, world: Simulator, until: int) -> None:
         """Advance the world, and take in what happens."""
         since = world.now
-        events = world.advance(until)
+        self.hear(world, world.advance(until), since)
+        # A fork copies what is told of ended jobs.
+        world.forget_ended(until)
+
+    def hear(self, world: Simulator, events: list[Event], since: int) -> None:
+        """Take in what the world, advanced from `since`, has told."""
         if events:
             ended = {record.job_id: record for record in world.ended_since(since)}
             eligible = eligible_of_running(world) if _any_starts(events, ended) else {}
             for event in events:
                 self._take_in(event, world, ended.get(event.job_id), eligible)
-        # A fork copies what is told of ended jobs.
-        world.forget_ended(until)
 
     def _take_in(
         self, event: Event, world: Simulator, ended: Record | None, eligible: Mapping[int, int]

@@ -41,7 +41,7 @@ def stand_in(params: Params, queue: Queue, nodes: tuple[Node, ...] = ()) -> Stan
     A running job whose nodes are not among them stands on any that are free.
     """
     running, waiting = _jobs(queue, queue.running), _jobs(queue, queue.pending)
-    as_running = {int(job.job_id): _running(params, job) for job in running}
+    as_running = {int(job.job_id): submitted(params, job) for job in running}
     as_pending = {int(job.job_id): _pending(params, job, queue.taken_at) for job in waiting}
     left_out = _refused(params, (*as_running.values(), *as_pending.values()))
     places = _places([job for job in running if job.job_id not in left_out], nodes, params.nodes)
@@ -62,6 +62,12 @@ def stand_in(params: Params, queue: Queue, nodes: tuple[Node, ...] = ()) -> Stan
     )
     _drain(simulator, nodes)
     return StandIn(simulator, left_out)
+
+
+def submitted(params: Params, job: Job) -> SimJob:
+    """What its user asked for; its run time is not known: the limit."""
+    limit_s = _limit(job)
+    return SimJob(**_common(params, job), time_limit_s=limit_s, run_s=limit_s)
 
 
 def _jobs(queue: Queue, which: Any) -> list[Job]:
@@ -112,11 +118,6 @@ def _since(job: Job, now: int) -> int:
 
 def _eligible(job: Job, now: int) -> int | None:
     return job.eligible if job.eligible is not None and job.eligible <= now else None
-
-
-def _running(params: Params, job: Job) -> SimJob:
-    limit_s = _limit(job)
-    return SimJob(**_common(params, job), time_limit_s=limit_s, run_s=limit_s)
 
 
 def _pending(params: Params, job: Job, now: int) -> SimJob:

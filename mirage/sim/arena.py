@@ -54,6 +54,11 @@ class Arena:
             room = replace(room, log=max(room.log, _LOG_ROOM, 8 * room.cells))
         self._grow(room)
 
+    def grow_to(self, other: Self) -> None:
+        """As much room as a fork of it has come to need."""
+        if other.room != self.room:
+            self._grow(other.room)
+
     def _grow(self, room: Room) -> None:
         if room != self.room:
             self.state = grown(self.state, self.site, self.room, room)

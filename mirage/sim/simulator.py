@@ -52,6 +52,11 @@ class Simulator:
         """Epoch seconds."""
         return self.arena[layout.NOW]
 
+    @property
+    def next_id(self) -> int:
+        """No job has had this id or a higher one."""
+        return self._next_id
+
     def next_instant(self) -> int:
         """When something happens next; layout.FAR: never."""
         return int(engine.next_instant(self.arena.state, self.arena.site, self.workload.feed))

@@ -264,6 +264,12 @@ class Workload:
     def __len__(self) -> int:
         return len(self.jobs)
 
+    def with_feed(self, feed: Ints) -> Self:
+        """The same names, and other rows to come, whose records the site must have."""
+        twin = object.__new__(type(self))
+        twin.__dict__ = {**self.__dict__, "feed": feed}
+        return twin
+
     @property
     def job_id(self) -> Ints:
         """One a row."""
