@@ -90,7 +90,7 @@ def _better(new: Served, old: Served, paths: Sequence[Path]) -> dict[str, float]
     """Mean costs of both; raises where the new one's is not the lower."""
     if not paths:
         raise InputError(
-            f"{old.name} is in use: give episode tables of newer days to compare them on, or --force"
+            f"{old.name} is in use: give episode tables of newer days to compare on, or --force"
         )
     tables = [_unseen(path, (new, old)) for path in paths]
     new_h, old_h = (_cost_h(served, tables) for served in (new, old))

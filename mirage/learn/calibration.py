@@ -8,7 +8,7 @@ P(wait < w) and P(wait <= w) as forecast, which is even on [0, 1] where the fore
 import numpy as np
 
 from mirage.learn.rows import Floats
-from mirage.policy.quantiles import LEVELS
+from mirage.policy.quantiles import LEVELS, P50, P90
 
 _LONGEST_LOG = float(np.log1p(24.0 * 366))
 
@@ -45,30 +45,43 @@ def figures(quantiles_h: Floats, wait_h: Floats, floor_h: Floats, seed: int) -> 
         "pinball_h": pinball_h(quantiles_h, wait_h),
         "pinball_empirical_h": pinball_h(floor_h, wait_h),
         "coverage_p10_p90_pct": 100.0 * float(inside.mean()),
-        "below_p90_pct": 100.0 * float((wait_h <= quantiles_h[:, -1]).mean()),
-        "median_absolute_error_h": float(np.median(np.abs(wait_h - quantiles_h[:, 2]))),
+        "below_p90_pct": 100.0 * float((wait_h <= quantiles_h[:, P90]).mean()),
+        "median_absolute_error_h": float(np.median(np.abs(wait_h - quantiles_h[:, P50]))),
     }
 
 
 def pit(quantiles_h: Floats, wait_h: Floats, seed: int) -> Floats:
     """[R]: the randomised probability integral transform of each wait under its forecast."""
-    ends = np.zeros(len(wait_h)), np.full(len(wait_h), _LONGEST_LOG)
-    known = np.column_stack([ends[0], np.log1p(quantiles_h), ends[1]])
-    waits = np.log1p(wait_h)
-    below, within = (_level(known, waits, strict=strict) for strict in (True, False))
-    drawn = np.random.default_rng(seed).random(len(waits))
+    rows = len(wait_h)
+    logs = np.log1p(quantiles_h)
+    known = np.column_stack([np.zeros(rows), logs, np.full(rows, _LONGEST_LOG)])
+    levels, waits = _levels(logs), np.log1p(wait_h)
+    below, within = (_level(known, levels, waits, strict=strict) for strict in (True, False))
+    drawn = np.random.default_rng(seed).random(rows)
     found: Floats = below + drawn * (within - below)
     return found
 
 
-def _level(known: Floats, waits: Floats, *, strict: bool) -> Floats:
+def _levels(logs: Floats) -> Floats:
+    """[R, Q + 2]: of the quantiles, with 0 and 1 at the ends.
+
+    Where the atom at zero ends between two levels, it is taken to end in their middle.
+    """
+    levels = np.tile([0.0, *LEVELS, 1.0], (len(logs), 1))
+    last = (logs <= 0.0).sum(axis=1)
+    rows = np.flatnonzero(last)
+    middle = (levels[rows, last[rows]] + levels[rows, last[rows] + 1]) / 2
+    levels[rows, last[rows]] = middle
+    return levels
+
+
+def _level(known: Floats, levels: Floats, waits: Floats, *, strict: bool) -> Floats:
     """P(W < w), or <=, of the distribution that is linear between its quantiles."""
-    levels = np.array([0.0, *LEVELS, 1.0])
     passed = known < waits[:, None] if strict else known <= waits[:, None]
     upper = np.clip(passed.sum(axis=1), 1, known.shape[1] - 1)
     rows = np.arange(len(waits))
     low, high = known[rows, upper - 1], known[rows, upper]
-    width = np.maximum(high - low, 1e-12)
-    share = np.clip((waits - low) / width, 0.0, 1.0)
-    found: Floats = levels[upper - 1] + share * (levels[upper] - levels[upper - 1])
+    share = np.clip((waits - low) / np.maximum(high - low, 1e-12), 0.0, 1.0)
+    before, after = levels[rows, upper - 1], levels[rows, upper]
+    found: Floats = before + share * (after - before)
     return np.where(passed.any(axis=1), found, 0.0)

@@ -6,10 +6,10 @@ a model that reads other numbers than it was trained on would still answer.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,13 @@ class Forecasts:
     """Of the P(wait <= t) it gives; empty where it gives log quantiles at `quantiles.LEVELS`."""
     shift: tuple[float, ...]
     """The conformal adjustment of each quantile, log(1 + hours)."""
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Self:
+        """From a card. Raises ValueError for other levels than this program's."""
+        if tuple(told["levels"]) != quantiles.LEVELS:
+            raise ValueError("its forecast has other quantiles than this program's")
+        return cls(tuple(told["thresholds_h"]), tuple(told["shift"]))
 
     def hours(self, wait: NDArray[np.float32]) -> Floats:
         """[R, Q]."""
@@ -79,9 +86,7 @@ class Artefact:
         self.seen = Seen(
             *(np.array(card["seen"][end], dtype=np.float32) for end in ("low", "high"))
         )
-        self._forecasts = Forecasts(
-            tuple(card["forecast"]["thresholds_h"]), tuple(card["forecast"]["shift"])
-        )
+        self._forecasts = Forecasts.of(card["forecast"])
         self._session = session(graph)
 
     @classmethod
@@ -89,13 +94,10 @@ class Artefact:
         """Raises UnfitModel where the folder holds none that this program can run."""
         card = read_card(folder)
         graph = _read(folder / GRAPH)
-        if hashlib.sha256(graph).hexdigest() != card["sha256"]:
-            raise UnfitModel(f"{folder}: {GRAPH} is not the file that {CARD} describes")
-        if card["features_fingerprint"] != spec.FINGERPRINT:
-            raise UnfitModel(f"{folder} was trained on other features than this program's")
+        _check(folder, card, graph)
         try:
             return cls(card, graph)
-        # onnxruntime has a dozen errors of its own; none of them is a fault of ours.
+        # onnxruntime has a dozen errors of its own, and a card may hold anything.
         except Exception as error:
             raise UnfitModel(f"{folder}: the model does not load: {error}") from error
 
@@ -127,6 +129,13 @@ def read_card(folder: Path) -> dict[str, Any]:
     if absent:
         raise UnfitModel(f"{folder}: {CARD} lacks {', '.join(absent)}")
     return card
+
+
+def _check(folder: Path, card: dict[str, Any], graph: bytes) -> None:
+    if hashlib.sha256(graph).hexdigest() != card["sha256"]:
+        raise UnfitModel(f"{folder}: {GRAPH} is not the file that {CARD} describes")
+    if card["features_fingerprint"] != spec.FINGERPRINT:
+        raise UnfitModel(f"{folder} was trained on other features than this program's")
 
 
 _KEYS: Sequence[str] = ("sha256", "features_fingerprint", "boundary", "seen", "forecast", "family")

@@ -7,8 +7,10 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Of the quantiles that a forecast has."""
+P10, P50, P90 = 0, 4, 8
+"""Their places."""
 
 
 def of_distribution(within: ArrayLike, thresholds_h: Sequence[float]) -> Floats:

@@ -30,7 +30,7 @@ _NAMED = re.compile(rf"{MODELS}/(?P<name>{_WORD})(/(?P<version>{_WORD}))?/?")
 def policy(name: str, under: Path = Path(MODELS)) -> Policy:
     """The rule of that name, or the model, of the models `under` a folder.
 
-    Raises NotFound, and UnfitModel where a model cannot be used.
+    Raises NotFound for no rule, InputError for no model, UnfitModel for one that cannot be used.
     """
     if is_model(name):
         return model(name, under)
@@ -75,18 +75,18 @@ def shown(folder: Path) -> str:
 def folder_of(name: str, under: Path = Path(MODELS)) -> Path:
     """The folder of models/NAME/VERSION; of models/NAME the promoted version's.
 
-    Raises InputError for any other name (it may be a user's: no path leads out of `under`), and
-    NotFound.
+    Raises InputError where there is none, and for any other name: it may be a user's, and no path
+    leads out of `under`.
     """
     asked = _NAMED.fullmatch(name)
     if asked is None:
         raise InputError(f"{name!r} is no model: its name is models/NAME/VERSION")
     version = asked["version"] or promoted(under / asked["name"])
     if version is None:
-        raise NotFound(f"no version of {name} was promoted: name one, as models/NAME/VERSION")
+        raise InputError(f"no version of {name} was promoted: name one, as models/NAME/VERSION")
     folder = under / asked["name"] / version
     if not (folder / CARD).is_file():
-        raise NotFound(f"no model {name}: there is no {folder / CARD}")
+        raise InputError(f"no model {name}: there is no {folder / CARD}")
     return folder
 
 

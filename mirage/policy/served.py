@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from mirage.domain.decision import Action, Decision, Forecast, HandoverView
 from mirage.policy.artefact import Artefact
 from mirage.policy.boundary import threshold
+from mirage.policy.quantiles import P10, P50, P90
 from mirage.policy.rules import Quantile
 from mirage.ports import Policy
 
@@ -47,7 +48,7 @@ class Served:
 
 
 def _forecast(wait_s: NDArray[np.float64]) -> Forecast:
-    p10, _, p50, _, p90 = wait_s.tolist()
+    p10, p50, p90 = wait_s[[P10, P50, P90]].tolist()
     return Forecast(p10_s=p10, p50_s=p50, p90_s=p90)
 
 
