@@ -50,7 +50,8 @@ def _waits_h(rng: np.random.Generator, episodes: int, load_until: float) -> NDAr
     day = np.arange(episodes) // 6
     load = rng.uniform(-load_until, load_until, day.max() + 1)[day]
     drift = np.cumsum(rng.normal(0.0, 0.05, (episodes, INSTANTS)), axis=1)
-    return np.maximum(load[:, None] + drift, 0.0)
+    waits_h: NDArray[np.float64] = np.maximum(load[:, None] + drift, 0.0)
+    return waits_h
 
 
 def _seen(rng: np.random.Generator, waits_h: NDArray[np.float64]) -> NDArray[np.float32]:

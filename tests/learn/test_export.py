@@ -5,21 +5,20 @@ import pytest
 
 from mirage.learn import export
 from mirage.learn.rows import Rows
-from mirage.learn.trees import Family
 from mirage.policy.artefact import LATE, WAIT
 from tests.learn.queue_tables import queue_table
-from tests.learn.trained import FAMILIES, fitted, graph, learned
+from tests.learn.trained import FAMILIES, Kind, fitted, graph, learned
 
 MOST = 1e-5
 
 
-def named(family: Family) -> str:
+def named(family: Kind) -> str:
     return family.name
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 @pytest.mark.parametrize("seed", [0, 9])
-def test_the_graph_gives_what_the_trees_give(family: Family, seed: int) -> None:
+def test_the_graph_gives_what_the_trees_give(family: Kind, seed: int) -> None:
     rows = Rows.of([queue_table(40, seed)])
     made = fitted(family)
     apart = export.parity(graph(family), made.late, made.wait, rows.flat)
@@ -28,7 +27,7 @@ def test_the_graph_gives_what_the_trees_give(family: Family, seed: int) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
-def test_on_the_very_thresholds_of_the_splits_too(family: Family) -> None:
+def test_on_the_very_thresholds_of_the_splits_too(family: Kind) -> None:
     # Numbers that were learned from lie next to thresholds; rounded ones lie on them.
     rows = np.round(Rows.of([learned()]).flat, 1)
     made = fitted(family)
@@ -37,5 +36,5 @@ def test_on_the_very_thresholds_of_the_splits_too(family: Family) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
-def test_a_graph_is_small(family: Family) -> None:
+def test_a_graph_is_small(family: Kind) -> None:
     assert len(graph(family)) < 5_000_000

@@ -8,16 +8,16 @@ from mirage.episodes.evaluate import Handovers
 from mirage.episodes.table import EpisodeTable
 from mirage.learn import stopping, train
 from mirage.learn.rows import Rows
-from mirage.learn.trees import Family, Forest
+from mirage.learn.trees import Forest
 from tests.episodes.tables import MONDAY
 from tests.learn.queue_tables import EPISODES, queue_table, shuffled
-from tests.learn.trained import FAMILIES, fitted, learned
+from tests.learn.trained import FAMILIES, Kind, fitted, learned
 
 PRICE = 0.5
 LATER = queue_table(seed=5, first=MONDAY + EPISODES * 4 * 3600 + 86400)
 
 
-def named(family: Family) -> str:
+def named(family: Kind) -> str:
     return family.name
 
 
@@ -35,7 +35,7 @@ def fixed_lead_cost_h() -> float:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
-def test_most_of_the_gap_is_closed_where_the_plan_tells_it(family: Family) -> None:
+def test_most_of_the_gap_is_closed_where_the_plan_tells_it(family: Kind) -> None:
     reactive, oracle = (
         cost_h(LATER, chosen)
         for chosen in (deciding.reactive(LATER), deciding.oracle(LATER, PRICE))
@@ -46,13 +46,13 @@ def test_most_of_the_gap_is_closed_where_the_plan_tells_it(family: Family) -> No
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
-def test_shuffled_labels_teach_no_more_than_a_constant_lead(family: Family) -> None:
+def test_shuffled_labels_teach_no_more_than_a_constant_lead(family: Kind) -> None:
     made = train.fit(Rows.of([shuffled(learned())]), family)
     assert policy_cost_h(made) > fixed_lead_cost_h() - 0.05
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
-def test_a_dearer_overlap_frees_later(family: Family) -> None:
+def test_a_dearer_overlap_frees_later(family: Kind) -> None:
     rows, made = Rows.of([LATER]), fitted(family)
     cheap, dear = (made.chosen(rows, price) for price in (0.1, 2.0))
     assert (cheap <= dear).all()
@@ -60,7 +60,7 @@ def test_a_dearer_overlap_frees_later(family: Family) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
-def test_the_forecast_beats_the_empirical_quantiles(family: Family) -> None:
+def test_the_forecast_beats_the_empirical_quantiles(family: Kind) -> None:
     told = train.judge(Rows.of([learned()], every=3), family, windows=2, seed=0)
     assert len(told["forecast"]) == 2
     for window in told["forecast"]:
@@ -72,7 +72,7 @@ def test_the_forecast_beats_the_empirical_quantiles(family: Family) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
-def test_the_same_seed_gives_the_same_policy(family: Family) -> None:
+def test_the_same_seed_gives_the_same_policy(family: Kind) -> None:
     rows = Rows.of([learned()])
     again = train.fit(rows, family)
     np.testing.assert_array_equal(

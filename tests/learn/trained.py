@@ -8,10 +8,11 @@ from mirage.episodes.table import EpisodeTable
 from mirage.learn import card, export, train
 from mirage.learn.rows import Rows
 from mirage.learn.train import Fitted
-from mirage.learn.trees import Boosted, Family, Forest
+from mirage.learn.trees import Boosted, Forest
 from tests.learn.queue_tables import queue_table
 
-FAMILIES: tuple[Family, ...] = (Forest(trees=15), Boosted(trees=40, rate=0.15))
+Kind = Forest | Boosted
+FAMILIES: tuple[Kind, ...] = (Forest(trees=15), Boosted(trees=40, rate=0.15))
 
 
 @cache
@@ -20,17 +21,17 @@ def learned() -> EpisodeTable:
 
 
 @cache
-def fitted(family: Family) -> Fitted:
+def fitted(family: Kind) -> Fitted:
     return train.fit(Rows.of([learned()]), family)
 
 
 @cache
-def graph(family: Family) -> bytes:
+def graph(family: Kind) -> bytes:
     made = fitted(family)
     return export.graph(made.late, made.wait, learned().observations.shape[2])
 
 
-def save(folder: Path, family: Family = FAMILIES[1], **told: Any) -> Path:
+def save(folder: Path, family: Kind = FAMILIES[1], **told: Any) -> Path:
     """An artefact; `told` goes over what its card says."""
     rows = Rows.of([learned()])
     described = card.card(fitted(family), family, rows, [learned()])

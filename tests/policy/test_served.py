@@ -81,7 +81,8 @@ def test_the_price_of_the_view_decides(served: Served) -> None:
 def larger(cluster: float) -> Observations:
     """Every count so many times what it was."""
     counted = spec.SCALES == spec.Scale.LOG
-    return (known() + counted * np.log(cluster)).astype(np.float32)
+    grown: Observations = (known() + counted * np.log(cluster)).astype(np.float32)
+    return grown
 
 
 @pytest.mark.parametrize(
