@@ -46,7 +46,7 @@ def train(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same model.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Train a policy on episode tables and write it as an artefact.
+    """Train a policy on episode tables.
 
     It is judged on rolling windows first: fitted on what was known before each, and asked to decide
     in it. Then it is fitted on everything, converted to ONNX, and compared with what was converted.

@@ -1,6 +1,8 @@
 """A model decides where it can be asked, and where it cannot a rule does and says why."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +107,24 @@ def test_where_it_cannot_be_asked_a_rule_decides_and_says_so(
     assert why in decision.reason
     assert "quantile decides" in decision.reason
     assert decision.forecast == rule.forecast
+
+
+_ASKED = """
+import sys
+from pathlib import Path
+import numpy as np
+from mirage.features import spec
+from mirage.policy.artefact import Artefact
+Artefact.load(Path(sys.argv[1])).outputs(np.zeros((1, len(spec.NAMES)), dtype=np.float32))
+print(*sorted({"torch", "sklearn", "xgboost", "onnx"} & set(sys.modules)))
+"""
+
+
+def test_a_served_model_loads_nothing_that_only_training_needs(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _ASKED, str(folder)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == ""
 
 
 def test_a_truncated_graph_is_refused(folder: Path, tmp_path: Path) -> None:
