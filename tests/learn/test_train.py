@@ -6,11 +6,11 @@ import pytest
 from mirage.episodes import deciding
 from mirage.episodes.evaluate import Handovers
 from mirage.episodes.table import EpisodeTable
-from mirage.learn import stopping, train
+from mirage.learn import export, stopping, train
 from mirage.learn.rows import Rows
 from mirage.learn.trees import Forest
 from tests.episodes.tables import MONDAY
-from tests.learn.queue_tables import EPISODES, queue_table, shuffled
+from tests.learn.queue_tables import EPISODES, LEFT_S, queue_table, shuffled
 from tests.learn.trained import FAMILIES, Kind, fitted, learned
 
 PRICE = 0.5
@@ -89,3 +89,15 @@ def test_trees_judge_no_row_that_they_have_seen() -> None:
     unseen = stopping.cross_fitted(rows, family)
     seen = stopping.fitted(rows, family).predict(rows.flat).reshape(truth.shape)
     assert np.abs(unseen - truth).mean() > np.abs(seen - truth).mean() + 0.05
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=named)
+def test_an_idle_cluster_teaches_not_to_act(family: Kind) -> None:
+    made = queue_table(60)
+    at_once = np.tile((-LEFT_S).astype(np.int32), (len(made), 1))
+    idle = Rows.of([EpisodeTable(made.about, {**made._columns, "outcome_s": at_once})], every=3)
+    never = train.fit(idle, family)
+    assert (never.chosen(idle, PRICE) == len(idle.left_h)).all()
+    assert never.wait_h(idle).max() == 0.0
+    data = export.graph(never.late, never.wait, idle.flat.shape[1])
+    assert max(export.parity(data, never.late, never.wait, idle.flat).values()) == 0.0
