@@ -4,7 +4,8 @@ MirageError
 ├── InputError            what was given is wrong; say what, change it, try again (exit 2, HTTP 422)
 │   ├── MalformedText         text of Slurm or of a file that does not read
 │   ├── ConfigError           the configuration; lists every fault at once
-│   └── UnknownFormat         a file no reader knows
+│   ├── UnknownFormat         a file no reader knows
+│   └── UnfitModel            a trained model that is damaged, or was made for other features
 ├── ClusterError          Slurm said or did something
 │   ├── ClusterUnavailable    no answer, or not now: nothing is known, ask again later
 │   └── ClusterRefused        Slurm understood and said no: do not repeat
@@ -49,6 +50,10 @@ class ConfigError(InputError):
 
 class UnknownFormat(InputError):
     """A file that no reader knows."""
+
+
+class UnfitModel(InputError):
+    """A trained model that is damaged, or was made for other features: train it again."""
 
 
 class ClusterError(MirageError):

@@ -9,3 +9,9 @@ def data_dir(name: str) -> Path:
     """migrations, models or slurm_plugin."""
     installed = _PACKAGE / "_data" / name
     return installed if installed.exists() else _PACKAGE.parent / name
+
+
+def models_dir() -> Path:
+    """Trained models: `models` where the command is called, else those that came with Mirage."""
+    here = Path("models")
+    return here if here.is_dir() else data_dir("models")

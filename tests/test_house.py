@@ -13,6 +13,7 @@ NOT_OURS = {".venv", "build", "dist"}
 GENERATED = {"versions"}
 NAMELESS = {"utils", "helpers", "common", "base", "misc", "core"}
 TRAINING = {"torch", "sklearn", "xgboost", "stable_baselines3", "gymnasium"}
+TRAINING |= {"onnx", "onnxmltools", "skl2onnx"}
 
 SOURCES = [
     path

@@ -20,15 +20,18 @@ from mirage.episodes.evaluate import Figures, Handovers, classes, evaluate
 from mirage.episodes.pooled import check_distinct, clusters
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError, MalformedText
-from mirage.policy.registry import POLICIES, policy
+from mirage.features import spec
+from mirage.installed import models_dir
+from mirage.policy.registry import POLICIES, is_model, policy
+from mirage.ports import Policy
 
 app = typer.Typer()
 
 ALWAYS = ("reactive", "average", "oracle")
 KNOWN = (*POLICIES, "oracle")
+_KNOWN_AFTERWARDS = ("oracle",)
 _HOUR_S = 3600.0
 _STDOUT = "-"
-_MODELS = "models/"
 
 
 @app.command("evaluate")
@@ -76,9 +79,14 @@ def evaluate_tables(
     if plot is not None:
         pareto.check(plot)
     startup_h = _startup_h(startup_time)
+    asked = {name: policy(name, models_dir()) for name in names if name not in _KNOWN_AFTERWARDS}
     tables = [_loaded(path) for path in paths]
     check_distinct([table.about for table in tables], [t.start_point for t in tables])
-    chosen = {name: _choices(name, tables, overlap_price, startup_h) for name in names}
+    if any(map(is_model, names)):
+        _check_features(paths, tables)
+    chosen = {
+        name: _choices(name, asked.get(name), tables, overlap_price, startup_h) for name in names
+    }
     handovers = {name: _together(tables, instants, startup_h) for name, instants in chosen.items()}
     load = _together(tables, chosen["reactive"], 0.0)
     figures = evaluate(handovers, classes(load.interruption_h), overlap_price)
@@ -90,16 +98,16 @@ def evaluate_tables(
 
 def _sorted_out(words: Sequence[str], policies: Sequence[str]) -> tuple[list[Path], list[str]]:
     """Files and policies; `--policy a b` puts b among the files, where it names no file."""
-    also = [w for w in words if (w in KNOWN or w.startswith(_MODELS)) and not Path(w).is_file()]
+    also = [w for w in words if (w in KNOWN or is_model(w)) and not Path(w).is_file()]
     paths = [Path(word) for word in words if word not in also]
     if not paths:
         raise InputError("no episode table was given: mirage episodes makes them")
     names = [*ALWAYS, *policies, *also]
     for name in names:
-        if name.startswith(_MODELS):
-            raise InputError(f"{name}: trained models cannot be judged yet, only rules can")
-        if name not in KNOWN:
-            raise InputError(f"no policy {name!r}: there are {', '.join(KNOWN)}")
+        if not is_model(name) and name not in KNOWN:
+            raise InputError(
+                f"no policy {name!r}: there are {', '.join(KNOWN)}, and models/NAME/VERSION"
+            )
     return paths, list(dict.fromkeys(names))
 
 
@@ -121,15 +129,28 @@ def _startup_h(text: str) -> float:
 
 
 def _choices(
-    name: str, tables: Sequence[EpisodeTable], overlap_price: float, startup_h: float
+    name: str,
+    asked: Policy | None,
+    tables: Sequence[EpisodeTable],
+    overlap_price: float,
+    startup_h: float,
 ) -> list[deciding.Chosen]:
-    """For each table, the instants that the policy chooses."""
+    """For each table, the instants that the policy chooses; the oracle is not asked."""
+    if asked is None:
+        return [deciding.oracle(table, overlap_price, startup_h) for table in tables]
     if name == "reactive":
         return [deciding.reactive(table) for table in tables]
-    if name == "oracle":
-        return [deciding.oracle(table, overlap_price, startup_h) for table in tables]
     with _progress(name, sum(map(len, tables))) as told:
-        return [deciding.decided(table, policy(name), overlap_price, told) for table in tables]
+        return [deciding.decided(table, asked, overlap_price, told) for table in tables]
+
+
+def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
+    """A model that is shown no observation would be judged by its fall-back."""
+    for path, table in zip(paths, tables, strict=True):
+        if table.about.features_fingerprint != spec.FINGERPRINT:
+            raise InputError(
+                f"{path} was made with other features than this program's: make it again"
+            )
 
 
 def _together(

@@ -72,6 +72,8 @@ class HandoverView:
     """Past hand-overs on this cluster of chains of this size class."""
     queue: Queue
     free_nodes: int
+    observation: NDArray[np.float32] | None = None
+    """[F], of `features.spec`; None where it cannot be made."""
 
     @property
     def time_left_s(self) -> int:

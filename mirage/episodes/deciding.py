@@ -11,6 +11,7 @@ from mirage.domain.decision import Action, HandoverView, Waits
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import UNKNOWN, Queue
 from mirage.episodes.table import NONE, EpisodeTable, Started
+from mirage.features import spec
 from mirage.ports import Policy
 
 RECENT_JOBS = 1000
@@ -59,6 +60,7 @@ class _Run:
         self._policy = policy
         self._price = overlap_price
         self._last = table.outcome_s.shape[1] - 1
+        self._known_features = table.about.features_fingerprint == spec.FINGERPRINT
         self._started: dict[int, Started] = {}
         self._past = _Past(table.about.nodes, table.about.time_limit_s)
         self._queue = _line_of_one()
@@ -94,6 +96,7 @@ class _Run:
             handovers=self._past.known(now),
             queue=self._line(i, k, now),
             free_nodes=int(self._table.free_nodes[i, k]),
+            observation=self._table.observations[i, k] if self._known_features else None,
         )
 
     def _jobs(self, i: int, now: int) -> Waits:

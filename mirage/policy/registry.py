@@ -1,7 +1,17 @@
-"""Policies by name."""
+"""Policies by name: the rules, and trained models by their folders, models/NAME/VERSION.
 
-from mirage.errors import NotFound
+models/NAME alone is the version of that name which was promoted.
+"""
+
+import os
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from mirage.errors import InputError, NotFound, UnfitModel
+from mirage.policy.artefact import CARD, Artefact
 from mirage.policy.rules import AtOnce, Average, FixedLead, Quantile, Reactive, SlurmEstimate
+from mirage.policy.served import Served
 from mirage.ports import Policy
 
 POLICIES: dict[str, Policy] = {
@@ -9,10 +19,95 @@ POLICIES: dict[str, Policy] = {
     for policy in (Reactive(), Average(), Quantile(), SlurmEstimate(), FixedLead(), AtOnce())
 }
 
+MODELS = "models"
+PROMOTED = "promoted"
+"""A file beside the versions of a name that holds the one in use."""
 
-def policy(name: str) -> Policy:
-    """The policy of that name."""
+_WORD = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+_NAMED = re.compile(rf"{MODELS}/(?P<name>{_WORD})(/(?P<version>{_WORD}))?/?")
+
+
+def policy(name: str, under: Path = Path(MODELS)) -> Policy:
+    """The rule of that name, or the model, of the models `under` a folder.
+
+    Raises NotFound for no rule, InputError for no model, UnfitModel for one that cannot be used.
+    """
+    if is_model(name):
+        return model(name, under)
     try:
         return POLICIES[name]
     except KeyError:
-        raise NotFound(f"no policy {name!r}: there are {', '.join(POLICIES)}") from None
+        raise NotFound(
+            f"no policy {name!r}: there are {', '.join(POLICIES)}, and models/NAME/VERSION"
+        ) from None
+
+
+def is_model(name: str) -> bool:
+    return name.startswith(f"{MODELS}/")
+
+
+def is_version(name: str) -> bool:
+    """Whether it is of the form models/NAME/VERSION."""
+    asked = _NAMED.fullmatch(name)
+    return asked is not None and asked["version"] is not None
+
+
+def model(name: str, under: Path = Path(MODELS)) -> Served:
+    """A trained model; loaded once while its card stays as it is."""
+    folder = folder_of(name, under)
+    try:
+        changed = (folder / CARD).stat().st_mtime_ns
+    except OSError as error:
+        raise UnfitModel(f"{folder / CARD} cannot be read: {error.strerror}") from error
+    return _loaded(folder.absolute(), changed)
+
+
+@lru_cache(maxsize=16)
+def _loaded(folder: Path, changed: int) -> Served:  # noqa: ARG001 - part of the key
+    return Served(artefact=Artefact.load(folder), name=shown(folder))
+
+
+def shown(folder: Path) -> str:
+    """models/NAME/VERSION, wherever that folder is."""
+    return f"{MODELS}/{folder.parent.name}/{folder.name}"
+
+
+def folder_of(name: str, under: Path = Path(MODELS)) -> Path:
+    """The folder of models/NAME/VERSION; of models/NAME the promoted version's.
+
+    Raises InputError where there is none, and for any other name: it may be a user's, and no path
+    leads out of `under`.
+    """
+    asked = _NAMED.fullmatch(name)
+    if asked is None:
+        raise InputError(f"{name!r} is no model: its name is models/NAME/VERSION")
+    version = asked["version"] or promoted(under / asked["name"])
+    if version is None:
+        raise InputError(f"no version of {name} was promoted: name one, as models/NAME/VERSION")
+    folder = under / asked["name"] / version
+    if not (folder / CARD).is_file():
+        raise InputError(f"no model {name}: there is no {folder / CARD}")
+    return folder
+
+
+def promoted(named: Path) -> str | None:
+    """The version in use of models/NAME; None where none was promoted."""
+    try:
+        return (named / PROMOTED).read_text(encoding="utf-8").strip() or None
+    except OSError:
+        return None
+
+
+def promote(folder: Path) -> None:
+    """From now on the folder's version is the one that models/NAME means."""
+    part = folder.parent / f".{PROMOTED}.part"
+    try:
+        part.write_text(f"{folder.name}\n", encoding="utf-8")
+        os.replace(part, folder.parent / PROMOTED)
+    except OSError as error:
+        raise InputError(f"{folder.parent} cannot be written: {error.strerror}") from error
+
+
+def models(under: Path = Path(MODELS)) -> list[Path]:
+    """Folders of all versions of all names, in order."""
+    return sorted(card.parent for card in under.glob(f"*/*/{CARD}"))

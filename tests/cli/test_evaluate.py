@@ -128,7 +128,7 @@ def test_bad_input_is_told_in_one_sentence(made: Path, tmp_path: Path) -> None:
     assert "no such file" in refused(tmp_path / "nowhere.npz")
     assert "no episode table" in refused(foreign)
     assert "no policy 'clever'" in refused(made, "--policy", "clever")
-    assert "cannot be judged yet" in refused(made, "--policy", "models/dqn/1")
+    assert "no model models/dqn/1" in refused(made, "--policy", "models/dqn/1")
     assert "a plot is a .png or a .svg" in refused(made, "--plot", tmp_path / "p.gif")
     assert "not a time" in refused(made, "--startup-time", "soon")
     assert "cannot be written" in refused(made, "--json", tmp_path / "none" / "o.json")

@@ -1,0 +1,101 @@
+"""Training rows from episode tables: what was seen at each instant, and what came of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.episodes.table import EpisodeTable
+from mirage.errors import InputError
+from mirage.features import spec
+
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Observations = NDArray[np.float32]
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """E hand-overs of D decision instants. The predecessor's end is no decision: nobody acts."""
+
+    observations: Observations
+    """[E, D, F], in the order of `spec.NAMES`."""
+    outcome_h: Floats
+    """[E, D + 1], signed hours; the last column is the reactive hand-over's."""
+    left_h: Floats
+    """[D]: of the predecessor's run, hours."""
+    start_point: Ints
+    """[E], epoch seconds, ascending."""
+    known_at: Ints
+    """[E]: when the last of an episode's outcomes was known, epoch seconds."""
+
+    @classmethod
+    def of(cls, tables: Sequence[EpisodeTable], every: int = 1) -> Self:
+        """Every `every`-th instant, counted back from the predecessor's end.
+
+        Raises InputError for no episode, other features than this program's, tables whose
+        predecessors run for different times, and observations that are not finite.
+        """
+        _check(tables)
+        instant_s = tables[0].instant_s.astype(np.int64)
+        taken = np.arange(len(instant_s) - 1, -1, -every)[::-1]
+        taken = taken if len(taken) > 1 else np.array([0, len(instant_s) - 1])
+        whole = cls(
+            observations=np.concatenate([t.observations[:, taken[:-1]] for t in tables]),
+            outcome_h=np.concatenate([t.outcome_h[:, taken] for t in tables]),
+            left_h=(instant_s[-1] - instant_s[taken[:-1]]) / _HOUR_S,
+            start_point=np.concatenate([t.start_point for t in tables]),
+            known_at=np.concatenate([_known_at(t) for t in tables]),
+        )
+        _check_finite(whole)
+        return whole.part(np.argsort(whole.start_point, kind="stable"))
+
+    def __len__(self) -> int:
+        return len(self.start_point)
+
+    @property
+    def flat(self) -> Observations:
+        """[E x D, F]."""
+        return self.observations.reshape(-1, self.observations.shape[2])
+
+    @property
+    def wait_h(self) -> Floats:
+        """[E x D]: how long the successor would have waited, were it eligible then; hours."""
+        waits: Floats = (self.outcome_h[:, :-1] + self.left_h).ravel()
+        return np.maximum(waits, 0.0)
+
+    def part(self, which: Flags | Ints) -> Self:
+        """Some of the episodes."""
+        return type(self)(
+            observations=self.observations[which],
+            outcome_h=self.outcome_h[which],
+            left_h=self.left_h,
+            start_point=self.start_point[which],
+            known_at=self.known_at[which],
+        )
+
+
+def _known_at(table: EpisodeTable) -> Ints:
+    latest: Ints = table.outcome_s.max(axis=1).astype(np.int64)
+    return table.predecessor_end + np.maximum(latest, 0)
+
+
+def _check(tables: Sequence[EpisodeTable]) -> None:
+    if not sum(map(len, tables)):
+        raise InputError("There is no episode to learn from.")
+    if any(t.about.features_fingerprint != spec.FINGERPRINT for t in tables):
+        raise InputError("A table was made with other features than this program's: make it again.")
+    if len({t.instant_s.tobytes() for t in tables}) > 1:
+        raise InputError("The tables differ in time limit: train a model for each.")
+    if len(tables[0].instant_s) < 2:  # noqa: PLR2004 - an instant, and the end
+        raise InputError("The tables hold no decision instant before the predecessor's end.")
+
+
+def _check_finite(rows: Rows) -> None:
+    if not np.isfinite(rows.observations).all():
+        raise InputError("A table holds observations that are not finite.")

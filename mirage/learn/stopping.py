@@ -1,0 +1,97 @@
+"""When to free: the boundary on the forecast of being late that costs least over whole hand-overs.
+
+A forecast says how likely the successor, freed now, would start after its predecessor's end. Were
+its wait the same at every instant, it would be right to free as soon as the odds of being late
+reach the overlap price (the newsvendor's rule). It is not, and freeing cannot be taken back. So the
+boundary is odds = factor x price, and the factor is searched for over the tables, where the cost of
+every stopping is known: one number for all prices. docs/train.md says what was tried beside it.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import compress
+from math import log
+
+import numpy as np
+
+from mirage.learn import folds
+from mirage.learn.rows import Flags, Floats, Ints, Rows
+from mirage.learn.trees import Family, Trees
+from mirage.policy.boundary import late_enough
+
+FACTORS = (0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4)
+"""What is searched: 1 is the newsvendor's."""
+BLOCKS = 4
+"""Of cross-fitting."""
+
+_LEAST_COST_H = 0.1
+_DAY_S = 86400
+Told = Callable[[], None]
+
+
+def late(rows: Rows) -> Floats:
+    """[E x D]: 1 where the successor, freed then, started after its predecessor's end."""
+    return (rows.outcome_h[:, :-1] > 0.0).astype(np.float64).ravel()
+
+
+def costs(outcome_h: Floats, prices: Sequence[float]) -> Floats:
+    """Interruption + price x overlap, hours: [..., P]."""
+    interruption = np.maximum(outcome_h, 0.0)[..., None]
+    overlap = np.maximum(-outcome_h, 0.0)[..., None]
+    found: Floats = interruption + np.asarray(prices) * overlap
+    return found
+
+
+def first_free(frees: Flags) -> Ints:
+    """[E]: the instant chosen by decisions [E, D]; D where none frees."""
+    found: Ints = np.where(frees.any(axis=1), frees.argmax(axis=1), frees.shape[1])
+    return found
+
+
+def cross_fitted(rows: Rows, family: Family, told: Told = lambda: None) -> Floats:
+    """[E, D]: P(late) from trees that have seen nothing of an episode's time.
+
+    Trees that know the outcomes would think themselves surer than they are.
+    """
+    found = np.zeros((len(rows), len(rows.left_h)))
+    for learned, judged in folds.apart(rows, BLOCKS):
+        trees = fitted(rows.part(learned), family)
+        found[judged] = trees.predict(rows.part(judged).flat).reshape(-1, found.shape[1])
+        told()
+    return found
+
+
+def fitted(rows: Rows, family: Family) -> Trees:
+    """P(late) on the observation."""
+    return family.mean(rows.flat, late(rows)[:, None])
+
+
+def factor(rows: Rows, probability: Floats, prices: Sequence[float]) -> float:
+    """The one of FACTORS nearest to 1 that is not clearly dearer than the best of them.
+
+    Costs are shares of what plain Slurm costs at each price; clearly: by more than the standard
+    error of the difference, days being independent.
+    """
+    cost_h = costs(rows.outcome_h, prices)
+    reactive = np.maximum(cost_h[:, -1].mean(axis=0), _LEAST_COST_H)
+    shares = np.array([_spent(cost_h, probability, prices, f) / reactive for f in FACTORS])
+    by_episode = shares.mean(axis=2)
+    dearer = by_episode - by_episode[by_episode.mean(axis=1).argmin()]
+    good = dearer.mean(axis=1) <= _standard_errors(dearer, rows.start_point // _DAY_S)
+    return min(compress(FACTORS, good), key=lambda f: abs(log(f)))
+
+
+def _spent(cost_h: Floats, probability: Floats, prices: Sequence[float], factor: float) -> Floats:
+    """[E, P]: what each hand-over costs, hours."""
+    chosen = [first_free(late_enough(probability, price, factor)) for price in prices]
+    episodes = np.arange(len(cost_h))
+    return np.column_stack([cost_h[episodes, k, p] for p, k in enumerate(chosen)])
+
+
+def _standard_errors(values: Floats, day: Ints) -> Floats:
+    """[N]: of the means of `values` [N, E], resampling whole days."""
+    _, day_of = np.unique(day, return_inverse=True)
+    days = int(day_of.max()) + 1
+    off = values - values.mean(axis=1, keepdims=True)
+    sums = np.array([np.bincount(day_of, row, days) for row in off])
+    found: Floats = np.sqrt((sums**2).sum(axis=1)) / values.shape[1]
+    return found

@@ -1,0 +1,130 @@
+"""From rows to a policy: fit, choose the boundary, calibrate, and judge on later weeks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.episodes.evaluate import Figures, Handovers, classes, evaluate
+from mirage.learn import calibration, folds, stopping
+from mirage.learn.rows import Floats, Rows
+from mirage.learn.stopping import Told
+from mirage.learn.trees import Family, Forecast, Trees
+from mirage.policy import quantiles
+from mirage.policy.boundary import late_enough
+
+PRICES = (0.15, 0.5, 1.5)
+"""At which the boundary's factor is chosen: it serves all prices."""
+HELD_BACK = 0.2
+"""Share of the hand-overs, the newest, on which the forecast's adjustment is found."""
+STEPS = stopping.BLOCKS + 3
+"""Fits of one policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A policy of trees."""
+
+    late: Trees
+    wait: Forecast
+    factor: float
+    shift: Floats
+    """[Q]: the conformal adjustment, log(1 + hours)."""
+
+    def chosen(self, rows: Rows, price: float) -> NDArray[np.int64]:
+        """[E]: the instant at which it frees each successor; D for never."""
+        late = self.late.predict(rows.flat).reshape(len(rows), -1)
+        return stopping.first_free(late_enough(late, price, self.factor))
+
+    def wait_h(self, rows: Rows) -> Floats:
+        """[E x D, Q]: quantiles of the wait."""
+        return quantiles.hours(self.wait.log_quantiles(rows.flat), self.shift)
+
+
+def fit(rows: Rows, family: Family, told: Told = lambda: None) -> Fitted:
+    """`told` is called STEPS times."""
+    probability = stopping.cross_fitted(rows, family, told)
+    factor = stopping.factor(rows, probability, PRICES)
+    late = stopping.fitted(rows, family)
+    told()
+    shift = _shift(rows, family)
+    told()
+    wait = family.forecast(rows.flat, rows.wait_h)
+    told()
+    return Fitted(late=late, wait=wait, factor=factor, shift=shift)
+
+
+def _shift(rows: Rows, family: Family) -> Floats:
+    """Found on the newest hand-overs, with a forecast that has not seen them."""
+    earlier, newest = (rows.part(which) for which in folds.newest(rows, HELD_BACK))
+    forecast = family.forecast(earlier.flat, earlier.wait_h)
+    return calibration.shift(forecast.log_quantiles(newest.flat), newest.wait_h)
+
+
+def judge(
+    rows: Rows, family: Family, windows: int, seed: int, told: Told = lambda: None
+) -> dict[str, Any]:
+    """Rolling origin: what policies fitted on the past come to on the weeks after it.
+
+    `policies` as `mirage evaluate` tells them, `fixed-lead` being the constant lead that was best
+    in the past; `forecast` by window. Calls `told` STEPS times a window.
+    """
+    handovers: dict[str, list[Handovers]] = {}
+    forecasts, factors = [], []
+    for learned, window in folds.rolling(rows, windows):
+        past, later = rows.part(learned), rows.part(window)
+        fitted = fit(past, family, told)
+        factors.append(fitted.factor)
+        forecasts.append(_forecast_figures(fitted, past, later, seed))
+        for name, chosen in _choices(fitted, past, later, family.name).items():
+            handovers.setdefault(name, []).append(_handovers(later, chosen))
+    return {
+        "overlap_price": OVERLAP_PRICE,
+        "policies": _figures(handovers),
+        "forecast": forecasts,
+        "factors": factors,
+    }
+
+
+def _forecast_figures(fitted: Fitted, past: Rows, later: Rows, seed: int) -> dict[str, Any]:
+    floor = calibration.empirical_h(past.wait_h, later.wait_h.size)
+    told = calibration.figures(fitted.wait_h(later), later.wait_h, floor, seed)
+    window = {"since": int(later.start_point[0]), "until": int(later.start_point[-1])}
+    return window | {"learned_from": len(past), "episodes": len(later)} | told
+
+
+def _choices(fitted: Fitted, past: Rows, later: Rows, name: str) -> dict[str, NDArray[np.int64]]:
+    cost_h = stopping.costs(later.outcome_h, (OVERLAP_PRICE,))[:, :, 0]
+    last = cost_h.shape[1] - 1
+    return {
+        "reactive": np.full(len(later), last),
+        "oracle": last - cost_h[:, ::-1].argmin(axis=1),
+        "fixed-lead": np.full(len(later), best_constant(past, OVERLAP_PRICE)),
+        name: fitted.chosen(later, OVERLAP_PRICE),
+    }
+
+
+def best_constant(rows: Rows, price: float) -> int:
+    """The instant that costs least on average, the last of equals."""
+    mean = stopping.costs(rows.outcome_h, (price,))[:, :, 0].mean(axis=0)
+    return len(mean) - 1 - int(mean[::-1].argmin())
+
+
+def _handovers(rows: Rows, chosen: NDArray[np.int64]) -> Handovers:
+    left_h = np.append(rows.left_h, 0.0)
+    x_h = rows.outcome_h[np.arange(len(rows)), chosen]
+    return Handovers(start_point=rows.start_point, x_h=x_h, lead_h=left_h[chosen])
+
+
+def _figures(handovers: dict[str, list[Handovers]]) -> Figures:
+    together: dict[str, Handovers] = {n: Handovers.together(p) for n, p in handovers.items()}
+    masks = classes(together["reactive"].interruption_h)
+    return evaluate(together, masks, OVERLAP_PRICE)
+
+
+def seen(rows: Rows) -> tuple[Sequence[float], Sequence[float]]:
+    """The least and the greatest of each number learned from: [F] each."""
+    return rows.flat.min(axis=0).tolist(), rows.flat.max(axis=0).tolist()

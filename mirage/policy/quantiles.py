@@ -1,0 +1,41 @@
+"""A forecast's numbers, as a model gives them, and the quantiles of the wait that they mean."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Of the quantiles that a forecast has."""
+P10, P50, P90 = 0, 4, 8
+"""Their places."""
+
+
+def of_distribution(within: ArrayLike, thresholds_h: Sequence[float]) -> Floats:
+    """[R, Q]: log(1 + hours) at `LEVELS`, from P(wait <= t) [R, J]; linear between thresholds.
+
+    A wait of 0 has a probability of its own. Beyond the last threshold nothing is known: it is
+    the largest quantile.
+    """
+    logs = np.log1p(np.asarray(thresholds_h, dtype=np.float64))
+    rising = np.maximum.accumulate(np.asarray(within, dtype=np.float64), axis=1)
+    return np.array([[_reached(row, logs, level) for level in LEVELS] for row in rising])
+
+
+def _reached(rising: Floats, logs: Floats, level: float) -> float:
+    j = int(np.searchsorted(rising, level))
+    if j == 0:
+        return float(logs[0])
+    if j == len(rising):
+        return float(logs[-1])
+    share = (level - rising[j - 1]) / (rising[j] - rising[j - 1])
+    return float(logs[j - 1] + share * (logs[j] - logs[j - 1]))
+
+
+def hours(log_quantiles: Floats, shift: ArrayLike) -> Floats:
+    """[R, Q], hours: the adjustment [Q] added, in order, none below 0."""
+    moved = np.asarray(log_quantiles, dtype=np.float64) + np.asarray(shift, dtype=np.float64)
+    found: Floats = np.expm1(np.maximum(np.sort(moved, axis=1), 0.0))
+    return found

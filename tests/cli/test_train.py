@@ -1,0 +1,126 @@
+"""`mirage train`, `mirage models` and `mirage evaluate` of what they make, as processes."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mirage.policy.artefact import CARD, GRAPH
+from tests.episodes.tables import MONDAY, table
+from tests.learn.queue_tables import EPISODES, queue_table
+from tests.mirage_process import Answer, run
+
+LATER = MONDAY + EPISODES * 4 * 3600 + 86400
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a model was trained and promoted."""
+    folder = tmp_path_factory.mktemp("home")
+    queue_table().save(folder / "E.npz")
+    queue_table(40, seed=4, first=LATER).save(folder / "later.npz")
+    answer = trained(folder, "models/made/1")
+    assert answer.code == 0, answer.err
+    return folder
+
+
+def trained(home: Path, out: str, *more: str) -> Answer:
+    return run("train", "xgboost", "E.npz", "--out", out, "--folds", "1", "--json", *more, cwd=home)
+
+
+def refused(home: Path, *words: str) -> str:
+    """The one sentence with which exit code 2 is explained."""
+    answer = run(*words, cwd=home)
+    assert (answer.code, answer.out) == (2, ""), answer
+    (line,) = answer.err.strip().splitlines()
+    return line
+
+
+def test_what_was_trained_is_judged(home: Path) -> None:
+    answer = run(
+        "evaluate", "later.npz", "--policy", "models/made/1", "at-once", "--json", "-", cwd=home
+    )
+    assert answer.code == 0, answer.err
+    policies = json.loads(answer.out)["policies"]
+    assert list(policies) == ["reactive", "average", "oracle", "models/made/1", "at-once"]
+    assert policies["models/made/1"]["all"]["gap_closed"] > 0.5
+
+
+def test_its_card_says_where_it_comes_from(home: Path) -> None:
+    answer = run("models", "show", "models/made/1", "--json", cwd=home)
+    card = json.loads(answer.out)
+    assert card["family"] == "xgboost"
+    assert card["trained_on"][0]["episodes"] == EPISODES
+    assert max(card["parity"].values()) < 1e-5
+    assert {"numpy", "onnx", "python"} <= set(card["versions"])
+    assert card["metrics"]["policies"]["xgboost"]["all"]["episodes"] == EPISODES / 2
+    shown = run("models", "show", "models/made/1", cwd=home)
+    assert shown.code == 0
+    assert "made.parquet 1 node(s) 2023-11-20" in shown.out
+
+
+def test_a_version_is_promoted_over_another_only_where_it_costs_less(home: Path) -> None:
+    assert "promoted" in refused(home, "evaluate", "later.npz", "--policy", "models/made")
+    first = run("models", "promote", "models/made/1", cwd=home)
+    assert (first.code, first.out.strip()) == (0, "models/made/1 is in use")
+    second = trained(home, "models/made/2", "--seed", "0")
+    assert second.code == 0, second.err
+    assert "give episode tables" in refused(home, "models", "promote", "models/made/2")
+    assert "was trained on" in refused(home, "models", "promote", "models/made/2", "E.npz")
+    same = run("models", "promote", "models/made/2", "later.npz", cwd=home)
+    assert same.code == 1
+    assert "stays in use" in same.err
+    assert promoted(home) == {"models/made/1": True, "models/made/2": False}
+    forced = run("models", "promote", "models/made/2", "--force", cwd=home)
+    assert forced.code == 0
+    assert promoted(home) == {"models/made/1": False, "models/made/2": True}
+
+
+def promoted(home: Path) -> dict[str, bool]:
+    answer = run("models", "list", "--json", cwd=home)
+    return {line["model"]: line["promoted"] for line in json.loads(answer.out)["models"]}
+
+
+def test_the_list_tells_of_a_card_that_does_not_read(home: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "models" / "broken" / "1"
+    broken.mkdir(parents=True)
+    (broken / CARD).write_text("{")
+    answer = run("models", "list", cwd=tmp_path)
+    assert answer.code == 0
+    assert "does not read as JSON" in answer.out
+
+
+def test_a_truncated_model_is_not_judged(home: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "models" / "made" / "1"
+    copy.mkdir(parents=True)
+    for name in (CARD, GRAPH):
+        (copy / name).write_bytes((home / "models" / "made" / "1" / name).read_bytes())
+    os.truncate(copy / GRAPH, 1000)
+    words = ("evaluate", str(home / "later.npz"), "--policy", "models/made/1")
+    assert "is not the file" in refused(tmp_path, *words)
+
+
+def test_bad_input_is_told_in_one_sentence(home: Path) -> None:
+    table([[-0.2, 0.5, 1.0]] * 3).save(home / "other.npz")
+    queue_table(6).save(home / "few.npz")
+    to = ("--out", "models/made/9")
+    assert "no such file" in refused(home, "train", "forest", "nowhere.npz", *to)
+    assert "other features" in refused(home, "train", "forest", "other.npz", *to)
+    assert "too few episodes" in refused(home, "train", "forest", "few.npz", *to)
+    assert "is there already" in refused(home, "train", "forest", "E.npz", "--out", "models/made/1")
+    assert "models/NAME/VERSION" in refused(home, "train", "forest", "E.npz", "--out", "here")
+    assert not (home / "models" / "made" / "9").exists()
+    words = ("evaluate", "other.npz", "--policy", "models/made/1")
+    assert "other features" in refused(home, *words)
+
+
+def test_training_without_its_packages_names_the_extra(home: Path, tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden" / "skl2onnx"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError('hidden')\n")
+    path = f"{hidden.parent}:{Path(__file__).parents[2]}"
+    answer = run("train", "forest", "E.npz", "--out", "models/x/1", cwd=home, PYTHONPATH=path)
+    assert answer.code == 2
+    assert "mirage-provisioner[train]" in answer.err
+    assert "Traceback" not in answer.err

@@ -1,0 +1,44 @@
+"""No fold learns from what was not known when its window began."""
+
+import pytest
+
+from mirage.errors import InputError
+from mirage.learn import folds
+from mirage.learn.rows import Rows
+from tests.learn.queue_tables import queue_table
+
+ROWS = Rows.of([queue_table(120)], every=6)
+
+
+def test_a_window_follows_everything_that_is_learned_from() -> None:
+    splits = folds.rolling(ROWS, 3)
+    assert len(splits) == 3
+    for learned, window in splits:
+        assert ROWS.known_at[learned].max() <= ROWS.start_point[window].min()
+    judged = sum(int(window.sum()) for _, window in splits)
+    assert judged == 60
+
+
+def test_the_newest_are_held_back() -> None:
+    earlier, newest = folds.newest(ROWS, 0.2)
+    assert newest.sum() == 24
+    assert newest[-1]
+    assert ROWS.known_at[earlier].max() <= ROWS.start_point[newest].min()
+
+
+def test_blocks_share_no_time_with_what_is_learned_from() -> None:
+    seen = 0
+    for learned, block in folds.apart(ROWS, 4):
+        begins, ends = ROWS.start_point[block].min(), ROWS.known_at[block].max()
+        overlaps = (ROWS.start_point < ends) & (ROWS.known_at > begins)
+        assert not (learned & overlaps).any()
+        seen += int(block.sum())
+    assert seen == len(ROWS)
+
+
+def test_too_few_episodes_are_refused() -> None:
+    few = Rows.of([queue_table(6)])
+    with pytest.raises(InputError, match="too few episodes"):
+        folds.rolling(few, 3)
+    with pytest.raises(InputError, match="too few episodes"):
+        list(folds.apart(few, 4))

@@ -1,0 +1,103 @@
+"""Training learns what there is to learn, and nothing where there is nothing."""
+
+import numpy as np
+import pytest
+
+from mirage.episodes import deciding
+from mirage.episodes.evaluate import Handovers
+from mirage.episodes.table import EpisodeTable
+from mirage.learn import export, stopping, train
+from mirage.learn.rows import Rows
+from mirage.learn.trees import Forest
+from tests.episodes.tables import MONDAY
+from tests.learn.queue_tables import EPISODES, LEFT_S, queue_table, shuffled
+from tests.learn.trained import FAMILIES, Kind, fitted, learned
+
+PRICE = 0.5
+LATER = queue_table(seed=5, first=MONDAY + EPISODES * 4 * 3600 + 86400)
+
+
+def named(family: Kind) -> str:
+    return family.name
+
+
+def cost_h(table: EpisodeTable, chosen: deciding.Chosen) -> float:
+    return float(Handovers.of(table, chosen).cost_h(PRICE).mean())
+
+
+def policy_cost_h(made: train.Fitted) -> float:
+    return cost_h(LATER, made.chosen(Rows.of([LATER]), PRICE))
+
+
+def fixed_lead_cost_h() -> float:
+    best = train.best_constant(Rows.of([learned()]), PRICE)
+    return cost_h(LATER, np.full(len(LATER), best, dtype=np.int64))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=named)
+def test_most_of_the_gap_is_closed_where_the_plan_tells_it(family: Kind) -> None:
+    reactive, oracle = (
+        cost_h(LATER, chosen)
+        for chosen in (deciding.reactive(LATER), deciding.oracle(LATER, PRICE))
+    )
+    learned_cost = policy_cost_h(fitted(family))
+    assert learned_cost < fixed_lead_cost_h()
+    assert (reactive - learned_cost) / (reactive - oracle) > 0.6
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=named)
+def test_shuffled_labels_teach_no_more_than_a_constant_lead(family: Kind) -> None:
+    made = train.fit(Rows.of([shuffled(learned())]), family)
+    assert policy_cost_h(made) > fixed_lead_cost_h() - 0.05
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=named)
+def test_a_dearer_overlap_frees_later(family: Kind) -> None:
+    rows, made = Rows.of([LATER]), fitted(family)
+    cheap, dear = (made.chosen(rows, price) for price in (0.1, 2.0))
+    assert (cheap <= dear).all()
+    assert cheap.mean() < dear.mean()
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=named)
+def test_the_forecast_beats_the_empirical_quantiles(family: Kind) -> None:
+    told = train.judge(Rows.of([learned()], every=3), family, windows=2, seed=0)
+    assert len(told["forecast"]) == 2
+    for window in told["forecast"]:
+        assert window["pinball_h"] < 0.7 * window["pinball_empirical_h"]
+        assert window["learned_from"] + window["episodes"] <= EPISODES
+    judged = told["policies"]
+    assert set(judged) == {"reactive", "oracle", "fixed-lead", family.name}
+    assert judged[family.name]["all"]["cost_h"] < judged["reactive"]["all"]["cost_h"]
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=named)
+def test_the_same_seed_gives_the_same_policy(family: Kind) -> None:
+    rows = Rows.of([learned()])
+    again = train.fit(rows, family)
+    np.testing.assert_array_equal(
+        again.late.predict(rows.flat), fitted(family).late.predict(rows.flat)
+    )
+    np.testing.assert_array_equal(again.wait_h(rows), fitted(family).wait_h(rows))
+
+
+def test_trees_judge_no_row_that_they_have_seen() -> None:
+    # A forest of one-row leaves knows each outcome it has seen; cross-fitted it does not.
+    family = Forest(trees=15, leaf=1)
+    rows = Rows.of([shuffled(learned())], every=4)
+    truth = stopping.late(rows).reshape(len(rows), -1)
+    unseen = stopping.cross_fitted(rows, family)
+    seen = stopping.fitted(rows, family).predict(rows.flat).reshape(truth.shape)
+    assert np.abs(unseen - truth).mean() > np.abs(seen - truth).mean() + 0.05
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=named)
+def test_an_idle_cluster_teaches_not_to_act(family: Kind) -> None:
+    made = queue_table(60)
+    at_once = np.tile((-LEFT_S).astype(np.int32), (len(made), 1))
+    idle = Rows.of([EpisodeTable(made.about, {**made._columns, "outcome_s": at_once})], every=3)
+    never = train.fit(idle, family)
+    assert (never.chosen(idle, PRICE) == len(idle.left_h)).all()
+    assert never.wait_h(idle).max() == 0.0
+    data = export.graph(never.late, never.wait, idle.flat.shape[1])
+    assert max(export.parity(data, never.late, never.wait, idle.flat).values()) == 0.0

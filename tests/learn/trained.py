@@ -1,0 +1,39 @@
+"""Small models trained on hand-made tables, once a test run."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mirage.episodes.table import EpisodeTable
+from mirage.learn import card, export, train
+from mirage.learn.rows import Rows
+from mirage.learn.train import Fitted
+from mirage.learn.trees import Boosted, Forest
+from tests.learn.queue_tables import queue_table
+
+Kind = Forest | Boosted
+FAMILIES: tuple[Kind, ...] = (Forest(trees=15), Boosted(trees=40, rate=0.15))
+
+
+@cache
+def learned() -> EpisodeTable:
+    return queue_table()
+
+
+@cache
+def fitted(family: Kind) -> Fitted:
+    return train.fit(Rows.of([learned()]), family)
+
+
+@cache
+def graph(family: Kind) -> bytes:
+    made = fitted(family)
+    return export.graph(made.late, made.wait, learned().observations.shape[2])
+
+
+def save(folder: Path, family: Kind = FAMILIES[1], **told: Any) -> Path:
+    """An artefact; `told` goes over what its card says."""
+    rows = Rows.of([learned()])
+    described = card.card(fitted(family), family, rows, [learned()])
+    card.save(folder, described | told, graph(family))
+    return folder

@@ -1,0 +1,186 @@
+"""A model decides where it can be asked, and where it cannot a rule does and says why."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mirage.domain.decision import Action, HandoverView
+from mirage.episodes import deciding
+from mirage.errors import InputError, UnfitModel
+from mirage.features import spec
+from mirage.learn.rows import Observations, Rows
+from mirage.policy import registry
+from mirage.policy.artefact import CARD, GRAPH, Artefact
+from mirage.policy.served import Served
+from tests.learn.queue_tables import queue_table
+from tests.learn.trained import FAMILIES, fitted, learned, save
+from tests.policy.views import view, waits
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("models") / "made" / "1")
+
+
+@pytest.fixture
+def served(folder: Path) -> Served:
+    return Served(Artefact.load(folder), "models/made/1")
+
+
+def seen(observation: Observations | None) -> HandoverView:
+    return view(3600, observation=observation, jobs=waits([7200] * 30))
+
+
+def known() -> Observations:
+    row: Observations = learned().observations[40, 12]
+    return row
+
+
+def damaged(folder: Path, tmp_path: Path, **card: object) -> Path:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / GRAPH).write_bytes((folder / GRAPH).read_bytes())
+    read = json.loads((folder / CARD).read_text())
+    (copy / CARD).write_text(json.dumps(read | card))
+    return copy
+
+
+def test_it_chooses_what_the_trees_choose(served: Served) -> None:
+    table = queue_table(30, seed=8)
+    chosen = deciding.decided(table, served, 0.5)
+    wanted = fitted(FAMILIES[1]).chosen(Rows.of([table]), 0.5)
+    assert chosen.tolist() == wanted.tolist()
+    assert len(set(chosen.tolist())) > 3
+
+
+def test_the_reason_and_the_forecast_are_told(served: Served) -> None:
+    decision = served.decide(seen(known()))
+    assert decision.policy == "models/made/1"
+    assert "it starts late with" in decision.reason
+    forecast = decision.forecast
+    assert forecast is not None
+    assert forecast.p10_s is not None
+    assert forecast.p90_s is not None
+    assert 0.0 <= forecast.p10_s <= forecast.p50_s <= forecast.p90_s
+
+
+def test_the_price_of_the_view_decides(served: Served) -> None:
+    rows = learned().observations[:, 6]
+    frees = {
+        price: sum(
+            served.decide(view(3600, observation=row, overlap_price=price)).action is Action.FREE
+            for row in rows
+        )
+        for price in (0.05, 0.5, 5.0)
+    }
+    assert frees[0.05] > frees[0.5] > frees[5.0]
+
+
+def larger(cluster: float) -> Observations:
+    """Every count so many times what it was."""
+    counted = spec.SCALES == spec.Scale.LOG
+    grown: Observations = (known() + counted * np.log(cluster)).astype(np.float32)
+    return grown
+
+
+@pytest.mark.parametrize(
+    ("observation", "why"),
+    [
+        (None, "there is no observation"),
+        (np.full(len(spec.NAMES), np.nan, dtype=np.float32), "not finite"),
+        (np.full(len(spec.NAMES), 50.0, dtype=np.float32), "far from all"),
+        (np.zeros(3, dtype=np.float32), "has 3 numbers"),
+        (larger(10.0), "far from all"),
+    ],
+    ids=["none", "nan", "far", "short", "ten times larger"],
+)
+def test_where_it_cannot_be_asked_a_rule_decides_and_says_so(
+    served: Served, observation: Observations | None, why: str
+) -> None:
+    decision = served.decide(seen(observation))
+    rule = registry.POLICIES["quantile"].decide(seen(observation))
+    assert (decision.action, decision.policy) == (rule.action, "models/made/1")
+    assert why in decision.reason
+    assert "quantile decides" in decision.reason
+    assert decision.forecast == rule.forecast
+
+
+_ASKED = """
+import sys
+from pathlib import Path
+import numpy as np
+from mirage.features import spec
+from mirage.policy.artefact import Artefact
+Artefact.load(Path(sys.argv[1])).outputs(np.zeros((1, len(spec.NAMES)), dtype=np.float32))
+print(*sorted({"torch", "sklearn", "xgboost", "onnx"} & set(sys.modules)))
+"""
+
+
+def test_a_served_model_loads_nothing_that_only_training_needs(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _ASKED, str(folder)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == ""
+
+
+def test_a_truncated_graph_is_refused(folder: Path, tmp_path: Path) -> None:
+    copy = damaged(folder, tmp_path)
+    (copy / GRAPH).write_bytes((folder / GRAPH).read_bytes()[:-100])
+    with pytest.raises(UnfitModel, match="is not the file"):
+        Artefact.load(copy)
+
+
+@pytest.mark.parametrize(
+    ("card", "why"),
+    [
+        ({"sha256": "0" * 64}, "is not the file"),
+        ({"features_fingerprint": "0" * 64}, "other features"),
+        ({"format": "mirage-model/0"}, "not of the format"),
+        ({"forecast": {"levels": [0.5], "thresholds_h": [], "shift": [0.0]}}, "other quantiles"),
+        ({"boundary": {}}, "does not load"),
+    ],
+)
+def test_a_card_that_does_not_fit_is_refused(
+    folder: Path, tmp_path: Path, card: dict[str, object], why: str
+) -> None:
+    with pytest.raises(UnfitModel, match=why) as told:
+        Artefact.load(damaged(folder, tmp_path, **card))
+    assert "\n" not in str(told.value)
+
+
+def test_a_graph_that_is_none_is_refused(folder: Path, tmp_path: Path) -> None:
+    digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    copy = damaged(folder, tmp_path, sha256=digest)
+    (copy / GRAPH).write_bytes(b"")
+    with pytest.raises(UnfitModel, match="does not load"):
+        Artefact.load(copy)
+
+
+def test_a_card_that_is_cut_off_or_absent_is_refused(folder: Path, tmp_path: Path) -> None:
+    copy = damaged(folder, tmp_path)
+    (copy / CARD).write_text((folder / CARD).read_text()[:100])
+    with pytest.raises(UnfitModel, match="does not read"):
+        Artefact.load(copy)
+    (copy / CARD).unlink()
+    with pytest.raises(UnfitModel, match="cannot be read"):
+        Artefact.load(copy)
+
+
+def test_models_are_found_by_name_and_by_promotion(folder: Path) -> None:
+    under = folder.parent.parent
+    assert registry.policy("models/made/1", under).name == "models/made/1"
+    assert registry.models(under) == [folder]
+    with pytest.raises(InputError, match="promoted"):
+        registry.policy("models/made", under)
+    registry.promote(folder)
+    assert registry.policy("models/made", under).name == "models/made/1"
+
+
+@pytest.mark.parametrize("name", ["models/../../etc", "models/", "models/a/b/c", "models/a/.."])
+def test_no_name_leads_out_of_the_folder(name: str, folder: Path) -> None:
+    with pytest.raises(InputError, match="is no model"):
+        registry.policy(name, folder.parent.parent)
