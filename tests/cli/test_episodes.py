@@ -169,7 +169,8 @@ def test_ctrl_c_says_how_much_is_kept(trace: Path, cluster: Path, tmp_path: Path
     words = ("--cluster", str(cluster), "--out", str(tmp_path / "E.npz"), "--jobs", "1", *SPAN)
     pair = ("--nodes", "1", "--time-limit", "4:00:00", "--every", "1m")
     with subprocess.Popen(
-        [*MIRAGE, "episodes", str(trace), *words, *pair],
+        # Where the tests run behind nohup or in the background, SIGINT is ignored: not here.
+        ["/usr/bin/env", "--default-signal=INT", *MIRAGE, "episodes", str(trace), *words, *pair],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
