@@ -222,6 +222,12 @@ class JobColumns(Sequence[SimJob]):
     def __len__(self) -> int:
         return len(self._columns["submit"])
 
+    @property
+    def job_id(self) -> Ints:
+        """One a row."""
+        ids: Ints = self._columns["job_id"]
+        return ids
+
     @overload
     def __getitem__(self, row: int) -> SimJob: ...
     @overload
@@ -241,13 +247,13 @@ class Workload:
         self.names = Names(recorder.params)
         self.refused: dict[str, list[int]] = {}
         """Job ids by the reason for which they can never be in the queue."""
-        extras, images, seen = list[int](), dict[bytes, int](), set[int]()
+        extras, images = list[int](), dict[bytes, int]()
+        repeated = _repeated(self.jobs)
         self.feed: Ints = np.empty((len(self.jobs), 1 + len(OWN)), dtype=np.int64)
         for row, job in enumerate(self.jobs):
             image = recorder.record(job, self.names, extras)
-            if job.job_id in seen:
+            if repeated[row]:
                 image[layout.REFUSAL] = REFUSALS.index("job id is taken")
-            seen.add(job.job_id)
             if image[layout.REFUSAL]:
                 reason = REFUSALS[image[layout.REFUSAL]]
                 self.refused.setdefault(reason, []).append(job.job_id)
@@ -287,6 +293,18 @@ def _in_order(jobs: Sequence[SimJob]) -> Sequence[SimJob]:
     if isinstance(jobs, JobColumns):
         return jobs
     return tuple(sorted(_numbered(jobs), key=lambda j: (j.submit, j.job_id)))
+
+
+def _repeated(jobs: Sequence[SimJob]) -> NDArray[np.bool_]:
+    """bool[rows]: whether an earlier row has the same job id."""
+    if isinstance(jobs, JobColumns):
+        ids: NDArray[Any] = jobs.job_id
+    else:
+        # Any integer: those out of range are refused later.
+        ids = np.array([job.job_id for job in jobs], dtype=object)
+    found = np.ones(len(jobs), dtype=bool)
+    found[np.unique(ids, return_index=True)[1]] = False
+    return found
 
 
 def _split(image: list[int], images: dict[bytes, int]) -> list[int]:
