@@ -1,18 +1,17 @@
 """`mirage evaluate`: what policies cost on episode tables."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mirage.cli import pareto
 from mirage.cli.evaluate_text import figure_tables
+from mirage.cli.progress import counted
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes import bootstrap, deciding
@@ -140,8 +139,8 @@ def _choices(
         return [deciding.oracle(table, overlap_price, startup_h) for table in tables]
     if name == "reactive":
         return [deciding.reactive(table) for table in tables]
-    with _progress(name, sum(map(len, tables))) as told:
-        return [deciding.decided(table, asked, overlap_price, told) for table in tables]
+    with counted(name, sum(map(len, tables))) as told:
+        return [deciding.decided(table, asked, overlap_price, lambda _: told()) for table in tables]
 
 
 def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
@@ -229,20 +228,3 @@ def _answer(document: dict[str, Any], json_path: str | None, intervals: bool) ->
     console = Console()
     for table in figure_tables(document["policies"], intervals=intervals):
         console.print(table)
-
-
-@contextmanager
-def _progress(name: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, where that is a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    bar = Progress(
-        *columns,
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task(name, total=total)
-        yield lambda _: bar.advance(task)

@@ -2,17 +2,16 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from mirage.cli.progress import counted
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
 from mirage.policy import registry
@@ -79,7 +78,7 @@ def _trained(
     from mirage.learn.rows import Rows  # noqa: PLC0415
 
     rows = Rows.of(tables, EVERY)
-    with _progress(family.name, (windows + 1) * train.STEPS) as told:
+    with counted(family.name, (windows + 1) * train.STEPS) as told:
         metrics = train.judge(rows, family, windows, seed, told)
         fitted = train.fit(rows, family, told)
     graph = export.graph(fitted.late, fitted.wait, rows.flat.shape[1])
@@ -129,20 +128,3 @@ def _shown(report: dict[str, Any]) -> Table:
         figures = ("interruption_h", "overlap_h", "zero_interruption_pct", "cost_h", "gap_closed")
         table.add_row(name, *("" if told[f] is None else f"{told[f]:.2f}" for f in figures))
     return table
-
-
-@contextmanager
-def _progress(name: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, where that is a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    bar = Progress(
-        *columns,
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task(name, total=total)
-        yield lambda: bar.advance(task)
