@@ -129,3 +129,12 @@ class Job:
     array: bool = False
     """A pending array stands in the queue as one row, whatever its number of tasks."""
     submit_line: str = ""
+
+    @property
+    def never_ran(self) -> bool:
+        """Ended while it waited, which some accounting tells with a start that is the end; a job
+        that failed in its first second has such a start as well, and ran."""
+        return self.start is not None and self.start == self.end and self.state in _NEVER_STARTED
+
+
+_NEVER_STARTED = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mirage.domain.job import Job, JobState
+from mirage.domain.job import Job
 from mirage.domain.snapshot import Ints
 from mirage.features.runtimes import RunTimes
 from mirage.features.standin import submitted
@@ -182,11 +182,8 @@ def _happened(jobs: Iterable[Job], now: int) -> Iterable[tuple[int, int, int, Ev
         job_id = int(job.job_id)
         if job.submit <= now:
             yield job.submit, 0, job_id, EventKind.SUBMITTED, job
-        if not job.state.waiting and job.start is not None and job.start <= now:
-            if job.state is JobState.CANCELLED and job.start == job.end:
-                # So accounting tells of a job that was cancelled while it waited.
-                yield job.start, 2, job_id, EventKind.ENDED, job
-                continue
+        started = not job.state.waiting and not job.never_ran
+        if started and job.start is not None and job.start <= now:
             yield job.start, 1, job_id, EventKind.STARTED, job
         if job.state.ended and job.end is not None and job.end <= now:
             yield job.end, 2, job_id, EventKind.ENDED, job

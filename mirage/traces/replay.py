@@ -173,16 +173,12 @@ def _ran_s(job: Job) -> int | None:
 
 
 def _gave_up(job: Job) -> bool:
-    """Cancelled while it waited. Some accounting says that with a start that is the end, which a
-    job that failed in its first second has as well."""
+    """Cancelled while it waited."""
     if job.end is None:
         return False
-    if job.start is None:
-        return job.state is not JobState.COMPLETED
-    return job.start == job.end and job.state in _NEVER_STARTED
+    return job.never_ran or (job.start is None and job.state is not JobState.COMPLETED)
 
 
-_NEVER_STARTED = (JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED)
 """As which a job ends that still waits."""
 
 
