@@ -74,6 +74,9 @@ class HandoverView:
     free_nodes: int
     observation: NDArray[np.float32] | None = None
     """[F], of `features.spec`; None where it cannot be made."""
+    window: NDArray[np.float32] | None = None
+    """[W, F]: the observations of this run so far, ten minutes apart, the last one `observation`;
+    None where they are not kept."""
 
     @property
     def time_left_s(self) -> int:
