@@ -138,3 +138,13 @@ def test_no_price_is_below_nothing(made: Path) -> None:
     answer = run("evaluate", str(made), "--overlap-price", "-1")
     assert answer.code == 2
     assert "overlap-price" in answer.err
+
+
+@pytest.mark.parametrize("rule", sorted(MOVES_OFTEN))
+def test_rules_of_several_moves_are_refused_and_not_misjudged(tmp_path: Path, rule: str) -> None:
+    path = tmp_path / "E.npz"
+    path.touch()
+    for words in ([str(path), "--policy", rule], [str(path), "--policy", "average", rule]):
+        answer = CliRunner().invoke(app, ["evaluate", *words])
+        assert answer.exit_code == 1
+        assert f"{rule} cannot be judged on a table, which knows one move" in answer.stderr
