@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mirage.episodes.table import EpisodeTable
+from mirage.policy.registry import MOVES_OFTEN
 from tests.episodes.tables import DAY_S, MONDAY, about, table
 from tests.mirage_process import Answer, run
 
@@ -141,10 +142,6 @@ def test_no_price_is_below_nothing(made: Path) -> None:
 
 
 @pytest.mark.parametrize("rule", sorted(MOVES_OFTEN))
-def test_rules_of_several_moves_are_refused_and_not_misjudged(tmp_path: Path, rule: str) -> None:
-    path = tmp_path / "E.npz"
-    path.touch()
-    for words in ([str(path), "--policy", rule], [str(path), "--policy", "average", rule]):
-        answer = CliRunner().invoke(app, ["evaluate", *words])
-        assert answer.exit_code == 1
-        assert f"{rule} cannot be judged on a table, which knows one move" in answer.stderr
+def test_rules_of_several_moves_are_refused_and_not_misjudged(made: Path, rule: str) -> None:
+    for words in (("--policy", rule), ("--policy", "average", rule)):
+        assert f"{rule} cannot be judged on a table, which knows one move" in refused(made, *words)
