@@ -72,6 +72,8 @@ def rules(provision: ProvisionSettings) -> Rules:
             min_gain_s=provision.min_gain_s,
             account_overlap_node_h=provision.account_overlap_node_h,
             cluster_overlap_node_h=provision.cluster_overlap_node_h,
+            allow_pin=provision.allow_pin,
+            max_touches=provision.max_touches,
             demote_after=provision.demote_after,
             demote_error_s=provision.demote_error_h * _HOUR_S,
         ),

@@ -15,6 +15,8 @@ from mirage.domain.decision import Action, Decision, HandoverView, Mode, Waits
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
 from mirage.ports import Cluster, Policy
+from mirage.services import pinning
+from mirage.services.guards import guard, is_asked
 from mirage.services.ingest import free_nodes
 from mirage.services.limits import (
     DAY_S,
@@ -173,19 +175,12 @@ class _Desk:
     def decide(self, handover: OpenHandover) -> Decision | None:
         """None where there is nothing to decide."""
         predecessor, standby = handover.predecessor, handover.standby
-        refused = (standby.chain_id, standby.index) in self._refused
-        if refused or not self._shown(standby) or not self._shown(predecessor):
+        if not self._may_be_moved(handover):
             return None
-        if standby.position is Position.FREE:
-            requeued = predecessor.state is LinkState.PENDING and standby.freed_at is not None
-            return _HOLD_AGAIN if requeued else None
-        if predecessor.state is not LinkState.RUNNING or predecessor.planned_end() is None:
-            return None
-        if handover.beside is not None:
-            return _one_at_a_time(handover.beside)
         shown = self._snapshot.queue.find(standby.job_id)
-        if shown is not None and dependency.has_singleton(shown.dependency):
-            return _NEVER_EARLY
+        guarded = guard(standby, predecessor, handover.beside, shown)
+        if guarded is not None or not is_asked(standby, predecessor):
+            return guarded
         view = self._view(handover)
         spent = self._spending(standby.account)
         decision = limited(self._ask(handover.chain, view), view, self._rules.limits, spent)
@@ -203,10 +198,15 @@ class _Desk:
             _log.exception("a policy failed", policy=name, chain_id=chain.chain_id)
             return Decision(action=Action.WAIT, reason=f"no answer: {error}", policy=name)
 
-    def _shown(self, link: Link) -> bool:
-        """Whether this queue has the job: a dependency on one that Slurm has forgotten frees, and
+    def _may_be_moved(self, handover: OpenHandover) -> bool:
+        """Whether this queue has both jobs: a dependency on one that Slurm has forgotten frees, and
         of a standby that is not shown the user's own dependencies are not known."""
-        return self._snapshot.queue.find(link.job_id) is not None
+        predecessor, standby = handover.predecessor, handover.standby
+        if (standby.chain_id, standby.index) in self._refused:
+            return False
+        queue, ended = self._snapshot.queue, predecessor.state is LinkState.ENDED
+        known = ended or queue.find(predecessor.job_id) is not None
+        return known and queue.find(standby.job_id) is not None
 
     def _view(self, handover: OpenHandover) -> HandoverView:
         queue, standby = self._snapshot.queue, handover.standby
@@ -222,6 +222,18 @@ class _Desk:
             handovers=self._handover_waits(standby.partition, standby.nodes),
             queue=queue,
             free_nodes=free_nodes(self._snapshot.nodes, standby.partition),
+            **self._pinning(handover).seen(),
+        )
+
+    def _pinning(self, handover: OpenHandover) -> pinning.Pinning:
+        queue, standby = self._snapshot.queue, handover.standby
+        return pinning.Pinning(
+            standby=standby,
+            shown=queue.find(standby.job_id),
+            predecessor=queue.find(handover.predecessor.job_id),
+            snapshot=self._snapshot,
+            limits=self._rules.limits,
+            touches=decisions.moves(self._tx, standby.chain_id, standby.index),
         )
 
     def _job_waits(self, partition: str) -> Waits:
@@ -251,21 +263,6 @@ class _Desk:
         """What this tick frees counts against what it frees next."""
         assert self._spent is not None  # noqa: S101 - looked up before it is spent from
         self._spent[account] = self._spent.get(account, 0.0) + node_h
-
-
-def _one_at_a_time(beside: Link) -> Decision:
-    """Where waits are forecast to outlast a link, every link would be freed as soon as it stands,
-    and on a queue that has just cleared the whole chain would run at once."""
-    reason = f"link {beside.index} still runs: one hand-over at a time"
-    return Decision(action=Action.WAIT, reason=reason, policy="guard")
-
-
-_HOLD_AGAIN = Decision(action=Action.HOLD, reason="its predecessor was requeued", policy="guard")
-_NEVER_EARLY = Decision(
-    action=Action.WAIT,
-    reason="its own dependency `singleton` lets it start only after its predecessor",
-    policy="guard",
-)
 
 
 def _spent_by_account(tx: Transaction, cluster_id: int, now: int) -> dict[str, float]:
@@ -322,6 +319,8 @@ def _carry_out(
 def _moved(standby: Link, action: Action, now: int) -> Link:
     if action is Action.HOLD:
         return replace(standby, position=Position.HELD, freed_at=None)
+    if action is Action.PIN:
+        return replace(standby, position=Position.PINNED, freed_at=None)
     return replace(standby, position=Position.FREE, freed_at=now)
 
 
@@ -331,10 +330,14 @@ def _tell(
     standby, predecessor = handover.standby.job_id, handover.predecessor.job_id
     job = snapshot.queue.find(standby)
     text = "" if job is None else job.dependency
+    before = snapshot.queue.find(predecessor)
     unpin = handover.standby.position is Position.PINNED
     try:
         if decision.action is Action.HOLD:
             cluster.hold(standby, dependency=dependency.behind(text, predecessor), unpin=unpin)
+        elif decision.action is Action.PIN:
+            rest, nodes = dependency.without(text, predecessor), before.node_list if before else ""
+            cluster.pin(standby, dependency=rest, node_list=nodes)
         else:
             cluster.free(standby, dependency=dependency.without(text, predecessor), unpin=unpin)
     except (ClusterRefused, InputError) as error:

@@ -129,6 +129,15 @@ def last(tx: Transaction, chain_id: ChainId, index: int) -> DecisionRow | None:
     return None if row is None else _row(row)
 
 
+def moves(tx: Transaction, chain_id: ChainId, index: int) -> int:
+    """How often Slurm was told to move the link's standby, or may have been."""
+    told = decisions.c.effect.in_((Effect.DONE.value, Effect.INTENDED.value))
+    query = select(func.count()).where(
+        decisions.c.chain_id == chain_id, decisions.c.index == index, told
+    )
+    return int(tx.execute(query).scalar_one())
+
+
 def refused_since(tx: Transaction, cluster_id: int, since: int) -> set[tuple[ChainId, int]]:
     """Links (chain, index) whose move Slurm refused at `since` or later."""
     query = select(decisions.c.chain_id, decisions.c.index).where(
