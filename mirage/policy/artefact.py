@@ -57,7 +57,11 @@ class Artefact:
     def __init__(self, card: dict[str, Any], graph: bytes) -> None:
         self.card = card
         self.seen = Seen(
-            *(np.array(card["seen"][end], dtype=np.float32) for end in ("low", "high"))
+            # What the twin foretells has bounds of its own.
+            *(
+                np.array(card["seen"][end], dtype=np.float32)[: len(spec.NAMES)]
+                for end in ("low", "high")
+            )
         )
         kind = AdvantageModel if ADVANTAGE in card else LateModel
         self.model: Model = kind(card, session(graph))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mirage.errors import InputError, NotFound, UnfitModel
 from mirage.policy.artefact import CARD, Artefact
+from mirage.policy.foretold import Foretold
 from mirage.policy.positions import Pin, PinThenFree
 from mirage.policy.rules import AtOnce, Average, FixedLead, Quantile, Reactive, SlurmEstimate
 from mirage.policy.served import Served
@@ -22,6 +23,7 @@ _RULES: tuple[Policy, ...] = (
     SlurmEstimate(),
     FixedLead(),
     AtOnce(),
+    Foretold(),
     Pin(),
     PinThenFree(),
 )

@@ -16,6 +16,11 @@ class Served:
     name: str
     fallback: Policy = field(default_factory=Quantile)
 
+    @property
+    def asks_twin(self) -> bool:
+        """Whether it was trained with what the twin foretells."""
+        return self.artefact.card.get("twin") is not None
+
     def decide(self, view: HandoverView) -> Decision:
         if view.observation is None:
             return self._fall_back(view, "there is no observation")
