@@ -127,7 +127,7 @@ def _offline(
     epochs: int | None = None,
 ) -> Stage:
     own = plan.settings["offline"]
-    settings = own if plan.start is None else {**own, "warm": 0}
+    settings = own if plan.start is None else {**own, "warm": 0, "least": 0}
     balance = plan.settings[plan.encoder].get("balance", 0.0)
     found = offline.learn(
         copy.deepcopy(net),

@@ -56,17 +56,20 @@ def learn(  # noqa: PLR0913 - each is another thing
     """
     torch.manual_seed(seed)
     student = _Student(net, lesson, settings, unit, balance)
-    best = Learned(copy.deepcopy(net), 0, judge(net) if judge else inf)
+    # Only what has learned something before can be good already.
+    best = Learned(copy.deepcopy(net), 0, judge(net) if judge and not settings["least"] else inf)
     for epoch in range(settings["epochs"] if epochs is None else epochs):
         student.epoch(warm=epoch < settings["warm"])
         told()
         if judge is None:
             best = Learned(student.slow, epoch + 1, inf)
             continue
+        if epoch + 1 < settings["least"]:
+            continue
         reached = judge(student.slow)
         if reached < best.score:
             best = Learned(copy.deepcopy(student.slow), epoch + 1, reached)
-        if epoch + 1 - max(best.epochs, settings["warm"]) >= settings["patience"]:
+        if epoch + 1 - max(best.epochs, settings["least"]) >= settings["patience"]:
             break
     return best
 

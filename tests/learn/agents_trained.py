@@ -11,6 +11,8 @@ from mirage.learn.runs import Runs
 from mirage.learn.stages import Stages
 from tests.learn.queue_tables import queue_table
 
+Changed = dict[str, dict[str, Any]]
+
 KINDS = [
     (family, encoder)
     for family in ("dqn", "policy-gradient")
@@ -18,24 +20,29 @@ KINDS = [
 ]
 EVERY = 3
 
-QUICK: dict[str, dict[str, Any]] = {
+QUICK: Changed = {
     "mlp": {"width": 24},
     "moe": {"width": 12, "experts": 3},
     "transformer": {"width": 8, "depth": 1, "part": 24},
-    "offline": {"epochs": 40, "warm": 8, "rate": 4e-3, "patience": 40, "blind": 0.3},
+    "offline": {"epochs": 30, "warm": 6, "least": 15, "rate": 4e-3, "patience": 15, "blind": 0.3},
     "dqn": {"rounds": 1, "steps": 1024, "envs": 32, "buffer": 2048, "updates": 16},
     "policy-gradient": {"rounds": 1, "envs": 32, "n_steps": 16, "batch": 256},
 }
 """Less to learn, in fewer steps."""
+BRIEF: Changed = {"offline": {"epochs": 6, "warm": 2, "least": 3}}
+"""Where it does not matter how much was learned."""
 
 
 def named(kind: tuple[str, str]) -> str:
     return "-".join(kind)
 
 
-def plan(family: str, encoder: str, **changed: Any) -> Plan:
-    quick = {name: {**kept, **QUICK.get(name, {})} for name, kept in settings.defaults().items()}
-    return Plan(**({"family": family, "encoder": encoder, "settings": quick, "seed": 0} | changed))
+def plan(family: str, encoder: str, *, changed: Changed | None = None, **more: Any) -> Plan:
+    """`changed` are settings, `more` are the plan's own."""
+    made = {name: {**kept, **QUICK.get(name, {})} for name, kept in settings.defaults().items()}
+    for name, values in (changed or {}).items():
+        made[name] |= values
+    return Plan(**{"family": family, "encoder": encoder, "settings": made, "seed": 0, **more})
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Agents learn what there is to learn, nothing where there is nothing, and are served as learned."""
+"""Agents learn what there is to learn, and nothing where there is nothing."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from mirage.learn.rows import Rows
 from mirage.learn.runs import Runs
 from mirage.learn.stages import Stages
 from tests.episodes.tables import MONDAY
-from tests.learn.agents_trained import EVERY, KINDS, fit, learned, named, plan, runs
+from tests.learn.agents_trained import BRIEF, EVERY, KINDS, fit, learned, named, plan, runs
 from tests.learn.queue_tables import EPISODES, queue_table, shuffled
 
 PRICE = 0.5
@@ -70,7 +70,7 @@ def test_the_same_seed_gives_the_same_figures(family: str, tmp_path: Path) -> No
     told = []
     for turn in ("first", "second"):
         stages = Stages(tmp_path / turn)
-        told.append(agent_train.judge(runs(), plan(family, "mlp"), 1, stages))
+        told.append(agent_train.judge(runs(), plan(family, "mlp", changed=BRIEF), 1, stages))
     assert told[0] == told[1]
     assert set(told[0]["policies"]) == {
         "reactive", "oracle", "fixed-lead", family, f"{family} offline",
@@ -86,16 +86,14 @@ def test_a_dearer_overlap_frees_later(tmp_path: Path) -> None:
 
 
 def test_a2c_learns_too(tmp_path: Path) -> None:
-    made = plan("policy-gradient", "mlp")
-    own = {**made.settings["policy-gradient"], "algorithm": "a2c"}
-    made = plan("policy-gradient", "mlp", settings={**made.settings, "policy-gradient": own})
+    made = plan("policy-gradient", "mlp", changed={"policy-gradient": {"algorithm": "a2c"}})
     assert agent_cost_h(fit(made, tmp_path), made) < fixed_lead_cost_h(learned())
 
 
 def test_it_goes_on_from_weights_that_were_kept(tmp_path: Path) -> None:
-    first = fit(plan("policy-gradient", "mlp"), tmp_path / "first")
+    first = fit(plan("policy-gradient", "mlp", changed=BRIEF), tmp_path / "first")
     weights = agent_train.dump(first.net)
-    on = plan("policy-gradient", "mlp", start=weights, start_until=0)
+    on = plan("policy-gradient", "mlp", changed=BRIEF, start=weights)
     begun = on.net(runs())
     for name, array in agent_train.dump(begun).items():
         np.testing.assert_array_equal(array, weights[name])
