@@ -61,6 +61,8 @@ class HandoverView:
     now: int
     predecessor_end: int
     """By its time limit."""
+    cluster: str = ""
+    """Its name, as cluster files have it; empty where it is not known."""
     partition: str
     nodes: int
     time_limit_s: int

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from mirage.errors import UnfitModel
 from mirage.features import spec
-from mirage.policy import quantiles
+from mirage.policy import judged, quantiles
+from mirage.policy.scope import Scope
 
 FORMAT = "mirage-model/1"
 GRAPH, CARD = "policy.onnx", "card.json"
@@ -86,6 +87,8 @@ class Artefact:
         self.seen = Seen(
             *(np.array(card["seen"][end], dtype=np.float32) for end in ("low", "high"))
         )
+        self.scope = Scope.of(card)
+        self.judged = judged.sets(card)
         self._forecasts = Forecasts.of(card["forecast"])
         self._session = session(graph)
 

@@ -13,6 +13,7 @@ from mirage.policy.rules import Quantile
 from mirage.ports import Policy
 
 _HOUR_S = 3600.0
+_UNSEEN = "there is no observation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,9 @@ class Served:
     fallback: Policy = field(default_factory=Quantile)
 
     def decide(self, view: HandoverView) -> Decision:
-        if view.observation is None:
-            return self._fall_back(view, "there is no observation")
-        strange = self.artefact.seen.strange(view.observation)
-        if strange is not None:
-            return self._fall_back(view, strange)
+        unfit = self.unfit(view)
+        if unfit is not None or view.observation is None:
+            return self._fall_back(view, unfit or _UNSEEN)
         late, wait_h = self.artefact.outputs(view.observation[None, :].astype(np.float32))
         if not (np.isfinite(late).all() and np.isfinite(wait_h).all()):
             return self._fall_back(view, "the model gave no number")
@@ -40,6 +39,15 @@ class Served:
             policy=self.name,
             forecast=_forecast(wait_h[0] * _HOUR_S),
         )
+
+    def unfit(self, view: HandoverView) -> str | None:
+        """Why it cannot be asked about this hand-over now; None where it can."""
+        outside = self.artefact.scope.outside(view.nodes, view.time_limit_s)
+        if outside is not None:
+            return outside
+        if view.observation is None:
+            return _UNSEEN
+        return self.artefact.seen.strange(view.observation)
 
     def _fall_back(self, view: HandoverView, why: str) -> Decision:
         decision = self.fallback.decide(view)
