@@ -12,7 +12,9 @@ from mirage.errors import ConfigError
 DEFAULT_PORT = 6480
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 
-PolicyName = Literal["reactive", "average", "quantile", "slurm-estimate", "fixed-lead", "at-once"]
+PolicyName = Literal[
+    "reactive", "average", "quantile", "slurm-estimate", "fixed-lead", "at-once", "auto"
+]
 """Those of `policy.registry`, spelled out so that reading settings imports no policies."""
 
 _Seconds = Annotated[int, Field(gt=0, le=31 * 86400)]

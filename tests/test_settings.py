@@ -62,7 +62,7 @@ def test_every_number_and_choice_is_tried_above() -> None:
 
 
 def test_policies_are_those_there_are() -> None:
-    assert set(get_args(PolicyName)) == set(registry.POLICIES)
+    assert set(get_args(PolicyName)) == set(registry.NAMES)
     assert Settings().provision.policy == "average"
 
 

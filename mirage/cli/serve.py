@@ -132,6 +132,6 @@ def api_context(service: Service) -> ApiContext:
         clock=service.cluster.now,
         identify=munge.identify,
         queue_interval_s=settings.polling.queue_s,
-        policies=tuple(registry.POLICIES),
+        policies=registry.NAMES,
         usage=service.cluster.usage if isinstance(service.cluster, SlurmCli) else None,
     )
