@@ -1,6 +1,7 @@
 """A trained model as a policy: frees when it is likely enough to be late even so."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from mirage.policy.artefact import Artefact
 from mirage.policy.boundary import threshold
 from mirage.policy.quantiles import P10, P50, P90
 from mirage.policy.rules import Quantile
+from mirage.policy.unserved import instead
 from mirage.ports import Policy
 
 _HOUR_S = 3600.0
@@ -22,10 +24,11 @@ class Served:
     artefact: Artefact
     name: str
     fallback: Policy = field(default_factory=Quantile)
+    observes: ClassVar[bool] = True
 
     def decide(self, view: HandoverView) -> Decision:
         if view.observation is None:
-            return self._fall_back(view, "there is no observation")
+            return self._fall_back(view, view.unobserved)
         strange = self.artefact.seen.strange(view.observation)
         if strange is not None:
             return self._fall_back(view, strange)
@@ -42,9 +45,7 @@ class Served:
         )
 
     def _fall_back(self, view: HandoverView, why: str) -> Decision:
-        decision = self.fallback.decide(view)
-        reason = f"{why}, so {self.fallback.name} decides: {decision.reason}"
-        return replace(decision, policy=self.name, reason=reason)
+        return instead(self.fallback, view, self.name, why)
 
 
 def _forecast(wait_s: NDArray[np.float64]) -> Forecast:
