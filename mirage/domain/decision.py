@@ -76,6 +76,8 @@ class HandoverView:
     free_nodes: int
     observation: NDArray[np.float32] | None = None
     """[F], of `features.spec`; None where it cannot be made."""
+    unobserved: str = "there is no observation"
+    """Why there is none."""
 
     @property
     def time_left_s(self) -> int:

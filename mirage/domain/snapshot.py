@@ -94,8 +94,12 @@ class Queue:
 
     def find(self, job_id: JobId) -> Job | None:
         """The job of that id, or None: not in this answer (which is not yet "gone")."""
-        i = self._places.get(int(job_id))
+        i = self.place(job_id)
         return None if i is None else self.row(i)
+
+    def place(self, job_id: int) -> int | None:
+        """Which row it is."""
+        return self._places.get(int(job_id))
 
     @cached_property
     def _places(self) -> dict[int, int]:

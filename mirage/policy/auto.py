@@ -10,10 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from mirage.domain.decision import Decision, HandoverView, Waits
-from mirage.errors import UnfitModel
 from mirage.policy.results import Results, Weighing, choose, load_h
 from mirage.policy.scope import Scope
-from mirage.ports import Policy
+from mirage.ports import Policy, observes
 
 
 @runtime_checkable
@@ -23,20 +22,6 @@ class MayBeUnfit(Protocol):
     def unfit(self, view: HandoverView) -> str | None:
         """Why it cannot be asked about this hand-over now; None where it can."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """A model that was promoted and cannot be loaded: never asked, and said why."""
-
-    name: str
-    why: str
-
-    def unfit(self, view: HandoverView) -> str | None:  # noqa: ARG002 - the protocol's signature
-        return self.why
-
-    def decide(self, view: HandoverView) -> Decision:  # noqa: ARG002 - the port's signature
-        raise UnfitModel(self.why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +80,10 @@ class Auto:
     told: Callable[[Choice], None] = lambda _: None
     """Hears of each choice."""
     name: str = "auto"
+
+    @property
+    def observes(self) -> bool:
+        return any(observes(c.policy) for c in self.candidates)
 
     def decide(self, view: HandoverView) -> Decision:
         choice = self.choose(view)

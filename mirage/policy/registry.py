@@ -11,10 +11,11 @@ from pathlib import Path
 
 from mirage.errors import InputError, NotFound, UnfitModel
 from mirage.policy.artefact import CARD, Artefact
-from mirage.policy.auto import Auto, Candidate, Missing
+from mirage.policy.auto import Auto, Candidate
 from mirage.policy.judged import Judged
 from mirage.policy.rules import AtOnce, Average, FixedLead, Quantile, Reactive, SlurmEstimate
 from mirage.policy.served import Served
+from mirage.policy.unserved import Unserved
 from mirage.ports import Policy
 
 POLICIES: dict[str, Policy] = {
@@ -60,13 +61,13 @@ def auto(under: Path = Path(MODELS)) -> Auto:
 
 
 @lru_cache(maxsize=4)
-def _auto(learned: tuple[Served | Missing, ...]) -> Auto:
+def _auto(learned: tuple[Served | Unserved, ...]) -> Auto:
     models = [m for m in learned if isinstance(m, Served)]
     forecasts = [POLICIES[name] for name in FORECASTS if name in POLICIES]
     return Auto(
         candidates=(
             *(Candidate(m, scope=m.artefact.scope) for m in models),
-            *(Candidate(m) for m in learned if isinstance(m, Missing)),
+            *(Candidate(m) for m in learned if isinstance(m, Unserved)),
             *(Candidate(policy) for policy in forecasts),
             *(Candidate(POLICIES[name], proven=name == RULES[0]) for name in RULES),
         ),
@@ -74,14 +75,14 @@ def _auto(learned: tuple[Served | Missing, ...]) -> Auto:
     )
 
 
-def _learned(under: Path) -> Iterator[Served | Missing]:
+def _learned(under: Path) -> Iterator[Served | Unserved]:
     """The promoted model of each name, or why there is none to ask."""
     for named in sorted(path.parent for path in under.glob(f"*/{PROMOTED}")):
         name = f"{MODELS}/{named.name}"
         try:
             yield model(name, under)
         except (InputError, UnfitModel) as error:
-            yield Missing(name, str(error))
+            yield Unserved(name, str(error))
 
 
 def is_model(name: str) -> bool:

@@ -1,6 +1,7 @@
 """A trained model as a policy: frees when it is likely enough to be late even so."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +11,10 @@ from mirage.policy.artefact import Artefact
 from mirage.policy.boundary import threshold
 from mirage.policy.quantiles import P10, P50, P90
 from mirage.policy.rules import Quantile
+from mirage.policy.unserved import instead
 from mirage.ports import Policy
 
 _HOUR_S = 3600.0
-_UNSEEN = "there is no observation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +24,12 @@ class Served:
     artefact: Artefact
     name: str
     fallback: Policy = field(default_factory=Quantile)
+    observes: ClassVar[bool] = True
 
     def decide(self, view: HandoverView) -> Decision:
         unfit = self.unfit(view)
         if unfit is not None or view.observation is None:
-            return self._fall_back(view, unfit or _UNSEEN)
+            return self._fall_back(view, unfit or view.unobserved)
         late, wait_h = self.artefact.outputs(view.observation[None, :].astype(np.float32))
         if not (np.isfinite(late).all() and np.isfinite(wait_h).all()):
             return self._fall_back(view, "the model gave no number")
@@ -46,13 +48,11 @@ class Served:
         if outside is not None:
             return outside
         if view.observation is None:
-            return _UNSEEN
+            return view.unobserved
         return self.artefact.seen.strange(view.observation)
 
     def _fall_back(self, view: HandoverView, why: str) -> Decision:
-        decision = self.fallback.decide(view)
-        reason = f"{why}, so {self.fallback.name} decides: {decision.reason}"
-        return replace(decision, policy=self.name, reason=reason)
+        return instead(self.fallback, view, self.name, why)
 
 
 def _forecast(wait_s: NDArray[np.float64]) -> Forecast:

@@ -8,8 +8,9 @@ import numpy as np
 from mirage.domain.decision import HandoverView
 from mirage.episodes.deciding import Chosen, shown
 from mirage.episodes.table import EpisodeTable
-from mirage.policy.auto import Auto, Candidate, Choice, Missing
+from mirage.policy.auto import Auto, Candidate, Choice
 from mirage.policy.results import Floats, Results, load_h, together
+from mirage.policy.unserved import Unserved
 from mirage.ports import Policy
 
 _HOUR_S = 3600.0
@@ -36,7 +37,7 @@ def _askable(auto: Auto, table: EpisodeTable) -> list[Candidate]:
     return [
         c
         for c in auto.candidates
-        if not isinstance(c.policy, Missing)
+        if not isinstance(c.policy, Unserved)
         and (c.scope is None or c.scope.outside(about.nodes, about.time_limit_s) is None)
     ]
 

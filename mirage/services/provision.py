@@ -4,27 +4,25 @@ The decision is durable before Slurm hears of it, and its effect after: a crash 
 intention, which `reconcile` settles by what the queue shows. Nothing is ever sent twice blindly.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 import structlog
 
-from mirage.domain.chain import Chain, ChainState, Link, LinkState, Position
+from mirage.domain.chain import Link, LinkState, Position
 from mirage.domain.decision import Action, Decision, HandoverView, Mode, Waits
+from mirage.domain.job import JobId
 from mirage.domain.snapshot import Snapshot
-from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
-from mirage.ports import Cluster, Policy
+from mirage.errors import ClusterRefused, ClusterUnavailable, InputError, MirageError
+from mirage.policy.registry import is_model
+from mirage.policy.unserved import Unserved
+from mirage.ports import Cluster, Policy, observes
+from mirage.services.handovers import OpenHandover, open_handovers
 from mirage.services.ingest import free_nodes
-from mirage.services.limits import (
-    DAY_S,
-    Limits,
-    Spent,
-    limited,
-    overlap_node_h,
-    too_wrong,
-    worst_overlap_node_h,
-)
+from mirage.services.limits import Limits, Spent, limited, too_wrong, worst_overlap_node_h
+from mirage.services.observing import Observer, Sight
+from mirage.services.spending import spent_by_account
 from mirage.slurm import dependency
 from mirage.store import audit, chains, clusters, decisions, forecasts, jobs
 from mirage.store.audit import AuditEntry
@@ -51,17 +49,8 @@ class Rules:
     """By name; raises NotFound."""
     default: str
     limits: Limits = field(default_factory=Limits)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenHandover:
-    """A running link with its successor pending behind it."""
-
-    chain: Chain
-    predecessor: Link
-    standby: Link
-    beside: Link | None = None
-    """An earlier link that still runs: the hand-over before this one is not over."""
+    observer: Observer | None = None
+    """What trained models are shown; None: nothing."""
 
 
 def provision(
@@ -91,7 +80,7 @@ def demote(tx: Transaction, cluster_id: int, now: int, rules: Rules) -> None:
         tx,
         cluster_id,
         limits.demote_after,
-        rules.default,
+        _source(rules),
         since=before[0].at if before else 0,
     )
     wrong = too_wrong(errors, limits)
@@ -104,59 +93,42 @@ def demote(tx: Transaction, cluster_id: int, now: int, rules: Rules) -> None:
     _log.warning(_DEMOTED, **detail)
 
 
+def _source(rules: Rules) -> str:
+    """What the default policy's forecasts are stored under: of a model, the version in use."""
+    return _found(rules, rules.default).name if is_model(rules.default) else rules.default
+
+
 def _plan(
     tx: Transaction, cluster_id: int, snapshot: Snapshot, rules: Rules
 ) -> Iterator[tuple[OpenHandover, Decision, int]]:
     """Decide and write down; yields what Slurm is to be told."""
-    now = snapshot.queue.taken_at
     modes = clusters.modes(tx, cluster_id)
     desk = _Desk(tx, cluster_id, snapshot, rules)
+    made: list[tuple[OpenHandover, NewDecision]] = []
     for handover in open_handovers(tx, cluster_id):
         mode = clusters.mode_among(modes, handover.standby.partition)
         decision = None if mode is Mode.OBSERVE else desk.decide(handover)
-        if decision is None:
-            continue
-        new = NewDecision(
-            at=now,
-            chain_id=handover.chain.chain_id,
-            index=handover.standby.index,
-            mode=mode,
-            decision=decision,
-            time_left_s=(handover.predecessor.planned_end() or now) - now,
-            inputs={"predecessor": handover.predecessor.job_id, "standby": handover.standby.job_id},
-        )
-        decision_id = decisions.record(tx, cluster_id, new)
-        if decision.forecast is not None and decision.action is not Action.WAIT:
-            _record_forecast(tx, cluster_id, new)
+        if decision is not None:
+            made.append((handover, desk.written(handover, decision, mode)))
+    news = [new for _, new in made]
+    ids = decisions.record_all(tx, cluster_id, news)
+    forecasts.record_all(tx, cluster_id, [row for new in news for row in _forecasts(new)])
+    for (handover, new), decision_id in zip(made, ids, strict=True):
         if new.effect is Effect.INTENDED:
-            yield handover, decision, decision_id
+            yield handover, new.decision, decision_id
 
 
-def _record_forecast(tx: Transaction, cluster_id: int, new: NewDecision) -> None:
-    assert new.decision.forecast is not None  # noqa: S101 - the caller looked
-    row = ForecastRow(
-        chain_id=new.chain_id,
-        index=new.index,
-        source=new.decision.policy,
-        at=new.at,
-        forecast=new.decision.forecast,
-    )
-    forecasts.record(tx, cluster_id, row)
-
-
-def open_handovers(tx: Transaction, cluster_id: int) -> Iterator[OpenHandover]:
-    """Links of active chains that have a successor pending."""
-    active = [c for c in chains.live_chains(tx, cluster_id) if c.state is ChainState.ACTIVE]
-    by_chain = chains.links_of(tx, [c.chain_id for c in active])
-    for chain in active:
-        links = {link.index: link for link in by_chain[chain.chain_id]}
-        for standby in links.values():
-            predecessor = links.get(standby.index - 1)
-            if standby.state is not LinkState.PENDING or predecessor is None:
-                continue
-            running = [li for li in links.values() if li.state is LinkState.RUNNING]
-            beside = next((li for li in running if li.index < predecessor.index), None)
-            yield OpenHandover(chain, predecessor, standby, beside)
+def _forecasts(new: NewDecision) -> Iterator[ForecastRow]:
+    """Of a wait none is kept: the course of a forecast is in the decisions."""
+    decision = new.decision
+    if decision.forecast is not None and decision.action is not Action.WAIT:
+        yield ForecastRow(
+            chain_id=new.chain_id,
+            index=new.index,
+            source=decision.policy,
+            at=new.at,
+            forecast=decision.forecast,
+        )
 
 
 class _Desk:
@@ -164,6 +136,11 @@ class _Desk:
 
     def __init__(self, tx: Transaction, cluster_id: int, snapshot: Snapshot, rules: Rules) -> None:
         self._tx, self._cluster_id, self._snapshot, self._rules = tx, cluster_id, snapshot, rules
+        self._sight = Sight(rules.observer, tx, cluster_id, snapshot)
+        self._policies: dict[str, Policy] = {}
+        self._seen: dict[JobId, dict[str, str]] = {}
+        """By standby: the beginning of the sha256 of what its model was shown."""
+        self._free_nodes: dict[str, int] = {}
         self._jobs: dict[str, Waits] = {}
         self._handovers: dict[tuple[str, int], Waits] = {}
         self._spent: dict[str, float] | None = None
@@ -188,20 +165,51 @@ class _Desk:
             return _NEVER_EARLY
         view = self._view(handover)
         spent = self._spending(standby.account)
-        decision = limited(self._ask(handover.chain, view), view, self._rules.limits, spent)
+        decision = limited(self._ask(handover, view), view, self._rules.limits, spent)
         if decision.action is Action.FREE:
             self._spend(standby.account, worst_overlap_node_h(view))
         return decision
 
-    def _ask(self, chain: Chain, view: HandoverView) -> Decision:
+    def written(self, handover: OpenHandover, decision: Decision, mode: Mode) -> NewDecision:
+        """What is stored of it."""
+        now, standby = self._snapshot.queue.taken_at, handover.standby
+        inputs = {"predecessor": handover.predecessor.job_id, "standby": standby.job_id}
+        return NewDecision(
+            at=now,
+            chain_id=handover.chain.chain_id,
+            index=standby.index,
+            mode=mode,
+            decision=decision,
+            time_left_s=(handover.predecessor.planned_end() or now) - now,
+            inputs=inputs | self._seen.get(standby.job_id, {}),
+        )
+
+    def _ask(self, handover: OpenHandover, view: HandoverView) -> Decision:
         """A policy that fails, or is gone since the chain named it, costs its own chains no more
-        than a wait, and the others nothing."""
-        name = chain.policy or self._rules.default
+        than a wait, and the others nothing. A rule stands in for a model."""
+        name = handover.chain.policy or self._rules.default
         try:
-            return self._rules.policy(name).decide(view)
+            policy = self._policy(name)
+            if observes(policy):
+                view = self._observed(handover, view)
+            return policy.decide(view)
         except Exception as error:
-            _log.exception("a policy failed", policy=name, chain_id=chain.chain_id)
+            _log.exception("a policy failed", policy=name, chain_id=handover.chain.chain_id)
+            if is_model(name):
+                return Unserved(name, f"the model failed: {error}").decide(view)
             return Decision(action=Action.WAIT, reason=f"no answer: {error}", policy=name)
+
+    def _policy(self, name: str) -> Policy:
+        if name not in self._policies:
+            self._policies[name] = _found(self._rules, name)
+        return self._policies[name]
+
+    def _observed(self, handover: OpenHandover, view: HandoverView) -> HandoverView:
+        observation, why = self._sight.of(handover.predecessor, handover.standby)
+        if observation is not None:
+            digest = hashlib.sha256(observation.tobytes()).hexdigest()
+            self._seen[handover.standby.job_id] = {"observation": digest[:16]}
+        return replace(view, observation=observation, unobserved=why)
 
     def _shown(self, link: Link) -> bool:
         """Whether this queue has the job: a dependency on one that Slurm has forgotten frees, and
@@ -214,6 +222,7 @@ class _Desk:
         return HandoverView(
             now=queue.taken_at,
             predecessor_end=queue.taken_at if planned_end is None else planned_end,
+            cluster="" if self._rules.observer is None else self._rules.observer.params.name,
             partition=standby.partition,
             nodes=standby.nodes,
             time_limit_s=standby.time_limit_s or 0,
@@ -221,8 +230,13 @@ class _Desk:
             jobs=self._job_waits(standby.partition),
             handovers=self._handover_waits(standby.partition, standby.nodes),
             queue=queue,
-            free_nodes=free_nodes(self._snapshot.nodes, standby.partition),
+            free_nodes=self._free(standby.partition),
         )
+
+    def _free(self, partition: str) -> int:
+        if partition not in self._free_nodes:
+            self._free_nodes[partition] = free_nodes(self._snapshot.nodes, partition)
+        return self._free_nodes[partition]
 
     def _job_waits(self, partition: str) -> Waits:
         if partition not in self._jobs:
@@ -242,7 +256,7 @@ class _Desk:
 
     def _spending(self, account: str) -> Spent:
         if self._spent is None:
-            self._spent = _spent_by_account(
+            self._spent = spent_by_account(
                 self._tx, self._cluster_id, self._snapshot.queue.taken_at
             )
         return Spent(account=self._spent.get(account, 0.0), cluster=sum(self._spent.values()))
@@ -251,6 +265,17 @@ class _Desk:
         """What this tick frees counts against what it frees next."""
         assert self._spent is not None  # noqa: S101 - looked up before it is spent from
         self._spent[account] = self._spent.get(account, 0.0) + node_h
+
+
+def _found(rules: Rules, name: str) -> Policy:
+    """Raises what `Rules.policy` does; a model that cannot be used is stood in for."""
+    try:
+        return rules.policy(name)
+    except MirageError as error:
+        if not is_model(name):
+            raise
+        _log.warning("a model cannot be used", policy=name, error=str(error))
+        return Unserved(name, str(error))
 
 
 def _one_at_a_time(beside: Link) -> Decision:
@@ -266,28 +291,6 @@ _NEVER_EARLY = Decision(
     reason="its own dependency `singleton` lets it start only after its predecessor",
     policy="guard",
 )
-
-
-def _spent_by_account(tx: Transaction, cluster_id: int, now: int) -> dict[str, float]:
-    spent: dict[str, float] = {}
-    for row in chains.handovers(tx, cluster_id, since=now - DAY_S):
-        account = row.successor.account
-        hours = overlap_node_h(row.predecessor, row.successor, now)
-        spent[account] = spent.get(account, 0.0) + hours
-    for predecessor, successor in _under_way(tx, cluster_id):
-        hours = overlap_node_h(predecessor, successor, now)
-        spent[successor.account] = spent.get(successor.account, 0.0) + hours
-    return spent
-
-
-def _under_way(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Link]]:
-    """Running links whose successor runs beside them, or may since Mirage freed it."""
-    live = chains.links_of(tx, [c.chain_id for c in chains.live_chains(tx, cluster_id)])
-    for links in live.values():
-        for predecessor, successor in pairwise(links):
-            freed = successor.state is LinkState.RUNNING or successor.freed_at is not None
-            if predecessor.state is LinkState.RUNNING and freed:
-                yield predecessor, successor
 
 
 def _carry_out(
