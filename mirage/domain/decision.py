@@ -76,6 +76,9 @@ class HandoverView:
     """[F], of `features.spec`; None where it cannot be made."""
     unobserved: str = "there is no observation"
     """Why there is none."""
+    window: NDArray[np.float32] | None = None
+    """[W, F]: the observations of this run so far, ten minutes apart, the last one `observation`;
+    None where they are not kept."""
 
     @property
     def time_left_s(self) -> int:
