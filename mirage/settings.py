@@ -20,7 +20,16 @@ from mirage.errors import ConfigError
 DEFAULT_PORT = 6480
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 
-RuleName = Literal["reactive", "average", "quantile", "slurm-estimate", "fixed-lead", "at-once"]
+RuleName = Literal[
+    "reactive",
+    "average",
+    "quantile",
+    "slurm-estimate",
+    "fixed-lead",
+    "at-once",
+    "pin",
+    "pin-then-free",
+]
 """Those of `policy.registry`, spelled out so that reading settings imports no policies."""
 
 _MODEL = re.compile(r"models(/[A-Za-z0-9_][A-Za-z0-9._-]*){1,2}")
@@ -93,6 +102,11 @@ class ProvisionSettings(_Section):
     """Overlap that one account may spend in 24 h; node-hours."""
     cluster_overlap_node_h: _Hours = 5000.0
     """Overlap that all may spend in 24 h; node-hours."""
+    allow_pin: bool = True
+    """Whether a standby may stand on its predecessor's own nodes (pinned)."""
+    max_touches: int = Field(6, ge=1)
+    """Moves that one hand-over may cost; a standby is not pinned where the last one, which lets it
+    off its nodes, would exceed it."""
     demote_after: int = Field(10, ge=1)
     """Hand-overs whose mean absolute forecast error is held against `demote_error_h`."""
     demote_error_h: float = Field(12.0, gt=0)
