@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.cli.train import EVERY
+from mirage.cli.training import EVERY
 from mirage.episodes.table import EpisodeTable
 from mirage.learn import folds, stopping, train
 from mirage.learn.rows import Flags, Floats, Rows

@@ -12,9 +12,9 @@ from mirage.errors import ConfigError, StoreUnavailable
 from mirage.installed import data_dir, models_dir
 from mirage.policy import registry
 from mirage.ports import Cluster, Policy, observes
+from mirage.services.desk import Rules
 from mirage.services.limits import Limits
 from mirage.services.observing import Observer
-from mirage.services.provision import Rules
 from mirage.settings import Settings
 from mirage.store import clusters, schema
 from mirage.store.engine import Store
@@ -82,6 +82,8 @@ def rules(service: Service) -> Rules:
             min_gain_s=provision.min_gain_s,
             account_overlap_node_h=provision.account_overlap_node_h,
             cluster_overlap_node_h=provision.cluster_overlap_node_h,
+            allow_pin=provision.allow_pin,
+            max_touches=provision.max_touches,
             demote_after=provision.demote_after,
             demote_error_s=provision.demote_error_h * _HOUR_S,
         ),

@@ -21,9 +21,17 @@ DEFAULT_PORT = 6480
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 
 PlainName = Literal[
-    "reactive", "average", "quantile", "slurm-estimate", "fixed-lead", "at-once", "auto"
+    "reactive",
+    "average",
+    "quantile",
+    "slurm-estimate",
+    "fixed-lead",
+    "at-once",
+    "pin",
+    "pin-then-free",
+    "auto",
 ]
-"""All of `policy.registry` but models, spelled out so that reading settings imports no policies."""
+"""All but models of `policy.registry`, spelled out so that reading settings imports no policies."""
 
 _MODEL = re.compile(r"models(/[A-Za-z0-9_][A-Za-z0-9._-]*){1,2}")
 _POLICIES = (*get_args(PlainName), "models/NAME", "models/NAME/VERSION")
@@ -95,6 +103,11 @@ class ProvisionSettings(_Section):
     """Overlap that one account may spend in 24 h; node-hours."""
     cluster_overlap_node_h: _Hours = 5000.0
     """Overlap that all may spend in 24 h; node-hours."""
+    allow_pin: bool = True
+    """Whether a standby may stand on its predecessor's own nodes (pinned)."""
+    max_touches: int = Field(6, ge=1)
+    """Moves that one hand-over may cost; a standby is not pinned where the last one, which lets it
+    off its nodes, would exceed it."""
     demote_after: int = Field(10, ge=1)
     """Hand-overs whose mean absolute forecast error is held against `demote_error_h`."""
     demote_error_h: float = Field(12.0, gt=0)

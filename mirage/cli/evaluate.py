@@ -24,13 +24,13 @@ from mirage.features import spec
 from mirage.installed import models_dir
 from mirage.policy import walked
 from mirage.policy.auto import Auto
-from mirage.policy.registry import AUTO, NAMES, is_model, policy
+from mirage.policy.registry import AUTO, MOVES_OFTEN, NAMES, is_model, policy
 from mirage.ports import Policy
 
 app = typer.Typer()
 
 ALWAYS = ("reactive", "average", "oracle")
-KNOWN = (*NAMES, "oracle")
+KNOWN = (*(name for name in NAMES if name not in MOVES_OFTEN), "oracle")
 _KNOWN_AFTERWARDS = ("oracle",)
 _HOUR_S = 3600.0
 _STDOUT = "-"
@@ -102,12 +102,18 @@ def evaluate_tables(
 
 def _sorted_out(words: Sequence[str], policies: Sequence[str]) -> tuple[list[Path], list[str]]:
     """Files and policies; `--policy a b` puts b among the files, where it names no file."""
-    also = [w for w in words if (w in KNOWN or is_model(w)) and not Path(w).is_file()]
+    named = {*KNOWN, *MOVES_OFTEN}
+    also = [w for w in words if (w in named or is_model(w)) and not Path(w).is_file()]
     paths = [Path(word) for word in words if word not in also]
     if not paths:
         raise InputError("no episode table was given: mirage episodes makes them")
     names = [*ALWAYS, *policies, *also]
     for name in names:
+        if name in MOVES_OFTEN:
+            raise InputError(
+                f"{name} cannot be judged on a table, which knows one move, held to free: "
+                "python -m benchmarks.positions judges it on the live simulator"
+            )
         if not is_model(name) and name not in KNOWN:
             raise InputError(
                 f"no policy {name!r}: there are {', '.join(KNOWN)}, and models/NAME/VERSION"

@@ -2,33 +2,40 @@
 
 import json
 import time
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from mirage.cli.progress import counted
+from mirage.cli.training import Agents, Asked, Maker, Trees
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
+from mirage.installed import models_dir
+from mirage.learn.settings import read
 from mirage.policy import registry
-
-if TYPE_CHECKING:
-    from mirage.learn.trees import Family
 
 app = typer.Typer()
 
-EVERY = 6
-"""Of ten-minute instants, one is learned from: neighbours are nearly the same row."""
 LARGEST_BYTES = 5_000_000
 
 
 class FamilyName(StrEnum):
     FOREST = "forest"
     XGBOOST = "xgboost"
+    DQN = "dqn"
+    POLICY_GRADIENT = "policy-gradient"
+
+
+class EncoderName(StrEnum):
+    MLP = "mlp"
+    TRANSFORMER = "transformer"
+    MOE = "moe"
+
+
+_AGENTS = (FamilyName.DQN, FamilyName.POLICY_GRADIENT)
 
 
 @app.command()
@@ -39,6 +46,16 @@ def train(
     out: Annotated[
         Path, typer.Option(metavar="models/NAME/VERSION", help="A folder that is not there yet.")
     ],
+    encoder: Annotated[
+        EncoderName | None, typer.Option(help="Of an agent; mlp unless given.")
+    ] = None,
+    init: Annotated[
+        str | None,
+        typer.Option(metavar="models/NAME/VERSION", help="An agent that training goes on from."),
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="Hyper-parameters to change.")
+    ] = None,
     windows: Annotated[
         int, typer.Option("--folds", min=1, help="Windows of later weeks to be judged on.")
     ] = 3,
@@ -49,21 +66,23 @@ def train(
 
     It is judged on rolling windows first: fitted on what was known before each, and asked to decide
     in it. Then it is fitted on everything, converted to ONNX, and compared with what was converted.
-    docs/train.md says how it decides and what the figures mean. Validation weeks do not belong
-    among the tables.
+    docs/train.md and docs/agents.md say how it decides and what the figures mean. Validation weeks
+    do not belong among the tables.
     """
     _check_out(out)
-    kind = _family(family, seed)
+    maker = _maker(family, encoder, init, settings, seed)
     tables = [EpisodeTable.load(path) for path in words]
     begun = time.perf_counter()
-    graph, card = _trained(kind, tables, windows, seed)
-    card["wall_s"] = round(time.perf_counter() - begun, 1)
-    _save(out, card, graph)
+    made = maker.make(tables, Asked(words, out, windows, seed))
+    card = made.card | {"wall_s": round(time.perf_counter() - begun, 1)}
+    _save(out, card, made.graph, made.weights)
+    maker.tidy()
+    told = ("encoder", "wall_s", "seed", "boundary", "fit", "parity", "metrics")
     report = {
         "out": str(out),
         "family": str(family),
-        "bytes": len(graph),
-        **{k: card[k] for k in ("wall_s", "seed", "boundary", "parity", "metrics")},
+        "bytes": len(made.graph),
+        **{key: card[key] for key in told if key in card},
     }
     if as_json:
         typer.echo(json.dumps(report))
@@ -71,41 +90,28 @@ def train(
         Console().print(_shown(report))
 
 
-def _trained(
-    family: "Family", tables: Sequence[EpisodeTable], windows: int, seed: int
-) -> tuple[bytes, dict[str, Any]]:
-    from mirage.learn import card, export, train  # noqa: PLC0415 - an extra
-    from mirage.learn.rows import Rows  # noqa: PLC0415
+def _maker(
+    family: FamilyName,
+    encoder: EncoderName | None,
+    init: str | None,
+    changed: Path | None,
+    seed: int,
+) -> Maker:
+    settings = read(changed)
+    if family in _AGENTS:
+        start = None if init is None else registry.folder_of(init, models_dir())
+        return Agents(family, encoder or EncoderName.MLP, settings, seed, start)
+    if encoder or init:
+        raise InputError(f"--encoder and --init are for agents, not for {family}")
+    return Trees(family, settings, seed)
 
-    rows = Rows.of(tables, EVERY)
-    with counted(family.name, (windows + 1) * train.STEPS) as told:
-        metrics = train.judge(rows, family, windows, seed, told)
-        fitted = train.fit(rows, family, told)
-    graph = export.graph(fitted.late, fitted.wait, rows.flat.shape[1])
-    parity = export.parity(graph, fitted.late, fitted.wait, rows.flat)
-    own = {"seed": seed, "every": EVERY, "parity": parity, "metrics": metrics}
-    return graph, card.card(fitted, family, rows, tables, **own)
 
-
-def _save(out: Path, card: dict[str, Any], graph: bytes) -> None:
+def _save(out: Path, card: dict[str, Any], graph: bytes, weights: bytes | None) -> None:
     from mirage.learn.card import save  # noqa: PLC0415 - an extra
 
     if len(graph) > LARGEST_BYTES:
         raise InputError(f"the model has {len(graph)} bytes, more than {LARGEST_BYTES}")
-    save(out, card, graph)
-
-
-def _family(name: str, seed: int) -> "Family":
-    try:
-        import onnxmltools  # noqa: F401, PLC0415 - an extra
-        import skl2onnx  # noqa: F401, PLC0415 - an extra
-
-        from mirage.learn.trees import FAMILIES  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise InputError(
-            "training needs more packages: pip install 'mirage-provisioner[train]'"
-        ) from None
-    return FAMILIES[name](seed=seed)
+    save(out, card, graph, weights)
 
 
 def _check_out(out: Path) -> None:

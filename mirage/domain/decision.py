@@ -6,6 +6,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.chain import Position
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import Queue
 
@@ -78,6 +79,16 @@ class HandoverView:
     """[F], of `features.spec`; None where it cannot be made."""
     unobserved: str = "there is no observation"
     """Why there is none."""
+    window: NDArray[np.float32] | None = None
+    """[W, F]: the observations of this run so far, ten minutes apart, the last one `observation`;
+    None where they are not kept."""
+    position: Position = Position.HELD
+    """Where the standby stands."""
+    planned_start: int | None = None
+    """Of the standby, as Slurm's backfill plans it where it stands; None: no plan is known."""
+    can_pin: bool = False
+    """It may stand pinned: the admin lets it, the predecessor's nodes are up, and they have no room
+    for both links, so that it cannot start there before its predecessor ends."""
 
     @property
     def time_left_s(self) -> int:

@@ -134,9 +134,13 @@ class Node:
         return self.state in {"idle", "mixed", "allocated", "completing", "planned"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """Queue and nodes together; nodes are asked for less often and may be some minutes older."""
 
     queue: Queue
     nodes: tuple[Node, ...]
+
+    @cached_property
+    def by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}

@@ -110,6 +110,7 @@ class _Run:
             queue=self._line(i, k, now),
             free_nodes=int(self._table.free_nodes[i, k]),
             observation=self._table.observations[i, k] if self._known_features else None,
+            window=self._table.observations[i, : k + 1] if self._known_features else None,
         )
 
     def _jobs(self, i: int, now: int) -> Waits:

@@ -20,13 +20,18 @@ from mirage.learn.trees import Family
 from mirage.policy.artefact import CARD, FORMAT, GRAPH
 from mirage.policy.quantiles import LEVELS
 
+WEIGHTS = "weights.safetensors"
+
 _PACKAGES = (
     "mirage-provisioner",
+    "gymnasium",
     "numpy",
     "onnx",
     "onnxmltools",
     "scikit-learn",
     "skl2onnx",
+    "stable-baselines3",
+    "torch",
     "xgboost-cpu",
 )
 
@@ -34,12 +39,9 @@ _PACKAGES = (
 def card(
     fitted: Fitted, family: Family, rows: Rows, tables: Sequence[EpisodeTable], **told: Any
 ) -> dict[str, Any]:
-    """Everything but the sha256; `told` are the run's own figures."""
-    low, high = train.seen(rows)
+    """Of trees: everything but the sha256; `told` are the run's own figures."""
     return {
-        "format": FORMAT,
-        "family": family.name,
-        "features_fingerprint": spec.FINGERPRINT,
+        **begun(family.name),
         "boundary": {"factor": fitted.factor, "prices": train.PRICES},
         "forecast": {
             "levels": LEVELS,
@@ -48,21 +50,42 @@ def card(
         },
         "settings": family.settings(),
         **told,
-        "trained_on": [_table(table) for table in tables],
-        "seen": {"low": low, "high": high},
-        "versions": _versions(),
+        **learned_from(train.seen(rows), tables),
     }
 
 
-def save(folder: Path, card: Mapping[str, Any], graph: bytes) -> None:
-    """Write the folder, whole or not at all. Raises InputError: no version is written over."""
+def begun(family: str) -> dict[str, Any]:
+    """What every card begins with."""
+    return {"format": FORMAT, "family": family, "features_fingerprint": spec.FINGERPRINT}
+
+
+def learned_from(
+    seen: tuple[Sequence[float], Sequence[float]], tables: Sequence[EpisodeTable]
+) -> dict[str, Any]:
+    """What every card ends with; `seen` are the least and the greatest of each number."""
+    return {
+        "trained_on": [_table(table) for table in tables],
+        "seen": {"low": seen[0], "high": seen[1]},
+        "versions": versions(),
+    }
+
+
+def save(folder: Path, card: Mapping[str, Any], graph: bytes, weights: bytes | None = None) -> None:
+    """Write the folder, whole or not at all; `weights` are what training can go on from.
+
+    Raises InputError: no version is written over.
+    """
     check_new(folder)
     part = folder.parent / f".{folder.name}.part"
     described = {**card, "sha256": hashlib.sha256(graph).hexdigest()}
+    if weights is not None:
+        described["weights_sha256"] = hashlib.sha256(weights).hexdigest()
     try:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         (part / GRAPH).write_bytes(graph)
+        if weights is not None:
+            (part / WEIGHTS).write_bytes(weights)
         (part / CARD).write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
         os.rename(part, folder)
     except OSError as error:
@@ -90,7 +113,8 @@ def _table(table: EpisodeTable) -> dict[str, Any]:
     }
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that are installed."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:

@@ -19,9 +19,10 @@ from mirage.errors import InputError
 from mirage.learn.handovers import BOUND, Flags, Floats, Ints, Library, Observations, rewards
 
 
-def observation_space(library: Library) -> spaces.Space[Observations]:
-    """F numbers of float32; their names are `library.features`."""
-    box: spaces.Space[Any] = spaces.Box(-BOUND, BOUND, (len(library.features),), np.float32)
+def observation_space(library: Library, *, priced: bool = False) -> spaces.Space[Observations]:
+    """F numbers of float32; their names are `library.features`. `priced`: one more, the price."""
+    shape = (len(library.features) + priced,)
+    box: spaces.Space[Any] = spaces.Box(-BOUND, BOUND, shape, np.float32)
     return box
 
 
@@ -82,6 +83,9 @@ class ChainVectorEnv(VectorEnv[Observations, Ints, Any]):
     returned is the next one's first, and the info holds `final_obs` and `final_info` as Gymnasium
     says.
     With one environment the same seed draws the same episodes as ChainEnv.
+
+    With `prices` each episode has an overlap price of its own, drawn evenly in its logarithm
+    between the two, and told as one more number at the end of the observation.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - gymnasium's declaration
@@ -90,15 +94,22 @@ class ChainVectorEnv(VectorEnv[Observations, Ints, Any]):
     }
 
     def __init__(
-        self, library: Library, num_envs: int, overlap_price: float = OVERLAP_PRICE
+        self,
+        library: Library,
+        num_envs: int,
+        overlap_price: float = OVERLAP_PRICE,
+        *,
+        prices: tuple[float, float] | None = None,
     ) -> None:
         if num_envs < 1:
             raise InputError(f"An environment steps at least one hand-over, not {num_envs}.")
         self.library = library
-        self.overlap_price = overlap_price
+        self.overlap_price: Floats = np.full(num_envs, overlap_price)
+        """float64[K]: of the episode each is in."""
+        self._prices = prices
         self.num_envs = num_envs
         self.render_mode = None
-        self.single_observation_space = observation_space(library)
+        self.single_observation_space = observation_space(library, priced=prices is not None)
         self.single_action_space = spaces.Discrete(library.positions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -123,22 +134,22 @@ class ChainVectorEnv(VectorEnv[Observations, Ints, Any]):
             episodes = _known(self.library, given[which])
         self._begin(which, episodes)
         everyone = np.ones(self.num_envs, dtype=np.bool_)
-        return self._batch.observe(), {"handover": self.episode.copy(), "_handover": everyone}
+        return self._observe(), {"handover": self.episode.copy(), "_handover": everyone}
 
     def step(self, actions: Ints) -> tuple[Observations, Floats, Flags, Flags, dict[str, Any]]:
         """Raises InputError before the first `reset` and for actions that do not fit."""
         if self.episode.min() < 0:
             raise InputError("No episode has begun: reset first.")
         ended = self._batch.step(_known_actions(self.library, actions, self.num_envs))
-        observations = self._batch.observe()
+        observations = self._observe()
         reward = np.zeros(self.num_envs)
         info: dict[str, Any] = {}
         over = np.flatnonzero(ended)
         if len(over):
-            reward[over] = rewards(self._batch.outcome_h[over], self.overlap_price)
+            reward[over] = rewards(self._batch.outcome_h[over], self.overlap_price[over])
             info = self._final(observations, ended, over)
             self._begin(over, None)
-            observations[over] = self._batch.observe()[over]
+            observations[over] = self._observe()[over]
         return observations, reward, ended, np.zeros(self.num_envs, dtype=np.bool_), info
 
     def _begin(self, which: Ints, episodes: Ints | None) -> None:
@@ -146,6 +157,15 @@ class ChainVectorEnv(VectorEnv[Observations, Ints, Any]):
             episodes = self.np_random.integers(len(self.library), size=len(which))
         self._batch.begin(which, episodes)
         self.episode[which] = episodes
+        if self._prices is not None:
+            low, high = np.log(self._prices)
+            self.overlap_price[which] = np.exp(self.np_random.uniform(low, high, len(which)))
+
+    def _observe(self) -> Observations:
+        seen = self._batch.observe()
+        if self._prices is None:
+            return seen
+        return np.column_stack([seen, self.overlap_price.astype(np.float32)])
 
     def _final(self, observations: Observations, ended: Flags, over: Ints) -> dict[str, Any]:
         """Gymnasium's names and shapes: an object array of observations, masks with a `_`."""

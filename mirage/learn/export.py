@@ -12,7 +12,7 @@ from skl2onnx.common.data_types import FloatTensorType as SklearnInput
 
 from mirage.learn.rows import Observations
 from mirage.learn.trees import BoostedTrees, ForestTrees, Trees
-from mirage.policy.artefact import INPUT, LATE, WAIT, session
+from mirage.policy.graph import INPUT, LATE, WAIT, session
 
 OPSET, OPSET_ML, IR = 15, 3, 8
 """Old enough for any onnxruntime of these years."""

@@ -64,6 +64,6 @@ class Library(Protocol):
         """What an info dictionary tells of an episode besides its number."""
 
 
-def rewards(outcome_h: Floats, overlap_price: float) -> Floats:
+def rewards(outcome_h: Floats, overlap_price: float | Floats) -> Floats:
     """-(interruption + price x overlap) of each outcome, hours (DESIGN section 1)."""
     return -(np.maximum(outcome_h, 0.0) + overlap_price * np.maximum(-outcome_h, 0.0))

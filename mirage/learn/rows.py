@@ -43,8 +43,7 @@ class Rows:
         """
         _check(tables)
         instant_s = tables[0].instant_s.astype(np.int64)
-        taken = np.arange(len(instant_s) - 1, -1, -every)[::-1]
-        taken = taken if len(taken) > 1 else np.array([0, len(instant_s) - 1])
+        taken = decisions(len(instant_s), every)
         whole = cls(
             observations=np.concatenate([t.observations[:, taken[:-1]] for t in tables]),
             outcome_h=np.concatenate([t.outcome_h[:, taken] for t in tables]),
@@ -78,6 +77,12 @@ class Rows:
             start_point=self.start_point[which],
             known_at=self.known_at[which],
         )
+
+
+def decisions(instants: int, every: int) -> Ints:
+    """Every `every`-th instant, counted back from the predecessor's end, which is the last."""
+    taken = np.arange(instants - 1, -1, -every)[::-1]
+    return taken if len(taken) > 1 else np.array([0, instants - 1])
 
 
 def _known_at(table: EpisodeTable) -> Ints:

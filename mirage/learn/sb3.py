@@ -17,8 +17,10 @@ Indices = None | int | Iterable[int]
 class ChainVecEnv(VecEnv):
     """Nothing of its own: rewards become float32, ends carry `terminal_observation`."""
 
-    def __init__(self, envs: ChainVectorEnv) -> None:
+    def __init__(self, envs: ChainVectorEnv, unit_h: float = 1.0) -> None:
+        """Rewards are in units of `unit_h` hours."""
         self.envs = envs
+        self._unit_h = unit_h
         self._actions: Ints = np.zeros(envs.num_envs, dtype=np.int64)
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
 
@@ -43,7 +45,7 @@ class ChainVecEnv(VecEnv):
                 "handover": int(last["handover"][i]),
                 "outcome_h": float(last["outcome_h"][i]),
             }
-        return observations, reward.astype(np.float32), ended, infos
+        return observations, (reward / self._unit_h).astype(np.float32), ended, infos
 
     def close(self) -> None:
         self.envs.close()

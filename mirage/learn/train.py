@@ -72,18 +72,19 @@ def judge(
     `policies` as `mirage evaluate` tells them, `fixed-lead` being the constant lead that was best
     in the past; `forecast` by window. Calls `told` STEPS times a window.
     """
-    handovers: dict[str, list[Handovers]] = {}
+    policies: dict[str, list[Handovers]] = {}
     forecasts, factors = [], []
     for learned, window in folds.rolling(rows, windows):
         past, later = rows.part(learned), rows.part(window)
         fitted = fit(past, family, told)
         factors.append(fitted.factor)
         forecasts.append(_forecast_figures(fitted, past, later, seed))
-        for name, chosen in _choices(fitted, past, later, family.name).items():
-            handovers.setdefault(name, []).append(_handovers(later, chosen))
+        chosen = baselines(past, later) | {family.name: fitted.chosen(later, OVERLAP_PRICE)}
+        for name, instants in chosen.items():
+            policies.setdefault(name, []).append(handovers(later, instants))
     return {
         "overlap_price": OVERLAP_PRICE,
-        "policies": _figures(handovers),
+        "policies": figures(policies),
         "forecast": forecasts,
         "factors": factors,
     }
@@ -96,14 +97,14 @@ def _forecast_figures(fitted: Fitted, past: Rows, later: Rows, seed: int) -> dic
     return window | {"learned_from": len(past), "episodes": len(later)} | told
 
 
-def _choices(fitted: Fitted, past: Rows, later: Rows, name: str) -> dict[str, NDArray[np.int64]]:
+def baselines(past: Rows, later: Rows) -> dict[str, NDArray[np.int64]]:
+    """[E] each: the instants that policies which learn nothing, or one number, choose later."""
     cost_h = stopping.costs(later.outcome_h, (OVERLAP_PRICE,))[:, :, 0]
     last = cost_h.shape[1] - 1
     return {
         "reactive": np.full(len(later), last),
         "oracle": last - cost_h[:, ::-1].argmin(axis=1),
         "fixed-lead": np.full(len(later), best_constant(past, OVERLAP_PRICE)),
-        name: fitted.chosen(later, OVERLAP_PRICE),
     }
 
 
@@ -113,14 +114,16 @@ def best_constant(rows: Rows, price: float) -> int:
     return len(mean) - 1 - int(mean[::-1].argmin())
 
 
-def _handovers(rows: Rows, chosen: NDArray[np.int64]) -> Handovers:
+def handovers(rows: Rows, chosen: NDArray[np.int64]) -> Handovers:
+    """What became of them, freed at these instants [E]."""
     left_h = np.append(rows.left_h, 0.0)
     x_h = rows.outcome_h[np.arange(len(rows)), chosen]
     return Handovers(start_point=rows.start_point, x_h=x_h, lead_h=left_h[chosen])
 
 
-def _figures(handovers: dict[str, list[Handovers]]) -> Figures:
-    together: dict[str, Handovers] = {n: Handovers.together(p) for n, p in handovers.items()}
+def figures(policies: dict[str, list[Handovers]]) -> Figures:
+    """Of all windows together; `reactive` and `oracle` must be among the policies."""
+    together: dict[str, Handovers] = {n: Handovers.together(p) for n, p in policies.items()}
     masks = classes(together["reactive"].interruption_h)
     return evaluate(together, masks, OVERLAP_PRICE)
 

@@ -8,9 +8,12 @@ import xgboost
 from sklearn.ensemble import RandomForestRegressor
 
 from mirage.learn.rows import Floats, Observations
+from mirage.learn.settings import defaults
 from mirage.policy.quantiles import LEVELS, of_distribution
 
 LONGEST_H = 192.0
+
+_FOREST, _XGBOOST = defaults()["forest"], defaults()["xgboost"]
 
 
 def _thresholds() -> tuple[float, ...]:
@@ -58,16 +61,16 @@ class Family(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Its forecast is a whole distribution: the mean of threshold indicators."""
+    """Its forecast is a whole distribution: the mean of threshold indicators.
+
+    settings.toml says what the numbers are, and their defaults.
+    """
 
     seed: int = 0
-    trees: int = 60
-    leaf: int = 10
-    """Least rows in a leaf."""
-    features: float = 0.4
-    """Share of the numbers that a split chooses among."""
-    sample: float = 0.25
-    """Share of the rows that a tree sees: the rows of one hand-over are nearly one row."""
+    trees: int = _FOREST["trees"]
+    leaf: int = _FOREST["leaf"]
+    features: float = _FOREST["features"]
+    sample: float = _FOREST["sample"]
     name: str = field(default="forest", init=False)
     thresholds_h: tuple[float, ...] = field(default=THRESHOLDS_H, init=False)
 
@@ -110,14 +113,12 @@ class Boosted:
     """xgboost, one model a number: several quantiles in one model convert wrongly to ONNX."""
 
     seed: int = 0
-    trees: int = 120
-    depth: int = 3
-    rate: float = 0.06
-    leaf: int = 100
-    features: float = 0.25
-    """Share of the numbers that a tree knows."""
-    sample: float = 0.4
-    """Share of the rows that a tree sees."""
+    trees: int = _XGBOOST["trees"]
+    depth: int = _XGBOOST["depth"]
+    rate: float = _XGBOOST["rate"]
+    leaf: int = _XGBOOST["leaf"]
+    features: float = _XGBOOST["features"]
+    sample: float = _XGBOOST["sample"]
     name: str = field(default="xgboost", init=False)
     thresholds_h: tuple[float, ...] = field(default=(), init=False)
 

@@ -6,55 +6,31 @@ a model that reads other numbers than it was trained on would still answer.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mirage.errors import UnfitModel
 from mirage.features import spec
-from mirage.policy import judged, quantiles
+from mirage.policy import judged
+from mirage.policy.advantage import AdvantageModel
+from mirage.policy.graph import ADVANTAGE, session
+from mirage.policy.late import LateModel
 from mirage.policy.scope import Scope
+from mirage.policy.verdict import Model
 
 FORMAT = "mirage-model/1"
 GRAPH, CARD = "policy.onnx", "card.json"
-INPUT, LATE, WAIT = "observation", "late", "wait"
-"""The graph's input float32[R, F], and its outputs float32[R, 1] and [R, Q] or [R, J]."""
 
 STRANGE_BY = 1.0
 """How far beyond all that was learned from a number may lie, on the scale of `spec`: of what is
 counted in logarithms, a factor of e."""
 
-Floats = NDArray[np.float64]
 Observations = NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class Forecasts:
-    """How to read the output `wait`."""
-
-    thresholds_h: tuple[float, ...]
-    """Of the P(wait <= t) it gives; empty where it gives log quantiles at `quantiles.LEVELS`."""
-    shift: tuple[float, ...]
-    """The conformal adjustment of each quantile, log(1 + hours)."""
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Self:
-        """From a card. Raises ValueError for other levels than this program's."""
-        if tuple(told["levels"]) != quantiles.LEVELS:
-            raise ValueError("its forecast has other quantiles than this program's")
-        return cls(tuple(told["thresholds_h"]), tuple(told["shift"]))
-
-    def hours(self, wait: NDArray[np.float32]) -> Floats:
-        """[R, Q]."""
-        if self.thresholds_h:
-            logs = quantiles.of_distribution(wait, self.thresholds_h)
-        else:
-            logs = wait.astype(np.float64)
-        return quantiles.hours(logs, self.shift)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +58,13 @@ class Artefact:
 
     def __init__(self, card: dict[str, Any], graph: bytes) -> None:
         self.card = card
-        self.factor = float(card["boundary"]["factor"])
-        """Of the boundary (`policy.boundary`)."""
         self.seen = Seen(
             *(np.array(card["seen"][end], dtype=np.float32) for end in ("low", "high"))
         )
         self.scope = Scope.of(card)
         self.judged = judged.sets(card)
-        self._forecasts = Forecasts.of(card["forecast"])
-        self._session = session(graph)
+        kind = AdvantageModel if ADVANTAGE in card else LateModel
+        self.model: Model = kind(card, session(graph))
 
     @classmethod
     def load(cls, folder: Path) -> "Artefact":
@@ -104,21 +78,6 @@ class Artefact:
         except Exception as error:
             raise UnfitModel(f"{folder}: the model does not load: {error}") from error
 
-    def outputs(self, observations: Observations) -> tuple[Floats, Floats]:
-        """[R]: P(late) if freed now; [R, Q]: the quantiles of the wait, hours."""
-        late, wait = self._session.run([LATE, WAIT], {INPUT: observations})
-        return np.clip(late[:, 0].astype(np.float64), 0.0, 1.0), self._forecasts.hours(wait)
-
-
-def session(graph: bytes) -> Any:
-    """An onnxruntime session on one thread: a decision is too small to share out."""
-    import onnxruntime  # noqa: PLC0415 - a fifth of a second, and only a model needs it
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-
 
 def read_card(folder: Path) -> dict[str, Any]:
     """card.json, its keys checked. Raises UnfitModel."""
@@ -128,7 +87,7 @@ def read_card(folder: Path) -> dict[str, Any]:
         raise UnfitModel(f"{folder}: {CARD} does not read as JSON") from error
     if not isinstance(card, dict) or card.get("format") != FORMAT:
         raise UnfitModel(f"{folder}: {CARD} is not of the format {FORMAT}")
-    absent = [key for key in _KEYS if key not in card]
+    absent = [key for key in _keys(card) if key not in card]
     if absent:
         raise UnfitModel(f"{folder}: {CARD} lacks {', '.join(absent)}")
     return card
@@ -141,7 +100,10 @@ def _check(folder: Path, card: dict[str, Any], graph: bytes) -> None:
         raise UnfitModel(f"{folder} was trained on other features than this program's")
 
 
-_KEYS: Sequence[str] = ("sha256", "features_fingerprint", "boundary", "seen", "forecast", "family")
+def _keys(card: dict[str, Any]) -> Sequence[str]:
+    """What a card must have: an agent's advantage, or a boundary on the forecast of trees."""
+    kind = (ADVANTAGE,) if ADVANTAGE in card else ("boundary", "forecast")
+    return ("sha256", "features_fingerprint", "seen", "family", *kind)
 
 
 def _read(path: Path) -> bytes:

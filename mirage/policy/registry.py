@@ -13,15 +13,26 @@ from mirage.errors import InputError, NotFound, UnfitModel
 from mirage.policy.artefact import CARD, Artefact
 from mirage.policy.auto import Auto, Candidate
 from mirage.policy.judged import Judged
+from mirage.policy.positions import Pin, PinThenFree
 from mirage.policy.rules import AtOnce, Average, FixedLead, Quantile, Reactive, SlurmEstimate
 from mirage.policy.served import Served
 from mirage.policy.unserved import Unserved
 from mirage.ports import Policy
 
-POLICIES: dict[str, Policy] = {
-    policy.name: policy
-    for policy in (Reactive(), Average(), Quantile(), SlurmEstimate(), FixedLead(), AtOnce())
-}
+_RULES: tuple[Policy, ...] = (
+    Reactive(),
+    Average(),
+    Quantile(),
+    SlurmEstimate(),
+    FixedLead(),
+    AtOnce(),
+    Pin(),
+    PinThenFree(),
+)
+POLICIES: dict[str, Policy] = {policy.name: policy for policy in _RULES}
+
+MOVES_OFTEN = frozenset({"pin", "pin-then-free"})
+"""Those that need positions other than held and free: episode tables know one move."""
 
 AUTO = "auto"
 FORECASTS = ("twin",)

@@ -19,6 +19,9 @@ class Limits:
     account_overlap_node_h: float = 500.0
     """Per account and 24 h."""
     cluster_overlap_node_h: float = 5000.0
+    allow_pin: bool = True
+    max_touches: int = 6
+    """Of one hand-over."""
     demote_after: int = 10
     demote_error_s: float = 12 * _HOUR_S
 

@@ -221,7 +221,10 @@ def _position(link: Link, predecessor: Link | None, job: Job) -> Position:
         return link.position
     if predecessor is not None and _waits_on(job.dependency, predecessor.job_id):
         return Position.HELD
-    return Position.HELD if predecessor is None and job.dependency else Position.FREE
+    if predecessor is None and job.dependency:
+        return Position.HELD
+    # The queue does not show which nodes a pending job asks for.
+    return Position.PINNED if link.position is Position.PINNED else Position.FREE
 
 
 def _waits_on(text: str, predecessor: JobId) -> bool:

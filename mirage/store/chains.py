@@ -155,6 +155,8 @@ def handover_waits(
     conditions = [
         after.c.cluster_id == cluster_id,
         after.c.start.is_not(None),
+        # A pinned one has waited on nodes of its own, with age: that tells nothing of a free one.
+        after.c.position != Position.PINNED.value,
         or_(after.c.freed_at.is_not(None), before.c.end.is_not(None)),
         after.c.nodes * _SIZE_FACTOR >= nodes,
         after.c.nodes <= nodes * _SIZE_FACTOR,

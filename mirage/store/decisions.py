@@ -10,12 +10,12 @@ counted together: each was, or may have been, told to Slurm.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import RowMapping, bindparam, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, RowMapping, bindparam, func, insert, select, tuple_, update
 
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Action, Decision, Forecast, Mode
@@ -25,6 +25,9 @@ from mirage.store.tables import decisions
 
 RUN_S = 3600
 """A run of repeats is broken after this long."""
+
+LinkKey = tuple[ChainId, int]
+"""Chain and index."""
 
 _CHUNK = 5000
 """Links asked about at a time: well within the number of parameters SQLite takes (32766)."""
@@ -154,18 +157,33 @@ def last(tx: Transaction, chain_id: ChainId, index: int) -> DecisionRow | None:
     return _last_of(tx, [(chain_id, index)]).get((chain_id, index))
 
 
-def _last_of(
-    tx: Transaction, links: Sequence[tuple[ChainId, int]]
-) -> dict[tuple[ChainId, int], DecisionRow]:
+def _last_of(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, DecisionRow]:
     """The newest decision of each link that has one."""
-    found: dict[tuple[ChainId, int], DecisionRow] = {}
-    for begin in range(0, len(links), _CHUNK):
-        wanted = tuple_(decisions.c.chain_id, decisions.c.index).in_(links[begin : begin + _CHUNK])
+    found: dict[LinkKey, DecisionRow] = {}
+    for wanted in _of_links(links):
         newest = select(func.max(decisions.c.id)).where(wanted)
         newest = newest.group_by(decisions.c.chain_id, decisions.c.index)
         query = select(decisions).where(decisions.c.id.in_(newest))
         rows = (_row(r) for r in tx.execute(query).mappings())
         found |= {(row.chain_id, row.index): row for row in rows}
+    return found
+
+
+def _of_links(links: Sequence[LinkKey]) -> Iterator[ColumnElement[bool]]:
+    """Conditions that name them, a part of them each."""
+    named = tuple_(decisions.c.chain_id, decisions.c.index)
+    for begin in range(0, len(links), _CHUNK):
+        yield named.in_(links[begin : begin + _CHUNK])
+
+
+def moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, int]:
+    """How often Slurm was told to move the standby of each of these links, or may have been."""
+    found: dict[LinkKey, int] = {}
+    told = decisions.c.effect.in_((Effect.DONE.value, Effect.INTENDED.value))
+    for wanted in _of_links(links):
+        query = select(decisions.c.chain_id, decisions.c.index, func.count()).where(wanted, told)
+        rows = tx.execute(query.group_by(decisions.c.chain_id, decisions.c.index))
+        found |= {(ChainId(chain_id), index): count for chain_id, index, count in rows}
     return found
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mirage.episodes.table import EpisodeTable
+from mirage.policy.registry import MOVES_OFTEN
 from tests.episodes.tables import DAY_S, MONDAY, about, table
 from tests.mirage_process import Answer, run
 
@@ -138,3 +139,9 @@ def test_no_price_is_below_nothing(made: Path) -> None:
     answer = run("evaluate", str(made), "--overlap-price", "-1")
     assert answer.code == 2
     assert "overlap-price" in answer.err
+
+
+@pytest.mark.parametrize("rule", sorted(MOVES_OFTEN))
+def test_rules_of_several_moves_are_refused_and_not_misjudged(made: Path, rule: str) -> None:
+    for words in (("--policy", rule), ("--policy", "average", rule)):
+        assert f"{rule} cannot be judged on a table, which knows one move" in refused(made, *words)

@@ -87,6 +87,7 @@ class Scene:
         run_s: int | None,
         limit_min: int,
         policy: str | None = None,
+        options: Sequence[str] = (),
     ) -> int:
         """alice types sbatch, the wrapped one; returns the first link's job id.
 
@@ -95,6 +96,7 @@ class Scene:
         words = [str(self.root / "slurm_plugin" / "sbatch"), "--parsable", "-p", "gpu"]
         words += [f"--mirage-chain={links}", f"--time={limit_min}", "-o", "/dev/null"]
         words += [f"--mirage-policy={policy}"] if policy else []
+        words += options
         words += [str(self.root / "train.sh"), str(self.log(name))]
         words += ["until-told" if run_s is None else str(run_s)]
         environment = {

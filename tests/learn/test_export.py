@@ -5,7 +5,7 @@ import pytest
 
 from mirage.learn import export
 from mirage.learn.rows import Rows
-from mirage.policy.artefact import LATE, WAIT
+from mirage.policy.graph import LATE, WAIT
 from tests.learn.queue_tables import queue_table
 from tests.learn.trained import FAMILIES, Kind, fitted, graph, learned
 

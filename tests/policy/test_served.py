@@ -118,7 +118,7 @@ from pathlib import Path
 import numpy as np
 from mirage.features import spec
 from mirage.policy.artefact import Artefact
-Artefact.load(Path(sys.argv[1])).outputs(np.zeros((1, len(spec.NAMES)), dtype=np.float32))
+Artefact.load(Path(sys.argv[1])).model.outputs(np.zeros((1, len(spec.NAMES)), dtype=np.float32))
 print(*sorted({"torch", "sklearn", "xgboost", "onnx"} & set(sys.modules)))
 """
 

@@ -1,0 +1,146 @@
+"""Position policies on the live simulator: pinned, freed, held, in every regime.
+
+`python -m benchmarks.positions [--json] [--out DIR] [--every-h 12]`: Lonestar6's log, the
+developers' training weeks (7 November 2022 to 7 February 2023). First pairs of 48 h, one hand-over
+at a time; then chains of 7 links among the log's jobs. Finished parts are kept in DIR, and the same
+command goes on where it was interrupted. About half an hour on one core.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.positions_load import LOADS, Load, chain_figures, others
+from benchmarks.positions_pairs import POLICIES, Pairs, figures
+from benchmarks.positions_regimes import REGIMES, SHARED
+from mirage.cli.progress import counted
+
+Part = Pairs | Load
+SIZES = (1, 8)
+_LOADED = ("age", "fair share, own user")
+
+
+def parts(every_h: int) -> Iterator[Part]:
+    for regime in REGIMES:
+        for nodes in SIZES if not regime.gpus else (1,):
+            yield Pairs(regime, nodes, every_h)
+    for regime in (r for r in REGIMES if r.name in _LOADED):
+        yield Load(regime, 0, False, "reactive")
+        for per_cent in LOADS:
+            for early in (False, True):
+                for policy in POLICIES:
+                    yield Load(regime, per_cent, early, policy.name)
+
+
+def measured(part: Part, folder: Path) -> dict[str, Any]:
+    """The part as an earlier command has left it, or made now."""
+    every = f", every {part.every_h} h" if isinstance(part, Pairs) else ""
+    path = folder / f"{part.name}{every}.json".replace(" ", "-").replace("%", "pct")
+    if not path.exists():
+        half = path.with_suffix(".part")
+        half.write_text(json.dumps(part.measured()), encoding="utf-8")
+        half.replace(path)
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def report(found: list[tuple[Part, dict[str, Any]]]) -> dict[str, Any]:
+    pairs = {p.name: figures(m) for p, m in found if isinstance(p, Pairs)}
+    by_name = {part.name: told for part, told in found}
+    loads: dict[str, Any] = {}
+    for part, told in found:
+        if isinstance(part, Load):
+            reactive = by_name[replace(part, policy="reactive").name]
+            beside = None if part.policy == "reactive" else reactive
+            loads[part.name] = {
+                "others": others(told, beside),
+                "chains": chain_figures(told, beside),
+            }
+    return {"pairs": pairs, "load": loads}
+
+
+def _with_interval(value: list[float]) -> str:
+    return f"{value[0]:6.2f} [{value[1]:.2f}, {value[2]:.2f}]"
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+def show(told: dict[str, Any]) -> None:
+    for name, cell in told["pairs"].items():
+        _say(
+            f"\n{name}: {cell['handovers']} hand-overs; "
+            f"best one-move rule {cell['best_one_move']}; "
+            f"best constant lead {cell['best_lead_h']:.1f} h"
+        )
+        _say(
+            "policy          cost h  interr.  overlap  none %  touches  "
+            "cost less reactive      less the best one-move  less the one-move oracle"
+        )
+        for policy, f in cell["policies"].items():
+            _say(
+                f"{policy:14} {f['cost_h']:7.2f} {f['interruption_h']:8.2f} {f['overlap_h']:8.2f} "
+                f"{f['zero_interruption_pct']:7.0f} {f['touches']:8.2f}  "
+                f"{_with_interval(f['less_reactive_h']):22}  "
+                f"{_with_interval(f['less_one_move_h']):22}  {_with_interval(f['less_oracle_h'])}"
+            )
+    _say("\nchains among the log's jobs: the others' waits, and the chains'")
+    for name, cell in told["load"].items():
+        _say(_load_line(name, cell))
+
+
+def _load_line(name: str, cell: dict[str, Any]) -> str:
+    mine, chains = cell["others"], cell["chains"]
+    line = f"{name:62} others mean {mine['wait_mean_h']:.3f} h, p90 {mine['wait_p90_h']:.2f} h"
+    if "more_than_reactive_h" in mine:
+        line += (
+            f", more than under reactive: mean {_with_interval(mine['more_than_reactive_h'])}, "
+            f"p90 {mine['p90_more_h']:.2f}"
+        )
+    if chains:
+        line += (
+            f"; {chains['handovers']} hand-overs: cost {chains['cost_h']:.2f} h, interruption "
+            f"{chains['interruption_h']:.2f}, overlap {chains['overlap_h']:.2f}, touches "
+            f"{chains['touches']:.2f} (most {chains['most_touches']})"
+        )
+        if "less_reactive_h" in chains:
+            line += f", cost less reactive {_with_interval(chains['less_reactive_h'])}"
+        line += (
+            f"; {chains['chains']} chains covered {chains['covered_pct']:.1f} %, "
+            f"{chains['node_h']:.0f} node-hours, {chains['twice_node_h']:.0f} of them twice"
+        )
+    return line
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--every-h", type=int, default=12, help="between two start points")
+    parser.add_argument(
+        "--out", type=Path, default=Path(tempfile.gettempdir()) / "mirage-positions"
+    )
+    parser.add_argument("--json", action="store_true")
+    words = parser.parse_args()
+    if not SHARED.is_dir():
+        sys.exit(f"positions: the traces are not there: {SHARED}")
+    words.out.mkdir(parents=True, exist_ok=True)
+    wanted = list(parts(words.every_h))
+    found: list[tuple[Part, dict[str, Any]]] = []
+    with counted("positions", len(wanted)) as told:
+        for part in wanted:
+            found.append((part, measured(part, words.out)))
+            told()
+    answer = report(found)
+    if words.json:
+        _say(json.dumps(answer, indent=1))
+    else:
+        show(answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""The regimes of `benchmarks.positions`: Lonestar6's log on sites with other settings."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirage.domain.decision import Waits
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Params, Partition, SelectType, SimJob
+from mirage.sim.workload import Workload
+from mirage.traces.clusterfile import read_cluster_file
+from mirage.traces.replay import workload
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+TRACE = SHARED / "traces" / "tacc-ls6-a100.parquet"
+HOUR_S, DAY_S = 3600, 86400
+SINCE = int(datetime(2022, 11, 7, tzinfo=UTC).timestamp())
+UNTIL = int(datetime(2023, 2, 7, tzinfo=UTC).timestamp())
+LIMIT_S = 48 * HOUR_S
+SHARED_GPUS = (1, 1, 2, 3)
+"""What one-node jobs ask for where nodes are shared, of three: by job number, evenly."""
+
+BY_NAME: Mapping[str, Any] = {
+    "select_type": SelectType.CONS_TRES,
+    "partitions": (Partition(exclusive=True),),
+}
+"""Whole nodes, planned by name as slurmctld does (docs/simulator.md 7)."""
+FAIR: Mapping[str, Any] = {"priority_weight_fairshare": 10000, "priority_weight_age": 1000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regime:
+    """Changes of clusters/ls6.toml, and whose the chains are."""
+
+    name: str
+    changes: Mapping[str, Any]
+    heavy: bool = False
+    """The chain's user is the one with the most node-hours of the log; else one of its own."""
+    shared: bool = False
+    """One-node jobs of the log share nodes."""
+    gpus: int = 0
+    """Of each of the link's nodes; 0: whole nodes."""
+
+
+REGIMES = (
+    Regime(name="age", changes=BY_NAME),
+    Regime(name="age, planned by number", changes={}),
+    Regime(name="age, ACCRUE_ALWAYS", changes={**BY_NAME, "accrue_always": True}),
+    Regime(name="fair share, own user", changes={**BY_NAME, **FAIR}),
+    Regime(
+        name="fair share, heaviest user", changes={**BY_NAME, **FAIR, "max_jobs_pu": 0}, heavy=True
+    ),
+    Regime(
+        name="fair share, heaviest user, ACCRUE_ALWAYS",
+        changes={**BY_NAME, **FAIR, "max_jobs_pu": 0, "accrue_always": True},
+        heavy=True,
+    ),
+    Regime(
+        name="age, shared nodes, whole-node links",
+        changes={"select_type": SelectType.CONS_TRES},
+        shared=True,
+    ),
+    Regime(
+        name="age, shared nodes, links of 1 GPU of 3",
+        changes={"select_type": SelectType.CONS_TRES},
+        shared=True,
+        gpus=1,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A regime's cluster and log."""
+
+    regime: Regime
+    params: Params
+    jobs: tuple[SimJob, ...]
+
+    @classmethod
+    def of(cls, regime: Regime) -> "Site":
+        asked = replace(read_cluster_file(SHARED / "clusters" / "ls6.toml"), **regime.changes)
+        jobs = tuple(workload(TRACE, asked).jobs)
+        if not regime.shared:
+            return cls(regime, asked, jobs)
+        shared = tuple(_sharing(job) for job in jobs)
+        kept = sum(j.nodes * j.gpus for j in shared) / sum(j.nodes * j.gpus for j in jobs)
+        # Fewer nodes, or nobody would wait.
+        return cls(regime, replace(asked, nodes=round(asked.nodes * kept)), shared)
+
+    @property
+    def user(self) -> str:
+        """Whose the chains are; empty: a user of its own."""
+        if not self.regime.heavy:
+            return ""
+        spent: dict[str, float] = {}
+        for job in self.jobs:
+            if SINCE <= job.submit < UNTIL:
+                ran = min(job.run_s, job.time_limit_s)
+                spent[job.user] = spent.get(job.user, 0.0) + job.nodes * ran
+        return max(spent, key=lambda user: spent[user])
+
+
+def _sharing(job: SimJob) -> SimJob:
+    """Its GPUs of each node; CPUs never are what a node has too few of."""
+    if job.nodes > 1:
+        return job
+    return replace(job, gpus=SHARED_GPUS[job.job_id % len(SHARED_GPUS)])
+
+
+def started_by(params: Params, jobs: Sequence[SimJob]) -> Callable[[int], Waits]:
+    """The waits of the last 1000 jobs started by an instant, in a replay without any pair."""
+    sim = Simulator(params, Workload.of(params, jobs))
+    sim.run_out()
+    rows = np.flatnonzero(sim.start >= 0)
+    rows = rows[np.argsort(sim.start[rows], kind="stable")]
+    listed = [sim.workload.jobs[i] for i in rows.tolist()]
+    start, wait_s = sim.start[rows], (sim.start - sim.workload.submit)[rows]
+    nodes = np.array([j.nodes for j in listed], dtype=np.int64)
+    limits = np.array([j.time_limit_s for j in listed], dtype=np.int64)
+
+    def waits(now: int) -> Waits:
+        end = int(np.searchsorted(start, now, side="right"))
+        part = slice(max(0, end - 1000), end)
+        return Waits(
+            start=start[part], wait_s=wait_s[part], nodes=nodes[part], time_limit_s=limits[part]
+        )
+
+    return waits
+
+
+def run_shares(jobs: Sequence[SimJob]) -> np.ndarray:
+    """Run time over limit of the log's jobs of a day or more, submitted in the training weeks."""
+    long = (j for j in jobs if j.time_limit_s >= DAY_S and SINCE <= j.submit < UNTIL)
+    return np.array([min(1.0, j.run_s / j.time_limit_s) for j in long if j.cancel_at is None])

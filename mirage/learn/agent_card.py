@@ -1,0 +1,68 @@
+"""What an agent's card says, and going on from an agent that was kept."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from mirage.episodes.table import EpisodeTable
+from mirage.errors import InputError, UnfitModel
+from mirage.learn import train, weights
+from mirage.learn.agent_train import Plan
+from mirage.learn.card import WEIGHTS, begun, learned_from
+from mirage.learn.networks import PRICES
+from mirage.learn.runs import WINDOW, Runs
+from mirage.learn.weights import Weights
+from mirage.policy.artefact import read_card
+from mirage.policy.graph import ADVANTAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """An agent that training goes on from."""
+
+    weights: Weights
+    card: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path, family: str, encoder: str) -> Self:
+        """Raises UnfitModel for what is damaged, InputError for another kind of model."""
+        card = read_card(folder)
+        if (card["family"], card.get("encoder")) != (family, encoder):
+            raise InputError(f"{folder} is no {family} with the encoder {encoder}")
+        found, _ = weights.load(folder / WEIGHTS)
+        read = (folder / WEIGHTS).read_bytes()
+        if hashlib.sha256(read).hexdigest() != card.get("weights_sha256"):
+            raise UnfitModel(f"{folder}: {WEIGHTS} is not the file that its card describes")
+        return cls(found, card)
+
+    @property
+    def until(self) -> int:
+        """It has learned from hand-overs submitted before; epoch seconds."""
+        return max(int(table["until"]) for table in self.card["trained_on"])
+
+
+def card(
+    plan: Plan, runs: Runs, tables: Sequence[EpisodeTable], start: Start | None, **told: Any
+) -> dict[str, Any]:
+    """Everything but the sha256; `told` are the run's own figures."""
+    low, high = train.seen(runs.rows)
+    described = {
+        **begun(plan.family),
+        "encoder": plan.encoder,
+        ADVANTAGE: {"unit": plan.unit, "prices": PRICES, "window": WINDOW if plan.part else 0},
+        "settings": plan.used,
+        **told,
+        **learned_from((low, high), tables),
+    }
+    if start is not None:
+        before = start.card
+        described["trained_on"] = [*before["trained_on"], *described["trained_on"]]
+        described["seen"] = {
+            "low": np.minimum(before["seen"]["low"], low).tolist(),
+            "high": np.maximum(before["seen"]["high"], high).tolist(),
+        }
+    return described

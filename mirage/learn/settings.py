@@ -1,0 +1,56 @@
+"""Hyper-parameters: the readable table that ships, and what a file changes of it."""
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from mirage.errors import InputError
+
+Settings = Mapping[str, Any]
+"""Of one table, by name."""
+
+
+@cache
+def defaults() -> Mapping[str, Settings]:
+    """By table: settings.toml beside this file, which says what each number is."""
+    return tomllib.loads(files("mirage.learn").joinpath("settings.toml").read_text("utf-8"))
+
+
+def read(path: Path | None) -> Mapping[str, Settings]:
+    """The defaults, with what the file changes.
+
+    Raises InputError where it does not read, or names what there is not, or another kind of value.
+    """
+    if path is None:
+        return defaults()
+    try:
+        changed = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{path} does not read as TOML: {error}") from error
+    for table, values in changed.items():
+        _check(path, table, values)
+    return {name: {**kept, **changed.get(name, {})} for name, kept in defaults().items()}
+
+
+def _check(path: Path, table: str, values: Any) -> None:
+    if table not in defaults() or not isinstance(values, dict):
+        raise InputError(f"{path}: there is no table [{table}] of settings")
+    for name, value in values.items():
+        if name not in defaults()[table]:
+            raise InputError(f"{path}: [{table}] has no setting {name}")
+        known = defaults()[table][name]
+        if not _alike(known, value):
+            raise InputError(f"{path}: [{table}] {name} should be like {known!r}, not {value!r}")
+
+
+def _alike(known: Any, value: Any) -> bool:
+    """The same kind of value; numbers are not negative, and a whole number may be a fraction's."""
+    kinds = (int, float) if isinstance(known, float) else (type(known),)
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        return False
+    return isinstance(value, str) or value >= 0

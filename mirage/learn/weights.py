@@ -1,0 +1,62 @@
+"""Arrays by name in one file of the safetensors format: numbers and a header, nothing to run.
+
+The format: the header's length in 8 bytes, little-endian; the header, JSON, with each array's type,
+shape and place; the arrays' bytes. https://github.com/huggingface/safetensors
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.errors import UnfitModel
+
+Weights = dict[str, NDArray[np.float32]]
+
+_LENGTH = 8
+_TOLD = "__metadata__"
+
+
+def pack(weights: Mapping[str, NDArray[np.float32]], told: Mapping[str, str]) -> bytes:
+    """`told` are words beside them."""
+    header: dict[str, Any] = {_TOLD: dict(told)}
+    at, parts = 0, []
+    for name, array in weights.items():
+        part = np.asarray(array, dtype="<f4").tobytes()
+        place = [at, at + len(part)]
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": place}
+        at += len(part)
+        parts.append(part)
+    words = json.dumps(header).encode()
+    words += b" " * (-len(words) % _LENGTH)
+    return b"".join([len(words).to_bytes(_LENGTH, "little"), words, *parts])
+
+
+def unpack(data: bytes, name: str) -> tuple[Weights, dict[str, str]]:
+    """Raises UnfitModel, with `name`, for what `pack` did not make."""
+    try:
+        end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
+        header = json.loads(data[_LENGTH:end])
+        told = header.pop(_TOLD, {})
+        return {key: _array(data[end:], place) for key, place in header.items()}, told
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UnfitModel(f"{name} does not read as weights: {error}") from error
+
+
+def load(path: Path) -> tuple[Weights, dict[str, str]]:
+    """Raises UnfitModel."""
+    try:
+        return unpack(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UnfitModel(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _array(data: bytes, place: Mapping[str, Any]) -> NDArray[np.float32]:
+    if place["dtype"] != "F32":
+        raise ValueError(f"the type {place['dtype']} is not known")
+    begin, end = place["data_offsets"]
+    flat = np.frombuffer(data[begin:end], dtype="<f4")
+    return flat.astype(np.float32).reshape(place["shape"])

@@ -1,0 +1,26 @@
+"""What an artefact's graph takes and gives by name, and how it is run."""
+
+from typing import Any
+
+INPUT = "observation"
+"""float32[R, F]: what is known now."""
+WINDOW, KNOWN = "window", "known"
+"""float32[R, W, F] and [R, W]: observations of the run so far, ten minutes apart, the newest last;
+1 where there is one, 0 before the run began."""
+PRICE = "price"
+"""float32[R, 1]: of an hour of overlap."""
+
+LATE, WAIT = "late", "wait"
+"""Of trees: float32[R, 1] and [R, Q] or [R, J]."""
+ADVANTAGE = "advantage"
+"""Of an agent: float32[R, 1], of freeing now over waiting."""
+
+
+def session(graph: bytes) -> Any:
+    """An onnxruntime session on one thread: a decision is too small to share out."""
+    import onnxruntime  # noqa: PLC0415 - a fifth of a second, and only a model needs it
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

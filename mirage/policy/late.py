@@ -1,0 +1,84 @@
+"""Trees: how likely a successor freed now is late, and a forecast of its wait."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.decision import Forecast, HandoverView
+from mirage.policy import quantiles
+from mirage.policy.boundary import threshold
+from mirage.policy.graph import INPUT, LATE, WAIT
+from mirage.policy.quantiles import P10, P50, P90
+from mirage.policy.verdict import Verdict
+
+_HOUR_S = 3600.0
+
+Floats = NDArray[np.float64]
+Observations = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecasts:
+    """How to read the output `wait`."""
+
+    thresholds_h: tuple[float, ...]
+    """Of the P(wait <= t) it gives; empty where it gives log quantiles at `quantiles.LEVELS`."""
+    shift: tuple[float, ...]
+    """The conformal adjustment of each quantile, log(1 + hours)."""
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Self:
+        """From a card. Raises ValueError for other levels than this program's."""
+        if tuple(told["levels"]) != quantiles.LEVELS:
+            raise ValueError("its forecast has other quantiles than this program's")
+        return cls(tuple(told["thresholds_h"]), tuple(told["shift"]))
+
+    def hours(self, wait: NDArray[np.float32]) -> Floats:
+        """[R, Q]."""
+        if self.thresholds_h:
+            logs = quantiles.of_distribution(wait, self.thresholds_h)
+        else:
+            logs = wait.astype(np.float64)
+        return quantiles.hours(logs, self.shift)
+
+
+class LateModel:
+    """Frees when the successor is likely enough to be late even so."""
+
+    def __init__(self, card: Mapping[str, Any], session: Any) -> None:
+        self.factor = float(card["boundary"]["factor"])
+        """Of the boundary (`policy.boundary`)."""
+        self._forecasts = Forecasts.of(card["forecast"])
+        self._session = session
+
+    def outputs(self, observations: Observations) -> tuple[Floats, Floats]:
+        """[R]: P(late) if freed now; [R, Q]: the quantiles of the wait, hours."""
+        late, wait = self._session.run([LATE, WAIT], {INPUT: observations})
+        return np.clip(late[:, 0].astype(np.float64), 0.0, 1.0), self._forecasts.hours(wait)
+
+    def verdict(self, view: HandoverView) -> Verdict | str:
+        if view.observation is None:
+            return "there is no observation"
+        late, wait_h = self.outputs(view.observation[None, :].astype(np.float32))
+        if not (np.isfinite(late).all() and np.isfinite(wait_h).all()):
+            return "the model gave no number"
+        least = threshold(view.overlap_price, self.factor)
+        frees = bool(late[0] >= least)
+        return Verdict(
+            frees=frees,
+            reason=_reason(float(late[0]), least, frees=frees),
+            forecast=_forecast(wait_h[0] * _HOUR_S),
+        )
+
+
+def _forecast(wait_s: Floats) -> Forecast:
+    p10, p50, p90 = wait_s[[P10, P50, P90]].tolist()
+    return Forecast(p10_s=p10, p50_s=p50, p90_s=p90)
+
+
+def _reason(late: float, least: float, *, frees: bool) -> str:
+    beside = "at or above" if frees else "below"
+    return f"freed now it starts late with {late:.0%}, {beside} the bound of {least:.0%}"

@@ -1,0 +1,21 @@
+"""What a model says of one hand-over."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from mirage.domain.decision import Forecast, HandoverView
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    frees: bool
+    reason: str
+    """The sentence an admin reads."""
+    forecast: Forecast | None = None
+
+
+class Model(Protocol):
+    """One kind of graph, and what its outputs mean."""
+
+    def verdict(self, view: HandoverView) -> Verdict | str:
+        """Of a view whose observation is there and familiar; or why the model cannot say."""

@@ -1,0 +1,52 @@
+"""What is decided of a hand-over before any policy is asked."""
+
+from mirage.domain.chain import Link, LinkState, Position
+from mirage.domain.decision import Action, Decision
+from mirage.domain.job import Job
+from mirage.slurm import dependency
+
+_GUARD = "guard"
+_HOLD_AGAIN = Decision(action=Action.HOLD, reason="its predecessor was requeued", policy=_GUARD)
+_LET_OFF = Decision(
+    action=Action.FREE,
+    reason="pinned, and its predecessor has ended: any nodes will do",
+    policy=_GUARD,
+)
+_NEVER_EARLY = Decision(
+    action=Action.WAIT,
+    reason="its own dependency `singleton` lets it start only after its predecessor",
+    policy=_GUARD,
+)
+
+
+def guard(
+    standby: Link, predecessor: Link, beside: Link | None, shown: Job | None
+) -> Decision | None:
+    """`beside`: an earlier link that still runs; `shown`: the standby in the queue."""
+    if not is_asked(standby, predecessor):
+        return _without_policy(standby, predecessor)
+    if beside is not None:
+        return _one_at_a_time(beside)
+    singleton = shown is not None and dependency.has_singleton(shown.dependency)
+    return _NEVER_EARLY if singleton else None
+
+
+def is_asked(standby: Link, predecessor: Link) -> bool:
+    """Whether a policy has a say: the standby may still be moved before its predecessor's end."""
+    runs = predecessor.state is LinkState.RUNNING and predecessor.planned_end() is not None
+    return runs and standby.position is not Position.FREE
+
+
+def _without_policy(standby: Link, predecessor: Link) -> Decision | None:
+    pinned = standby.position is Position.PINNED
+    if predecessor.state is LinkState.PENDING and (pinned or standby.freed_at is not None):
+        return _HOLD_AGAIN
+    # It had its chance at the very second. Nothing keeps its predecessor's nodes for it now.
+    return _LET_OFF if pinned and predecessor.state is LinkState.ENDED else None
+
+
+def _one_at_a_time(beside: Link) -> Decision:
+    """Where waits are forecast to outlast a link, every link would be freed as soon as it stands,
+    and on a queue that has just cleared the whole chain would run at once."""
+    reason = f"link {beside.index} still runs: one hand-over at a time"
+    return Decision(action=Action.WAIT, reason=reason, policy=_GUARD)

@@ -1,0 +1,112 @@
+"""Pinned standbys, from the rule to the simulated cluster."""
+
+from dataclasses import replace
+
+from mirage.domain.chain import Position
+from mirage.domain.decision import Action
+from mirage.domain.job import JobState
+from mirage.policy import registry
+from mirage.services.limits import Limits
+from mirage.sim.types import Outage
+from mirage.store.engine import Store
+from tests.services.scene import HOUR, Scene
+
+
+def scene(store: Store, policy: str = "pin", limits: Limits | None = None) -> Scene:
+    made = Scene(store, policies=lambda _: registry.policy(policy), limits=limits)
+    made.tick()
+    return made
+
+
+def names(made: Scene) -> list[str]:
+    """Of the nodes of link 1, in the order of the queue's own list."""
+    return made.job(1).node_list.split(",")
+
+
+def told(made: Scene) -> list[Action]:
+    return [row.action for row in made.decisions if row.effect.value == "done"]
+
+
+def test_it_is_pinned_at_once_and_stays_through_ticks(store: Store) -> None:
+    made = scene(store)
+    for _ in range(3):
+        made.tick()
+    assert made.standby.position is Position.PINNED
+    assert made.standby.freed_at is None
+    assert told(made) == [Action.PIN]
+
+
+def test_it_starts_on_its_predecessors_node_as_that_ends(store: Store) -> None:
+    made = scene(store)
+    before = made.job(1)
+    made.tick(HOUR - 60)
+    after = made.job(2)
+    assert after.state is JobState.RUNNING
+    assert after.node_list == before.node_list
+    assert after.start == made.job(1).end
+
+
+def test_a_node_that_drains_unpins_it_at_once(store: Store) -> None:
+    made = scene(store)
+    made.cluster.set_node(names(made)[0], Outage.DRAIN)
+    made.tick(120)
+    assert made.standby.position is Position.HELD
+    assert made.held
+    assert told(made) == [Action.PIN, Action.HOLD]
+
+
+def test_behind_a_requeued_predecessor_it_is_held_again(store: Store) -> None:
+    """Their node went down."""
+    made = scene(store)
+    made.cluster.set_node(names(made)[0], Outage.DOWN)
+    made.tick(60)
+    assert made.job(1).state is JobState.PENDING
+    assert made.standby.position is Position.HELD
+
+
+def test_what_its_predecessor_leaves_pinned_is_freed(store: Store) -> None:
+    """Their node drained while the service was away; on the other one somebody runs for longer."""
+    made = scene(store)
+    theirs = names(made)
+    made.cluster.set_node(theirs[0], Outage.DRAIN)
+    made.tick(HOUR)
+    assert told(made) == [Action.PIN, Action.FREE]
+    made.tick(HOUR)
+    assert made.job(2).state is JobState.RUNNING
+    assert made.job(2).node_list.split(",") != theirs
+
+
+def test_an_admin_forbids_pinning(store: Store) -> None:
+    made = scene(store, limits=Limits(allow_pin=False))
+    assert made.standby.position is Position.HELD
+    assert "may not be pinned" in made.decisions[-1].reason
+
+
+def test_moves_of_one_hand_over_are_capped(store: Store) -> None:
+    """A node that comes and goes: each pin keeps one move back for its undoing."""
+    made = scene(store, limits=Limits(max_touches=4))
+    node = names(made)[0]
+    for outage in (Outage.DRAIN, Outage.RESUME) * 4:
+        made.cluster.set_node(node, outage)
+        made.tick(120)
+    assert told(made) == [Action.PIN, Action.HOLD, Action.PIN, Action.HOLD]
+    assert made.held
+
+
+def test_a_link_with_room_beside_its_predecessor_is_not_pinned(store: Store) -> None:
+    made = Scene(store, policies=lambda _: registry.policy("pin"))
+    snapshot = made.cluster.nodes()
+    node = next(n for n in snapshot if n.name == names(made)[0])
+    roomy = replace(node, cpus=4 * node.cpus, gpus=4 * node.gpus)
+    made.cluster.nodes = lambda: tuple(roomy if n is node else n for n in snapshot)  # type: ignore[method-assign]
+    made.tick()
+    assert made.standby.position is Position.HELD
+
+
+def test_a_restart_knows_that_it_is_pinned(store: Store) -> None:
+    made = scene(store)
+    made.worker = made.new_worker()
+    made.cluster._pinned.clear()
+    made.tick()
+    assert made.standby.position is Position.PINNED
+    assert told(made) == [Action.PIN]
