@@ -47,13 +47,16 @@ class Results:
         """Those that had ended by then."""
         if (self.known_at <= at).all():
             return self
-        past = self.known_at <= at
+        return self.part(self.known_at <= at)
+
+    def part(self, which: Ints | NDArray[np.bool_]) -> Self:
+        """Some of the hand-overs."""
         return type(self)(
             self.names,
-            self.start_point[past],
-            self.known_at[past],
-            self.load_h[past],
-            self.x_h[past],
+            self.start_point[which],
+            self.known_at[which],
+            self.load_h[which],
+            self.x_h[which],
         )
 
     def cost_h(self, name: str, price: float) -> Floats:
