@@ -7,7 +7,6 @@ docs/auto.md has the whole of it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
 
 from mirage.domain.decision import Decision, HandoverView, Waits
 from mirage.policy.results import Results, Weighing, choose, load_h
@@ -15,13 +14,10 @@ from mirage.policy.scope import Scope
 from mirage.ports import Policy, observes
 
 
-@runtime_checkable
-class MayBeUnfit(Protocol):
-    """A policy that cannot always be asked."""
-
-    def unfit(self, view: HandoverView) -> str | None:
-        """Why it cannot be asked about this hand-over now; None where it can."""
-        ...
+def unfit(policy: Policy, view: HandoverView) -> str | None:
+    """Why it cannot be asked about this hand-over now, as its own `unfit` says; None: it can."""
+    asked: Callable[[HandoverView], str | None] | None = getattr(policy, "unfit", None)
+    return None if asked is None else asked(view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +31,6 @@ class Candidate:
     @property
     def name(self) -> str:
         return self.policy.name
-
-    def unfit(self, view: HandoverView) -> str | None:
-        return self.policy.unfit(view) if isinstance(self.policy, MayBeUnfit) else None
 
     def place(self, cluster: str) -> int:
         """Before the others of a lower number; equal ones stand as they were given."""
@@ -96,7 +89,7 @@ class Auto:
         """As of the predecessor's start: were it chosen anew at each instant, the successor would
         be freed as soon as any that is chosen in passing frees it."""
         order = sorted(self.candidates, key=lambda c: c.place(view.cluster))
-        faults = {c.name: c.unfit(view) for c in order}
+        faults = {c.name: unfit(c.policy, view) for c in order}
         asked = [c for c in order if faults[c.name] is None]
         began = view.predecessor_end - view.time_limit_s
         results = self.results(view).known(min(began, view.now))
