@@ -1,19 +1,24 @@
 """The one place where settings become objects."""
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 from mirage.cluster.cli import SlurmCli
+from mirage.cluster.simulated import SimulatedCluster
 from mirage.errors import ConfigError, StoreUnavailable
-from mirage.installed import data_dir
+from mirage.installed import data_dir, models_dir
 from mirage.policy import registry
-from mirage.ports import Cluster
+from mirage.ports import Cluster, Policy, observes
+from mirage.services.desk import Rules
 from mirage.services.limits import Limits
-from mirage.services.provision import Rules
-from mirage.settings import ProvisionSettings, Settings
+from mirage.services.observing import Observer
+from mirage.settings import Settings
 from mirage.store import clusters, schema
 from mirage.store.engine import Store
+from mirage.traces.clusterfile import ClusterFile, load_cluster_file
 
 _HOUR_S = 3600
 _COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
@@ -63,10 +68,15 @@ def open_store(settings: Settings) -> Store:
     return store
 
 
-def rules(provision: ProvisionSettings) -> Rules:
+def rules(service: Service) -> Rules:
+    """Who decides. Raises InputError for a policy or a cluster file that cannot be used."""
+    provision = service.settings.provision
+    found = policies(service.settings)
+    found(provision.policy)
     return Rules(
-        policy=registry.policy,
+        policy=found,
         default=provision.policy,
+        observer=_observer(service),
         limits=Limits(
             max_lead_s=round(provision.max_lead_h * _HOUR_S),
             min_gain_s=provision.min_gain_s,
@@ -77,6 +87,46 @@ def rules(provision: ProvisionSettings) -> Rules:
             demote_after=provision.demote_after,
             demote_error_s=provision.demote_error_h * _HOUR_S,
         ),
+    )
+
+
+def policies(settings: Settings) -> Callable[[str], Policy]:
+    """By name; models are looked for where the settings say."""
+    return partial(registry.policy, under=settings.provision.models_dir or models_dir())
+
+
+def cluster_file(settings: Settings) -> ClusterFile | None:
+    """Raises ConfigError for one that does not read."""
+    return None if settings.cluster.file is None else load_cluster_file(settings.cluster.file)
+
+
+def check(settings: Settings) -> list[str]:
+    """What is not wrong and may not be meant, a sentence each.
+
+    Raises InputError for a policy or a cluster file that cannot be used.
+    """
+    policy = policies(settings)(settings.provision.policy)
+    if cluster_file(settings) is None and observes(policy):
+        return [
+            f"{policy.name} is shown nothing, and rules decide instead: set cluster.file "
+            "(`mirage cluster import` writes one)"
+        ]
+    return []
+
+
+def _observer(service: Service) -> Observer | None:
+    cluster = service.cluster
+    if isinstance(cluster, SimulatedCluster):
+        return Observer(params=cluster.params)
+    file = cluster_file(service.settings)
+    if file is None:
+        return None
+    asked = cluster.site_config if isinstance(cluster, SlurmCli) else None
+    return Observer(
+        params=file.params,
+        node_names=file.node_names,
+        # Asked until there is an answer.
+        hides_jobs=cache(lambda: asked is not None and "jobs" in asked().private_data),
     )
 
 

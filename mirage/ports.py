@@ -71,3 +71,8 @@ class Policy(Protocol):
     def name(self) -> str: ...
 
     def decide(self, view: HandoverView) -> Decision: ...
+
+
+def observes(policy: Policy) -> bool:
+    """Whether it wants `HandoverView.observation`, which costs something to make."""
+    return bool(getattr(policy, "observes", False))

@@ -1,18 +1,26 @@
 """Every knob of the service, with unit and default: one TOML file, checked whole."""
 
 import os
+import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from mirage.errors import ConfigError
 
 DEFAULT_PORT = 6480
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 
-PolicyName = Literal[
+PlainName = Literal[
     "reactive",
     "average",
     "quantile",
@@ -21,8 +29,22 @@ PolicyName = Literal[
     "at-once",
     "pin",
     "pin-then-free",
+    "auto",
 ]
-"""Those of `policy.registry`, spelled out so that reading settings imports no policies."""
+"""All but models of `policy.registry`, spelled out so that reading settings imports no policies."""
+
+_MODEL = re.compile(r"models(/[A-Za-z0-9_][A-Za-z0-9._-]*){1,2}")
+_POLICIES = (*get_args(PlainName), "models/NAME", "models/NAME/VERSION")
+
+
+def _policy_name(name: str) -> str:
+    """Whether a model can be used is seen where it is loaded (`bootstrap.rules`)."""
+    if name not in get_args(PlainName) and _MODEL.fullmatch(name) is None:
+        raise ValueError(f"there are {', '.join(_POLICIES)}")
+    return name
+
+
+PolicyName = Annotated[str, AfterValidator(_policy_name), WithJsonSchema({"enum": _POLICIES})]
 
 _Seconds = Annotated[int, Field(gt=0, le=31 * 86400)]
 _Hours = Annotated[float, Field(ge=0)]
@@ -35,6 +57,8 @@ class _Section(BaseModel):
 class ClusterSettings(_Section):
     name: str = Field("cluster", min_length=1, max_length=40)
     """Slurm's ClusterName; every row of the database carries it."""
+    file: Path | None = None
+    """Its cluster file, of `mirage cluster import`: without one, trained models are not asked."""
     command_timeout_s: _Seconds = 15
     """A Slurm command that has not answered by then is ended; seconds."""
 
@@ -69,6 +93,8 @@ class PollingSettings(_Section):
 class ProvisionSettings(_Section):
     policy: PolicyName = "average"
     """For chains that name none."""
+    models_dir: Path | None = None
+    """Holds NAME/VERSION of models; unset: `models` where it starts, or those that came along."""
     max_lead_h: _Hours = 24.0
     """A standby is never freed earlier than this before its predecessor's end; hours."""
     min_gain_s: int = Field(60, ge=0)

@@ -16,6 +16,7 @@ from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, Mirag
 from mirage.ports import Cluster
 from mirage.services import links
 from mirage.services.chains import conclude
+from mirage.services.desk import Rules
 from mirage.services.ingest import (
     FIRST_WINDOW_S,
     history_windows,
@@ -24,7 +25,7 @@ from mirage.services.ingest import (
 )
 from mirage.services.modes import stop_acting
 from mirage.services.obey import obey
-from mirage.services.provision import Rules, provision, reconcile
+from mirage.services.provision import provision, reconcile
 from mirage.store import clusters, snapshots
 from mirage.store.engine import Store
 

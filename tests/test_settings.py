@@ -10,7 +10,7 @@ from mirage import settings
 from mirage.cli import config_text
 from mirage.errors import ConfigError
 from mirage.policy import registry
-from mirage.settings import PolicyName, Settings
+from mirage.settings import PlainName, Settings
 
 BOUNDS = [
     ("cluster", "name", "c", ""),
@@ -25,6 +25,8 @@ BOUNDS = [
     ("polling", "nodes_s", 1, 0.5),
     ("polling", "history_s", 1, -300),
     ("provision", "policy", "reactive", "best"),
+    ("provision", "policy", "models/forest", "models/"),
+    ("provision", "policy", "models/forest/ls6-1", "models/../forest"),
     ("provision", "max_lead_h", 0, -0.1),
     ("provision", "max_lead_h", 0.5, float("inf")),
     ("provision", "min_gain_s", 0, -1),
@@ -53,6 +55,7 @@ def test_each_knob_has_its_bounds(table: str, key: str, good: object, bad: objec
 def test_every_number_and_choice_is_tried_above() -> None:
     tried = {(table, key) for table, key, _, _ in BOUNDS}
     free = {("database", "url"), ("service", "host"), ("service", "state_dir")}
+    free |= {("cluster", "file"), ("provision", "models_dir")}
     plain = {("", "log_format")}
     tables = {name: type(info.default) for name, info in Settings.model_fields.items()}
     own = {
@@ -64,7 +67,7 @@ def test_every_number_and_choice_is_tried_above() -> None:
 
 
 def test_policies_are_those_there_are() -> None:
-    assert set(get_args(PolicyName)) == set(registry.POLICIES)
+    assert set(get_args(PlainName)) == set(registry.NAMES)
     assert Settings().provision.policy == "average"
 
 

@@ -16,8 +16,8 @@ from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable, NotFound
+from mirage.services.desk import Rules
 from mirage.services.ingest import FIRST_WINDOW_S, OVERLAP_S, WINDOW_S
-from mirage.services.provision import Rules
 from mirage.store import clusters, jobs, snapshots
 from mirage.store.engine import Store
 from mirage.store.tables import metadata

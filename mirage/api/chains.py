@@ -14,7 +14,8 @@ from mirage.api.paging import Paging, Wanted
 from mirage.api.problems import CONFLICT, KEY_REUSED, ProblemError, invalid
 from mirage.domain.caller import Caller
 from mirage.domain.chain import ChainId, ChainState
-from mirage.errors import NotAllowed, NotFound
+from mirage.errors import InputError, NotAllowed, NotFound
+from mirage.policy.registry import is_model
 from mirage.services import chains as chain_service
 from mirage.services.chains import Registration
 from mirage.store import chains, decisions, idempotency
@@ -87,9 +88,8 @@ def register_chain(
 def _register(
     tx: Transaction, given: ApiContext, new: schemas.NewChain, who: Caller
 ) -> schemas.ChainView:
-    if new.policy is not None and new.policy not in given.policies:
-        known = ", ".join(given.policies)
-        raise invalid(f"no policy {new.policy!r}: there are {known}", pointer="#/policy")
+    if new.policy is not None:
+        _check_policy(given, new.policy)
     registration = Registration(
         chain_id=ChainId(new.chain_id),
         links=new.links,
@@ -100,6 +100,18 @@ def _register(
         tx, given.cluster_id, registration, uid=who.uid, user=who.user, now=given.clock()
     )
     return _shown(tx, given, ChainId(new.chain_id))
+
+
+def _check_policy(given: ApiContext, name: str) -> None:
+    if name in given.policies:
+        return
+    if given.model is None or not is_model(name):
+        known = ", ".join(given.policies)
+        raise invalid(f"no policy {name!r}: there are {known}", pointer="#/policy")
+    try:
+        given.model(name)
+    except InputError as error:
+        raise invalid(str(error), pointer="#/policy") from error
 
 
 def _shown(tx: Transaction, given: ApiContext, chain_id: ChainId) -> schemas.ChainView:

@@ -12,7 +12,7 @@ from mirage.domain.job import JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import NotFound
 from mirage.policy.rules import forecast_wait
-from mirage.services.provision import RECENT_JOBS
+from mirage.services.desk import RECENT_JOBS
 from mirage.store import clusters, jobs, snapshots
 from mirage.store.engine import Transaction
 from mirage.store.jobs import JobFilter

@@ -36,7 +36,9 @@ class ApiContext:
     None: nobody may write."""
     queue_interval_s: int = 60
     policies: tuple[str, ...] = ()
-    """Those that a chain may ask for."""
+    """Rules that a chain may ask for."""
+    model: Callable[[str], object] | None = None
+    """A trained model by name; raises InputError where it cannot be used."""
     usage: Callable[[], Mapping[str, CommandUsage]] | None = None
     """By Slurm command; None where none are run."""
 

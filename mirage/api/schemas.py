@@ -63,7 +63,7 @@ class NewChain(_Asked):
     chain_id: ChainIdText
     job_id: int = Field(gt=0, description="The first link's.")
     links: int = Field(ge=1, le=MAX_LINKS)
-    policy: str | None = Field(None, max_length=64, description="Default: the service's.")
+    policy: str | None = Field(None, max_length=80, description="Default: the service's.")
     overlap_price: float | None = Field(
         None, ge=0, le=100, description="Hours of interruption that an hour of overlap is worth."
     )

@@ -221,7 +221,7 @@ def _rehearse(
     plan: Plan, service: Service, world: SimulatedCluster, console: Console, ending: Ending
 ) -> None:
     intervals = Intervals(queue_s=plan.tick_s, nodes_s=2 * plan.tick_s, history_s=_HISTORY_S)
-    rules = bootstrap.rules(service.settings.provision)
+    rules = bootstrap.rules(service)
     worker = Worker(service.store, world, service.cluster_id, rules=rules, intervals=intervals)
     total = plan.handovers * len(plan.policies)
     console.print(f"the first chains are submitted, simulated {_day(world.now())}")

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from mirage.cli import pareto
 from mirage.cli.ask_twin import ask_where_needed
+from mirage.cli.evaluate_auto import Heard, who_decided
 from mirage.cli.evaluate_text import figure_tables
 from mirage.cli.progress import counted
 from mirage.domain.handover import OVERLAP_PRICE
@@ -22,13 +23,15 @@ from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError, MalformedText
 from mirage.features import spec
 from mirage.installed import models_dir
-from mirage.policy.registry import MOVES_OFTEN, POLICIES, is_model, policy
+from mirage.policy import walked
+from mirage.policy.auto import Auto
+from mirage.policy.registry import AUTO, MOVES_OFTEN, NAMES, is_model, policy
 from mirage.ports import Policy
 
 app = typer.Typer()
 
 ALWAYS = ("reactive", "average", "oracle")
-KNOWN = (*(name for name in POLICIES if name not in MOVES_OFTEN), "oracle")
+KNOWN = (*(name for name in NAMES if name not in MOVES_OFTEN), "oracle")
 _KNOWN_AFTERWARDS = ("oracle",)
 _HOUR_S = 3600.0
 _STDOUT = "-"
@@ -85,12 +88,14 @@ def evaluate_tables(
     if any(map(is_model, names)):
         _check_features(paths, tables)
     ask_where_needed(asked.values(), paths, tables)
-    chosen = {
-        name: _choices(name, asked.get(name), tables, overlap_price, startup_h) for name in names
-    }
+    heard = Heard()
+    run = _Run(tables, overlap_price, startup_h, heard)
+    chosen = {name: run.choices(asked.get(name)) for name in names}
     handovers = {name: _together(tables, instants, startup_h) for name, instants in chosen.items()}
     load = _together(tables, chosen["reactive"], 0.0)
     figures = evaluate(handovers, classes(load.interruption_h), overlap_price)
+    if AUTO in figures:
+        figures[AUTO]["all"] |= heard.figures()
     if plot is not None:
         pareto.draw(plot, figures, _constant_leads(tables, startup_h))
     _say_if_pooled(tables)
@@ -135,20 +140,41 @@ def _startup_h(text: str) -> float:
     return seconds / _HOUR_S
 
 
-def _choices(
-    name: str,
-    asked: Policy | None,
-    tables: Sequence[EpisodeTable],
-    overlap_price: float,
-    startup_h: float,
-) -> list[deciding.Chosen]:
-    """For each table, the instants that the policy chooses; the oracle is not asked."""
-    if asked is None:
-        return [deciding.oracle(table, overlap_price, startup_h) for table in tables]
-    if name == "reactive":
-        return [deciding.reactive(table) for table in tables]
-    with counted(name, sum(map(len, tables))) as told:
-        return [deciding.decided(table, asked, overlap_price, lambda _: told()) for table in tables]
+class _Run:
+    """Policies over tables; each is asked once, however many ask what it chooses."""
+
+    def __init__(
+        self, tables: Sequence[EpisodeTable], overlap_price: float, startup_h: float, heard: Heard
+    ) -> None:
+        self._tables = tables
+        self._price = overlap_price
+        self._startup_h = startup_h
+        self._heard = heard
+        self._known: dict[tuple[str, int], deciding.Chosen] = {}
+
+    def choices(self, asked: Policy | None) -> list[deciding.Chosen]:
+        """For each table, the instants that the policy chooses; the oracle is not asked."""
+        if asked is None:
+            return [deciding.oracle(t, self._price, self._startup_h) for t in self._tables]
+        if isinstance(asked, Auto):
+            return [self._walked(asked, place) for place in range(len(self._tables))]
+        return [self._decided(asked, place) for place in range(len(self._tables))]
+
+    def _walked(self, auto: Auto, place: int) -> deciding.Chosen:
+        table = self._tables[place]
+        return walked.chosen(auto, table, lambda p: self._decided(p, place), self._heard)
+
+    def _decided(self, asked: Policy, place: int) -> deciding.Chosen:
+        key = (asked.name, place)
+        if key not in self._known:
+            self._known[key] = self._run(asked, self._tables[place])
+        return self._known[key]
+
+    def _run(self, asked: Policy, table: EpisodeTable) -> deciding.Chosen:
+        if asked.name == "reactive":
+            return deciding.reactive(table)
+        with counted(asked.name, len(table)) as told:
+            return deciding.decided(table, asked, self._price, lambda _: told())
 
 
 def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
@@ -236,3 +262,5 @@ def _answer(document: dict[str, Any], json_path: str | None, intervals: bool) ->
     console = Console()
     for table in figure_tables(document["policies"], intervals=intervals):
         console.print(table)
+    if AUTO in document["policies"]:
+        console.print(who_decided(document["policies"][AUTO]["all"]), soft_wrap=True)

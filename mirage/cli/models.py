@@ -53,8 +53,8 @@ def show(model: Model, *, as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps(card))
         return
-    # The bounds of each number say nothing to a reader.
-    told = {k: v for k, v in card.items() if k not in ("seen", "metrics", "trained_on")}
+    # The bounds of each number, and each hand-over, say nothing to a reader.
+    told = {k: v for k, v in card.items() if k not in ("seen", "metrics", "judged", "trained_on")}
     Console().print_json(json.dumps({**told, **_summary(card)}))
 
 

@@ -40,8 +40,9 @@ def db_upgrade(*, config: ConfigOption = None) -> None:
 
 @config_app.command("check")
 def config_check(*, config: ConfigOption = None) -> None:
-    """Read the configuration and name every fault in it."""
-    settings_file.load(config)
+    """Read the configuration, the model and the cluster file it names, and tell every fault."""
+    for sentence in bootstrap.check(settings_file.load(config)):
+        typer.echo(f"warning: {sentence}", err=True)
     typer.echo("the configuration is right")
 
 

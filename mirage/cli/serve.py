@@ -44,6 +44,8 @@ def serve(
     settings = settings_file.load(config)
     logs.set_up(settings.log_format)
     bootstrap.check_slurm()
+    for sentence in bootstrap.check(settings):
+        _log.warning(sentence)
     run(bootstrap.service(settings))
 
 
@@ -115,7 +117,7 @@ def make_worker(service: Service) -> Worker:
         service.store,
         service.cluster,
         service.cluster_id,
-        rules=bootstrap.rules(settings.provision),
+        rules=bootstrap.rules(service),
         intervals=intervals,
         kill_file=settings.service.state_dir / KILL_FILE,
     )
@@ -132,6 +134,7 @@ def api_context(service: Service) -> ApiContext:
         clock=service.cluster.now,
         identify=munge.identify,
         queue_interval_s=settings.polling.queue_s,
-        policies=tuple(registry.POLICIES),
+        policies=registry.NAMES,
+        model=bootstrap.policies(settings),
         usage=service.cluster.usage if isinstance(service.cluster, SlurmCli) else None,
     )

@@ -69,16 +69,19 @@ class Trees:
 
     def make(self, tables: Sequence[EpisodeTable], asked: Asked) -> Made:
         from mirage.learn import card, export, train  # noqa: PLC0415 - an extra
+        from mirage.learn.judged import Judging  # noqa: PLC0415
         from mirage.learn.rows import Rows  # noqa: PLC0415
 
         family = self._family
         rows = Rows.of(tables, EVERY, twin=self._twin)
+        judging = Judging(rows, tables, EVERY)
         with counted(family.name, (asked.windows + 1) * train.STEPS) as told:
-            metrics = train.judge(rows, family, asked.windows, asked.seed, told)
+            metrics = train.judge(rows, family, asked.windows, asked.seed, told, judging)
             fitted = train.fit(rows, family, told)
         graph = export.graph(fitted.late, fitted.wait, rows.flat.shape[1])
         parity = export.parity(graph, fitted.late, fitted.wait, rows.flat)
         own = {"seed": asked.seed, "every": EVERY, "parity": parity, "metrics": metrics}
+        own["judged"] = judging.told()
         return Made(graph, card.card(fitted, family, rows, tables, **own))
 
     def tidy(self) -> None:
@@ -124,20 +127,23 @@ class Agents:
         import torch  # noqa: PLC0415 - an extra
 
         from mirage.learn import agent_card, agent_export, agent_train, weights  # noqa: PLC0415
+        from mirage.learn.judged import Judging  # noqa: PLC0415
         from mirage.learn.runs import Runs  # noqa: PLC0415
 
         # One core is enough for small networks, and the same numbers come out on every machine.
         torch.set_num_threads(1)
         plan = self._plan
         runs = Runs.of(tables, EVERY)
+        judging = Judging(runs.rows, tables, EVERY)
         name = f"{plan.family} {plan.encoder}"
         with counted(name, (asked.windows + 1) * agent_train.STAGES) as told:
             stages = replace(stages, told=told)
-            metrics = agent_train.judge(runs, plan, asked.windows, stages)
+            metrics = agent_train.judge(runs, plan, asked.windows, stages, judging)
             agent = agent_train.fit(runs, plan, stages, "all")
         graph = agent_export.graph(agent.net, plan.unit, plan.part)
         parity = agent_export.parity(graph, agent.net, plan.unit, plan.part, runs)
         own = {"seed": asked.seed, "every": EVERY, "parity": parity, "metrics": metrics}
+        own["judged"] = judging.told()
         card = agent_card.card(plan, runs, tables, self._start, fit=agent.facts, **own)
         kept = weights.pack(agent_train.dump(agent.net), {"encoder": plan.encoder})
         return Made(graph, card, kept)

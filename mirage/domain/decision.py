@@ -62,6 +62,8 @@ class HandoverView:
     now: int
     predecessor_end: int
     """By its time limit."""
+    cluster: str = ""
+    """Its name, as cluster files have it; empty where it is not known."""
     partition: str
     nodes: int
     time_limit_s: int
@@ -75,6 +77,8 @@ class HandoverView:
     free_nodes: int
     observation: NDArray[np.float32] | None = None
     """[F], of `features.spec`; None where it cannot be made."""
+    unobserved: str = "there is no observation"
+    """Why there is none."""
     window: NDArray[np.float32] | None = None
     """[W, F]: the observations of this run so far, ten minutes apart, the last one `observation`;
     None where they are not kept."""

@@ -94,8 +94,12 @@ class Queue:
 
     def find(self, job_id: JobId) -> Job | None:
         """The job of that id, or None: not in this answer (which is not yet "gone")."""
-        i = self._places.get(int(job_id))
+        i = self.place(job_id)
         return None if i is None else self.row(i)
+
+    def place(self, job_id: int) -> int | None:
+        """Which row it is."""
+        return self._places.get(int(job_id))
 
     @cached_property
     def _places(self) -> dict[int, int]:
@@ -130,9 +134,13 @@ class Node:
         return self.state in {"idle", "mixed", "allocated", "completing", "planned"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """Queue and nodes together; nodes are asked for less often and may be some minutes older."""
 
     queue: Queue
     nodes: tuple[Node, ...]
+
+    @cached_property
+    def by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}

@@ -52,6 +52,18 @@ def decided(
     return _Run(table, policy, overlap_price).chosen(told)
 
 
+def shown(started: Started, now: int) -> Waits:
+    """The jobs that had started by then, as a view shows them."""
+    end = int(np.searchsorted(started.at, now, side="right"))
+    rows = slice(max(0, end - RECENT_JOBS), end)
+    return Waits(
+        start=started.at[rows],
+        wait_s=started.wait_s[rows],
+        nodes=started.nodes[rows],
+        time_limit_s=started.limit_s[rows],
+    )
+
+
 class _Run:
     """One pass over all instants of a table in their order."""
 
@@ -88,6 +100,7 @@ class _Run:
         return HandoverView(
             now=now,
             predecessor_end=int(self._table.predecessor_end[i]),
+            cluster=str(about.cluster.get("name", "")),
             partition=_PARTITION,
             nodes=about.nodes,
             time_limit_s=about.time_limit_s,
@@ -104,15 +117,7 @@ class _Run:
     def _jobs(self, i: int, now: int) -> Waits:
         if i not in self._started:
             self._started[i] = self._table.started(i)
-        all_of_it = self._started[i]
-        end = int(np.searchsorted(all_of_it.at, now, side="right"))
-        rows = slice(max(0, end - RECENT_JOBS), end)
-        return Waits(
-            start=all_of_it.at[rows],
-            wait_s=all_of_it.wait_s[rows],
-            nodes=all_of_it.nodes[rows],
-            time_limit_s=all_of_it.limit_s[rows],
-        )
+        return shown(self._started[i], now)
 
     def _line(self, i: int, k: int, now: int) -> Queue:
         """The queue as far as a rule reads it: whether any rival waits, and their latest plan."""

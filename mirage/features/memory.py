@@ -4,14 +4,15 @@ Fed only with what has happened, from a simulator's events or from accounting al
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.job import Job
+from mirage.domain.lately import Lately
 from mirage.domain.snapshot import Ints
-from mirage.features.numbers import Past, between
+from mirage.features.numbers import Floats, Past, between
+from mirage.sim.jit import allocating
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Event, EventKind, Record
 
@@ -61,6 +62,14 @@ class Log:
         self._rows: Ints = np.empty((64, columns), dtype=np.int64)
         self._first = 0
         self._last = 0
+
+    @classmethod
+    def of(cls, rows: Ints) -> "Log":
+        """Of rows that ascend: int64[n, columns]."""
+        log = cls(rows.shape[1])
+        if len(rows):
+            log._rows, log._last = rows.copy(), len(rows)
+        return log
 
     def add(self, row: tuple[int, ...]) -> None:
         if self._last == len(self._rows):
@@ -114,21 +123,17 @@ class Memory:
 
     @classmethod
     def of_history(cls, jobs: Iterable[Job], now: int, utc_offset_s: int = 0) -> "Memory":
-        """From accounting: of every job what had happened by `now`, in the order it happened."""
+        """From accounting: of every job what had happened by `now`."""
+        return cls.of(Lately.of(jobs, now), utc_offset_s)
+
+    @classmethod
+    def of(cls, lately: Lately, utc_offset_s: int = 0) -> "Memory":
+        """What would be remembered of the same, had it been seen as it happened."""
         memory = cls(utc_offset_s)
-        for _, _, _, what, job in sorted(_happened(jobs, now), key=itemgetter(0, 1, 2)):
-            limit_s = job.time_limit_s or 0
-            if what == "submit":
-                memory.saw_submit(job.submit, nodes=job.nodes, time_limit_s=limit_s, user=job.user)
-            elif what == "start":
-                eligible = job.submit if job.eligible is None else job.eligible
-                wait_s = max(0, (job.start or 0) - eligible)
-                memory.saw_start(
-                    job.start or 0, wait_s=wait_s, nodes=job.nodes, time_limit_s=limit_s
-                )
-            else:
-                run_s = (job.end or 0) - (job.start or 0)
-                memory.saw_end(run_s=run_s, time_limit_s=limit_s, user=job.user)
+        memory._arrivals, memory._starts = Log.of(lately.submitted), Log.of(lately.started)
+        users = np.array([memory.users.number(u) for u in lately.ended_user], dtype=np.int64)
+        memory._runs = np.zeros((max(64, len(memory.users)), 2))
+        took_in(memory._runs, memory._all, users, lately.ended)
         return memory
 
     def saw_submit(self, at: int, *, nodes: int, time_limit_s: int, user: str) -> None:
@@ -141,19 +146,17 @@ class Memory:
 
     def saw_end(self, *, run_s: int, time_limit_s: int, user: str) -> None:
         """Of a job that had started, however it ended."""
-        if time_limit_s < 1:
-            return
-        share = min(1.0, max(0.0, run_s / time_limit_s))
         number = self.users.number(user)
         if number >= len(self._runs):
             more = np.zeros((max(number + 1, 2 * len(self._runs)), 2))
             more[: len(self._runs)] = self._runs
             self._runs = more
-        own, all_runs = self._runs[number], self._all
-        own[0] = own[0] * _FORGET_OWN + share
-        own[1] = own[1] * _FORGET_OWN + 1.0
-        all_runs[0] = all_runs[0] * _FORGET_ALL + share
-        all_runs[1] = all_runs[1] * _FORGET_ALL + 1.0
+        took_in(
+            self._runs,
+            self._all,
+            np.array([number], dtype=np.int64),
+            np.array([[run_s, time_limit_s]], dtype=np.int64),
+        )
 
     def saw_events(self, simulator: Simulator, events: Sequence[Event]) -> None:
         """What a simulator told of in one call, in its order."""
@@ -197,13 +200,19 @@ class Memory:
         return twin
 
 
-def _happened(jobs: Iterable[Job], now: int) -> Iterable[tuple[int, int, int, str, Job]]:
-    """(instant, ends before arrivals before starts, job id, what, job), as the simulator does."""
-    for job in jobs:
-        if job.submit <= now:
-            yield job.submit, 1, int(job.job_id), "submit", job
-        if job.state.waiting or job.start is None or job.start > now:
+@allocating
+def took_in(runs: Floats, all_runs: Floats, users: Ints, ended: Ints) -> None:
+    """Runs that ended, in order: int64[n], the users' numbers, and int64[n, 2], run time and limit.
+
+    `runs` [users, 2] and `all_runs` [2] are changed.
+    """
+    for i in range(len(ended)):
+        run_s, limit_s = ended[i]
+        if limit_s < 1:
             continue
-        yield job.start, 2, int(job.job_id), "start", job
-        if job.state.ended and job.end is not None and job.end <= now:
-            yield job.end, 0, int(job.job_id), "end", job
+        share = min(1.0, max(0.0, run_s / limit_s))
+        own = runs[users[i]]
+        own[0] = own[0] * _FORGET_OWN + share
+        own[1] = own[1] * _FORGET_OWN + 1.0
+        all_runs[0] = all_runs[0] * _FORGET_ALL + share
+        all_runs[1] = all_runs[1] * _FORGET_ALL + 1.0

@@ -4,6 +4,10 @@ Nothing after the instant enters: a view holds what the queue shows, a memory wh
 and a plan what the scheduler would plan from time limits.
 """
 
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,11 +18,17 @@ from mirage.features.link import Link
 from mirage.features.memory import Memory
 from mirage.features.numbers import Standing, numbers, scaled
 from mirage.features.standin import stand_in
-from mirage.features.view import View
+from mirage.features.view import Shown, View
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Params
+from mirage.sim.types import Params, Qos
 
 Observation = NDArray[np.float32]
+
+Plans = tuple[int | None, int | None]
+"""By time limits, and by what is usual."""
+
+_NOT_YET: Final = -1
+"""Eligible since then: a job that is there and is not in line."""
 
 TABLE: tuple[Ints, Ints, Ints] = (
     spec.STARTS,
@@ -55,13 +65,47 @@ def from_simulator(simulator: Simulator, link: Link, memory: Memory) -> Observat
 
 def from_snapshot(snapshot: Snapshot, params: Params, link: Link, memory: Memory) -> Observation:
     """What is seen of a live cluster; its plans are those of a simulator stood up from it."""
-    view = View.of_queue(snapshot.queue, snapshot.nodes, params, link, memory.users)
-    stood = stand_in(params, snapshot.queue, snapshot.nodes).simulator
-    return observe(view, link, memory, *_plans(stood, view, link, memory, stands_in=True))
+    return Look(snapshot, params, memory).observe(link)
 
 
-Plans = tuple[int | None, int | None]
-"""By time limits, and by what is usual."""
+class Look:
+    """A live cluster at one instant, seen by many links: what they share is worked out once."""
+
+    def __init__(self, snapshot: Snapshot, params: Params, memory: Memory) -> None:
+        """Raises InputError where the cluster file and the queue do not go together."""
+        self._memory = memory
+        self._shown = Shown(snapshot.queue, snapshot.nodes, params, memory.users)
+        self._stood = stand_in(params, snapshot.queue, snapshot.nodes).simulator
+        self._per_user = _limits_users(params)
+        self._planned: dict[Hashable, Plans] = {}
+
+    def observe(self, link: Link) -> Observation:
+        """float32[F]."""
+        view = View.of_shown(self._shown, link)
+        return observe(view, link, self._memory, *self._plans(view, link))
+
+    def _plans(self, view: View, link: Link) -> Plans:
+        """Links that differ in nothing that counts have the same plans."""
+        eligible, _ = stands(self._stood.arena.state, link.job_id)
+        if eligible != _NOT_YET:
+            # It stands in line by itself, or is not there at all.
+            return _plans(self._stood, view, link, self._memory, stands_in=True)
+        peers = view.pending_id[view.pending.priority == view.priority]
+        key = (
+            (link.nodes, link.cpus, link.gpus, link.exclusive, link.time_limit_s),
+            (link.partition, link.qos, (link.account, link.user) if self._per_user else ""),
+            # Of equals the lower id is first.
+            (view.priority, int((peers < link.job_id).sum())),
+        )
+        if key not in self._planned:
+            self._planned[key] = _plans(self._stood, view, link, self._memory, stands_in=True)
+        return self._planned[key]
+
+
+def _limits_users(params: Params) -> bool:
+    """Whether it may matter to a plan whose job it is, beside the job's priority."""
+    limited = any(replace(qos, name="", priority=0) != Qos(name="") for qos in params.qos)
+    return limited or params.max_jobs_pu > 0 or params.bf_max_job_user > 0
 
 
 def _plans(

@@ -60,31 +60,24 @@ class View:
         cls, queue: Queue, nodes: tuple[Node, ...], params: Params, link: Link, users: Users
     ) -> Self:
         """What a live Slurm shows, or a SimulatedCluster."""
-        now = queue.taken_at
-        in_pool = _in_pool(queue.partition, nodes, link.partition or params.partitions[0].name)
-        begun = (queue.eligible != UNKNOWN) & (queue.eligible <= now) & (queue.priority != 0)
-        others = queue.job_id != link.job_id
-        pending = np.flatnonzero(queue.pending & begun & in_pool & others)
-        running = np.flatnonzero(queue.running & in_pool & others)
-        waiting = Pending(
-            nodes=queue.nodes[pending],
-            time_limit_s=_limits(queue.time_limit_s[pending]),
-            age_s=now - queue.eligible[pending],
-            user=_numbers(queue.user[pending], users),
-            priority=queue.priority[pending],
-        )
+        return cls.of_shown(Shown(queue, nodes, params, users), link)
+
+    @classmethod
+    def of_shown(cls, shown: "Shown", link: Link) -> Self:
+        """The same, where one queue is looked at for many links."""
+        params, now = shown.params, shown.now
+        pool = shown.pool(link.partition or params.partitions[0].name, link.job_id)
         share = 0
         if params.priority_weight_fairshare:
-            rivals = _rivals(queue, pending, waiting, params)
-            share = fair_share(params, rivals, users.number(link.user))
+            share = fair_share(params, pool.rivals, shown.users.number(link.user))
         return cls(
             now=now,
-            pending_id=queue.job_id[pending],
-            pending=waiting,
-            running_id=queue.job_id[running],
-            running=_running(queue, running, users),
-            running_users=_numbers(queue.user[queue.running], users),
-            capacity=_capacity(nodes, link.partition or params.partitions[0].name),
+            pending_id=pool.pending_id,
+            pending=pool.rivals.pending,
+            running_id=pool.running_id,
+            running=pool.running,
+            running_users=shown.running_users,
+            capacity=pool.capacity,
             max_jobs_pu=max_jobs_pu(params, link.qos),
             priority=newcomer(params, link, now) + share,
             horizon_s=params.bf_window_s,
@@ -121,6 +114,62 @@ class View:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """The columns of one partition's pool, one job left out."""
+
+    pending_id: Ints
+    rivals: Rivals
+    running_id: Ints
+    running: Running
+    capacity: Capacity
+
+
+class Shown:
+    """A queue and its nodes, read once for all links that look at them."""
+
+    def __init__(self, queue: Queue, nodes: tuple[Node, ...], params: Params, users: Users) -> None:
+        self.params, self.users, self.now = params, users, queue.taken_at
+        self._queue, self._nodes = queue, nodes
+        self._user = _numbers(queue.user, users)
+        eligible = (queue.eligible != UNKNOWN) & (queue.eligible <= self.now)
+        self._in_line = queue.pending & eligible & (queue.priority != 0)
+        self.running_users = self._user[queue.running]
+        self._of_all: dict[str, tuple[NDArray[np.bool_], Pool]] = {}
+
+    def pool(self, partition: str, own: int) -> Pool:
+        """Of a partition, without the job `own`, which mostly is not in line: then all share it."""
+        if partition not in self._of_all:
+            counted = self._in_line | self._queue.running
+            counted &= _in_pool(self._queue.partition, self._nodes, partition)
+            capacity = _capacity(self._nodes, partition)
+            self._of_all[partition] = counted, self._gathered(counted, capacity)
+        counted, pool = self._of_all[partition]
+        place = self._queue.place(own)
+        if place is None or not counted[place]:
+            return pool
+        return self._gathered(counted & (self._queue.job_id != own), pool.capacity)
+
+    def _gathered(self, counted: NDArray[np.bool_], capacity: Capacity) -> Pool:
+        queue = self._queue
+        pending = np.flatnonzero(self._in_line & counted)
+        running = np.flatnonzero(queue.running & counted)
+        waiting = Pending(
+            nodes=queue.nodes[pending],
+            time_limit_s=_limits(queue.time_limit_s[pending]),
+            age_s=self.now - queue.eligible[pending],
+            user=self._user[pending],
+            priority=queue.priority[pending],
+        )
+        return Pool(
+            pending_id=queue.job_id[pending],
+            rivals=_rivals(queue, pending, waiting, self.params),
+            running_id=queue.job_id[running],
+            running=_running(queue, running, self._user[running]),
+            capacity=capacity,
+        )
+
+
 def place_of(params: Params, partition: str) -> int:
     """Its number; the default one's where the cluster file does not know it."""
     names = [p.name for p in params.partitions]
@@ -152,7 +201,7 @@ def max_jobs_pu(params: Params, qos: str) -> int:
     return next((q for q in params.qos if q.name == qos), params.qos[0]).max_jobs_pu
 
 
-def _running(queue: Queue, rows: NDArray[np.intp], users: Users) -> Running:
+def _running(queue: Queue, rows: NDArray[np.intp], user: Ints) -> Running:
     start = queue.start[rows]
     eligible = queue.eligible[rows]
     ready = np.where(eligible == UNKNOWN, queue.submit[rows], eligible)
@@ -161,7 +210,7 @@ def _running(queue: Queue, rows: NDArray[np.intp], users: Users) -> Running:
         time_limit_s=_limits(queue.time_limit_s[rows]),
         elapsed_s=np.maximum(queue.taken_at - start, 0),
         wait_s=np.maximum(start - ready, 0),
-        user=_numbers(queue.user[rows], users),
+        user=user,
     )
 
 

@@ -162,7 +162,13 @@ def _tuned_for(net: Net, learned: Lesson, plan: Plan, rounds: int) -> Stage:
     return dump(agent.net), {"rounds": rounds}
 
 
-def judge(runs: Runs, plan: Plan, windows: int, stages: Stages) -> dict[str, Any]:
+def judge(
+    runs: Runs,
+    plan: Plan,
+    windows: int,
+    stages: Stages,
+    heard: train.Heard = lambda *_: None,
+) -> dict[str, Any]:
     """As `train.judge` does for trees, with the agent as it was before its algorithm beside it.
 
     Where it goes on from another agent, windows that begin before that one's last day are left out.
@@ -178,6 +184,9 @@ def judge(runs: Runs, plan: Plan, windows: int, stages: Stages) -> dict[str, Any
         fits.append({"since": begins, "until": int(later.rows.start_point[-1])} | agent.facts)
         for name, instants in _choices(agent, runs.part(learned), later, plan).items():
             policies.setdefault(name, []).append(train.handovers(later.rows, instants))
+        seen = Lesson.of(later, plan.part)
+        for price in train.PRICES:
+            heard(window, price, lesson.chosen(agent.net, seen, price, plan.unit))
     figures = train.figures(policies) if policies else {}
     return {"overlap_price": OVERLAP_PRICE, "policies": figures, "fits": fits}
 

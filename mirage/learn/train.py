@@ -1,6 +1,6 @@
 """From rows to a policy: fit, choose the boundary, calibrate, and judge on later weeks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,13 +64,23 @@ def _shift(rows: Rows, family: Family) -> Floats:
     return calibration.shift(forecast.log_quantiles(newest.flat), newest.wait_h)
 
 
+Heard = Callable[[NDArray[np.bool_], float, NDArray[np.int64]], None]
+"""A window's mask [E], a price, and the instants chosen in it."""
+
+
 def judge(
-    rows: Rows, family: Family, windows: int, seed: int, told: Told = lambda: None
+    rows: Rows,
+    family: Family,
+    windows: int,
+    seed: int,
+    told: Told = lambda: None,
+    heard: Heard = lambda *_: None,
 ) -> dict[str, Any]:
     """Rolling origin: what policies fitted on the past come to on the weeks after it.
 
     `policies` as `mirage evaluate` tells them, `fixed-lead` being the constant lead that was best
-    in the past; `forecast` by window. Calls `told` STEPS times a window.
+    in the past; `forecast` by window. Calls `told` STEPS times a window, and `heard` for each
+    window and price of PRICES.
     """
     policies: dict[str, list[Handovers]] = {}
     forecasts, factors = [], []
@@ -82,6 +92,8 @@ def judge(
         chosen = baselines(past, later) | {family.name: fitted.chosen(later, OVERLAP_PRICE)}
         for name, instants in chosen.items():
             policies.setdefault(name, []).append(handovers(later, instants))
+        for price in PRICES:
+            heard(window, price, fitted.chosen(later, price))
     return {
         "overlap_price": OVERLAP_PRICE,
         "policies": figures(policies),

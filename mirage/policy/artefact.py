@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from mirage.errors import UnfitModel
 from mirage.features import spec
+from mirage.policy import judged
 from mirage.policy.advantage import AdvantageModel
 from mirage.policy.graph import ADVANTAGE, session
 from mirage.policy.late import LateModel
+from mirage.policy.scope import Scope
 from mirage.policy.verdict import Model
 
 FORMAT = "mirage-model/1"
@@ -63,6 +65,8 @@ class Artefact:
                 for end in ("low", "high")
             )
         )
+        self.scope = Scope.of(card)
+        self.judged = judged.sets(card)
         kind = AdvantageModel if ADVANTAGE in card else LateModel
         self.model: Model = kind(card, session(graph))
 

@@ -5,15 +5,19 @@ models/NAME alone is the version of that name which was promoted.
 
 import os
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
 from mirage.errors import InputError, NotFound, UnfitModel
 from mirage.policy.artefact import CARD, Artefact
+from mirage.policy.auto import Auto, Candidate
 from mirage.policy.foretold import Foretold
+from mirage.policy.judged import Judged
 from mirage.policy.positions import Pin, PinThenFree
 from mirage.policy.rules import AtOnce, Average, FixedLead, Quantile, Reactive, SlurmEstimate
 from mirage.policy.served import Served
+from mirage.policy.unserved import Unserved
 from mirage.ports import Policy
 
 _RULES: tuple[Policy, ...] = (
@@ -32,6 +36,13 @@ POLICIES: dict[str, Policy] = {policy.name: policy for policy in _RULES}
 MOVES_OFTEN = frozenset({"pin", "pin-then-free"})
 """Those that need positions other than held and free: episode tables know one move."""
 
+AUTO = "auto"
+FORECASTS = ("twin",)
+RULES = ("quantile", "slurm-estimate", "fixed-lead", "reactive")
+"""Candidates of `auto` below the models. Those after quantile only take over on results."""
+NAMES = (*POLICIES, AUTO)
+"""Of all but models."""
+
 MODELS = "models"
 PROMOTED = "promoted"
 """A file beside the versions of a name that holds the one in use."""
@@ -41,18 +52,49 @@ _NAMED = re.compile(rf"{MODELS}/(?P<name>{_WORD})(/(?P<version>{_WORD}))?/?")
 
 
 def policy(name: str, under: Path = Path(MODELS)) -> Policy:
-    """The rule of that name, or the model, of the models `under` a folder.
+    """The rule of that name, `auto`, or the model, of the models `under` a folder.
 
     Raises NotFound for no rule, InputError for no model, UnfitModel for one that cannot be used.
     """
     if is_model(name):
         return model(name, under)
+    if name == AUTO:
+        return auto(under)
     try:
         return POLICIES[name]
     except KeyError:
         raise NotFound(
-            f"no policy {name!r}: there are {', '.join(POLICIES)}, and models/NAME/VERSION"
+            f"no policy {name!r}: there are {', '.join(NAMES)}, and models/NAME/VERSION"
         ) from None
+
+
+def auto(under: Path = Path(MODELS)) -> Auto:
+    """`auto` among the promoted models and the rules; results are those of the models' cards."""
+    return _auto(tuple(_learned(under)))
+
+
+@lru_cache(maxsize=4)
+def _auto(learned: tuple[Served | Unserved, ...]) -> Auto:
+    models = [m for m in learned if isinstance(m, Served)]
+    return Auto(
+        candidates=(
+            *(Candidate(m, scope=m.artefact.scope) for m in models),
+            *(Candidate(m) for m in learned if isinstance(m, Unserved)),
+            *(Candidate(POLICIES[name]) for name in FORECASTS),
+            *(Candidate(POLICIES[name], proven=name == RULES[0]) for name in RULES),
+        ),
+        results=Judged({m.name: m.artefact.judged for m in models}),
+    )
+
+
+def _learned(under: Path) -> Iterator[Served | Unserved]:
+    """The promoted model of each name, or why there is none to ask."""
+    for named in sorted(path.parent for path in under.glob(f"*/{PROMOTED}")):
+        name = f"{MODELS}/{named.name}"
+        try:
+            yield model(name, under)
+        except (InputError, UnfitModel) as error:
+            yield Unserved(name, str(error))
 
 
 def is_model(name: str) -> bool:

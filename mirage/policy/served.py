@@ -1,10 +1,13 @@
 """A trained model as a policy."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from mirage.domain.decision import Action, Decision, HandoverView
 from mirage.policy.artefact import Artefact
+from mirage.policy.foretold import NOT_ASKED
 from mirage.policy.rules import Quantile
+from mirage.policy.unserved import instead
 from mirage.ports import Policy
 
 
@@ -15,6 +18,7 @@ class Served:
     artefact: Artefact
     name: str
     fallback: Policy = field(default_factory=Quantile)
+    observes: ClassVar[bool] = True
 
     @property
     def asks_twin(self) -> bool:
@@ -22,11 +26,9 @@ class Served:
         return self.artefact.card.get("twin") is not None
 
     def decide(self, view: HandoverView) -> Decision:
-        if view.observation is None:
-            return self._fall_back(view, "there is no observation")
-        strange = self.artefact.seen.strange(view.observation)
-        if strange is not None:
-            return self._fall_back(view, strange)
+        unfit = self.unfit(view)
+        if unfit is not None:
+            return self._fall_back(view, unfit)
         verdict = self.artefact.model.verdict(view)
         if isinstance(verdict, str):
             return self._fall_back(view, verdict)
@@ -37,7 +39,16 @@ class Served:
             forecast=verdict.forecast,
         )
 
+    def unfit(self, view: HandoverView) -> str | None:
+        """Why it cannot be asked about this hand-over now; None where it can."""
+        outside = self.artefact.scope.outside(view.nodes, view.time_limit_s)
+        if outside is not None:
+            return outside
+        if view.observation is None:
+            return view.unobserved
+        if self.asks_twin and view.twin_s is None:
+            return NOT_ASKED
+        return self.artefact.seen.strange(view.observation)
+
     def _fall_back(self, view: HandoverView, why: str) -> Decision:
-        decision = self.fallback.decide(view)
-        reason = f"{why}, so {self.fallback.name} decides: {decision.reason}"
-        return replace(decision, policy=self.name, reason=reason)
+        return instead(self.fallback, view, self.name, why)

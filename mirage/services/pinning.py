@@ -61,11 +61,11 @@ class Pinning:
         if self.predecessor is None:
             return []
         try:
-            names = set(hostlist.expand(self.predecessor.node_list))
+            names = hostlist.expand(self.predecessor.node_list)
         except MalformedText:
             return []
-        found = [node for node in self.snapshot.nodes if node.name in names]
-        return found if len(found) == len(names) else []
+        found = [self.snapshot.by_name.get(name) for name in names]
+        return [node for node in found if node is not None] if None not in found else []
 
 
 def _fits_both(node: Node, predecessor: Job, standby: Job) -> bool:

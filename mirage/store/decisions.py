@@ -10,12 +10,12 @@ counted together: each was, or may have been, told to Slurm.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import RowMapping, func, insert, select, update
+from sqlalchemy import ColumnElement, RowMapping, bindparam, func, insert, select, tuple_, update
 
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Action, Decision, Forecast, Mode
@@ -25,6 +25,12 @@ from mirage.store.tables import decisions
 
 RUN_S = 3600
 """A run of repeats is broken after this long."""
+
+LinkKey = tuple[ChainId, int]
+"""Chain and index."""
+
+_CHUNK = 5000
+"""Links asked about at a time: well within the number of parameters SQLite takes (32766)."""
 
 _NUMBER = re.compile(r"[-+]?\d[\d.,:]*")
 
@@ -82,12 +88,38 @@ class DecisionRow:
 
 def record(tx: Transaction, cluster_id: int, new: NewDecision) -> int:
     """Store the decision, `intended` where Slurm is to be told; returns its id for `settle`."""
-    if new.effect is Effect.NONE:
-        before = last(tx, new.chain_id, new.index)
-        if before is not None and _repeats(before, new):
-            _count(tx, before, new)
-            return before.id
-    values = _values(new) | {
+    return record_all(tx, cluster_id, [new])[0]
+
+
+def record_all(tx: Transaction, cluster_id: int, news: Sequence[NewDecision]) -> list[int]:
+    """The same of many, each of another link, in a handful of statements; the ids in order."""
+    idle = [(new.chain_id, new.index) for new in news if new.effect is Effect.NONE]
+    before = _last_of(tx, idle)
+    ids: dict[int, int] = {}
+    waits, moves, added = [], [], []
+    for place, new in enumerate(news):
+        known = before.get((new.chain_id, new.index)) if new.effect is Effect.NONE else None
+        if known is None or not _repeats(known, new):
+            added.append(place)
+            continue
+        ids[place] = known.id
+        counted = {"row": known.id, "last_at": new.at, "repeats": known.repeats + 1}
+        if new.decision.action is Action.WAIT:
+            waits.append(counted | _values(new))
+        else:
+            moves.append(counted)
+    for rows in (waits, moves):
+        if rows:
+            tx.execute(update(decisions).where(decisions.c.id == bindparam("row")), rows)
+    if added:
+        made = insert(decisions).returning(decisions.c.id, sort_by_parameter_order=True)
+        rows = [_made(cluster_id, news[place]) for place in added]
+        ids |= zip(added, tx.scalars(made, rows), strict=True)
+    return [ids[place] for place in range(len(news))]
+
+
+def _made(cluster_id: int, new: NewDecision) -> dict[str, Any]:
+    return _values(new) | {
         "cluster_id": cluster_id,
         "chain_id": new.chain_id,
         "index": new.index,
@@ -100,8 +132,6 @@ def record(tx: Transaction, cluster_id: int, new: NewDecision) -> int:
         "effect": new.effect.value,
         "error": "",
     }
-    made = tx.execute(insert(decisions).values(**values).returning(decisions.c.id))
-    return int(made.scalar_one())
 
 
 def settle(tx: Transaction, decision_id: int, effect: Effect, error: str = "") -> None:
@@ -124,18 +154,37 @@ def intended(tx: Transaction, cluster_id: int) -> list[DecisionRow]:
 
 
 def last(tx: Transaction, chain_id: ChainId, index: int) -> DecisionRow | None:
-    query = select(decisions).where(decisions.c.chain_id == chain_id, decisions.c.index == index)
-    row = tx.execute(query.order_by(decisions.c.id.desc()).limit(1)).mappings().first()
-    return None if row is None else _row(row)
+    return _last_of(tx, [(chain_id, index)]).get((chain_id, index))
 
 
-def moves(tx: Transaction, chain_id: ChainId, index: int) -> int:
-    """How often Slurm was told to move the link's standby, or may have been."""
+def _last_of(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, DecisionRow]:
+    """The newest decision of each link that has one."""
+    found: dict[LinkKey, DecisionRow] = {}
+    for wanted in _of_links(links):
+        newest = select(func.max(decisions.c.id)).where(wanted)
+        newest = newest.group_by(decisions.c.chain_id, decisions.c.index)
+        query = select(decisions).where(decisions.c.id.in_(newest))
+        rows = (_row(r) for r in tx.execute(query).mappings())
+        found |= {(row.chain_id, row.index): row for row in rows}
+    return found
+
+
+def _of_links(links: Sequence[LinkKey]) -> Iterator[ColumnElement[bool]]:
+    """Conditions that name them, a part of them each."""
+    named = tuple_(decisions.c.chain_id, decisions.c.index)
+    for begin in range(0, len(links), _CHUNK):
+        yield named.in_(links[begin : begin + _CHUNK])
+
+
+def moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, int]:
+    """How often Slurm was told to move the standby of each of these links, or may have been."""
+    found: dict[LinkKey, int] = {}
     told = decisions.c.effect.in_((Effect.DONE.value, Effect.INTENDED.value))
-    query = select(func.count()).where(
-        decisions.c.chain_id == chain_id, decisions.c.index == index, told
-    )
-    return int(tx.execute(query).scalar_one())
+    for wanted in _of_links(links):
+        query = select(decisions.c.chain_id, decisions.c.index, func.count()).where(wanted, told)
+        rows = tx.execute(query.group_by(decisions.c.chain_id, decisions.c.index))
+        found |= {(ChainId(chain_id), index): count for chain_id, index, count in rows}
+    return found
 
 
 def refused_since(tx: Transaction, cluster_id: int, since: int) -> set[tuple[ChainId, int]]:
@@ -190,13 +239,6 @@ def _repeats(before: DecisionRow, new: NewDecision) -> bool:
 def _class(reason: str) -> str:
     """The sentence without its numbers."""
     return _NUMBER.sub("#", reason)
-
-
-def _count(tx: Transaction, before: DecisionRow, new: NewDecision) -> None:
-    values: dict[str, Any] = {"last_at": new.at, "repeats": before.repeats + 1}
-    if new.decision.action is Action.WAIT:
-        values |= _values(new)
-    tx.execute(update(decisions).where(decisions.c.id == before.id).values(**values))
 
 
 def _values(new: NewDecision) -> dict[str, Any]:

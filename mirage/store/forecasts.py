@@ -4,7 +4,9 @@ One row a link and source, the newest: the course of a forecast is in the decisi
 is free no more forecasts are made for it, so the newest is the one in force at the move.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import select, update
 
@@ -12,7 +14,7 @@ from mirage.domain.chain import ChainId
 from mirage.domain.decision import Forecast
 from mirage.store.engine import Transaction
 from mirage.store.tables import forecasts
-from mirage.store.upsert import put
+from mirage.store.upsert import put_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,17 @@ class ForecastRow:
 
 def record(tx: Transaction, cluster_id: int, new: ForecastRow) -> None:
     """Store it in place of that source's earlier one for the link."""
-    values = {
+    record_all(tx, cluster_id, [new])
+
+
+def record_all(tx: Transaction, cluster_id: int, news: Sequence[ForecastRow]) -> None:
+    """The same of many."""
+    values = [_values(cluster_id, new) for new in news]
+    put_all(tx, forecasts, values, key=["chain_id", "index", "source"])
+
+
+def _values(cluster_id: int, new: ForecastRow) -> dict[str, Any]:
+    return {
         "cluster_id": cluster_id,
         "chain_id": new.chain_id,
         "index": new.index,
@@ -41,7 +53,6 @@ def record(tx: Transaction, cluster_id: int, new: ForecastRow) -> None:
         "samples": new.forecast.samples,
         "actual_wait_s": new.actual_wait_s,
     }
-    put(tx, forecasts, values, key=["chain_id", "index", "source"])
 
 
 def settle(tx: Transaction, chain_id: ChainId, index: int, actual_wait_s: int) -> None:

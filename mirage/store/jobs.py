@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Row, and_, bindparam, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, and_, bindparam, func, or_, select, tuple_, update
 from sqlalchemy import insert as plain_insert
 
 from mirage.domain.decision import Waits
@@ -96,11 +96,7 @@ def waits(
 
     Wait = start - max(eligible, submit), at least 0. "" is all partitions, "a,b" is two.
     """
-    # A job cancelled while it waits is given start = end by Slurm: it never started.
-    started = or_(
-        jobs.c.end.is_(None), jobs.c.end > jobs.c.start, jobs.c.state.not_in(_NEVER_STARTED)
-    )
-    conditions = [jobs.c.cluster_id == cluster_id, jobs.c.start <= before, started]
+    conditions = [jobs.c.cluster_id == cluster_id, jobs.c.start <= before, ran()]
     if partition:
         conditions.append(jobs.c.partition.in_(partition.split(",")))
     columns = ("start", "eligible", "submit", "nodes", "time_limit_s")
@@ -114,6 +110,12 @@ def waits(
     start, eligible, submit, nodes, time_limit_s = rows[::-1].T
     wait_s = np.maximum(start - np.maximum(eligible, submit), 0)
     return Waits(start=start, wait_s=wait_s, nodes=nodes, time_limit_s=time_limit_s)
+
+
+def ran() -> ColumnElement[bool]:
+    """Of a row with a start: not one that was cancelled while it waited, which Slurm gives a start
+    that is its end (`Job.never_ran`)."""
+    return or_(jobs.c.end.is_(None), jobs.c.end > jobs.c.start, jobs.c.state.not_in(_NEVER_STARTED))
 
 
 def page(

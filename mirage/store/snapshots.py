@@ -59,6 +59,13 @@ def latest(tx: Transaction, cluster_id: int) -> SnapshotRow | None:
     return None if row is None else SnapshotRow(taken_at=row.taken_at, features=row.features)
 
 
+def first(tx: Transaction, cluster_id: int) -> int | None:
+    """The instant of the oldest."""
+    query = select(func.min(snapshots.c.taken_at)).where(snapshots.c.cluster_id == cluster_id)
+    found = tx.scalar(query)
+    return None if found is None else int(found)
+
+
 def series(tx: Transaction, cluster_id: int, since: int) -> list[SnapshotRow]:
     """Features from `since` on, oldest first."""
     query = select(snapshots.c.taken_at, snapshots.c.features).where(

@@ -19,9 +19,19 @@ def insert(tx: Transaction, table: Table) -> Insert:
 
 def put(tx: Transaction, table: Table, values: Mapping[str, Any], *, key: Sequence[str]) -> None:
     """Insert the row, or set the columns named in `values` of the row that has its `key`."""
-    statement = insert(tx, table).values(**values)
-    changes = {name: statement.excluded[name] for name in values if name not in key}
-    tx.execute(statement.on_conflict_do_update(index_elements=key, set_=changes))
+    put_all(tx, table, [values], key=key)
+
+
+def put_all(
+    tx: Transaction, table: Table, rows: Sequence[Mapping[str, Any]], *, key: Sequence[str]
+) -> None:
+    """The same of many rows, which name the same columns."""
+    if not rows:
+        return
+    statement = insert(tx, table)
+    changes = {name: statement.excluded[name] for name in rows[0] if name not in key}
+    statement = statement.on_conflict_do_update(index_elements=key, set_=changes)
+    tx.execute(statement, [dict(row) for row in rows])
 
 
 def put_if_absent(

@@ -31,8 +31,14 @@ def served(folder: Path) -> Served:
     return Served(Artefact.load(folder), "models/made/1")
 
 
-def seen(observation: Observations | None) -> HandoverView:
-    return view(3600, observation=observation, jobs=waits([7200] * 30))
+def seen(observation: Observations | None, price: float = 0.5) -> HandoverView:
+    return view(
+        3600,
+        observation=observation,
+        overlap_price=price,
+        time_limit_s=learned().about.time_limit_s,
+        jobs=waits([7200] * 30),
+    )
 
 
 def known() -> Observations:
@@ -71,10 +77,7 @@ def test_the_reason_and_the_forecast_are_told(served: Served) -> None:
 def test_the_price_of_the_view_decides(served: Served) -> None:
     rows = learned().observations[:, 6]
     frees = {
-        price: sum(
-            served.decide(view(3600, observation=row, overlap_price=price)).action is Action.FREE
-            for row in rows
-        )
+        price: sum(served.decide(seen(row, price)).action is Action.FREE for row in rows)
         for price in (0.05, 0.5, 5.0)
     }
     assert frees[0.05] > frees[0.5] > frees[5.0]

@@ -7,8 +7,8 @@ from mirage.domain.chain import ChainId, Link, find_mark
 from mirage.domain.decision import Action, Decision, Forecast, HandoverView, Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.ports import Policy
+from mirage.services.desk import Rules
 from mirage.services.limits import Limits
-from mirage.services.provision import Rules
 from mirage.sim.types import Params
 from mirage.store import clusters, decisions
 from mirage.store.decisions import DecisionRow

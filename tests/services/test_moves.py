@@ -15,8 +15,9 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.services import links as link_service
+from mirage.services.desk import Rules
 from mirage.services.limits import Limits
-from mirage.services.provision import Rules, demote, provision, reconcile
+from mirage.services.provision import demote, provision, reconcile
 from mirage.store import audit, chains, clusters, decisions, forecasts
 from mirage.store.decisions import Effect
 from mirage.store.engine import Store

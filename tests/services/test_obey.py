@@ -14,7 +14,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.policy.rules import AtOnce, Reactive
 from mirage.services import chains as chain_service
-from mirage.services.provision import Rules
+from mirage.services.desk import Rules
 from mirage.sim.types import Params
 from mirage.store import audit, chains, clusters
 from mirage.store.engine import Store

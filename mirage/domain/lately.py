@@ -1,0 +1,75 @@
+"""What has happened to the jobs of a cluster up to an instant: columns, oldest first."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Self
+
+import numpy as np
+
+from mirage.domain.job import Job, JobState
+from mirage.domain.snapshot import Ints, Texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lately:
+    """Epoch seconds and seconds; a time limit that is not known is 0."""
+
+    submitted: Ints
+    """[n, 3]: instant, nodes, time limit."""
+    started: Ints
+    """[n, 4]: instant, wait (start - eligible), nodes, time limit."""
+    ended: Ints
+    """[n, 2]: run time and time limit, of jobs that had started, in the order of their ends."""
+    ended_user: Texts
+    """[n]."""
+
+    @classmethod
+    def of(cls, jobs: Iterable[Job], now: int) -> Self:
+        """Of every job what had happened by `now`."""
+        known = sorted((j for j in jobs if j.submit <= now), key=lambda j: int(j.job_id))
+        ran = [j for j in known if _start(j, now) is not None]
+        ended = sorted(
+            ((j.end or 0, j) for j in ran if _has_ended(j, now)),
+            key=itemgetter(0),
+        )
+        return cls(
+            submitted=_in_order([(j.submit, j.nodes, j.time_limit_s or 0) for j in known], 3),
+            started=_in_order(
+                [(j.start or 0, _wait_s(j), j.nodes, j.time_limit_s or 0) for j in ran], 4
+            ),
+            ended=_rows([(end - (j.start or 0), j.time_limit_s or 0) for end, j in ended], 2),
+            ended_user=texts([j.user for _, j in ended]),
+        )
+
+
+def texts(values: Sequence[str]) -> Texts:
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+def _start(job: Job, now: int) -> int | None:
+    """When it started; None where it had not by `now`, or never did."""
+    if job.state.waiting or job.never_ran or job.start is None or job.start > now:
+        return None
+    return job.start
+
+
+def _has_ended(job: Job, now: int) -> bool:
+    """A run that was requeued has not: its job goes on."""
+    ended = job.state.ended and job.state is not JobState.REQUEUED
+    return ended and job.end is not None and job.end <= now
+
+
+def _wait_s(job: Job) -> int:
+    eligible = job.submit if job.eligible is None else job.eligible
+    return max(0, (job.start or 0) - eligible)
+
+
+def _in_order(rows: Sequence[tuple[int, ...]], width: int) -> Ints:
+    return _rows(sorted(rows, key=itemgetter(0)), width)
+
+
+def _rows(rows: Sequence[tuple[int, ...]], width: int) -> Ints:
+    return np.array(rows, dtype=np.int64).reshape(-1, width)

@@ -1,0 +1,106 @@
+"""What a model and the rules came to on weeks the model had not seen, for its card.
+
+`policy.auto` chooses by it before a site has results of its own; `policy.judged` reads it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirage.domain.decision import Action, Decision, HandoverView
+from mirage.episodes import deciding
+from mirage.episodes.table import STEP_S, EpisodeTable
+from mirage.learn.rows import Flags, Ints, Rows, decisions
+from mirage.policy import walked
+from mirage.policy.judged import MODEL, as_text
+from mirage.policy.registry import FORECASTS, POLICIES, RULES
+from mirage.policy.results import Results
+from mirage.ports import Policy
+
+_HOUR_S = 3600
+
+
+class Judging:
+    """Gathers what the model chose on each window; then asks the rules about the same hand-overs.
+
+    The rules decide as often as the model does, `every`-th instant, at the same prices.
+    """
+
+    def __init__(self, rows: Rows, tables: Sequence[EpisodeTable], every: int) -> None:
+        """`rows` of all the tables, each `every`-th instant of them."""
+        self._tables = tables
+        self._every = every
+        # As `Rows.of` has sorted them.
+        points = np.concatenate([t.start_point for t in tables])
+        order = np.argsort(points, kind="stable")
+        self._table_of = np.repeat(np.arange(len(tables)), [len(t) for t in tables])[order]
+        self._row_of = np.concatenate([np.arange(len(t)) for t in tables])[order]
+        self._chosen: dict[float, Ints] = {}
+        self._nobody = np.full(len(rows), -1, dtype=np.int64)
+
+    def __call__(self, window: Flags, price: float, instants: Ints) -> None:
+        """`instants` [E of the window]: where it frees, as `Rows` number them."""
+        self._chosen.setdefault(price, self._nobody.copy())[window] = instants
+
+    def told(self) -> list[dict[str, Any]]:
+        """A set for each table that has judged hand-overs (`policy.judged`)."""
+        sets = (self._set(place, table) for place, table in enumerate(self._tables))
+        return [found for found in sets if found is not None]
+
+    def _set(self, place: int, table: EpisodeTable) -> dict[str, Any] | None:
+        mine = self._table_of == place
+        by_price = {price: chosen[mine] for price, chosen in self._chosen.items()}
+        rows = self._row_of[mine]
+        judged = [(p, self._results(table, p, rows, k)) for p, k in by_price.items()]
+        if not judged or not len(judged[0][1]):
+            return None
+        first = judged[0][1]
+        return {
+            "cluster": str(table.about.cluster.get("name", "")),
+            "nodes": table.about.nodes,
+            "time_limit_s": table.about.time_limit_s,
+            "start_point": as_text(first.start_point),
+            "known_at": as_text(np.max([r.known_at for _, r in judged], axis=0)),
+            "load_s": as_text(_seconds(first.load_h)),
+            "x_s": {str(price): _columns(found) for price, found in judged},
+        }
+
+    def _results(self, table: EpisodeTable, price: float, rows: Ints, instants: Ints) -> Results:
+        """Of the judged hand-overs."""
+        taken = decisions(table.outcome_s.shape[1], self._every)
+        was_judged = instants >= 0
+        model = deciding.reactive(table)
+        model[rows[was_judged]] = taken[instants[was_judged]]
+        chosen = {MODEL: model}
+        # The twin would be judged by what stands in for it.
+        forecasts = FORECASTS if table.twins is not None else ()
+        for name in (*forecasts, *RULES):
+            chosen[name] = deciding.decided(table, _Now(POLICIES[name], self._every), price)
+        return walked.results(table, chosen).part(np.sort(rows[was_judged]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Now:
+    """A policy that is only asked at every so many of the instants, counted back from the end."""
+
+    policy: Policy
+    every: int
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+    def decide(self, view: HandoverView) -> Decision:
+        if view.time_left_s % (self.every * STEP_S):
+            return Decision(action=Action.WAIT, reason="not asked", policy=self.name)
+        return self.policy.decide(view)
+
+
+def _columns(found: Results) -> dict[str, str]:
+    return {name: as_text(_seconds(found.x_h[:, p])) for p, name in enumerate(found.names)}
+
+
+def _seconds(hours: Any) -> Ints:
+    return np.round(np.asarray(hours) * _HOUR_S).astype(np.int64)

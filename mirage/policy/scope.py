@@ -1,0 +1,39 @@
+"""What chains a model is for: those that its card says it was trained on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+ALIKE = 1.25
+"""A time limit further from one that was trained for than this factor is another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Empty where a card does not tell: then nothing is known to be outside."""
+
+    clusters: frozenset[str]
+    nodes: tuple[int, ...]
+    limits_s: tuple[int, ...]
+
+    @classmethod
+    def of(cls, card: Mapping[str, Any]) -> Self:
+        tables = card.get("trained_on", [])
+        return cls(
+            clusters=frozenset(str(t["cluster"].get("name", "")) for t in tables) - {""},
+            nodes=tuple(sorted(int(t["nodes"]) for t in tables)),
+            limits_s=tuple(int(t["time_limit_s"]) for t in tables),
+        )
+
+    def outside(self, nodes: int, time_limit_s: int) -> str | None:
+        """Why it is not for chains of this size; sizes between two that were trained for are in."""
+        if self.nodes and not self.nodes[0] <= nodes <= self.nodes[-1]:
+            sizes = " and ".join(dict.fromkeys(map(str, (self.nodes[0], self.nodes[-1]))))
+            return f"it was trained for {sizes} node(s), not {nodes}"
+        if self.limits_s and not any(_alike(limit, time_limit_s) for limit in self.limits_s):
+            return f"it was trained for a time limit of {self.limits_s[0]} s, not {time_limit_s} s"
+        return None
+
+
+def _alike(one: int, other: int) -> bool:
+    return one <= other * ALIKE and other <= one * ALIKE

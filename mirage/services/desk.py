@@ -1,0 +1,213 @@
+"""Where each hand-over is decided: what the policies of a tick are shown, and what they answer."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from mirage.domain.chain import LinkState
+from mirage.domain.decision import Action, Decision, HandoverView, Mode, Waits
+from mirage.domain.job import JobId
+from mirage.domain.snapshot import Snapshot
+from mirage.errors import MirageError
+from mirage.policy.registry import is_model
+from mirage.policy.unserved import Unserved
+from mirage.ports import Policy, observes
+from mirage.services import pinning
+from mirage.services.guards import guard, is_asked
+from mirage.services.handovers import OpenHandover
+from mirage.services.ingest import free_nodes
+from mirage.services.limits import Limits, Spent, limited, worst_overlap_node_h
+from mirage.services.observing import Observer, Sight
+from mirage.services.spending import spent_by_account
+from mirage.store import chains, decisions, jobs
+from mirage.store.decisions import NewDecision
+from mirage.store.engine import Transaction
+
+_log = structlog.get_logger(__name__)
+
+RECENT_JOBS = 1000
+RECENT_HANDOVERS = 100
+
+ASK_AGAIN_S = 900
+"""A move that Slurm refused is not asked for again sooner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Who decides, and within what."""
+
+    policy: Callable[[str], Policy]
+    """By name; raises NotFound."""
+    default: str
+    limits: Limits = field(default_factory=Limits)
+    observer: Observer | None = None
+    """What trained models are shown; None: nothing."""
+
+
+class Desk:
+    """What is looked up once a tick for all hand-overs."""
+
+    def __init__(
+        self,
+        tx: Transaction,
+        cluster_id: int,
+        snapshot: Snapshot,
+        rules: Rules,
+        open_ones: Sequence[OpenHandover],
+    ) -> None:
+        self._tx, self._cluster_id, self._snapshot, self._rules = tx, cluster_id, snapshot, rules
+        self._sight = Sight(rules.observer, tx, cluster_id, snapshot)
+        self._policies: dict[str, Policy] = {}
+        self._seen: dict[JobId, dict[str, str]] = {}
+        """By standby: the beginning of the sha256 of what its model was shown."""
+        self._free_nodes: dict[str, int] = {}
+        self._jobs: dict[str, Waits] = {}
+        self._handovers: dict[tuple[str, int], Waits] = {}
+        self._spent: dict[str, float] | None = None
+        lately = snapshot.queue.taken_at - ASK_AGAIN_S
+        self._refused = decisions.refused_since(tx, cluster_id, lately)
+        self._touches = decisions.moves(
+            tx, [(h.chain.chain_id, h.standby.index) for h in open_ones]
+        )
+
+    def decide(self, handover: OpenHandover) -> Decision | None:
+        """None where there is nothing to decide."""
+        predecessor, standby = handover.predecessor, handover.standby
+        if not self._may_be_moved(handover):
+            return None
+        shown = self._snapshot.queue.find(standby.job_id)
+        guarded = guard(standby, predecessor, handover.beside, shown)
+        if guarded is not None or not is_asked(standby, predecessor):
+            return guarded
+        view = self._view(handover)
+        spent = self._spending(standby.account)
+        decision = limited(self._ask(handover, view), view, self._rules.limits, spent)
+        if decision.action is Action.FREE:
+            self._spend(standby.account, worst_overlap_node_h(view))
+        return decision
+
+    def written(self, handover: OpenHandover, decision: Decision, mode: Mode) -> NewDecision:
+        """What is stored of it."""
+        now, standby = self._snapshot.queue.taken_at, handover.standby
+        inputs = {"predecessor": handover.predecessor.job_id, "standby": standby.job_id}
+        return NewDecision(
+            at=now,
+            chain_id=handover.chain.chain_id,
+            index=standby.index,
+            mode=mode,
+            decision=decision,
+            time_left_s=(handover.predecessor.planned_end() or now) - now,
+            inputs=inputs | self._seen.get(standby.job_id, {}),
+        )
+
+    def _ask(self, handover: OpenHandover, view: HandoverView) -> Decision:
+        """A policy that fails, or is gone since the chain named it, costs its own chains no more
+        than a wait, and the others nothing. A rule stands in for a model."""
+        name = handover.chain.policy or self._rules.default
+        try:
+            policy = self._policy(name)
+            if observes(policy):
+                view = self._observed(handover, view)
+            return policy.decide(view)
+        except Exception as error:
+            _log.exception("a policy failed", policy=name, chain_id=handover.chain.chain_id)
+            if is_model(name):
+                return Unserved(name, f"the model failed: {error}").decide(view)
+            return Decision(action=Action.WAIT, reason=f"no answer: {error}", policy=name)
+
+    def _policy(self, name: str) -> Policy:
+        if name not in self._policies:
+            self._policies[name] = found(self._rules, name)
+        return self._policies[name]
+
+    def _observed(self, handover: OpenHandover, view: HandoverView) -> HandoverView:
+        observation, why = self._sight.of(handover.predecessor, handover.standby)
+        if observation is not None:
+            digest = hashlib.sha256(observation.tobytes()).hexdigest()
+            self._seen[handover.standby.job_id] = {"observation": digest[:16]}
+        return replace(view, observation=observation, unobserved=why)
+
+    def _may_be_moved(self, handover: OpenHandover) -> bool:
+        """Whether this queue has both jobs: a dependency on one that Slurm has forgotten frees, and
+        of a standby that is not shown the user's own dependencies are not known."""
+        predecessor, standby = handover.predecessor, handover.standby
+        if (standby.chain_id, standby.index) in self._refused:
+            return False
+        queue, ended = self._snapshot.queue, predecessor.state is LinkState.ENDED
+        known = ended or queue.find(predecessor.job_id) is not None
+        return known and queue.find(standby.job_id) is not None
+
+    def _view(self, handover: OpenHandover) -> HandoverView:
+        queue, standby = self._snapshot.queue, handover.standby
+        planned_end = handover.predecessor.planned_end()
+        return HandoverView(
+            now=queue.taken_at,
+            predecessor_end=queue.taken_at if planned_end is None else planned_end,
+            cluster="" if self._rules.observer is None else self._rules.observer.params.name,
+            partition=standby.partition,
+            nodes=standby.nodes,
+            time_limit_s=standby.time_limit_s or 0,
+            overlap_price=handover.chain.overlap_price,
+            jobs=self._job_waits(standby.partition),
+            handovers=self._handover_waits(standby.partition, standby.nodes),
+            queue=queue,
+            free_nodes=self._free(standby.partition),
+            **self._pinning(handover).seen(),
+        )
+
+    def _pinning(self, handover: OpenHandover) -> pinning.Pinning:
+        queue, standby = self._snapshot.queue, handover.standby
+        return pinning.Pinning(
+            standby=standby,
+            shown=queue.find(standby.job_id),
+            predecessor=queue.find(handover.predecessor.job_id),
+            snapshot=self._snapshot,
+            limits=self._rules.limits,
+            touches=self._touches.get((standby.chain_id, standby.index), 0),
+        )
+
+    def _free(self, partition: str) -> int:
+        if partition not in self._free_nodes:
+            self._free_nodes[partition] = free_nodes(self._snapshot.nodes, partition)
+        return self._free_nodes[partition]
+
+    def _job_waits(self, partition: str) -> Waits:
+        if partition not in self._jobs:
+            now = self._snapshot.queue.taken_at
+            self._jobs[partition] = jobs.waits(
+                self._tx, self._cluster_id, partition, before=now, last=RECENT_JOBS
+            )
+        return self._jobs[partition]
+
+    def _handover_waits(self, partition: str, nodes: int) -> Waits:
+        key = (partition, nodes)
+        if key not in self._handovers:
+            self._handovers[key] = chains.handover_waits(
+                self._tx, self._cluster_id, partition, nodes=nodes, last=RECENT_HANDOVERS
+            )
+        return self._handovers[key]
+
+    def _spending(self, account: str) -> Spent:
+        if self._spent is None:
+            self._spent = spent_by_account(
+                self._tx, self._cluster_id, self._snapshot.queue.taken_at
+            )
+        return Spent(account=self._spent.get(account, 0.0), cluster=sum(self._spent.values()))
+
+    def _spend(self, account: str, node_h: float) -> None:
+        """What this tick frees counts against what it frees next."""
+        assert self._spent is not None  # noqa: S101 - looked up before it is spent from
+        self._spent[account] = self._spent.get(account, 0.0) + node_h
+
+
+def found(rules: Rules, name: str) -> Policy:
+    """Raises what `Rules.policy` does; a model that cannot be used is stood in for."""
+    try:
+        return rules.policy(name)
+    except MirageError as error:
+        if not is_model(name):
+            raise
+        _log.warning("a model cannot be used", policy=name, error=str(error))
+        return Unserved(name, str(error))

@@ -1,0 +1,72 @@
+"""A card tells what the model and the rules came to on weeks that the model had not seen."""
+
+import numpy as np
+
+from mirage.episodes import deciding
+from mirage.learn import train
+from mirage.learn.judged import Judging
+from mirage.learn.rows import Rows
+from mirage.policy import judged
+from mirage.policy.judged import Judged
+from tests.episodes.tables import HOUR_S
+from tests.learn.queue_tables import queue_table
+from tests.learn.trained import FAMILIES
+from tests.policy.views import view
+
+EVERY = 6
+
+
+def test_the_results_of_a_card_are_those_of_the_rolling_windows() -> None:
+    table = queue_table()
+    rows = Rows.of([table], EVERY)
+    judging = Judging(rows, [table], EVERY)
+    metrics = train.judge(rows, FAMILIES[1], 2, 0, heard=judging)
+    sets = judged.sets({"judged": judging.told()})
+    asked = Judged({"models/made/1": sets})
+    limit_s = table.about.time_limit_s
+    found = asked(view(0, cluster="made", time_limit_s=limit_s))
+    for name in ("models/made/1", "reactive"):
+        family = FAMILIES[1].name if name.startswith("models") else name
+        wanted = metrics["policies"][family]["all"]["cost_h"]
+        assert np.isclose(found.cost_h(name, 0.5).mean(), wanted, atol=1e-3)
+    assert "quantile" in found.names
+    half = table.start_point[len(table) // 2 :]
+    assert found.start_point.tolist() == half.tolist()
+    assert (found.known_at >= found.start_point + limit_s).all()
+    assert found.load_h[0] == np.mean([600, 1200, 7200]) / HOUR_S
+
+
+def test_only_chains_of_that_cluster_and_about_that_size_are_told_of() -> None:
+    table = queue_table()
+    rows = Rows.of([table], EVERY)
+    judging = Judging(rows, [table], EVERY)
+    window = np.arange(len(table)) < 10
+    for price in (0.15, 1.5):
+        judging(window, price, np.full(10, 2 if price < 1.0 else 4))
+    asked = Judged({"m": judged.sets({"judged": judging.told()})})
+    limit_s = table.about.time_limit_s
+
+    def told(**fields: object) -> int:
+        return len(asked(view(0, **{"cluster": "made", "time_limit_s": limit_s, **fields})))
+
+    assert told() == told(nodes=2) == 10
+    assert told(nodes=3) == told(cluster="other") == told(cluster="") == 0
+    assert told(time_limit_s=limit_s + 600) == 0
+    cheap, dear = (
+        asked(view(0, cluster="made", time_limit_s=limit_s, overlap_price=p)) for p in (0.2, 1.0)
+    )
+    last = table.outcome_s.shape[1] - 1
+    taken = np.arange(last, -1, -EVERY)[::-1]
+    for found, k in ((cheap, 2), (dear, 4)):
+        wanted = table.outcome_h[:10, taken[k]]
+        assert np.allclose(found.x_h[:, found.names.index("m")], wanted, atol=1e-3)
+    assert np.allclose(
+        cheap.x_h[:, cheap.names.index("reactive")],
+        table.outcome_h[np.arange(10), deciding.reactive(table)[:10]],
+    )
+
+
+def test_a_table_without_judged_hand_overs_is_left_out() -> None:
+    table = queue_table()
+    judging = Judging(Rows.of([table], EVERY), [table], EVERY)
+    assert judging.told() == []

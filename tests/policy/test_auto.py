@@ -1,0 +1,201 @@
+"""`auto` asks the first candidate that can be asked, and leaves it for one that did better."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mirage.domain.decision import Action, Decision, HandoverView
+from mirage.features import spec
+from mirage.policy import registry
+from mirage.policy.artefact import CARD
+from mirage.policy.auto import Auto, Candidate
+from mirage.policy.results import Results, Weighing, together
+from mirage.policy.scope import Scope
+from tests.learn.trained import learned, save
+from tests.policy.views import NOW, view, waits
+
+DAY_S = 86400
+LIMIT_S = learned().about.time_limit_s
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Answers with its action, where nothing hinders it."""
+
+    name: str
+    action: Action = Action.WAIT
+    hindrance: str | None = None
+
+    def unfit(self, _: HandoverView) -> str | None:
+        return self.hindrance
+
+    def decide(self, _: HandoverView) -> Decision:
+        return Decision(action=self.action, reason="so it is", policy=self.name)
+
+
+def results(days: int, load_h: float = 1.0, **x_h: float) -> Results:
+    """A hand-over a day until yesterday, each policy with the same outcome but for a little."""
+    start_point = NOW - DAY_S * np.arange(days, 0, -1)
+    noise = 0.01 * (np.arange(days) % 3)
+    columns = np.column_stack([np.full(days, x) + noise * p for p, x in enumerate(x_h.values())])
+    return Results(
+        tuple(x_h), start_point, start_point + DAY_S // 2, np.full(days, load_h), columns
+    )
+
+
+def auto(*rules: Rule, known: Results | None = None) -> Auto:
+    found = Results.none() if known is None else known
+    return Auto(tuple(Candidate(rule) for rule in rules), results=lambda _: found)
+
+
+def chosen(asked: Auto, price: float = 0.5) -> str:
+    return asked.choose(view(0, overlap_price=price)).policy.name
+
+
+A, B, C = Rule("a", Action.FREE), Rule("b"), Rule("c")
+
+
+def test_without_results_the_first_decides_and_says_so() -> None:
+    decision = auto(A, B).decide(view(0))
+    assert decision.policy == "auto"
+    assert (decision.action, decision.reason) == (Action.FREE, "a decides: so it is")
+
+
+def test_what_cannot_be_asked_is_skipped_and_named() -> None:
+    lame = Rule("lame", Action.FREE, "it has lost its glasses")
+    decision = auto(lame, B).decide(view(0))
+    assert decision.action is Action.WAIT
+    wanted = "b decides, since lame cannot be asked (it has lost its glasses): so it is"
+    assert decision.reason == wanted
+
+
+def test_a_later_one_that_cost_less_decides_and_the_dearer_is_named() -> None:
+    known = results(20, a=2.0, b=0.5)
+    assert chosen(auto(A, B, known=known)) == "b"
+    assert "since a cost more lately" in auto(A, B, known=known).decide(view(0)).reason
+
+
+def test_the_price_weighs_overlap_against_interruption() -> None:
+    known = results(20, a=-3.0, b=1.0)
+    assert chosen(auto(A, B, known=known), price=0.1) == "a"
+    assert chosen(auto(A, B, known=known), price=2.0) == "b"
+
+
+def test_results_of_few_days_prove_nothing() -> None:
+    assert chosen(auto(A, B, known=results(3, a=2.0, b=0.5))) == "a"
+    # Many hand-overs of three days are still three days.
+    thrice = results(3, a=2.0, b=0.5)
+    hours = [
+        Results(r.names, r.start_point + h * 600, r.known_at, r.load_h, r.x_h)
+        for h in range(30)
+        for r in (thrice,)
+    ]
+    assert chosen(auto(A, B, known=together(hours))) == "a"
+
+
+def test_a_difference_within_its_error_changes_nothing() -> None:
+    known = results(20, a=1.0, b=1.0)
+    known.x_h[:, 0] += np.where(np.arange(20) % 2, 3.0, -0.9)
+    known.x_h[:, 1] += np.where(np.arange(20) % 4 < 2, 3.0, -0.9)
+    assert chosen(auto(A, B, known=known)) == "a"
+
+
+def test_results_that_were_not_known_at_the_predecessors_start_do_not_count() -> None:
+    known = results(20, a=2.0, b=0.5)
+    later = Results(
+        known.names, known.start_point, known.known_at + 30 * DAY_S, known.load_h, known.x_h
+    )
+    assert chosen(auto(A, B, known=later)) == "a"
+
+
+def test_recent_results_and_those_at_a_like_load_weigh_more() -> None:
+    how = Weighing(half_life_days=5.0, load_width=0.5)
+    old = results(40, a=0.5, b=2.0)
+    turned = old.x_h[-10:, ::-1].copy()
+    old.x_h[-10:] = turned
+    weights = how.weights(old, NOW, 1.0)
+    assert weights[-1] > 20 * weights[0]
+    busy = how.weights(results(5, load_h=20.0, a=1.0), NOW, 1.0)
+    calm = how.weights(results(5, load_h=1.0, a=1.0), NOW, 1.0)
+    assert (busy < calm / 20).all()
+    assert chosen(Auto((Candidate(A), Candidate(B)), results=lambda _: old, how=how)) == "b"
+
+
+def test_a_model_of_another_cluster_stands_after_quantile_until_it_has_proved_itself() -> None:
+    scope = Scope(frozenset({"home"}), (1,), (3600,))
+    candidates = (
+        Candidate(Rule("model"), scope=scope),
+        Candidate(Rule("twin")),
+        Candidate(Rule("quantile")),
+        Candidate(Rule("fixed-lead"), proven=False),
+    )
+    known = results(20, model=0.1, quantile=3.0)
+    assert Auto(candidates).choose(view(0, cluster="home")).policy.name == "model"
+    assert Auto(candidates[2:]).choose(view(0)).policy.name == "quantile"
+    abroad = Auto((candidates[0], *candidates[2:]))
+    assert abroad.choose(view(0, cluster="abroad")).policy.name == "quantile"
+    assert abroad.choose(view(0)).policy.name == "quantile"
+    proved = Auto((candidates[0], *candidates[2:]), results=lambda _: known)
+    assert proved.choose(view(0, cluster="abroad")).policy.name == "model"
+
+
+@pytest.fixture
+def promoted(tmp_path: Path) -> Path:
+    registry.promote(save(tmp_path / "made" / "1"))
+    return tmp_path
+
+
+def shown(**fields: object) -> HandoverView:
+    given: dict[str, object] = {
+        "cluster": "made",
+        "time_limit_s": LIMIT_S,
+        "jobs": waits([7200] * 30),
+        "observation": learned().observations[40, 12],
+    }
+    return view(3600, **given | fields)
+
+
+def test_a_promoted_model_that_fits_decides(promoted: Path) -> None:
+    asked = registry.policy("auto", promoted)
+    assert asked.decide(shown()).reason.startswith("models/made/1 decides: freed now")
+    assert registry.policy("auto", promoted) is asked
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"observation": None}, "there is no observation"),
+        ({"observation": np.full(len(spec.NAMES), np.nan, np.float32)}, "not finite"),
+        ({"observation": np.full(len(spec.NAMES), 50.0, np.float32)}, "far from all"),
+        ({"nodes": 2}, "trained for 1 node(s), not 2"),
+        ({"time_limit_s": 2 * LIMIT_S}, "trained for a time limit of"),
+    ],
+    ids=["no observation", "nan", "strange", "size", "time limit"],
+)
+def test_the_chain_falls_back_and_says_why(
+    promoted: Path, fields: dict[str, object], why: str
+) -> None:
+    seen = shown(**fields)
+    decision = registry.policy("auto", promoted).decide(seen)
+    rule = registry.POLICIES["quantile"].decide(seen)
+    assert (decision.action, decision.forecast) == (rule.action, rule.forecast)
+    assert "quantile decides, since models/made/1 cannot be asked" in decision.reason
+    assert why in decision.reason
+    assert "\n" not in decision.reason
+
+
+def test_an_artefact_that_is_unfit_or_gone_is_skipped_and_said(promoted: Path) -> None:
+    card = promoted / "made" / "1" / CARD
+    card.write_text(card.read_text()[:100])
+    told = registry.policy("auto", promoted).decide(shown())
+    assert "quantile decides, since models/made cannot be asked" in told.reason
+    assert "does not read as JSON" in told.reason
+    card.unlink()
+    assert "there is no" in registry.policy("auto", promoted).decide(shown()).reason
+
+
+def test_without_any_model_a_rule_decides(tmp_path: Path) -> None:
+    told = registry.policy("auto", tmp_path / "nowhere").decide(shown())
+    assert told.reason.startswith("quantile decides: ")
