@@ -8,19 +8,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.positions_regimes import HOUR_S, LIMIT_S, SINCE, UNTIL, Regime, Site, started_by
+from mirage.domain.decision import Action, HandoverView
 from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.snapshot import Queue
 from mirage.episodes.bootstrap import day_counts, interval, means
 from mirage.episodes.settings import Settings
-from mirage.episodes.standby import Standby, hand_over
+from mirage.episodes.standby import NO_WAITS, Standby, hand_over
 from mirage.episodes.table import STEP_S
 from mirage.episodes.world import World
 from mirage.episodes.worlds import Worlds
 from mirage.policy.positions import Pin, PinThenFree
-from mirage.policy.rules import Average, Reactive
+from mirage.policy.rules import Average, FixedLead, Reactive
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 POLICIES = (Reactive(), Average(), Pin(), PinThenFree())
-ONE_MOVE = ("reactive", "average", "best lead")
+AFTERWARDS = ("fixed-lead", "best lead", "oracle")
+"""Read off the table of one-move outcomes; the last two are known only afterwards."""
+ONE_MOVE = ("reactive", "average", "fixed-lead", "best lead")
 EVERY = 3
 """The oracle and the constant lead know every third of the ten-minute instants."""
 
@@ -54,9 +59,12 @@ class Pairs:
         waits = started_by(site.params, site.jobs)
         points: list[int] = []
         table: list[Floats] = []
+        starts: list[int] = []
         moved: dict[str, list[tuple[float, int]]] = {p.name: [] for p in POLICIES}
+        instants = np.append(settings.instant_s[:-1:EVERY], settings.instant_s[-1])
         for point, world in _worlds(worlds, settings):
             points.append(point)
+            starts.append(world.start)
             for policy in POLICIES:
                 standby = _standby(world, worlds)
                 done = hand_over(
@@ -68,12 +76,11 @@ class Pairs:
                     at_most=world.at_most,
                 )
                 moved[policy.name].append((done.outcome_s / HOUR_S, done.touches))
-            instants = np.append(settings.instant_s[:-1:EVERY], settings.instant_s[-1])
             table.append(world.outcomes(world.start + instants.astype(np.int64)) / HOUR_S)
         return {
             "points": points,
             "policies": {n: list(zip(*v, strict=True)) for n, v in moved.items()},
-        } | _afterwards(np.array(table))
+        } | _of_one_move(np.array(table), np.array(starts), instants.astype(np.int64))
 
 
 def _worlds(worlds: Worlds, settings: Settings) -> Iterator[tuple[int, World]]:
@@ -98,17 +105,59 @@ def _standby(world: World, worlds: Worlds) -> Standby:
     )
 
 
-def _afterwards(table: Floats) -> dict[str, Any]:
-    """What one move could have done: at best each time, and with the one best constant lead."""
+def _of_one_move(table: Floats, starts: Ints, instants: Ints) -> dict[str, Any]:
+    """What one move does by the past's best lead, and could have done: at best each time, and with
+    the one best constant lead. `table`: [E, T] outcomes in hours."""
+    rows, last = np.arange(len(table)), table.shape[1] - 1
     cost = _cost(table)
-    best = table[np.arange(len(table)), table.shape[1] - 1 - cost[:, ::-1].argmin(axis=1)]
-    lead = int(cost.mean(axis=0).argmin())
-    touched = float(lead < table.shape[1] - 1)
-    return {
-        "best lead": [table[:, lead].tolist(), [touched] * len(table)],
-        "oracle": [best.tolist(), [1.0] * len(table)],
-        "lead_h": float((table.shape[1] - 1 - lead) * EVERY * STEP_S / HOUR_S),
+    best = last - cost[:, ::-1].argmin(axis=1)
+    constant = np.full(len(table), int(cost.mean(axis=0).argmin()))
+    chosen = {
+        "fixed-lead": _fixed_lead(table, starts, instants),
+        "best lead": constant,
+        "oracle": best,
     }
+    found: dict[str, Any] = {
+        name: [table[rows, k].tolist(), (k < last).astype(float).tolist()]
+        for name, k in chosen.items()
+    }
+    return found | {"lead_h": float(instants[-1] - instants[constant[0]]) / HOUR_S}
+
+
+def _fixed_lead(table: Floats, starts: Ints, instants: Ints) -> Ints:
+    """The rule that ships, all hand-overs beside each other in time: each knows those whose
+    successor has started by then."""
+    rule, last = FixedLead(), len(instants) - 1
+    chosen = np.full(len(table), -1, dtype=np.int64)
+    known: list[tuple[int, int]] = []
+    moments = sorted((s + t, i, k) for i, s in enumerate(starts) for k, t in enumerate(instants))
+    for now, i, k in moments:
+        if chosen[i] >= 0:
+            continue
+        past = sorted(one for one in known if one[0] <= now)
+        waits = np.array([wait for _, wait in past], dtype=np.int64)
+        view = _bare_view(now, starts[i] + instants[-1], waits)
+        if k == last or rule.decide(view).action is Action.FREE:
+            chosen[i] = k
+            start = int(starts[i] + instants[-1] + round(table[i, k] * HOUR_S))
+            known.append((start, start - now))
+    return chosen
+
+
+def _bare_view(now: int, end: int, waits: Ints) -> HandoverView:
+    """As much of it as this rule reads."""
+    handovers = replace(NO_WAITS, wait_s=waits)
+    return HandoverView(
+        now=int(now),
+        predecessor_end=int(end),
+        partition="",
+        nodes=1,
+        time_limit_s=LIMIT_S,
+        jobs=NO_WAITS,
+        handovers=handovers,
+        queue=Queue.of(int(now), ()),
+        free_nodes=0,
+    )
 
 
 def _cost(outcome_h: Floats) -> Floats:
@@ -119,7 +168,7 @@ def _cost(outcome_h: Floats) -> Floats:
 def figures(measured: dict[str, Any]) -> dict[str, Any]:
     """Per policy: means, and its cost less that of reactive and of the best one-move rule."""
     rows = {n: np.array(v) for n, v in measured["policies"].items()}
-    rows |= {n: np.array(measured[n]) for n in ("best lead", "oracle")}
+    rows |= {n: np.array(measured[n]) for n in AFTERWARDS}
     costs = {name: _cost(row[0]) for name, row in rows.items()}
     one_move = min(ONE_MOVE, key=lambda name: float(costs[name].mean()))
     counts = day_counts(np.array(measured["points"]))

@@ -49,6 +49,7 @@ class World:
         """
         found: Seconds = np.full(len(instants), NEVER, dtype=np.int32)
         last = len(instants) - 1
+        fork: Simulator | None = None
         for k, at in enumerate(instants.tolist()):
             if k == last:
                 found[k] = self._started(self.sim.fork())
@@ -58,7 +59,7 @@ class World:
                 (move_on or Simulator.advance_quietly)(self.sim, at)
             seen(k)
             if k != last:
-                fork = self.sim.fork()
+                fork = self.sim.fork(over=fork)
                 fork.set_dependencies(self.standby, ())
                 found[k] = self._started(fork)
         return found

@@ -16,7 +16,7 @@ from mirage.features.link import Link
 from mirage.features.runtimes import Floats, RunTimes, Shares, counted, drawn
 from mirage.sim import layout
 from mirage.sim.types import SimJob
-from mirage.sim.unwritten import Arrivals, Unwritten
+from mirage.sim.unwritten import Arrivals, Unwritten, joined
 
 _DAY_S = 86400
 _WAITS = -1.0
@@ -66,10 +66,12 @@ class Recent:
         self.jobs = Jobs(groups[self._kind], limits, np.where(past.start == NONE, _WAITS, share))
         self._known = (past.end != NONE) & (past.start != NONE)
 
-    def cut(self, until: int, rng: np.random.Generator) -> tuple[NDArray[np.intp], Ints]:
-        """Rows of the past for (now, until], in the order in which they come, and when."""
+    def cut(
+        self, since: int, until: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.intp], Ints]:
+        """Rows of the past for (since, until], in the order in which they come, and when."""
         rows, instants = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.int64)]
-        for begin in range(self._now, until, self._how.block_s):
+        for begin in range(since, until, self._how.block_s):
             ago = int(rng.integers(1, self._days + 1)) * _DAY_S
             source = self._now + (begin - self._now) % _DAY_S - ago
             first, last = np.searchsorted(
@@ -97,6 +99,7 @@ class Futures:
     def __init__(
         self, present: Unwritten, recent: Recent, run_times: RunTimes, link: Link, how: Resampling
     ) -> None:
+        self.now = present.now
         self._recent, self._how = recent, how
         self._live = _Live(present, run_times, link)
         self._shares: Shares = run_times.shares()
@@ -104,25 +107,58 @@ class Futures:
         self._users, of_rows = np.unique(users, return_inverse=True)
         self._of_live, self._of_recent = np.split(of_rows, [len(self._live.jobs.groups)])
 
-    def draw(self, until: int, rng: np.random.Generator) -> tuple[Ints, Arrivals]:
-        """How long every live job runs, int64[slots], and who comes until an instant."""
-        rows, at = self._recent.cut(until, rng)
-        live, past = self._live.jobs, self._recent.jobs
-        of_users = np.concatenate([self._of_live, self._of_recent[rows]])
-        share = drawn(
-            self._shares,
-            np.concatenate([live.groups, past.groups[rows]]),
-            np.concatenate([live.least, past.least[rows]]),
-            self._dice(of_users, rng),
-        )
-        of_live, of_rows = np.split(share, [len(live.groups)])
-        return self._live.by_slot(of_live), self._recent.arrivals(rows, at, of_rows)
+    def draw(self, rng: np.random.Generator) -> "Future":
+        """One more, drawn as far as it is asked for."""
+        return Future(self, rng)
 
-    def _dice(self, of_users: NDArray[np.intp], rng: np.random.Generator) -> Floats:
+    def users_dice(self, rng: np.random.Generator) -> Floats:
+        """float64[users, 2] in [0, 1): what jobs of one user go by together."""
+        return rng.random((len(self._users), 2))
+
+    def run_s(self, of_users: Floats, rng: np.random.Generator) -> Ints:
+        """How long every live job runs, int64[slots]."""
+        live = self._live.jobs
+        dice = self._dice(self._of_live, of_users, rng)
+        return self._live.by_slot(drawn(self._shares, live.groups, live.least, dice))
+
+    def arrivals(
+        self, since: int, until: int, of_users: Floats, rng: np.random.Generator
+    ) -> Arrivals:
+        """Who comes in (since, until]."""
+        rows, at = self._recent.cut(since, until, rng)
+        past = self._recent.jobs
+        dice = self._dice(self._of_recent[rows], of_users, rng)
+        share = drawn(self._shares, past.groups[rows], past.least[rows], dice)
+        return self._recent.arrivals(rows, at, share)
+
+    def _dice(self, users: NDArray[np.intp], shared: Floats, rng: np.random.Generator) -> Floats:
         """float64[n, 2] in [0, 1)."""
-        own, shared = rng.random((len(of_users), 2)), rng.random((len(self._users), 2))
-        goes_along = rng.random(len(of_users)) < self._how.together
-        return np.where(goes_along[:, None], shared[of_users], own)
+        own = rng.random((len(users), 2))
+        goes_along = rng.random(len(users)) < self._how.together
+        return np.where(goes_along[:, None], shared[users], own)
+
+
+class Future:
+    """How long the jobs that are there run, and who comes: longer futures begin like shorter ones.
+
+    Most successors start on the first day; what nobody lives to see is not drawn.
+    """
+
+    def __init__(self, futures: Futures, rng: np.random.Generator) -> None:
+        self._futures, self._rng = futures, rng
+        self._of_users = futures.users_dice(rng)
+        self.run_s = futures.run_s(self._of_users, rng)
+        """int64[slots]."""
+        self._until = futures.now
+        self._parts: list[Arrivals] = []
+
+    def arrivals(self, until: int) -> Arrivals:
+        """Who comes by an instant."""
+        if until > self._until:
+            more = self._futures.arrivals(self._until, until, self._of_users, self._rng)
+            self._parts.append(more)
+            self._until = until
+        return joined(self._parts)
 
 
 class _Live:

@@ -24,6 +24,8 @@ class Pin:
     name: str = "pin"
 
     def decide(self, view: HandoverView) -> Decision:
+        if view.position is Position.FREE:
+            return is_free(self.name)
         if view.position is Position.PINNED:
             return stays(view, self.name) if view.can_pin else off_its_nodes(self.name)
         if view.can_pin:
@@ -34,17 +36,20 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class PinThenFree:
-    """Pinned from the start; freed in the last `lead_s` where Slurm plans it later than the end.
+    """Pinned from the start; freed near the end where Slurm plans it later than that.
 
     Not sooner: plans go by time limits, most jobs end before theirs, and whoever has earned age
     and is freed starts at once. Where it may not be pinned, `otherwise` decides.
     """
 
-    lead_s: int = 1800
+    share: float = 0.01
+    """How near: of the time limit; half an hour of 48 h."""
     otherwise: Policy = field(default_factory=Average)
     name: str = "pin-then-free"
 
     def decide(self, view: HandoverView) -> Decision:
+        if view.position is Position.FREE:
+            return is_free(self.name)
         if view.can_pin:
             return self._pinned(view) if view.position is Position.PINNED else pins(self.name)
         answer = replace(self.otherwise.decide(view), policy=self.name)
@@ -53,7 +58,7 @@ class PinThenFree:
         return answer
 
     def _pinned(self, view: HandoverView) -> Decision:
-        if view.time_left_s > self.lead_s or not is_late(view):
+        if view.time_left_s > self.share * view.time_limit_s or not is_late(view):
             return stays(view, self.name)
         reason = f"{stays(view, self.name).reason}: any nodes will do"
         return Decision(action=Action.FREE, reason=reason, policy=self.name)
@@ -77,6 +82,10 @@ def stays(view: HandoverView, policy: str) -> Decision:
         after_min = round((view.planned_start - view.predecessor_end) / 60)
         reason = f"pinned, and planned for {after_min} min after its predecessor's end"
     return Decision(action=Action.WAIT, reason=reason, policy=policy)
+
+
+def is_free(policy: str) -> Decision:
+    return Decision(action=Action.WAIT, reason="it is free already", policy=policy)
 
 
 def off_its_nodes(policy: str) -> Decision:

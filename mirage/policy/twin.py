@@ -12,7 +12,7 @@ import numpy as np
 
 from mirage.domain.decision import Forecast
 from mirage.domain.snapshot import Ints, Snapshot
-from mirage.features.futures import Futures, Recent, Resampling
+from mirage.features.futures import Future, Futures, Recent, Resampling
 from mirage.features.history import History
 from mirage.features.link import Link
 from mirage.features.memory import Users
@@ -21,6 +21,8 @@ from mirage.features.view import View
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params
 from mirage.sim.unwritten import Unwritten
+
+_SOON_S = 86400
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,14 @@ class Twin:
         self, present: Unwritten, futures: Futures, job_id: int, rng: np.random.Generator
     ) -> list[int | None]:
         """One a sample; None: not by the horizon."""
-        until = present.now + self.horizon_s
-        drawn = (futures.draw(until, rng) for _ in range(self.samples))
-        return [present.started(job_id, until, *future) for future in drawn]
+        drawn = (futures.draw(rng) for _ in range(self.samples))
+        return [self._start(present, future, job_id) for future in drawn]
+
+    def _start(self, present: Unwritten, future: Future, job_id: int) -> int | None:
+        """Looked for on the first day, where nearly all start, before the whole horizon."""
+        for ahead_s in (min(_SOON_S, self.horizon_s), self.horizon_s):
+            until = present.now + ahead_s
+            start = present.started(job_id, until, future.run_s, future.arrivals(until))
+            if start is not None:
+                return start
+        return None

@@ -36,10 +36,19 @@ class Arena:
         self.results: Ints = np.full((len(workload), 3), NONE, dtype=np.int64)
         self._recorder = workload.recorder
 
-    def fork(self, *, with_results: bool) -> Self:
-        """An independent twin; without results it costs no more than the live jobs."""
+    def fork(self, *, with_results: bool, over: Self | None = None) -> Self:
+        """An independent twin; without results it costs no more than the live jobs.
+
+        `over`: one that nobody needs any more, whose memory it takes. New memory costs several
+        times as much as the copy.
+        """
         twin = object.__new__(type(self))
-        twin.__dict__ = {**self.__dict__, "state": self.state.copy()}
+        fits = over is not None and over.state.shape == self.state.shape
+        state = over.state if over is not None and fits else np.empty_like(self.state)
+        # The log is the last section, and most of it is room.
+        used = self[layout.LOG] + self[layout.LOGGED]
+        state[:used] = self.state[:used]
+        twin.__dict__ = {**self.__dict__, "state": state}
         twin.results = self.results.copy() if with_results else NO_RESULTS
         return twin
 

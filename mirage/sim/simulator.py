@@ -169,13 +169,15 @@ class Simulator:
 
     # Twins
 
-    def fork(self, *, with_results: bool = False) -> Self:
+    def fork(self, *, with_results: bool = False, over: Self | None = None) -> Self:
         """An independent twin. Its `start` and `end` are kept only `with_results`: they are as long
-        as the trace, and a fork is to cost no more than the live jobs."""
+        as the trace, and a fork is to cost no more than the live jobs. `over`: a fork that nobody
+        will use again, whose memory the new one takes."""
         twin = object.__new__(type(self))
         twin.__dict__ = {**self.__dict__, "_told": self._told.copy()}
         twin._events = list(self._events)
-        twin.arena = self.arena.fork(with_results=with_results)
+        used = None if over is None else over.arena
+        twin.arena = self.arena.fork(with_results=with_results, over=used)
         return twin
 
     @classmethod

@@ -2,7 +2,7 @@
 any other future is written in instead."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,14 @@ class Arrivals:
     """NONE: its user waits for ever."""
 
 
+def joined(parts: Sequence[Arrivals]) -> Arrivals:
+    """One after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = (np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Arrivals))
+    return Arrivals(**dict(zip((f.name for f in fields(Arrivals)), columns, strict=True)))
+
+
 class Unwritten:
     """The present of a simulator, made once; each future is a fork of it.
 
@@ -72,6 +80,8 @@ class Unwritten:
     def __init__(self, simulator: Simulator, kinds: Sequence[SimJob] = ()) -> None:
         """`kinds`: what will be submitted in futures; ids, instants and run times do not count."""
         self._base = simulator.fork()
+        self._used: Simulator | None = None
+        """The last future: the next one takes its memory."""
         arena = self._base.arena
         plain = [replace(kind, job_id=0, dependencies=(), node_list=()) for kind in kinds]
         records = [arena.record(kind, 0) for kind in plain]
@@ -116,7 +126,7 @@ class Unwritten:
     def started(self, job_id: int, until: int, run_s: Ints, arrivals: Arrivals) -> int | None:
         """When that job starts in the future in which live jobs run for `run_s` in all
         (int64[slots]) and these arrive; None: not by `until`."""
-        twin = self._base.fork()
+        twin = self._used = self._base.fork(over=self._used)
         twin.workload = twin.workload.with_feed(self._feed(arrivals))
         twin.arena.state[layout.CURSOR] = 0
         while short := int(short_of_room(twin.arena.state, twin.arena.site)):

@@ -33,11 +33,18 @@ def test_it_stays_while_it_is_planned_for_its_predecessors_end(
     assert rule.decide(pinned(left_s, late_s)).action is Action.WAIT
 
 
-def test_a_late_plan_frees_it_in_the_last_half_hour_only() -> None:
+def test_a_late_plan_frees_it_in_the_last_hundredth_of_the_limit_only() -> None:
+    """The standby of these views has a limit of an hour."""
     rule = PinThenFree()
-    assert rule.decide(pinned(1801, 5 * HOUR)).action is Action.WAIT
-    assert rule.decide(pinned(1800, 5 * HOUR)).action is Action.FREE
-    assert Pin().decide(pinned(1800, 5 * HOUR)).action is Action.WAIT
+    assert rule.decide(pinned(37, 5 * HOUR)).action is Action.WAIT
+    assert rule.decide(pinned(36, 5 * HOUR)).action is Action.FREE
+    assert Pin().decide(pinned(36, 5 * HOUR)).action is Action.WAIT
+
+
+@BOTH
+def test_one_that_is_free_is_left_alone(rule: Policy) -> None:
+    free = view(36, position=Position.FREE, planned_start=NOW + 9 * HOUR, can_pin=True)
+    assert rule.decide(free).action is Action.WAIT
 
 
 def test_where_it_may_not_be_pinned_the_other_rule_decides() -> None:
