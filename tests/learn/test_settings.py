@@ -6,7 +6,7 @@ import pytest
 
 from mirage.errors import InputError
 from mirage.learn import settings
-from mirage.learn.trees import FAMILIES
+from mirage.learn.ensemble import family as made
 from tests.learn.agents_trained import plan
 
 
@@ -21,10 +21,10 @@ def test_a_file_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["forest", "xgboost"])
 def test_trees_have_the_shipped_settings(family: str) -> None:
-    made = FAMILIES[family](seed=3).settings()
-    assert made == {"seed": 3, **settings.defaults()[family]}
+    told = made(family, settings.defaults(), seed=3).settings()
+    assert told == {"seed": 3, **settings.defaults()[family]}
 
 
 @pytest.mark.parametrize(
