@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action
-from mirage.domain.job import JobState
+from mirage.domain.job import JobId, JobState
+from mirage.errors import ClusterUnavailable
 from mirage.policy import registry
 from mirage.services.limits import Limits
 from mirage.sim.types import Outage
@@ -110,3 +113,24 @@ def test_a_restart_knows_that_it_is_pinned(store: Store) -> None:
     made.tick()
     assert made.standby.position is Position.PINNED
     assert told(made) == [Action.PIN]
+
+
+@pytest.mark.parametrize("heard", [True, False], ids=["heard", "not heard"])
+def test_a_silent_slurm_is_found_out_by_the_next_queue(
+    store: Store, monkeypatch: pytest.MonkeyPatch, heard: bool
+) -> None:
+    made = Scene(store, policies=lambda _: registry.policy("pin"))
+    pin = made.cluster.pin
+
+    def silent(standby: JobId, *, dependency: str, node_list: str) -> None:
+        if heard:
+            pin(standby, dependency=dependency, node_list=node_list)
+        raise ClusterUnavailable("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(made.cluster, "pin", silent)
+        made.tick()
+    made.tick()
+    assert made.standby.position is Position.PINNED
+    effects = [row.effect.value for row in made.decisions if row.action is Action.PIN]
+    assert effects == (["done"] if heard else ["failed", "done"])
