@@ -11,6 +11,7 @@ from mirage.domain.decision import Action, Decision, HandoverView, Mode, Waits
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import MirageError
+from mirage.policy.foretold import wants_twin
 from mirage.policy.registry import is_model
 from mirage.policy.unserved import Unserved
 from mirage.ports import Policy, observes
@@ -110,6 +111,9 @@ class Desk:
             policy = self._policy(name)
             if observes(policy):
                 view = self._observed(handover, view)
+            if wants_twin(policy):
+                foretold = self._sight.foretold(handover.predecessor, handover.standby)
+                view = replace(view, twin_s=foretold)
             return policy.decide(view)
         except Exception as error:
             _log.exception("a policy failed", policy=name, chain_id=handover.chain.chain_id)

@@ -5,7 +5,7 @@ Where something is missing there is no observation, and the reason is said in th
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -15,15 +15,17 @@ from numpy.typing import NDArray
 from mirage.domain.chain import Link
 from mirage.domain.snapshot import Node, Snapshot
 from mirage.errors import InputError, MirageError
+from mirage.services.foresight import HISTORY_S, Foresight
 from mirage.services.limits import DAY_S
 from mirage.sim.types import Params
 from mirage.slurm import hostlist
-from mirage.store import clusters, snapshots
+from mirage.store import clusters, jobs, snapshots
 from mirage.store.engine import Transaction
 from mirage.store.lately import lately
 
 if TYPE_CHECKING:
     # With them comes the compiler: half a second and 60 MiB, for nothing where rules decide.
+    from mirage.features.history import History
     from mirage.features.link import Link as SeenLink
     from mirage.features.observe import Look
 
@@ -51,6 +53,7 @@ class Observer:
     params: Params
     node_names: Sequence[str] = ()
     """By node number, as the cluster file has them; empty: sinfo's order is the file's."""
+    foresight: Foresight = field(default_factory=Foresight)
     hides_jobs: Callable[[], bool] = _shown_to_all
     """Whether PrivateData keeps jobs from some; raises ClusterError where nobody knows."""
 
@@ -65,8 +68,22 @@ class Observer:
             raise InputError(f"PrivateData hides jobs: nothing is seen on {unseen} busy nodes")
         _check_history(tx, cluster_id, snapshot.queue.taken_at)
         memory = Memory.of(lately(tx, cluster_id, snapshot.queue.taken_at))
+        return Look(self.ordered(snapshot), self.params, memory)
+
+    def ordered(self, snapshot: Snapshot) -> Snapshot:
+        """With nodes in the cluster file's order."""
         nodes = _in_order(snapshot.nodes, self.node_names, self.params.nodes)
-        return Look(Snapshot(queue=snapshot.queue, nodes=nodes), self.params, memory)
+        return Snapshot(queue=snapshot.queue, nodes=nodes)
+
+    def history(self, tx: Transaction, cluster_id: int, snapshot: Snapshot) -> "History":
+        """What the twin's futures are made of."""
+        from mirage.features.history import History  # noqa: PLC0415 - see above
+
+        now = snapshot.queue.taken_at
+        since = now - HISTORY_S
+        return History.of_accounting(
+            self.params, jobs.submitted_since(tx, cluster_id, since, now), since, now
+        )
 
 
 class Sight:
@@ -79,6 +96,7 @@ class Sight:
         self._snapshot = snapshot
         self._looked: Look | str | None = None
         """Or why nothing can be seen in this tick; None: nobody has asked."""
+        self._history: History | None = None
 
     def of(self, predecessor: Link, standby: Link) -> Observed:
         """Float32[F] of `features.spec`; or None, and why."""
@@ -89,6 +107,35 @@ class Sight:
             return None, look
         found = _tried(lambda: look.observe(self._link(predecessor, standby)))
         return (None, found) if isinstance(found, str) else (found, "")
+
+    def foretold(self, predecessor: Link, standby: Link) -> NDArray[np.int32] | None:
+        """Int32[19] of `features.foretold`; None where the twin cannot be asked, or had no time."""
+        if self._observer is None or isinstance(self._looked, str):
+            return None
+        foresight = self._observer.foresight
+        now = self._snapshot.queue.taken_at
+        found = _tried(lambda: foresight.of(self._link(predecessor, standby), now, self._ask_twin))
+        return None if isinstance(found, str) else found
+
+    def _ask_twin(self, link: "SeenLink") -> NDArray[np.int32]:
+        from mirage.features.foretold import LEVELS  # noqa: PLC0415 - see above
+        from mirage.policy.twin import Twin  # noqa: PLC0415
+
+        assert self._observer is not None  # noqa: S101 - the caller looked
+        if self._history is None:
+            self._history = self._observer.history(self._tx, self._cluster_id, self._snapshot)
+        told = Twin().of_snapshot(
+            self._ordered(),
+            self._observer.params,
+            link,
+            self._history,
+            seed=self._snapshot.queue.taken_at,
+        )
+        return np.array([round(told.quantile(level)) for level in LEVELS], dtype=np.int32)
+
+    def _ordered(self) -> Snapshot:
+        assert self._observer is not None  # noqa: S101 - the caller looked
+        return self._observer.ordered(self._snapshot)
 
     def _look(self) -> "Look":
         if self._observer is None:

@@ -145,6 +145,18 @@ def page(
     return [_job(row) for row in tx.execute(query)]
 
 
+def submitted_since(tx: Transaction, cluster_id: int, since: int, now: int) -> list[Job]:
+    """Jobs submitted in (since, now], requeued records included."""
+    query = _all_fields().where(
+        jobs.c.cluster_id == cluster_id,
+        # Submissions have no index, ends have.
+        or_(jobs.c.end.is_(None), jobs.c.end > since),
+        jobs.c.submit > since,
+        jobs.c.submit <= now,
+    )
+    return [_job(row) for row in tx.execute(query)]
+
+
 def count(tx: Transaction, cluster_id: int) -> int:
     query = select(func.count()).select_from(jobs).where(jobs.c.cluster_id == cluster_id)
     return tx.execute(query).scalar_one()
