@@ -17,7 +17,7 @@ from mirage.cli.training import EVERY
 from mirage.episodes.table import EpisodeTable
 from mirage.learn import folds, stopping, train
 from mirage.learn.rows import Flags, Floats, Rows
-from mirage.learn.trees import FAMILIES, Family, Trees
+from mirage.learn.trees import Boosted, Family, Forest, Trees
 from mirage.policy.boundary import late_enough
 
 PRICES = train.PRICES
@@ -79,7 +79,7 @@ def rules(past: Rows, later: Rows) -> Iterator[tuple[str, Chosen]]:
     yield "reactive", [np.full(len(later), last) for _ in PRICES]
     leads = (train.best_constant(past, price) for price in PRICES)
     yield "constant lead", [np.full(len(later), k) for k in leads]
-    for kind in FAMILIES.values():
+    for kind in (Forest, Boosted):
         family = kind()
         yield from boundaries(past, later, family)
         yield f"{family.name} Monte Carlo", monte_carlo(past, later, family)

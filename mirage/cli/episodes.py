@@ -26,6 +26,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from mirage.cli.ask_twin import ask_twin
 from mirage.cli.kernels import say_if_compiling
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes.blocks import Made, Plan, kept, make
@@ -95,6 +96,14 @@ def episodes(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes. Default: one for each core.")
     ] = None,
+    twin: Annotated[
+        bool,
+        typer.Option(
+            "--twin",
+            help="Ask the twin too, into E.twin.npz: ten times as long. Else it is asked when "
+            "something needs it.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Make the table of hand-overs of a trace: every decision instant, every outcome.
@@ -123,6 +132,8 @@ def episodes(
     begun = time.perf_counter()
     made = _made(plan, out, jobs or _cores())
     wall_s = time.perf_counter() - begun
+    if twin:
+        ask_twin(out, EpisodeTable.load(out))
     report = _report(out, made, wall_s)
     if as_json:
         typer.echo(json.dumps(report))
@@ -185,6 +196,7 @@ def _plan(trace: Path, params: Params, replayed: Sequence[SimJob], settings: Set
         params,
         settings,
         trace=trace.name,
+        source=str(trace.absolute()),
         trace_sha256=hashlib.sha256(trace.read_bytes()).hexdigest(),
         versions={
             "python": platform.python_version(),

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from mirage.cli import pareto
+from mirage.cli.ask_twin import ask_where_needed
 from mirage.cli.evaluate_auto import Heard, who_decided
 from mirage.cli.evaluate_text import figure_tables
 from mirage.cli.progress import counted
@@ -86,6 +87,7 @@ def evaluate_tables(
     check_distinct([table.about for table in tables], [t.start_point for t in tables])
     if any(map(is_model, names)):
         _check_features(paths, tables)
+    ask_where_needed(asked.values(), paths, tables)
     heard = Heard()
     run = _Run(tables, overlap_price, startup_h, heard)
     chosen = {name: run.choices(asked.get(name)) for name in names}

@@ -8,8 +8,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 @contextmanager
-def counted(name: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, where that is a terminal; what is yielded is called each step."""
+def counted(name: str, total: int) -> Iterator[Callable[..., None]]:
+    """A bar on standard error, where that is a terminal; what is yielded is called each step, or
+    with how many were done."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     bar = Progress(
@@ -21,4 +22,4 @@ def counted(name: str, total: int) -> Iterator[Callable[[], None]]:
     )
     with bar:
         task = bar.add_task(name, total=total)
-        yield lambda: bar.advance(task)
+        yield lambda steps=1: bar.advance(task, steps)

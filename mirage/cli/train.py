@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from mirage.cli.ask_twin import ask_twin
 from mirage.cli.training import Agents, Asked, Maker, Trees
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
@@ -25,6 +26,7 @@ LARGEST_BYTES = 5_000_000
 class FamilyName(StrEnum):
     FOREST = "forest"
     XGBOOST = "xgboost"
+    ENSEMBLE = "ensemble"
     DQN = "dqn"
     POLICY_GRADIENT = "policy-gradient"
 
@@ -56,6 +58,14 @@ def train(
     settings: Annotated[
         Path | None, typer.Option(metavar="FILE.toml", help="Hyper-parameters to change.")
     ] = None,
+    twin: Annotated[
+        bool | None,
+        typer.Option(
+            "--twin/--no-twin",
+            help="Let trees learn from what the twin foretells too. It is asked first where it was "
+            "not yet, which takes the trace. Default: where all tables have its answers.",
+        ),
+    ] = None,
     windows: Annotated[
         int, typer.Option("--folds", min=1, help="Windows of later weeks to be judged on.")
     ] = 3,
@@ -70,8 +80,10 @@ def train(
     do not belong among the tables.
     """
     _check_out(out)
-    maker = _maker(family, encoder, init, settings, seed)
     tables = [EpisodeTable.load(path) for path in words]
+    maker = _maker(
+        family, encoder, init, settings, seed, twin=_with_twin(family, words, tables, twin)
+    )
     begun = time.perf_counter()
     made = maker.make(tables, Asked(words, out, windows, seed))
     card = made.card | {"wall_s": round(time.perf_counter() - begun, 1)}
@@ -96,6 +108,8 @@ def _maker(
     init: str | None,
     changed: Path | None,
     seed: int,
+    *,
+    twin: bool,
 ) -> Maker:
     settings = read(changed)
     if family in _AGENTS:
@@ -103,7 +117,19 @@ def _maker(
         return Agents(family, encoder or EncoderName.MLP, settings, seed, start)
     if encoder or init:
         raise InputError(f"--encoder and --init are for agents, not for {family}")
-    return Trees(family, settings, seed)
+    return Trees(family, settings, seed, twin=twin)
+
+
+def _with_twin(
+    family: FamilyName, paths: list[Path], tables: list[EpisodeTable], asked: bool | None
+) -> bool:
+    """Whether trees learn from the twin; agents do not."""
+    if asked is None or family in _AGENTS:
+        return family not in _AGENTS and all(table.twins is not None for table in tables)
+    if asked:
+        for path, table in zip(paths, tables, strict=True):
+            ask_twin(path, table)
+    return asked
 
 
 def _save(out: Path, card: dict[str, Any], graph: bytes, weights: bytes | None) -> None:

@@ -50,19 +50,22 @@ class Maker(Protocol):
 
 
 class Trees:
-    """Forest or xgboost."""
+    """Forest, xgboost, or both."""
 
-    def __init__(self, family: str, settings: Mapping[str, Any], seed: int) -> None:
-        """Raises InputError where the packages are not there."""
+    def __init__(
+        self, family: str, settings: Mapping[str, Any], seed: int, *, twin: bool = False
+    ) -> None:
+        """`twin`: with what it foretold. Raises InputError where the packages are not there."""
         self._family: Family
         try:
             import onnxmltools  # noqa: F401, PLC0415 - an extra
             import skl2onnx  # noqa: F401, PLC0415 - an extra
 
-            from mirage.learn.trees import FAMILIES  # noqa: PLC0415 - an extra
+            from mirage.learn.ensemble import family as made  # noqa: PLC0415 - an extra
         except ImportError:
             raise no_packages() from None
-        self._family = FAMILIES[family](seed=seed, **settings[family])
+        self._family = made(family, settings, seed)
+        self._twin = twin
 
     def make(self, tables: Sequence[EpisodeTable], asked: Asked) -> Made:
         from mirage.learn import card, export, train  # noqa: PLC0415 - an extra
@@ -70,7 +73,7 @@ class Trees:
         from mirage.learn.rows import Rows  # noqa: PLC0415
 
         family = self._family
-        rows = Rows.of(tables, EVERY)
+        rows = Rows.of(tables, EVERY, twin=self._twin)
         judging = Judging(rows, tables, EVERY)
         with counted(family.name, (asked.windows + 1) * train.STEPS) as told:
             metrics = train.judge(rows, family, asked.windows, asked.seed, told, judging)

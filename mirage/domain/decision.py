@@ -82,6 +82,9 @@ class HandoverView:
     window: NDArray[np.float32] | None = None
     """[W, F]: the observations of this run so far, ten minutes apart, the last one `observation`;
     None where they are not kept."""
+    twin_s: NDArray[np.int32] | None = None
+    """[19]: quantiles of the wait, were the standby eligible now, at `features.foretold.LEVELS`,
+    seconds: the twin's last answer. None where it was not asked."""
     position: Position = Position.HELD
     """Where the standby stands."""
     planned_start: int | None = None

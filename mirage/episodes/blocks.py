@@ -2,19 +2,16 @@
 
 import hashlib
 import json
-import multiprocessing
-import os
 import shutil
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from multiprocessing.connection import wait
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from mirage.episodes import pool
 from mirage.episodes.build import Builder
+from mirage.episodes.pool import Told
 from mirage.episodes.settings import Settings
 from mirage.episodes.table import About, EpisodeTable, join
 from mirage.errors import InputError
@@ -23,8 +20,6 @@ from mirage.sim.types import Params, SimJob
 BLOCK = 12
 """Start points that are made and kept together. It does not depend on the number of processes: a
 command that is repeated with another number of them goes on all the same."""
-
-Told = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +34,8 @@ class Plan:
     @property
     def fingerprint(self) -> str:
         """Of the trace, the cluster, the settings, the features and the versions."""
-        text = json.dumps(asdict(self.about), sort_keys=True)
+        # Where the trace lies does not matter.
+        text = json.dumps(asdict(replace(self.about, source="")), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
@@ -68,7 +64,7 @@ def make(plan: Plan, out: Path, processes: int = 1, told: Told = lambda _: None)
         left = _left(plan, out)
         already = _points(plan) - sum(map(len, left.values()))
         told(already)
-        _make_blocks(plan, left, processes, told)
+        pool.make_blocks(partial(_Maker, plan), left, processes, told)
         table = join([EpisodeTable.load(path) for path in _blocks(plan, out)])
         if len(table):
             table.save(out)
@@ -133,70 +129,13 @@ def _whole(path: Path, points: range, plan: Plan) -> bool:
         return False
 
 
-def _make_blocks(plan: Plan, left: dict[Path, range], processes: int, told: Told) -> None:
-    if processes <= 1 or len(left) <= 1:
-        maker = _Maker(plan)
-        for path, points in left.items():
-            told(maker.make(path, points))
-        return
-    with _pool(plan, min(processes, len(left))) as pool:
-        # Handed out in the order of time: each process only ever moves its replay forward.
-        futures = [pool.submit(_made_here, path, points) for path, points in left.items()]
-        _gather(futures, told)
-
-
-def _gather(futures: Sequence["Future[int]"], told: Told) -> None:
-    try:
-        for future in as_completed(futures):
-            told(future.result())
-    except BaseException:
-        # What has not begun is not begun.
-        for future in futures:
-            future.cancel()
-        raise
-
-
-@contextmanager
-def _pool(plan: Plan, processes: int) -> Iterator[ProcessPoolExecutor]:
-    # Not forked: a progress bar is a thread, and a fork would take its locks along.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context, _begin, (plan,)) as pool:
-        yield pool
-
-
 class _Maker:
     """One process's replay."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._builder: Builder | None = None
+        self._builder = Builder(plan.params, plan.jobs, plan.settings)
 
     def make(self, path: Path, points: range) -> int:
-        if self._builder is None:
-            self._builder = Builder(self._plan.params, self._plan.jobs, self._plan.settings)
         self._builder.table(points, self._plan.about).save(path)
         return len(points)
-
-
-_here: list[_Maker] = []
-"""The maker of a child process."""
-
-
-def _begin(plan: Plan) -> None:
-    # Ctrl-C reaches the whole group, and ends this process at once and without a traceback. Blocks
-    # are written whole or not at all: the one under way is lost, the others are kept.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _here.append(_Maker(plan))
-
-
-def _end_with_parent() -> None:
-    """A parent that was killed cannot end its children: they would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-
-def _made_here(path: Path, points: range) -> int:
-    return _here[0].make(path, points)

@@ -137,12 +137,14 @@ def describe(
     *,
     trace: str = "",
     trace_sha256: str = "",
+    source: str = "",
     versions: dict[str, str] | None = None,
 ) -> About:
     """What a table says of itself."""
     return About(
         trace=trace,
         trace_sha256=trace_sha256,
+        source=source,
         # As a file gives it back: lists for tuples.
         cluster=json.loads(json.dumps(asdict(params))),
         features=spec.NAMES,

@@ -111,6 +111,7 @@ class _Run:
             free_nodes=int(self._table.free_nodes[i, k]),
             observation=self._table.observations[i, k] if self._known_features else None,
             window=self._table.observations[i, : k + 1] if self._known_features else None,
+            twin_s=None if self._table.twins is None else self._table.twins.at(i, k),
         )
 
     def _jobs(self, i: int, now: int) -> Waits:

@@ -11,7 +11,7 @@ def check_distinct(abouts: Sequence[About], start_points: Sequence[Ints]) -> Non
     """InputError where two tables have the same hand-over: it would count twice."""
     seen: set[tuple[str, int]] = set()
     for about, points in zip(abouts, start_points, strict=True):
-        mine = {(_pair(about), point) for point in points.tolist()}
+        mine = {(about.pair, point) for point in points.tolist()}
         twice = len(seen & mine)
         if twice:
             raise InputError(
@@ -24,25 +24,3 @@ def check_distinct(abouts: Sequence[About], start_points: Sequence[Ints]) -> Non
 def clusters(abouts: Sequence[About]) -> int:
     """How many different ones: a cluster is its whole file."""
     return len({json.dumps(about.cluster, sort_keys=True) for about in abouts})
-
-
-def _pair(about: About) -> str:
-    """What a hand-over depends on but for its start point."""
-    return json.dumps(
-        [
-            about.trace_sha256,
-            about.cluster,
-            about.nodes,
-            about.time_limit_s,
-            about.partition or _first(about, "partitions"),
-            about.qos or _first(about, "qos"),
-            about.user,
-            about.account,
-        ],
-        sort_keys=True,
-    )
-
-
-def _first(about: About, kind: str) -> str:
-    """The default one's name."""
-    return next((str(one["name"]) for one in about.cluster.get(kind, ())), "")

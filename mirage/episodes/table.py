@@ -5,6 +5,7 @@ predecessor's run the table has the observation then, and what would have come o
 successor eligible then.
 """
 
+import hashlib
 import json
 import os
 import zipfile
@@ -16,6 +17,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.episodes import twins
+from mirage.episodes.twins import Twins
 from mirage.errors import InputError
 
 FORMAT = "mirage-episodes/1"
@@ -82,6 +85,27 @@ class About:
     """Start points without an episode: one of the pair could not run to its limit or start."""
     beyond_trace: int = 0
     """Instants whose successor started after the last submission of the trace."""
+    source: str = ""
+    """Where the trace was, for what is asked of it later; empty in older files."""
+
+    @property
+    def pair(self) -> str:
+        """sha256 of all that a hand-over depends on but its start point."""
+        told = (
+            self.trace_sha256,
+            self.cluster,
+            self.nodes,
+            self.time_limit_s,
+            self.partition or self._first("partitions"),
+            self.qos or self._first("qos"),
+            self.user,
+            self.account,
+        )
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    def _first(self, kind: str) -> str:
+        """The default one's name."""
+        return next((str(one["name"]) for one in self.cluster.get(kind, ())), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +142,8 @@ class EpisodeTable:
         """`columns` by the names of `_KINDS`; InputError where shapes do not go together."""
         self.about = about
         self._columns = columns
+        self.twins: Twins | None = None
+        """What the twin foretold, where it was asked."""
         if not isinstance(columns, _Members):
             _check(columns, _sizes(about, columns))
 
@@ -228,7 +254,9 @@ class EpisodeTable:
     def load(cls, path: Path) -> "EpisodeTable":
         """The table in a file; InputError where it is none, is damaged, or of another version."""
         members = _Members(path)
-        return cls(members.about, members)
+        table = cls(members.about, members)
+        table.twins = _twins(path, table)
+        return table
 
     def _meta(self) -> dict[str, Any]:
         return {"format": FORMAT, "sizes": _sizes(self.about, self._columns), **asdict(self.about)}
@@ -247,6 +275,16 @@ def join(tables: Sequence[EpisodeTable]) -> EpisodeTable:
     counts = [np.diff(t._columns["started_first"]) for t in tables]  # noqa: SLF001 - own class
     columns["started_first"] = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
     return EpisodeTable(about, columns)
+
+
+def _twins(path: Path, table: EpisodeTable) -> Twins | None:
+    """From the file beside it; None where that is of another table."""
+    file = twins.beside(path)
+    if not file.exists():
+        return None
+    found = Twins.load(file)
+    same = found.pair == table.about.pair
+    return found if same and np.array_equal(found.start_point, table.start_point) else None
 
 
 class _Members(Mapping[str, Column]):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol, Self, TypeVar
 
 from mirage.episodes.past import Past
 from mirage.episodes.settings import Settings, pair_job
@@ -13,6 +14,16 @@ from mirage.sim.workload import Workload
 
 PATIENCE_S = 366 * 86400
 """How long after the trace's last submission a start is still waited for."""
+
+
+class Listener(Protocol):
+    """Moves a world forward and takes in what happens."""
+
+    def follow(self, world: Simulator, until: int) -> None: ...
+    def fork(self) -> Self: ...
+
+
+Heard = TypeVar("Heard", bound=Listener)
 
 
 class Worlds:
@@ -45,9 +56,14 @@ class Worlds:
 
         None where the predecessor never starts.
         """
-        self._past.follow(self._main, point - 1)
-        past = self._past.fork()
-        return enter(self._main, self.link, point, self.at_most, past.follow), past
+        return self.heard_at(point, self._past)
+
+    def heard_at(self, point: int, heard: Heard) -> tuple[World | None, Heard]:
+        """The same, with another listener: `heard` has heard the replay so far, its fork goes on in
+        the world."""
+        heard.follow(self._main, point - 1)
+        own = heard.fork()
+        return enter(self._main, self.link, point, self.at_most, own.follow), own
 
     def bare_at(self, point: int) -> World | None:
         """The same, of a replay that nobody asks for the past: several times faster."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
-from mirage.features import spec
+from mirage.features import foretold, spec
 from mirage.learn import train
 from mirage.learn.rows import Rows
 from mirage.learn.train import Fitted
@@ -49,6 +49,7 @@ def card(
             "shift": fitted.shift.tolist(),
         },
         "settings": family.settings(),
+        "twin": foretold.FINGERPRINT if rows.flat.shape[1] > len(spec.NAMES) else None,
         **told,
         **learned_from(train.seen(rows), tables),
     }

@@ -10,6 +10,7 @@ from onnxmltools.convert.common.data_types import FloatTensorType as XgboostInpu
 from skl2onnx import convert_sklearn
 from skl2onnx.common.data_types import FloatTensorType as SklearnInput
 
+from mirage.learn.ensemble import Mean
 from mirage.learn.rows import Observations
 from mirage.learn.trees import BoostedTrees, ForestTrees, Trees
 from mirage.policy.graph import INPUT, LATE, WAIT, session
@@ -23,12 +24,16 @@ def graph(late: Trees, wait: Trees, features: int) -> bytes:
     nodes: list[Any] = []
     initializers: list[Any] = []
     for name, trees in ((LATE, late), (WAIT, wait)):
-        parts = [_renamed(p, f"{name}_{i}_") for i, p in enumerate(_parts(trees, features))]
-        for part in parts:
-            nodes += part.node
-            initializers += part.initializer
-        tails = [part.output[0].name for part in parts]
-        nodes.append(helper.make_node("Concat", tails, [name], axis=1))
+        members = trees.members if isinstance(trees, Mean) else (trees,)
+        means = [f"{name}_of_{m}" for m in range(len(members))]
+        for own, member in zip(means, members, strict=True):
+            parts = [_renamed(p, f"{own}_{i}_") for i, p in enumerate(_parts(member, features))]
+            for part in parts:
+                nodes += part.node
+                initializers += part.initializer
+            tails = [part.output[0].name for part in parts]
+            nodes.append(helper.make_node("Concat", tails, [own], axis=1))
+        nodes.append(helper.make_node("Mean", means, [name]))
     return _model(nodes, initializers, features)
 
 

@@ -74,7 +74,7 @@ class Judging:
         model = deciding.reactive(table)
         model[rows[was_judged]] = taken[instants[was_judged]]
         chosen = {MODEL: model}
-        for name in (*(n for n in FORECASTS if n in POLICIES), *RULES):
+        for name in (*(FORECASTS if table.twins is not None else ()), *RULES):
             chosen[name] = deciding.decided(table, _Now(POLICIES[name], self._every), price)
         return walked.results(table, chosen).part(np.sort(rows[was_judged]))
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
-from mirage.features import spec
+from mirage.features import foretold, spec
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -24,7 +24,7 @@ class Rows:
     """E hand-overs of D decision instants. The predecessor's end is no decision: nobody acts."""
 
     observations: Observations
-    """[E, D, F], in the order of `spec.NAMES`."""
+    """[E, D, F], in the order of `spec.NAMES`; with the twin's, `foretold.NAMES` behind them."""
     outcome_h: Floats
     """[E, D + 1], signed hours; the last column is the reactive hand-over's."""
     left_h: Floats
@@ -35,9 +35,10 @@ class Rows:
     """[E]: when the last of an episode's outcomes was known, epoch seconds."""
 
     @classmethod
-    def of(cls, tables: Sequence[EpisodeTable], every: int = 1) -> Self:
+    def of(cls, tables: Sequence[EpisodeTable], every: int = 1, *, twin: bool = False) -> Self:
         """Every `every`-th instant, counted back from the predecessor's end.
 
+        `twin`: with the numbers that the twin foretold; InputError where it was not asked.
         Raises InputError for no episode, other features than this program's, tables whose
         predecessors run for different times, and observations that are not finite.
         """
@@ -45,7 +46,7 @@ class Rows:
         instant_s = tables[0].instant_s.astype(np.int64)
         taken = decisions(len(instant_s), every)
         whole = cls(
-            observations=np.concatenate([t.observations[:, taken[:-1]] for t in tables]),
+            observations=np.concatenate([_seen(t, taken[:-1], twin) for t in tables]),
             outcome_h=np.concatenate([t.outcome_h[:, taken] for t in tables]),
             left_h=(instant_s[-1] - instant_s[taken[:-1]]) / _HOUR_S,
             start_point=np.concatenate([t.start_point for t in tables]),
@@ -83,6 +84,18 @@ def decisions(instants: int, every: int) -> Ints:
     """Every `every`-th instant, counted back from the predecessor's end, which is the last."""
     taken = np.arange(instants - 1, -1, -every)[::-1]
     return taken if len(taken) > 1 else np.array([0, instants - 1])
+
+
+def _seen(table: EpisodeTable, taken: Ints, twin: bool) -> Observations:
+    """[E, D, F], of the instants `taken`."""
+    observations: Observations = table.observations[:, taken]
+    if not twin:
+        return observations
+    if table.twins is None:
+        raise InputError(f"The twin was not asked for a table of {table.about.trace}.")
+    left_s = table.instant_s[-1] - table.instant_s[taken].astype(np.int64)
+    numbers = foretold.numbers(table.twins.of_instants(taken), left_s)
+    return np.concatenate([observations, numbers], axis=2)
 
 
 def _known_at(table: EpisodeTable) -> Ints:

@@ -168,9 +168,6 @@ class BoostedTrees:
         return self.predict(observations)
 
 
-FAMILIES: dict[str, type[Forest] | type[Boosted]] = {"forest": Forest, "xgboost": Boosted}
-
-
 def _settings(family: Forest | Boosted) -> dict[str, Any]:
     left_out = ("name", "thresholds_h")
     return {name: value for name, value in asdict(family).items() if name not in left_out}

@@ -59,7 +59,11 @@ class Artefact:
     def __init__(self, card: dict[str, Any], graph: bytes) -> None:
         self.card = card
         self.seen = Seen(
-            *(np.array(card["seen"][end], dtype=np.float32) for end in ("low", "high"))
+            # What the twin foretells has bounds of its own.
+            *(
+                np.array(card["seen"][end], dtype=np.float32)[: len(spec.NAMES)]
+                for end in ("low", "high")
+            )
         )
         self.scope = Scope.of(card)
         self.judged = judged.sets(card)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mirage.domain.decision import Decision, HandoverView, Waits
+from mirage.policy.foretold import wants_twin
 from mirage.policy.results import Results, Weighing, choose, load_h
 from mirage.policy.scope import Scope
 from mirage.ports import Policy, observes
@@ -77,6 +78,10 @@ class Auto:
     @property
     def observes(self) -> bool:
         return any(observes(c.policy) for c in self.candidates)
+
+    @property
+    def asks_twin(self) -> bool:
+        return any(wants_twin(c.policy) for c in self.candidates)
 
     def decide(self, view: HandoverView) -> Decision:
         choice = self.choose(view)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import Forecast, HandoverView
+from mirage.features import foretold
 from mirage.policy import quantiles
 from mirage.policy.boundary import threshold
 from mirage.policy.graph import INPUT, LATE, WAIT
@@ -53,6 +54,10 @@ class LateModel:
         """Of the boundary (`policy.boundary`)."""
         self._forecasts = Forecasts.of(card["forecast"])
         self._session = session
+        twin = card.get("twin")
+        if twin not in (None, foretold.FINGERPRINT):
+            raise ValueError("it was trained on other numbers of the twin than this program's")
+        self._with_twin = twin is not None
 
     def outputs(self, observations: Observations) -> tuple[Floats, Floats]:
         """[R]: P(late) if freed now; [R, Q]: the quantiles of the wait, hours."""
@@ -60,9 +65,10 @@ class LateModel:
         return np.clip(late[:, 0].astype(np.float64), 0.0, 1.0), self._forecasts.hours(wait)
 
     def verdict(self, view: HandoverView) -> Verdict | str:
-        if view.observation is None:
-            return "there is no observation"
-        late, wait_h = self.outputs(view.observation[None, :].astype(np.float32))
+        row = self._row(view)
+        if isinstance(row, str):
+            return row
+        late, wait_h = self.outputs(row[None, :].astype(np.float32))
         if not (np.isfinite(late).all() and np.isfinite(wait_h).all()):
             return "the model gave no number"
         least = threshold(view.overlap_price, self.factor)
@@ -72,6 +78,17 @@ class LateModel:
             reason=_reason(float(late[0]), least, frees=frees),
             forecast=_forecast(wait_h[0] * _HOUR_S),
         )
+
+    def _row(self, view: HandoverView) -> Observations | str:
+        """[F]: what the graph takes; or why there is none."""
+        if view.observation is None:
+            return "there is no observation"
+        if not self._with_twin:
+            return view.observation
+        if view.twin_s is None:
+            return "the twin was not asked"
+        numbers = foretold.numbers(view.twin_s, np.array(view.time_left_s))
+        return np.concatenate([view.observation, numbers])
 
 
 def _forecast(wait_s: Floats) -> Forecast:

@@ -12,6 +12,7 @@ from pathlib import Path
 from mirage.errors import InputError, NotFound, UnfitModel
 from mirage.policy.artefact import CARD, Artefact
 from mirage.policy.auto import Auto, Candidate
+from mirage.policy.foretold import Foretold
 from mirage.policy.judged import Judged
 from mirage.policy.positions import Pin, PinThenFree
 from mirage.policy.rules import AtOnce, Average, FixedLead, Quantile, Reactive, SlurmEstimate
@@ -26,6 +27,7 @@ _RULES: tuple[Policy, ...] = (
     SlurmEstimate(),
     FixedLead(),
     AtOnce(),
+    Foretold(),
     Pin(),
     PinThenFree(),
 )
@@ -74,12 +76,11 @@ def auto(under: Path = Path(MODELS)) -> Auto:
 @lru_cache(maxsize=4)
 def _auto(learned: tuple[Served | Unserved, ...]) -> Auto:
     models = [m for m in learned if isinstance(m, Served)]
-    forecasts = [POLICIES[name] for name in FORECASTS if name in POLICIES]
     return Auto(
         candidates=(
             *(Candidate(m, scope=m.artefact.scope) for m in models),
             *(Candidate(m) for m in learned if isinstance(m, Unserved)),
-            *(Candidate(policy) for policy in forecasts),
+            *(Candidate(POLICIES[name]) for name in FORECASTS),
             *(Candidate(POLICIES[name], proven=name == RULES[0]) for name in RULES),
         ),
         results=Judged({m.name: m.artefact.judged for m in models}),

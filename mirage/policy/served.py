@@ -19,6 +19,11 @@ class Served:
     fallback: Policy = field(default_factory=Quantile)
     observes: ClassVar[bool] = True
 
+    @property
+    def asks_twin(self) -> bool:
+        """Whether it was trained with what the twin foretells."""
+        return self.artefact.card.get("twin") is not None
+
     def decide(self, view: HandoverView) -> Decision:
         unfit = self.unfit(view)
         if unfit is not None:
@@ -40,6 +45,8 @@ class Served:
             return outside
         if view.observation is None:
             return view.unobserved
+        if self.asks_twin and view.twin_s is None:
+            return "the twin was not asked"
         return self.artefact.seen.strange(view.observation)
 
     def _fall_back(self, view: HandoverView, why: str) -> Decision:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.episodes import blocks
+from mirage.episodes import blocks, pool
 from mirage.episodes.blocks import Plan, make
 from mirage.episodes.build import build, describe
 from mirage.errors import InputError
@@ -27,7 +27,7 @@ class Interrupted(Exception):
     """As Ctrl-C would."""
 
 
-def interrupted(after: int) -> blocks.Told:
+def interrupted(after: int) -> pool.Told:
     heard = []
 
     def told(done: int) -> None:

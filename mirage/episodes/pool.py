@@ -1,0 +1,86 @@
+"""Blocks of start points made over processes, each of which replays the trace for itself."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Protocol
+
+Told = Callable[[int], None]
+
+
+class Maker(Protocol):
+    """One process's replay: asked in the order of time."""
+
+    def make(self, path: Path, points: range) -> int:
+        """Write the block, whole or not at all; how many start points it has."""
+
+
+Begin = Callable[[], Maker]
+"""Can be sent to another process."""
+
+
+def make_blocks(begin: Begin, left: Mapping[Path, range], processes: int, told: Told) -> None:
+    """Make each block; `told` hears of its start points when it is there."""
+    if not left:
+        return
+    if processes <= 1 or len(left) <= 1:
+        maker = begin()
+        for path, points in left.items():
+            told(maker.make(path, points))
+        return
+    with _pool(begin, min(processes, len(left))) as pool:
+        # Handed out in the order of time: each process only ever moves its replay forward.
+        futures = [pool.submit(_made_here, path, points) for path, points in left.items()]
+        _gather(futures, told)
+
+
+def _gather(futures: Sequence["Future[int]"], told: Told) -> None:
+    try:
+        for future in as_completed(futures):
+            told(future.result())
+    except BaseException:
+        # What has not begun is not begun.
+        for future in futures:
+            future.cancel()
+        raise
+
+
+@contextmanager
+def _pool(begin: Begin, processes: int) -> Iterator[ProcessPoolExecutor]:
+    # Not forked: a progress bar is a thread, and a fork would take its locks along.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context, _begin, (begin,)) as pool:
+        yield pool
+
+
+_begun: list[Begin] = []
+_here: list[Maker] = []
+"""The maker of a child process, once it is needed."""
+
+
+def _begin(begin: Begin) -> None:
+    # Ctrl-C reaches the whole group, and ends this process at once and without a traceback. Blocks
+    # are written whole or not at all: the one under way is lost, the others are kept.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _begun.append(begin)
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed cannot end its children: they would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _made_here(path: Path, points: range) -> int:
+    if not _here:
+        _here.append(_begun[0]())
+    return _here[0].make(path, points)

@@ -1,0 +1,45 @@
+"""What the twin says of a wait, as a model's input: quantiles in, numbers of order one out."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEVELS = tuple(round(i / 20, 2) for i in range(1, 20))
+"""Of the quantiles of the wait that are kept: 5 % to 95 %."""
+
+_SHOWN = (0.1, 0.3, 0.5, 0.7, 0.9)
+_AGAINST = (0.5, 0.8)
+
+NAMES = (
+    *(f"twin_wait_p{round(100 * q)}" for q in _SHOWN),
+    *(f"twin_late_p{round(100 * q)}" for q in _AGAINST),
+    "twin_late",
+)
+"""`twin_wait_p50`: log(1 + hours). `twin_late_p50`: how much later than its predecessor's end the
+successor would start, signed log(1 + hours). `twin_late`: P(late)."""
+
+FINGERPRINT = hashlib.sha256("\n".join(("1", *NAMES)).encode()).hexdigest()
+"""Counts up its first line when a number is computed otherwise under the same name."""
+
+_HOUR_S = 3600.0
+
+Floats = NDArray[np.float64]
+
+
+def late(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> Floats:
+    """[...]: P(wait > time left) by quantiles [..., 19] at `LEVELS`; never 0 or 1 for sure."""
+    later: Floats = (quantile_s > np.asarray(left_s)[..., None]).sum(axis=-1)
+    return (later + 0.5) / (len(LEVELS) + 1)
+
+
+def numbers(quantile_s: NDArray[Any], left_s: NDArray[Any]) -> NDArray[np.float32]:
+    """[..., len(NAMES)], of quantiles [..., 19] and the time left of the predecessor, seconds."""
+    wait_h = np.asarray(quantile_s, dtype=np.float64) / _HOUR_S
+    left_h = np.asarray(left_s, dtype=np.float64)[..., None] / _HOUR_S
+    shown = np.log1p(wait_h[..., [LEVELS.index(q) for q in _SHOWN]])
+    after_h = wait_h[..., [LEVELS.index(q) for q in _AGAINST]] - left_h
+    signed = np.sign(after_h) * np.log1p(np.abs(after_h))
+    columns = (shown, signed, late(quantile_s, left_s)[..., None])
+    return np.concatenate(columns, axis=-1).astype(np.float32)
