@@ -7,7 +7,6 @@ from functools import cache, partial
 from pathlib import Path
 
 from mirage.cluster.cli import SlurmCli
-from mirage.cluster.simulated import SimulatedCluster
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.installed import data_dir, models_dir
 from mirage.policy import registry
@@ -115,12 +114,10 @@ def check(settings: Settings) -> list[str]:
 
 
 def _observer(service: Service) -> Observer | None:
-    cluster = service.cluster
-    if isinstance(cluster, SimulatedCluster):
-        return Observer(params=cluster.params)
     file = cluster_file(service.settings)
     if file is None:
         return None
+    cluster = service.cluster
     asked = cluster.site_config if isinstance(cluster, SlurmCli) else None
     return Observer(
         params=file.params,

@@ -13,6 +13,7 @@ from mirage.episodes import twins
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
 from mirage.policy.foretold import wants_twin
+from mirage.policy.registry import AUTO
 from mirage.ports import Policy
 from mirage.services.twins import asking_for, make
 from mirage.sim.types import Params
@@ -34,7 +35,7 @@ def ask_where_needed(
         try:
             ask_twin(path, table)
         except InputError as error:
-            if any(policy.name != "auto" for policy in wanting):
+            if any(policy.name != AUTO for policy in wanting):
                 raise
             typer.echo(f"mirage: note: {error}", err=True)
 

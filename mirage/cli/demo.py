@@ -30,6 +30,7 @@ from mirage.cluster.simulated import SimulatedCluster
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.errors import InputError
 from mirage.policy import registry
+from mirage.services.observing import Observer
 from mirage.settings import DEFAULT_PORT, Settings
 from mirage.worker import Intervals, Worker
 
@@ -221,7 +222,7 @@ def _rehearse(
     plan: Plan, service: Service, world: SimulatedCluster, console: Console, ending: Ending
 ) -> None:
     intervals = Intervals(queue_s=plan.tick_s, nodes_s=2 * plan.tick_s, history_s=_HISTORY_S)
-    rules = bootstrap.rules(service)
+    rules = replace(bootstrap.rules(service), observer=Observer(params=world.params))
     worker = Worker(service.store, world, service.cluster_id, rules=rules, intervals=intervals)
     total = plan.handovers * len(plan.policies)
     console.print(f"the first chains are submitted, simulated {_day(world.now())}")

@@ -95,11 +95,20 @@ class Queue:
     def find(self, job_id: JobId) -> Job | None:
         """The job of that id, or None: not in this answer (which is not yet "gone")."""
         i = self.place(job_id)
-        return None if i is None else self.row(i)
+        if i is None:
+            return None
+        # A tick asks about the same few jobs again and again.
+        if i not in self._found:
+            self._found[i] = self.row(i)
+        return self._found[i]
 
     def place(self, job_id: int) -> int | None:
         """Which row it is."""
         return self._places.get(int(job_id))
+
+    @cached_property
+    def _found(self) -> dict[int, Job]:
+        return {}
 
     @cached_property
     def _places(self) -> dict[int, int]:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mirage.learn.networks import UNIT_H, Answer, Net, Sight
+from mirage.learn.networks import Answer, Net, Sight
 from mirage.learn.runs import WINDOW, Runs, parted
 from mirage.policy.advantage import Unit, padded
 from mirage.policy.graph import ADVANTAGE, INPUT, KNOWN, PRICE, session
@@ -42,7 +42,7 @@ class _Served(nn.Module):
         else:
             past, there = parted(window, known, self._part)
         answer: Answer = self.net(Sight(now, past, there), price[:, 0])
-        hours = UNIT_H * (answer.free - answer.hold)
+        hours = self.net.unit_h * (answer.free - answer.hold)
         return (answer.preference if self._unit is Unit.LOG_ODDS else hours)[:, None]
 
 
@@ -86,5 +86,7 @@ def parity(data: bytes, net: Net, unit: Unit, part: int, runs: Runs) -> dict[str
     net.eval()
     with torch.no_grad():
         answer = net(sight, torch.from_numpy(price[:, 0]))
-    wanted = answer.preference if unit is Unit.LOG_ODDS else UNIT_H * (answer.free - answer.hold)
+    wanted = (
+        answer.preference if unit is Unit.LOG_ODDS else net.unit_h * (answer.free - answer.hold)
+    )
     return {ADVANTAGE: float(np.abs(found[:, 0] - wanted.numpy()).max())}

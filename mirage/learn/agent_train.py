@@ -85,7 +85,7 @@ class Plan:
     def net(self, runs: Runs) -> Net:
         """What learning from these runs begins with. Raises UnfitModel for another's weights."""
         net = self.new(runs.observations.shape[2])
-        net.scaled.learn(runs.rows.flat, self.settings["offline"]["cut"])
+        net.scale(runs.rows.flat, runs.rows.outcome_h, self.settings["offline"]["cut"])
         if self.start is not None:
             low, high = net.scaled.low.clone(), net.scaled.high.clone()
             load(net, self.start)
@@ -127,7 +127,7 @@ def _offline(
     epochs: int | None = None,
 ) -> Stage:
     own = plan.settings["offline"]
-    settings = own if plan.start is None else {**own, "warm": 0}
+    settings = own if plan.start is None else {**own, "warm": 0, "least": 0}
     balance = plan.settings[plan.encoder].get("balance", 0.0)
     found = offline.learn(
         copy.deepcopy(net),

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from mirage.learn.env import ChainVectorEnv
 from mirage.learn.lesson import Lesson
-from mirage.learn.networks import PRICES, UNIT_H, Net, Sight
+from mirage.learn.networks import PRICES, Net, Sight
 from mirage.learn.sb3 import ChainVecEnv
 from mirage.learn.settings import Settings
 from mirage.learn.tables import TableLibrary
@@ -35,10 +35,10 @@ class Dqn:
         envs = settings["envs"]
         self._model = DQN(
             _QPolicy,
-            environment(lesson, envs),
+            environment(lesson, envs, float(net.unit_h)),
             learning_rate=settings["rate"],
             buffer_size=settings["buffer"],
-            learning_starts=0,
+            learning_starts=self._steps // 2,
             batch_size=settings["batch"],
             gamma=1.0,
             train_freq=(max(1, self._steps // envs // _TURNS), "step"),
@@ -75,7 +75,7 @@ class PolicyGradient:
         kind = ALGORITHMS[settings["algorithm"]]
         self._model = kind(
             _ActorCritic,
-            environment(lesson, settings["envs"]),
+            environment(lesson, settings["envs"], float(net.unit_h)),
             learning_rate=settings["rate"],
             n_steps=settings["n_steps"],
             gamma=1.0,
@@ -99,12 +99,12 @@ class PolicyGradient:
 ALGORITHMS: dict[str, Any] = {"ppo": PPO, "a2c": A2C}
 
 
-def environment(lesson: Lesson, envs: int) -> ChainVecEnv:
+def environment(lesson: Lesson, envs: int, unit_h: float) -> ChainVecEnv:
     """Hand-overs of a lesson, an hour a step; each has its own price."""
     outcome_h = lesson.outcome_h.numpy().astype(np.float64)
     rows = np.arange(outcome_h.size, dtype=np.float32).reshape(*outcome_h.shape, 1)
     library = TableLibrary(zip(rows, outcome_h, strict=True), ("row",))
-    return ChainVecEnv(ChainVectorEnv(library, envs, prices=PRICES), UNIT_H)
+    return ChainVecEnv(ChainVectorEnv(library, envs, prices=PRICES), unit_h)
 
 
 def _policy(net: Net, sight: Sight) -> dict[str, Any]:
@@ -134,7 +134,9 @@ class _Looked(BaseFeaturesExtractor):
         answer = self.net(sight, observations[:, 1])
         chance = torch.sigmoid(answer.preference)
         critic = chance * answer.free + (1.0 - chance) * answer.hold
-        return torch.stack([answer.hold, answer.free, answer.preference, critic], dim=1)
+        # Where it is held, nothing was learned of freeing.
+        hold = answer.hold - answer.free + answer.free.detach()
+        return torch.stack([hold, answer.free, answer.preference, critic], dim=1)
 
 
 class _QPolicy(DQNPolicy):

@@ -74,7 +74,9 @@ class Judging:
         model = deciding.reactive(table)
         model[rows[was_judged]] = taken[instants[was_judged]]
         chosen = {MODEL: model}
-        for name in (*(FORECASTS if table.twins is not None else ()), *RULES):
+        # The twin would be judged by what stands in for it.
+        forecasts = FORECASTS if table.twins is not None else ()
+        for name in (*forecasts, *RULES):
             chosen[name] = deciding.decided(table, _Now(POLICIES[name], self._every), price)
         return walked.results(table, chosen).part(np.sort(rows[was_judged]))
 

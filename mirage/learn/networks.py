@@ -1,6 +1,6 @@
 """The networks of agents: an encoder of what is known, and heads for what it is worth to free.
 
-One network serves all overlap prices: the price is an input. Costs are in units of `UNIT_H` hours.
+One network serves all overlap prices: the price is an input.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mirage.learn.rows import Observations
+from mirage.learn.rows import Floats, Observations
 
-UNIT_H = 5.0
 PRICES = (0.1, 2.0)
 """Overlap prices that are learned from, drawn evenly in their logarithms."""
 
@@ -44,7 +43,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of N instants, [N] each; values are of cost, negative, in units of UNIT_H."""
+    """Of N instants, [N] each; values are of cost, negative, in the network's unit."""
 
     hold: Tensor
     free: Tensor
@@ -218,10 +217,14 @@ class Net(nn.Module):
     rule: free where the odds of being late are above the price.
     """
 
+    unit_h: Tensor
+    """Of its values, hours; a number."""
+
     def __init__(self, encoder: str, features: int, *, blind: float, **shape: Any) -> None:
         """`blind`: share of the numbers that it does not see, in training; a row's own."""
         super().__init__()
         self.scaled = Scaled(features)
+        self.register_buffer("unit_h", torch.tensor(1.0))
         self.blind = blind
         self.encoder = ENCODERS[encoder](features, **shape)
         width = self.encoder.width
@@ -231,6 +234,11 @@ class Net(nn.Module):
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
         self.worth = nn.Sequential(nn.Linear(width + 2, 32), nn.Tanh(), last)
+
+    def scale(self, observations: Observations, outcome_h: Floats, cut: float) -> None:
+        """To rows [R, F] and outcomes that are to be learned from (`Scaled.learn`)."""
+        self.scaled.learn(observations, cut)
+        self.unit_h.fill_(max(float(abs(outcome_h).mean()) / _OF_MEAN, _LEAST_UNIT_H))
 
     def forward(self, sight: Sight, price: Tensor) -> Answer:
         """`price` [N]."""
@@ -248,7 +256,7 @@ class Net(nn.Module):
         terms = torch.stack([(log_price - _MIDDLE) / _SPREAD, odds], dim=1)
         worth, bent = self.worth(torch.cat([hidden, terms], dim=1)).unbind(1)
         free = -(functional.softplus(cost) + price * functional.softplus(overlap))
-        gained = worth + torch.tanh(odds / 2) / UNIT_H
+        gained = worth + torch.tanh(odds / 2) / self.unit_h
         return Answer(free - gained, free, _SHARP * (odds + bent), late, wait)
 
     def _seen(self, sight: Sight) -> Sight:
@@ -260,5 +268,7 @@ class Net(nn.Module):
         return Sight(now, past, sight.known)
 
 
+_OF_MEAN, _LEAST_UNIT_H = 4.0, 0.1
+"""Outcomes are mostly those of freeing far too early: near the right instant they are smaller."""
 _SHARP = 2.0
 """Of the preference: an hour's chance of freeing adds up over the hours of a run."""

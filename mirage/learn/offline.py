@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mirage.learn.lesson import Lesson, cost
-from mirage.learn.networks import PRICES, UNIT_H, Answer, Net
+from mirage.learn.networks import PRICES, Answer, Net
 from mirage.learn.settings import Settings
 from mirage.policy.advantage import Unit
 
@@ -24,6 +24,8 @@ _SLOW = 0.99
 """Of the mean of weights over steps that is kept."""
 _BESIDE = 0.3
 """Weight of late and wait, once there is more to learn."""
+_FEWEST = 12
+"""Steps in an epoch, where there are so many hand-overs."""
 _STEEPEST = 1.0
 """Norm of a gradient, at most."""
 
@@ -54,17 +56,20 @@ def learn(  # noqa: PLR0913 - each is another thing
     """
     torch.manual_seed(seed)
     student = _Student(net, lesson, settings, unit, balance)
-    best = Learned(copy.deepcopy(net), 0, judge(net) if judge else inf)
+    # Only what has learned something before can be good already.
+    best = Learned(copy.deepcopy(net), 0, judge(net) if judge and not settings["least"] else inf)
     for epoch in range(settings["epochs"] if epochs is None else epochs):
         student.epoch(warm=epoch < settings["warm"])
         told()
         if judge is None:
             best = Learned(student.slow, epoch + 1, inf)
             continue
+        if epoch + 1 < settings["least"]:
+            continue
         reached = judge(student.slow)
         if reached < best.score:
             best = Learned(copy.deepcopy(student.slow), epoch + 1, reached)
-        if epoch + 1 - max(best.epochs, settings["warm"]) >= settings["patience"]:
+        if epoch + 1 - max(best.epochs, settings["least"]) >= settings["patience"]:
             break
     return best
 
@@ -88,9 +93,10 @@ class _Student:
 
     def epoch(self, *, warm: bool) -> None:
         self._net.train()
-        batches = max(1, len(self._lesson) // self._batch)
-        for episodes in torch.randperm(len(self._lesson)).tensor_split(batches):
-            loss = self._loss(episodes, warm=warm)
+        episodes = len(self._lesson)
+        batches = min(max(episodes // self._batch, _FEWEST), episodes)
+        for some in torch.randperm(episodes).tensor_split(batches):
+            loss = self._loss(some, warm=warm)
             self._optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(self._net.parameters(), _STEEPEST)
@@ -107,11 +113,11 @@ class _Student:
         loss = _outcomes(answer, outcome_h, lesson.left_h) + self._balance * imbalance
         if warm:
             return loss
-        cost_h = cost(outcome_h, price)
-        loss = _BESIDE * loss + _values(answer, cost_h / UNIT_H, self._unit)
+        spent = cost(outcome_h, price) / self._net.unit_h
+        loss = _BESIDE * loss + _values(answer, spent, self._unit)
         if self._unit is Unit.LOG_ODDS:
             # Prices weigh alike: hand-overs cost about so much more where overlap is dear.
-            loss = loss + expected(answer.preference.reshape(shape), cost_h / (0.5 + price) ** 0.5)
+            loss = loss + expected(answer.preference.reshape(shape), spent / (0.5 + price) ** 0.5)
         return loss
 
     def _follow(self) -> None:
@@ -133,7 +139,7 @@ def _outcomes(answer: Answer, outcome_h: Tensor, left_h: Tensor) -> Tensor:
 
 
 def _values(answer: Answer, spent: Tensor, unit: Unit) -> Tensor:
-    """How wrong both values are, and their difference; `spent` [B, D + 1], units of UNIT_H."""
+    """How wrong both values are, and their difference; `spent` [B, D + 1], in its unit."""
     frees = answer.preference > 0.0 if unit is Unit.LOG_ODDS else answer.free > answer.hold
     later = after(spent, frees.reshape(spent.shape))
     free, hold = answer.free.reshape(spent.shape), answer.hold.reshape(spent.shape)
@@ -151,8 +157,8 @@ def after(spent: Tensor, frees: Tensor) -> Tensor:
     return found
 
 
-def expected(preference: Tensor, cost_h: Tensor) -> Tensor:
-    """Mean over hand-overs of the policy's expected cost, in units; log-odds [B, D + 1].
+def expected(preference: Tensor, spent: Tensor) -> Tensor:
+    """Mean over hand-overs of what the policy is expected to spend; log-odds [B, D + 1].
 
     What it prefers at the end does not matter: there the successor goes by itself.
     """
@@ -160,4 +166,4 @@ def expected(preference: Tensor, cost_h: Tensor) -> Tensor:
     reached = torch.cat([torch.zeros_like(held[:, :1]), held], dim=1)
     frees = torch.exp(reached[:, :-1] + functional.logsigmoid(preference[:, :-1]))
     chance = torch.cat([frees, torch.exp(held[:, -1:])], dim=1)
-    return (chance * cost_h).sum(1).mean() / UNIT_H
+    return (chance * spent).sum(1).mean()

@@ -3,7 +3,7 @@
 It needs no training and no past hand-overs, only what is running and waiting now.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,13 @@ from mirage.domain.decision import Action, Decision, Forecast, HandoverView
 from mirage.features.foretold import LEVELS, late
 from mirage.policy.boundary import threshold
 from mirage.policy.rules import Quantile
+from mirage.policy.unserved import instead
 from mirage.ports import Policy
 
 FACTOR = 0.6
 """Of the boundary. Less than the newsvendor's 1: the twin is too hopeful (docs/twin.md)."""
+
+NOT_ASKED = "the twin was not asked"
 
 _P10, _P50, _P90 = (LEVELS.index(q) for q in (0.1, 0.5, 0.9))
 
@@ -32,9 +35,7 @@ class Foretold:
     def decide(self, view: HandoverView) -> Decision:
         why = self.unfit(view)
         if why is not None:
-            decision = self.fallback.decide(view)
-            reason = f"{why}, so {self.fallback.name} decides: {decision.reason}"
-            return replace(decision, policy=self.name, reason=reason)
+            return instead(self.fallback, view, self.name, why)
         assert view.twin_s is not None  # noqa: S101 - `unfit` looked
         odds = float(late(view.twin_s, np.array(view.time_left_s)))
         least = threshold(view.overlap_price, self.factor)
@@ -49,7 +50,7 @@ class Foretold:
 
     def unfit(self, view: HandoverView) -> str | None:
         """Why it cannot be asked; None: it can."""
-        return "the twin was not asked" if view.twin_s is None else None
+        return NOT_ASKED if view.twin_s is None else None
 
 
 def wants_twin(policy: Policy) -> bool:

@@ -11,6 +11,7 @@ from mirage.domain.decision import Forecast, HandoverView
 from mirage.features import foretold
 from mirage.policy import quantiles
 from mirage.policy.boundary import threshold
+from mirage.policy.foretold import NOT_ASKED
 from mirage.policy.graph import INPUT, LATE, WAIT
 from mirage.policy.quantiles import P10, P50, P90
 from mirage.policy.verdict import Verdict
@@ -86,7 +87,7 @@ class LateModel:
         if not self._with_twin:
             return view.observation
         if view.twin_s is None:
-            return "the twin was not asked"
+            return NOT_ASKED
         numbers = foretold.numbers(view.twin_s, np.array(view.time_left_s))
         return np.concatenate([view.observation, numbers])
 

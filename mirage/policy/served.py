@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from mirage.domain.decision import Action, Decision, HandoverView
 from mirage.policy.artefact import Artefact
+from mirage.policy.foretold import NOT_ASKED
 from mirage.policy.rules import Quantile
 from mirage.policy.unserved import instead
 from mirage.ports import Policy
@@ -46,7 +47,7 @@ class Served:
         if view.observation is None:
             return view.unobserved
         if self.asks_twin and view.twin_s is None:
-            return "the twin was not asked"
+            return NOT_ASKED
         return self.artefact.seen.strange(view.observation)
 
     def _fall_back(self, view: HandoverView, why: str) -> Decision:

@@ -6,23 +6,26 @@ Where something is missing there is no observation, and the reason is said in th
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from mirage.domain.chain import Link
 from mirage.domain.snapshot import Node, Snapshot
 from mirage.errors import InputError, MirageError
-from mirage.features import link as features
-from mirage.features.memory import Memory
-from mirage.features.observe import Look, Observation
-from mirage.features.standin import submitted
 from mirage.services.limits import DAY_S
 from mirage.sim.types import Params
 from mirage.slurm import hostlist
 from mirage.store import clusters, snapshots
 from mirage.store.engine import Transaction
 from mirage.store.lately import lately
+
+if TYPE_CHECKING:
+    # With them comes the compiler: half a second and 60 MiB, for nothing where rules decide.
+    from mirage.features.link import Link as SeenLink
+    from mirage.features.observe import Look
 
 _log = structlog.get_logger(__name__)
 
@@ -34,7 +37,7 @@ be two minutes older than the queue, so a few such nodes mean nothing."""
 
 _T = TypeVar("_T")
 
-Observed = tuple[Observation | None, str]
+Observed = tuple[NDArray[np.float32] | None, str]
 
 
 def _shown_to_all() -> bool:
@@ -51,8 +54,11 @@ class Observer:
     hides_jobs: Callable[[], bool] = _shown_to_all
     """Whether PrivateData keeps jobs from some; raises ClusterError where nobody knows."""
 
-    def look(self, tx: Transaction, cluster_id: int, snapshot: Snapshot) -> Look:
+    def look(self, tx: Transaction, cluster_id: int, snapshot: Snapshot) -> "Look":
         """What links can be observed with in this tick. Raises MirageError where they cannot."""
+        from mirage.features.memory import Memory  # noqa: PLC0415 - see above
+        from mirage.features.observe import Look  # noqa: PLC0415
+
         if not snapshot.nodes:
             raise InputError("there was no answer on nodes yet")
         if self.hides_jobs() and (unseen := _unseen(snapshot)):
@@ -84,20 +90,23 @@ class Sight:
         found = _tried(lambda: look.observe(self._link(predecessor, standby)))
         return (None, found) if isinstance(found, str) else (found, "")
 
-    def _look(self) -> Look:
+    def _look(self) -> "Look":
         if self._observer is None:
             raise InputError(NO_FILE)
         return self._observer.look(self._tx, self._cluster_id, self._snapshot)
 
-    def _link(self, predecessor: Link, standby: Link) -> features.Link:
+    def _link(self, predecessor: Link, standby: Link) -> "SeenLink":
         """The hand-over as observations have it."""
+        from mirage.features.link import Link as SeenLink  # noqa: PLC0415 - see above
+        from mirage.features.standin import submitted  # noqa: PLC0415
+
         assert self._observer is not None  # noqa: S101 - or there were no look
         shown = self._snapshot.queue.find(standby.job_id)
         end = predecessor.planned_end()
         if shown is None or predecessor.start is None or end is None:
             raise InputError("its jobs are not in the queue")
         job = submitted(self._observer.params, shown)
-        return features.Link(
+        return SeenLink(
             nodes=job.nodes,
             time_limit_s=job.time_limit_s,
             user=job.user,

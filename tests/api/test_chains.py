@@ -1,15 +1,21 @@
 """Chains over HTTP: registered, looked at, paused, resumed, cancelled."""
 
 import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mirage.api.context import ApiContext
 from mirage.domain.chain import ChainId, ChainState
+from mirage.policy import registry
 from mirage.store import audit, chains
 from mirage.store.engine import Store
 from tests.api.rows import add_chain, add_decision, add_links, look
-from tests.api.running import CHAIN, NOW, Client
+from tests.api.running import CHAIN, NOW, Client, Stage
+from tests.learn.trained import save
 
 PATH = "/api/v1/chains"
 
@@ -194,3 +200,20 @@ def test_answers_say_how_old_their_view_is(client: Client, store: Store, cluster
     look(store, cluster_id, at=NOW - 180)
     assert client.get(PATH).json()["stale"] is False
     assert client.get(PATH).json()["as_of"] == "2027-01-15T07:57:00Z"
+
+
+def test_a_chain_may_ask_for_a_model_that_can_be_used(
+    stage: Stage, context: ApiContext, store: Store, tmp_path: Path
+) -> None:
+    save(tmp_path / "made" / "1")
+    save(tmp_path / "made" / "2", features_fingerprint="0" * 64)
+    given = replace(context, model=partial(registry.policy, under=tmp_path))
+    with stage.serving(given) as running:
+        answers = [
+            running.post(PATH, body(policy=f"models/made/{version}"), who="alice")
+            for version in (2, 3, 1)
+        ]
+    assert [answer.status_code for answer in answers] == [422, 422, 201]
+    assert "other features" in answers[0].text
+    with store.read() as tx:
+        assert chains.chain(tx, ChainId(CHAIN)).policy == "models/made/1"

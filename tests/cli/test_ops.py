@@ -9,7 +9,8 @@ import pytest
 
 from mirage.cli import config_text
 from mirage.store.tables import SCHEMA, VERSION_TABLE
-from tests.mirage_process import configured, run
+from tests.learn.trained import save
+from tests.mirage_process import QuietSlurm, configured, run
 
 
 @pytest.fixture
@@ -57,3 +58,51 @@ def test_modes_of_the_cluster_and_of_partitions(config: str) -> None:
         "gpu": "shadow",
         "debug": "observe",
     }
+
+
+def with_policy(config: str, name: str, models: Path) -> None:
+    text = Path(config).read_text()
+    Path(config).write_text(f'{text}[provision]\npolicy = "{name}"\nmodels_dir = "{models}"\n')
+
+
+def test_a_model_that_cannot_be_used_is_refused_before_the_service_starts(
+    config: str, tmp_path: Path
+) -> None:
+    folder = save(tmp_path / "models" / "made" / "1", features_fingerprint="0" * 64)
+    with_policy(config, "models/made/1", tmp_path / "models")
+    for command in (("config", "check"), ("serve",)):
+        answer = run(*command, "--config", config, PATH=QuietSlurm(tmp_path / command[0]).path)
+        assert answer.code == 2
+        assert answer.err == (
+            f"mirage: {folder} was trained on other features than this program's\n"
+        )
+    found = json.loads(run("doctor", "--config", config, "--json").out)["findings"]
+    assert {f["what"]: f["verdict"] for f in found}["policy"] == "fault"
+
+
+def test_a_model_without_a_cluster_file_is_warned_of(config: str, tmp_path: Path) -> None:
+    save(tmp_path / "models" / "made" / "1")
+    with_policy(config, "models/made/1", tmp_path / "models")
+    answer = run("config", "check", "--config", config)
+    assert (answer.code, answer.out) == (0, "the configuration is right\n")
+    assert "set cluster.file" in answer.err
+
+
+def test_the_doctor_says_which_model_serves(config: str, tmp_path: Path) -> None:
+    save(tmp_path / "models" / "made" / "1")
+    with_policy(config, "models/made/1", tmp_path / "models")
+    run("db", "upgrade", "--config", config)
+    slurm = QuietSlurm(tmp_path / "slurm")
+    answer = run("doctor", "--config", config, "--json", PATH=slurm.path)
+    found = {f["what"]: (f["verdict"], f["told"]) for f in json.loads(answer.out)["findings"]}
+    assert answer.code == 0
+    assert found["database"][0] == found["Slurm"][0] == "good"
+    assert found["policy"][1].startswith("models/made/1 decides: xgboost, trained on ")
+    assert found["cluster file"][0] == "warning"
+
+
+def test_the_doctor_names_every_fault(config: str, tmp_path: Path) -> None:
+    answer = run("doctor", "--config", config, PATH=str(tmp_path))
+    assert answer.code == 1
+    for word in ("mirage db upgrade", "no squeue", "the rule average decides"):
+        assert word in answer.out

@@ -45,6 +45,27 @@ def test_each_hand_over_goes_as_it_would_alone(seed: int) -> None:
             np.testing.assert_array_equal(info["_final_obs"], ended)
 
 
+def test_each_episode_has_its_price_tells_it_and_is_paid_at_it() -> None:
+    envs = ChainVectorEnv(random_library(), K, prices=(0.1, 2.0))
+    assert envs.single_observation_space.shape == (FEATURES + 1,)
+    seen, _ = envs.reset(seed=2)
+    told, drawn = seen[:, -1], [*seen[:, -1]]
+    assert envs.observation_space.contains(seen)
+    for row in np.random.default_rng(0).integers(2, size=(60, K)):
+        seen, reward, ended, _, info = envs.step(row)
+        np.testing.assert_array_equal(seen[~ended, -1], told[~ended])
+        for i in np.flatnonzero(ended):
+            assert info["final_obs"][i][-1] == told[i]
+            x = info["final_info"]["outcome_h"][i]
+            assert reward[i] == pytest.approx(-x if x > 0 else told[i] * x, rel=1e-6)
+            drawn.append(seen[i, -1])
+        told = seen[:, -1]
+    assert len(drawn) > 100
+    assert 0.1 <= min(drawn) < 0.15
+    assert 1.5 < max(drawn) <= 2.0
+    assert np.median(drawn) == pytest.approx(0.2**0.5, rel=0.25)
+
+
 def test_alone_and_one_of_one_draw_the_same_episodes() -> None:
     library = random_library()
     env, envs = ChainEnv(library), ChainVectorEnv(library, 1)

@@ -1,0 +1,76 @@
+"""How long one decision of each kind of agent takes, in this process, on one thread.
+
+`python -m benchmarks.agent_latency`: networks of the shipped settings that have learned nothing,
+asked through `Served` about a hand-over with a whole day behind it; milliseconds.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.decision import HandoverView, Waits
+from mirage.domain.snapshot import Queue
+from mirage.features import spec
+from mirage.learn import agent_export, settings
+from mirage.learn.agent_train import Plan
+from mirage.learn.networks import ENCODERS
+from mirage.learn.runs import WINDOW
+from mirage.policy.artefact import Artefact
+from mirage.policy.graph import ADVANTAGE
+from mirage.policy.served import Served
+
+
+def served(plan: Plan) -> Served:
+    features = len(spec.NAMES)
+    told = {"unit": plan.unit, "prices": [0.1, 2.0], "window": WINDOW if plan.part else 0}
+    seen = {"low": [-9.0] * features, "high": [9.0] * features}
+    graph = agent_export.graph(plan.new(features), plan.unit, plan.part)
+    return Served(Artefact({ADVANTAGE: told, "seen": seen}, graph), "models/new/1")
+
+
+def view(rng: np.random.Generator) -> HandoverView:
+    window = rng.normal(size=(WINDOW, len(spec.NAMES))).astype(np.float32)
+    none = np.zeros(0, dtype=np.int64)
+    waits = Waits(start=none, wait_s=none, nodes=none, time_limit_s=none)
+    return HandoverView(
+        now=0,
+        predecessor_end=3600,
+        partition="batch",
+        nodes=1,
+        time_limit_s=3600,
+        jobs=waits,
+        handovers=waits,
+        queue=Queue.of(0, ()),
+        free_nodes=0,
+        observation=window[-1],
+        window=window,
+    )
+
+
+def times_ms(policy: Served, shown: HandoverView, turns: int) -> NDArray[np.float64]:
+    found = []
+    for _ in range(turns):
+        begun = time.perf_counter()
+        policy.decide(shown)
+        found.append(time.perf_counter() - begun)
+    return 1000.0 * np.array(found)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--decisions", type=int, default=1000)
+    given = parser.parse_args(words)
+    shown = view(np.random.default_rng(0))
+    print(f"{'encoder':12} {'p50 ms':>8} {'p99 ms':>8}")
+    for encoder in ENCODERS:
+        policy = served(Plan("dqn", encoder, settings.defaults(), 0))
+        policy.decide(shown)
+        p50, p99 = np.percentile(times_ms(policy, shown, given.decisions), (50, 99))
+        print(f"{encoder:12} {p50:8.3f} {p99:8.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""What deciding costs the service: a thousand hand-overs in one tick, and a single one.
+
+`python -m benchmarks.decisions [--model models/NAME/VERSION ...] [--models-dir DIR] [--json]`
+
+A simulated cluster of 1,400 nodes on which 1,000 chains each have a running link and a standby
+behind it, beside some 1,500 other jobs and a day of history; a real SQLite store. Timed is
+`services.provision` in shadow mode: the hand-overs are read, observed live, decided by the model
+and written down. The model is a copy with the bounds of what it has learned from taken off, so that
+it is asked whatever cluster it was trained on; a run in which the rule stood in even once is no
+result. Beside it, in the same way, the rule `quantile`, which is shown no observation. Each policy
+has a process of its own that opens the store and does nothing but decide: its peak of memory is
+told. Making the scene is not timed, nor is the first tick, which loads model and kernels. On a
+machine that others use too, the CPU figures are the ones to read.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirage.cluster.simulated import SimulatedCluster
+from mirage.domain.chain import ChainId
+from mirage.domain.decision import Decision, HandoverView
+from mirage.domain.snapshot import Snapshot
+from mirage.features import spec
+from mirage.installed import data_dir, models_dir
+from mirage.policy import registry
+from mirage.policy.artefact import CARD, GRAPH
+from mirage.ports import Policy, observes
+from mirage.services import links
+from mirage.services.desk import Rules
+from mirage.services.ingest import ingest_history, ingest_queue
+from mirage.services.limits import Limits
+from mirage.services.observing import Observer
+from mirage.services.provision import provision
+from mirage.sim.types import Params, SimJob
+from mirage.store import clusters, decisions, schema, snapshots
+from mirage.store.engine import Store
+
+TICK_LIMIT_S, PEAK_LIMIT_MIB, P99_LIMIT_MS = 1.0, 1024.0, 5.0
+CHAINS, JOBS, HOURS = 1000, 2600, 20
+RULE = "quantile"
+HOUR_S = 3600
+BEGIN = 1_675_000_000
+PARAMS = Params(
+    name="thousand",
+    nodes=1400,
+    priority_weight_age=7000,
+    priority_max_age_s=7 * 86400,
+    bf_window_s=48 * HOUR_S,
+)
+NO_LIMITS = Limits(
+    max_lead_s=10**9, min_gain_s=0, account_overlap_node_h=1e12, cluster_overlap_node_h=1e12
+)
+
+
+def load(rng: random.Random) -> Iterator[SimJob]:
+    """What others submit: more than the 400 nodes that chains leave them can run."""
+    for i in range(JOBS):
+        limit_s = rng.choice((HOUR_S // 2, 2 * HOUR_S, 12 * HOUR_S, 48 * HOUR_S))
+        yield SimJob(
+            job_id=i + 1,
+            submit=BEGIN + rng.randrange(HOURS * HOUR_S),
+            nodes=rng.choice((1, 1, 1, 2, 4, 8)),
+            time_limit_s=limit_s,
+            run_s=int(limit_s * min(1.1, rng.expovariate(3))),
+            user=f"user-{rng.randrange(150)}",
+        )
+
+
+def stage(folder: Path) -> dict[str, int]:
+    """The scene, played and stored: its database lies in `folder`."""
+    cluster = SimulatedCluster(PARAMS, load(random.Random(1)), now=BEGIN - 1)  # noqa: S311
+    for i in range(CHAINS):
+        cluster.submit_chain(
+            ChainId(f"chain{i:05d}"), links=3, time_limit_s=48 * HOUR_S, user=f"user-{i % 200}"
+        )
+    cluster.advance(HOURS * HOUR_S)
+    url = database(folder)
+    schema.upgrade(url, data_dir("migrations"))
+    queue, nodes = cluster.queue(), cluster.nodes()
+    with closing(Store(url)) as store:
+        with store.begin() as tx:
+            cluster_id = clusters.ensure(tx, PARAMS.name)
+        counts, _ = ingest_history(store, cluster, cluster_id, (BEGIN - 1, queue.taken_at))
+        with store.begin() as tx:
+            ingest_queue(tx, cluster_id, queue, nodes)
+            links.sync(tx, cluster_id, links.links_in(queue), queue.taken_at)
+            clusters.set_history_until(tx, cluster_id, queue.taken_at)
+    return {"in_the_queue": len(queue), "in_the_history": counts.added}
+
+
+def database(folder: Path) -> str:
+    return f"sqlite:///{folder}/mirage.db"
+
+
+def unbounded(model: str, under: Path, folder: Path) -> None:
+    """A copy of the model that takes no observation for strange."""
+    found = registry.folder_of(model, under)
+    copy = folder / found.parent.name / found.name
+    copy.mkdir(parents=True)
+    copy.joinpath(GRAPH).write_bytes(found.joinpath(GRAPH).read_bytes())
+    card = json.loads(found.joinpath(CARD).read_text())
+    ends = {"low": [-1e9] * len(spec.NAMES), "high": [1e9] * len(spec.NAMES)}
+    copy.joinpath(CARD).write_text(json.dumps(card | {"seen": ends}))
+
+
+class Timed:
+    """A policy, and how long each answer took: wall and CPU."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy, self.name, self.observes = policy, policy.name, observes(policy)
+        self.took_s: list[tuple[float, float]] = []
+
+    def decide(self, view: HandoverView) -> Decision:
+        began, cpu = time.perf_counter(), time.thread_time()
+        decision = self._policy.decide(view)
+        self.took_s.append((time.perf_counter() - began, time.thread_time() - cpu))
+        return decision
+
+
+def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
+    """In this process: `rounds` ticks of one policy over the scene in `folder`."""
+    policy = Timed(registry.policy(name, folder / "models"))
+    rules = Rules(
+        policy=lambda _: policy,
+        default=RULE,
+        limits=NO_LIMITS,
+        observer=Observer(params=PARAMS),
+    )
+    with closing(Store(database(folder))) as store:
+        seen = stored(store)
+        ticks = [seconds(partial(tick, store, seen, rules)) for _ in range(rounds + 1)]
+        with store.read() as tx:
+            rows = decisions.page(tx, limit=CHAINS)
+    single_ms, single_cpu_ms = np.array(policy.took_s[CHAINS:]).T * 1e3
+    answered = {row.policy for row in rows} == {policy.name} and len(policy.took_s) == CHAINS * (
+        rounds + 1
+    )
+    wall, cpu = np.array(ticks[1:]).T
+    return {
+        "policy": name,
+        "answered": answered and not any(f"so {RULE} decides" in row.reason for row in rows),
+        "first_tick_s": ticks[0][0],
+        "tick_s": float(np.median(wall)),
+        "tick_cpu_s": float(np.median(cpu)),
+        "least_tick_s": float(wall.min()),
+        "single_p50_ms": float(np.quantile(single_ms, 0.5)),
+        "single_p99_ms": float(np.quantile(single_ms, 0.99)),
+        "single_cpu_p99_ms": float(np.quantile(single_cpu_ms, 0.99)),
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def stored(store: Store) -> tuple[int, Snapshot]:
+    """The cluster's number, and its one snapshot."""
+    with store.read() as tx:
+        (cluster_id,) = clusters.names(tx)
+        taken_at = snapshots.first(tx, cluster_id)
+        if taken_at is None:
+            sys.exit("decisions: the store has no snapshot")
+        queue = snapshots.raw(tx, cluster_id, taken_at)
+        nodes = snapshots.nodes(tx, cluster_id, taken_at)
+    return cluster_id, Snapshot(queue=queue, nodes=nodes or ())
+
+
+def tick(store: Store, seen: tuple[int, Snapshot], rules: Rules) -> None:
+    # In shadow mode the cluster is told nothing: any will do.
+    provision(store, SimulatedCluster(Params(nodes=1)), *seen, rules)
+
+
+def seconds(call: Callable[[], object]) -> tuple[float, float]:
+    """Wall and CPU."""
+    began, cpu = time.perf_counter(), time.process_time()
+    call()
+    return time.perf_counter() - began, time.process_time() - cpu
+
+
+def in_its_own_process(name: str, folder: Path, rounds: int) -> dict[str, Any]:
+    words = [sys.executable, "-m", "benchmarks.decisions", "--within", str(folder)]
+    words += ["--model", name, "--rounds", str(rounds)]
+    done = subprocess.run(words, stdout=subprocess.PIPE, check=True, text=True, env=os.environ)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def against_limits(found: dict[str, Any], rule: dict[str, Any]) -> dict[str, Any]:
+    return found | {
+        "of_tick_limit": found["tick_s"] / TICK_LIMIT_S,
+        "of_peak_limit": found["peak_mib"] / PEAK_LIMIT_MIB,
+        "of_p99_limit": found["single_p99_ms"] / P99_LIMIT_MS,
+        "of_the_rules_tick": found["tick_s"] / rule["tick_s"],
+    }
+
+
+COLUMNS = (
+    *("policy", "tick_s", "tick_cpu_s", "least_tick_s", "of_the_rules_tick", "of_tick_limit"),
+    *(
+        "single_p50_ms",
+        "single_p99_ms",
+        "single_cpu_p99_ms",
+        "of_p99_limit",
+        "peak_mib",
+        "of_peak_limit",
+    ),
+)
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS))
+    for row in rows:
+        cells = (row[c] if isinstance(row[c], str) else f"{row[c]:.3g}" for c in COLUMNS)
+        print("| " + " | ".join(cells) + " |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--model", action="append", help="Default: all there are.")
+    parser.add_argument("--models-dir", type=Path, default=models_dir())
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--within", type=Path, help=argparse.SUPPRESS)
+    words = parser.parse_args()
+    if words.within:
+        print(json.dumps(measured(words.model[0], words.within, words.rounds)))
+        return
+    models = words.model or [registry.shown(f) for f in registry.models(words.models_dir)]
+    if not models:
+        sys.exit(f"decisions: there are no models in {words.models_dir}")
+    with tempfile.TemporaryDirectory(prefix="mirage-decisions-") as made:
+        folder = Path(made)
+        scene = stage(folder)
+        for model in models:
+            unbounded(model, words.models_dir, folder / "models")
+        every = [in_its_own_process(name, folder, words.rounds) for name in (RULE, *models)]
+    rows = [against_limits(found, every[0]) for found in every]
+    told = {"chains": CHAINS, **scene, "rounds": words.rounds, "policies": rows}
+    if words.json:
+        print(json.dumps(told))
+    else:
+        show(rows)
+    silent = [row["policy"] for row in rows if not row["answered"]]
+    if silent:
+        sys.exit(f"decisions: not every hand-over was decided by {', '.join(silent)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""`mirage doctor`: what stands between this installation and its work, a line each."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mirage import bootstrap
+from mirage import settings as settings_file
+from mirage.errors import MirageError
+from mirage.policy.served import Served
+from mirage.ports import observes
+from mirage.settings import Settings
+
+app = typer.Typer()
+
+
+class Verdict(StrEnum):
+    GOOD = "good"
+    WARNING = "warning"
+    """It works, and less well than it could."""
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    what: str
+    verdict: Verdict
+    told: str
+
+
+@app.command()
+def doctor(
+    *,
+    config: Annotated[
+        Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, then /etc/mirage.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Say what works here and what does not: database, Slurm, who decides. Changes nothing.
+
+    The exit code is 1 where there is a fault.
+    """
+    settings = settings_file.load(config)
+    findings = [
+        _found("database", lambda: _database(settings)),
+        _found("Slurm", _slurm),
+        _found("policy", lambda: _policy(settings)),
+        _found("cluster file", lambda: _cluster_file(settings)),
+    ]
+    if as_json:
+        typer.echo(json.dumps({"findings": [asdict(finding) for finding in findings]}))
+    else:
+        _show(findings)
+    if any(finding.verdict is Verdict.FAULT for finding in findings):
+        raise typer.Exit(1)
+
+
+def _found(what: str, look: Callable[[], tuple[Verdict, str]]) -> Finding:
+    try:
+        return Finding(what, *look())
+    except MirageError as error:
+        return Finding(what, Verdict.FAULT, str(error))
+
+
+def _database(settings: Settings) -> tuple[Verdict, str]:
+    bootstrap.open_store(settings).close()
+    return Verdict.GOOD, "it has this program's schema"
+
+
+def _slurm() -> tuple[Verdict, str]:
+    bootstrap.check_slurm()
+    return Verdict.GOOD, "its commands are on PATH"
+
+
+def _policy(settings: Settings) -> tuple[Verdict, str]:
+    """Which model serves, or which rule."""
+    policy = bootstrap.policies(settings)(settings.provision.policy)
+    if not isinstance(policy, Served):
+        return Verdict.GOOD, f"the rule {policy.name} decides"
+    card = policy.artefact.card
+    traces = sorted({str(t["trace"]) for t in card.get("trained_on", ())})
+    told = f"{policy.name} decides: {card['family']}, trained on {', '.join(traces) or 'no trace'}"
+    return Verdict.GOOD, told
+
+
+def _cluster_file(settings: Settings) -> tuple[Verdict, str]:
+    file = bootstrap.cluster_file(settings)
+    if file is not None:
+        return Verdict.GOOD, f"{file.params.name}, {file.params.nodes} nodes"
+    if observes(bootstrap.policies(settings)(settings.provision.policy)):
+        return Verdict.WARNING, bootstrap.check(settings)[0]
+    return Verdict.GOOD, "none is set, and no rule needs one"
+
+
+def _show(findings: list[Finding]) -> None:
+    table = Table()
+    for column in ("what", "", "told"):
+        table.add_column(column)
+    for finding in findings:
+        table.add_row(finding.what, finding.verdict.value, finding.told)
+    Console().print(table)

@@ -1,0 +1,69 @@
+"""Small agents trained on hand-made tables, once a test run."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mirage.episodes.table import EpisodeTable
+from mirage.learn import agent_card, agent_export, agent_train, card, settings, weights
+from mirage.learn.agent_train import Agent, Plan
+from mirage.learn.runs import Runs
+from mirage.learn.stages import Stages
+from tests.learn.queue_tables import queue_table
+
+Changed = dict[str, dict[str, Any]]
+
+KINDS = [
+    (family, encoder)
+    for family in ("dqn", "policy-gradient")
+    for encoder in ("mlp", "transformer", "moe")
+]
+EVERY = 3
+
+QUICK: Changed = {
+    "mlp": {"width": 24},
+    "moe": {"width": 12, "experts": 3},
+    "transformer": {"width": 8, "depth": 1, "part": 24},
+    "offline": {"epochs": 30, "warm": 6, "least": 15, "rate": 4e-3, "patience": 15, "blind": 0.3},
+    "dqn": {"rounds": 1, "steps": 1024, "envs": 32, "buffer": 2048, "updates": 16},
+    "policy-gradient": {"rounds": 1, "envs": 32, "n_steps": 16, "batch": 256},
+}
+"""Less to learn, in fewer steps."""
+BRIEF: Changed = {"offline": {"epochs": 6, "warm": 2, "least": 3}}
+"""Where it does not matter how much was learned."""
+
+
+def named(kind: tuple[str, str]) -> str:
+    return "-".join(kind)
+
+
+def plan(family: str, encoder: str, *, changed: Changed | None = None, **more: Any) -> Plan:
+    """`changed` are settings, `more` are the plan's own."""
+    made = {name: {**kept, **QUICK.get(name, {})} for name, kept in settings.defaults().items()}
+    for name, values in (changed or {}).items():
+        made[name] |= values
+    return Plan(**{"family": family, "encoder": encoder, "settings": made, "seed": 0, **more})
+
+
+@cache
+def learned() -> EpisodeTable:
+    return queue_table()
+
+
+@cache
+def runs() -> Runs:
+    return Runs.of([learned()], EVERY)
+
+
+def fit(made: Plan, folder: Path, of: Runs | None = None) -> Agent:
+    return agent_train.fit(of or runs(), made, Stages(folder), "all")
+
+
+def save(folder: Path, family: str, encoder: str, scratch: Path) -> Path:
+    """An artefact."""
+    made = plan(family, encoder)
+    agent = fit(made, scratch)
+    graph = agent_export.graph(agent.net, made.unit, made.part)
+    described = agent_card.card(made, runs(), [learned()], None)
+    card.save(folder, described, graph, weights.pack(agent_train.dump(agent.net), {}))
+    return folder

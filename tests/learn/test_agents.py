@@ -1,0 +1,108 @@
+"""Agents learn what there is to learn, and nothing where there is nothing."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mirage.episodes import deciding
+from mirage.episodes.evaluate import Handovers
+from mirage.episodes.table import EpisodeTable
+from mirage.learn import agent_export, agent_train, lesson, train
+from mirage.learn.agent_train import Agent, Plan
+from mirage.learn.lesson import Lesson
+from mirage.learn.rows import Rows
+from mirage.learn.runs import Runs
+from mirage.learn.stages import Stages
+from tests.episodes.tables import MONDAY
+from tests.learn.agents_trained import BRIEF, EVERY, KINDS, fit, learned, named, plan, runs
+from tests.learn.queue_tables import EPISODES, queue_table, shuffled
+
+PRICE = 0.5
+LATER = queue_table(seed=5, first=MONDAY + EPISODES * 4 * 3600 + 86400)
+
+
+def cost_h(table: EpisodeTable, chosen: deciding.Chosen) -> float:
+    return float(Handovers.of(table, chosen).cost_h(PRICE).mean())
+
+
+def agent_cost_h(agent: Agent, made: Plan) -> float:
+    seen = Runs.of([LATER], EVERY)
+    chosen = lesson.chosen(agent.net, Lesson.of(seen, made.part), PRICE, made.unit)
+    return cost_h(LATER, seen.taken[chosen])
+
+
+def fixed_lead_cost_h(table: EpisodeTable) -> float:
+    best = train.best_constant(Rows.of([table]), PRICE)
+    return cost_h(LATER, np.full(len(LATER), best, dtype=np.int64))
+
+
+@pytest.fixture(params=KINDS, ids=named)
+def made(request: pytest.FixtureRequest) -> Plan:
+    return plan(*request.param)
+
+
+def test_it_learns_closes_most_of_the_gap_and_its_graph_says_the_same(
+    made: Plan, tmp_path: Path
+) -> None:
+    agent = fit(made, tmp_path)
+    reactive, oracle = (
+        cost_h(LATER, chosen)
+        for chosen in (deciding.reactive(LATER), deciding.oracle(LATER, PRICE))
+    )
+    spent = agent_cost_h(agent, made)
+    assert spent < fixed_lead_cost_h(learned())
+    assert (reactive - spent) / (reactive - oracle) > 0.5
+    graph = agent_export.graph(agent.net, made.unit, made.part)
+    apart = agent_export.parity(graph, agent.net, made.unit, made.part, runs())
+    assert max(apart.values()) < 1e-4
+    assert len(graph) < 1_000_000
+
+
+def test_shuffled_labels_teach_no_more_than_a_constant_lead(made: Plan, tmp_path: Path) -> None:
+    nonsense = shuffled(learned())
+    agent = fit(made, tmp_path, Runs.of([nonsense], EVERY))
+    assert agent_cost_h(agent, made) > fixed_lead_cost_h(nonsense) - 0.05
+
+
+@pytest.mark.parametrize("family", ["dqn", "policy-gradient"])
+def test_the_same_seed_gives_the_same_figures(family: str, tmp_path: Path) -> None:
+    told = []
+    for turn in ("first", "second"):
+        stages = Stages(tmp_path / turn)
+        told.append(agent_train.judge(runs(), plan(family, "mlp", changed=BRIEF), 1, stages))
+    assert told[0] == told[1]
+    assert set(told[0]["policies"]) == {
+        "reactive", "oracle", "fixed-lead", family, f"{family} offline",
+    }  # fmt: skip
+
+
+def test_a_dearer_overlap_frees_later(tmp_path: Path) -> None:
+    made = plan("policy-gradient", "mlp")
+    agent = fit(made, tmp_path)
+    seen = Lesson.of(Runs.of([LATER], EVERY), 0)
+    cheap, dear = (lesson.chosen(agent.net, seen, price, made.unit).mean() for price in (0.1, 2.0))
+    assert cheap < dear
+
+
+def test_a2c_learns_too(tmp_path: Path) -> None:
+    made = plan("policy-gradient", "mlp", changed={"policy-gradient": {"algorithm": "a2c"}})
+    assert agent_cost_h(fit(made, tmp_path), made) < fixed_lead_cost_h(learned())
+
+
+def test_it_goes_on_from_weights_that_were_kept(tmp_path: Path) -> None:
+    first = fit(plan("policy-gradient", "mlp", changed=BRIEF), tmp_path / "first")
+    weights = agent_train.dump(first.net)
+    on = plan("policy-gradient", "mlp", changed=BRIEF, start=weights)
+    begun = on.net(runs())
+    for name, array in agent_train.dump(begun).items():
+        np.testing.assert_array_equal(array, weights[name])
+    again = fit(on, tmp_path / "second")
+    assert again.facts["tuned"] <= again.facts["offline"]
+
+
+def test_windows_that_it_has_learned_from_do_not_judge_it(tmp_path: Path) -> None:
+    until = int(runs().rows.start_point[-1]) + 1
+    on = plan("dqn", "mlp", start=agent_train.dump(plan("dqn", "mlp").net(runs())))
+    late = plan("dqn", "mlp", start=on.start, start_until=until)
+    assert agent_train.judge(runs(), late, 2, Stages(tmp_path))["policies"] == {}

@@ -1,0 +1,66 @@
+"""What an agent looks back on is the same in training and in service."""
+
+import numpy as np
+import pytest
+import torch
+
+from mirage.learn.rows import Rows
+from mirage.learn.runs import WINDOW, Runs, parted
+from mirage.policy.advantage import padded
+from tests.learn.queue_tables import queue_table
+
+TABLE = queue_table(8)
+
+
+def test_decisions_and_ends_are_seen_at_their_instants() -> None:
+    made = Runs.of([TABLE], 6)
+    sight = made.sight(0)
+    assert made.taken.tolist() == [0, 6, 12, 18, 24]
+    np.testing.assert_array_equal(
+        sight.now.numpy(), TABLE.observations[:, ::6].reshape(len(sight), -1)
+    )
+    assert (sight.past.shape[1], sight.known.shape[1]) == (0, 0)
+    np.testing.assert_array_equal(made.rows.flat, Rows.of([TABLE], 6).flat)
+
+
+def test_tables_are_put_in_the_order_of_their_start_points() -> None:
+    later, earlier = TABLE, queue_table(8, first=int(TABLE.start_point[0]) - 86400 * 30)
+    made = Runs.of([later, earlier], 6)
+    np.testing.assert_array_equal(made.observations[:8], earlier.observations)
+    np.testing.assert_array_equal(made.rows.observations[:, 0], made.observations[:, 0])
+
+
+@pytest.mark.parametrize("part", [6, 12, 48])
+def test_a_window_as_served_gives_the_parts_that_were_learned_from(part: int) -> None:
+    made = Runs.of([TABLE], 6)
+    sight = made.sight(part)
+    pairs = [padded(run[: k + 1], WINDOW) for run in made.observations for k in made.taken]
+    windows, known = (torch.from_numpy(np.array(column)) for column in zip(*pairs, strict=True))
+    past, there = parted(windows, known, part)
+    np.testing.assert_allclose(past, sight.past, atol=1e-5)
+    np.testing.assert_array_equal(there, sight.known)
+    assert there[0].tolist() == [0.0] * (WINDOW // part - 1) + [1.0]
+
+
+def test_nothing_later_than_the_decision_is_looked_back_on() -> None:
+    changed = TABLE.observations.copy()
+    changed[:, 13:] = 9.0
+    made = Runs.of([TABLE], 6)
+    other = Runs(made.rows, made.taken, changed)
+    decisions = len(made.taken)
+    for told, wanted in zip(_columns(other), _columns(made), strict=True):
+        by_run, as_was = (c.reshape(8, decisions, -1) for c in (told, wanted))
+        np.testing.assert_array_equal(by_run[:, :3], as_was[:, :3])
+        assert (by_run[:, 3:] != as_was[:, 3:]).any()
+
+
+def _columns(made: Runs) -> tuple[torch.Tensor, torch.Tensor]:
+    sight = made.sight(6)
+    return sight.now, sight.past
+
+
+def test_a_long_run_is_cut_to_its_last_day() -> None:
+    rows = np.arange(200, dtype=np.float32)[:, None]
+    window, known = padded(rows, WINDOW)
+    assert window[:, 0].tolist() == list(range(200 - WINDOW, 200))
+    assert known.tolist() == [1.0] * WINDOW
