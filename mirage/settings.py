@@ -27,6 +27,7 @@ PlainName = Literal[
     "slurm-estimate",
     "fixed-lead",
     "at-once",
+    "twin",
     "pin",
     "pin-then-free",
     "auto",

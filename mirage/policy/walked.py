@@ -9,6 +9,7 @@ from mirage.domain.decision import HandoverView
 from mirage.episodes.deciding import Chosen, shown
 from mirage.episodes.table import EpisodeTable
 from mirage.policy.auto import Auto, Candidate, Choice
+from mirage.policy.foretold import wants_twin
 from mirage.policy.results import Floats, Results, load_h, together
 from mirage.policy.unserved import Unserved
 from mirage.ports import Policy
@@ -38,6 +39,7 @@ def _askable(auto: Auto, table: EpisodeTable) -> list[Candidate]:
         c
         for c in auto.candidates
         if not isinstance(c.policy, Unserved)
+        and not (wants_twin(c.policy) and table.twins is None)
         and (c.scope is None or c.scope.outside(about.nodes, about.time_limit_s) is None)
     ]
 

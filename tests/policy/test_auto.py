@@ -198,4 +198,4 @@ def test_an_artefact_that_is_unfit_or_gone_is_skipped_and_said(promoted: Path) -
 
 def test_without_any_model_a_rule_decides(tmp_path: Path) -> None:
     told = registry.policy("auto", tmp_path / "nowhere").decide(shown())
-    assert told.reason.startswith("quantile decides: ")
+    assert told.reason.startswith("quantile decides, since twin cannot be asked")

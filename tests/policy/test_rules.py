@@ -206,7 +206,7 @@ def test_slurm_estimate_in_an_empty_line_asks_for_room(free_nodes: int, wanted: 
 
 
 def test_each_policy_is_found_by_its_name_and_an_unknown_one_is_told_the_names() -> None:
-    names = ["reactive", "average", "quantile", "slurm-estimate", "fixed-lead", "at-once"]
+    names = ["reactive", "average", "quantile", "slurm-estimate", "fixed-lead", "at-once", "twin"]
     names += ["pin", "pin-then-free"]
     assert [registry.policy(name).name for name in names] == names
     assert sorted(registry.POLICIES) == sorted(names)
