@@ -52,11 +52,18 @@ def put(store: Store, cluster_id: int, chain: Chain, *links: Link) -> None:
             chains.save_link(tx, cluster_id, replace(link, chain_id=chain.chain_id))
 
 
-def pair(job_id: int, *, end: int | None, freed_at: int | None, start: int | None) -> list[Link]:
+def pair(
+    job_id: int,
+    *,
+    end: int | None,
+    freed_at: int | None,
+    start: int | None,
+    position: Position = Position.FREE,
+) -> list[Link]:
     """A predecessor and its successor."""
     before = replace(ENDED, index=1, job_id=JobId(job_id), end=end)
     after = replace(ENDED, index=2, job_id=JobId(job_id + 1), freed_at=freed_at, start=start)
-    return [before, after]
+    return [before, replace(after, position=position)]
 
 
 def test_chain_comes_back_as_it_went_in(store: Store, cluster_id: int) -> None:
@@ -158,6 +165,8 @@ def test_handover_waits_count_from_eligibility(store: Store, cluster_id: int) ->
     put(store, cluster_id, chain_named("freed-late"), *pair(30, end=300, freed_at=315, start=330))
     put(store, cluster_id, chain_named("overlaps"), *pair(40, end=None, freed_at=250, start=340))
     put(store, cluster_id, chain_named("waits"), *pair(50, end=300, freed_at=250, start=None))
+    pinned = pair(60, end=300, freed_at=None, start=335, position=Position.PINNED)
+    put(store, cluster_id, chain_named("pinned"), *pinned)
     with store.read() as tx:
         waits = chains.handover_waits(tx, cluster_id, "gpu", nodes=4, last=100)
         last_two = chains.handover_waits(tx, cluster_id, nodes=4, last=2)
