@@ -40,7 +40,8 @@ _PORT = DEFAULT_PORT + 1
 app = typer.Typer()
 
 _PLAN = Plan(policies=tuple(n for n in registry.POLICIES if n not in registry.MOVES_OFTEN))
-"""Rules that pin take every hour from the others' chains that they share the queue with."""
+"""All sets of chains share one queue, whose figures docs/results.md has: two more would make it
+another one."""
 _LOAD = "What the users of the cluster submit"
 _CHAINS = "The chains"
 _DAY_S = 86400
