@@ -1,0 +1,113 @@
+"""The twin in the service: the answers of the tables, asked now and then and within a budget."""
+
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from shutil import copy
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mirage.cluster.simulated import SimulatedCluster
+from mirage.domain.chain import ChainId
+from mirage.episodes.worlds import Worlds
+from mirage.features.foretold import LEVELS
+from mirage.features.link import Link
+from mirage.services.foresight import Foresight
+from mirage.services.observing import Observer
+from mirage.services.twins import Asking, make
+from mirage.store.engine import Store
+from tests.features.scene import BEGIN, HOUR, PARAMS, workload
+from tests.services.test_observing import PAIR, POINT, Watching, worker
+
+LINK = Link(
+    nodes=1,
+    time_limit_s=48 * HOUR,
+    user="u",
+    job_id=7,
+    predecessor_submit=0,
+    predecessor_start=0,
+    predecessor_end=48 * HOUR,
+)
+
+
+class Asks(Watching):
+    """A policy that wants to know what the twin foretells."""
+
+    asks_twin = True
+
+
+@pytest.fixture
+def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
+    copy(sqlite_template, tmp_path / "mirage.db")
+    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
+        yield opened
+
+
+def test_the_service_is_told_what_tables_are_told(store: Store, tmp_path: Path) -> None:
+    """The same hand-over, through queue and database and through the replay: other dice, so the
+    medians agree, not the samples."""
+    jobs, settings = workload(3, jobs=400), PAIR
+    world, _ = Worlds(PARAMS, jobs, settings).at(POINT)
+    assert world is not None
+    asking = Asking(PARAMS, jobs, settings, "pair", (POINT,))
+    told = make(asking, tmp_path / "t.twin.npz").quantile_s[0]
+    cluster, watching = SimulatedCluster(PARAMS, jobs, now=BEGIN), Asks()
+    ticking = worker(store, cluster, watching, Observer(params=PARAMS))
+    cluster.advance(POINT - BEGIN)
+    cluster.submit_chain(
+        ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user=PAIR.user
+    )
+    medians = []
+    for asked_s in (1200, 4 * HOUR, 8 * HOUR):
+        # Accounting is read at the end of a tick.
+        for at in (world.start + asked_s - 60, world.start + asked_s):
+            cluster.advance(at - cluster.now())
+            ticking.tick()
+        seen = watching.views[-1].twin_s
+        assert seen is not None
+        assert seen.shape == (len(LEVELS),)
+        medians.append((int(seen[9]), int(told[asked_s // 1200][9])))
+    for live, table in medians:
+        assert live == pytest.approx(table, rel=0.15), medians
+
+
+def test_without_a_cluster_file_nobody_is_told(store: Store) -> None:
+    watching = Asks()
+    cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
+    ticking = worker(store, cluster, watching, Observer(params=replace(PARAMS, nodes=3)))
+    cluster.advance(20 * HOUR)
+    cluster.submit_chain(
+        ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user="pair"
+    )
+    for _ in range(300):
+        cluster.advance(600)
+        ticking.tick()
+        if watching.views:
+            break
+    assert watching.views[-1].twin_s is None
+
+
+def test_an_answer_stands_for_a_while_and_a_budget_is_kept() -> None:
+    asked: list[int] = []
+    spent = [0.0]
+
+    def ask(link: Link) -> NDArray[np.int32]:
+        asked.append(link.job_id)
+        spent[0] += 0.4
+        return np.full(len(LEVELS), len(asked), dtype=np.int32)
+
+    foresight = Foresight(budget_s=0.5, clock=lambda: spent[0])
+    links = [replace(LINK, job_id=i) for i in (1, 2, 3)]
+    first = [foresight.of(link, 1000, ask) for link in links]
+    assert asked == [1, 2]
+    assert first[2] is None
+    again = [foresight.of(link, 1060, ask) for link in links]
+    assert asked == [1, 2, 3]
+    assert again[0] is first[0]
+    later = [foresight.of(link, 1000 + 3600, ask) for link in links]
+    assert asked == [1, 2, 3, 1, 2]
+    assert later[2] is again[2]
+    assert foresight.of(replace(LINK, job_id=2, predecessor_start=5), 4660, ask) is not None
