@@ -4,12 +4,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from mirage.episodes.table import EpisodeTable
 from mirage.learn import agent_card, agent_export, agent_train, card, settings, weights
 from mirage.learn.agent_train import Agent, Plan
 from mirage.learn.runs import Runs
 from mirage.learn.stages import Stages
 from tests.learn.queue_tables import queue_table
+
+# As `mirage train` has it: threads wait for each other more than they work.
+torch.set_num_threads(1)
 
 Changed = dict[str, dict[str, Any]]
 

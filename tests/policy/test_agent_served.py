@@ -36,6 +36,7 @@ def served(folder: Path) -> Served:
 def seen(episode: int, instant: int, **fields: object) -> HandoverView:
     run = learned().observations[episode]
     told = {"observation": run[instant], "window": run[: instant + 1], "jobs": waits([7200] * 30)}
+    told["time_limit_s"] = learned().about.time_limit_s
     return view(int(LEFT_S[instant]), **told | fields)
 
 
