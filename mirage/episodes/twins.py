@@ -69,7 +69,8 @@ class Twins:
     def load(cls, path: Path) -> Self:
         """InputError where the file is none, or damaged."""
         try:
-            with np.load(path, allow_pickle=False) as members:
+            # Opened here: of a damaged file numpy forgets to close its own.
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as members:
                 if str(members["format"]) != FORMAT:
                     raise InputError(f"{path} is not of the format {FORMAT}: delete it")
                 twins = cls(

@@ -6,13 +6,15 @@ from typing import Any
 
 from mirage.episodes.table import EpisodeTable
 from mirage.learn import card, export, train
+from mirage.learn.ensemble import Ensemble
 from mirage.learn.rows import Rows
 from mirage.learn.train import Fitted
 from mirage.learn.trees import Boosted, Forest
 from tests.learn.queue_tables import queue_table
 
-Kind = Forest | Boosted
-FAMILIES: tuple[Kind, ...] = (Forest(trees=15), Boosted(trees=40, rate=0.15))
+Kind = Forest | Boosted | Ensemble
+_FOREST, _BOOSTED = Forest(trees=15), Boosted(trees=40, rate=0.15)
+FAMILIES: tuple[Kind, ...] = (_FOREST, _BOOSTED, Ensemble(_FOREST, _BOOSTED))
 
 
 @cache

@@ -1,0 +1,72 @@
+"""The twin's answers beside a table: kept, found again, and never taken for another table's."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mirage.episodes import twins
+from mirage.episodes.table import EpisodeTable
+from mirage.episodes.twins import Twins
+from mirage.errors import InputError
+from mirage.features.foretold import LEVELS
+from tests.learn.queue_tables import queue_table
+
+
+def answers(table: EpisodeTable, every: int = 3) -> Twins:
+    asked = -(-(table.outcome_s.shape[1] - 1) // every)
+    shape = (len(table), asked, len(LEVELS))
+    numbers = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    return Twins(table.about.pair, table.start_point, every, numbers)
+
+
+def saved(folder: Path) -> tuple[Path, EpisodeTable, Twins]:
+    table = queue_table(8)
+    path = folder / "e.npz"
+    table.save(path)
+    made = answers(table)
+    made.save(twins.beside(path))
+    return path, table, made
+
+
+def test_a_table_has_the_answers_that_lie_beside_it(tmp_path: Path) -> None:
+    path, _, made = saved(tmp_path)
+    found = EpisodeTable.load(path).twins
+    assert found is not None
+    assert (found.every, found.pair) == (made.every, made.pair)
+    assert np.array_equal(found.quantile_s, made.quantile_s)
+
+
+def test_between_two_questions_the_last_answer_stands(tmp_path: Path) -> None:
+    _, _, made = saved(tmp_path)
+    assert [int(made.at(1, k)[0]) for k in (0, 2, 3)] == [
+        int(made.quantile_s[1, a, 0]) for a in (0, 0, 1)
+    ]
+    assert np.array_equal(made.of_instants(np.array([2, 3]))[1], made.quantile_s[1, [0, 1]])
+
+
+@pytest.mark.parametrize("what", ["another cluster", "other start points"])
+def test_answers_of_another_table_are_not_taken(tmp_path: Path, what: str) -> None:
+    path, table, made = saved(tmp_path)
+    if what == "another cluster":
+        other = replace(made, pair="f" * 64)
+    else:
+        other = replace(made, start_point=table.start_point + 1)
+    other.save(twins.beside(path))
+    assert EpisodeTable.load(path).twins is None
+
+
+def test_damaged_answers_are_refused(tmp_path: Path) -> None:
+    path, _, _ = saved(tmp_path)
+    file = twins.beside(path)
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(InputError, match="does not read as the twin's forecasts: delete it"):
+        EpisodeTable.load(path)
+
+
+def test_a_day_of_instants_is_asked_no_more_than_48_times() -> None:
+    for instants in (1, 47, 48, 49, 72, 144, 288, 1000):
+        every = twins.every_of(instants)
+        assert -(-instants // every) <= twins.ASKED
+        assert every == 1 or -(-instants // (every - 1)) > twins.ASKED
