@@ -172,7 +172,7 @@ def _fault(line: int, keys: list[str], detail: dict[str, Any]) -> str:
         return f"{where}unknown key {name!r}"
     if detail["type"] == "model_type":
         return f"{where}{name} = {detail['input']!r}: {name} is a table, [{name}]"
-    return f"{where}{name} = {detail['input']!r}: {detail['msg']}"
+    return f"{where}{name} = {detail['input']!r}: {detail['msg'].removeprefix('Value error, ')}"
 
 
 def _line_of(text: str, keys: list[str]) -> int | None:

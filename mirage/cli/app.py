@@ -33,7 +33,10 @@ COMMANDS = {
     "evaluate": ("mirage.cli.evaluate", "Judge policies on the same hand-overs."),
     "db": ("mirage.cli.ops", "The database: make it, or bring it to this program's schema."),
     "config": ("mirage.cli.ops", "The configuration file: check it, show it, list every key."),
-    "doctor": ("mirage.cli.doctor", "Say what works here, what does not, and who decides."),
+    "doctor": (
+        "mirage.cli.doctor",
+        "Say what works here and what does not: database, Slurm, who decides.",
+    ),
     "mode": (
         "mirage.cli.ops",
         "How far Mirage goes: observe, shadow (decide and log; the default) or act.",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mirage.policy.registry import NAMES
 from mirage.store.tables import SCHEMA, VERSION_TABLE
 from tests.mirage_process import Answer, QuietSlurm, configured, run
 
@@ -55,8 +56,8 @@ def test_every_fault_of_a_configuration_at_once(tmp_path: Path, words: tuple[str
         "  line 4: unknown key 'service.prot'",
         "  line 6: polling.queue_s = 'often': Input should be a valid integer, "
         "unable to parse string as an integer",
-        "  line 8: provision.policy = 'best': Input should be 'reactive', 'average', 'quantile', "
-        "'slurm-estimate', 'fixed-lead' or 'at-once'",
+        f"  line 8: provision.policy = 'best': there are {', '.join(NAMES)}, models/NAME, "
+        "models/NAME/VERSION",
     ]
 
 

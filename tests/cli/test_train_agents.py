@@ -87,8 +87,9 @@ def test_it_goes_on_with_newer_weeks_and_is_promoted_only_where_it_is_better(hom
 
 def test_what_was_interrupted_goes_on_with_the_same_command(home: Path) -> None:
     out = home / "models" / "agent" / "3"
-    words = [*MIRAGE, "train", "policy-gradient", "E.npz", "--out", "models/agent/3", *WITH]
-    words += ["--seed", "7"]
+    # Behind nohup Ctrl-C is ignored, and children inherit that.
+    words = ["/usr/bin/env", "--default-signal=INT", *MIRAGE, "train", "policy-gradient", "E.npz"]
+    words += ["--out", "models/agent/3", *WITH, "--seed", "7"]
     pipe = subprocess.PIPE
     with subprocess.Popen(words, cwd=home, env=environment(), stdout=pipe, stderr=pipe) as child:
         while child.poll() is None and not kept(out):

@@ -29,9 +29,9 @@ ANY = {"low": [-1e9] * len(spec.NAMES), "high": [1e9] * len(spec.NAMES)}
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models, of which one takes no observation for strange."""
+    """One that takes no chain and no observation for strange."""
     under = tmp_path_factory.mktemp("models")
-    save(under / "made" / "1", seen=ANY)
+    save(under / "made" / "1", seen=ANY, trained_on=[])
     return under
 
 
