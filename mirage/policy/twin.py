@@ -9,9 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mirage.domain.decision import Forecast
 from mirage.domain.snapshot import Ints, Snapshot
+from mirage.features.foretold import LEVELS
 from mirage.features.futures import Future, Futures, Recent, Resampling
 from mirage.features.history import History
 from mirage.features.link import Link
@@ -38,6 +40,10 @@ class TwinForecast:
     def quantile(self, fractile: float) -> float:
         """The least sample at or above the fractile, seconds: nothing is interpolated."""
         return float(np.quantile(self.wait_s, fractile, method="inverted_cdf"))
+
+    def quantiles(self) -> NDArray[np.int32]:
+        """[19], at `features.foretold.LEVELS`, seconds."""
+        return np.array([round(self.quantile(level)) for level in LEVELS], dtype=np.int32)
 
     def forecast(self) -> Forecast:
         """The three quantiles that decisions are shown with."""

@@ -1,8 +1,8 @@
 """The twin in the service: what it foretells of each hand-over, asked now and then.
 
 An answer takes some 30 ms and changes slowly, so a hand-over is asked for at most 48 times in its
-predecessor's run, and a tick asks no longer than its budget: who has waited longest comes first,
-because those that were answered do not ask again. A service that starts anew asks anew.
+predecessor's run, and a tick asks no longer than its budget: those that were answered do not ask
+again, so the others come to their turn in later ticks. A service that starts anew asks anew.
 """
 
 import time
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.episodes.twins import ASKED
+
 if TYPE_CHECKING:
     # With them comes the compiler: half a second and 60 MiB, for nothing where nobody asks.
     from mirage.features.link import Link
 
-ASKED = 48
-"""Times in a run, as tables have it (`episodes.twins`)."""
 GOOD_FOR = 2
 """Intervals for which an answer may stand in for the next one."""
 BUDGET_S = 0.5
@@ -49,8 +49,10 @@ class Foresight:
         self._begin(now)
         if self._spent_s < self.budget_s:
             begun = self.clock()
-            answer = ask(link)
-            self._spent_s += self.clock() - begun
+            try:
+                answer = ask(link)
+            finally:
+                self._spent_s += self.clock() - begun
             self._answers[key] = (now, answer)
             return answer
         return answer if at is not None and now - at < GOOD_FOR * every_s else None

@@ -100,9 +100,7 @@ class Sight:
 
     def of(self, predecessor: Link, standby: Link) -> Observed:
         """Float32[F] of `features.spec`; or None, and why."""
-        if self._looked is None:
-            self._looked = _tried(self._look)
-        look = self._looked
+        look = self._now()
         if isinstance(look, str):
             return None, look
         found = _tried(lambda: look.observe(self._link(predecessor, standby)))
@@ -110,32 +108,34 @@ class Sight:
 
     def foretold(self, predecessor: Link, standby: Link) -> NDArray[np.int32] | None:
         """Int32[19] of `features.foretold`; None where the twin cannot be asked, or had no time."""
-        if self._observer is None or isinstance(self._looked, str):
+        # What may not be observed may not be simulated either: hidden jobs, an unknown history.
+        if self._observer is None or isinstance(self._now(), str):
             return None
         foresight = self._observer.foresight
         now = self._snapshot.queue.taken_at
         found = _tried(lambda: foresight.of(self._link(predecessor, standby), now, self._ask_twin))
         return None if isinstance(found, str) else found
 
+    def _now(self) -> "Look | str":
+        """Looked at once a tick."""
+        if self._looked is None:
+            self._looked = _tried(self._look)
+        return self._looked
+
     def _ask_twin(self, link: "SeenLink") -> NDArray[np.int32]:
-        from mirage.features.foretold import LEVELS  # noqa: PLC0415 - see above
         from mirage.policy.twin import Twin  # noqa: PLC0415
 
         assert self._observer is not None  # noqa: S101 - the caller looked
         if self._history is None:
             self._history = self._observer.history(self._tx, self._cluster_id, self._snapshot)
         told = Twin().of_snapshot(
-            self._ordered(),
+            self._observer.ordered(self._snapshot),
             self._observer.params,
             link,
             self._history,
             seed=self._snapshot.queue.taken_at,
         )
-        return np.array([round(told.quantile(level)) for level in LEVELS], dtype=np.int32)
-
-    def _ordered(self) -> Snapshot:
-        assert self._observer is not None  # noqa: S101 - the caller looked
-        return self._observer.ordered(self._snapshot)
+        return told.quantiles()
 
     def _look(self) -> "Look":
         if self._observer is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mirage.episodes import pool, twins
 from mirage.episodes.pool import Told
@@ -17,7 +18,6 @@ from mirage.episodes.table import EpisodeTable
 from mirage.episodes.twins import Twins
 from mirage.episodes.worlds import Worlds
 from mirage.errors import InputError
-from mirage.features.foretold import LEVELS
 from mirage.features.history import History
 from mirage.policy.twin import Twin
 from mirage.sim.simulator import Simulator
@@ -112,7 +112,7 @@ class _Maker:
         Twins(self._asking.pair, starts_at, self._every, answers).save(path)
         return len(starts)
 
-    def _answers(self, point: int) -> list[list[int]]:
+    def _answers(self, point: int) -> list[NDArray[np.int32]]:
         """[A][19], seconds."""
         world, heard = self._worlds.heard_at(point, self._heard)
         if world is None:
@@ -123,7 +123,7 @@ class _Maker:
             now = world.start + asked_s
             heard.follow(world.sim, now)
             told = self._twin.of_simulator(world.sim, link, heard.history, seed=now)
-            found.append([round(told.quantile(level)) for level in LEVELS])
+            found.append(told.quantiles())
         return found
 
 

@@ -74,20 +74,21 @@ def test_the_service_is_told_what_tables_are_told(store: Store, tmp_path: Path) 
         assert live == pytest.approx(table, rel=0.15), medians
 
 
-def test_without_a_cluster_file_nobody_is_told(store: Store) -> None:
+def test_where_nothing_may_be_observed_the_twin_is_not_asked(store: Store) -> None:
+    """A new installation's first tick: the last day is not known, and no future can be drawn."""
     watching = Asks()
+    watching.observes = False
     cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
-    ticking = worker(store, cluster, watching, Observer(params=replace(PARAMS, nodes=3)))
-    cluster.advance(20 * HOUR)
+    ticking = worker(store, cluster, watching, Observer(params=PARAMS))
     cluster.submit_chain(
         ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user="pair"
     )
-    for _ in range(300):
-        cluster.advance(600)
-        ticking.tick()
-        if watching.views:
-            break
+    cluster.advance(60)
+    ticking.tick()
     assert watching.views[-1].twin_s is None
+    cluster.advance(60)
+    ticking.tick()
+    assert watching.views[-1].twin_s is not None
 
 
 def test_an_answer_stands_for_a_while_and_a_budget_is_kept() -> None:
