@@ -14,13 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from tests import needed
+
 _START_S = 20.0
 
 
 @pytest.fixture(scope="session")
 def munge_commands() -> Iterator[Path]:
     """The folder of the commands, which any user may run."""
-    _install()
+    if "munge" in needed.missing():
+        needed.absent("munged is not on this machine")
     folder = Path(tempfile.mkdtemp(prefix="mirage-munge-", dir="/tmp"))  # a socket's path is short
     folder.chmod(0o755)
     key, socket, commands = folder / "key", folder / "socket", folder / "bin"
@@ -50,19 +53,6 @@ def munge(munge_commands: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """`munge` and `unmunge` of this process are those of our own munged."""
     monkeypatch.setenv("PATH", f"{munge_commands}{os.pathsep}{os.environ['PATH']}")
     return munge_commands
-
-
-def _install() -> None:
-    if shutil.which("munged") is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "munge"]
-        for command in (["apt-get", "update", "-qq"], install):
-            subprocess.run(command, env=environment, check=False, capture_output=True)
-    if shutil.which("munged") is None:
-        message = "munged is not on PATH and could not be installed"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
 
 
 def _wait(commands: Path, process: subprocess.Popen[bytes], out: Path) -> None:

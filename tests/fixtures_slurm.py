@@ -13,10 +13,11 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO
 
 import pytest
 
+from tests import needed
 from tests.slurm_testbed import Testbed, TestbedSettings
 
 _LOCK = Path("/run/mirage-testbed.tests")
@@ -35,9 +36,9 @@ testbed_with.__test__ = False  # type: ignore[attr-defined]
 def slurm_host() -> Iterator[Testbed]:
     """This host's testbed, ours alone for the session; as it ends, up or down as it was."""
     if os.geteuid() != 0:
-        _missing("the Slurm testbed starts daemons as several users: run as root")
-    if shutil.which("apt-get") is None and shutil.which("slurmctld") is None:
-        _missing("the Slurm testbed needs Debian's packages")
+        needed.absent("the Slurm testbed starts daemons as several users: run as root")
+    if not needed.installable() and shutil.which("slurmctld") is None:
+        needed.absent("the Slurm testbed needs Debian's packages")
     testbed = Testbed()
     with _LOCK.open("w") as lock:
         _take(lock)
@@ -69,10 +70,3 @@ def _take(lock: IO[str]) -> None:
             time.sleep(0.5)
         else:
             return
-
-
-def _missing(what: str) -> NoReturn:
-    """Where the tests must run, a missing part is a failure."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(what)
-    pytest.skip(what)

@@ -23,6 +23,7 @@ from sqlalchemy import text
 from mirage.store import schema
 from mirage.store.engine import Store
 from mirage.store.tables import metadata
+from tests import needed
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 
@@ -143,17 +144,8 @@ def _empty(url: str) -> None:
 
 def _binaries() -> Path:
     found = _installed()
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql"]
-        for command in (["apt-get", "update", "-qq"], install):
-            subprocess.run(command, env=environment, check=False, capture_output=True)
-        found = _installed()
     if found is None:
-        message = "PostgreSQL is not in /usr/lib/postgresql and could not be installed"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+        needed.absent("PostgreSQL is not in /usr/lib/postgresql")
     return found
 
 

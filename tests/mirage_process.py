@@ -47,7 +47,7 @@ def run(*words: str, cwd: Path | None = None, by_modes: bool = False, **more: st
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=280,
     )
     return Answer(done.returncode, done.stdout, done.stderr)
 

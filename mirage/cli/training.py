@@ -81,7 +81,7 @@ class Trees:
         graph = export.graph(fitted.late, fitted.wait, rows.flat.shape[1])
         parity = export.parity(graph, fitted.late, fitted.wait, rows.flat)
         own = {"seed": asked.seed, "every": EVERY, "parity": parity, "metrics": metrics}
-        own["judged"] = judging.told()
+        own |= {"judged": judging.told(), "operating_points": judging.operating_points()}
         return Made(graph, card.card(fitted, family, rows, tables, **own))
 
     def tidy(self) -> None:
@@ -143,7 +143,7 @@ class Agents:
         graph = agent_export.graph(agent.net, plan.unit, plan.part)
         parity = agent_export.parity(graph, agent.net, plan.unit, plan.part, runs)
         own = {"seed": asked.seed, "every": EVERY, "parity": parity, "metrics": metrics}
-        own["judged"] = judging.told()
+        own |= {"judged": judging.told(), "operating_points": judging.operating_points()}
         card = agent_card.card(plan, runs, tables, self._start, fit=agent.facts, **own)
         kept = weights.pack(agent_train.dump(agent.net), {"encoder": plan.encoder})
         return Made(graph, card, kept)

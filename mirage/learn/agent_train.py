@@ -185,7 +185,7 @@ def judge(
         for name, instants in _choices(agent, runs.part(learned), later, plan).items():
             policies.setdefault(name, []).append(train.handovers(later.rows, instants))
         seen = Lesson.of(later, plan.part)
-        for price in train.PRICES:
+        for price in train.JUDGED_PRICES:
             heard(window, price, lesson.chosen(agent.net, seen, price, plan.unit))
     figures = train.figures(policies) if policies else {}
     return {"overlap_price": OVERLAP_PRICE, "policies": figures, "fits": fits}

@@ -12,12 +12,16 @@ import numpy as np
 from mirage.domain.decision import Action, Decision, HandoverView
 from mirage.episodes import deciding
 from mirage.episodes.table import STEP_S, EpisodeTable
+from mirage.learn import train
 from mirage.learn.rows import Flags, Ints, Rows, decisions
 from mirage.policy import walked
 from mirage.policy.judged import MODEL, as_text
 from mirage.policy.registry import FORECASTS, POLICIES, RULES
 from mirage.policy.results import Results
 from mirage.ports import Policy
+
+OVERLAPS_H = (1.0, 2.5)
+"""Of the operating points: a site may rather say how long jobs may run side by side."""
 
 _HOUR_S = 3600
 
@@ -49,18 +53,47 @@ class Judging:
         sets = (self._set(place, table) for place, table in enumerate(self._tables))
         return [found for found in sets if found is not None]
 
+    def operating_points(self) -> list[dict[str, Any]]:
+        """For each table and each of OVERLAPS_H the least price at which it overlaps no longer.
+
+        `price` is null where it overlaps longer at all of them. Means per hand-over, hours.
+        """
+        return [
+            _chain(table) | {"overlap_at_most_h": limit} | self._point(place, table, limit)
+            for place, table in enumerate(self._tables)
+            for limit in OVERLAPS_H
+        ]
+
+    def _point(self, place: int, table: EpisodeTable, limit_h: float) -> dict[str, Any]:
+        mine = self._table_of == place
+        rows = self._row_of[mine]
+        taken = decisions(table.outcome_s.shape[1], self._every)
+        for price in sorted(self._chosen):
+            instants = self._chosen[price][mine]
+            was_judged = instants >= 0
+            x_h = table.outcome_h[rows[was_judged], taken[instants[was_judged]]]
+            if not len(x_h):
+                break
+            overlap_h = float(np.maximum(-x_h, 0.0).mean())
+            if overlap_h <= limit_h:
+                return {
+                    "price": price,
+                    "overlap_h": overlap_h,
+                    "interruption_h": float(np.maximum(x_h, 0.0).mean()),
+                    "zero_interruption_pct": 100 * float((x_h <= 0).mean()),
+                }
+        return {"price": None}
+
     def _set(self, place: int, table: EpisodeTable) -> dict[str, Any] | None:
         mine = self._table_of == place
-        by_price = {price: chosen[mine] for price, chosen in self._chosen.items()}
+        by_price = {p: self._chosen[p][mine] for p in train.PRICES if p in self._chosen}
         rows = self._row_of[mine]
         judged = [(p, self._results(table, p, rows, k)) for p, k in by_price.items()]
         if not judged or not len(judged[0][1]):
             return None
         first = judged[0][1]
         return {
-            "cluster": str(table.about.cluster.get("name", "")),
-            "nodes": table.about.nodes,
-            "time_limit_s": table.about.time_limit_s,
+            **_chain(table),
             "start_point": as_text(first.start_point),
             "known_at": as_text(np.max([r.known_at for _, r in judged], axis=0)),
             "load_s": as_text(_seconds(first.load_h)),
@@ -96,6 +129,16 @@ class _Now:
         if view.time_left_s % (self.every * STEP_S):
             return Decision(action=Action.WAIT, reason="not asked", policy=self.name)
         return self.policy.decide(view)
+
+
+def _chain(table: EpisodeTable) -> dict[str, Any]:
+    """The kind of chain that a table is of."""
+    about = table.about
+    return {
+        "cluster": str(about.cluster.get("name", "")),
+        "nodes": about.nodes,
+        "time_limit_s": about.time_limit_s,
+    }
 
 
 def _columns(found: Results) -> dict[str, str]:

@@ -18,6 +18,8 @@ from mirage.policy.boundary import late_enough
 
 PRICES = (0.15, 0.5, 1.5)
 """At which the boundary's factor is chosen: it serves all prices."""
+JUDGED_PRICES = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0)
+"""At which a policy is asked in each window: those that agents serve too."""
 HELD_BACK = 0.2
 """Share of the hand-overs, the newest, on which the forecast's adjustment is found."""
 STEPS = stopping.BLOCKS + 3
@@ -34,10 +36,10 @@ class Fitted:
     shift: Floats
     """[Q]: the conformal adjustment, log(1 + hours)."""
 
-    def chosen(self, rows: Rows, price: float) -> NDArray[np.int64]:
-        """[E]: the instant at which it frees each successor; D for never."""
+    def chosen(self, rows: Rows, prices: Sequence[float]) -> dict[float, NDArray[np.int64]]:
+        """By price, [E]: the instant at which it frees each successor; D for never."""
         late = self.late.predict(rows.flat).reshape(len(rows), -1)
-        return stopping.first_free(late_enough(late, price, self.factor))
+        return {p: stopping.first_free(late_enough(late, p, self.factor)) for p in prices}
 
     def wait_h(self, rows: Rows) -> Floats:
         """[E x D, Q]: quantiles of the wait."""
@@ -80,7 +82,7 @@ def judge(
 
     `policies` as `mirage evaluate` tells them, `fixed-lead` being the constant lead that was best
     in the past; `forecast` by window. Calls `told` STEPS times a window, and `heard` for each
-    window and price of PRICES.
+    window and price of JUDGED_PRICES.
     """
     policies: dict[str, list[Handovers]] = {}
     forecasts, factors = [], []
@@ -89,11 +91,12 @@ def judge(
         fitted = fit(past, family, told)
         factors.append(fitted.factor)
         forecasts.append(_forecast_figures(fitted, past, later, seed))
-        chosen = baselines(past, later) | {family.name: fitted.chosen(later, OVERLAP_PRICE)}
+        by_price = fitted.chosen(later, JUDGED_PRICES)
+        chosen = baselines(past, later) | {family.name: by_price[OVERLAP_PRICE]}
         for name, instants in chosen.items():
             policies.setdefault(name, []).append(handovers(later, instants))
-        for price in PRICES:
-            heard(window, price, fitted.chosen(later, price))
+        for price, instants in by_price.items():
+            heard(window, price, instants)
     return {
         "overlap_price": OVERLAP_PRICE,
         "policies": figures(policies),

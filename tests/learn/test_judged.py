@@ -66,6 +66,34 @@ def test_only_chains_of_that_cluster_and_about_that_size_are_told_of() -> None:
     )
 
 
+def test_operating_points_are_the_least_prices_that_overlap_no_longer() -> None:
+    table = queue_table()
+    rows = Rows.of([table], EVERY)
+    judging = Judging(rows, [table], EVERY)
+    last = table.outcome_s.shape[1] - 1
+    taken = np.arange(last, -1, -EVERY)[::-1]
+    overlap_h = np.maximum(-table.outcome_h[:10, taken], 0.0).mean(axis=0)
+    # The sooner it frees, the longer it overlaps.
+    sooner, later = (int(np.flatnonzero(overlap_h <= limit)[0]) for limit in (2.5, 1.0))
+    assert sooner < later
+    window = np.arange(len(table)) < 10
+    for price, instant in ((0.3, sooner), (1.0, later), (2.0, len(taken) - 1)):
+        judging(window, price, np.full(10, instant))
+    short, long = judging.operating_points()
+    assert (short["overlap_at_most_h"], short["price"]) == (1.0, 1.0)
+    assert (long["overlap_at_most_h"], long["price"]) == (2.5, 0.3)
+    assert np.isclose(long["overlap_h"], overlap_h[sooner])
+    assert short["interruption_h"] >= long["interruption_h"]
+    assert short["nodes"] == table.about.nodes
+
+
+def test_where_every_price_overlaps_too_long_there_is_no_operating_point() -> None:
+    table = queue_table()
+    judging = Judging(Rows.of([table], EVERY), [table], EVERY)
+    judging(np.arange(len(table)) < 10, 0.5, np.zeros(10, dtype=np.int64))
+    assert [point["price"] for point in judging.operating_points()] == [None, None]
+
+
 def test_a_table_without_judged_hand_overs_is_left_out() -> None:
     table = queue_table()
     judging = Judging(Rows.of([table], EVERY), [table], EVERY)

@@ -26,7 +26,7 @@ def cost_h(table: EpisodeTable, chosen: deciding.Chosen) -> float:
 
 
 def policy_cost_h(made: train.Fitted) -> float:
-    return cost_h(LATER, made.chosen(Rows.of([LATER]), PRICE))
+    return cost_h(LATER, made.chosen(Rows.of([LATER]), (PRICE,))[PRICE])
 
 
 def fixed_lead_cost_h() -> float:
@@ -54,7 +54,7 @@ def test_shuffled_labels_teach_no_more_than_a_constant_lead(family: Kind) -> Non
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 def test_a_dearer_overlap_frees_later(family: Kind) -> None:
     rows, made = Rows.of([LATER]), fitted(family)
-    cheap, dear = (made.chosen(rows, price) for price in (0.1, 2.0))
+    cheap, dear = made.chosen(rows, (0.1, 2.0)).values()
     assert (cheap <= dear).all()
     assert cheap.mean() < dear.mean()
 
@@ -97,7 +97,7 @@ def test_an_idle_cluster_teaches_not_to_act(family: Kind) -> None:
     at_once = np.tile((-LEFT_S).astype(np.int32), (len(made), 1))
     idle = Rows.of([EpisodeTable(made.about, {**made._columns, "outcome_s": at_once})], every=3)
     never = train.fit(idle, family)
-    assert (never.chosen(idle, PRICE) == len(idle.left_h)).all()
+    assert (never.chosen(idle, (PRICE,))[PRICE] == len(idle.left_h)).all()
     assert never.wait_h(idle).max() == 0.0
     data = export.graph(never.late, never.wait, idle.flat.shape[1])
     assert max(export.parity(data, never.late, never.wait, idle.flat).values()) == 0.0

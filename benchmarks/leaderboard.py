@@ -1,0 +1,199 @@
+"""Every policy on every developers' cluster: tables, training, validation, in one command.
+
+`python -m benchmarks.leaderboard DIR [--cluster ls6 ...] [--family forest ...]` makes in DIR what
+is not there yet, and prints docs/leaderboard.md's tables from it: an interrupted run goes on, and a
+whole one only prints. Some hours on two cores. Each run that reaches `mirage evaluate` is a reading
+of the validation windows: write it down in docs/validation-reads.md.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.validation_windows import SHARED, WINDOWS, Window
+
+TRAINED = {
+    "ls6": ("2022-11-07", "2023-02-07"),
+    "thetagpu": ("2023-01-01", "2023-04-25"),
+    "theta": ("2023-01-01", "2023-04-25"),
+}
+"""The developers' training windows of shared/clusters/README.md."""
+TREES = ("forest", "xgboost", "ensemble")
+AGENTS = ("dqn", "policy-gradient")
+FAMILIES = (*TREES, *AGENTS)
+SHIPPED = "ensemble"
+"""The family that `auto` is given: two like models only make it change its mind (docs/auto.md)."""
+RULES = ("fixed-lead", "quantile", "slurm-estimate", "at-once", "twin")
+PRICE = 0.5
+OVERLAPS_H = (1.0, 2.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """What was made for some clusters, in one folder."""
+
+    folder: Path
+    families: Sequence[str]
+
+    def table(self, window: str, part: str) -> Path:
+        """Episodes of a window's pairs; made where they are not there."""
+        path = self.folder / f"{window}-{part}.npz"
+        asked = WINDOWS[window]
+        days = TRAINED[_cluster(window)] if part == "train" else (asked.since, asked.until)
+        if not path.exists():
+            self._mirage("episodes", *_episodes(asked, days), "--out", path.name)
+        return path
+
+    def train(self, cluster: str) -> None:
+        """One model of each family, of both sizes of chain."""
+        tables = [self.table(window, "train").name for window in _windows(cluster)]
+        for family in self.families:
+            out = _model(family, cluster)
+            if not (self.folder / out).exists():
+                self._mirage("train", family, *tables, "--out", out)
+        if SHIPPED in self.families:
+            self._mirage("models", "promote", _model(SHIPPED, cluster), "--force")
+
+    def judge(self, window: str, price: float) -> dict[str, Any]:
+        """`mirage evaluate` of all policies at a price."""
+        path = self.folder / f"{window}-at-{price}.json"
+        if not path.exists():
+            table = self.table(window, "validation")
+            models = [_model(family, _cluster(window)) for family in self.families]
+            words = [f"--policy={name}" for name in (*RULES, "auto", *models)]
+            words += ["--overlap-price", str(price), "--json", path.name]
+            words += ["--plot", f"{window}.svg"] if price == PRICE else []
+            self._mirage("evaluate", table.name, *words)
+        told: dict[str, Any] = json.loads(path.read_text())["policies"]
+        return told
+
+    def card(self, family: str, cluster: str) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(
+            (self.folder / _model(family, cluster) / "card.json").read_text()
+        )
+        return told
+
+    def _mirage(self, *words: str) -> None:
+        sys.stderr.write(f"mirage {' '.join(words)}\n")
+        subprocess.run([sys.executable, "-m", "mirage", *words], cwd=self.folder, check=True)
+
+
+def _episodes(asked: Window, days: tuple[str, str]) -> list[str]:
+    words = [str(SHARED / "traces" / asked.trace)]
+    words += ["--cluster", str(SHARED / "clusters" / asked.cluster), "--twin"]
+    words += ["--nodes", str(asked.nodes), "--time-limit", f"{asked.hours}:00:00"]
+    return [*words, "--every", f"{asked.every_h}h", "--from", days[0], "--until", days[1]]
+
+
+def _cluster(window: str) -> str:
+    return window.rpartition("-")[0]
+
+
+def _windows(cluster: str) -> list[str]:
+    return [window for window in WINDOWS if _cluster(window) == cluster]
+
+
+def _model(family: str, cluster: str) -> str:
+    return f"models/{family}-{cluster}/1"
+
+
+def _rows(told: dict[str, Any], load: str) -> Iterator[str]:
+    """A line of each policy, the cheapest first."""
+    for name, by_class in sorted(told.items(), key=lambda item: item[1][load]["cost_h"]):
+        f = by_class[load]
+        closed = "" if f["gap_closed"] is None else _with_interval(f, "gap_closed", ".2f")
+        yield (
+            f"| {name} | {_with_interval(f, 'interruption_h', '.2f')} | {f['overlap_h']:.2f} "
+            f"| {f['zero_interruption_pct']:.0f} "
+            f"| {_with_interval(f, 'cost_h', '.2f')} | {closed} |"
+        )
+
+
+def _with_interval(figures: dict[str, Any], name: str, form: str) -> str:
+    low, high = figures[f"{name}_ci"]
+    return f"{figures[name]:{form}} [{low:{form}}, {high:{form}}]"
+
+
+def _board(board: Board, window: str) -> Iterator[str]:
+    told = board.judge(window, PRICE)
+    for load in ("all", "light", "medium", "heavy"):
+        count = told["reactive"][load]["episodes"]
+        if not count or (load != "all" and count == told["reactive"]["all"]["episodes"]):
+            continue
+        yield f"\n### {window}, {load}: {count} hand-overs\n"
+        yield "| policy | interruption h | overlap h | none % | cost h | gap closed |"
+        yield "|---|---|---|---|---|---|"
+        yield from _rows(told, load)
+
+
+def _points(board: Board, window: str) -> Iterator[str]:
+    """`auto` where the price is the one at which its model's training weeks overlapped so long."""
+    plain = board.judge(window, PRICE)["reactive"]["all"]
+    for point in board.card(SHIPPED, _cluster(window))["operating_points"]:
+        if point["nodes"] != WINDOWS[window].nodes or point["price"] is None:
+            continue
+        f = board.judge(window, point["price"])["auto"]["all"]
+        less = _less(f["interruption_h"], plain["interruption_h"])
+        yield (
+            f"| {window} | {point['overlap_at_most_h']} | {point['price']} | {f['overlap_h']:.2f} "
+            f"| {f['interruption_h']:.2f} | {less} | {f['zero_interruption_pct']:.0f} |"
+        )
+
+
+def _less(now_h: float, before_h: float) -> str:
+    return f"{100 * (1 - now_h / before_h):.0f} %" if before_h else ""
+
+
+def _training(board: Board, cluster: str) -> Iterator[str]:
+    for family in board.families:
+        card = board.card(family, cluster)
+        told = card["metrics"]["policies"]
+        own, plain = told[family]["all"], told["reactive"]["all"]
+        yield (
+            f"| {cluster} | {family} | {card['wall_s']:.0f} | {plain['cost_h']:.2f} "
+            f"| {own['cost_h']:.2f} | {_with_interval(own, 'gap_closed', '.2f')} |"
+        )
+
+
+def _document(board: Board, clusters: Sequence[str]) -> Iterator[str]:
+    windows = [window for window in WINDOWS if _cluster(window) in clusters]
+    yield "## Validation, price 0.5"
+    for window in windows:
+        yield from _board(board, window)
+    yield "\n## Operating points of `auto`\n"
+    yield "| window | overlap at most h | price | overlap h | interruption h | less | none % |"
+    yield "|---|---|---|---|---|---|---|"
+    for window in windows:
+        yield from _points(board, window)
+    yield "\n## Training: rolling windows of the training weeks, both sizes together\n"
+    yield "| cluster | family | s | reactive cost h | cost h | gap closed |"
+    yield "|---|---|---|---|---|---|"
+    for cluster in clusters:
+        yield from _training(board, cluster)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, metavar="DIR")
+    parser.add_argument("--cluster", action="append", choices=list(TRAINED))
+    parser.add_argument("--family", action="append", choices=FAMILIES)
+    parser.add_argument("--only-train", action="store_true", help="Leave validation unread.")
+    words = parser.parse_args()
+    if not SHARED.is_dir():
+        sys.exit(f"leaderboard: the traces are not there: {SHARED}")
+    (words.folder / "models").mkdir(parents=True, exist_ok=True)
+    board = Board(words.folder, words.family or FAMILIES)
+    clusters = words.cluster or list(TRAINED)
+    for cluster in clusters:
+        board.train(cluster)
+    if not words.only_train:
+        print("\n".join(_document(board, clusters)))
+
+
+if __name__ == "__main__":
+    main()

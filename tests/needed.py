@@ -1,0 +1,66 @@
+"""Before a test run: Debian's packages are installed, and what this machine leaves out is said.
+
+Once and here, not in fixtures: the test processes run beside each other, and apt-get does not.
+In CI something left out is an error.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+PACKAGES = {"postgresql": "/usr/lib/postgresql", "munge": "/usr/sbin/munged"}
+"""Package: what it brings. The testbed brings Slurm's own (deploy/testbed)."""
+
+
+def installable() -> bool:
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def missing() -> list[str]:
+    return [name for name, path in PACKAGES.items() if not Path(path).exists()]
+
+
+def install(packages: list[str]) -> None:
+    """Package lists may be absent or old: they are fetched where it does not work without."""
+    options = ["-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"]
+    words = ["apt-get", "install", *options, *packages]
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    if subprocess.run(words, env=environment, check=False, capture_output=True).returncode:
+        subprocess.run(["apt-get", "update", "-q"], check=False, capture_output=True)
+        subprocess.run(words, env=environment, check=False, stdout=sys.stderr)
+
+
+def left_out() -> list[str]:
+    """One sentence for each kind of test that cannot run here."""
+    why = "neither installed nor installable (root and apt-get)"
+    found = [f"tests of {name}: {why}" for name in missing()]
+    if os.geteuid() != 0:
+        found.append("real Slurm (marker slurm): starts daemons as several users, run as root")
+    elif not installable() and shutil.which("slurmctld") is None:
+        found.append(f"real Slurm (marker slurm): {why}")
+    return found
+
+
+def absent(what: str) -> NoReturn:
+    """Of a fixture without its program: where tests must run, that is a failure."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+def main() -> int:
+    if missing() and installable():
+        install(missing())
+    told = left_out()
+    for sentence in told:
+        sys.stderr.write(f"left out: {sentence}\n")
+    return 1 if told and os.environ.get("CI") == "true" else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
