@@ -54,8 +54,9 @@ class Board:
         tables = [self.table(window, "train").name for window in _windows(cluster)]
         for family in self.families:
             out = _model(family, cluster)
+            twin = ["--twin"] if family in TREES else []
             if not (self.folder / out).exists():
-                self._mirage("train", family, *tables, "--out", out)
+                self._mirage("train", family, *tables, *twin, "--out", out)
         if SHIPPED in self.families:
             self._mirage("models", "promote", _model(SHIPPED, cluster), "--force")
 
