@@ -187,7 +187,7 @@ def attempt_pinned(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints)
     fit = pinned_fit(state, site, live, at, mine, wanted)
     if fit:
         copy(wanted, section(work, CHOSEN))
-    if not fit or not site[SITE_BY_NAME]:
+    if not fit:
         for w in range(site[SITE_WORDS]):
             usable[w] &= ~wanted[w]
     return fit

@@ -2,13 +2,16 @@
 
 import pytest
 
+from mirage.sim.simulator import Simulator
 from mirage.sim.types import (
     Dependency,
     DependencyKind,
+    EventKind,
     NodeEvent,
     Outage,
     Partition,
     Qos,
+    SelectType,
     SimJob,
     afterany,
 )
@@ -69,6 +72,17 @@ def test_a_node_fails_before_its_job_ends_in_the_same_second(side: Side) -> None
     scene = Scene(side, down, job(1, requeue=False), job(2, nodes=3))
     scene.until(700)
     assert [scene.state(1), scene.state(2)] == ["NODE_FAIL", "TIMEOUT"]
+
+
+def test_jobs_of_a_lost_node_end_in_the_order_of_their_ids() -> None:
+    params = site(
+        select_type=SelectType.CONS_TRES, node_events=(NodeEvent(T0 + 100, 0, Outage.DOWN),)
+    )
+    on_it = {"cpus": 1, "node_list": (0,), "requeue": False}
+    # The one with the higher id has run for longer.
+    simulator = Simulator(params, [job(9, **on_it), job(3, 5, **on_it), job(5, 7, **on_it)])
+    told = simulator.advance(T0 + 200)
+    assert [e.job_id for e in told if e.kind is EventKind.ENDED] == [3, 5, 9]
 
 
 @pytest.mark.parametrize(("cancel_at", "start"), [(600, None), (601, 600)])
