@@ -34,10 +34,10 @@ from mirage.cluster.simulated import SimulatedCluster
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Decision, HandoverView
 from mirage.domain.snapshot import Snapshot
-from mirage.features import spec
 from mirage.installed import data_dir, models_dir
 from mirage.policy import registry
 from mirage.policy.artefact import CARD, GRAPH
+from mirage.policy.foretold import wants_twin
 from mirage.ports import Policy, observes
 from mirage.services import links
 from mirage.services.desk import Rules
@@ -52,6 +52,7 @@ from mirage.store.engine import Store
 TICK_LIMIT_S, PEAK_LIMIT_MIB, P99_LIMIT_MS = 1.0, 1024.0, 5.0
 CHAINS, JOBS, HOURS = 1000, 2600, 20
 RULE = "quantile"
+_NO_ENDS = {"low": -1e9, "high": 1e9}
 HOUR_S = 3600
 BEGIN = 1_675_000_000
 PARAMS = Params(
@@ -113,7 +114,7 @@ def unbounded(model: str, under: Path, folder: Path) -> None:
     copy.mkdir(parents=True)
     copy.joinpath(GRAPH).write_bytes(found.joinpath(GRAPH).read_bytes())
     card = json.loads(found.joinpath(CARD).read_text())
-    ends = {"low": [-1e9] * len(spec.NAMES), "high": [1e9] * len(spec.NAMES)}
+    ends = {end: [bound] * len(card["seen"][end]) for end, bound in _NO_ENDS.items()}
     copy.joinpath(CARD).write_text(json.dumps(card | {"seen": ends}))
 
 
@@ -122,6 +123,7 @@ class Timed:
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self.name, self.observes = policy, policy.name, observes(policy)
+        self.asks_twin = wants_twin(policy)
         self.took_s: list[tuple[float, float]] = []
 
     def decide(self, view: HandoverView) -> Decision:

@@ -75,21 +75,25 @@ class Look:
         """Raises InputError where the cluster file and the queue do not go together."""
         self._memory = memory
         self._shown = Shown(snapshot.queue, snapshot.nodes, params, memory.users)
-        self._stood = stand_in(params, snapshot.queue, snapshot.nodes).simulator
+        self.stood = stand_in(params, snapshot.queue, snapshot.nodes).simulator
         self._per_user = _limits_users(params)
         self._planned: dict[Hashable, Plans] = {}
 
     def observe(self, link: Link) -> Observation:
         """float32[F]."""
-        view = View.of_shown(self._shown, link)
+        view = self.view(link)
         return observe(view, link, self._memory, *self._plans(view, link))
+
+    def view(self, link: Link) -> View:
+        """What is seen by this link."""
+        return View.of_shown(self._shown, link)
 
     def _plans(self, view: View, link: Link) -> Plans:
         """Links that differ in nothing that counts have the same plans."""
-        eligible, _ = stands(self._stood.arena.state, link.job_id)
+        eligible, _ = stands(self.stood.arena.state, link.job_id)
         if eligible != _NOT_YET:
             # It stands in line by itself, or is not there at all.
-            return _plans(self._stood, view, link, self._memory, stands_in=True)
+            return _plans(self.stood, view, link, self._memory, stands_in=True)
         peers = view.pending_id[view.pending.priority == view.priority]
         key = (
             (link.nodes, link.cpus, link.gpus, link.exclusive, link.time_limit_s),
@@ -98,7 +102,7 @@ class Look:
             (view.priority, int((peers < link.job_id).sum())),
         )
         if key not in self._planned:
-            self._planned[key] = _plans(self._stood, view, link, self._memory, stands_in=True)
+            self._planned[key] = _plans(self.stood, view, link, self._memory, stands_in=True)
         return self._planned[key]
 
 

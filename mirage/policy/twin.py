@@ -12,16 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import Forecast
-from mirage.domain.snapshot import Ints, Snapshot
+from mirage.domain.snapshot import Ints
 from mirage.features.foretold import LEVELS
 from mirage.features.futures import Future, Futures, Recent, Resampling
 from mirage.features.history import History
 from mirage.features.link import Link
-from mirage.features.memory import Users
-from mirage.features.standin import stand_in
-from mirage.features.view import View
+from mirage.features.observe import Look
 from mirage.sim.simulator import Simulator
-from mirage.sim.types import Params
 from mirage.sim.unwritten import Unwritten
 
 _SOON_S = 86400
@@ -71,14 +68,10 @@ class Twin:
         """
         return self._told(simulator, link, history, seed, None)
 
-    def of_snapshot(
-        self, snapshot: Snapshot, params: Params, link: Link, history: History, *, seed: int
-    ) -> TwinForecast:
-        """From a live queue: a simulator is stood up from it."""
-        view = View.of_queue(snapshot.queue, snapshot.nodes, params, link, Users())
-        stood = stand_in(params, snapshot.queue, snapshot.nodes).simulator
+    def of_look(self, look: Look, link: Link, history: History, *, seed: int) -> TwinForecast:
+        """From a live queue: by the simulator that was stood up for all links of an instant."""
         # A stand-in knows no fair share of users without waiting jobs (features/standin).
-        return self._told(stood, link, history, seed, view.priority)
+        return self._told(look.stood, link, history, seed, look.view(link).priority)
 
     def _told(
         self, simulator: Simulator, link: Link, history: History, seed: int, priority: int | None

@@ -34,6 +34,11 @@ RECENT_HANDOVERS = 100
 ASK_AGAIN_S = 900
 """A move that Slurm refused is not asked for again sooner."""
 
+AWAITED_SHARE = 0.5
+"""Of the time limit: while more is left, a policy that wants the twin waits for its turn. Another
+rule might free, which cannot be taken back."""
+_NOT_YET = "the twin's turn for it has not come yet"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
@@ -112,7 +117,9 @@ class Desk:
             if observes(policy):
                 view = self._observed(handover, view)
             if wants_twin(policy):
-                foretold = self._sight.foretold(handover.predecessor, handover.standby)
+                foretold, awaited = self._sight.foretold(handover.predecessor, handover.standby)
+                if awaited and view.time_left_s > AWAITED_SHARE * view.time_limit_s:
+                    return Decision(action=Action.WAIT, reason=_NOT_YET, policy=name)
                 view = replace(view, twin_s=foretold)
             return policy.decide(view)
         except Exception as error:

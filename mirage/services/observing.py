@@ -6,6 +6,7 @@ Where something is missing there is no observation, and the reason is said in th
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -106,15 +107,16 @@ class Sight:
         found = _tried(lambda: look.observe(self._link(predecessor, standby)))
         return (None, found) if isinstance(found, str) else (found, "")
 
-    def foretold(self, predecessor: Link, standby: Link) -> NDArray[np.int32] | None:
-        """Int32[19] of `features.foretold`; None where the twin cannot be asked, or had no time."""
+    def foretold(self, predecessor: Link, standby: Link) -> tuple[NDArray[np.int32] | None, bool]:
+        """Int32[19] of `features.foretold`; or None, and whether its turn is still to come."""
         # What may not be observed may not be simulated either: hidden jobs, an unknown history.
-        if self._observer is None or isinstance(self._now(), str):
-            return None
-        foresight = self._observer.foresight
+        look = self._now()
+        if self._observer is None or isinstance(look, str):
+            return None, False
+        foresight, ask = self._observer.foresight, partial(self._ask_twin, look)
         now = self._snapshot.queue.taken_at
-        found = _tried(lambda: foresight.of(self._link(predecessor, standby), now, self._ask_twin))
-        return None if isinstance(found, str) else found
+        found = _tried(lambda: foresight.of(self._link(predecessor, standby), now, ask))
+        return (None, False) if isinstance(found, str) else (found, found is None)
 
     def _now(self) -> "Look | str":
         """Looked at once a tick."""
@@ -122,19 +124,13 @@ class Sight:
             self._looked = _tried(self._look)
         return self._looked
 
-    def _ask_twin(self, link: "SeenLink") -> NDArray[np.int32]:
+    def _ask_twin(self, look: "Look", link: "SeenLink") -> NDArray[np.int32]:
         from mirage.policy.twin import Twin  # noqa: PLC0415
 
         assert self._observer is not None  # noqa: S101 - the caller looked
         if self._history is None:
             self._history = self._observer.history(self._tx, self._cluster_id, self._snapshot)
-        told = Twin().of_snapshot(
-            self._observer.ordered(self._snapshot),
-            self._observer.params,
-            link,
-            self._history,
-            seed=self._snapshot.queue.taken_at,
-        )
+        told = Twin().of_look(look, link, self._history, seed=self._snapshot.queue.taken_at)
         return told.quantiles()
 
     def _look(self) -> "Look":

@@ -122,7 +122,9 @@ def _starts(site: Site, simulator: Simulator, until: int) -> dict[int, int]:
     """Let what was submitted and moved happen as it did; our starts until then."""
     began = simulator.now
     for job in site.arrivals(began, until):
-        simulator.inject(job, at=job.submit)
+        # Of a day's jobs sacct gave one a later submission than scontrol: it stands already.
+        if simulator.find(job.job_id) is None:
+            simulator.inject(job, at=job.submit)
     events = []
     for pin in site.pins(began, until):
         events += simulator.advance(pin.at)

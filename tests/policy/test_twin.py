@@ -10,6 +10,8 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue, Snapshot
 from mirage.features.history import History
 from mirage.features.link import Link
+from mirage.features.memory import Memory
+from mirage.features.observe import Look
 from mirage.policy.twin import Twin, TwinForecast
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob, afterany
@@ -138,7 +140,8 @@ def test_a_live_queue_gives_the_same() -> None:
     ]
     _, history = seen([job(1, MIDNIGHT + 12 * HOUR)])
     snapshot = Snapshot(queue=Queue.of(NOW, rows), nodes=())
-    found = SMALL.of_snapshot(snapshot, ONE_NODE, link(), history, seed=1)
+    look = Look(snapshot, ONE_NODE, Memory())
+    found = SMALL.of_look(look, link(), history, seed=1)
     assert only(found) == HOUR
 
 

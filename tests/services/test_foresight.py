@@ -91,6 +91,26 @@ def test_where_nothing_may_be_observed_the_twin_is_not_asked(store: Store) -> No
     assert watching.views[-1].twin_s is not None
 
 
+def test_a_policy_waits_for_the_twins_turn_while_there_is_time(store: Store) -> None:
+    """Another rule might free meanwhile, which cannot be taken back."""
+    watching = Asks()
+    watching.observes = False
+    cluster = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN)
+    observer = Observer(params=PARAMS, foresight=Foresight(budget_s=0.0))
+    ticking = worker(store, cluster, watching, observer)
+    cluster.submit_chain(
+        ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user="pair"
+    )
+    # The first tick knows no history: there the twin cannot be asked at all.
+    asked = []
+    for share in (0.01, 0.02, 0.4, 0.6):
+        cluster.advance(BEGIN + int(share * PAIR.time_limit_s) - cluster.now())
+        ticking.tick()
+        asked.append(len(watching.views))
+    assert asked == [1, 1, 1, 2]
+    assert watching.views[-1].twin_s is None
+
+
 def test_an_answer_stands_for_a_while_and_a_budget_is_kept() -> None:
     asked: list[int] = []
     spent = [0.0]
