@@ -23,6 +23,9 @@ TRAINED = {
     "theta": ("2023-01-01", "2023-04-25"),
 }
 """The developers' training windows of shared/clusters/README.md."""
+TWIN = ("ls6", "thetagpu")
+"""Where trees learn from the twin too. On Theta the queue is long, an answer takes a tenth of a
+second, and those of four months take hours."""
 TREES = ("forest", "xgboost", "ensemble")
 AGENTS = ("dqn", "policy-gradient")
 FAMILIES = (*TREES, *AGENTS)
@@ -46,7 +49,8 @@ class Board:
         asked = WINDOWS[window]
         days = TRAINED[_cluster(window)] if part == "train" else (asked.since, asked.until)
         if not path.exists():
-            self._mirage("episodes", *_episodes(asked, days), "--out", path.name)
+            twin = ["--twin"] if _cluster(window) in TWIN else []
+            self._mirage("episodes", *_episodes(asked, days), *twin, "--out", path.name)
         return path
 
     def train(self, cluster: str) -> None:
@@ -54,7 +58,7 @@ class Board:
         tables = [self.table(window, "train").name for window in _windows(cluster)]
         for family in self.families:
             out = _model(family, cluster)
-            twin = ["--twin"] if family in TREES else []
+            twin = ["--twin" if cluster in TWIN else "--no-twin"] if family in TREES else []
             if not (self.folder / out).exists():
                 self._mirage("train", family, *tables, *twin, "--out", out)
         if SHIPPED in self.families:
@@ -86,7 +90,7 @@ class Board:
 
 def _episodes(asked: Window, days: tuple[str, str]) -> list[str]:
     words = [str(SHARED / "traces" / asked.trace)]
-    words += ["--cluster", str(SHARED / "clusters" / asked.cluster), "--twin"]
+    words += ["--cluster", str(SHARED / "clusters" / asked.cluster)]
     words += ["--nodes", str(asked.nodes), "--time-limit", f"{asked.hours}:00:00"]
     return [*words, "--every", f"{asked.every_h}h", "--from", days[0], "--until", days[1]]
 

@@ -1,8 +1,10 @@
 """The twin in the service: what it foretells of each hand-over, asked now and then.
 
-An answer takes some 30 ms and changes slowly, so a hand-over is asked for at most 48 times in its
-predecessor's run, and a tick asks no longer than its budget: those that were answered do not ask
-again, so the others come to their turn in later ticks. A service that starts anew asks anew.
+An answer takes some 30 ms on a cluster of a hundred nodes, and seconds on one of thousands of jobs.
+It changes slowly, so a hand-over is asked for at most 48 times in its predecessor's run, and each
+tick brings a little time to ask in, which is saved up for an answer that takes longer: those that
+were answered do not ask again, so the others come to their turn in later ticks. A service that
+starts anew asks anew.
 """
 
 import time
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 GOOD_FOR = 2
 """Intervals for which an answer may stand in for the next one."""
 BUDGET_S = 0.25
-"""Of a tick: a thousand hand-overs are to be decided in a second (docs/serving-models.md)."""
+"""That a tick brings: a thousand hand-overs are to be decided in a second."""
+LONGEST_SAVING = 12
+"""Ticks that are saved up for at most: the first ask after an installation compiles."""
 HISTORY_S = 21 * 86400
 """Of submissions: days to come are cut out of the last seven, run times are learned from all."""
 
@@ -32,13 +36,15 @@ Ask = Callable[["Link"], Quantiles]
 
 @dataclass(slots=True)
 class Foresight:
-    """The answers of late, and how long this tick has asked."""
+    """The answers of late, and how much time there is to ask."""
 
     budget_s: float = BUDGET_S
     clock: Callable[[], float] = time.perf_counter
     _answers: dict[Hashable, tuple[int, Quantiles]] = field(default_factory=dict)
     _tick: int = 0
-    _spent_s: float = 0.0
+    _saved_s: float = 0.0
+    _cost_s: float = 0.0
+    """Of the last ask: the next one is taken to cost as much."""
 
     def of(self, link: "Link", now: int, ask: Ask) -> Quantiles | None:
         """[19], at `features.foretold.LEVELS`, seconds; None: there was no time yet to ask."""
@@ -48,20 +54,26 @@ class Foresight:
         if at is not None and now - at < every_s:
             return answer
         self._begin(now)
-        if self._spent_s < self.budget_s:
-            begun = self.clock()
-            try:
-                answer = ask(link)
-            finally:
-                self._spent_s += self.clock() - begun
+        if 0.0 < self._saved_s >= self._cost_s:
+            answer = self._asked(link, ask)
             self._answers[key] = (now, answer)
             return answer
         return answer if at is not None and now - at < GOOD_FOR * every_s else None
 
+    def _asked(self, link: "Link", ask: Ask) -> Quantiles:
+        begun = self.clock()
+        try:
+            return ask(link)
+        finally:
+            took_s = self.clock() - begun
+            self._saved_s -= took_s
+            self._cost_s = min(took_s, LONGEST_SAVING * self.budget_s)
+
     def _begin(self, now: int) -> None:
-        """A tick is an instant of the cluster."""
+        """A tick is an instant of the cluster. No more is saved than one answer costs."""
         if now == self._tick:
             return
-        self._tick, self._spent_s = now, 0.0
+        most_s = max(self.budget_s, self._cost_s)
+        self._tick, self._saved_s = now, min(max(self._saved_s, 0.0) + self.budget_s, most_s)
         horizon_s = 7 * 86400
         self._answers = {k: v for k, v in self._answers.items() if now - v[0] < horizon_s}

@@ -15,7 +15,7 @@ from mirage.domain.chain import ChainId
 from mirage.episodes.worlds import Worlds
 from mirage.features.foretold import LEVELS
 from mirage.features.link import Link
-from mirage.services.foresight import Foresight
+from mirage.services.foresight import LONGEST_SAVING, Foresight
 from mirage.services.observing import Observer
 from mirage.services.twins import Asking, make
 from mirage.store.engine import Store
@@ -111,24 +111,55 @@ def test_a_policy_waits_for_the_twins_turn_while_there_is_time(store: Store) -> 
     assert watching.views[-1].twin_s is None
 
 
+class Oracle:
+    """Answers with how often it was asked, and takes `cost_s` each time."""
+
+    def __init__(self, cost_s: float) -> None:
+        self.asked: list[int] = []
+        self.clock_s = 0.0
+        self._cost_s = cost_s
+
+    def __call__(self, link: Link) -> NDArray[np.int32]:
+        self.asked.append(link.job_id)
+        self.clock_s += self._cost_s
+        return np.full(len(LEVELS), len(self.asked), dtype=np.int32)
+
+
 def test_an_answer_stands_for_a_while_and_a_budget_is_kept() -> None:
-    asked: list[int] = []
-    spent = [0.0]
-
-    def ask(link: Link) -> NDArray[np.int32]:
-        asked.append(link.job_id)
-        spent[0] += 0.4
-        return np.full(len(LEVELS), len(asked), dtype=np.int32)
-
-    foresight = Foresight(budget_s=0.5, clock=lambda: spent[0])
+    ask = Oracle(cost_s=0.2)
+    foresight = Foresight(budget_s=0.5, clock=lambda: ask.clock_s)
     links = [replace(LINK, job_id=i) for i in (1, 2, 3)]
     first = [foresight.of(link, 1000, ask) for link in links]
-    assert asked == [1, 2]
+    assert ask.asked == [1, 2]
     assert first[2] is None
     again = [foresight.of(link, 1060, ask) for link in links]
-    assert asked == [1, 2, 3]
+    assert ask.asked == [1, 2, 3]
     assert again[0] is first[0]
     later = [foresight.of(link, 1000 + 3600, ask) for link in links]
-    assert asked == [1, 2, 3, 1, 2]
+    assert ask.asked == [1, 2, 3, 1, 2]
     assert later[2] is again[2]
     assert foresight.of(replace(LINK, job_id=2, predecessor_start=5), 4660, ask) is not None
+
+
+def test_time_is_saved_up_for_an_answer_that_takes_longer_than_a_tick_brings() -> None:
+    ask = Oracle(cost_s=1.7)
+    foresight = Foresight(budget_s=0.5, clock=lambda: ask.clock_s)
+    asked_at = []
+    for tick in range(10):
+        before = len(ask.asked)
+        for job_id in (1, 2, 3):
+            foresight.of(replace(LINK, job_id=job_id), 1000 + tick * 60, ask)
+        if len(ask.asked) > before:
+            asked_at.append(tick)
+    # What the first one cost is known only afterwards; then 1.7 s take four ticks.
+    assert asked_at == [0, 4, 8]
+    assert ask.asked == [1, 2, 3]
+
+
+def test_an_answer_that_took_very_long_once_does_not_end_all_asking() -> None:
+    ask = Oracle(cost_s=60.0)
+    foresight = Foresight(budget_s=0.5, clock=lambda: ask.clock_s)
+    foresight.of(LINK, 1000, ask)
+    for tick in range(1, LONGEST_SAVING + 1):
+        foresight.of(replace(LINK, job_id=8), 1000 + tick * 60, ask)
+    assert ask.asked == [7, 8]
