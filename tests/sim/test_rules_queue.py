@@ -1,5 +1,7 @@
 """Instants, jobs and their order (docs/simulator.md, sections 1 to 3), each by hand."""
 
+from typing import Any
+
 import pytest
 
 from mirage.sim.simulator import Simulator
@@ -78,7 +80,7 @@ def test_jobs_of_a_lost_node_end_in_the_order_of_their_ids() -> None:
     params = site(
         select_type=SelectType.CONS_TRES, node_events=(NodeEvent(T0 + 100, 0, Outage.DOWN),)
     )
-    on_it = {"cpus": 1, "node_list": (0,), "requeue": False}
+    on_it: dict[str, Any] = {"cpus": 1, "node_list": (0,), "requeue": False}
     # The one with the higher id has run for longer.
     simulator = Simulator(params, [job(9, **on_it), job(3, 5, **on_it), job(5, 7, **on_it)])
     told = simulator.advance(T0 + 200)
