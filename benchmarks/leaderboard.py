@@ -191,7 +191,7 @@ def _document(board: Board, clusters: Sequence[str]) -> Iterator[str]:
     for window in windows:
         yield from _points(board, window)
     yield "\n## `auto` by load class, as the paper tells its results\n"
-    yield "| window | load (hand-overs) | reactive h | h | less | reactive none % | none % | overlap h |"
+    yield "| window | load (hand-overs) | plain h | h | less | plain none % | none % | overlap h |"
     yield "|---|---|---|---|---|---|---|---|"
     for window in windows:
         yield from _beside_paper(board, window)

@@ -20,8 +20,6 @@ from mirage.policy import registry
 
 app = typer.Typer()
 
-LARGEST_BYTES = 5_000_000
-
 
 class FamilyName(StrEnum):
     FOREST = "forest"
@@ -135,8 +133,6 @@ def _with_twin(
 def _save(out: Path, card: dict[str, Any], graph: bytes, weights: bytes | None) -> None:
     from mirage.learn.card import save  # noqa: PLC0415 - an extra
 
-    if len(graph) > LARGEST_BYTES:
-        raise InputError(f"the model has {len(graph)} bytes, more than {LARGEST_BYTES}")
     save(out, card, graph, weights)
 
 
