@@ -76,6 +76,7 @@ def rules(service: Service) -> Rules:
         policy=found,
         default=provision.policy,
         observer=_observer(service),
+        accrues_always=_accrues_always(service),
         limits=Limits(
             max_lead_s=round(provision.max_lead_h * _HOUR_S),
             min_gain_s=provision.min_gain_s,
@@ -111,6 +112,14 @@ def check(settings: Settings) -> list[str]:
             "(`mirage cluster import` writes one)"
         ]
     return []
+
+
+def _accrues_always(service: Service) -> Callable[[], bool]:
+    """As Slurm says, asked until there is an answer; elsewhere as the cluster file says."""
+    cluster, file = service.cluster, cluster_file(service.settings)
+    if isinstance(cluster, SlurmCli):
+        return cache(lambda: cluster.site_config().accrues_always)
+    return lambda: file is not None and file.params.accrue_always
 
 
 def _observer(service: Service) -> Observer | None:

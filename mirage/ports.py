@@ -1,6 +1,6 @@
 """The two seams: the cluster, and the policy. Everything else is ours."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from mirage.domain.decision import Decision, HandoverView
@@ -76,3 +76,9 @@ class Policy(Protocol):
 def observes(policy: Policy) -> bool:
     """Whether it wants `HandoverView.observation`, which costs something to make."""
     return bool(getattr(policy, "observes", False))
+
+
+def outright(policy: Policy, view: HandoverView) -> Decision | None:
+    """What it decides with nothing observed or foretold; None: it wants to be shown more."""
+    asked: Callable[[HandoverView], Decision | None] | None = getattr(policy, "outright", None)
+    return None if asked is None else asked(view)

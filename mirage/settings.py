@@ -92,7 +92,7 @@ class PollingSettings(_Section):
 
 
 class ProvisionSettings(_Section):
-    policy: PolicyName = "average"
+    policy: PolicyName = "auto"
     """For chains that name none."""
     models_dir: Path | None = None
     """Holds NAME/VERSION of models; unset: `models` where it starts, or those that came along."""

@@ -68,7 +68,7 @@ def test_every_number_and_choice_is_tried_above() -> None:
 
 def test_policies_are_those_there_are() -> None:
     assert set(get_args(PlainName)) == set(registry.NAMES)
-    assert Settings().provision.policy == "average"
+    assert Settings().provision.policy == "auto"
 
 
 def faults(tmp_path: Path, text: str) -> list[str]:

@@ -1,6 +1,7 @@
 """`mirage demo`: the service on a simulated cluster, and what each policy saves there."""
 
 import json
+import math
 import socket
 import tempfile
 import threading
@@ -30,6 +31,7 @@ from mirage.cluster.simulated import SimulatedCluster
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.errors import InputError
 from mirage.policy import registry
+from mirage.services.foresight import Foresight
 from mirage.services.observing import Observer
 from mirage.settings import DEFAULT_PORT, Settings
 from mirage.worker import Intervals, Worker
@@ -40,10 +42,8 @@ _PORT = DEFAULT_PORT + 1
 app = typer.Typer()
 
 _LEFT_OUT = registry.MOVES_OFTEN | {"twin"}
-"""Asking the twin takes half a second of each tick, and here a tick is an instant."""
-_PLAN = Plan(policies=tuple(n for n in registry.POLICIES if n not in _LEFT_OUT))
-"""All sets of chains share one queue, whose figures docs/results.md has: two more would make it
-another one."""
+"""`auto` decides by them. All sets of chains share one queue: three more would make it another."""
+_PLAN = Plan(policies=tuple(n for n in registry.NAMES if n not in _LEFT_OUT))
 _LOAD = "What the users of the cluster submit"
 _CHAINS = "The chains"
 _DAY_S = 86400
@@ -131,6 +131,14 @@ def demo(
         int,
         typer.Option(min=1, help="Of each link; at most the cluster's.", rich_help_panel=_CHAINS),
     ] = _PLAN.nodes,
+    pin: Annotated[
+        bool,
+        typer.Option(
+            "--pin/--no-pin",
+            help="Whether auto may pin: no is a site with provision.allow_pin = false.",
+            rich_help_panel=_CHAINS,
+        ),
+    ] = True,
 ) -> None:
     """Run the real service on a simulated cluster, on an accelerated clock.
 
@@ -153,7 +161,7 @@ def demo(
         ending = stack.enter_context(asked_to_end())
         state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mirage-demo-")))
         world = stage.world(plan, start)
-        service = _service(state, world)
+        service = _service(state, world, pin=pin)
         url = stack.enter_context(_api(service, port))
         console = Console(stderr=True)
         console.print(f"API: {url}/api/v1/chains (simulated cluster {world.params.name})")
@@ -176,13 +184,13 @@ class _OwnDatabase(Settings):
         return f"sqlite:///{self.service.state_dir / 'mirage.db'}"
 
 
-def _service(state: Path, world: SimulatedCluster) -> Service:
+def _service(state: Path, world: SimulatedCluster, *, pin: bool) -> Service:
     settings = _OwnDatabase.model_validate(
         {
             "cluster": {"name": world.params.name},
             "service": {"state_dir": state, "admins": []},
             # at-once is shown as it is, and no policy's forecasts stop the others.
-            "provision": {"max_lead_h": 1000, "demote_error_h": 1e6},
+            "provision": {"max_lead_h": 1000, "demote_error_h": 1e6, "allow_pin": pin},
         }
     )
     bootstrap.upgrade_database(settings)
@@ -226,7 +234,13 @@ def _rehearse(
     plan: Plan, service: Service, world: SimulatedCluster, console: Console, ending: Ending
 ) -> None:
     intervals = Intervals(queue_s=plan.tick_s, nodes_s=2 * plan.tick_s, history_s=_HISTORY_S)
-    rules = replace(bootstrap.rules(service), observer=Observer(params=world.params))
+    # A tick is an instant here, however long the twin is asked.
+    observer = Observer(params=world.params, foresight=Foresight(budget_s=math.inf))
+    rules = replace(
+        bootstrap.rules(service),
+        observer=observer,
+        accrues_always=lambda: world.params.accrue_always,
+    )
     worker = Worker(service.store, world, service.cluster_id, rules=rules, intervals=intervals)
     total = plan.handovers * len(plan.policies)
     console.print(f"the first chains are submitted, simulated {_day(world.now())}")

@@ -14,6 +14,7 @@ from rich.table import Table
 from mirage import bootstrap
 from mirage import settings as settings_file
 from mirage.errors import MirageError
+from mirage.policy.auto import Auto
 from mirage.policy.served import Served
 from mirage.ports import observes
 from mirage.settings import Settings
@@ -82,6 +83,9 @@ def _slurm() -> tuple[Verdict, str]:
 def _policy(settings: Settings) -> tuple[Verdict, str]:
     """Which model serves, or which rule."""
     policy = bootstrap.policies(settings)(settings.provision.policy)
+    if isinstance(policy, Auto):
+        among = ", ".join(candidate.name for candidate in policy.candidates)
+        return Verdict.GOOD, f"auto decides, among {among}"
     if not isinstance(policy, Served):
         return Verdict.GOOD, f"the rule {policy.name} decides"
     card = policy.artefact.card

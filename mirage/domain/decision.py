@@ -92,6 +92,8 @@ class HandoverView:
     can_pin: bool = False
     """It may stand pinned: the admin lets it, the predecessor's nodes are up, and they have no room
     for both links, so that it cannot start there before its predecessor ends."""
+    accrues_always: bool = False
+    """It earns age in every position: PriorityFlags=ACCRUE_ALWAYS."""
 
     @property
     def time_left_s(self) -> int:

@@ -1,18 +1,24 @@
 """The policy `auto`: for each hand-over the candidate that did best on past ones like it.
 
 Candidates stand in an order: learned, forecast, quantile, reactive. The first that can be asked
-decides, unless a later one has clearly cost less on recent hand-overs at a like load.
-docs/auto.md has the whole of it.
+decides, unless a later one has clearly cost less on recent hand-overs at a like load. None of them
+is asked where the standby's position settles it. docs/auto.md has the whole of it.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from mirage.domain.decision import Decision, HandoverView, Waits
+from mirage.domain.chain import Position
+from mirage.domain.decision import Action, Decision, HandoverView, Waits
 from mirage.policy.foretold import wants_twin
+from mirage.policy.positions import PinThenFree, off_its_nodes
 from mirage.policy.results import Results, Weighing, choose, load_h
+from mirage.policy.rules import Reactive
 from mirage.policy.scope import Scope
 from mirage.ports import Policy, observes
+
+_PINS = PinThenFree()
+_PLAIN = Reactive()
 
 
 def unfit(policy: Policy, view: HandoverView) -> str | None:
@@ -83,11 +89,33 @@ class Auto:
     def asks_twin(self) -> bool:
         return any(wants_twin(c.policy) for c in self.candidates)
 
+    def outright(self, view: HandoverView) -> Decision | None:
+        """Where the standby may be pinned or earns age anyway: docs/positions.md has the evidence.
+
+        Tables know neither, so over them candidates decide.
+        """
+        if view.accrues_always and (view.position is Position.HELD or not view.can_pin):
+            why = ", since a held standby earns age too (ACCRUE_ALWAYS)"
+            return self._by(_PLAIN, view, why)
+        if view.can_pin:
+            return self._by(_PINS, view, ", since the standby may be pinned")
+        return None
+
     def decide(self, view: HandoverView) -> Decision:
+        settled = self.outright(view)
+        if settled is not None:
+            return settled
         choice = self.choose(view)
         self.told(choice)
-        decision = choice.policy.decide(view)
-        reason = f"{choice.policy.name} decides{choice.because}: {decision.reason}"
+        return self._by(choice.policy, view, choice.because)
+
+    def _by(self, policy: Policy, view: HandoverView, because: str) -> Decision:
+        decision = policy.decide(view)
+        # Nobody but who pins is asked about one that stands on nodes which it has to leave.
+        stuck = view.position is Position.PINNED and not view.can_pin
+        if stuck and decision.action is Action.WAIT:
+            decision = replace(off_its_nodes(policy.name), forecast=decision.forecast)
+        reason = f"{policy.name} decides{because}: {decision.reason}"
         return replace(decision, policy=self.name, reason=reason)
 
     def choose(self, view: HandoverView) -> Choice:

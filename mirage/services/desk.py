@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import structlog
 
@@ -10,11 +11,11 @@ from mirage.domain.chain import LinkState
 from mirage.domain.decision import Action, Decision, HandoverView, Mode, Waits
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Snapshot
-from mirage.errors import MirageError
+from mirage.errors import ClusterError, MirageError
 from mirage.policy.foretold import wants_twin
 from mirage.policy.registry import is_model
 from mirage.policy.unserved import Unserved
-from mirage.ports import Policy, observes
+from mirage.ports import Policy, observes, outright
 from mirage.services import pinning
 from mirage.services.guards import guard, is_asked
 from mirage.services.handovers import OpenHandover
@@ -40,6 +41,10 @@ rule might free, which cannot be taken back."""
 _NOT_YET = "the twin's turn for it has not come yet"
 
 
+def _unheard() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """Who decides, and within what."""
@@ -50,6 +55,8 @@ class Rules:
     limits: Limits = field(default_factory=Limits)
     observer: Observer | None = None
     """What trained models are shown; None: nothing."""
+    accrues_always: Callable[[], bool] = _unheard
+    """Whether held standbys earn age (ACCRUE_ALWAYS). Raises ClusterError where nobody knows."""
 
 
 class Desk:
@@ -114,6 +121,9 @@ class Desk:
         name = handover.chain.policy or self._rules.default
         try:
             policy = self._policy(name)
+            settled = outright(policy, view)
+            if settled is not None:
+                return settled
             if observes(policy):
                 view = self._observed(handover, view)
             if wants_twin(policy):
@@ -165,8 +175,17 @@ class Desk:
             handovers=self._handover_waits(standby.partition, standby.nodes),
             queue=queue,
             free_nodes=self._free(standby.partition),
+            accrues_always=self._accrues_always,
             **self._pinning(handover).seen(),
         )
+
+    @cached_property
+    def _accrues_always(self) -> bool:
+        """Asked once a tick at most: a silent Slurm answers slowly."""
+        try:
+            return self._rules.accrues_always()
+        except ClusterError:
+            return False
 
     def _pinning(self, handover: OpenHandover) -> pinning.Pinning:
         queue, standby = self._snapshot.queue, handover.standby
