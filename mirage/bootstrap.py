@@ -10,6 +10,7 @@ from mirage.cluster.cli import SlurmCli
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.installed import data_dir, models_dir
 from mirage.policy import registry
+from mirage.policy.auto import Auto
 from mirage.ports import Cluster, Policy, observes
 from mirage.services.desk import Rules
 from mirage.services.limits import Limits
@@ -106,7 +107,9 @@ def check(settings: Settings) -> list[str]:
     Raises InputError for a policy or a cluster file that cannot be used.
     """
     policy = policies(settings)(settings.provision.policy)
-    if cluster_file(settings) is None and observes(policy):
+    # `auto` is what nobody has to ask for, and has rules for that: `mirage doctor` tells of it.
+    alone = observes(policy) and not isinstance(policy, Auto)
+    if cluster_file(settings) is None and alone:
         return [
             f"{policy.name} is shown nothing, and rules decide instead: set cluster.file "
             "(`mirage cluster import` writes one)"

@@ -98,7 +98,11 @@ def _cluster_file(settings: Settings) -> tuple[Verdict, str]:
     file = bootstrap.cluster_file(settings)
     if file is not None:
         return Verdict.GOOD, f"{file.params.name}, {file.params.nodes} nodes"
-    if observes(bootstrap.policies(settings)(settings.provision.policy)):
+    policy = bootstrap.policies(settings)(settings.provision.policy)
+    if isinstance(policy, Auto):
+        told = "none is set: where nothing may be pinned, auto asks neither models nor the twin"
+        return Verdict.WARNING, f"{told} (`mirage cluster import` writes one)"
+    if observes(policy):
         return Verdict.WARNING, bootstrap.check(settings)[0]
     return Verdict.GOOD, "none is set, and no rule needs one"
 

@@ -61,7 +61,7 @@ def test_a_demo_that_stops_early_says_how_far_it_came(tmp_path: Path) -> None:
     done = two_chains(tmp_path, "2026-01-08 12:00:00")
     assert done.code == 0, done.err
     assert json.loads(done.out)["policies"]["reactive"]["handovers"] == 1
-    assert "stopped at 2026-01-08 12:00: 6 of 12 hand-overs are complete" in done.err
+    assert "stopped at 2026-01-08 12:00: 7 of 14 hand-overs are complete" in done.err
     assert not list(tmp_path.glob("mirage-demo-*"))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, HandoverView
 from mirage.features import spec
 from mirage.policy import registry
@@ -139,6 +140,53 @@ def test_a_model_of_another_cluster_stands_after_quantile_until_it_has_proved_it
     assert abroad.choose(view(0)).policy.name == "quantile"
     proved = Auto((candidates[0], *candidates[2:]), results=lambda _: known)
     assert proved.choose(view(0, cluster="abroad")).policy.name == "model"
+
+
+def test_a_standby_that_may_be_pinned_is_pinned_whatever_results_say() -> None:
+    """Nothing is observed for it."""
+    asked = auto(A, B, known=results(20, a=2.0, b=0.5))
+    seen = view(3600, can_pin=True)
+    decision = asked.decide(seen)
+    assert decision == asked.outright(seen)
+    assert (decision.policy, decision.action) == ("auto", Action.PIN)
+    assert decision.reason.startswith("pin-then-free decides, since the standby may be pinned: ")
+
+
+@pytest.mark.parametrize(
+    ("left_s", "planned_after_s", "action"),
+    [(1800, 3600, Action.WAIT), (30, 3600, Action.FREE), (30, 0, Action.WAIT)],
+    ids=["early", "late and near the end", "on time"],
+)
+def test_a_pinned_standby_is_freed_near_the_end_where_it_is_planned_late(
+    left_s: int, planned_after_s: int, action: Action
+) -> None:
+    planned = view(left_s).predecessor_end + planned_after_s
+    seen = view(left_s, can_pin=True, position=Position.PINNED, planned_start=planned)
+    assert auto(A, B).decide(seen).action is action
+
+
+@pytest.mark.parametrize(("first", "action"), [(A, Action.FREE), (B, Action.HOLD)], ids=["a", "b"])
+def test_off_nodes_that_are_not_to_be_waited_for_a_candidate_says_where_to(
+    first: Rule, action: Action
+) -> None:
+    seen = view(3600, position=Position.PINNED)
+    decision = auto(first).decide(seen)
+    assert decision.action is action
+    assert decision.reason.startswith(f"{first.name} decides: ")
+
+
+@pytest.mark.parametrize("can_pin", [True, False])
+def test_where_a_held_standby_earns_age_plain_slurm_is_left_to_it(can_pin: bool) -> None:
+    decision = auto(A).outright(view(0, can_pin=can_pin, accrues_always=True))
+    assert decision is not None
+    assert decision.action is Action.WAIT
+    assert decision.reason.startswith("reactive decides, since a held standby earns age too")
+
+
+def test_one_that_was_pinned_before_age_always_accrued_is_not_moved_without_need() -> None:
+    pinned = {"position": Position.PINNED, "accrues_always": True}
+    assert auto(A).decide(view(3600, can_pin=True, **pinned)).action is Action.WAIT
+    assert auto(A).decide(view(3600, **pinned)).action is Action.HOLD
 
 
 @pytest.fixture

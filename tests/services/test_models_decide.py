@@ -16,6 +16,7 @@ from mirage.domain.decision import Mode
 from mirage.features import spec
 from mirage.policy import registry
 from mirage.policy.artefact import CARD, GRAPH
+from mirage.services.limits import Limits
 from mirage.services.observing import Observer
 from mirage.store.decisions import DecisionRow
 from mirage.store.engine import Store
@@ -77,6 +78,19 @@ def test_a_model_decides_on_what_is_seen_live(store: Store, models: Path) -> Non
 def test_a_name_without_a_version_is_the_promoted_one(store: Store, models: Path) -> None:
     registry.promote(models / "made" / "1")
     assert decided(serving(store, models, "models/made")).policy == MODEL
+
+
+def test_auto_observes_nothing_where_the_position_settles_it(store: Store, models: Path) -> None:
+    registry.promote(models / "made" / "1")
+    scene = serving(store, models, "auto")
+    pinned = decided(scene)
+    assert pinned.reason.startswith("pin-then-free decides")
+    assert "observation" not in pinned.inputs
+    scene.rules = replace(scene.rules, limits=Limits(allow_pin=False))
+    scene.worker = scene.new_worker()
+    asked = decided(scene)
+    assert "observation" in asked.inputs
+    assert asked.reason.startswith("twin decides: ")
 
 
 def rewritten(folder: Path, **card: object) -> None:

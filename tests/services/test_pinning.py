@@ -115,6 +115,55 @@ def test_a_restart_knows_that_it_is_pinned(store: Store) -> None:
     assert told(made) == [Action.PIN]
 
 
+def test_auto_pins_and_says_why(store: Store) -> None:
+    made = scene(store, "auto")
+    before = made.job(1)
+    made.tick(HOUR - 60)
+    assert told(made) == [Action.PIN]
+    row = next(row for row in made.decisions if row.action is Action.PIN)
+    assert row.policy == "auto"
+    assert row.reason.startswith("pin-then-free decides, since the standby may be pinned: ")
+    assert (made.job(2).start, made.job(2).node_list) == (made.job(1).end, before.node_list)
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(allow_pin=False), Limits(max_touches=1)], ids=["forbidden", "touches"]
+)
+def test_where_the_admin_forbids_it_auto_asks_its_candidates(store: Store, limits: Limits) -> None:
+    made = scene(store, "auto", limits)
+    assert made.standby.position is Position.HELD
+    assert "quantile decides, since " in made.decisions[-1].reason
+
+
+def test_auto_lets_a_standby_off_a_node_that_drains(store: Store) -> None:
+    made = scene(store, "auto")
+    made.cluster.set_node(names(made)[0], Outage.DRAIN)
+    made.tick(120)
+    assert told(made)[0] is Action.PIN
+    assert made.standby.position is not Position.PINNED
+    assert "quantile decides, since " in made.decisions[-1].reason
+
+
+def test_where_age_always_accrues_auto_leaves_plain_slurm_alone(store: Store) -> None:
+    made = Scene(store, policies=lambda _: registry.policy("auto"))
+    made.rules = replace(made.rules, accrues_always=lambda: True)
+    made.worker = made.new_worker()
+    made.tick()
+    assert made.held
+    assert "reactive decides, since a held standby earns age too" in made.decisions[-1].reason
+
+
+def test_while_nobody_knows_whether_age_accrues_auto_pins(store: Store) -> None:
+    def silent() -> bool:
+        raise ClusterUnavailable("no answer")
+
+    made = Scene(store, policies=lambda _: registry.policy("auto"))
+    made.rules = replace(made.rules, accrues_always=silent)
+    made.worker = made.new_worker()
+    made.tick()
+    assert made.standby.position is Position.PINNED
+
+
 @pytest.mark.parametrize("heard", [True, False], ids=["heard", "not heard"])
 def test_a_silent_slurm_is_found_out_by_the_next_queue(
     store: Store, monkeypatch: pytest.MonkeyPatch, heard: bool
