@@ -148,7 +148,7 @@ def demo(
     (hours with two).
 
     Needs no Slurm, and touches none: all is kept in a directory of its own under /tmp, which goes
-    with the demo. `mirage demo --once` takes about 90 s on two cores. Ctrl-C or SIGTERM ends it at
+    with the demo. `mirage demo --once` takes two minutes on two cores. Ctrl-C or SIGTERM ends it at
     any time, with exit code 130 or 143.
     """
     logs.set_up("auto", warnings_only=True)

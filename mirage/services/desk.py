@@ -7,7 +7,7 @@ from functools import cached_property
 
 import structlog
 
-from mirage.domain.chain import LinkState
+from mirage.domain.chain import LinkState, Position
 from mirage.domain.decision import Action, Decision, HandoverView, Mode, Waits
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Snapshot
@@ -128,7 +128,9 @@ class Desk:
                 view = self._observed(handover, view)
             if wants_twin(policy):
                 foretold, awaited = self._sight.foretold(handover.predecessor, handover.standby)
-                if awaited and view.time_left_s > AWAITED_SHARE * view.time_limit_s:
+                early = view.time_left_s > AWAITED_SHARE * view.time_limit_s
+                # A pinned one that comes here has to leave its nodes now.
+                if awaited and early and view.position is Position.HELD:
                     return Decision(action=Action.WAIT, reason=_NOT_YET, policy=name)
                 view = replace(view, twin_s=foretold)
             return policy.decide(view)

@@ -9,7 +9,9 @@ from mirage.domain.decision import Action
 from mirage.domain.job import JobId, JobState
 from mirage.errors import ClusterUnavailable
 from mirage.policy import registry
+from mirage.services.foresight import Foresight
 from mirage.services.limits import Limits
+from mirage.services.observing import Observer
 from mirage.sim.types import Outage
 from mirage.store.engine import Store
 from tests.services.scene import HOUR, Scene
@@ -135,8 +137,13 @@ def test_where_the_admin_forbids_it_auto_asks_its_candidates(store: Store, limit
     assert "quantile decides, since " in made.decisions[-1].reason
 
 
-def test_auto_lets_a_standby_off_a_node_that_drains(store: Store) -> None:
+@pytest.mark.parametrize("twin", [True, False], ids=["the twin is busy", "no twin"])
+def test_auto_lets_a_standby_off_a_node_that_drains(store: Store, twin: bool) -> None:
     made = scene(store, "auto")
+    busy = Observer(params=made.cluster.params, foresight=Foresight(budget_s=0.0))
+    made.rules = replace(made.rules, observer=busy if twin else None)
+    made.worker = made.new_worker()
+    made.tick()
     made.cluster.set_node(names(made)[0], Outage.DRAIN)
     made.tick(120)
     assert told(made)[0] is Action.PIN
