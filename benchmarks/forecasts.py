@@ -291,10 +291,11 @@ def _shown(found: Mapping[str, Any]) -> Iterator[str]:
         waited = f"mean wait {told_of['mean_wait_h']:.2f} h"
         yield f"{size} node(s): {told_of['handovers']} hand-overs, {waited}\n"
         yield (
-            "| | pinball h | below the floor % | p10-p90 % | P(wait <= p90) % | PIT <= 0.9 % "
-            "| median error h | mean error h | p10-p90 by window | P(wait <= p90) |"
+            "| | pinball h | below the floor % | below as it was % | p10-p90 % "
+            "| P(wait <= p90) % | PIT <= 0.9 % | median error h | mean error h "
+            "| p10-p90 by window | P(wait <= p90) |"
         )
-        yield "|---|---|---|---|---|---|---|---|---|---|"
+        yield "|---|---|---|---|---|---|---|---|---|---|---|"
         for name, f in told_of["forecasts"].items():
             yield _line(name, f, [window[name] for window in told_of["windows"]])
         yield ""
@@ -302,13 +303,14 @@ def _shown(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _line(name: str, f: Mapping[str, Any], windows: Sequence[Mapping[str, Any]]) -> str:
     if name == SLURM:
-        return f"| slurm | | | | | | {f['median_error_h']:.2f} | {f['error_h']:.2f} | | |"
+        return f"| slurm | | | | | | | {f['median_error_h']:.2f} | {f['error_h']:.2f} | | |"
     inside, below = (
         ", ".join(f"{w[which]:.0f}" for w in windows) for which in ("inside_pct", "below_p90_pct")
     )
     cells = (
         f"{f['pinball_h']:.3f}",
         _with_interval(f, "under_floor_pct"),
+        _with_interval(f, "under_trained_pct"),
         _with_interval(f, "inside_pct"),
         _with_interval(f, "below_p90_pct"),
         f"{f['pit_below_p90_pct']:.0f}",
@@ -321,7 +323,7 @@ def _line(name: str, f: Mapping[str, Any], windows: Sequence[Mapping[str, Any]])
 
 
 def _with_interval(f: Mapping[str, Any], name: str) -> str:
-    if f[name] is None:
+    if f.get(name) is None:
         return ""
     low, high = f[f"{name}_ci"]
     return f"{f[name]:.0f} [{low:.0f}, {high:.0f}]"
