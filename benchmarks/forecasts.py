@@ -12,7 +12,7 @@ were known by then. Sizes of chain apart; instants an hour apart; 95 % intervals
 import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,6 +55,8 @@ class Queue:
     """[E, D]: each instant, epoch seconds."""
     twin: Floats | None
     """[E, D, Q]: its log quantiles."""
+    days: int = conformal.WINDOW_DAYS
+    """Of the rolling adjustment."""
 
     @classmethod
     def of(cls, tables: Sequence[EpisodeTable], *, twin: bool = False) -> Self:
@@ -140,7 +142,7 @@ def _walked(queue: Queue, logs: Floats, known: Ints, later: Flags) -> Floats:
         residuals = np.log1p(queue.wait_h[pool])[..., None] - settled(logs[pool])
         asked = later & (nodes == size)
         shift = conformal.rolling(
-            residuals, rows.start_point[pool], rows.known_at[pool], queue.at[asked]
+            residuals, rows.start_point[pool], rows.known_at[pool], queue.at[asked], queue.days
         )
         found[nodes[later] == size] = _hours(logs[asked], shift)
     return found
@@ -337,6 +339,7 @@ def main() -> None:
     parser.add_argument("--twin", action="store_true", help="Trees learn from the twin.")
     parser.add_argument("--model", help="models/NAME/VERSION; with --learned.")
     parser.add_argument("--folds", type=int, default=3)
+    parser.add_argument("--days", type=int, default=conformal.WINDOW_DAYS, help="Of the window.")
     parser.add_argument("--json", action="store_true")
     words = parser.parse_args()
     later, learned = ([EpisodeTable.load(p) for p in ps] for ps in (words.tables, words.learned))
@@ -348,7 +351,7 @@ def main() -> None:
         if not isinstance(card.model, LateModel):
             raise InputError(f"{words.model} has no forecast of the wait")
         kind, twin, model = _as_in(card.card), card.card["twin"] is not None, card.model
-    queue = Queue.of([*learned, *later], twin=twin)
+    queue = replace(Queue.of([*learned, *later], twin=twin), days=words.days)
     since = min(int(t.start_point[0]) for t in later) if learned else None
     found = report(queue, splits(queue.rows, since, words.folds), kind, model)
     print(json.dumps(found) if words.json else "\n".join(_shown(found)))

@@ -73,18 +73,24 @@ def sizes(observations: NDArray[np.float32]) -> Ints:
     return np.rint(np.expm1(observations[..., _NODES].astype(np.float64))).astype(np.int64)
 
 
-def shift(residuals: Floats, start_point: Ints) -> Floats:
+def shift(residuals: Floats, start_point: Ints, window_days: int = WINDOW_DAYS) -> Floats:
     """[Q], by the newest of hand-overs whose waits are known: residuals [E, D, Q]; zeros of few."""
     if len(start_point) < FEWEST:
         return np.zeros(len(LEVELS))
-    recent = start_point > start_point.max() - WINDOW_DAYS * _DAY_S
+    recent = start_point > start_point.max() - window_days * _DAY_S
     days = len(np.unique(start_point[recent] // _DAY_S))
     columns = residuals[recent].reshape(-1, len(LEVELS)).T
     pairs = zip(columns, _levels(days), strict=True)
     return np.array([np.quantile(column, level) for column, level in pairs])
 
 
-def rolling(residuals: Floats, start_point: Ints, known_at: Ints, at: Ints) -> Floats:
+def rolling(
+    residuals: Floats,
+    start_point: Ints,
+    known_at: Ints,
+    at: Ints,
+    window_days: int = WINDOW_DAYS,
+) -> Floats:
     """[..., Q]: the shift at each instant `at`, of hand-overs whose every wait was known by then.
 
     Residuals [E, D, Q], `known_at` [E], all in epoch seconds.
@@ -94,7 +100,7 @@ def rolling(residuals: Floats, start_point: Ints, known_at: Ints, at: Ints) -> F
     found = np.zeros((*at.shape, len(LEVELS)))
     for count in np.unique(counts).tolist():
         seen = order[:count]
-        found[counts == count] = shift(residuals[seen], start_point[seen])
+        found[counts == count] = shift(residuals[seen], start_point[seen], window_days)
     return found
 
 
