@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from mirage.cli.training import EVERY
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.episodes import deciding
 from mirage.episodes.evaluate import Handovers
@@ -18,13 +19,16 @@ from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError, MirageError, UnfitModel
 from mirage.features import spec
 from mirage.installed import models_dir
+from mirage.learn.rows import Rows
 from mirage.policy import registry
-from mirage.policy.artefact import read_card
+from mirage.policy.artefact import GRAPH, read_card
+from mirage.policy.conformal import FEWEST, Shifts
+from mirage.policy.late import LateModel
 from mirage.policy.served import Served
 
 app = typer.Typer()
 models = typer.Typer(no_args_is_help=True)
-app.add_typer(models, name="models", help="Trained policies: list, show, promote.")
+app.add_typer(models, name="models", help="Trained policies: list, show, promote, recalibrate.")
 
 Model = Annotated[str, typer.Argument(metavar="models/NAME/VERSION")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
@@ -84,6 +88,42 @@ def promote(
         told |= _better(new, before, words or [])
     registry.promote(folder)
     typer.echo(json.dumps(told) if as_json else f"{new.name} is in use")
+
+
+@models.command()
+def recalibrate(
+    model: Model,
+    words: Annotated[
+        list[Path],
+        typer.Argument(metavar="E.npz...", help="The newest days, which it has not seen."),
+    ],
+    *,
+    out: Annotated[
+        Path, typer.Option(metavar="models/NAME/VERSION", help="A folder that is not there yet.")
+    ],
+) -> None:
+    """The same model, the forecast of the wait adjusted to what the newest weeks would have needed.
+
+    Decisions stay as they are: they go by the odds of being late.
+    """
+    from mirage.learn.card import save  # noqa: PLC0415 - an extra
+
+    served = registry.model(model, models_dir())
+    card, trees = served.artefact.card, served.artefact.model
+    if not isinstance(trees, LateModel):
+        raise InputError(f"{served.name} has no forecast of the wait")
+    tables = [_unseen(path, (served,)) for path in words]
+    rows = Rows.of(tables, EVERY, twin=card.get("twin") is not None)
+    if len(rows) < FEWEST:
+        raise InputError(f"{len(rows)} hand-overs are too few to adjust a forecast by")
+    residuals = rows.residuals(trees.log_quantiles(rows.flat))
+    found = Shifts.found(residuals, rows.start_point, rows.nodes)
+    graph = (registry.folder_of(model, models_dir()) / GRAPH).read_bytes()
+    forecast = card["forecast"] | found.card()
+    # Sizes that these tables have none of keep what they had.
+    forecast["shift_by_nodes"] = trees.shifts.card()["shift_by_nodes"] | forecast["shift_by_nodes"]
+    save(out, card | {"forecast": forecast}, graph)
+    typer.echo(f"{out}: adjusted by {len(rows)} hand-overs")
 
 
 def _better(new: Served, old: Served, paths: Sequence[Path]) -> dict[str, float]:

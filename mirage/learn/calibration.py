@@ -1,4 +1,4 @@
-"""How good a forecast of the wait is, and the adjustment that makes its quantiles come true.
+"""How good a forecast of the wait is.
 
 Waits have an atom at zero: half of them may be exactly 0, and then P(wait <= p10) is a half
 whatever the forecast. Coverage is therefore counted by the randomised PIT: u drawn evenly between
@@ -11,16 +11,6 @@ from mirage.learn.rows import Floats
 from mirage.policy.quantiles import LEVELS, P50, P90
 
 _LONGEST_LOG = float(np.log1p(24.0 * 366))
-
-
-def shift(log_quantiles: Floats, wait_h: Floats) -> Floats:
-    """[Q]: what to add to each quantile so that as many waits lie below it as it says.
-
-    Conformal: the empirical quantile of the residuals on a window that was not learned from.
-    """
-    residuals = np.log1p(wait_h)[:, None] - log_quantiles
-    pairs = zip(residuals.T, LEVELS, strict=True)
-    return np.array([np.quantile(column, level) for column, level in pairs])
 
 
 def pinball_h(quantiles_h: Floats, wait_h: Floats) -> float:
@@ -46,6 +36,7 @@ def figures(quantiles_h: Floats, wait_h: Floats, floor_h: Floats, seed: int) -> 
         "pinball_empirical_h": pinball_h(floor_h, wait_h),
         "coverage_p10_p90_pct": 100.0 * float(inside.mean()),
         "below_p90_pct": 100.0 * float((wait_h <= quantiles_h[:, P90]).mean()),
+        "pit_below_p90_pct": 100.0 * float((u <= LEVELS[-1]).mean()),
         "median_absolute_error_h": float(np.median(np.abs(wait_h - quantiles_h[:, P50]))),
     }
 

@@ -46,7 +46,7 @@ def card(
         "forecast": {
             "levels": LEVELS,
             "thresholds_h": family.thresholds_h,
-            "shift": fitted.shift.tolist(),
+            **fitted.shifts.card(),
         },
         "settings": family.settings(),
         "twin": foretold.FINGERPRINT if rows.flat.shape[1] > len(spec.NAMES) else None,

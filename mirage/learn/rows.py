@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
 from mirage.features import foretold, spec
+from mirage.policy import conformal, quantiles
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -68,6 +69,16 @@ class Rows:
         """[E x D]: how long the successor would have waited, were it eligible then; hours."""
         waits: Floats = (self.outcome_h[:, :-1] + self.left_h).ravel()
         return np.maximum(waits, 0.0)
+
+    @property
+    def nodes(self) -> Ints:
+        """[E]: of the successor."""
+        return conformal.sizes(self.observations[:, 0])
+
+    def residuals(self, log_quantiles: Floats) -> Floats:
+        """[E, D, Q]: log(1 + wait) less a forecast [E x D, Q]."""
+        found: Floats = np.log1p(self.wait_h)[:, None] - quantiles.settled(log_quantiles)
+        return found.reshape(len(self), len(self.left_h), -1)
 
     def part(self, which: Flags | Ints) -> Self:
         """Some of the episodes."""

@@ -13,8 +13,9 @@ from mirage.learn import calibration, folds, stopping
 from mirage.learn.rows import Floats, Rows
 from mirage.learn.stopping import Told
 from mirage.learn.trees import Family, Forecast, Trees
-from mirage.policy import quantiles
+from mirage.policy import conformal, quantiles
 from mirage.policy.boundary import late_enough
+from mirage.policy.conformal import Shifts
 
 PRICES = (0.15, 0.5, 1.5)
 """At which the boundary's factor is chosen: it serves all prices."""
@@ -33,8 +34,8 @@ class Fitted:
     late: Trees
     wait: Forecast
     factor: float
-    shift: Floats
-    """[Q]: the conformal adjustment, log(1 + hours)."""
+    shifts: Shifts
+    """The conformal adjustment."""
 
     def chosen(self, rows: Rows, prices: Sequence[float]) -> dict[float, NDArray[np.int64]]:
         """By price, [E]: the instant at which it frees each successor; D for never."""
@@ -43,7 +44,8 @@ class Fitted:
 
     def wait_h(self, rows: Rows) -> Floats:
         """[E x D, Q]: quantiles of the wait."""
-        return quantiles.hours(self.wait.log_quantiles(rows.flat), self.shift)
+        shift = self.shifts.of(conformal.sizes(rows.flat))
+        return quantiles.hours(self.wait.log_quantiles(rows.flat), shift)
 
 
 def fit(rows: Rows, family: Family, told: Told = lambda: None) -> Fitted:
@@ -52,18 +54,23 @@ def fit(rows: Rows, family: Family, told: Told = lambda: None) -> Fitted:
     factor = stopping.factor(rows, probability, PRICES)
     late = stopping.fitted(rows, family)
     told()
-    shift = _shift(rows, family)
+    shifts = _shifts(rows, family)
     told()
     wait = family.forecast(rows.flat, rows.wait_h)
     told()
-    return Fitted(late=late, wait=wait, factor=factor, shift=shift)
+    return Fitted(late=late, wait=wait, factor=factor, shifts=shifts)
 
 
-def _shift(rows: Rows, family: Family) -> Floats:
-    """Found on the newest hand-overs, with a forecast that has not seen them."""
+def _shifts(rows: Rows, family: Family) -> Shifts:
+    newest, residuals = held_back(rows, family)
+    return Shifts.found(residuals, newest.start_point, newest.nodes)
+
+
+def held_back(rows: Rows, family: Family) -> tuple[Rows, Floats]:
+    """The newest hand-overs, and the residuals [E, D, Q] of a forecast that has not seen them."""
     earlier, newest = (rows.part(which) for which in folds.newest(rows, HELD_BACK))
     forecast = family.forecast(earlier.flat, earlier.wait_h)
-    return calibration.shift(forecast.log_quantiles(newest.flat), newest.wait_h)
+    return newest, newest.residuals(forecast.log_quantiles(newest.flat))
 
 
 Heard = Callable[[NDArray[np.bool_], float, NDArray[np.int64]], None]

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from mirage.domain.decision import Forecast, HandoverView
 from mirage.features import foretold
-from mirage.policy import quantiles
+from mirage.policy import conformal, quantiles
 from mirage.policy.boundary import threshold
+from mirage.policy.conformal import Shifts
 from mirage.policy.foretold import NOT_ASKED
 from mirage.policy.graph import INPUT, LATE, WAIT
 from mirage.policy.quantiles import P10, P50, P90
@@ -19,6 +20,7 @@ from mirage.policy.verdict import Verdict
 _HOUR_S = 3600.0
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Observations = NDArray[np.float32]
 
 
@@ -28,23 +30,25 @@ class Forecasts:
 
     thresholds_h: tuple[float, ...]
     """Of the P(wait <= t) it gives; empty where it gives log quantiles at `quantiles.LEVELS`."""
-    shift: tuple[float, ...]
-    """The conformal adjustment of each quantile, log(1 + hours)."""
+    shifts: Shifts
+    """The conformal adjustment."""
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Self:
         """From a card. Raises ValueError for other levels than this program's."""
         if tuple(told["levels"]) != quantiles.LEVELS:
             raise ValueError("its forecast has other quantiles than this program's")
-        return cls(tuple(told["thresholds_h"]), tuple(told["shift"]))
+        return cls(tuple(told["thresholds_h"]), Shifts.read(told))
 
-    def hours(self, wait: NDArray[np.float32]) -> Floats:
-        """[R, Q]."""
+    def log_quantiles(self, wait: NDArray[np.float32]) -> Floats:
+        """[R, Q]: log(1 + hours), not adjusted."""
         if self.thresholds_h:
-            logs = quantiles.of_distribution(wait, self.thresholds_h)
-        else:
-            logs = wait.astype(np.float64)
-        return quantiles.hours(logs, self.shift)
+            return quantiles.of_distribution(wait, self.thresholds_h)
+        return wait.astype(np.float64)
+
+    def hours(self, wait: NDArray[np.float32], nodes: Ints) -> Floats:
+        """[R, Q], for chains of so many nodes [R]."""
+        return quantiles.hours(self.log_quantiles(wait), self.shifts.of(nodes))
 
 
 class LateModel:
@@ -54,6 +58,7 @@ class LateModel:
         self.factor = float(card["boundary"]["factor"])
         """Of the boundary (`policy.boundary`)."""
         self._forecasts = Forecasts.of(card["forecast"])
+        self.shifts = self._forecasts.shifts
         self._session = session
         twin = card.get("twin")
         if twin not in (None, foretold.FINGERPRINT):
@@ -63,7 +68,13 @@ class LateModel:
     def outputs(self, observations: Observations) -> tuple[Floats, Floats]:
         """[R]: P(late) if freed now; [R, Q]: the quantiles of the wait, hours."""
         late, wait = self._session.run([LATE, WAIT], {INPUT: observations})
-        return np.clip(late[:, 0].astype(np.float64), 0.0, 1.0), self._forecasts.hours(wait)
+        wait_h = self._forecasts.hours(wait, conformal.sizes(observations))
+        return np.clip(late[:, 0].astype(np.float64), 0.0, 1.0), wait_h
+
+    def log_quantiles(self, observations: Observations) -> Floats:
+        """[R, Q]: of the wait, log(1 + hours), not adjusted."""
+        (wait,) = self._session.run([WAIT], {INPUT: observations})
+        return self._forecasts.log_quantiles(wait)
 
     def verdict(self, view: HandoverView) -> Verdict | str:
         row = self._row(view)

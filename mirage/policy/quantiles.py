@@ -11,6 +11,10 @@ LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Of the quantiles that a forecast has."""
 P10, P50, P90 = 0, 4, 8
 """Their places."""
+ATOM_H = 1 / 60
+"""Less is no wait. Trees give a few seconds where jobs start at once, and then each wait of 0 would
+lie below all quantiles."""
+_ATOM_LOG = float(np.log1p(ATOM_H))
 
 
 def of_distribution(within: ArrayLike, thresholds_h: Sequence[float]) -> Floats:
@@ -34,8 +38,14 @@ def _reached(rising: Floats, logs: Floats, level: float) -> float:
     return float(logs[j - 1] + share * (logs[j] - logs[j - 1]))
 
 
-def hours(log_quantiles: Floats, shift: ArrayLike) -> Floats:
-    """[R, Q], hours: the adjustment [Q] added, in order, none below 0."""
-    moved = np.asarray(log_quantiles, dtype=np.float64) + np.asarray(shift, dtype=np.float64)
-    found: Floats = np.expm1(np.maximum(np.sort(moved, axis=1), 0.0))
+def settled(log_quantiles: ArrayLike) -> Floats:
+    """[R, Q]: in order, and under `ATOM_H` exactly 0."""
+    ordered = np.sort(np.asarray(log_quantiles, dtype=np.float64), axis=-1)
+    found: Floats = np.where(ordered < _ATOM_LOG, 0.0, ordered)
+    return found
+
+
+def hours(log_quantiles: ArrayLike, shift: ArrayLike) -> Floats:
+    """[R, Q], hours: the adjustment [Q] or [R, Q] added, in order, none below 0."""
+    found: Floats = np.expm1(settled(settled(log_quantiles) + np.asarray(shift, dtype=np.float64)))
     return found

@@ -36,14 +36,6 @@ def test_a_forecast_that_is_too_narrow_covers_less() -> None:
     assert told["pinball_h"] > told["pinball_empirical_h"]
 
 
-def test_the_adjustment_makes_the_quantiles_come_true() -> None:
-    waits = RNG.exponential(5.0, 4_000)
-    wrong = np.tile(np.log1p(np.arange(1, 10) / 10), (4_000, 1))
-    adjusted = hours(wrong, calibration.shift(wrong, waits))
-    below = (waits[:, None] <= adjusted).mean(axis=0)
-    np.testing.assert_allclose(below, LEVELS, atol=0.01)
-
-
 def test_pinball_loss_by_hand() -> None:
     quantiles = np.ones((1, len(LEVELS)))
     assert calibration.pinball_h(quantiles, np.array([2.0])) == pytest.approx(0.5)
