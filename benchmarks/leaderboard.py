@@ -23,6 +23,11 @@ TRAINED = {
     "theta": ("2023-01-01", "2023-04-25"),
 }
 """The developers' training windows of shared/clusters/README.md."""
+NOTES = {
+    "ls6": "Job records of Lonestar6, published by the Texas Advanced Computing Center.",
+    "thetagpu": "Job records of ThetaGPU, published by the Argonne Leadership Computing Facility.",
+    "theta": "Job records of Theta, published by the Argonne Leadership Computing Facility.",
+}
 TWIN = ("ls6", "thetagpu")
 """Where trees learn from the twin too. On Theta the queue is long, an answer takes a tenth of a
 second, and those of four months take hours."""
@@ -60,7 +65,8 @@ class Board:
             out = _model(family, cluster)
             twin = ["--twin" if cluster in TWIN else "--no-twin"] if family in TREES else []
             if not (self.folder / out).exists():
-                self._mirage("train", family, *tables, *twin, "--out", out)
+                note = ["--note", NOTES[cluster]]
+                self._mirage("train", family, *tables, *twin, *note, "--out", out)
         if SHIPPED in self.families:
             self._mirage("models", "promote", _model(SHIPPED, cluster), "--force")
 

@@ -68,6 +68,9 @@ def train(
         int, typer.Option("--folds", min=1, help="Windows of later weeks to be judged on.")
     ] = 3,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same model.")] = 0,
+    note: Annotated[
+        str, typer.Option(metavar="TEXT", help="Kept in the card: whose data these are.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Train a policy on episode tables.
@@ -84,7 +87,7 @@ def train(
     )
     begun = time.perf_counter()
     made = maker.make(tables, Asked(words, out, windows, seed))
-    card = made.card | {"wall_s": round(time.perf_counter() - begun, 1)}
+    card = made.card | {"note": note, "wall_s": round(time.perf_counter() - begun, 1)}
     _save(out, card, made.graph, made.weights)
     maker.tidy()
     told = ("encoder", "wall_s", "seed", "boundary", "fit", "parity", "metrics")

@@ -76,9 +76,10 @@ def _side_by_side(
 
 
 def _deciders(scene: Scene, names: list[str]) -> set[str]:
-    """The policies that decided on these chains."""
+    """The policies that decided on these chains; no policy is asked while two links overlap."""
     paths = (f"/api/v1/chains/{scene.ran(name)[0].chain}/decisions" for name in names)
-    return {decision["policy"] for path in paths for decision in scene.api(path)["items"]}
+    told = {decision["policy"] for path in paths for decision in scene.api(path)["items"]}
+    return told - {"guard"}
 
 
 def _mean_min(handovers: list[Handover]) -> float:
