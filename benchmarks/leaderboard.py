@@ -91,7 +91,8 @@ class Board:
 
     def _mirage(self, *words: str) -> None:
         sys.stderr.write(f"mirage {' '.join(words)}\n")
-        subprocess.run([sys.executable, "-m", "mirage", *words], cwd=self.folder, check=True)
+        command = [sys.executable, "-m", "mirage", *words]
+        subprocess.run(command, cwd=self.folder, stdout=sys.stderr, check=True)
 
 
 def _episodes(asked: Window, days: tuple[str, str]) -> list[str]:

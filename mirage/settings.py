@@ -104,7 +104,7 @@ class ProvisionSettings(_Section):
     """Overlap that one account may spend in 24 h; node-hours."""
     cluster_overlap_node_h: _Hours = 5000.0
     """Overlap that all may spend in 24 h; node-hours."""
-    allow_pin: bool = True
+    allow_pin: bool = False
     """Whether a standby may stand on its predecessor's own nodes (pinned)."""
     max_touches: int = Field(6, ge=1)
     """Moves that one hand-over may cost; a standby is not pinned where the last one, which lets it

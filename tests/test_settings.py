@@ -32,7 +32,7 @@ BOUNDS = [
     ("provision", "min_gain_s", 0, -1),
     ("provision", "account_overlap_node_h", 0, -1),
     ("provision", "cluster_overlap_node_h", 0, float("nan")),
-    ("provision", "allow_pin", False, "never"),
+    ("provision", "allow_pin", True, "never"),
     ("provision", "max_touches", 1, 0),
     ("provision", "demote_after", 1, 0),
     ("provision", "demote_error_h", 0.1, 0),

@@ -29,7 +29,7 @@ COMMANDS = {
         "Make the table of hand-overs of a trace: every decision instant, every outcome.",
     ),
     "train": ("mirage.cli.train", "Train a policy on episode tables."),
-    "models": ("mirage.cli.models", "Trained policies: list, show, promote."),
+    "models": ("mirage.cli.models", "Trained policies: list, show, promote, recalibrate."),
     "evaluate": ("mirage.cli.evaluate", "Judge policies on the same hand-overs."),
     "db": ("mirage.cli.ops", "The database: make it, or bring it to this program's schema."),
     "config": ("mirage.cli.ops", "The configuration file: check it, show it, list every key."),

@@ -59,7 +59,7 @@ class Artefact:
     def __init__(self, card: dict[str, Any], graph: bytes) -> None:
         self.card = card
         self.seen = Seen(
-            # What the twin foretells has bounds of its own.
+            # What the twin foretells is hours: more of them than were learned from are just long.
             *(
                 np.array(card["seen"][end], dtype=np.float32)[: len(spec.NAMES)]
                 for end in ("low", "high")

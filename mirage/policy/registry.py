@@ -148,9 +148,10 @@ def folder_of(name: str, under: Path = Path(MODELS)) -> Path:
 def promoted(named: Path) -> str | None:
     """The version in use of models/NAME; None where none was promoted."""
     try:
-        return (named / PROMOTED).read_text(encoding="utf-8").strip() or None
+        version = (named / PROMOTED).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
+    return version if re.fullmatch(_WORD, version) else None
 
 
 def promote(folder: Path) -> None:

@@ -39,6 +39,9 @@ AWAITED_SHARE = 0.5
 """Of the time limit: while more is left, a policy that wants the twin waits for its turn. Another
 rule might free, which cannot be taken back."""
 _NOT_YET = "the twin's turn for it has not come yet"
+_NO_MORE = Decision(
+    action=Action.HOLD, reason="pinned, and Mirage does not act here any more", policy="guard"
+)
 
 
 def _unheard() -> bool:
@@ -81,9 +84,9 @@ class Desk:
         self._spent: dict[str, float] | None = None
         lately = snapshot.queue.taken_at - ASK_AGAIN_S
         self._refused = decisions.refused_since(tx, cluster_id, lately)
-        self._touches = decisions.moves(
-            tx, [(h.chain.chain_id, h.standby.index) for h in open_ones]
-        )
+        links = [(h.chain.chain_id, h.standby.index) for h in open_ones]
+        self._touches = decisions.moves(tx, links)
+        self._refused_pins = decisions.refused_pins(tx, links)
 
     def decide(self, handover: OpenHandover) -> Decision | None:
         """None where there is nothing to decide."""
@@ -100,6 +103,18 @@ class Desk:
         if decision.action is Action.FREE:
             self._spend(standby.account, worst_overlap_node_h(view))
         return decision
+
+    def undo(self, handover: OpenHandover) -> Decision | None:
+        """Where Mirage does not act any more: what it has pinned goes back behind its predecessor.
+
+        Slurm alone could not let it off a node that does not come back.
+        """
+        predecessor, standby = handover.predecessor, handover.standby
+        pinned = standby.position is Position.PINNED
+        if not pinned or not self._may_be_moved(handover):
+            return None
+        guarded = guard(standby, predecessor, None, self._snapshot.queue.find(standby.job_id))
+        return guarded or _NO_MORE
 
     def written(self, handover: OpenHandover, decision: Decision, mode: Mode) -> NewDecision:
         """What is stored of it."""
@@ -198,6 +213,7 @@ class Desk:
             snapshot=self._snapshot,
             limits=self._rules.limits,
             touches=self._touches.get((standby.chain_id, standby.index), 0),
+            refused=(standby.chain_id, standby.index) in self._refused_pins,
         )
 
     def _free(self, partition: str) -> int:

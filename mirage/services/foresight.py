@@ -2,9 +2,8 @@
 
 An answer takes some 30 ms on a cluster of a hundred nodes, and seconds on one of thousands of jobs.
 It changes slowly, so a hand-over is asked for at most 48 times in its predecessor's run, and each
-tick brings a little time to ask in, which is saved up for an answer that takes longer: those that
-were answered do not ask again, so the others come to their turn in later ticks. A service that
-starts anew asks anew.
+tick brings a little time to ask in, which is saved up for an answer that takes longer. Who has
+waited longest for an answer, a new one or its first, is next. A service that starts anew asks anew.
 """
 
 import time
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     # With them comes the compiler: half a second and 60 MiB, for nothing where nobody asks.
     from mirage.features.link import Link
 
-GOOD_FOR = 2
+GOOD_FOR = 4
 """Intervals for which an answer may stand in for the next one."""
 BUDGET_S = 0.25
 """That a tick brings: a thousand hand-overs are to be decided in a second."""
@@ -41,6 +40,8 @@ class Foresight:
     budget_s: float = BUDGET_S
     clock: Callable[[], float] = time.perf_counter
     _answers: dict[Hashable, tuple[int, Quantiles]] = field(default_factory=dict)
+    _turns: dict[Hashable, int] = field(default_factory=dict)
+    """Who waits to be asked for, longest first; and when that was last wanted."""
     _tick: int = 0
     _saved_s: float = 0.0
     _cost_s: float = 0.0
@@ -54,9 +55,11 @@ class Foresight:
         if at is not None and now - at < every_s:
             return answer
         self._begin(now)
-        if 0.0 < self._saved_s >= self._cost_s:
+        self._turns[key] = now
+        if key == next(iter(self._turns)) and 0.0 < self._saved_s >= self._cost_s:
             answer = self._asked(link, ask)
             self._answers[key] = (now, answer)
+            del self._turns[key]
             return answer
         return answer if at is not None and now - at < GOOD_FOR * every_s else None
 
@@ -73,6 +76,8 @@ class Foresight:
         """A tick is an instant of the cluster. No more is saved than one answer costs."""
         if now == self._tick:
             return
+        # Who was not heard of in the last tick has handed over.
+        self._turns = {k: at for k, at in self._turns.items() if at >= self._tick}
         most_s = max(self.budget_s, self._cost_s)
         self._tick, self._saved_s = now, min(max(self._saved_s, 0.0) + self.budget_s, most_s)
         horizon_s = 7 * 86400

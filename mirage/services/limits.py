@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mirage.domain.chain import Link
+from mirage.domain.chain import Link, Position
 from mirage.domain.decision import Action, Decision, HandoverView
 
 DAY_S = 86400
@@ -35,11 +35,17 @@ class Spent:
 
 
 def limited(decision: Decision, view: HandoverView, limits: Limits, spent: Spent) -> Decision:
-    """The decision, or a wait that says which limit stopped it."""
+    """The decision, or a wait that says which limit stopped it.
+
+    A standby that has to leave its predecessor's nodes goes back behind it then.
+    """
     if decision.action is not Action.FREE:
         return decision
     stopped = _stopped(decision, view, limits, spent)
-    return decision if stopped is None else replace(decision, action=Action.WAIT, reason=stopped)
+    if stopped is None:
+        return decision
+    leaves = view.position is Position.PINNED and not view.can_pin
+    return replace(decision, action=Action.HOLD if leaves else Action.WAIT, reason=stopped)
 
 
 def _stopped(decision: Decision, view: HandoverView, limits: Limits, spent: Spent) -> str | None:

@@ -30,6 +30,8 @@ class Pinning:
     limits: Limits
     touches: int = 0
     """Moves of this standby so far."""
+    refused: bool = False
+    """Slurm would not pin it."""
 
     def seen(self) -> dict[str, Any]:
         """The fields of a HandoverView that are about positions."""
@@ -41,8 +43,8 @@ class Pinning:
 
     @property
     def allowed(self) -> bool:
-        """By the admin; where it is pinned already, whatever that has cost."""
-        room = self.touches + _UNDOING < self.limits.max_touches
+        """By the admin and by Slurm; where it is pinned already, whatever that has cost."""
+        room = not self.refused and self.touches + _UNDOING < self.limits.max_touches
         return self.limits.allow_pin and (room or self.standby.position is Position.PINNED)
 
     @property

@@ -85,6 +85,10 @@ def _plan(
     made: list[tuple[OpenHandover, NewDecision]] = []
     for handover in open_ones:
         mode = clusters.mode_among(modes, handover.standby.partition)
+        undone = None if mode is Mode.ACT else desk.undo(handover)
+        if undone is not None:
+            made.append((handover, desk.written(handover, undone, Mode.ACT)))
+            continue
         decision = None if mode is Mode.OBSERVE else desk.decide(handover)
         if decision is not None:
             made.append((handover, desk.written(handover, decision, mode)))

@@ -188,13 +188,27 @@ def moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, int]:
 
 
 def refused_since(tx: Transaction, cluster_id: int, since: int) -> set[tuple[ChainId, int]]:
-    """Links (chain, index) whose move Slurm refused at `since` or later."""
+    """Links (chain, index) whose move Slurm refused at `since` or later; pins apart."""
     query = select(decisions.c.chain_id, decisions.c.index).where(
         decisions.c.cluster_id == cluster_id,
         decisions.c.effect == Effect.REFUSED.value,
+        decisions.c.action != Action.PIN.value,
         decisions.c.at >= since,
     )
     return {(ChainId(chain_id), index) for chain_id, index in tx.execute(query)}
+
+
+def refused_pins(tx: Transaction, links: Sequence[LinkKey]) -> set[LinkKey]:
+    """Those of these links whose standby Slurm has ever refused to pin."""
+    found: set[LinkKey] = set()
+    for wanted in _of_links(links):
+        query = select(decisions.c.chain_id, decisions.c.index).where(
+            wanted,
+            decisions.c.effect == Effect.REFUSED.value,
+            decisions.c.action == Action.PIN.value,
+        )
+        found |= {(ChainId(chain_id), index) for chain_id, index in tx.execute(query)}
+    return found
 
 
 def page(

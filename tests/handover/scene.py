@@ -241,6 +241,7 @@ class Scene:
             f'[service]\nport = {PORT}\nstate_dir = "{self.root / "mirage"}"\n'
         )
         text += "" if policy is None else f'[provision]\npolicy = "{policy}"\n'
+        text += "allow_pin = true\n" if policy and policy.startswith("pin") else ""
         self._config.write_text(text)
 
 

@@ -138,7 +138,19 @@ def test_an_answer_stands_for_a_while_and_a_budget_is_kept() -> None:
     later = [foresight.of(link, 1000 + 3600, ask) for link in links]
     assert ask.asked == [1, 2, 3, 1, 2]
     assert later[2] is again[2]
-    assert foresight.of(replace(LINK, job_id=2, predecessor_start=5), 4660, ask) is not None
+    other = replace(LINK, job_id=2, predecessor_start=5)
+    assert all(foresight.of(link, 4660, ask) is not None for link in (*links, other))
+    assert ask.asked == [1, 2, 3, 1, 2, 3, 2]
+
+
+def test_nobody_is_asked_for_again_before_all_were_asked_for() -> None:
+    """One answer a tick, and sixty ticks after the first it is out of date."""
+    ask = Oracle(cost_s=0.4)
+    foresight = Foresight(budget_s=0.5, clock=lambda: ask.clock_s)
+    for tick in range(100):
+        for job_id in range(100):
+            foresight.of(replace(LINK, job_id=job_id), 1000 + tick * 60, ask)
+    assert ask.asked == list(range(100))
 
 
 def test_time_is_saved_up_for_an_answer_that_takes_longer_than_a_tick_brings() -> None:

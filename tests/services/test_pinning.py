@@ -5,16 +5,18 @@ from dataclasses import replace
 import pytest
 
 from mirage.domain.chain import Position
-from mirage.domain.decision import Action
+from mirage.domain.decision import Action, Mode
 from mirage.domain.job import JobId, JobState
-from mirage.errors import ClusterUnavailable
+from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.policy import registry
 from mirage.services.foresight import Foresight
 from mirage.services.limits import Limits
 from mirage.services.observing import Observer
 from mirage.sim.types import Outage
+from mirage.store import clusters
+from mirage.store.decisions import Effect
 from mirage.store.engine import Store
-from tests.services.scene import HOUR, Scene
+from tests.services.scene import HOUR, Failing, Scene
 
 
 def scene(store: Store, policy: str = "pin", limits: Limits | None = None) -> Scene:
@@ -149,6 +151,42 @@ def test_auto_lets_a_standby_off_a_node_that_drains(store: Store, twin: bool) ->
     assert told(made)[0] is Action.PIN
     assert made.standby.position is not Position.PINNED
     assert "quantile decides, since " in made.decisions[-1].reason
+
+
+def test_limits_do_not_keep_a_standby_on_a_node_that_drains(store: Store) -> None:
+    made = scene(store, "auto", Limits(max_lead_s=60))
+    made.cluster.set_node(names(made)[0], Outage.DRAIN)
+    made.tick(120)
+    assert told(made)[0] is Action.PIN
+    assert made.held
+
+
+def test_what_was_pinned_goes_back_where_mirage_acts_no_more(store: Store) -> None:
+    made = scene(store, "auto")
+    assert made.standby.position is Position.PINNED
+    with store.begin() as tx:
+        clusters.set_mode(tx, made.cluster_id, Mode.SHADOW)
+    made.tick()
+    assert made.held
+    assert made.decisions[-1].reason == "pinned, and Mirage does not act here any more"
+    made.tick()
+    assert told(made) == [Action.PIN, Action.HOLD]
+
+
+def test_a_pin_that_slurm_refuses_is_not_asked_for_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And stops nothing else: the candidates decide from then on."""
+    monkeypatch.setattr(Failing, "pin", _refuse)
+    made = scene(store, "auto")
+    made.tick(1200)
+    refused = [row for row in made.decisions if row.effect is Effect.REFUSED]
+    assert [row.action for row in refused] == [Action.PIN]
+    assert "quantile decides, since " in made.decisions[-1].reason
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise ClusterRefused("Access/permission denied")
 
 
 def test_where_age_always_accrues_auto_leaves_plain_slurm_alone(store: Store) -> None:
