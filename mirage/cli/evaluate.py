@@ -1,7 +1,8 @@
 """`mirage evaluate`: what policies cost on episode tables."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,8 +25,9 @@ from mirage.errors import InputError, MalformedText
 from mirage.features import spec
 from mirage.installed import models_dir
 from mirage.policy import walked
-from mirage.policy.auto import Auto
+from mirage.policy.auto import Auto, Candidate
 from mirage.policy.registry import AUTO, MOVES_OFTEN, NAMES, is_model, policy
+from mirage.policy.served import Served
 from mirage.ports import Policy
 
 app = typer.Typer()
@@ -88,6 +90,7 @@ def evaluate_tables(
     if any(map(is_model, names)):
         _check_features(paths, tables)
     ask_where_needed(asked.values(), paths, tables)
+    _say_if_learned(asked.values(), paths, tables)
     heard = Heard()
     run = _Run(tables, overlap_price, startup_h, heard)
     chosen = {name: run.choices(asked.get(name)) for name in names}
@@ -162,6 +165,7 @@ class _Run:
 
     def _walked(self, auto: Auto, place: int) -> deciding.Chosen:
         table = self._tables[place]
+        auto = replace(auto, candidates=tuple(c for c in auto.candidates if not _saw(c, table)))
         return walked.chosen(auto, table, lambda p: self._decided(p, place), self._heard)
 
     def _decided(self, asked: Policy, place: int) -> deciding.Chosen:
@@ -184,6 +188,27 @@ def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> No
             raise InputError(
                 f"{path} was made with other features than this program's: make it again"
             )
+
+
+def _say_if_learned(
+    policies: Iterable[Policy], paths: Sequence[Path], tables: Sequence[EpisodeTable]
+) -> None:
+    """Figures on weeks that a model was trained on are better than the model is."""
+    for path, table in zip(paths, tables, strict=True):
+        for one in policies:
+            if isinstance(one, Served) and _saw(one, table):
+                typer.echo(f"mirage: note: {one.name} was trained on weeks of {path}", err=True)
+            if isinstance(one, Auto):
+                for name in (c.name for c in one.candidates if _saw(c, table)):
+                    told = f"{name} was trained on weeks of {path}: auto does without it"
+                    typer.echo(f"mirage: note: {told}", err=True)
+
+
+def _saw(asked: Served | Candidate, table: EpisodeTable) -> bool:
+    scope = asked.artefact.scope if isinstance(asked, Served) else asked.scope
+    about = table.about
+    cluster = str(about.cluster.get("name", ""))
+    return scope is not None and scope.has_seen(cluster, about.since, about.until)
 
 
 def _together(

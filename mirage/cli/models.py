@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from mirage.cli.ask_twin import ask_where_needed
 from mirage.cli.training import EVERY
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.episodes import deciding
@@ -31,6 +32,9 @@ models = typer.Typer(no_args_is_help=True)
 app.add_typer(models, name="models", help="Trained policies: list, show, promote, recalibrate.")
 
 Model = Annotated[str, typer.Argument(metavar="models/NAME/VERSION")]
+_LATER = 2**62
+"""A table that begins before what was learned from is as little unseen as one within it."""
+
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
@@ -128,11 +132,16 @@ def recalibrate(
 
 def _better(new: Served, old: Served, paths: Sequence[Path]) -> dict[str, float]:
     """Mean costs of both; raises where the new one's is not the lower."""
+    ours, theirs = new.artefact.card, old.artefact.card
+    if ours["sha256"] == theirs["sha256"] and ours.get("forecast") != theirs.get("forecast"):
+        # Recalibrated: every decision is the same.
+        return {}
     if not paths:
         raise InputError(
             f"{old.name} is in use: give episode tables of newer days to compare on, or --force"
         )
     tables = [_unseen(path, (new, old)) for path in paths]
+    ask_where_needed((new, old), paths, tables)
     new_h, old_h = (_cost_h(served, tables) for served in (new, old))
     if new_h >= old_h:
         raise MirageError(
@@ -146,9 +155,9 @@ def _unseen(path: Path, judged: Sequence[Served]) -> EpisodeTable:
     table = EpisodeTable.load(path)
     if not len(table) or table.about.features_fingerprint != spec.FINGERPRINT:
         raise InputError(f"{path} holds no episode with this program's features")
+    about = table.about
     for served in judged:
-        learned = [t for t in _tables(served.artefact.card) if _same_trace(t, table)]
-        if any(t["until"] > table.about.since for t in learned):
+        if served.artefact.scope.has_seen(str(about.cluster.get("name", "")), about.since, _LATER):
             raise InputError(f"{path} has days that {served.name} was trained on")
     return table
 
@@ -156,10 +165,6 @@ def _unseen(path: Path, judged: Sequence[Served]) -> EpisodeTable:
 def _tables(card: dict[str, Any]) -> list[dict[str, Any]]:
     learned = card.get("trained_on", [])
     return learned if isinstance(learned, list) else []
-
-
-def _same_trace(learned: dict[str, Any], table: EpisodeTable) -> bool:
-    return bool(learned["trace"] == table.about.trace)
 
 
 def _cost_h(served: Served, tables: Sequence[EpisodeTable]) -> float:

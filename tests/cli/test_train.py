@@ -93,6 +93,23 @@ def test_a_model_is_adjusted_to_newer_weeks_and_decides_as_before(
     # The graph, and with it each P(late), is the same.
     assert {**after, "forecast": 0} == {**before, "forecast": 0}
     assert "is there already" in refused(home, *words, str(busier), "--out", "models/made/7")
+    assert run("models", "promote", "models/made/1", "--force", cwd=home).code == 0
+    promote = run("models", "promote", "models/made/7", cwd=home)
+    assert (promote.code, promote.out.strip()) == (0, "models/made/7 is in use")
+
+
+def test_figures_on_weeks_that_a_model_has_learned_from_are_told_as_such(home: Path) -> None:
+    words = ("--policy", "models/made/1", "--json", "-")
+    assert (
+        "models/made/1 was trained on weeks of E.npz"
+        in run(*("evaluate", "E.npz"), *words, cwd=home).err
+    )
+    assert "was trained on" not in run(*("evaluate", "later.npz"), *words, cwd=home).err
+    run("models", "promote", "models/made/1", "--force", cwd=home)
+    auto = run("evaluate", "E.npz", "--policy", "auto", "--json", "-", cwd=home)
+    assert "auto does without it" in auto.err
+    chosen = json.loads(auto.out)["policies"]["auto"]["all"]["auto_chosen"]
+    assert not any(name.startswith("models/") for name in chosen)
 
 
 def promoted(home: Path) -> dict[str, bool]:
