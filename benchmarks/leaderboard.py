@@ -35,7 +35,8 @@ TREES = ("forest", "xgboost", "ensemble")
 AGENTS = ("dqn", "policy-gradient")
 FAMILIES = (*TREES, *AGENTS)
 SHIPPED = "ensemble"
-"""The family that `auto` is given: two like models only make it change its mind (docs/auto.md)."""
+"""The family that `auto` is given: two like models made it change its mind at a cost once
+(docs/validation-reads.md)."""
 RULES = ("fixed-lead", "quantile", "slurm-estimate", "at-once", "twin")
 PRICE = 0.5
 LOADS = ("all", "light", "medium", "heavy")
