@@ -1,6 +1,7 @@
 """`mirage evaluate`: what policies cost on episode tables."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from mirage.cli.ask_twin import ask_where_needed
 from mirage.cli.evaluate_auto import Heard, who_decided
 from mirage.cli.evaluate_text import figure_tables
 from mirage.cli.progress import counted
+from mirage.domain.decision import Decision, HandoverView
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes import bootstrap, deciding
@@ -25,10 +27,11 @@ from mirage.errors import InputError, MalformedText
 from mirage.features import spec
 from mirage.installed import models_dir
 from mirage.policy import walked
-from mirage.policy.auto import Auto, Candidate
+from mirage.policy.auto import Auto, Candidate, unfit
+from mirage.policy.foretold import wants_twin
 from mirage.policy.registry import AUTO, MOVES_OFTEN, NAMES, is_model, policy
 from mirage.policy.served import Served
-from mirage.ports import Policy
+from mirage.ports import Policy, observes
 
 app = typer.Typer()
 
@@ -177,8 +180,32 @@ class _Run:
     def _run(self, asked: Policy, table: EpisodeTable) -> deciding.Chosen:
         if asked.name == "reactive":
             return deciding.reactive(table)
+        heeded = _Heeded(asked)
         with counted(asked.name, len(table)) as told:
-            return deciding.decided(table, asked, self._price, lambda _: told())
+            found = deciding.decided(table, heeded, self._price, lambda _: told())
+        heeded.say(table)
+        return found
+
+
+class _Heeded:
+    """A policy, and how often it could not be asked: its figures are then those of a rule."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy, self.name = policy, policy.name
+        self.observes, self.asks_twin = observes(policy), wants_twin(policy)
+        self._why: Counter[str | None] = Counter()
+
+    def decide(self, view: HandoverView) -> Decision:
+        if not isinstance(self._policy, Auto):
+            self._why[unfit(self._policy, view)] += 1
+        return self._policy.decide(view)
+
+    def say(self, table: EpisodeTable) -> None:
+        stood_in = sum(n for why, n in self._why.items() if why is not None)
+        if stood_in:
+            why = max((w for w in self._why if w is not None), key=lambda w: self._why[w])
+            told = f"a rule stood in for {self.name} in {stood_in} of {self._why.total()} decisions"
+            typer.echo(f"mirage: note: {table.about.trace}: {told} ({why})", err=True)
 
 
 def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:

@@ -22,7 +22,7 @@ from mirage.features import spec
 from mirage.installed import models_dir
 from mirage.learn.rows import Rows
 from mirage.policy import registry
-from mirage.policy.artefact import GRAPH, read_card
+from mirage.policy.artefact import CARD, GRAPH, read_card
 from mirage.policy.conformal import FEWEST, Shifts
 from mirage.policy.late import LateModel
 from mirage.policy.served import Served
@@ -179,10 +179,15 @@ def _line(folder: Path) -> dict[str, Any]:
     told["promoted"] = registry.promoted(folder.parent) == folder.name
     try:
         card = read_card(folder)
+        summary = _summary(card)
     except UnfitModel as error:
         return {**told, "trained_on": None, "gap_closed": None, "fault": str(error)}
+    # A card may hold anything.
+    except (AttributeError, KeyError, OSError, TypeError, ValueError):
+        why = f"{CARD} does not tell what it was trained on, or how it was judged"
+        return {**told, "trained_on": None, "gap_closed": None, "fault": why}
     fault = None if card["features_fingerprint"] == spec.FINGERPRINT else "other features"
-    return {**told, "family": card["family"], **_summary(card), "fault": fault}
+    return {**told, "family": card["family"], **summary, "fault": fault}
 
 
 def _summary(card: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ The decision is durable before Slurm hears of it, and its effect after: a crash 
 intention, which `reconcile` settles by what the queue shows. Nothing is ever sent twice blindly.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import structlog
@@ -33,10 +33,16 @@ _DEMOTED = "demoted to shadow"
 def provision(
     store: Store, cluster: Cluster, cluster_id: int, snapshot: Snapshot, rules: Rules
 ) -> None:
-    """Decide every open hand-over of the cluster, and do what is decided where the mode is act."""
+    """Decide every open hand-over of the cluster, and do what is decided where the mode is act.
+
+    Nothing is locked while policies are asked: that may take seconds.
+    """
     with store.begin() as tx:
         demote(tx, cluster_id, snapshot.queue.taken_at, rules)
-        planned = list(_plan(tx, cluster_id, snapshot, rules))
+    with store.read() as tx:
+        made = list(_decided(tx, cluster_id, snapshot, rules))
+    with store.begin() as tx:
+        planned = list(_written(tx, cluster_id, made))
     for move in planned:
         if _carry_out(store, cluster, cluster_id, move, snapshot) is Effect.INTENDED:
             # No answer: the rest would wait as long for none. `reconcile` finds them not done.
@@ -75,23 +81,27 @@ def _source(rules: Rules) -> str:
     return found(rules, rules.default).name if is_model(rules.default) else rules.default
 
 
-def _plan(
+def _decided(
     tx: Transaction, cluster_id: int, snapshot: Snapshot, rules: Rules
-) -> Iterator[tuple[OpenHandover, Decision, int]]:
-    """Decide and write down; yields what Slurm is to be told."""
+) -> Iterator[tuple[OpenHandover, NewDecision]]:
     modes = clusters.modes(tx, cluster_id)
     open_ones = list(open_handovers(tx, cluster_id))
     desk = Desk(tx, cluster_id, snapshot, rules, open_ones)
-    made: list[tuple[OpenHandover, NewDecision]] = []
     for handover in open_ones:
         mode = clusters.mode_among(modes, handover.standby.partition)
         undone = None if mode is Mode.ACT else desk.undo(handover)
         if undone is not None:
-            made.append((handover, desk.written(handover, undone, Mode.ACT)))
+            yield handover, desk.written(handover, undone, Mode.ACT)
             continue
         decision = None if mode is Mode.OBSERVE else desk.decide(handover)
         if decision is not None:
-            made.append((handover, desk.written(handover, decision, mode)))
+            yield handover, desk.written(handover, decision, mode)
+
+
+def _written(
+    tx: Transaction, cluster_id: int, made: Sequence[tuple[OpenHandover, NewDecision]]
+) -> Iterator[tuple[OpenHandover, Decision, int]]:
+    """What Slurm is to be told."""
     news = [new for _, new in made]
     ids = decisions.record_all(tx, cluster_id, news)
     forecasts.record_all(tx, cluster_id, [row for new in news for row in _forecasts(new)])

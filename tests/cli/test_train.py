@@ -2,10 +2,12 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mirage.episodes.table import EpisodeTable
 from mirage.policy.artefact import CARD, GRAPH
 from tests.episodes.tables import MONDAY, table
 from tests.learn.queue_tables import EPISODES, queue_table
@@ -124,6 +126,23 @@ def test_the_list_tells_of_a_card_that_does_not_read(home: Path, tmp_path: Path)
     answer = run("models", "list", cwd=tmp_path)
     assert answer.code == 0
     assert "does not read as JSON" in answer.out
+    made = json.loads((home / "models" / "made" / "1" / CARD).read_text())
+    (broken / CARD).write_text(json.dumps(made | {"trained_on": [{}]}))
+    answer = run("models", "list", "--json", cwd=tmp_path)
+    assert "does not tell what it was trained on" in answer.out
+
+
+def test_decisions_of_a_rule_that_stood_in_are_told(home: Path, tmp_path: Path) -> None:
+    """Their figures would pass for the model's."""
+    made = queue_table(6, seed=4, first=LATER)
+    wide = replace(made.about, nodes=64)
+    columns = {name: made._columns[name] for name in made._columns}
+    EpisodeTable(wide, columns).save(tmp_path / "wide.npz")
+    words = ("evaluate", str(tmp_path / "wide.npz"), "--policy", "models/made/1", "--json", "-")
+    answer = run(*words, cwd=home)
+    assert answer.code == 0, answer.err
+    assert "a rule stood in for models/made/1 in " in answer.err
+    assert "not 64" in answer.err
 
 
 def test_a_truncated_model_is_not_judged(home: Path, tmp_path: Path) -> None:
