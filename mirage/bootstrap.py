@@ -107,6 +107,9 @@ def check(settings: Settings) -> list[str]:
     Raises InputError for a policy or a cluster file that cannot be used.
     """
     policy = policies(settings)(settings.provision.policy)
+    folder = settings.provision.models_dir
+    if folder is not None and not folder.is_dir():
+        return [f"provision.models_dir is no folder, so there are no models: {folder}"]
     # `auto` is what nobody has to ask for, and has rules for that: `mirage doctor` tells of it.
     alone = observes(policy) and not isinstance(policy, Auto)
     if cluster_file(settings) is None and alone:

@@ -1,4 +1,4 @@
-"""What settings become: whether held standbys earn age is asked of Slurm, else read in a file."""
+"""What settings become, and what is told of them."""
 
 import os
 from pathlib import Path
@@ -45,3 +45,9 @@ def test_elsewhere_the_cluster_file_tells(tmp_path: Path) -> None:
     cluster = SimulatedCluster(Params(nodes=2), now=0)
     assert rules(tmp_path, cluster, file=file).accrues_always()
     assert not rules(tmp_path, cluster).accrues_always()
+
+
+def test_a_folder_of_models_that_is_not_there_is_told(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"provision": {"models_dir": tmp_path / "nowhere"}})
+    (told,) = bootstrap.check(settings)
+    assert "there are no models" in told

@@ -129,13 +129,13 @@ class Auto:
         load = load_h(_before(view.jobs, began), view.nodes, view.time_limit_s)
         weights = self.how.weights(results, began, load)
         names = [c.name for c in asked]
-        name = choose(names, results, weights, view.overlap_price, self.how)
+        name, dearer = choose(names, results, weights, view.overlap_price, self.how)
         chosen = asked[names.index(name)]
         before = order[: order.index(chosen)]
         return Choice(
             policy=chosen.policy,
             skipped={c.name: why for c in before if (why := faults[c.name]) is not None},
-            dearer=tuple(names[: names.index(name)]),
+            dearer=dearer,
         )
 
 

@@ -132,12 +132,16 @@ class Weighing:
 
 def choose(
     order: Sequence[str], results: Results, weights: Floats, price: float, how: Weighing
-) -> str:
-    """The first of the order, unless a later one has clearly cost less; and so on from that one."""
+) -> tuple[str, tuple[str, ...]]:
+    """The first of the order, unless a later one has clearly cost less; and so on from that one.
+
+    Behind it those that it, or one before it, has cost less than.
+    """
     day = results.start_point // _DAY_S
-    chosen = order[0]
+    chosen, dearer = order[0], list[str]()
     for other in order[1:]:
         saved = results.cost_h(chosen, price) - results.cost_h(other, price)
         if how.clearly_positive(saved, weights, day):
+            dearer.append(chosen)
             chosen = other
-    return chosen
+    return chosen, tuple(dearer)

@@ -35,7 +35,7 @@ RECENT_HANDOVERS = 100
 ASK_AGAIN_S = 900
 """A move that Slurm refused is not asked for again sooner."""
 
-AWAITED_SHARE = 0.5
+AWAITED_SHARE = 0.25
 """Of the time limit: while more is left, a policy that wants the twin waits for its turn. Another
 rule might free, which cannot be taken back."""
 _NOT_YET = "the twin's turn for it has not come yet"

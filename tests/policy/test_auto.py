@@ -78,6 +78,12 @@ def test_a_later_one_that_cost_less_decides_and_the_dearer_is_named() -> None:
     assert "since a cost more lately" in auto(A, B, known=known).decide(view(0)).reason
 
 
+def test_one_that_was_not_clearly_dearer_is_not_said_to_be() -> None:
+    known = results(20, a=2.0, b=2.0, c=0.5)
+    reason = auto(A, B, C, known=known).decide(view(0)).reason
+    assert reason.startswith("c decides, since a cost more lately: ")
+
+
 def test_the_price_weighs_overlap_against_interruption() -> None:
     known = results(20, a=-3.0, b=1.0)
     assert chosen(auto(A, B, known=known), price=0.1) == "a"

@@ -103,7 +103,7 @@ def test_a_policy_waits_for_the_twins_turn_while_there_is_time(store: Store) -> 
     )
     # The first tick knows no history: there the twin cannot be asked at all.
     asked = []
-    for share in (0.01, 0.02, 0.4, 0.6):
+    for share in (0.01, 0.02, 0.7, 0.8):
         cluster.advance(BEGIN + int(share * PAIR.time_limit_s) - cluster.now())
         ticking.tick()
         asked.append(len(watching.views))
