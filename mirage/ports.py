@@ -78,6 +78,11 @@ def observes(policy: Policy) -> bool:
     return bool(getattr(policy, "observes", False))
 
 
+def looks_back(policy: Policy) -> bool:
+    """Whether it wants `HandoverView.window`, which takes memory to keep."""
+    return bool(getattr(policy, "looks_back", False))
+
+
 def outright(policy: Policy, view: HandoverView) -> Decision | None:
     """What it decides with nothing observed or foretold; None: it wants to be shown more."""
     asked: Callable[[HandoverView], Decision | None] | None = getattr(policy, "outright", None)

@@ -15,7 +15,7 @@ from mirage.policy.positions import PinThenFree, off_its_nodes
 from mirage.policy.results import Results, Weighing, choose, load_h
 from mirage.policy.rules import Reactive
 from mirage.policy.scope import Scope
-from mirage.ports import Policy, observes
+from mirage.ports import Policy, looks_back, observes
 
 _PINS = PinThenFree()
 _PLAIN = Reactive()
@@ -84,6 +84,10 @@ class Auto:
     @property
     def observes(self) -> bool:
         return any(observes(c.policy) for c in self.candidates)
+
+    @property
+    def looks_back(self) -> bool:
+        return any(looks_back(c.policy) for c in self.candidates)
 
     @property
     def asks_twin(self) -> bool:

@@ -25,6 +25,11 @@ class Served:
         """Whether it was trained with what the twin foretells."""
         return self.artefact.card.get("twin") is not None
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether it is an agent that is shown a window of observations."""
+        return bool(getattr(self.artefact.model, "window", 0))
+
     def decide(self, view: HandoverView) -> Decision:
         unfit = self.unfit(view)
         if unfit is not None:

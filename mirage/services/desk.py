@@ -15,7 +15,7 @@ from mirage.errors import ClusterError, MirageError
 from mirage.policy.foretold import wants_twin
 from mirage.policy.registry import is_model
 from mirage.policy.unserved import Unserved
-from mirage.ports import Policy, observes, outright
+from mirage.ports import Policy, looks_back, observes, outright
 from mirage.services import pinning
 from mirage.services.guards import guard, is_asked
 from mirage.services.handovers import OpenHandover
@@ -140,7 +140,7 @@ class Desk:
             if settled is not None:
                 return settled
             if observes(policy):
-                view = self._observed(handover, view)
+                view = self._observed(handover, view, looks_back=looks_back(policy))
             if wants_twin(policy):
                 foretold, awaited = self._sight.foretold(handover.predecessor, handover.standby)
                 early = view.time_left_s > AWAITED_SHARE * view.time_limit_s
@@ -160,12 +160,17 @@ class Desk:
             self._policies[name] = found(self._rules, name)
         return self._policies[name]
 
-    def _observed(self, handover: OpenHandover, view: HandoverView) -> HandoverView:
+    def _observed(
+        self, handover: OpenHandover, view: HandoverView, *, looks_back: bool
+    ) -> HandoverView:
         observation, why = self._sight.of(handover.predecessor, handover.standby)
         if observation is not None:
             digest = hashlib.sha256(observation.tobytes()).hexdigest()
             self._seen[handover.standby.job_id] = {"observation": digest[:16]}
-        return replace(view, observation=observation, unobserved=why)
+        window = None
+        if observation is not None and looks_back:
+            window = self._sight.window(handover.standby, observation)
+        return replace(view, observation=observation, unobserved=why, window=window)
 
     def _may_be_moved(self, handover: OpenHandover) -> bool:
         """Whether this queue has both jobs: a dependency on one that Slurm has forgotten frees, and

@@ -18,6 +18,7 @@ from mirage.domain.snapshot import Node, Snapshot
 from mirage.errors import InputError, MirageError
 from mirage.services.foresight import HISTORY_S, Foresight
 from mirage.services.limits import DAY_S
+from mirage.services.lookback import Lookback
 from mirage.sim.types import Params
 from mirage.slurm import hostlist
 from mirage.store import clusters, jobs, snapshots
@@ -55,6 +56,7 @@ class Observer:
     node_names: Sequence[str] = ()
     """By node number, as the cluster file has them; empty: sinfo's order is the file's."""
     foresight: Foresight = field(default_factory=Foresight)
+    lookback: Lookback = field(default_factory=Lookback)
     hides_jobs: Callable[[], bool] = _shown_to_all
     """Whether PrivateData keeps jobs from some; raises ClusterError where nobody knows."""
 
@@ -98,6 +100,7 @@ class Sight:
         self._looked: Look | str | None = None
         """Or why nothing can be seen in this tick; None: nobody has asked."""
         self._history: History | None = None
+        self._looks_back = False
 
     def of(self, predecessor: Link, standby: Link) -> Observed:
         """Float32[F] of `features.spec`; or None, and why."""
@@ -106,6 +109,16 @@ class Sight:
             return None, look
         found = _tried(lambda: look.observe(self._link(predecessor, standby)))
         return (None, found) if isinstance(found, str) else (found, "")
+
+    def window(self, standby: Link, observation: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """Float32[W, F]: the observations of this run so far, the present one last."""
+        if self._observer is None:
+            return None
+        lookback, now = self._observer.lookback, self._snapshot.queue.taken_at
+        if not self._looks_back:
+            lookback.forget(now)
+            self._looks_back = True
+        return lookback.window(standby.job_id, now, observation)
 
     def foretold(self, predecessor: Link, standby: Link) -> tuple[NDArray[np.int32] | None, bool]:
         """Int32[19] of `features.foretold`; or None, and whether its turn is still to come."""

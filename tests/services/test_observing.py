@@ -220,3 +220,25 @@ def test_the_audit_keeps_the_digest_of_what_was_seen(store: Store) -> None:
     assert "accounting has not been read" in first.reason
     assert "observation" not in first.inputs
     assert len(second.inputs["observation"]) == 16
+
+
+class LookingBack(Watching):
+    looks_back = True
+
+
+def test_a_model_that_looks_back_is_shown_its_run_so_far(store: Store) -> None:
+    cluster, watching = SimulatedCluster(PARAMS, workload(3, jobs=50), now=BEGIN), LookingBack()
+    ticking = worker(store, cluster, watching, Observer(params=PARAMS))
+    cluster.submit_chain(
+        ChainId("chain000"), links=2, nodes=2, time_limit_s=PAIR.time_limit_s, user=PAIR.user
+    )
+    for _ in range(5):
+        cluster.advance(600)
+        ticking.tick()
+    # The first tick knows no history, and so observes nothing.
+    views = [view for view in watching.views if view.observation is not None]
+    assert len(views) == 4
+    for i, view in enumerate(views):
+        wanted = np.stack([v.observation for v in views[: i + 1] if v.observation is not None])
+        assert view.window is not None
+        assert np.array_equal(view.window, wanted)

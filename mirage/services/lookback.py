@@ -1,0 +1,42 @@
+"""What was observed of each hand-over so far: the window of models that look back.
+
+In training observations lie ten minutes apart, the last one being the present one. Here those are
+kept that come ten minutes after the one kept before; a service that starts anew begins anew, and so
+does a hand-over that was not observed for a while: the model is told how far back is known.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+STEP_S = 600
+GAP_S = 2 * STEP_S
+"""Without an observation for longer, those before are forgotten."""
+LONGEST = 144
+"""Observations: a day."""
+
+Observation = NDArray[np.float32]
+
+
+@dataclass(slots=True)
+class Lookback:
+    """By hand-over: when, and what."""
+
+    _kept: dict[Hashable, list[tuple[int, Observation]]] = field(default_factory=dict)
+
+    def window(self, handover: Hashable, now: int, observation: Observation) -> Observation:
+        """float32[W, F]: what is kept of it, and the present observation [F] last."""
+        kept = self._kept.setdefault(handover, [])
+        if kept and now - kept[-1][0] > GAP_S:
+            kept.clear()
+        older = [seen for at, seen in kept if at <= now - STEP_S]
+        if len(older) == len(kept):
+            kept.append((now, observation))
+            del kept[:-LONGEST]
+        return np.stack([*older[1 - LONGEST :], observation])
+
+    def forget(self, now: int) -> None:
+        """Those that were not observed lately have handed over."""
+        self._kept = {k: v for k, v in self._kept.items() if v and now - v[-1][0] <= GAP_S}
