@@ -84,8 +84,9 @@ def _policy(settings: Settings) -> tuple[Verdict, str]:
     """Which model serves, or which rule."""
     policy = bootstrap.policies(settings)(settings.provision.policy)
     if isinstance(policy, Auto):
-        among = ", ".join(candidate.name for candidate in policy.candidates)
-        return Verdict.GOOD, f"auto decides, among {among}"
+        models = sum(candidate.scope is not None for candidate in policy.candidates)
+        rules = ", ".join(c.name for c in policy.candidates if c.scope is None)
+        return Verdict.GOOD, f"auto decides, among {models} models, {rules}"
     if not isinstance(policy, Served):
         return Verdict.GOOD, f"the rule {policy.name} decides"
     card = policy.artefact.card
