@@ -141,7 +141,7 @@ def measured(name: str, folder: Path, rounds: int) -> dict[str, Any]:
     policy = Timed(registry.policy(name, folder / "models"))
     rules = Rules(
         policy=lambda _: policy,
-        default=RULE,
+        default=name,
         limits=NO_LIMITS,
         observer=Observer(params=PARAMS),
     )
