@@ -102,7 +102,8 @@ def test_the_doctor_says_which_model_serves(config: str, tmp_path: Path) -> None
 
 
 def test_the_doctor_names_every_fault(config: str, tmp_path: Path) -> None:
-    answer = run("doctor", "--config", config, PATH=str(tmp_path))
+    # Wide enough for any folder of tests: a sentence is looked for in one line.
+    answer = run("doctor", "--config", config, PATH=str(tmp_path), COLUMNS="600")
     assert answer.code == 1
     for word in ("mirage db upgrade", "no squeue", "auto decides, among", "nor the twin"):
         assert word in answer.out
