@@ -10,8 +10,9 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -138,10 +139,11 @@ def _board(board: Board, window: str) -> Iterator[str]:
         count = told["reactive"][load]["episodes"]
         if not count or (load != "all" and count == told["reactive"]["all"]["episodes"]):
             continue
-        yield f"\n### {window}, {load}: {count} hand-overs\n"
-        yield "| policy | interruption h | overlap h | none % | cost h | gap closed |"
-        yield "|---|---|---|---|---|---|"
-        yield from _rows(told, load)
+        yield from _table(
+            f"### {window}, {load}: {count} hand-overs",
+            "policy, interruption h, overlap h, none %, cost h, gap closed",
+            _rows(told, load),
+        )
 
 
 def _points(board: Board, window: str) -> Iterator[str]:
@@ -188,26 +190,35 @@ def _training(board: Board, cluster: str) -> Iterator[str]:
         )
 
 
+def _table(title: str, columns: str, rows: Iterable[str]) -> Iterator[str]:
+    """A heading, and `columns`, names with ", " between, over the rows."""
+    names = columns.split(", ")
+    yield f"\n{title}\n"
+    yield f"| {' | '.join(names)} |"
+    yield "|---" * len(names) + "|"
+    yield from rows
+
+
 def _document(board: Board, clusters: Sequence[str]) -> Iterator[str]:
     windows = [window for window in WINDOWS if _cluster(window) in clusters]
     yield "## Validation, price 0.5"
     for window in windows:
         yield from _board(board, window)
-    yield "\n## Operating points of `auto`\n"
-    yield "| window | overlap at most h | price | overlap h | interruption h | less | none % |"
-    yield "|---|---|---|---|---|---|---|"
-    for window in windows:
-        yield from _points(board, window)
-    yield "\n## `auto` by load class, as the paper tells its results\n"
-    yield "| window | load (hand-overs) | plain h | h | less | plain none % | none % | overlap h |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for window in windows:
-        yield from _beside_paper(board, window)
-    yield "\n## Training: rolling windows of the training weeks, both sizes together\n"
-    yield "| cluster | family | s | reactive cost h | cost h | gap closed |"
-    yield "|---|---|---|---|---|---|"
-    for cluster in clusters:
-        yield from _training(board, cluster)
+    yield from _table(
+        "## Operating points of `auto`",
+        "window, overlap at most h, price, overlap h, interruption h, less, none %",
+        chain.from_iterable(_points(board, window) for window in windows),
+    )
+    yield from _table(
+        "## `auto` by load class, as the paper tells its results",
+        "window, load (hand-overs), plain h, h, less, plain none %, none %, overlap h",
+        chain.from_iterable(_beside_paper(board, window) for window in windows),
+    )
+    yield from _table(
+        "## Training: rolling windows of the training weeks, both sizes together",
+        "cluster, family, s, reactive cost h, cost h, gap closed",
+        chain.from_iterable(_training(board, cluster) for cluster in clusters),
+    )
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.ask_twin import ask_where_needed
-from mirage.cli.training import EVERY
+from mirage.cli.training import EVERY, no_packages
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.episodes import deciding
 from mirage.episodes.evaluate import Handovers
@@ -110,8 +110,10 @@ def recalibrate(
 
     Decisions stay as they are: they go by the odds of being late.
     """
-    from mirage.learn.card import save  # noqa: PLC0415 - an extra
-
+    try:
+        from mirage.learn.card import save  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise no_packages() from None
     served = registry.model(model, models_dir())
     card, trees = served.artefact.card, served.artefact.model
     if not isinstance(trees, LateModel):

@@ -25,18 +25,20 @@ class Lookback:
     """By hand-over: when, and what."""
 
     _kept: dict[Hashable, list[tuple[int, Observation]]] = field(default_factory=dict)
+    _tick: int = 0
 
     def window(self, handover: Hashable, now: int, observation: Observation) -> Observation:
         """float32[W, F]: what is kept of it, and the present observation [F] last."""
+        if now != self._tick:
+            self._forget(now)
         kept = self._kept.setdefault(handover, [])
-        if kept and now - kept[-1][0] > GAP_S:
-            kept.clear()
         older = [seen for at, seen in kept if at <= now - STEP_S]
         if len(older) == len(kept):
             kept.append((now, observation))
             del kept[:-LONGEST]
         return np.stack([*older[1 - LONGEST :], observation])
 
-    def forget(self, now: int) -> None:
-        """Those that were not observed lately have handed over."""
-        self._kept = {k: v for k, v in self._kept.items() if v and now - v[-1][0] <= GAP_S}
+    def _forget(self, now: int) -> None:
+        """Once a tick: who was not observed lately begins anew, or has handed over."""
+        self._tick = now
+        self._kept = {k: v for k, v in self._kept.items() if now - v[-1][0] <= GAP_S}

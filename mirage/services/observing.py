@@ -100,7 +100,6 @@ class Sight:
         self._looked: Look | str | None = None
         """Or why nothing can be seen in this tick; None: nobody has asked."""
         self._history: History | None = None
-        self._looks_back = False
 
     def of(self, predecessor: Link, standby: Link) -> Observed:
         """Float32[F] of `features.spec`; or None, and why."""
@@ -114,11 +113,8 @@ class Sight:
         """Float32[W, F]: the observations of this run so far, the present one last."""
         if self._observer is None:
             return None
-        lookback, now = self._observer.lookback, self._snapshot.queue.taken_at
-        if not self._looks_back:
-            lookback.forget(now)
-            self._looks_back = True
-        return lookback.window(standby.job_id, now, observation)
+        now = self._snapshot.queue.taken_at
+        return self._observer.lookback.window(standby.job_id, now, observation)
 
     def foretold(self, predecessor: Link, standby: Link) -> tuple[NDArray[np.int32] | None, bool]:
         """Int32[19] of `features.foretold`; or None, and whether its turn is still to come."""

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from mirage.episodes.table import EpisodeTable
 from mirage.policy.artefact import CARD, GRAPH
 from tests.episodes.tables import MONDAY, table
 from tests.learn.queue_tables import EPISODES, queue_table
-from tests.mirage_process import Answer, run
+from tests.mirage_process import Answer, environment, run
 
 LATER = MONDAY + EPISODES * 4 * 3600 + 86400
 
@@ -117,6 +119,37 @@ def test_figures_on_weeks_that_a_model_has_learned_from_are_told_as_such(home: P
 def promoted(home: Path) -> dict[str, bool]:
     answer = run("models", "list", "--json", cwd=home)
     return {line["model"]: line["promoted"] for line in json.loads(answer.out)["models"]}
+
+
+WITHOUT_EXTRAS = """
+import sys
+from mirage.__main__ import main
+sys.modules["sklearn"] = sys.modules["xgboost"] = sys.modules["onnxmltools"] = None
+sys.argv[0] = "mirage"
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "forest", "E.npz", "--out", "models/made/9"),
+        ("models", "recalibrate", "models/made/1", "later.npz", "--out", "models/made/9"),
+    ],
+    ids=["train", "recalibrate"],
+)
+def test_what_needs_more_packages_says_which(home: Path, words: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS, *words],
+        cwd=home,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install 'mirage-provisioner[train]'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_the_list_tells_of_a_card_that_does_not_read(home: Path, tmp_path: Path) -> None:

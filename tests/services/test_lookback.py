@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.services.lookback import GAP_S, LONGEST, STEP_S, Lookback
+from mirage.services.lookback import GAP_S, LONGEST, Lookback
 
 
 def seen(minute: int) -> NDArray[np.float32]:
@@ -39,10 +39,10 @@ def test_a_gap_ends_it_and_hand_overs_are_apart() -> None:
     assert windows(lookback, [later, later + 10]) == [[later], [later, later + 10]]
 
 
-def test_who_has_handed_over_is_forgotten() -> None:
+def test_nothing_is_kept_of_who_has_handed_over() -> None:
     lookback = Lookback()
     windows(lookback, [0, 10])
-    lookback.forget(600 + GAP_S)
-    assert windows(lookback, [20])[-1] == [0, 10, 20]
-    lookback.forget(1200 + GAP_S + STEP_S)
-    assert windows(lookback, [30]) == [[30]]
+    windows(lookback, [10 + GAP_S // 60], handover=2)
+    assert len(lookback._kept) == 2
+    windows(lookback, [11 + GAP_S // 60], handover=2)
+    assert list(lookback._kept) == [2]
