@@ -33,3 +33,8 @@ def test_on_the_very_thresholds_of_the_splits_too(family: Kind) -> None:
     made = fitted(family)
     apart = export.parity(graph(family), made.late, made.wait, rows)
     assert max(apart.values()) < MOST
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=named)
+def test_a_graph_is_small(family: Kind) -> None:
+    assert len(graph(family)) < 5_000_000
