@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 SERVE_STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-simulated test-slurm check clean
+.PHONY: demo test test-simulated test-slurm test-handover check clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
 	$(BIN)/mirage demo --once
@@ -15,10 +15,11 @@ demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what ea
 IDLE := $(shell chrt --idle 0 true 2>/dev/null && echo chrt --idle 0 || echo nice -n 19)
 PYTEST := $(BIN)/python -m pytest -q --durations=10
 FIRST := tests/learn/test_live.py
+APART := deploy/testbed/apart.sh  # two Slurms beside each other, each in a private copy of this host
 
 test: $(STAMP)  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
 	$(BIN)/python -m tests.needed
-	$(MAKE) --jobs=3 --output-sync=target check test-simulated test-slurm
+	$(MAKE) --jobs=4 --output-sync=target check test-simulated test-slurm test-handover
 
 # One file first, by itself: with it the kernels are compiled, which several processes would do each.
 test-simulated: $(STAMP)  ## what needs no Slurm
@@ -26,7 +27,10 @@ test-simulated: $(STAMP)  ## what needs no Slurm
 	$(IDLE) $(PYTEST) -m "not slurm" --ignore=$(FIRST) --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
 test-slurm: $(STAMP)  ## what needs the real Slurm
-	$(PYTEST) -m slurm
+	$(APART) $(PYTEST) -m slurm --ignore=tests/handover
+
+test-handover: $(STAMP)  ## whole chains on the real Slurm
+	$(APART) $(PYTEST) -m slurm tests/handover
 
 check: $(STAMP)  ## lint, format, types, layers
 	$(BIN)/ruff check .

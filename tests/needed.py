@@ -13,8 +13,13 @@ from typing import NoReturn
 
 import pytest
 
-PACKAGES = {"postgresql": "/usr/lib/postgresql", "munge": "/usr/sbin/munged"}
-"""Package: what it brings. The testbed brings Slurm's own (deploy/testbed)."""
+PACKAGES = {
+    "postgresql": "/usr/lib/postgresql",
+    "munge": "/usr/sbin/munged",
+    "iproute2": "/sbin/ip",
+}
+"""Package: what it brings. Slurm's own are known to the testbed."""
+TESTBED = Path(__file__).resolve().parents[1] / "deploy" / "testbed" / "testbed.py"
 
 
 def installable() -> bool:
@@ -27,6 +32,8 @@ def missing() -> list[str]:
 
 def install(packages: list[str]) -> None:
     """Package lists may be absent or old: they are fetched where it does not work without."""
+    if not packages:
+        return
     options = ["-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"]
     words = ["apt-get", "install", *options, *packages]
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
@@ -54,8 +61,10 @@ def absent(what: str) -> NoReturn:
 
 
 def main() -> int:
-    if missing() and installable():
+    if installable():
         install(missing())
+        # Now, since testbeds that stand apart from the host (apart.sh) have no network.
+        subprocess.run([sys.executable, str(TESTBED), "install"], check=True)
     told = left_out()
     for sentence in told:
         sys.stderr.write(f"left out: {sentence}\n")

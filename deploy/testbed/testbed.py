@@ -41,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
 
     up = add("up", _up, "Start the cluster, or switch it to other settings (then without jobs).")
     _add_settings(up)
+    add("install", _install, "Install Debian's packages, which else the first 'up' does.")
     down = add("down", _down, "Stop what 'up' started.")
     down.add_argument("--purge", action="store_true", help="remove state, configuration and users")
     status = add("status", _status, "Say what runs.")
@@ -108,6 +109,13 @@ def _log_steps() -> None:
     logging.basicConfig(
         filename=LOG / "testbed.log", level=logging.INFO, format="%(asctime)s %(message)s"
     )
+
+
+def _install(_options: argparse.Namespace) -> int:
+    host.require_root()
+    with cluster.exclusively():
+        host.install(host.missing_packages())
+    return 0
 
 
 def _down(options: argparse.Namespace) -> int:
