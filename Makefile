@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 SERVE_STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-simulated test-slurm test-handover check clean
+.PHONY: demo test test-simulated test-slurm test-chains test-plugin check clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
 	$(BIN)/mirage demo --once
@@ -15,22 +15,26 @@ demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what ea
 IDLE := $(shell chrt --idle 0 true 2>/dev/null && echo chrt --idle 0 || echo nice -n 19)
 PYTEST := $(BIN)/python -m pytest -q --durations=10
 FIRST := tests/learn/test_live.py
-APART := deploy/testbed/apart.sh  # two Slurms beside each other, each in a private copy of this host
+APART := deploy/testbed/apart.sh  # Slurms beside each other, each in a private copy of this host
 
 test: $(STAMP)  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
 	$(BIN)/python -m tests.needed
-	$(MAKE) --jobs=4 --output-sync=target check test-simulated test-slurm test-handover
+	$(MAKE) --jobs=5 --output-sync=target check test-simulated test-slurm test-chains test-plugin
 
 # One file first, by itself: with it the kernels are compiled, which several processes would do each.
 test-simulated: $(STAMP)  ## what needs no Slurm
 	$(IDLE) $(PYTEST) $(FIRST)
 	$(IDLE) $(PYTEST) -m "not slurm" --ignore=$(FIRST) --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
-test-slurm: $(STAMP)  ## what needs the real Slurm
-	$(APART) $(PYTEST) -m slurm --ignore=tests/handover
+# What waits for the real Slurm, as three that take about as long.
+test-slurm: $(STAMP)  ## the service's hands and the simulator against the real Slurm
+	$(APART) $(PYTEST) -m slurm --ignore=tests/handover --ignore=tests/slurm_plugin
 
-test-handover: $(STAMP)  ## whole chains on the real Slurm
+test-chains: $(STAMP)  ## whole chains, and what they win
 	$(APART) $(PYTEST) -m slurm tests/handover
+
+test-plugin: $(STAMP)  ## what users touch
+	$(APART) $(PYTEST) -m slurm tests/slurm_plugin
 
 check: $(STAMP)  ## lint, format, types, layers
 	$(BIN)/ruff check .
