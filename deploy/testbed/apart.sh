@@ -1,8 +1,8 @@
 #!/bin/bash
 # apart.sh COMMAND...: run COMMAND in a private copy of this host, so that several testbeds stand beside each other.
 #
-# It has its own processes, its own network (loopback only) and its own layer over /etc, /home, /opt and /var; /run is
-# empty. All else is shared; with COMMAND everything ends. Where the host allows root no namespaces, COMMAND runs
+# It has its own processes, its own network (loopback only) and its own layer over /etc, /home, /opt and /var; /run and
+# /dev/shm are empty. All else is shared; with COMMAND everything ends. Where the host allows root no namespaces, COMMAND runs
 # on the host itself, one such command at a time; without root, where no testbed starts, just so.
 set -eu
 if [ "${1:-}" != --inside ]; then
@@ -30,4 +30,6 @@ for place in etc home opt var; do
 done
 mount -t tmpfs -o mode=755 tmpfs /run
 mkdir -m 1777 /run/lock
+# libfaketime calls its semaphores by process number, which in here are others'.
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 exec "$@"
