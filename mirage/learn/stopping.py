@@ -8,7 +8,6 @@ every stopping is known: one number for all prices. docs/train.md says what was 
 """
 
 from collections.abc import Callable, Sequence
-from itertools import compress
 from math import log
 
 import numpy as np
@@ -24,7 +23,6 @@ BLOCKS = 4
 """Of cross-fitting."""
 
 _LEAST_COST_H = 0.1
-_DAY_S = 86400
 Told = Callable[[], None]
 
 
@@ -66,18 +64,22 @@ def fitted(rows: Rows, family: Family) -> Trees:
 
 
 def factor(rows: Rows, probability: Floats, prices: Sequence[float]) -> float:
-    """The one of FACTORS nearest to 1 that is not clearly dearer than the best of them.
+    """The one of FACTORS that costs least over all prices; of equals the one nearest to 1.
 
-    Costs are shares of what plain Slurm costs at each price; clearly: by more than the standard
-    error of the difference, days being independent.
+    Costs are shares of what plain Slurm costs at each price.
     """
+    shares = spent_shares(rows, probability, prices).mean(axis=1)
+    ranked = sorted(zip(shares, FACTORS, strict=True), key=lambda s: (s[0], abs(log(s[1]))))
+    return ranked[0][1]
+
+
+def spent_shares(rows: Rows, probability: Floats, prices: Sequence[float]) -> Floats:
+    """[factors, P]: mean cost at each factor and price over that of plain Slurm."""
     cost_h = costs(rows.outcome_h, prices)
     reactive = np.maximum(cost_h[:, -1].mean(axis=0), _LEAST_COST_H)
-    shares = np.array([_spent(cost_h, probability, prices, f) / reactive for f in FACTORS])
-    by_episode = shares.mean(axis=2)
-    dearer = by_episode - by_episode[by_episode.mean(axis=1).argmin()]
-    good = dearer.mean(axis=1) <= _standard_errors(dearer, rows.start_point // _DAY_S)
-    return min(compress(FACTORS, good), key=lambda f: abs(log(f)))
+    spent = [_spent(cost_h, probability, prices, f).mean(axis=0) for f in FACTORS]
+    found: Floats = np.array(spent) / reactive
+    return found
 
 
 def _spent(cost_h: Floats, probability: Floats, prices: Sequence[float], factor: float) -> Floats:
@@ -85,13 +87,3 @@ def _spent(cost_h: Floats, probability: Floats, prices: Sequence[float], factor:
     chosen = [first_free(late_enough(probability, price, factor)) for price in prices]
     episodes = np.arange(len(cost_h))
     return np.column_stack([cost_h[episodes, k, p] for p, k in enumerate(chosen)])
-
-
-def _standard_errors(values: Floats, day: Ints) -> Floats:
-    """[N]: of the means of `values` [N, E], resampling whole days."""
-    _, day_of = np.unique(day, return_inverse=True)
-    days = int(day_of.max()) + 1
-    off = values - values.mean(axis=1, keepdims=True)
-    sums = np.array([np.bincount(day_of, row, days) for row in off])
-    found: Floats = np.sqrt((sums**2).sum(axis=1)) / values.shape[1]
-    return found
