@@ -215,7 +215,8 @@ def reconcile(tx: Transaction, cluster_id: int, now: int) -> None:
         decisions.settle(tx, row.id, effect, "" if moved else "Slurm did not take the move")
         if moved:
             chains.save_link(tx, cluster_id, _moved(standby, row.action, row.at))
-            if row.action is Action.FREE and standby.start is not None:
+            judged = row.action is Action.FREE and not standby.hindered
+            if judged and standby.start is not None:
                 forecasts.settle(tx, row.chain_id, row.index, max(0, standby.start - row.at))
         entry = AuditEntry(
             at=now,
