@@ -17,8 +17,9 @@ from mirage.domain.handover import OVERLAP_PRICE
 from mirage.errors import InputError, NotAllowed, NotFound
 from mirage.services.links import REPLACED
 from mirage.services.verdicts import verdict
-from mirage.store import audit, chains
+from mirage.store import audit, chains, decisions
 from mirage.store.audit import AuditEntry
+from mirage.store.decisions import Effect
 from mirage.store.engine import Transaction
 
 
@@ -136,6 +137,10 @@ class _Audited:
     def replaced(self, index: int, since: int) -> int:
         entries = audit.page(self.tx, chain_id=self.chain_id, event=REPLACED)
         return sum(e.detail.get("link") == index and e.at >= since for e in entries)
+
+    def refused(self, index: int) -> str:
+        last = decisions.last(self.tx, self.chain_id, index)
+        return last.error if last is not None and last.effect is Effect.REFUSED else ""
 
 
 def _entry(

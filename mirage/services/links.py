@@ -68,7 +68,7 @@ def sync(
                 continue
             if not accounting:
                 position = _position(link, links.get(mark.index - 1), job)
-                link = replace(link, position=position, **_waiting(before, link, job))
+                link = _waiting(before, replace(link, position=position), job)
             chain = _taken_up(tx, cluster_id, chain, before, link)
             links[mark.index] = link
             if before is not None and replace(before, seen_at=now) == link:
@@ -245,20 +245,19 @@ def _start(link: Link, state: LinkState, job: Job) -> int | None:
     return link.start if job.start is None else job.start
 
 
-def _waiting(before: Link | None, link: Link, job: Job) -> dict[str, str]:
+def _waiting(before: Link | None, link: Link, job: Job) -> Link:
     """Why it waits, and whether that is the queue.
 
     Slurm says ReqNodeNotAvail of half a cluster while backfill is at work: only what two looks show
     counts.
     """
     if link.state is not LinkState.PENDING:
-        return {"reason": ""}
-    reason = reasons.short(job.reason)
+        return replace(link, reason="")
     found = reasons.hindrance(job.reason)
     if found is None:
-        return {"reason": reason}
+        return replace(link, reason=reasons.short(job.reason))
     again = before is not None and before.job_id == link.job_id and before.reason == found.word
-    return {"reason": found.word} | ({"hindered": found.word} if again else {})
+    return replace(link, reason=found.word, hindered=found.word if again else link.hindered)
 
 
 def _position(link: Link, predecessor: Link | None, job: Job) -> Position:

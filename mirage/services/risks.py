@@ -12,6 +12,7 @@ from mirage.slurm.reasons import Cure, Hindrance, named
 NO_STANDBY = "NoStandby"
 VANISHED = "StandbyVanished"
 UNKNOWN = "LinkUnknown"
+REFUSED = "SubmitRefused"
 
 _ADVICE = {
     NO_STANDBY: "The link tries again for as long as it runs; the log in its chain's directory has "
@@ -19,6 +20,8 @@ _ADVICE = {
     "needed.",
     VANISHED: "The running link makes another one. Was it cancelled on purpose? "
     "`mirage chain cancel` ends the chain.",
+    REFUSED: "It is tried again. Where a submit limit (MaxSubmitJobs) is reached, cancel jobs that "
+    "are not needed.",
     UNKNOWN: "Neither the queue nor accounting has its job: ask the admins whether slurmctld lost "
     "jobs.",
 }

@@ -52,6 +52,10 @@ class Past(Protocol):
         """How often another job took the place of that link's since then."""
         ...
 
+    def refused(self, index: int) -> str:
+        """Slurm's words, where it was asked to submit that link and would not; else empty."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class _Look:
@@ -193,8 +197,12 @@ def _has_its_total(look: _Look) -> bool:
 
 
 def _runs_alone(look: _Look, newest: Link) -> Verdict | None:
-    if look.chain.mode is ChainMode.SUBMIT or _has_its_total(look):
+    if _has_its_total(look):
         return look.goes_on()
+    if look.chain.mode is ChainMode.SUBMIT:
+        why = look.past.refused(newest.index + 1)
+        note = f"{risks.PREFIX}Slurm refuses link {newest.index + 1}: {why}"
+        return look.goes_on(risks.REFUSED, note) if why else look.goes_on()
     gone = next((li for li in look.links if li.index == newest.index + 1 and li.vanished), None)
     if gone is not None and (gone.end or gone.seen_at) >= look.past.resumed_at():
         return _gone(look, newest, gone)

@@ -174,3 +174,18 @@ def test_revision_writes_the_next_migration(database_url: str, tmp_path: Path) -
     schema.revision(database_url, migrations, "nothing new")
     (written,) = (migrations / "versions").glob("0003_*.py")
     assert 'down_revision = "0002"' in written.read_text().replace("'", '"')
+
+
+def test_chains_of_before_are_what_their_wrapper_meant(empty_database_url: str) -> None:
+    schema.upgrade(empty_database_url, MIGRATIONS, "0001")
+    with closing(Store(empty_database_url)) as store, store.begin() as tx:
+        tx.execute(text("INSERT INTO clusters (id, name) VALUES (1, 'lab')"))
+        tx.execute(
+            text(
+                'INSERT INTO chains (chain_id, cluster_id, uid, "user", state, overlap_price, '
+                "created_at, note) VALUES ('abcdefgh', 1, 1, '', 'active', 0.5, 0, '')"
+            )
+        )
+    schema.upgrade(empty_database_url, MIGRATIONS)
+    with closing(Store(empty_database_url)) as store, store.read() as tx:
+        assert chains.chain(tx, CHAIN.chain_id) == CHAIN
