@@ -1,8 +1,10 @@
 """The two seams: the cluster, and the policy. Everything else is ours."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from mirage.domain.chain import ChainId
 from mirage.domain.decision import Decision, HandoverView
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue
@@ -62,6 +64,19 @@ class Cluster(Protocol):
     def resume(self, standby: JobId) -> None: ...
 
     def cancel(self, job_id: JobId) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextLink:
+    """The link of a chain of mode submit that is to be put into the queue as its owner, eligible at
+    once. What it is made of lies with the chain's own files."""
+
+    chain_id: ChainId
+    index: int
+    uid: int
+    user: str
+    predecessor: JobId
+    """Runs now."""
 
 
 class Policy(Protocol):

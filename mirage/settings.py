@@ -87,6 +87,11 @@ class PollingSettings(_Section):
     """Between two looks at the queue (`squeue`); also the tick in which it is decided. Seconds."""
     nodes_s: _Seconds = 120
     """Between two looks at the nodes (`sinfo`); seconds."""
+    pushed_queue_s: _Seconds = 120
+    """Between two looks at the queue while slurmctld tells of ends by itself
+    (slurm_plugin/hooks/mirage-push); seconds."""
+    pushers: tuple[str, ...] = ("root", "slurm")
+    """Users that are believed to be slurmctld: SlurmUser."""
     history_s: _Seconds = 300
     """Between two questions to accounting (`sacct`); seconds."""
 

@@ -14,7 +14,7 @@ from mirage.domain.job import JobId
 from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
-from mirage.services import links
+from mirage.services import links, pushing
 from mirage.services.chains import conclude
 from mirage.services.desk import Rules
 from mirage.services.ingest import (
@@ -26,8 +26,10 @@ from mirage.services.ingest import (
 from mirage.services.modes import stop_acting
 from mirage.services.obey import obey
 from mirage.services.provision import provision, reconcile
-from mirage.store import clusters, snapshots
+from mirage.services.pushing import Cadence
+from mirage.store import clusters, pushes, snapshots
 from mirage.store.engine import Store
+from mirage.store.pushes import Pushes
 
 _log = structlog.get_logger(__name__)
 
@@ -43,6 +45,8 @@ class Intervals:
     """Seconds of the cluster's clock between two questions (DESIGN section 6)."""
 
     queue_s: int = 60
+    pushed_queue_s: int = 120
+    """While slurmctld tells of ends by itself."""
     nodes_s: int = 120
     history_s: int = 300
 
@@ -71,16 +75,31 @@ class Worker:
         self._history_at: int | None = None
         self._history_off_until = 0
         self._thinned_at: int | None = None
+        self._cadence = Cadence(self._intervals.queue_s, self._intervals.pushed_queue_s)
+        self._pushed = Pushes(None, None, None)
 
     def run(self, stop: threading.Event, sleep: Callable[[float], None] = time.sleep) -> None:
         """Tick until `stop`; the tick under way is finished."""
         while not stop.is_set():
-            due = self._cluster.now() + self._intervals.queue_s
+            began = self._cluster.now()
             self.tick()
-            while not stop.is_set() and (left := due - self._cluster.now()) > 0:
+            while not stop.is_set() and (left := self._due(began) - self._cluster.now()) > 0:
                 sleep(min(1.0, left))
         with self._store.begin() as tx:
             clusters.release_lease(tx, self._cluster_id, self._holder)
+
+    def _due(self, began: int) -> int:
+        """When to look again: pushes may bring it forward, or put it off."""
+        if self._pushed.last is not None:
+            self._hear()
+        return self._cadence.due(began, self._pushed, self._cluster.now())
+
+    def _hear(self) -> None:
+        try:
+            with self._store.read() as tx:
+                self._pushed = pushes.find(tx, self._cluster_id)
+        except MirageError as error:
+            _log.warning("pushes cannot be read", error=str(error))
 
     def tick(self) -> None:
         """One round. Slurm being away is normal: it is logged, and the next tick asks again."""
@@ -113,7 +132,10 @@ class Worker:
         nodes = self._fresh_nodes(queue.taken_at)
         with self._store.begin() as tx:
             ingest_queue(tx, self._cluster_id, queue, nodes, before=self._queue)
+            ran = pushing.running(tx, self._cluster_id)
             links.sync(tx, self._cluster_id, links.links_in(queue), queue.taken_at)
+            pushing.check(tx, self._cluster_id, ran, queue.taken_at)
+            self._pushed = pushes.find(tx, self._cluster_id)
             missing = links.missing(tx, self._cluster_id, queue.taken_at)
         self._queue = queue
         self._resolve(missing, queue.taken_at)

@@ -24,6 +24,8 @@ BOUNDS = [
     ("polling", "queue_s", 31 * 86400, 31 * 86400 + 1),
     ("polling", "nodes_s", 1, 0.5),
     ("polling", "history_s", 1, -300),
+    ("polling", "pushed_queue_s", 1, 0),
+    ("polling", "pushers", ["slurm"], "slurm"),
     ("provision", "policy", "reactive", "best"),
     ("provision", "policy", "models/forest", "models/"),
     ("provision", "policy", "models/forest/ls6-1", "models/../forest"),

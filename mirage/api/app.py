@@ -7,7 +7,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mirage.api import chains, cluster, documented, problems, system
+from mirage.api import chains, cluster, documented, machines, problems, system
 from mirage.api.context import ApiContext
 
 PREFIX = "/api/v1"
@@ -24,7 +24,7 @@ def create_app(context: ApiContext) -> FastAPI:
         redoc_url=None,
     )
     app.state.context = context
-    for router in (chains.router, cluster.router, system.router):
+    for router in (chains.router, machines.router, cluster.router, system.router):
         app.include_router(router, prefix=PREFIX)
     app.include_router(system.probes)
     problems.install(app)

@@ -95,6 +95,11 @@ def _register(
         links=new.links,
         policy=new.policy,
         overlap_price=new.overlap_price,
+        total_s=new.total_s,
+        max_overlap_s=new.max_overlap_s,
+        presubmit=new.presubmit,
+        style=new.style,
+        mode=new.mode,
     )
     chain_service.register(
         tx, given.cluster_id, registration, uid=who.uid, user=who.user, now=given.clock()

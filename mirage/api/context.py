@@ -34,6 +34,8 @@ class ApiContext:
     identify: Callable[[str, str], Caller] | None = None
     """From a credential and the payload it must hold to its maker; raises NotIdentified.
     None: nobody may write."""
+    pushers: tuple[str, ...] = ()
+    """Users who may say that jobs have ended: SlurmUser."""
     queue_interval_s: int = 60
     policies: tuple[str, ...] = ()
     """Rules that a chain may ask for."""

@@ -39,6 +39,12 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
     for state, number in chains.count_by_state(tx, given.cluster_id).items():
         states.add_metric([state.value], number)
     yield states
+    risky = GaugeMetricFamily(
+        "mirage_chains_at_risk", "Chains at risk, by what of.", labels=["reason"]
+    )
+    for reason, number in chains.count_at_risk(tx, given.cluster_id).items():
+        risky.add_metric([reason], number)
+    yield risky
     effects = CounterMetricFamily("mirage_decisions", "Decisions by effect.", labels=["effect"])
     for effect, number in decisions.count_by_effect(tx, given.cluster_id).items():
         effects.add_metric([effect.value], number)

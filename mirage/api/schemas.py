@@ -5,13 +5,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mirage.domain.chain import MAX_LINKS, ChainState, LinkState, Position
+from mirage.domain.chain import (
+    MAX_LINKS,
+    ChainMode,
+    ChainState,
+    LinkState,
+    Position,
+    Presubmit,
+    Style,
+)
 from mirage.domain.decision import Action, Mode
 from mirage.domain.job import JobState
 from mirage.store.decisions import Effect
 
 _NOON = "2026-03-02T12:00:00Z"
 _CHAIN_ID = "k3v9x2m7q1zt"
+_TEN_YEARS_S = 3650 * 86400
 
 ChainIdText = Annotated[str, Field(pattern=r"^[a-z0-9]{8,32}$", examples=[_CHAIN_ID])]
 
@@ -67,6 +76,35 @@ class NewChain(_Asked):
     overlap_price: float | None = Field(
         None, ge=0, le=100, description="Hours of interruption that an hour of overlap is worth."
     )
+    total_s: int | None = Field(
+        None, ge=1, le=_TEN_YEARS_S, description="The chain ends when its links have run so long."
+    )
+    max_overlap_s: int | None = Field(
+        None,
+        ge=0,
+        le=_TEN_YEARS_S,
+        description="How early a link may start before its predecessor's end; 0: never. "
+        "Default: four hours.",
+    )
+    presubmit: Presubmit | None = Field(
+        None, description="Links in the queue beforehand. Default: next."
+    )
+    style: Style | None = Field(None, description="How links that overlap hand over.")
+    mode: ChainMode | None = Field(
+        None, description="Whether a successor stands in the queue. Default: standby."
+    )
+
+
+class AtRisk(_Wire):
+    """Its next link may start late for a reason that no forecast cures."""
+
+    reason: str = Field(
+        description="One word: Slurm's, or NoStandby, StandbyVanished, SubmitRefused, LinkUnknown, "
+        "Maintenance.",
+        examples=["ReqNodeNotAvail"],
+    )
+    says: str = Field(examples=["link 3 (job 4720) waits: nodes that it asks for by name are down"])
+    advice: str = Field(description="What to do.", examples=["Wait for the nodes, or ..."])
 
 
 class ChainSummary(_Wire):
@@ -82,6 +120,12 @@ class ChainSummary(_Wire):
     running: list[int] = Field(description="Jobs that run now.", examples=[[4711]])
     policy: str | None = Field(description="Null: the service's default.", examples=[None])
     overlap_price: float = Field(examples=[0.5])
+    total_s: int | None = Field(description="Null: its number of links decides.", examples=[None])
+    max_overlap_s: int = Field(description="0: its links never overlap.", examples=[14400])
+    presubmit: Presubmit = Field(examples=["next"])
+    style: Style | None = Field(examples=[None])
+    mode: ChainMode = Field(examples=["standby"])
+    at_risk: AtRisk | None = Field(description="Null: it is not.", examples=[None])
     created_at: datetime = Field(examples=[_NOON])
     handovers_done: int = Field(description="Complete ones.", examples=[2])
     interruption_h: float = Field(description="Of all of them together.", examples=[0.25])
@@ -104,6 +148,11 @@ class LinkView(_Wire):
     start: datetime | None = Field(examples=[_NOON])
     end: datetime | None = Field(examples=[None])
     end_state: JobState | None = Field(examples=[None])
+    reason: str = Field(description="Why it waits, in Slurm's word.", examples=["Priority"])
+    hindered: str = Field(
+        description="What of its wait no forecast could know; such a wait is held against none.",
+        examples=[""],
+    )
 
 
 class HandoverView(_Wire):
@@ -120,6 +169,25 @@ class HandoverView(_Wire):
 class ChainView(ChainSummary, Answer):
     links: list[LinkView]
     handovers: list[HandoverView] = Field(description="Complete ones, oldest first.")
+
+
+class NextLinkView(_Wire):
+    """What a running link of a chain of mode submit is to do."""
+
+    submit_now: bool = Field(
+        description="Submit the next link, eligible at once.", examples=[False]
+    )
+    ask_again_s: int = Field(description="Otherwise: ask again after so long.", examples=[300])
+
+
+class CompletionEvent(_Asked):
+    """A job has ended. Nothing but its number is believed, and that only to look sooner."""
+
+    job_id: int = Field(gt=0, examples=[4711])
+
+
+class CompletionView(_Wire):
+    looks: bool = Field(description="It is a link: the queue is looked at soon.", examples=[True])
 
 
 class ChainPage(Page):

@@ -9,6 +9,7 @@ from mirage.domain.decision import Forecast
 from mirage.domain.handover import Handover
 from mirage.domain.job import Job
 from mirage.domain.timelimit import UNLIMITED
+from mirage.services import risks
 from mirage.store.audit import AuditEntry
 from mirage.store.decisions import DecisionRow
 
@@ -26,10 +27,26 @@ def chain_summary(chain: Chain, links: Sequence[Link]) -> schemas.ChainSummary:
         running=[link.job_id for link in links if link.state is LinkState.RUNNING],
         policy=chain.policy,
         overlap_price=chain.overlap_price,
+        total_s=chain.total_s,
+        max_overlap_s=chain.max_overlap_s,
+        presubmit=chain.presubmit,
+        style=chain.style,
+        mode=chain.mode,
+        at_risk=at_risk(chain),
         created_at=instant(chain.created_at),
         handovers_done=len(over),
         interruption_h=sum(h.interruption_h for h in over),
         overlap_h=sum(h.overlap_h for h in over),
+    )
+
+
+def at_risk(chain: Chain) -> schemas.AtRisk | None:
+    if not chain.at_risk:
+        return None
+    return schemas.AtRisk(
+        reason=chain.at_risk,
+        says=chain.note.removeprefix(risks.PREFIX),
+        advice=risks.advice(chain.at_risk),
     )
 
 
@@ -84,6 +101,8 @@ def link_view(link: Link) -> schemas.LinkView:
         start=instant_or_none(link.start),
         end=instant_or_none(link.end),
         end_state=link.end_state,
+        reason=link.reason,
+        hindered=link.hindered,
     )
 
 

@@ -110,7 +110,10 @@ def explain(
     found = list(service.items(f"/chains/{_checked(chain_id)}/decisions", limit))
     if as_json:
         _print_json(found)
-    elif not found:
+        return
+    for sentence in chain_text.at_risk(service.get(f"/chains/{chain_id}")):
+        typer.echo(f"{sentence}\n")
+    if not found:
         typer.echo(
             "no decisions yet: Mirage decides while a link runs with its successor behind it"
         )

@@ -22,6 +22,7 @@ _ACTION = {
     "free": "freed the standby, so that it may start at once",
     "pin": "pinned the standby to its predecessor's nodes",
     "hold": "put the standby back behind its predecessor",
+    "submit": "had the next link submitted",
 }
 
 
@@ -56,7 +57,9 @@ def _outcome(chain: Mapping[str, Any]) -> str:
 
 def page(chain: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield table([chain])
-    links = Table("link", "job", "state", "stands", "nodes", "limit", "freed", "start", "end")
+    links = Table(
+        *("link", "job", "state", "stands", "waits for", "nodes", "limit", "freed", "start", "end")
+    )
     for link in chain["links"]:
         ended = link["end_state"] or link["state"]
         links.add_row(
@@ -64,6 +67,7 @@ def page(chain: Mapping[str, Any]) -> Iterator[RenderableType]:
             str(link["job_id"]),
             ended,
             link["position"] if link["state"] == "pending" else "",
+            escape(link.get("reason", "")),
             str(link["nodes"]),
             "unlimited" if link["unlimited"] else duration(link["time_limit_s"]),
             moment(link["freed_at"]),
@@ -71,6 +75,7 @@ def page(chain: Mapping[str, Any]) -> Iterator[RenderableType]:
             moment(link["end"]),
         )
     yield links
+    yield from map(escape, at_risk(chain))
     if not chain["handovers"]:
         return
     handovers = Table("hand-over to link", "predecessor ended", "successor began", "gap", "overlap")
@@ -83,6 +88,13 @@ def page(chain: Mapping[str, Any]) -> Iterator[RenderableType]:
             duration(handover["overlap_h"] * _HOUR_S),
         )
     yield handovers
+
+
+def at_risk(chain: Mapping[str, Any]) -> Iterator[str]:
+    """What of, and what to do; nothing of a chain that is not."""
+    risk = chain.get("at_risk")
+    if risk is not None:
+        yield f"At risk ({risk['reason']}): {risk['says']}. {risk['advice']}"
 
 
 def decision(row: Mapping[str, Any]) -> str:

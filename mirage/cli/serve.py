@@ -111,7 +111,10 @@ def make_worker(service: Service) -> Worker:
     settings = service.settings
     polling = settings.polling
     intervals = Intervals(
-        queue_s=polling.queue_s, nodes_s=polling.nodes_s, history_s=polling.history_s
+        queue_s=polling.queue_s,
+        nodes_s=polling.nodes_s,
+        history_s=polling.history_s,
+        pushed_queue_s=polling.pushed_queue_s,
     )
     return Worker(
         service.store,
@@ -133,6 +136,7 @@ def api_context(service: Service) -> ApiContext:
         admins=settings.service.admins,
         clock=service.cluster.now,
         identify=munge.identify,
+        pushers=settings.polling.pushers,
         queue_interval_s=settings.polling.queue_s,
         policies=registry.NAMES,
         model=bootstrap.policies(settings),

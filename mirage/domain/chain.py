@@ -53,6 +53,38 @@ def made_at(chain_id: ChainId) -> int | None:
     return seconds
 
 
+MAX_OVERLAP_S = 4 * 3600
+"""What links allow, unless the user said otherwise: one that starts earlier goes back."""
+
+
+class Presubmit(StrEnum):
+    """Who puts the links into the queue."""
+
+    NEXT = "next"
+    """Each link its successor, when it starts."""
+    ALL = "all"
+    """The submitter, all of them: where nodes may not submit."""
+
+
+class Style(StrEnum):
+    """How links that overlap hand over. Without one they do not know of each other."""
+
+    SWITCH = "switch"
+    """The predecessor saves and ends early."""
+    WAIT = "wait"
+    """The successor waits, warm, for the predecessor's end."""
+    SERVE = "serve"
+    """The predecessor drains once the successor serves."""
+
+
+class ChainMode(StrEnum):
+    """Whether the successor stands in the queue."""
+
+    STANDBY = "standby"
+    SUBMIT = "submit"
+    """It is submitted when it shall be eligible, and not before."""
+
+
 class ChainState(StrEnum):
     ACTIVE = "active"
     PAUSED = "paused"
@@ -89,16 +121,26 @@ class Chain:
     policy: str | None = None
     """None: the cluster's default."""
     overlap_price: float = OVERLAP_PRICE
+    total_s: int | None = None
+    """The chain ends when its links have run for so long; None: its number of links decides."""
+    max_overlap_s: int = MAX_OVERLAP_S
+    """A link that starts earlier before its predecessor's end is sent back by its guard; 0: links
+    never overlap."""
+    presubmit: Presubmit = Presubmit.NEXT
+    style: Style | None = None
+    mode: ChainMode = ChainMode.STANDBY
     created_at: int = 0
     note: str = ""
     """Why it is in this state, or at risk, in one sentence."""
+    at_risk: str = ""
+    """What of (`services.risks`); empty where nothing is."""
 
     def moved(self, target: ChainState, note: str = "") -> "Chain":
         if target not in _NEXT_CHAIN[self.state]:
             raise IllegalTransition(
                 f"chain {self.chain_id} is {self.state}: it cannot become {target}"
             )
-        return replace(self, state=target, note=note)
+        return replace(self, state=target, note=note, at_risk="")
 
 
 class LinkState(StrEnum):
@@ -148,6 +190,16 @@ class Link:
     end_state: JobState | None = None
     seen_at: int = 0
     """The last snapshot that showed it."""
+    reason: str = ""
+    """Why it waits, in Slurm's word, without lists of nodes; empty once it does not."""
+    hindered: str = ""
+    """The last thing of this wait that no forecast could know (`slurm.reasons`): a hold, a limit,
+    maintenance. Such a wait is held against no forecast, and none learns from it."""
+
+    @property
+    def vanished(self) -> bool:
+        """It ended without ever having run: cancelled while it waited, or past its deadline."""
+        return self.state is LinkState.ENDED and self.start is None
 
     def moved(self, target: LinkState) -> "Link":
         if target is self.state:

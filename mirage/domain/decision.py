@@ -27,6 +27,8 @@ class Action(StrEnum):
     FREE = "free"
     PIN = "pin"
     HOLD = "hold"
+    SUBMIT = "submit"
+    """Of a chain without standing jobs: the successor is submitted, eligible at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,8 @@ class HandoverView:
     can_pin: bool = False
     """It may stand pinned: the admin lets it, the predecessor's nodes are up, and they have no room
     for both links, so that it cannot start there before its predecessor ends."""
+    max_overlap_s: int | None = None
+    """How early before its predecessor's end it may start; None: nothing bounds it."""
     accrues_always: bool = False
     """It earns age in every position: PriorityFlags=ACCRUE_ALWAYS."""
 

@@ -2,22 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
-from mirage.domain.chain import MAX_LINKS, Chain, ChainId, ChainState, Link, LinkState
+from mirage.domain.chain import (
+    MAX_LINKS,
+    MAX_OVERLAP_S,
+    Chain,
+    ChainId,
+    ChainMode,
+    ChainState,
+    Presubmit,
+    Style,
+)
 from mirage.domain.handover import OVERLAP_PRICE
-from mirage.domain.job import JobState
 from mirage.errors import InputError, NotAllowed, NotFound
-from mirage.services.links import GRACE_S
-from mirage.store import audit, chains
+from mirage.services.links import REPLACED
+from mirage.services.verdicts import verdict
+from mirage.store import audit, chains, decisions
 from mirage.store.audit import AuditEntry
+from mirage.store.decisions import Effect
 from mirage.store.engine import Transaction
-
-NEVER_SEEN_S = 86400
-"""A registration whose job no queue has shown for so long was a mistake, or of another cluster."""
-
-FORGOTTEN_S = 7 * 86400
-"""A link that Slurm has not known for so long has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,11 @@ class Registration:
     links: int
     policy: str | None = None
     overlap_price: float | None = None
+    total_s: int | None = None
+    max_overlap_s: int | None = None
+    presubmit: Presubmit | None = None
+    style: Style | None = None
+    mode: ChainMode | None = None
 
 
 def register(
@@ -39,6 +47,8 @@ def register(
     """
     if not 1 <= new.links <= MAX_LINKS:
         raise InputError(f"a chain has 1 to {MAX_LINKS} links, not {new.links}")
+    if new.mode is ChainMode.SUBMIT and new.presubmit is Presubmit.ALL:
+        raise InputError("a chain of mode submit has no links to submit beforehand: presubmit=next")
     known = _known(tx, new.chain_id)
     if known is not None and known.uid != uid:
         raise NotAllowed(f"chain {new.chain_id} belongs to another user")
@@ -47,6 +57,11 @@ def register(
         links_planned=new.links,
         policy=new.policy,
         overlap_price=OVERLAP_PRICE if new.overlap_price is None else new.overlap_price,
+        total_s=new.total_s,
+        max_overlap_s=MAX_OVERLAP_S if new.max_overlap_s is None else new.max_overlap_s,
+        presubmit=new.presubmit or Presubmit.NEXT,
+        style=new.style,
+        mode=new.mode or ChainMode.STANDBY,
     )
     if chain != known:
         chains.save_chain(tx, cluster_id, chain)
@@ -90,78 +105,42 @@ def conclude(tx: Transaction, cluster_id: int, now: int) -> None:
     live = chains.live_chains(tx, cluster_id, lock=True)
     by_chain = chains.links_of(tx, [c.chain_id for c in live])
     for chain in live:
-        links = by_chain[chain.chain_id]
-        verdict = _verdict(chain, links, now)
-        if verdict is None:
+        told = verdict(chain, by_chain[chain.chain_id], now, _Audited(tx, chain.chain_id))
+        if told is None:
             continue
-        state, note = verdict
-        moved = replace(chain, note=note) if state is chain.state else chain.moved(state, note)
+        same = told.state is chain.state
+        moved = chain if same else chain.moved(told.state)
+        moved = replace(moved, note=told.note, at_risk=told.at_risk)
         if moved == chain:
             continue
         chains.save_chain(tx, cluster_id, moved)
-        if moved.state is not chain.state:
-            entry = _entry(moved, f"chain {state}", now, {"note": note})
+        if not same:
+            entry = _entry(moved, f"chain {told.state}", now, {"note": told.note})
+            audit.write(tx, cluster_id, entry)
+        elif moved.at_risk and moved.at_risk != chain.at_risk:
+            entry = _entry(moved, "at risk", now, {"of": moved.at_risk, "note": told.note})
             audit.write(tx, cluster_id, entry)
 
 
-def _verdict(chain: Chain, links: list[Link], now: int) -> tuple[ChainState, str] | None:
-    """The state that the links call for and why; None where nothing is to be said."""
-    started = [link for link in links if link.start is not None]
-    if not started:
-        return _never_started(chain, links, now)
-    newest = started[-1]
-    if (cancelled := _cancelled(started)) is not None:
-        return ChainState.CANCELLED, f"link {cancelled.index} was cancelled"
-    last = chain.links_planned is not None and newest.index >= chain.links_planned
-    if last and all(link.state is LinkState.ENDED for link in started):
-        return ChainState.FINISHED, f"all {newest.index} links ran"
-    standing = any(link.index > newest.index and link.state is LinkState.PENDING for link in links)
-    if last or standing:
-        return chain.state, "" if chain.state is ChainState.ACTIVE else chain.note
-    return _without_standby(chain, newest, now)
+@dataclass(frozen=True, slots=True)
+class _Audited:
+    """A chain's past, as the audit has it (`verdicts.Past`)."""
 
+    tx: Transaction
+    chain_id: ChainId
 
-def _cancelled(started: list[Link]) -> Link | None:
-    """The cancelled link that ended its chain, if there is one.
+    def resumed_at(self) -> int:
+        event = asked(ChainState.ACTIVE)
+        entries = audit.page(self.tx, chain_id=self.chain_id, event=event, limit=1)
+        return entries[0].at if entries else 0
 
-    A successor that already ran beside it carries the chain on; one that starts later is ended by
-    its guard before a line of the user's script.
-    """
-    for link, successor in zip_longest(started, started[1:]):
-        if link.end_state is JobState.CANCELLED and not _ran_beside(link, successor):
-            return link
-    return None
+    def replaced(self, index: int, since: int) -> int:
+        entries = audit.page(self.tx, chain_id=self.chain_id, event=REPLACED)
+        return sum(e.detail.get("link") == index and e.at >= since for e in entries)
 
-
-def _ran_beside(link: Link, successor: Link | None) -> bool:
-    if successor is None or successor.start is None or link.end is None:
-        return False
-    return successor.start < link.end
-
-
-def _never_started(chain: Chain, links: list[Link], now: int) -> tuple[ChainState, str] | None:
-    """Slurm must have said so of the job itself: one that it no longer shows may be there."""
-    if not links and now - chain.created_at > NEVER_SEEN_S:
-        return ChainState.FAILED, "Slurm has never shown a job of it"
-    ended = bool(links) and all(link.state is LinkState.ENDED for link in links)
-    if ended and links[-1].end_state is not JobState.UNKNOWN:
-        return ChainState.CANCELLED, "cancelled before it started"
-    return None
-
-
-def _without_standby(chain: Chain, newest: Link, now: int) -> tuple[ChainState, str] | None:
-    """The newest link runs or has ended, and nothing stands behind it."""
-    if newest.state is LinkState.RUNNING:
-        if chain.links_planned is not None and now - (newest.start or now) > GRACE_S:
-            return chain.state, f"at risk: no standby stands behind link {newest.index}"
-        return None
-    if newest.end_state is JobState.UNKNOWN and now - newest.seen_at <= FORGOTTEN_S:
-        return chain.state, f"at risk: Slurm does not know link {newest.index} any more"
-    if now - (newest.end or newest.seen_at) <= GRACE_S:
-        return None
-    note = f"ended with link {newest.index}, {newest.end_state}"
-    done = newest.end_state is JobState.COMPLETED
-    return (ChainState.FINISHED if done else ChainState.FAILED), note
+    def refused(self, index: int) -> str:
+        last = decisions.last(self.tx, self.chain_id, index)
+        return last.error if last is not None and last.effect is Effect.REFUSED else ""
 
 
 def _entry(

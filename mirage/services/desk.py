@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import structlog
 
@@ -15,13 +16,14 @@ from mirage.errors import ClusterError, MirageError
 from mirage.policy.foretold import wants_twin
 from mirage.policy.registry import is_model
 from mirage.policy.unserved import Unserved
-from mirage.ports import Policy, looks_back, observes, outright
+from mirage.ports import NextLink, Policy, looks_back, observes, outright
 from mirage.services import pinning
 from mirage.services.guards import guard, is_asked
 from mirage.services.handovers import OpenHandover
 from mirage.services.ingest import free_nodes
 from mirage.services.limits import Limits, Spent, limited, worst_overlap_node_h
 from mirage.services.observing import Observer, Sight
+from mirage.services.overlap import bounded
 from mirage.services.spending import spent_by_account
 from mirage.store import chains, decisions, jobs
 from mirage.store.decisions import NewDecision
@@ -48,6 +50,10 @@ def _unheard() -> bool:
     return False
 
 
+def _left_to_the_link(_: NextLink) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """Who decides, and within what."""
@@ -58,6 +64,9 @@ class Rules:
     limits: Limits = field(default_factory=Limits)
     observer: Observer | None = None
     """What trained models are shown; None: nothing."""
+    submit: Callable[[NextLink], bool] = _left_to_the_link
+    """Puts a link of a chain without standing jobs into the queue. Raises what moves raise; False:
+    the link that runs does it, when it asks next (`services.submitting`)."""
     accrues_always: Callable[[], bool] = _unheard
     """Whether held standbys earn age (ACCRUE_ALWAYS). Raises ClusterError where nobody knows."""
 
@@ -87,6 +96,8 @@ class Desk:
         links = [(h.chain.chain_id, h.standby.index) for h in open_ones]
         self._touches = decisions.moves(tx, links)
         self._refused_pins = decisions.refused_pins(tx, links)
+        self._ordered = {(row.chain_id, row.index) for row in decisions.intended(tx, cluster_id)}
+        """Links that are on their way: they are not submitted twice."""
 
     def decide(self, handover: OpenHandover) -> Decision | None:
         """None where there is nothing to decide."""
@@ -99,10 +110,12 @@ class Desk:
             return guarded
         view = self._view(handover)
         spent = self._spending(standby.account)
-        decision = limited(self._ask(handover, view), view, self._rules.limits, spent)
-        if decision.action is Action.FREE:
-            self._spend(standby.account, worst_overlap_node_h(view))
-        return decision
+        asked = bounded(self._ask(handover, view), view)
+        decision = limited(asked, view, self._rules.limits, spent)
+        if decision.action is not Action.FREE:
+            return decision
+        self._spend(standby.account, worst_overlap_node_h(view))
+        return replace(decision, action=Action.SUBMIT) if handover.submits else decision
 
     def undo(self, handover: OpenHandover) -> Decision | None:
         """Where Mirage does not act any more: what it has pinned goes back behind its predecessor.
@@ -119,7 +132,9 @@ class Desk:
     def written(self, handover: OpenHandover, decision: Decision, mode: Mode) -> NewDecision:
         """What is stored of it."""
         now, standby = self._snapshot.queue.taken_at, handover.standby
-        inputs = {"predecessor": handover.predecessor.job_id, "standby": standby.job_id}
+        unborn = handover.submits
+        inputs: dict[str, Any] = {"predecessor": handover.predecessor.job_id}
+        inputs["standby"] = None if unborn else standby.job_id
         return NewDecision(
             at=now,
             chain_id=handover.chain.chain_id,
@@ -180,6 +195,8 @@ class Desk:
             return False
         queue, ended = self._snapshot.queue, predecessor.state is LinkState.ENDED
         known = ended or queue.find(predecessor.job_id) is not None
+        if handover.submits:
+            return known and (standby.chain_id, standby.index) not in self._ordered
         return known and queue.find(standby.job_id) is not None
 
     def _view(self, handover: OpenHandover) -> HandoverView:
@@ -197,7 +214,9 @@ class Desk:
             handovers=self._handover_waits(standby.partition, standby.nodes),
             queue=queue,
             free_nodes=self._free(standby.partition),
-            accrues_always=self._accrues_always,
+            max_overlap_s=handover.chain.max_overlap_s,
+            # What is not submitted yet earns nothing anywhere.
+            accrues_always=not handover.submits and self._accrues_always,
             **self._pinning(handover).seen(),
         )
 

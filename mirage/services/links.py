@@ -6,11 +6,21 @@ from itertools import groupby
 
 import structlog
 
-from mirage.domain.chain import Chain, ChainId, Link, LinkState, Mark, Position, find_mark, made_at
+from mirage.domain.chain import (
+    Chain,
+    ChainId,
+    ChainState,
+    Link,
+    LinkState,
+    Mark,
+    Position,
+    find_mark,
+    made_at,
+)
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.errors import MalformedText
-from mirage.slurm import dependency
+from mirage.slurm import dependency, reasons
 from mirage.store import audit, chains, forecasts
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Transaction
@@ -24,7 +34,11 @@ cost is adoption: a chain that was registered is its owner's all the same."""
 GRACE_S = 180
 """What does not show up within three queue ticks will not come by itself."""
 
+REPLACED = "replaced"
+"""The audit's word for a job that took the place of another one's."""
+
 _ORDER = (LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED)
+_CONCLUDED = frozenset({ChainState.FINISHED, ChainState.FAILED})
 _NEVER_RAN = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})
 
 
@@ -53,7 +67,9 @@ def sync(
             if link is None or _is_elsewhere(tx, cluster_id, before, link):
                 continue
             if not accounting:
-                link = replace(link, position=_position(link, links.get(mark.index - 1), job))
+                position = _position(link, links.get(mark.index - 1), job)
+                link = _waiting(before, replace(link, position=position), job)
+            chain = _taken_up(tx, cluster_id, chain, before, link)
             links[mark.index] = link
             if before is not None and replace(before, seen_at=now) == link:
                 unchanged.append(link)
@@ -149,6 +165,19 @@ def _owned(
     return adopted
 
 
+def _taken_up(
+    tx: Transaction, cluster_id: int, chain: Chain, before: Link | None, link: Link
+) -> Chain:
+    """That it was over was only concluded, where its owner has put another link in place since."""
+    known = before is not None and before.job_id == link.job_id
+    if chain.state not in _CONCLUDED or known or link.state is LinkState.ENDED:
+        return chain
+    active = replace(chain, state=ChainState.ACTIVE, note="")
+    chains.save_chain(tx, cluster_id, active)
+    _audit(tx, cluster_id, link, "taken up again", link.seen_at, {"was": chain.state.value})
+    return active
+
+
 def _followed(known: Link | None, mark: Mark, job: Job, now: int) -> Link | None:
     """The link as Slurm now shows it; None where the record is of an older job of that place."""
     if known is not None and _is_stale(known, job):
@@ -183,7 +212,7 @@ def _made(mark: Mark, job: Job) -> Link:
 def _run_again(link: Link, job: Job) -> Link:
     """Slurm gives a requeued job a new submit time. Also one that had ended may be requeued."""
     fresh = replace(link, submit=job.submit, state=LinkState.PENDING, end=None, end_state=None)
-    return replace(fresh, eligible=None, freed_at=None, start=None)
+    return replace(fresh, eligible=None, freed_at=None, start=None, reason="", hindered="")
 
 
 def _is_stale(known: Link, job: Job) -> bool:
@@ -214,6 +243,21 @@ def _start(link: Link, state: LinkState, job: Job) -> int | None:
     if state is LinkState.PENDING or (job.state in _NEVER_RAN and job.start == job.end):
         return None
     return link.start if job.start is None else job.start
+
+
+def _waiting(before: Link | None, link: Link, job: Job) -> Link:
+    """Why it waits, and whether that is the queue.
+
+    Slurm says ReqNodeNotAvail of half a cluster while backfill is at work: only what two looks show
+    counts.
+    """
+    if link.state is not LinkState.PENDING:
+        return replace(link, reason="")
+    found = reasons.hindrance(job.reason)
+    if found is None:
+        return replace(link, reason=reasons.short(job.reason))
+    again = before is not None and before.job_id == link.job_id and before.reason == found.word
+    return replace(link, reason=found.word, hindered=found.word if again else link.hindered)
 
 
 def _position(link: Link, predecessor: Link | None, job: Job) -> Position:
@@ -249,12 +293,12 @@ def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: L
 def _store(tx: Transaction, cluster_id: int, before: Link | None, link: Link) -> None:
     chains.save_link(tx, cluster_id, link)
     started = link.start is not None and (before is None or before.start is None)
-    if started and link.freed_at is not None and link.start is not None:
-        # Since a hold was lifted, if it was paused: Slurm makes it eligible anew.
+    if started and link.freed_at is not None and link.start is not None and not link.hindered:
+        # Since a hold was lifted between two looks: Slurm makes it eligible anew.
         since = max(link.freed_at, link.eligible or 0)
         forecasts.settle(tx, link.chain_id, link.index, max(0, link.start - since))
     if before is not None and before.job_id != link.job_id:
-        _audit(tx, cluster_id, link, "replaced", link.seen_at, {"before": before.job_id})
+        _audit(tx, cluster_id, link, REPLACED, link.seen_at, {"before": before.job_id})
     elif before is not None and before.submit != link.submit:
         _audit(tx, cluster_id, link, "requeued", link.seen_at, {})
 

@@ -4,8 +4,9 @@ The decision is durable before Slurm hears of it, and its effect after: a crash 
 intention, which `reconcile` settles by what the queue shows. Nothing is ever sent twice blindly.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -14,10 +15,11 @@ from mirage.domain.decision import Action, Decision, Mode
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
 from mirage.policy.registry import is_model
-from mirage.ports import Cluster
+from mirage.ports import Cluster, NextLink
 from mirage.services.desk import Desk, Rules, found
 from mirage.services.handovers import OpenHandover, open_handovers
 from mirage.services.limits import too_wrong
+from mirage.services.links import CLOCKS_DIFFER_S
 from mirage.slurm import dependency
 from mirage.store import audit, chains, clusters, decisions, forecasts
 from mirage.store.audit import AuditEntry
@@ -28,6 +30,7 @@ from mirage.store.forecasts import ForecastRow
 _log = structlog.get_logger(__name__)
 
 _DEMOTED = "demoted to shadow"
+_MADE_ELIGIBLE = frozenset({Action.FREE, Action.SUBMIT})
 
 
 def provision(
@@ -44,7 +47,8 @@ def provision(
     with store.begin() as tx:
         planned = list(_written(tx, cluster_id, made))
     for move in planned:
-        if _carry_out(store, cluster, cluster_id, move, snapshot) is Effect.INTENDED:
+        tell = partial(_tell, cluster, rules, snapshot)
+        if not _carry_out(store, cluster, cluster_id, move, tell):
             # No answer: the rest would wait as long for none. `reconcile` finds them not done.
             return
 
@@ -128,28 +132,28 @@ def _carry_out(
     cluster: Cluster,
     cluster_id: int,
     planned: tuple[OpenHandover, Decision, int],
-    snapshot: Snapshot,
-) -> Effect:
-    """Tell Slurm, and write down what became of it."""
+    tell: Callable[[OpenHandover, Decision], tuple[Effect, str]],
+) -> bool:
+    """Tell Slurm, and write down what became of it; False where there was no answer."""
     handover, decision, decision_id = planned
     standby = handover.standby
-    effect, error = _tell(cluster, handover, decision, snapshot)
+    effect, error = tell(handover, decision)
     now = cluster.now()
     with store.begin() as tx:
         decisions.settle(tx, decision_id, effect, error)
-        if effect is Effect.DONE:
+        if effect is Effect.DONE and not handover.submits:
             chains.save_link(tx, cluster_id, _moved(standby, decision.action, now))
         entry = AuditEntry(
             at=now,
             actor="mirage",
             event=f"{decision.action}: {effect}",
             chain_id=handover.chain.chain_id,
-            job_id=standby.job_id,
+            job_id=None if handover.submits else standby.job_id,
             detail={"link": standby.index, "reason": decision.reason, "error": error},
         )
         audit.write(tx, cluster_id, entry)
     _log.info("moved", chain_id=handover.chain.chain_id, effect=effect.value, error=error)
-    return effect
+    return effect is not Effect.INTENDED or not error
 
 
 def _moved(standby: Link, action: Action, now: int) -> Link:
@@ -161,21 +165,19 @@ def _moved(standby: Link, action: Action, now: int) -> Link:
 
 
 def _tell(
-    cluster: Cluster, handover: OpenHandover, decision: Decision, snapshot: Snapshot
+    cluster: Cluster,
+    rules: Rules,
+    snapshot: Snapshot,
+    handover: OpenHandover,
+    decision: Decision,
 ) -> tuple[Effect, str]:
-    standby, predecessor = handover.standby.job_id, handover.predecessor.job_id
-    job = snapshot.queue.find(standby)
-    text = "" if job is None else job.dependency
-    before = snapshot.queue.find(predecessor)
-    unpin = handover.standby.position is Position.PINNED
+    """What became of it, and Slurm's words; a link that the running one is to submit stays
+    intended until it is seen."""
     try:
-        if decision.action is Action.HOLD:
-            cluster.hold(standby, dependency=dependency.behind(text, predecessor), unpin=unpin)
-        elif decision.action is Action.PIN:
-            rest, nodes = dependency.without(text, predecessor), before.node_list if before else ""
-            cluster.pin(standby, dependency=rest, node_list=nodes)
-        else:
-            cluster.free(standby, dependency=dependency.without(text, predecessor), unpin=unpin)
+        if decision.action is Action.SUBMIT:
+            rules.submit(_next_link(handover))
+            return Effect.INTENDED, ""
+        _move(cluster, handover, decision, snapshot)
     except (ClusterRefused, InputError) as error:
         return Effect.REFUSED, str(error)
     except ClusterUnavailable as error:
@@ -184,8 +186,37 @@ def _tell(
     return Effect.DONE, ""
 
 
+def _next_link(handover: OpenHandover) -> NextLink:
+    chain = handover.chain
+    return NextLink(
+        chain_id=chain.chain_id,
+        index=handover.standby.index,
+        uid=chain.uid,
+        user=chain.user,
+        predecessor=handover.predecessor.job_id,
+    )
+
+
+def _move(cluster: Cluster, handover: OpenHandover, decision: Decision, snapshot: Snapshot) -> None:
+    standby, predecessor = handover.standby.job_id, handover.predecessor.job_id
+    job = snapshot.queue.find(standby)
+    text = "" if job is None else job.dependency
+    before = snapshot.queue.find(predecessor)
+    unpin = handover.standby.position is Position.PINNED
+    if decision.action is Action.HOLD:
+        cluster.hold(standby, dependency=dependency.behind(text, predecessor), unpin=unpin)
+    elif decision.action is Action.PIN:
+        rest, nodes = dependency.without(text, predecessor), before.node_list if before else ""
+        cluster.pin(standby, dependency=rest, node_list=nodes)
+    else:
+        cluster.free(standby, dependency=dependency.without(text, predecessor), unpin=unpin)
+
+
 def _took(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:
     """Whether the move is what Slurm shows."""
+    if row.action is Action.SUBMIT:
+        # The running link may have put it behind itself, as its last act or for want of an answer.
+        return standby.position is Position.FREE and standby.submit >= row.at - CLOCKS_DIFFER_S
     if row.inputs.get("standby") != standby.job_id:
         return False
     if row.action is Action.HOLD:
@@ -200,6 +231,10 @@ def _took(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:
     return since is not None and since < ended
 
 
+def _too_late(predecessor: Link | None) -> bool:
+    return predecessor is None or predecessor.state is LinkState.ENDED
+
+
 def reconcile(tx: Transaction, cluster_id: int, now: int) -> None:
     """Settle intentions that a crash or a silent Slurm left open, by where the standby stands now.
 
@@ -209,14 +244,18 @@ def reconcile(tx: Transaction, cluster_id: int, now: int) -> None:
         links = {link.index: link for link in chains.links(tx, row.chain_id)}
         standby = links.get(row.index)
         if standby is None or standby.seen_at < row.at:
+            if row.action is Action.SUBMIT and _too_late(links.get(row.index - 1)):
+                decisions.settle(tx, row.id, Effect.FAILED, "nobody submitted it")
             continue
         moved = _took(row, standby, links.get(row.index - 1))
         effect = Effect.DONE if moved else Effect.FAILED
         decisions.settle(tx, row.id, effect, "" if moved else "Slurm did not take the move")
         if moved:
             chains.save_link(tx, cluster_id, _moved(standby, row.action, row.at))
-            if row.action is Action.FREE and standby.start is not None:
-                forecasts.settle(tx, row.chain_id, row.index, max(0, standby.start - row.at))
+            judged = row.action in _MADE_ELIGIBLE and not standby.hindered
+            if judged and standby.start is not None:
+                since = max(row.at, standby.submit)
+                forecasts.settle(tx, row.chain_id, row.index, max(0, standby.start - since))
         entry = AuditEntry(
             at=now,
             actor="mirage",

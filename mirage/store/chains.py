@@ -6,7 +6,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import Row, RowMapping, and_, func, or_, select, tuple_, update
 
-from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState, Position
+from mirage.domain.chain import (
+    Chain,
+    ChainId,
+    ChainMode,
+    ChainState,
+    Link,
+    LinkState,
+    Position,
+    Presubmit,
+    Style,
+)
 from mirage.domain.decision import Waits
 from mirage.domain.job import JobId, JobState
 from mirage.domain.snapshot import UNKNOWN
@@ -16,7 +26,7 @@ from mirage.store.engine import Transaction
 from mirage.store.upsert import put
 
 _CHAIN_COLUMNS = [c for c in tables.chains.columns if c.name != "cluster_id"]
-_LINK_COLUMNS = [c for c in tables.links.columns if c.name not in {"id", "cluster_id"}]
+_LINK_COLUMNS = [c for c in tables.links.columns if c.name not in {"id", "cluster_id", "pushed_at"}]
 _OVER = tuple(s.value for s in ChainState if s.over)
 
 _SIZE_FACTOR = 2
@@ -34,6 +44,8 @@ class HandoverRow(NamedTuple):
 def save_chain(tx: Transaction, cluster_id: int, chain: Chain) -> None:
     values: dict[str, Any] = {c.name: getattr(chain, c.name) for c in _CHAIN_COLUMNS}
     values |= {"cluster_id": cluster_id, "state": chain.state.value}
+    values |= {"presubmit": chain.presubmit.value, "mode": chain.mode.value}
+    values |= {"style": None if chain.style is None else chain.style.value}
     put(tx, tables.chains, values, key=["chain_id"])
 
 
@@ -97,6 +109,15 @@ def count_by_state(tx: Transaction, cluster_id: int) -> dict[ChainState, int]:
     return {state: found.get(state, 0) for state in ChainState}
 
 
+def count_at_risk(tx: Transaction, cluster_id: int) -> dict[str, int]:
+    """Live chains at risk, by what of."""
+    table = tables.chains
+    query = select(table.c.at_risk, func.count()).where(
+        table.c.cluster_id == cluster_id, table.c.at_risk != "", table.c.state.not_in(_OVER)
+    )
+    return {str(word): int(n) for word, n in tx.execute(query.group_by(table.c.at_risk))}
+
+
 def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
     """Store the link under its chain and index: a replaced standby takes the row over.
 
@@ -157,6 +178,8 @@ def handover_waits(
         after.c.start.is_not(None),
         # A pinned one has waited on nodes of its own, with age: that tells nothing of a free one.
         after.c.position != Position.PINNED.value,
+        # Nor has one that was held, or stood before a limit or a maintenance.
+        after.c.hindered == "",
         or_(after.c.freed_at.is_not(None), before.c.end.is_not(None)),
         after.c.nodes * _SIZE_FACTOR >= nodes,
         after.c.nodes <= nodes * _SIZE_FACTOR,
@@ -224,6 +247,8 @@ def _handover(row: Row[Any]) -> HandoverRow:
 def _chain(row: RowMapping | dict[str, Any]) -> Chain:
     values: dict[str, Any] = dict(row)
     values |= {"chain_id": ChainId(row["chain_id"]), "state": ChainState(row["state"])}
+    values |= {"presubmit": Presubmit(row["presubmit"]), "mode": ChainMode(row["mode"])}
+    values |= {"style": None if row["style"] is None else Style(row["style"])}
     return Chain(**values)
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0001"
+SCHEMA = "0002"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -44,6 +44,9 @@ clusters = Table(
     Column("id", _Serial, primary_key=True),
     Column("name", Text, nullable=False),
     Column("history_until", BigInteger),  # accounting has been read up to here
+    Column("pushed_at", BigInteger),  # when slurmctld last told of an end
+    Column("pushed_link_at", BigInteger),  # the same, of a link
+    Column("push_missed_at", BigInteger),  # when the queue told first of a link's end
     UniqueConstraint("name"),
 )
 
@@ -111,8 +114,14 @@ chains = Table(
     Column("links_planned", BigInteger),
     Column("policy", Text),
     Column("overlap_price", Float, nullable=False),
+    Column("total_s", BigInteger),
+    Column("max_overlap_s", BigInteger, nullable=False),
+    Column("presubmit", Text, nullable=False),
+    Column("style", Text),
+    Column("mode", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("note", Text, nullable=False),
+    Column("at_risk", Text, nullable=False),
     Index(None, "cluster_id", "state"),
     Index(None, "created_at", "chain_id"),
 )
@@ -138,6 +147,9 @@ links = Table(
     Column("end", BigInteger),
     Column("end_state", Text),
     Column("seen_at", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("hindered", Text, nullable=False),
+    Column("pushed_at", BigInteger),  # when slurmctld told of its end
     UniqueConstraint("chain_id", "index"),
     UniqueConstraint("cluster_id", "job_id", "submit"),
     Index(None, "cluster_id", "start"),

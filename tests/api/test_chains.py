@@ -36,6 +36,73 @@ def test_a_registered_chain_is_its_callers(client: Client, store: Store) -> None
     assert (chain.overlap_price, chain.created_at) == (0.25, NOW)
 
 
+ASKED = {
+    "total_s": 86400,
+    "max_overlap_s": 0,
+    "presubmit": "all",
+    "style": "serve",
+    "mode": "standby",
+}
+
+
+def test_what_its_user_asked_of_a_chain_is_kept_and_shown(client: Client) -> None:
+    client.post(PATH, body(**ASKED), who="alice")
+    shown = client.get(f"{PATH}/{CHAIN}").json()
+    listed = client.get(PATH).json()["items"][0]
+    assert {key: shown[key] for key in ASKED} == ASKED
+    assert {key: listed[key] for key in ASKED} == ASKED
+
+
+def test_what_its_user_did_not_say_is_the_wrappers_default(client: Client) -> None:
+    shown = client.post(PATH, body(), who="alice").json()
+    assert {key: shown[key] for key in ASKED} == {
+        "total_s": None,
+        "max_overlap_s": 4 * 3600,
+        "presubmit": "next",
+        "style": None,
+        "mode": "standby",
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"total_s": 0},
+        {"total_s": "7-00:00:00"},
+        {"max_overlap_s": -1},
+        {"presubmit": "some"},
+        {"style": "dance"},
+        {"mode": "act"},
+        {"mode": "submit", "presubmit": "all"},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_asked_of_a_chain_is_a_problem(
+    client: Client, wrong: dict[str, Any]
+) -> None:
+    answer = client.post(PATH, body(**wrong), who="alice")
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert client.get(f"{PATH}/{CHAIN}").status_code == 404
+
+
+def test_a_chain_at_risk_says_what_of_and_what_to_do(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    with store.begin() as tx:
+        note = "at risk: link 2 (job 12) waits: an admin holds it"
+        add_chain(tx, cluster_id, at_risk="JobHeldAdmin", note=note)
+    risk = client.get(f"{PATH}/{CHAIN}").json()["at_risk"]
+    assert (risk["reason"], risk["says"]) == (
+        "JobHeldAdmin",
+        "link 2 (job 12) waits: an admin holds it",
+    )
+    assert "admins" in risk["advice"]
+    metrics = client.get("/metrics").text
+    assert 'mirage_chains_at_risk{reason="JobHeldAdmin"} 1.0' in metrics
+    assert CHAIN not in metrics
+
+
 def test_what_was_registered_is_there_to_look_at(client: Client) -> None:
     client.post(PATH, body(), who="alice")
     answer = client.get(f"{PATH}/{CHAIN}")

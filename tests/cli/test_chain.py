@@ -141,6 +141,20 @@ def test_decisions_are_explained_in_plain_words(client: Client, chain: ChainId) 
     ]
 
 
+def test_a_chain_at_risk_says_so_wherever_it_is_looked_at(
+    client: Client, store: Store, cluster_id: int, chain: ChainId
+) -> None:
+    says = "link 2 (job 12) waits: an admin holds it"
+    with store.begin() as tx:
+        risky = replace(chains.chain(tx, chain), at_risk="JobHeldAdmin", note=f"at risk: {says}")
+        chains.save_chain(tx, cluster_id, risky)
+    for word in ("show", "explain"):
+        told = " ".join(run(word, chain, url=client.url).out.split())
+        assert f"At risk (JobHeldAdmin): {says}. Ask the admins why" in told
+    (listed,) = json.loads(run("list", "--json", url=client.url).out)
+    assert (listed["at_risk"]["reason"], listed["at_risk"]["says"]) == ("JobHeldAdmin", says)
+
+
 def test_pause_resume_cancel(client: Client, store: Store, chain: ChainId) -> None:
     for word, expected in (("pause", "paused"), ("resume", "active"), ("cancel", "cancelled")):
         answer = run(word, chain, url=client.url)

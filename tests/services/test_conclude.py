@@ -11,8 +11,9 @@ from mirage.domain.chain import ChainState
 from mirage.domain.job import Job, JobState
 from mirage.services import chains as chain_service
 from mirage.services import links as link_service
-from mirage.services.chains import NEVER_SEEN_S, Registration
+from mirage.services.chains import Registration
 from mirage.services.links import GRACE_S
+from mirage.services.verdicts import NEVER_SEEN_S
 from mirage.store import chains, clusters
 from mirage.store.engine import Store
 from tests.services.slurm_jobs import (
@@ -104,8 +105,10 @@ def test_a_running_link_without_a_standby_is_at_risk_after_a_while(store: Store)
     assert told(store, link, now=NOW + GRACE_S) == (ChainState.ACTIVE, "")
     note = "at risk: no standby stands behind link 1"
     assert told(store, link, now=NOW + GRACE_S + 1) == (ChainState.ACTIVE, note)
+    assert chain(store).at_risk == "NoStandby"
     assert told(store, link, standby(2), now=NOW + 300) == (ChainState.ACTIVE, "")
-    assert events(store) == ["registered"]
+    assert chain(store).at_risk == ""
+    assert events(store) == ["registered", "at risk"]
 
 
 @pytest.mark.parametrize(

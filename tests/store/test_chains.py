@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState, Position
+from mirage.domain.chain import (
+    Chain,
+    ChainId,
+    ChainMode,
+    ChainState,
+    Link,
+    LinkState,
+    Position,
+    Presubmit,
+    Style,
+)
 from mirage.domain.job import JobId, JobState
 from mirage.errors import NotFound, StoreError
 from mirage.store import chains, clusters
@@ -18,8 +28,14 @@ FULL = Chain(
     links_planned=8,
     policy="quantile",
     overlap_price=0.25,
+    total_s=7 * 86400,
+    max_overlap_s=0,
+    presubmit=Presubmit.ALL,
+    style=Style.SERVE,
+    mode=ChainMode.SUBMIT,
     created_at=100,
     note="failed fast twice",
+    at_risk="NoStandby",
 )
 ENDED = Link(
     chain_id=FULL.chain_id,
@@ -38,6 +54,7 @@ ENDED = Link(
     end=300,
     end_state=JobState.TIMEOUT,
     seen_at=301,
+    reason="Priority",
 )
 
 
@@ -208,3 +225,27 @@ def test_handovers_are_those_complete(store: Store, cluster_id: int) -> None:
         assert chains.handovers(tx, cluster_id, since=311) == []
     assert found == (FULL, *done)
     assert (found.predecessor.end, found.successor.start) == (300, 310)
+
+
+def test_chains_at_risk_are_counted_by_what_of(store: Store, cluster_id: int) -> None:
+    for name, risk, state in (
+        ("chain0001", "NoStandby", ChainState.ACTIVE),
+        ("chain0002", "NoStandby", ChainState.ACTIVE),
+        ("chain0003", "BadConstraints", ChainState.ACTIVE),
+        ("chain0004", "", ChainState.ACTIVE),
+        ("chain0005", "NoStandby", ChainState.FAILED),
+    ):
+        put(store, cluster_id, chain_named(name, at_risk=risk, state=state))
+    with store.read() as tx:
+        assert chains.count_at_risk(tx, cluster_id) == {"NoStandby": 2, "BadConstraints": 1}
+
+
+def test_a_hindered_wait_is_no_example_of_waits(store: Store, cluster_id: int) -> None:
+    before = replace(ENDED, freed_at=None, hindered="", position=Position.FREE)
+    after = replace(before, index=2, job_id=JobId(12), start=320, eligible=300, freed_at=None)
+    put(store, cluster_id, chain_named("chain0001"), before, after)
+    with store.read() as tx:
+        assert len(chains.handover_waits(tx, cluster_id, nodes=4, last=9)) == 1
+    put(store, cluster_id, chain_named("chain0001"), replace(after, hindered="PartitionDown"))
+    with store.read() as tx:
+        assert len(chains.handover_waits(tx, cluster_id, nodes=4, last=9)) == 0

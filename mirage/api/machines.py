@@ -1,0 +1,40 @@
+"""Routes that machines call: a running link that asks what to do, and slurmctld's epilog."""
+
+from fastapi import APIRouter
+
+from mirage.api import schemas
+from mirage.api.chains import ChainPath
+from mirage.api.deps import Context, Identified, Reading, Writing
+from mirage.api.documented import write_errors
+from mirage.domain.chain import ChainId
+from mirage.domain.job import JobId
+from mirage.errors import NotAllowed
+from mirage.services import submitting
+from mirage.store import chains, pushes
+
+router = APIRouter(tags=["machines"])
+
+
+@router.get("/chains/{chain_id}/next", operation_id="getNextLink", responses=write_errors(404, 409))
+def get_next_link(
+    chain_id: ChainPath, given: Context, who: Identified, tx: Reading
+) -> schemas.NextLinkView:
+    """Of a chain of mode submit: shall its running link submit the next one? For its owner."""
+    found = chains.chain(tx, ChainId(chain_id))
+    if found.uid != who.uid:
+        raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
+    answer = submitting.next_link(tx, found, given.clock(), given.queue_interval_s)
+    return schemas.NextLinkView(submit_now=answer.submit_now, ask_again_s=answer.ask_again_s)
+
+
+@router.post(
+    "/completions", operation_id="reportCompletion", status_code=202, responses=write_errors()
+)
+def report_completion(
+    ended: schemas.CompletionEvent, given: Context, who: Identified, tx: Writing
+) -> schemas.CompletionView:
+    """A job has ended: from slurmctld (slurm_plugin/hooks/mirage-push), so as to be asked less."""
+    if who.user not in given.pushers:
+        raise NotAllowed(f"{who.user} is not slurmctld's user here (polling.pushers)")
+    looks = pushes.told(tx, given.cluster_id, JobId(ended.job_id), given.clock())
+    return schemas.CompletionView(looks=looks)

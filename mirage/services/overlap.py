@@ -1,0 +1,55 @@
+"""How early a chain lets its next link start: `--max-overlap` and `--never-overlap`.
+
+A link that starts earlier than that before its predecessor's end is sent back behind it by its own
+guard, once a hand-over, and the age that it had earned is lost: such a start costs nodes for a
+moment and gains nothing. What must not be early is the start, not the move: a standby that will
+wait for ten hours may be freed ten hours before the time. So it is freed while no more is left than
+the allowed overlap and the wait that nine of ten forecasts agree on (p10). Of a policy that tells
+no p10, a wait of nothing is expected. One in ten is sent back then, which costs no more than plain
+Slurm does; waiting for certainty would cost every other hand-over its lead.
+
+A chain that never overlaps is never freed before its predecessor's end. Pinned to whole nodes it
+cannot start early, and earns its age: that is what stands in for freeing, where the admin allows
+it. Else it stays held.
+"""
+
+from dataclasses import replace
+
+from mirage.domain.chain import Position
+from mirage.domain.decision import Action, Decision, HandoverView
+
+_HOUR_S = 3600.0
+
+
+def bounded(decision: Decision, view: HandoverView) -> Decision:
+    """The decision, or what the chain allows in its place."""
+    cap_s = view.max_overlap_s
+    if decision.action is not Action.FREE or cap_s is None:
+        return decision
+    if cap_s == 0:
+        return _never_early(decision, view)
+    forecast = decision.forecast
+    least_wait_s = 0.0 if forecast is None or forecast.p10_s is None else forecast.p10_s
+    if view.time_left_s <= cap_s + least_wait_s:
+        return decision
+    reason = (
+        f"not yet: {view.time_left_s / _HOUR_S:.1f} h are left, the chain allows "
+        f"{cap_s / _HOUR_S:g} h of overlap (max-overlap), and the wait may be as short as "
+        f"{least_wait_s / _HOUR_S:.1f} h"
+    )
+    return replace(decision, action=_back(view), reason=reason)
+
+
+def _never_early(decision: Decision, view: HandoverView) -> Decision:
+    if view.can_pin:
+        pinned = view.position is Position.PINNED
+        reason = "links of this chain never overlap: on its predecessor's nodes it cannot be early"
+        return replace(decision, action=Action.WAIT if pinned else Action.PIN, reason=reason)
+    reason = "links of this chain never overlap: it starts when its predecessor has ended"
+    return replace(decision, action=_back(view), reason=reason)
+
+
+def _back(view: HandoverView) -> Action:
+    """A standby that has to leave its predecessor's nodes goes back behind it."""
+    leaves = view.position is Position.PINNED and not view.can_pin
+    return Action.HOLD if leaves else Action.WAIT

@@ -1,0 +1,220 @@
+"""What a chain's links say of it: goes on, at risk, paused, over. Nothing here asks or tells Slurm.
+
+Links guard themselves (slurm_plugin); these are the same guards once more, as the service sees them
+in queue and accounting, for links whose own did not work. They are slower to act than those.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile, zip_longest
+from typing import NamedTuple, Protocol
+
+from mirage.domain.chain import Chain, ChainMode, ChainState, Link, LinkState, Presubmit
+from mirage.domain.job import JobState
+from mirage.services import risks
+from mirage.services.links import GRACE_S
+
+NEVER_SEEN_S = 86400
+"""A registration whose job no queue has shown for so long was a mistake, or of another cluster."""
+
+FORGOTTEN_S = 7 * 86400
+"""A link that Slurm has not known for so long has ended."""
+
+FAILS_FAST_S = 600
+FAST_FAILURES = 3
+"""In a row. Links themselves stop at two, and know the chain's own --min-runtime."""
+
+BLINK_S = 60
+BLINKS = 5
+"""So many links in a row that ran for less than a minute, however they ended, are a loop: a script
+that has nothing left to do, and says it to nobody."""
+
+_TOTAL_SLACK_S = 60
+"""Of each link's run: its own count leaves out the time before its script."""
+
+_FAILED = frozenset({JobState.FAILED, JobState.OUT_OF_MEMORY, JobState.BOOT_FAIL})
+
+
+class Verdict(NamedTuple):
+    state: ChainState
+    note: str
+    at_risk: str = ""
+
+
+class Past(Protocol):
+    """What is in no row of a link; looked up only where it matters."""
+
+    def resumed_at(self) -> int:
+        """When its owner last resumed the chain; 0: never."""
+        ...
+
+    def replaced(self, index: int, since: int) -> int:
+        """How often another job took the place of that link's since then."""
+        ...
+
+    def refused(self, index: int) -> str:
+        """Slurm's words, where it was asked to submit that link and would not; else empty."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A chain at one instant; `links` by index."""
+
+    chain: Chain
+    links: Sequence[Link]
+    now: int
+    past: Past
+
+    @property
+    def started(self) -> list[Link]:
+        return [link for link in self.links if link.start is not None]
+
+    def goes_on(self, at_risk: str = "", note: str = "") -> Verdict:
+        """A chain that is paused keeps its note: who paused it, or why."""
+        if self.chain.state is not ChainState.ACTIVE:
+            return Verdict(self.chain.state, self.chain.note)
+        return Verdict(self.chain.state, note, at_risk)
+
+    def ran_s(self) -> int:
+        """How long its links have run, a running one to its time limit."""
+        return sum(
+            max(0, (link.end or link.planned_end() or self.now) - (link.start or 0))
+            for link in self.started
+        )
+
+
+def verdict(chain: Chain, links: Sequence[Link], now: int, past: Past) -> Verdict | None:
+    """The state that the links call for and why; None where nothing is to be said."""
+    look = _Look(chain, links, now, past)
+    started = look.started
+    if not started:
+        return _never_started(look)
+    newest = started[-1]
+    if (cancelled := _cancelled(started)) is not None:
+        return Verdict(ChainState.CANCELLED, f"link {cancelled.index} was cancelled")
+    if chain.links_planned is not None and newest.index >= chain.links_planned:
+        over = all(link.state is LinkState.ENDED for link in started)
+        done = Verdict(ChainState.FINISHED, f"all {newest.index} links ran")
+        return done if over else look.goes_on()
+    if chain.state is ChainState.ACTIVE and (paused := _ran_in_vain(look)) is not None:
+        return paused
+    behind = (li for li in links if li.index > newest.index and li.state is LinkState.PENDING)
+    standby = next(behind, None)
+    if standby is not None:
+        return _waits(look, standby)
+    return _without_standby(look, newest)
+
+
+def _cancelled(started: list[Link]) -> Link | None:
+    """The cancelled link that ended its chain, if there is one.
+
+    A successor that already ran beside it carries the chain on; one that starts later is ended by
+    its guard before a line of the user's script.
+    """
+    for link, successor in zip_longest(started, started[1:]):
+        if link.end_state is JobState.CANCELLED and not _ran_beside(link, successor):
+            return link
+    return None
+
+
+def _ran_beside(link: Link, successor: Link | None) -> bool:
+    if successor is None or successor.start is None or link.end is None:
+        return False
+    return successor.start < link.end
+
+
+def _never_started(look: _Look) -> Verdict | None:
+    """Slurm must have said so of the job itself: one that it no longer shows may be there."""
+    links = look.links
+    if not links and look.now - look.chain.created_at > NEVER_SEEN_S:
+        return Verdict(ChainState.FAILED, "Slurm has never shown a job of it")
+    ended = bool(links) and all(link.state is LinkState.ENDED for link in links)
+    if ended and links[-1].end_state is not JobState.UNKNOWN:
+        return Verdict(ChainState.CANCELLED, "cancelled before it started")
+    waiting = next((link for link in links if link.state is LinkState.PENDING), None)
+    return None if waiting is None else _waits(look, waiting)
+
+
+def _waits(look: _Look, standby: Link) -> Verdict:
+    at_risk, note = risks.of_waiting(standby, look.links)
+    # A resumed chain's hold is lifted after this look.
+    ours = at_risk in risks.HOLDS and look.now - look.past.resumed_at() <= GRACE_S
+    return look.goes_on() if ours else look.goes_on(at_risk, note)
+
+
+def _ran_in_vain(look: _Look) -> Verdict | None:
+    """Whether its last links ran for nothing, one after the other."""
+    ended = [li for li in look.started[::-1] if li.state is LinkState.ENDED]
+    failed = [*takewhile(_failed_fast, ended)][:FAST_FAILURES]
+    if len(failed) == FAST_FAILURES and _since_resumed(look, failed):
+        minutes = FAILS_FAST_S // 60
+        note = f"paused: {FAST_FAILURES} links in a row failed within {minutes} minutes"
+        return Verdict(ChainState.PAUSED, note)
+    blinked = [*takewhile(lambda li: _ran(li) < BLINK_S, ended)][:BLINKS]
+    # Links that were all submitted beforehand outlast the work: each sees so, and ends.
+    loops = len(blinked) == BLINKS and look.chain.presubmit is Presubmit.NEXT
+    if loops and _since_resumed(look, blinked):
+        note = f"paused: {BLINKS} links in a row ran for less than a minute"
+        return Verdict(ChainState.PAUSED, note)
+    return None
+
+
+def _since_resumed(look: _Look, links: Sequence[Link]) -> bool:
+    """What its owner has seen and resumed is not held against the chain again."""
+    resumed_at = look.past.resumed_at()
+    return all((link.start or 0) >= resumed_at for link in links)
+
+
+def _failed_fast(link: Link) -> bool:
+    return link.end_state in _FAILED and _ran(link) < FAILS_FAST_S
+
+
+def _ran(link: Link) -> int:
+    return max(0, (link.end or 0) - (link.start or 0))
+
+
+def _without_standby(look: _Look, newest: Link) -> Verdict | None:
+    """The newest link runs or has ended, and nothing stands behind it."""
+    chain, now = look.chain, look.now
+    if newest.state is LinkState.RUNNING:
+        return _runs_alone(look, newest)
+    if newest.end_state is JobState.UNKNOWN and now - newest.seen_at <= FORGOTTEN_S:
+        note = f"{risks.PREFIX}Slurm does not know link {newest.index} any more"
+        return Verdict(chain.state, note, risks.UNKNOWN)
+    if now - (newest.end or newest.seen_at) <= GRACE_S:
+        return None
+    if _has_its_total(look):
+        return Verdict(ChainState.FINISHED, f"its links ran for {look.ran_s() / 3600:.1f} h in all")
+    note = f"ended with link {newest.index}, {newest.end_state}"
+    done = newest.end_state is JobState.COMPLETED
+    return Verdict(ChainState.FINISHED if done else ChainState.FAILED, note)
+
+
+def _has_its_total(look: _Look) -> bool:
+    total_s = look.chain.total_s
+    return total_s is not None and look.ran_s() + _TOTAL_SLACK_S * len(look.started) >= total_s
+
+
+def _runs_alone(look: _Look, newest: Link) -> Verdict | None:
+    if _has_its_total(look):
+        return look.goes_on()
+    if look.chain.mode is ChainMode.SUBMIT:
+        why = look.past.refused(newest.index + 1)
+        note = f"{risks.PREFIX}Slurm refuses link {newest.index + 1}: {why}"
+        return look.goes_on(risks.REFUSED, note) if why else look.goes_on()
+    gone = next((li for li in look.links if li.index == newest.index + 1 and li.vanished), None)
+    if gone is not None and (gone.end or gone.seen_at) >= look.past.resumed_at():
+        return _gone(look, newest, gone)
+    if look.chain.links_planned is not None and look.now - (newest.start or look.now) > GRACE_S:
+        note = f"{risks.PREFIX}no standby stands behind link {newest.index}"
+        return look.goes_on(risks.NO_STANDBY, note)
+    return None
+
+
+def _gone(look: _Look, newest: Link, gone: Link) -> Verdict:
+    """The running link makes another standby, once: what takes that one away too means it."""
+    how = f"the standby for link {gone.index} (job {gone.job_id}) is gone: {gone.end_state}"
+    if look.chain.state is ChainState.ACTIVE and look.past.replaced(gone.index, newest.start or 0):
+        return Verdict(ChainState.PAUSED, f"paused: {how}, as was the one before it")
+    return look.goes_on(risks.VANISHED, f"{risks.PREFIX}{how}")

@@ -1,0 +1,212 @@
+"""Slurm's words for why a job waits that no forecast cures: what they mean, and what to do.
+
+The words are those of 22.05's `job_reason_string` and of job_reason_codes(7). A reason that is not
+here (Priority, Resources, Dependency, BeginTime, Licenses, ...) is an ordinary wait: time cures it,
+and a forecast may say how much of it.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Cure(StrEnum):
+    PERSON = "person"
+    """Somebody has to act: the user, an admin, or whoever grants budgets."""
+    DATE = "date"
+    """It ends at a time that was set, which has nothing to do with the queue."""
+    JOBS = "jobs"
+    """Other jobs of the same user, account or QOS have to end first. While the chain's own
+    predecessor runs that may be all there is to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hindrance:
+    word: str
+    """Slurm's, without what follows it: a bounded set, for labels."""
+    cure: Cure
+    says: str
+    """Half a sentence, with the job as its subject."""
+    advice: str
+    """A sentence: what to do."""
+
+
+def _of(cure: Cure, says: str, advice: str, *words: str) -> dict[str, Hindrance]:
+    return {word: Hindrance(word, cure, says, advice) for word in words}
+
+
+_MAINTENANCE = Hindrance(
+    "Maintenance",
+    Cure.DATE,
+    "its time limit reaches into a maintenance reservation",
+    "It starts when the maintenance is over; a shorter time limit (scontrol update JobId=N "
+    "TimeLimit=...) lets it start before. `scontrol show reservation` has the dates.",
+)
+
+_TABLE: dict[str, Hindrance] = {
+    **_of(
+        Cure.PERSON,
+        "an admin holds it",
+        "Ask the admins why: only they can release it.",
+        "JobHeldAdmin",
+    ),
+    **_of(
+        Cure.PERSON,
+        "its owner holds it",
+        "`scontrol release JOB` lets it go.",
+        "JobHeldUser",
+    ),
+    **_of(
+        Cure.PERSON,
+        "Slurm requeued it too often, or could not launch it, and holds it",
+        "Look into its output for the cause; then `scontrol release JOB`.",
+        *("JobHoldMaxRequeue", "JobLaunchFailure", "RequeueHeld"),
+    ),
+    **_of(
+        Cure.PERSON,
+        "another job that it depends on did not end as it asks for",
+        "It will never start: clear the dependency (scontrol update JobId=JOB Dependency=), or "
+        "cancel it, and the running link makes another.",
+        "DependencyNeverSatisfied",
+    ),
+    **_of(
+        Cure.PERSON,
+        "nodes that it asks for by name are down, drained or reserved",
+        "Wait for the nodes, or ask for others (scontrol update JobId=JOB ReqNodeList=).",
+        *("ReqNodeNotAvail", "NodeDown", "FrontEndDown"),
+    ),
+    **_of(
+        Cure.PERSON,
+        "its partition is closed",
+        "Ask the admins when it opens, or move the job (scontrol update JobId=JOB Partition=...).",
+        *("PartitionDown", "PartitionInactive"),
+    ),
+    **_of(
+        Cure.PERSON,
+        "it asks for more nodes or time than its partition ever gives",
+        "Lower the time limit or the nodes, or name another partition.",
+        *("PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig"),
+    ),
+    **_of(
+        Cure.PERSON,
+        "no node, or no combination of nodes, has what it asks for",
+        "Change what it asks for: constraints, GPUs, CPUs or memory.",
+        "BadConstraints",
+    ),
+    **_of(
+        Cure.PERSON,
+        "its account or QOS is not valid, or not allowed in its partition",
+        "Ask the admins, or name another account or QOS (scontrol update JobId=JOB Account=...).",
+        *("InvalidAccount", "InvalidQOS", "QOSNotAllowed", "AccountNotAllowed"),
+    ),
+    **_of(
+        Cure.PERSON,
+        "the usage of its account is above what its QOS wants",
+        "It starts when the usage has decayed or the budget is raised: ask for either.",
+        "QOSUsageThreshold",
+    ),
+    **_of(
+        Cure.PERSON,
+        "its reservation is gone or has not begun",
+        "`scontrol show reservation` has the dates; scontrol update JobId=JOB ReservationName= "
+        "lets it run outside.",
+        *("Reservation", "ReservationDeleted"),
+    ),
+    **_of(
+        Cure.PERSON,
+        "it cannot start before its deadline any more",
+        "Slurm removes it. Submit the chain again with a later deadline, or without one.",
+        *("DeadLine", "Deadline"),
+    ),
+    **_of(
+        Cure.PERSON,
+        "Slurm failed on it",
+        "Ask the admins: slurmctld's log has the reason.",
+        *("SystemFailure", "BurstBufferOperation", "BurstBufferResources"),
+    ),
+}
+
+_SPELLED = {
+    "launch failed requeued held": "JobLaunchFailure",
+    "job requeued in held state": "RequeueHeld",
+    "job requeued in special exit state": "RequeueHeld",
+    "JobHoldMaxRequeue": "JobHoldMaxRequeue",
+}
+"""Sentences that Slurm puts in the place of a word, with `_` for blanks or without."""
+
+_ASIDE = re.compile(r"may be reserved for other job", re.IGNORECASE)
+_UPKEEP = re.compile(r"maintenance", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """Limits of QOS and associations: one name for each resource, and more with each release."""
+
+    pattern: re.Pattern[str]
+    cure: Cure
+    says: str
+    advice: str
+
+
+_FAMILIES: Sequence[_Family] = (
+    _Family(
+        re.compile(r"(?:QOS|Assoc)Grp\w*?(?<!Run)Minutes(?:Limit)?"),
+        Cure.PERSON,
+        "the budget of its account or QOS is used up",
+        "Ask for more of it; Slurm starts the job once there is some.",
+    ),
+    _Family(
+        re.compile(r"(?:QOS|Assoc)(?:Max\w*?Per(?:Job|Node)|Min\w*?NotSatisfied)\w*"),
+        Cure.PERSON,
+        "it asks for more, or less, than its QOS or association lets one job have",
+        "Change what it asks for, or name another QOS.",
+    ),
+    _Family(
+        re.compile(r"(?:QOS|Assoc(?:iation)?)(?:GrpWall\w*|TimeLimit)"),
+        Cure.PERSON,
+        "the wall time that its QOS or association gives is used up",
+        "Ask for more of it, or lower the time limit.",
+    ),
+    _Family(
+        re.compile(
+            r"(?:QOS|Assoc(?:iation)?)(?:Grp|Max|JobLimit|Resource)\w*|MaxBillingPerAccount"
+        ),
+        Cure.JOBS,
+        "a limit of its user, account or QOS is reached",
+        "It starts when other jobs under the same limit have ended. Cancel what is not needed.",
+    ),
+)
+
+HINDRANCES = (_MAINTENANCE, *_TABLE.values())
+"""Those that have a word of their own; families add theirs."""
+
+
+def hindrance(reason: str) -> Hindrance | None:
+    """Of a pending reason as squeue shows it, lists of nodes and all; None: an ordinary wait.
+
+    `ReqNodeNotAvail, Reserved for maintenance` is maintenance; `..., May be reserved for other job`
+    is backfill's plan for somebody else, which the queue cures.
+    """
+    plain = reason.strip().strip("()").replace("_", " ")
+    if _ASIDE.search(plain):
+        return None
+    word = _SPELLED.get(plain) or plain.partition(",")[0].partition(" ")[0]
+    if word == "ReqNodeNotAvail" and _UPKEEP.search(plain):
+        return _MAINTENANCE
+    if word in _TABLE:
+        return _TABLE[word]
+    for family in _FAMILIES:
+        if family.pattern.fullmatch(word):
+            return Hindrance(word, family.cure, family.says, family.advice)
+    return None
+
+
+def named(word: str) -> Hindrance | None:
+    """By the word that `Hindrance.word` gave."""
+    return _MAINTENANCE if word == _MAINTENANCE.word else hindrance(word)
+
+
+def short(reason: str) -> str:
+    """The reason without lists of nodes: what is worth storing of it."""
+    return reason.partition(",")[0].strip()[:80]

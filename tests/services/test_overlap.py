@@ -1,0 +1,68 @@
+"""How early a chain lets its next link start."""
+
+from dataclasses import replace
+
+import pytest
+
+from mirage.domain.chain import Position
+from mirage.domain.decision import Action, Decision, Forecast
+from mirage.services.overlap import bounded
+from tests.policy.views import view
+
+HOUR = 3600
+FREES = Decision(action=Action.FREE, reason="x", policy="p")
+
+
+def frees(p10_h: float | None) -> Decision:
+    p10_s = None if p10_h is None else p10_h * HOUR
+    return replace(FREES, forecast=Forecast(p10_s=p10_s, p50_s=10 * HOUR))
+
+
+@pytest.mark.parametrize(
+    ("left_h", "p10_h", "action"),
+    [
+        (4.0, None, Action.FREE),
+        (4.1, None, Action.WAIT),
+        (10.0, 6.0, Action.FREE),
+        (10.1, 6.0, Action.WAIT),
+    ],
+)
+def test_a_standby_is_freed_while_its_start_cannot_be_too_early(
+    left_h: float, p10_h: float | None, action: Action
+) -> None:
+    shown = view(round(left_h * HOUR), max_overlap_s=4 * HOUR)
+    answer = bounded(frees(p10_h), shown)
+    assert answer.action is action
+    assert answer.forecast == frees(p10_h).forecast
+    assert action is Action.FREE or "max-overlap" in answer.reason
+
+
+def test_nothing_bounds_a_hand_over_without_a_bound() -> None:
+    assert bounded(FREES, view(100 * HOUR)) == FREES
+
+
+def test_what_must_leave_its_nodes_too_early_to_be_freed_is_held() -> None:
+    shown = view(10 * HOUR, max_overlap_s=HOUR, position=Position.PINNED)
+    assert bounded(FREES, shown).action is Action.HOLD
+
+
+@pytest.mark.parametrize(
+    ("position", "can_pin", "action"),
+    [
+        (Position.HELD, True, Action.PIN),
+        (Position.HELD, False, Action.WAIT),
+        (Position.PINNED, True, Action.WAIT),
+        (Position.PINNED, False, Action.HOLD),
+    ],
+)
+def test_links_that_never_overlap_are_pinned_or_held(
+    position: Position, can_pin: bool, action: Action
+) -> None:
+    shown = view(60, max_overlap_s=0, position=position, can_pin=can_pin)
+    assert bounded(frees(p10_h=5.0), shown).action is action
+
+
+@pytest.mark.parametrize("action", [Action.WAIT, Action.PIN, Action.HOLD])
+def test_only_freeing_is_bounded(action: Action) -> None:
+    other = replace(FREES, action=action)
+    assert bounded(other, view(60, max_overlap_s=0)) == other

@@ -1,0 +1,96 @@
+"""Completions that slurmctld pushes: they are hints, and are checked against the queue."""
+
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from shutil import copy
+
+import pytest
+
+from mirage.domain.job import Job, JobId, JobState
+from mirage.services import links as link_service
+from mirage.services import pushing
+from mirage.services.pushing import LOOK_SOON_S, ON_ITS_WAY_S, TRUSTED_S, Cadence
+from mirage.store import clusters, pushes
+from mirage.store.engine import Store
+from mirage.store.pushes import Pushes
+from tests.services.slurm_jobs import HOUR, NOW, ended, running, standby
+
+CADENCE = Cadence(every_s=60, pushed_every_s=120)
+
+
+@pytest.fixture
+def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
+    copy(sqlite_template, tmp_path / "mirage.db")
+    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
+        with opened.begin() as tx:
+            clusters.ensure(tx, "lab")
+        yield opened
+
+
+def look(store: Store, *jobs: Job, now: int = NOW) -> Pushes:
+    with store.begin() as tx:
+        ran = pushing.running(tx, 1)
+        link_service.sync(tx, 1, jobs, now)
+        pushing.check(tx, 1, ran, now)
+        return pushes.find(tx, 1)
+
+
+def push(store: Store, job_id: int, now: int) -> bool:
+    with store.begin() as tx:
+        return pushes.told(tx, 1, JobId(job_id), now)
+
+
+@pytest.mark.parametrize(
+    ("told", "due"),
+    [
+        (Pushes(None, None, None), NOW + 60),
+        (Pushes(NOW - 10, None, None), NOW + 120),
+        (Pushes(NOW - 10, NOW - 10, None), NOW + 120),
+        (Pushes(NOW + 5, NOW + 5, None), NOW + LOOK_SOON_S),
+        (Pushes(NOW - TRUSTED_S, None, None), NOW + 60),
+        (Pushes(NOW - 10, None, NOW - 100), NOW + 60),
+        (Pushes(NOW - 10, None, NOW - TRUSTED_S), NOW + 120),
+    ],
+    ids=["never", "one", "before the look", "a link", "long ago", "one is missing", "long missing"],
+)
+def test_the_queue_is_looked_at_less_while_pushes_get_through(told: Pushes, due: int) -> None:
+    assert CADENCE.due(NOW, told, NOW + 6) == due
+
+
+def test_a_shorter_interval_than_the_default_is_not_made_longer_by_pushes() -> None:
+    assert Cadence(300, 120).due(NOW, Pushes(NOW, None, None), NOW) == NOW + 300
+
+
+def test_only_links_that_have_not_ended_are_looked_for_sooner(store: Store) -> None:
+    look(store, running(1), standby(2))
+    assert not push(store, 999, NOW + 1)
+    assert push(store, 11, NOW + 2)
+    look(store, ended(1, JobState.TIMEOUT, NOW - 60, NOW + 2), standby(2), now=NOW + 10)
+    assert not push(store, 11, NOW + 12)
+    with store.read() as tx:
+        assert pushes.find(tx, 1) == Pushes(NOW + 12, NOW + 2, None)
+
+
+def test_an_end_that_was_told_is_not_missed(store: Store) -> None:
+    look(store, running(1), standby(2))
+    push(store, 11, NOW + 20)
+    over = ended(1, JobState.TIMEOUT, NOW - 60, NOW + 20)
+    assert look(store, over, standby(2), now=NOW + 120).missed is None
+
+
+@pytest.mark.parametrize(("late_s", "missed"), [(ON_ITS_WAY_S, True), (ON_ITS_WAY_S - 1, False)])
+def test_an_end_that_nobody_told_of_means_that_pushes_do_not_get_through(
+    store: Store, late_s: int, missed: bool
+) -> None:
+    look(store, running(1), standby(2))
+    push(store, 999, NOW + 1)
+    at = NOW + 20 + late_s
+    found = look(store, ended(1, JobState.TIMEOUT, NOW - 60, NOW + 20), standby(2), now=at)
+    assert found.missed == (at if missed else None)
+
+
+def test_where_nothing_was_ever_pushed_nothing_is_missed(store: Store) -> None:
+    look(store, running(1), standby(2))
+    over = ended(1, JobState.TIMEOUT, NOW - 60, NOW + 20)
+    assert look(store, over, standby(2), now=NOW + HOUR) == Pushes(None, None, None)
