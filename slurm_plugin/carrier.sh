@@ -38,10 +38,10 @@ mirage_begin() { # the guard, the claim, the standby; leaves where this link may
     (umask 077 && cd "$mirage_dir" && mkdir -p beat ran made requeued) 2>/dev/null
     mirage_find_previous
     mirage_may_begin || mirage_leave
-    mirage_wait=
+    mirage_must_wait=
     if mirage_too_early; then
         ! mirage_step_back || mirage_leave
-        mirage_wait=yes
+        mirage_must_wait=yes
     fi
     mirage_claim || mirage_leave
     mirage_claimed=yes
@@ -52,7 +52,7 @@ mirage_begin() { # the guard, the claim, the standby; leaves where this link may
     mirage_start_loop mirage_beat
     mirage_read_deadline
     mirage_put_standby
-    if [ -n "$mirage_wait" ]; then
+    if [ -n "$mirage_must_wait" ]; then
         mirage_await_turn
         [ -n "$mirage_reason" ] || mirage_may_begin || mirage_leave
         mirage_take_over

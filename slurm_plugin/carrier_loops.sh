@@ -37,8 +37,9 @@ mirage_beat() { # the heartbeat: a file, no question to Slurm
 mirage_ask_service() { # where it is not reached, and in good time before the end, the standby after all
     mirage_misses=0
     while [ "$mirage_misses" -lt 2 ] && mirage_has_time; do
-        mirage_answer=$(mirage_limit 30 /usr/bin/python3 -IS "$mirage_plugin/mirage_next.py" \
-            "$mirage_chain" 2>/dev/null) || mirage_answer=
+        mirage_answer=$(MIRAGE_URL=${MIRAGE_URL:-$mirage_url} && export MIRAGE_URL &&
+            mirage_limit 30 /usr/bin/python3 -IS "$mirage_plugin/mirage_next.py" "$mirage_chain" \
+                2>/dev/null) || mirage_answer=
         case $mirage_answer in
         now)
             ! mirage_stand '' || return 0

@@ -7,6 +7,7 @@ know, the core in carrier.sh, a marker, and then the user's script byte for byte
 import os
 import pwd
 
+import mirage_register
 import mirage_request
 
 PLUGIN = os.path.dirname(os.path.realpath(__file__))
@@ -137,6 +138,7 @@ def _top(chain):
         ("comment", chain.comment),
         ("sbatch", chain.call.real),
         ("plugin", PLUGIN),
+        ("url", mirage_register._url(chain.call.environ)),
         ("append", "" if _chose_open_mode(chain) else "--open-mode=append"),
     ]
     lines = [b"#!%s\n" % (shell.encode(),), mirage_request.CARRIER_MARK + b"1\n", block]

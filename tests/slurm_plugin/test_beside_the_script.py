@@ -144,7 +144,7 @@ def test_a_standby_that_was_refused_is_tried_again_and_at_the_end(chain: Chain) 
     link = chain(WAITS, pace_s=1)
     link.slurm.answers(stderr="sbatch: error: QOSMaxSubmitJobPerUserLimit\n", code=1)
     process = link.start(1)
-    until(lambda: len(link.slurm.calls()) == 3)
+    until(lambda: len(list((link.slurm.root / "calls").iterdir())) == 3)
     assert link.says("jobs/2") is None
     link.slurm.answers()
     finish(link, process)
