@@ -7,14 +7,18 @@ know, the core in carrier.sh, a marker, and then the user's script byte for byte
 import os
 import pwd
 
+import mirage_register
 import mirage_request
 
+PLUGIN = os.path.dirname(os.path.realpath(__file__))
 SHELL = "/bin/sh"
 # Where there is bash it carries: dash drops what it cannot name, and so a user's exported functions
 # (`module` of Lmod and Environment Modules). --posix keeps bash from reading BASH_ENV once more.
 BETTER_SHELL = "/bin/bash"
 END_OF_CORE = b"# --- the script as submitted ---\n"
-FOLDERS = ("carrier", "ends", "jobs", "started")
+FOLDERS = ("beat", "carrier", "ends", "jobs", "made", "ran", "requeued", "started")
+# What travels in every carrier, in this order: the last one runs what the others define.
+PIECES = ("files", "guard", "progress", "overlap", "standby", "loops", "script")
 KEPT_SLURM = frozenset(["SLURM_CONF"])  # says which Slurm; the other SLURM_ names describe a job
 NOT_KEPT = frozenset(["MIRAGE_CHAIN", "MIRAGE_CHAIN_ID", "MIRAGE_DEADLINE", "MIRAGE_DIR"])
 
@@ -105,13 +109,20 @@ def saved_environment(environ):
 
 def text_of(chain):
     """The carrier as bytes."""
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "carrier.sh"), "rb") as core:
-        text = _top(chain) + core.read() + END_OF_CORE
+    text = _top(chain) + _core() + END_OF_CORE
     offset = b"mirage_offset=%010d\n"
     text = text.replace(offset % (0,), offset % (len(text) + 1,), 1)
     if b"\r\n" in text:
         raise ValueError("an argument or directory holds a DOS line break")
     return text + chain.script.text
+
+
+def _core():
+    parts = []
+    for name in ["carrier_%s.sh" % (piece,) for piece in PIECES] + ["carrier.sh"]:
+        with open(os.path.join(PLUGIN, name), "rb") as part:
+            parts.append(part.read())
+    return b"\n".join(parts)
 
 
 def _top(chain):
@@ -126,6 +137,8 @@ def _top(chain):
         ("cwd", os.getcwd()),
         ("comment", chain.comment),
         ("sbatch", chain.call.real),
+        ("plugin", PLUGIN),
+        ("url", mirage_register._url(chain.call.environ)),
         ("append", "" if _chose_open_mode(chain) else "--open-mode=append"),
     ]
     lines = [b"#!%s\n" % (shell.encode(),), mirage_request.CARRIER_MARK + b"1\n", block]

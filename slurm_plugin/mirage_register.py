@@ -108,11 +108,11 @@ def _understand(answer):
         raise Unreachable("the answer was %d" % (int(words[1]),))
 
 
-def _credential(body, environ):
+def _credential(body, environ, line="POST " + PATH):
     """What the munge command makes of the request's line and the body's hash."""
     import hashlib
 
-    payload = "POST %s %s" % (PATH, hashlib.sha256(body).hexdigest())
+    payload = "%s %s" % (line, hashlib.sha256(body).hexdigest())
     munge = _find("munge", environ)
     ours, out = os.pipe()
     source, feed = os.pipe()

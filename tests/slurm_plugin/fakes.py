@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,12 +45,22 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ -n "$job" ] || {{ cat {home}/queue; exit 0; }}
+case $format in
+'%A %e')
+    for one in $(echo "$job" | tr , ' '); do
+        [ ! -f {home}/state.$one ] || read -r state reason end start <{home}/state.$one
+        [ "$state" != RUNNING ] || echo "$one $end"
+    done
+    exit 0
+    ;;
+esac
 [ -f {home}/state.$job ] || {{ echo "Invalid job id specified" >&2; exit 1; }}
-read -r state reason end <{home}/state.$job
+read -r state reason end start <{home}/state.$job
 case $format in
 %T) echo "$state" ;;
 %e) echo "$end" ;;
 '%T %r') echo "$state $reason" ;;
+'%T %S %e') echo "$state $start $end" ;;
 esac
 """
 SCANCEL = "#!/bin/sh\nprintf '%s\\n' \"$*\" >>{home}/scancelled\n"
@@ -107,8 +118,16 @@ class FakeSlurm:
         (self.root / "sbatch.err").write_text(stderr)
         (self.root / "sbatch.code").write_text(f"{code}\n")
 
-    def job_is(self, job: int, state: str, *, reason: str = "None", end: int | str = "") -> None:
-        (self.root / f"state.{job}").write_text(f"{state} {reason} {end}\n")
+    def job_is(
+        self,
+        job: int,
+        state: str,
+        *,
+        reason: str = "None",
+        end: int | str = "N/A",
+        start: int | str = "N/A",
+    ) -> None:
+        (self.root / f"state.{job}").write_text(f"{state} {reason} {end} {start}\n")
 
     def calls(self) -> list[Call]:
         found = sorted((self.root / "calls").iterdir(), key=lambda path: int(path.name))
@@ -149,6 +168,7 @@ class Link:
     shell: Sequence[str]
     carrier: Path
     chain: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @classmethod
     def submitted(cls, slurm: FakeSlurm, shell: Sequence[str], *words: str) -> Link:
@@ -158,10 +178,32 @@ class Link:
         (carrier,) = (chain / "carrier").iterdir()
         return cls(slurm=slurm, shell=shell, carrier=carrier, chain=chain)
 
+    def told(self, **settings: object) -> None:
+        """Put settings into the carrier's head, behind those that the wrapper wrote."""
+        words = "".join(f"mirage_{name}='{value}'\n" for name, value in settings.items())
+        head, mark, rest = self.carrier.read_bytes().partition(b"mirage_offset=")
+        offset = b"%010d" % (int(rest[:10]) + len(words.encode()))
+        self.carrier.write_bytes(head + words.encode() + mark + offset + rest[10:])
+
+    def has(self, name: str, text: object) -> None:
+        """Write a file of the chain as a link of it would."""
+        (self.chain / name).write_text(f"{text}\n")
+
+    def ran(self, index: int, end: str, *, seconds: int = 1000) -> None:
+        """Leave what a link leaves that has run and ended, and is known to Slurm no more."""
+        job = 100 + index
+        files = {"jobs": job, "started": job, "ends": end, "ran": seconds}
+        for folder, text in files.items():
+            self.has(f"{folder}/{index}", text)
+
+    def says(self, name: str) -> str | None:
+        path = self.chain / name
+        return path.read_text().strip() if path.exists() else None
+
     def start(
         self, index: int = 1, *arguments: str, env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [
                 *_HEARS_SIGNALS,
                 *self.shell,
@@ -176,6 +218,19 @@ class Link:
             env=self.slurm.environ | {"SLURM_JOB_ID": str(100 + index)} | dict(env or {}),
             start_new_session=True,
         )
+        self.processes.append(process)
+        return process
+
+    def strike(self) -> None:
+        """End what a test that failed has left."""
+        for process in self.processes:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+
+    def signal(self, process: subprocess.Popen[bytes], name: str) -> None:
+        """To every process of the job, as scancel --full does."""
+        subprocess.run(["kill", "-s", name, "--", f"-{process.pid}"], check=True)
 
     def run(
         self,
@@ -189,11 +244,11 @@ class Link:
         return subprocess.CompletedProcess([], process.returncode, out, err)
 
     def end_of(self, index: int) -> str | None:
-        path = self.chain / "ends" / str(index)
-        return path.read_text().strip() if path.exists() else None
+        return self.says(f"ends/{index}")
 
     def log(self) -> str:
-        return (self.chain / "log").read_text()
+        path = self.chain / "log"
+        return path.read_text() if path.exists() else ""
 
 
 def _call(path: Path) -> Call:

@@ -109,10 +109,11 @@ def test_the_guard_believes_slurm_first_and_the_file_second(
 ) -> None:
     link = chain()
     (link.chain / "jobs" / "1").write_text("101\n")
+    (link.chain / "started" / "1").write_text("101\n")
     if written is not None:
         (link.chain / "ends" / "1").write_text(f"{written}\n")
     if slurm_says is not None:
-        link.slurm.job_is(101, slurm_says)
+        link.slurm.job_is(101, slurm_says, end=int(time.time()) + 600)
     done = link.run(2)
     assert done.returncode == 0
     assert bool(done.stdout) is runs

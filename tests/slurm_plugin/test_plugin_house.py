@@ -12,7 +12,7 @@ import pytest
 from tests.slurm_plugin.fakes import PLUGIN
 
 SOURCES = [PLUGIN / "sbatch", *sorted(PLUGIN.glob("*.py"))]
-SHELL = [PLUGIN / "carrier.sh", PLUGIN / "mirage-link"]
+SHELL = [*sorted(PLUGIN.glob("carrier*.sh")), PLUGIN / "mirage-link"]
 OWN = {path.stem for path in PLUGIN.glob("*.py")}
 
 

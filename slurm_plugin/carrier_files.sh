@@ -1,0 +1,103 @@
+# mirage-link, the part of a link that travels in its job. POSIX sh, run by dash and bash alike. Above
+# this stand the settings (mirage_{chain,links,dir,...}) and two functions with the user's own words;
+# below it come the other pieces, and last carrier.sh, which runs them. Whatever fails in here, the
+# user's script is run. `umask`, `cd` and `set` happen in subshells only: the script must find
+# everything as Slurm left it.
+
+# --- settings ------------------------------------------------------------------------------------
+
+mirage_number() { # sets mirage_n: the first word where it is a whole number, else the second. What
+    # is none would end the shell in its arithmetic, and the user's script with it
+    case $1 in
+    '' | *[!0-9]* | 0?* | ????????????*) mirage_n=$2 ;;
+    *) mirage_n=$1 ;;
+    esac
+}
+
+mirage_read_settings() { # an older head lacks some of them
+    mirage_number "${mirage_total-}" '' && mirage_total=$mirage_n
+    mirage_number "${mirage_max_overlap-}" 14400 && mirage_max_overlap=$mirage_n
+    mirage_number "${mirage_min_runtime-}" 600 && mirage_min_runtime=$mirage_n
+    mirage_number "${mirage_beat_s-}" 60 && mirage_beat_s=$mirage_n
+    mirage_number "${mirage_pace_s-}" 30 && mirage_pace_s=$mirage_n
+    mirage_until=$(mirage_from_cwd "${mirage_until-}")
+    mirage_checkpoint=$(mirage_from_cwd "${mirage_checkpoint-}")
+    mirage_presubmit=${mirage_presubmit-next} mirage_mode=${mirage_mode-standby}
+    mirage_style=${mirage_style-} mirage_plugin=${mirage_plugin-} mirage_url=${mirage_url-}
+    mirage_continue=${mirage_continue:-TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED}
+}
+
+mirage_from_cwd() { # a path as seen from where the chain was submitted
+    case $1 in
+    '' | /*) printf '%s' "$1" ;;
+    *) printf '%s/%s' "$mirage_cwd" "$1" ;;
+    esac
+}
+
+# --- words, and the files of the chain -----------------------------------------------------------
+
+mirage_say() { # a line for the user, and one for the chain's log
+    mirage_one_line "$1"
+    printf 'mirage: %s\n' "$mirage_line" >&"$mirage_err"
+    mirage_log "$1"
+}
+
+mirage_log() {
+    mirage_one_line "$1"
+    (umask 077 && printf '%s link %s job %s: %s\n' "$(date +%s)" "$mirage_index" "$mirage_job" \
+        "$mirage_line" >>"$mirage_dir/log") 2>/dev/null
+}
+
+mirage_one_line() { # a user's path or sbatch's words may hold anything
+    case $1 in
+    *[[:cntrl:]]*) mirage_line=$(printf '%s' "$1" | LC_ALL=C tr '\001-\037\177' '?') ;;
+    *) mirage_line=$1 ;;
+    esac
+}
+
+mirage_put() { # write a file of the chain whole or not at all
+    (umask 077 && printf '%s\n' "$2" >"$mirage_dir/$1.new.$mirage_job" &&
+        mv -f "$mirage_dir/$1.new.$mirage_job" "$mirage_dir/$1") 2>/dev/null
+}
+
+mirage_get() { # the first line of a file of the chain, or nothing
+    [ -f "$mirage_dir/$1" ] && [ ! -L "$mirage_dir/$1" ] || return 1
+    head -n 1 "$mirage_dir/$1" 2>/dev/null
+}
+
+mirage_get_number() { # sets mirage_n; fails where the file holds none
+    mirage_number "$(mirage_get "$1")" ''
+    [ -n "$mirage_n" ]
+}
+
+mirage_later_links() { # the links after this one of which a folder has a file: mirage_later_links jobs
+    for mirage_file in "$mirage_dir/$1"/*; do
+        mirage_number "${mirage_file##*/}" 0
+        [ "$mirage_n" -le "$mirage_index" ] || printf '%s\n' "$mirage_n"
+    done
+}
+
+# --- Slurm ---------------------------------------------------------------------------------------
+
+mirage_limit() { # run a command for at most so many seconds: a backstop, Slurm's own come first
+    if command -v timeout >/dev/null 2>&1; then
+        timeout "$@"
+    else
+        shift
+        "$@"
+    fi
+}
+
+mirage_ask() { # what squeue says of a job: mirage_ask JOB FORMAT; fails when it cannot say
+    SLURM_TIME_FORMAT=%s mirage_limit 60 squeue -h -t all -j "$1" -o "$2" 2>/dev/null | head -n 1
+}
+
+mirage_read_deadline() {
+    MIRAGE_DEADLINE=$SLURM_JOB_END_TIME
+    case $MIRAGE_DEADLINE in
+    '' | *[!0-9]*) MIRAGE_DEADLINE=$(mirage_ask "$mirage_job" %e) ;;
+    esac
+    case $MIRAGE_DEADLINE in
+    *[!0-9]*) MIRAGE_DEADLINE= ;;
+    esac
+}

@@ -1,0 +1,131 @@
+# --- the guard: may this link begin? ------------------------------------------------------------
+
+mirage_may_begin() { # fails with the reason in mirage_why; asks of the predecessor while it is at it
+    [ ! -e "$mirage_dir/done" ] || { mirage_why="the chain is done" && return 1; }
+    [ ! -e "$mirage_dir/stop" ] || { mirage_why="the chain was stopped" && return 1; }
+    if [ -e "$mirage_dir/paused" ]; then
+        mirage_why="the chain is paused: $(mirage_get paused)"
+        return 1
+    fi
+    mirage_latest=$(mirage_later_links started | sort -n | tail -n 1)
+    [ -z "$mirage_latest" ] || { mirage_why="link $mirage_latest has begun since" && return 1; }
+    if [ "$mirage_index" -gt 1 ]; then
+        mirage_look_back
+        mirage_goes_on "$mirage_previous" "$mirage_state" || return 1
+    fi
+    ! mirage_is_complete || return 1
+    [ "$mirage_index" -gt 1 ] && mirage_ended "$mirage_state" || return 0
+    ! mirage_judge "$mirage_previous"
+}
+
+mirage_claim() { # the first job of a link has it; a second one would be a second writer
+    (umask 077 && set -C && printf '%s\n' "$mirage_job" >"$mirage_dir/started/$mirage_index") \
+        2>/dev/null && return 0
+    mirage_holder=$(mirage_get "started/$mirage_index")
+    case $mirage_holder in
+    '' | "$mirage_job") return 0 ;; # nobody's, or this job's own before a requeue
+    esac
+    mirage_why="link $mirage_index has begun as job $mirage_holder"
+    return 1
+}
+
+mirage_leave() { # this link runs nothing, and where the chain is over nobody need stand for it
+    mirage_say "$mirage_why; the script is not run"
+    [ -z "$mirage_claimed" ] || rm -f "$mirage_dir/started/$mirage_index"
+    mirage_end_loops
+    ! mirage_is_halted || mirage_take_back
+    exit 0
+}
+
+mirage_is_halted() {
+    [ -e "$mirage_dir/done" ] || [ -e "$mirage_dir/stop" ] || [ -e "$mirage_dir/paused" ]
+}
+
+# --- the predecessor: Slurm's word first; what the link itself wrote where Slurm has forgotten ----
+
+mirage_find_previous() { # the last link that has begun: one that stood already may have been cancelled
+    MIRAGE_PREV_JOBID= mirage_previous=$((mirage_index - 1))
+    [ "$mirage_index" -gt 1 ] || return 0
+    while [ "$mirage_previous" -gt 1 ] && [ ! -e "$mirage_dir/started/$mirage_previous" ]; do
+        mirage_previous=$((mirage_previous - 1))
+    done
+    [ -e "$mirage_dir/started/$mirage_previous" ] || mirage_previous=$((mirage_index - 1))
+    MIRAGE_PREV_JOBID=$(mirage_get "jobs/$mirage_previous")
+}
+
+mirage_look_back() { # sets mirage_state, and of a job that Slurm knows mirage_began and mirage_ends
+    mirage_state= mirage_began= mirage_ends= mirage_completing=
+    [ -z "$MIRAGE_PREV_JOBID" ] || mirage_ask_state "$MIRAGE_PREV_JOBID"
+    mirage_tries=0
+    while [ "$mirage_state" = COMPLETING ] && [ "$mirage_tries" -lt 5 ]; do
+        sleep 1
+        mirage_tries=$((mirage_tries + 1))
+        mirage_ask_state "$MIRAGE_PREV_JOBID"
+    done
+    if mirage_ended "$mirage_state"; then
+        mirage_write_down "$mirage_previous"
+    elif [ -z "$mirage_state" ] || [ "$mirage_state" = COMPLETING ]; then
+        mirage_completing=$mirage_state
+        mirage_state=$(mirage_written_state "$mirage_previous")
+    fi
+}
+
+mirage_ask_state() {
+    mirage_read_state $(mirage_ask "$1" '%T %S %e')
+}
+
+mirage_read_state() {
+    mirage_state=$1
+    mirage_number "$2" '' && mirage_began=$mirage_n
+    mirage_number "$3" '' && mirage_ends=$mirage_n
+}
+
+mirage_ended() { # is this the state of a job that runs no more?
+    case $1 in
+    COMPLETED | FAILED | TIMEOUT | PREEMPTED | NODE_FAIL | CANCELLED | OUT_OF_MEMORY | BOOT_FAIL | DEADLINE) ;;
+    *) return 1 ;;
+    esac
+}
+
+mirage_written_state() { # how a link wrote down its own end, in Slurm's words
+    case $(mirage_get "ends/$1") in
+    'exit 0') echo COMPLETED ;;
+    'exit '*) echo FAILED ;;
+    cancelled*) echo CANCELLED ;;
+    ?*) mirage_get "ends/$1" | tr '[:lower:]' '[:upper:]' ;;
+    *) ! mirage_beats "$1" || echo RUNNING ;;
+    esac
+}
+
+mirage_beats() { # has this link shown itself within three beats?
+    mirage_get_number "beat/$1" && [ "$(($(date +%s) - mirage_n))" -lt "$((3 * mirage_beat_s))" ]
+}
+
+mirage_write_down() { # what a link had no time to write itself
+    [ "$(mirage_written_state "$1")" = "$mirage_state" ] ||
+        mirage_put "ends/$1" "$(echo "$mirage_state" | tr '[:upper:]' '[:lower:]')"
+    if [ ! -e "$mirage_dir/ran/$1" ] && [ -n "$mirage_began" ] && [ -n "$mirage_ends" ]; then
+        mirage_put "ran/$1" "$((mirage_ends - mirage_began))"
+    fi
+}
+
+mirage_goes_on() { # does the chain go on after link $1 ended as $2?
+    mirage_is_followed "$2" && return 0
+    mirage_why="link $1 ended as $2, and this chain goes on only after $mirage_continue"
+    [ "$2" != CANCELLED ] || mirage_why="link $1 was cancelled"
+    mirage_put stop "$mirage_why"
+    return 1
+}
+
+mirage_is_followed() { # what has not ended, or is not known, is
+    case $1 in
+    OUT_OF_MEMORY) set -- FAILED ;;
+    BOOT_FAIL) set -- NODE_FAIL ;;
+    DEADLINE) set -- TIMEOUT ;;
+    esac
+    mirage_ended "$1" || return 0
+    case ,$mirage_continue, in
+    *,"$1",*) return 0 ;;
+    esac
+    return 1
+}

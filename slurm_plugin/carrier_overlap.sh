@@ -1,0 +1,119 @@
+# --- too early: beside a link that has longer to run than the user allows --------------------------
+
+mirage_too_early() { # sets mirage_behind, the job to stand behind, and mirage_why
+    mirage_behind=
+    [ "$mirage_index" -gt 1 ] || return 1
+    if mirage_is_next_pending; then
+        mirage_why="link $((mirage_index - 1)) has not begun"
+        return 0
+    fi
+    if [ -n "$mirage_completing" ] && [ "$mirage_max_overlap" -eq 0 ]; then
+        mirage_behind=$MIRAGE_PREV_JOBID
+        mirage_why="job $mirage_behind is about to end"
+        return 0
+    fi
+    mirage_find_beside || return 1
+    if [ "$mirage_presubmit" = all ] &&
+        [ "$mirage_beside" != "$(mirage_get "jobs/$((mirage_index - 1))")" ]; then
+        mirage_why="job $mirage_beside of an earlier link still runs"
+    elif [ -z "$mirage_left" ]; then
+        mirage_why="job $mirage_beside runs without a known end"
+    elif [ "$mirage_left" -gt "$mirage_max_overlap" ]; then
+        mirage_why="job $mirage_beside may run for $mirage_left s more, this chain overlaps by $mirage_max_overlap s at most"
+    else
+        return 1
+    fi
+    mirage_behind=$mirage_beside
+}
+
+mirage_is_next_pending() { # is it the turn of the link before, which waits for a place yet?
+    [ ! -e "$mirage_dir/started/$((mirage_index - 1))" ] &&
+        [ ! -e "$mirage_dir/requeued/$mirage_index" ] && # no allocation waits for what has none
+        mirage_behind=$(mirage_get "jobs/$((mirage_index - 1))") &&
+        [ "$(mirage_ask "$mirage_behind" %T)" = PENDING ]
+}
+
+mirage_find_beside() { # the latest earlier link that still runs: sets mirage_beside, mirage_left
+    mirage_beside= mirage_left=
+    case $mirage_state in
+    RUNNING | SUSPENDED | STOPPED | SIGNALING | STAGE_OUT | RESIZING | CONFIGURING | COMPLETING)
+        mirage_beside=$MIRAGE_PREV_JOBID
+        ;;
+    *)
+        mirage_read_beside $(mirage_ask_beside)
+        ;;
+    esac
+    [ -n "$mirage_beside" ] || return 1
+    [ -z "$mirage_ends" ] || mirage_left=$((mirage_ends - $(date +%s)))
+    [ -z "$mirage_left" ] || [ "$mirage_left" -ge 1 ] || mirage_left=1 # it is there all the same
+}
+
+mirage_ask_beside() { # of the links before the predecessor, those of which no end is known
+    mirage_jobs= mirage_k=$((mirage_previous - 1))
+    while [ "$mirage_k" -ge 1 ] && [ "$mirage_k" -gt "$((mirage_index - 50))" ]; do
+        if [ -e "$mirage_dir/started/$mirage_k" ] && [ ! -e "$mirage_dir/ends/$mirage_k" ]; then
+            mirage_jobs=${mirage_jobs:+$mirage_jobs,}$(mirage_get "jobs/$mirage_k")
+        fi
+        mirage_k=$((mirage_k - 1))
+    done
+    [ -n "$mirage_jobs" ] || return 0
+    SLURM_TIME_FORMAT=%s mirage_limit 60 squeue -h -t RUNNING,SUSPENDED,COMPLETING -j "$mirage_jobs" \
+        -o '%A %e' 2>/dev/null | sort -n | tail -n 1
+}
+
+mirage_read_beside() {
+    mirage_beside=${1-}
+    mirage_number "${2-}" '' && mirage_ends=$mirage_n
+}
+
+mirage_step_back() { # put another job of this link behind that one; the caller then leaves. A job
+    # cannot be given a dependency while it runs, and one that requeues itself is killed before it
+    # can be given one: so the new job stands first, and this one goes after that.
+    [ -z "$mirage_completing" ] && [ ! -e "$mirage_dir/requeued/$mirage_index" ] || return 1 # once
+    mirage_put "requeued/$mirage_index" "$mirage_behind" || return 1
+    mirage_new=$(mirage_next=$mirage_index && mirage_submit "afterany:$mirage_behind" \
+        2>"$mirage_dir/error.$mirage_job")
+    mirage_number "${mirage_new%%;*}" ''
+    if [ -z "$mirage_n" ]; then
+        mirage_say "not put behind job $mirage_behind: $(mirage_get "error.$mirage_job")"
+        return 1
+    fi
+    rm -f "$mirage_dir/error.$mirage_job"
+    mirage_new=$mirage_n
+    mirage_put "jobs/$mirage_index" "$mirage_new"
+    mirage_move_later_links
+    mirage_why="$mirage_why: link $mirage_index now stands behind it as job $mirage_new"
+}
+
+mirage_move_later_links() { # where all links stand already they wait for the new job too
+    [ "$mirage_presubmit" = all ] || return 0
+    mirage_term=afterany:$mirage_behind:$mirage_new
+    for mirage_k in $(mirage_later_links jobs | sort -n); do
+        mirage_id=$(mirage_get "jobs/$mirage_k")
+        mirage_limit 60 scontrol update "JobId=$mirage_id" "Dependency=$mirage_term" >/dev/null 2>&1
+        mirage_term=$mirage_term:$mirage_id
+    done
+}
+
+mirage_await_turn() { # the second early start: the allocation waits, which is dear and loses nothing
+    mirage_say "$mirage_why; waiting for its end"
+    until [ -n "$mirage_reason" ] || mirage_is_over "$mirage_behind"; do
+        ! mirage_is_halted || return 0
+        sleep "$mirage_pace_s" </dev/null >/dev/null 2>&1 &
+        wait $!
+    done
+}
+
+mirage_is_over() { # an unanswered question is no end; and one that was requeued has had its turn
+    mirage_said=$(mirage_limit 60 squeue -h -t all -j "$1" -o %T 2>&1 | head -n 1)
+    case $mirage_said in
+    PENDING | *"Invalid job id"*) return 0 ;;
+    esac
+    mirage_ended "$mirage_said"
+}
+
+mirage_take_over() { # a predecessor that was requeued waits for a place that is this link's now
+    [ "$mirage_index" -gt 1 ] && [ "$mirage_state" = PENDING ] || return 0
+    mirage_limit 60 scancel --state=PENDING "$MIRAGE_PREV_JOBID" >/dev/null 2>&1
+    mirage_log "took over from job $MIRAGE_PREV_JOBID, which was requeued"
+}

@@ -1,0 +1,81 @@
+# --- what the chain has come to: its total time, and links that come to nothing -------------------
+
+mirage_is_complete() { # has the chain all that was asked for? sets mirage_why
+    if [ -n "$mirage_until" ] && [ -e "$mirage_until" ]; then
+        mirage_why="the file that ends the chain is there"
+    elif [ -n "$mirage_total" ] && mirage_sum_up && [ "$mirage_spent" -ge "$mirage_total" ]; then
+        mirage_why="the chain's links have run $mirage_spent s of the $mirage_total s asked for"
+    else
+        return 1
+    fi
+    mirage_put done "$mirage_why"
+    return 0
+}
+
+mirage_sum_up() { # the seconds that links have run so far; the predecessor may still be at it
+    mirage_spent=0 mirage_k=0
+    while [ "$mirage_k" -lt "$mirage_index" ]; do
+        mirage_k=$((mirage_k + 1))
+        if [ -f "$mirage_dir/ran/$mirage_k" ]; then
+            read -r mirage_seconds <"$mirage_dir/ran/$mirage_k"
+            mirage_number "$mirage_seconds" 0
+        elif [ "$mirage_k" -eq "$mirage_previous" ] && [ -n "$mirage_began" ]; then
+            mirage_n=$(($(date +%s) - mirage_began))
+        else
+            continue
+        fi
+        mirage_spent=$((mirage_spent + mirage_n))
+    done
+}
+
+mirage_write_ran() { # a link that was requeued has run more than once
+    mirage_number "$mirage_ran_before" 0
+    mirage_put "ran/$mirage_index" "$((mirage_n + $(date +%s) - mirage_since))"
+}
+
+mirage_judge() { # was this link the second in a row that came to nothing? Then the chain pauses
+    mirage_note_checkpoint "$1"
+    mirage_from=1
+    ! mirage_get_number resumed || mirage_from=$mirage_n
+    [ "$(($1 - 1))" -ge "$mirage_from" ] || return 1
+    if mirage_failed_fast "$1" && mirage_failed_fast "$(($1 - 1))"; then
+        mirage_why="links $(($1 - 1)) and $1 each failed within $mirage_min_runtime s"
+    elif mirage_saved_nothing "$1" && mirage_saved_nothing "$(($1 - 1))"; then
+        mirage_why="links $(($1 - 1)) and $1 left nothing new in $mirage_checkpoint"
+    else
+        return 1
+    fi
+    mirage_put paused "$mirage_why"
+    mirage_why="the chain is paused: $mirage_why; mirage-link resume $mirage_chain goes on"
+}
+
+mirage_failed_fast() {
+    case $(mirage_written_state "$1") in
+    FAILED | OUT_OF_MEMORY) mirage_get_number "ran/$1" && [ "$mirage_n" -lt "$mirage_min_runtime" ] ;;
+    *) return 1 ;;
+    esac
+}
+
+mirage_saved_nothing() { # both instants are the file system's: its clock need not be this node's
+    [ -n "$mirage_checkpoint" ] && mirage_get_number "made/$1" || return 1
+    mirage_made=$mirage_n
+    mirage_number "$(stat -c %Y "$mirage_dir/started/$1" 2>/dev/null)" ''
+    [ -n "$mirage_n" ] && [ "$mirage_made" -lt "$mirage_n" ]
+}
+
+mirage_note_checkpoint() { # once a link: the newest file under the checkpoint path as it had ended
+    [ -n "$mirage_checkpoint" ] && [ ! -e "$mirage_dir/made/$1" ] || return 0
+    mirage_newest=$(mirage_find_newest) || return 0
+    mirage_put "made/$1" "$mirage_newest"
+    if mirage_saved_nothing "$1"; then
+        mirage_say "link $1 ended before it saved anything in $mirage_checkpoint"
+    fi
+}
+
+mirage_find_newest() { # its mtime, 0 where there is none; fails when that cannot be said
+    [ -e "$mirage_checkpoint" ] || { echo 0 && return; }
+    mirage_times=$(mirage_limit 60 find -H "$mirage_checkpoint" -type f -exec stat -c %Y {} + \
+        2>/dev/null) || [ -n "$mirage_times" ] || return 1
+    mirage_number "$(printf '%s\n' "$mirage_times" | sort -n | tail -n 1)" 0
+    echo "$mirage_n"
+}

@@ -1,0 +1,114 @@
+# --- the user's script, as a child: this shell stays to write down how it ended -------------------
+
+mirage_find_launcher() { # a shell starts background commands with INT and QUIT ignored: undo that
+    mirage_launcher=
+    if env --default-signal=INT,QUIT true 2>/dev/null; then # coreutils 8.31
+        mirage_launcher=env
+    elif command -v perl >/dev/null 2>&1; then
+        mirage_launcher=perl
+    fi
+}
+
+mirage_exec() {
+    case $mirage_launcher in
+    env) exec env --default-signal=INT,QUIT "$@" ;;
+    perl) exec perl -e '$SIG{INT} = $SIG{QUIT} = "DEFAULT"; exec { $ARGV[0] } @ARGV; exit 127' "$@" ;;
+    *) exec "$@" ;;
+    esac
+}
+
+mirage_unpack() { # by size, since a full disk gives a shorter file
+    for mirage_place in "${TMPDIR:-/tmp}" /tmp /var/tmp /dev/shm "$mirage_dir"; do
+        mirage_tmp=$(mktemp -d "$mirage_place/mirage.XXXXXX" 2>/dev/null) || continue
+        mirage_cut "$mirage_tmp/slurm_script" 2>/dev/null && return 0
+        rm -rf "$mirage_tmp"
+    done
+    return 1
+}
+
+mirage_cut() { # by offset; by the marker where the carrier was changed on its way: for heterogeneous
+    # jobs sbatch drops the blank lines of every script
+    (umask 077 && tail -c "+$mirage_offset" "$0" >"$1")
+    if [ "$(wc -c <"$1")" -ne "$mirage_size" ]; then
+        LC_ALL=C sed '1,/^# --- the script as submitted ---$/d' "$0" >"$1" || return 1
+        [ "$(head -c 2 "$1")" = '#!' ] || return 1
+    fi
+    chmod 700 "$1"
+}
+
+mirage_set_streams() { # the user's input as 9 and errors as 8: a shell gives background commands no
+    # input, and bash reports on standard error each of them that a signal has ended
+    if (exec 9<&0) 2>/dev/null; then exec 9<&0; else exec 9</dev/null; fi
+    if (exec 8>&2) 2>/dev/null; then exec 8>&2; else exec 8>/dev/null; fi
+    exec 2>/dev/null
+    mirage_err=8
+    if mkfifo -m 600 "$mirage_tmp/lookout" && (exec 7<>"$mirage_tmp/lookout"); then
+        exec 7<>"$mirage_tmp/lookout"
+    else
+        rm -f "$mirage_tmp/lookout"
+    fi
+}
+
+mirage_lookout() { # a process that dies of any signal, to tell what the whole job was sent; it reads
+    # from us, and so ends with us even where Slurm loses sight of it (proctrack/linuxproc)
+    [ -p "$mirage_tmp/lookout" ] || return 0
+    mirage_exec cat <"$mirage_tmp/lookout" >/dev/null 7>&- 8>&- 9<&- &
+    mirage_watch=$!
+}
+
+mirage_whole_job() { # did every process of the job get this signal, or this shell alone?
+    sleep 0.2 2>/dev/null || sleep 1
+    [ -n "$mirage_watch" ] && ! kill -0 "$mirage_watch" 2>/dev/null
+}
+
+mirage_on() { # a signal has come: pass it on unless the script has had it too
+    mirage_caught=$1
+    if [ -z "$mirage_child" ]; then
+        if [ "$1" = TERM ]; then mirage_ending; else mirage_early="$mirage_early $1"; fi
+    elif mirage_whole_job; then
+        if [ "$1" = TERM ]; then mirage_ending; fi
+        [ -n "$mirage_reason" ] || mirage_lookout
+    else
+        kill -s "$1" "$mirage_child" 2>/dev/null
+        [ "$1" != TERM ] || case $(mirage_ask "$mirage_job" %T) in
+        COMPLETING | CANCELLED | TIMEOUT | PREEMPTED | NODE_FAIL) mirage_ending ;;
+        esac
+    fi
+}
+
+mirage_ending() { # Slurm is ending the job: at once, since KILL may follow within seconds, say why
+    mirage_reason=timeout
+    if [ -z "$MIRAGE_DEADLINE" ] || [ "$(date +%s)" -lt "$((MIRAGE_DEADLINE - 5))" ]; then
+        mirage_reason=cancelled
+    fi
+    mirage_put "ends/$mirage_index" "$mirage_reason"
+    mirage_write_ran
+    case $(mirage_ask "$mirage_job" '%T %r') in
+    RUNNING*) mirage_reason= ;; # a warning, or somebody's kill: the job goes on
+    PREEMPTED* | *Preempt*) mirage_reason=preempted ;;
+    TIMEOUT* | *TimeLimit*) mirage_reason=timeout ;;
+    NODE_FAIL*) mirage_reason=node_fail ;;
+    CANCELLED*) mirage_reason=cancelled ;;
+    PENDING* | REQUEUED*) mirage_reason=requeued ;;
+    esac
+    if [ -n "$mirage_reason" ]; then
+        mirage_put "ends/$mirage_index" "$mirage_reason"
+    else
+        rm -f "$mirage_dir/ends/$mirage_index" "$mirage_dir/ran/$mirage_index"
+    fi
+    mirage_log "terminated: ${mirage_reason:-still running}"
+}
+
+mirage_wait() { # wait is cut short by every signal; 127 is the shell's word for a child it has reaped
+    wait "$mirage_child"
+    mirage_code=$?
+    while [ -n "$mirage_caught" ]; do
+        mirage_caught=
+        wait "$mirage_child"
+        mirage_again=$?
+        [ "$mirage_again" -ne 127 ] || break
+        mirage_code=$mirage_again
+    done
+    [ "$mirage_code" -le 128 ] || sleep 0.2 # the signal that ended it may be on its way to us too
+}
+

@@ -1,0 +1,100 @@
+# --- the standby: the next link, pending on this one ---------------------------------------------
+
+mirage_standing() { # the id of the next link if it stands in the queue already; fails when squeue does
+    mirage_queue=$(mirage_limit 60 squeue -h -u "$(id -un)" -o '%i %k' 2>/dev/null) || return 1
+    printf '%s\n' "$mirage_queue" |
+        while read -r mirage_id mirage_text; do
+            case $mirage_text in
+            *"mirage:$mirage_chain:$mirage_next") printf '%s\n' "${mirage_id%%+*}" ;;
+            esac
+        done | head -n 1
+}
+
+mirage_submit() { # sbatch with the first submission's words, environment and directory, and with
+    # this dependency: mirage_submit [DEPENDENCY]
+    [ -x "$mirage_sbatch" ] || mirage_sbatch=$(command -v sbatch) || return 1
+    {
+        cat "$mirage_dir/env" &&
+            mirage_sbatch_words --parsable ${1:+"--dependency=$1"} \
+                --comment="${mirage_comment:+$mirage_comment }mirage:$mirage_chain:$mirage_next" \
+                ${SLURM_JOB_NAME:+"--job-name=$SLURM_JOB_NAME"} $mirage_append
+    } | (cd "$mirage_cwd" && mirage_limit 120 xargs -0 -x -s 1000000 env -i --)
+}
+
+mirage_stand() { # put the standby in place; says nothing but its success or the error
+    # An unanswered question is no "none stands": asking sbatch then could make two.
+    mirage_standby=$(mirage_standing) || {
+        mirage_put "error.$mirage_job" "squeue does not answer"
+        return 1
+    }
+    if [ -z "$mirage_standby" ]; then
+        mirage_standby=$(mirage_submit "$1" 2>"$mirage_dir/error.$mirage_job") || return 1
+        mirage_standby=${mirage_standby%%;*}
+    fi
+    case $mirage_standby in
+    '' | *[!0-9]*) return 1 ;;
+    esac
+    rm -f "$mirage_dir/error.$mirage_job"
+    mirage_put "jobs/$mirage_next" "$mirage_standby"
+    mirage_log "link $mirage_next stands as job $mirage_standby"
+}
+
+mirage_put_standby() {
+    [ "$mirage_index" -lt "$mirage_links" ] || return 0
+    if [ "$mirage_presubmit" = all ] && [ -e "$mirage_dir/jobs/$mirage_next" ]; then
+        return 0
+    elif [ "$mirage_mode" = submit ]; then
+        mirage_start_loop mirage_ask_service
+    elif ! mirage_stand "afterany:$mirage_job"; then
+        mirage_say "no standby for link $mirage_next yet: $(mirage_get "error.$mirage_job")"
+        mirage_start_loop mirage_stand_later
+    fi
+}
+
+mirage_stand_later() { # as long as the link runs: submit limits are lifted by other jobs' ends
+    mirage_pause=$mirage_pace_s
+    until mirage_nap "$mirage_pause" && mirage_stand "afterany:$mirage_job"; do
+        [ "$mirage_pause" -ge 1800 ] || mirage_pause=$((2 * mirage_pause))
+    done
+}
+
+mirage_stand_at_last() { # the link ends and none stands yet: the last moment to see to that
+    [ "$mirage_index" -lt "$mirage_links" ] || return 0
+    [ -e "$mirage_dir/jobs/$mirage_next" ] || mirage_stand "afterany:$mirage_job"
+}
+
+mirage_take_back() { # the chain is over: cancel what stands in the queue for its later links
+    mirage_jobs=
+    for mirage_k in $(mirage_later_links jobs | sort -n); do
+        [ -e "$mirage_dir/started/$mirage_k" ] ||
+            mirage_jobs="$mirage_jobs $(mirage_get "jobs/$mirage_k")"
+    done
+    [ -n "$mirage_jobs" ] || return 0
+    mirage_limit 20 scancel --state=PENDING $mirage_jobs >/dev/null 2>&1
+    mirage_log "taken back: job$mirage_jobs"
+}
+
+mirage_place() { # for `mirage-link resume`: put this link in the queue, with none before it that lives
+    mirage_next=$mirage_index mirage_err=2
+    while [ "$mirage_next" -le "$mirage_links" ]; do
+        mirage_stand "$(mirage_behind_the_living)" || {
+            mirage_say "link $mirage_next was not submitted: $(mirage_get "error.$mirage_job")"
+            return 1
+        }
+        printf 'link %s\tjob %s\n' "$mirage_next" "$mirage_standby"
+        [ "$mirage_presubmit" = all ] || return 0
+        mirage_next=$((mirage_next + 1))
+    done
+}
+
+mirage_behind_the_living() { # a dependency on every earlier link of the chain that has not ended
+    mirage_limit 60 squeue -h -u "$(id -un)" -o '%i %k' 2>/dev/null |
+        while read -r mirage_id mirage_text; do
+            case $mirage_text in
+            *"mirage:$mirage_chain:"*)
+                mirage_number "${mirage_text##*:}" "$mirage_next"
+                [ "$mirage_n" -ge "$mirage_next" ] || printf ':%s' "${mirage_id%%+*}"
+                ;;
+            esac
+        done | sed 's/^:/afterany:/'
+}

@@ -1,0 +1,151 @@
+"""What runs beside a link's script and ends with it: the heartbeat, and the helper of mode `submit`."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from tests.slurm_plugin.fakes import Link
+
+Chain = Callable[..., Link]
+WAITS = "#!/bin/sh\ntrap '' TERM USR1\nuntil [ -e $HOME/end ]; do sleep 0.05; done\necho ran\n"
+
+
+class Service(HTTPServer):
+    """Answers every question after the chain's next link from `answers`, the last one for ever."""
+
+    answers: list[object]
+    asked: list[tuple[str, str]]
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Service
+
+    def do_GET(self) -> None:
+        server = self.server
+        server.asked.append((self.path, self.headers["Authorization"]))
+        answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
+        self.send_response(200 if isinstance(answer, dict) else 503)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with Service(("127.0.0.1", 0), Handler) as server:
+        server.asked = []
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def until(predicate: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not predicate():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def finish(link: Link, process: object) -> None:
+    (link.slurm.root / "home" / "end").touch()
+    assert process.communicate(timeout=30)[0] == b"ran\n"  # type: ignore[attr-defined]
+
+
+def test_a_link_shows_that_it_lives_and_ceases_with_it(chain: Chain) -> None:
+    link = chain(WAITS, beat_s=1)
+    process = link.start(1)
+    until(lambda: link.says("beat/1") is not None)
+    first = int(link.says("beat/1") or "")
+    assert abs(first - time.time()) < 10
+    until(lambda: int(link.says("beat/1") or "") > first)
+    finish(link, process)
+    last = link.says("beat/1")
+    time.sleep(1.5)
+    assert link.says("beat/1") == last
+
+
+@pytest.mark.parametrize("name", ["TERM", "USR1"])
+def test_a_warning_to_the_whole_job_does_not_end_the_heartbeat(chain: Chain, name: str) -> None:
+    link = chain(WAITS, beat_s=1)
+    link.slurm.job_is(101, "RUNNING")
+    process = link.start(1)
+    until(lambda: (link.slurm.root / "tmp").exists() and link.says("beat/1") is not None)
+    until(lambda: any((link.slurm.root / "tmp").glob("mirage.*/slurm_script")))
+    time.sleep(0.2)
+    link.signal(process, name)
+    warned = int(time.time())
+    until(lambda: int(link.says("beat/1") or "") > warned)
+    finish(link, process)
+
+
+def test_the_service_says_when_the_next_link_is_submitted(chain: Chain, service: Service) -> None:
+    service.answers = [
+        {"submit_now": False, "ask_again_s": 1},
+        {"submit_now": True, "ask_again_s": 60},
+    ]
+    link = chain(WAITS, mode="submit")
+    process = link.start(1, env={"MIRAGE_URL": f"http://127.0.0.1:{service.server_port}"})
+    until(lambda: link.says("jobs/2") is not None)
+    finish(link, process)
+    path = f"/api/v1/chains/{link.chain.name}/next"
+    assert service.asked == [(path, "MUNGE MUNGE:credential:")] * 2
+    assert (link.slurm.root / "payload").read_text().startswith(f"GET {path} ")
+    argv = link.slurm.calls()[-1].argv
+    assert f"--comment=mirage:{link.chain.name}:2" in argv
+    assert not [word for word in argv if word.startswith("--dependency")]
+    assert len(link.slurm.calls()) == 2
+
+
+@pytest.mark.parametrize("trouble", ["down", "503", "nonsense", "no python files", "late"])
+def test_without_its_word_the_standby_stands_after_all(
+    chain: Chain, service: Service, trouble: str
+) -> None:
+    service.answers = ["busy"] if trouble == "503" else [{"submit_now": False, "ask_again_s": 3600}]
+    if trouble == "nonsense":
+        service.answers = [{"submit_now": "yes"}]
+    link = chain(WAITS, mode="submit", pace_s=1)
+    env = {"MIRAGE_URL": f"http://127.0.0.1:{service.server_port}"}
+    if trouble == "down":
+        env["MIRAGE_URL"] = "http://127.0.0.1:1"
+    if trouble == "no python files":
+        link.told(plugin="/nowhere")
+    if trouble == "late":
+        env["SLURM_JOB_END_TIME"] = str(int(time.time()) + 602)
+    process = link.start(1, env=env)
+    until(lambda: link.says("jobs/2") is not None)
+    finish(link, process)
+    assert "--dependency=afterany:101" in link.slurm.calls()[-1].argv
+    assert len(service.asked) == {"503": 2, "nonsense": 2, "late": 1}.get(trouble, 0)
+
+
+def test_a_link_that_ends_before_the_service_spoke_submits_at_last(
+    chain: Chain, service: Service
+) -> None:
+    service.answers = [{"submit_now": False, "ask_again_s": 3600}]
+    link = chain(WAITS, mode="submit")
+    process = link.start(1, env={"MIRAGE_URL": f"http://127.0.0.1:{service.server_port}"})
+    until(lambda: service.asked != [])
+    finish(link, process)
+    assert link.says("jobs/2") == "102"
+    assert len(link.slurm.calls()) == 2
+
+
+def test_a_standby_that_was_refused_is_tried_again_and_at_the_end(chain: Chain) -> None:
+    link = chain(WAITS, pace_s=1)
+    link.slurm.answers(stderr="sbatch: error: QOSMaxSubmitJobPerUserLimit\n", code=1)
+    process = link.start(1)
+    until(lambda: len(list((link.slurm.root / "calls").iterdir())) == 3)
+    assert link.says("jobs/2") is None
+    link.slurm.answers()
+    finish(link, process)
+    assert link.says("jobs/2") is not None

@@ -1,0 +1,233 @@
+"""Two links in a row that come to nothing pause the chain; `mirage-link resume` goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.slurm_plugin.fakes import PLUGIN, Link
+
+Chain = Callable[..., Link]
+FAILS = "#!/bin/sh\nexit 2\n"
+SAVES = "#!/bin/sh\nmkdir -p $HOME/out/deep; echo $MIRAGE_LINK >$HOME/out/deep/model\n"
+
+
+def mirage_link(link: Link, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PLUGIN / "mirage-link", *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=link.slurm.environ,
+    )
+
+
+def test_one_fast_failure_goes_on_and_two_in_a_row_pause(chain: Chain) -> None:
+    link = chain(FAILS)
+    assert link.run(1).stderr == b""
+    second = link.run(2)
+    assert second.returncode == 2
+    reason = "links 1 and 2 each failed within 600 s"
+    assert f"mirage: the chain is paused: {reason}; mirage-link resume" in second.stderr.decode()
+    assert link.says("paused") == reason
+    assert reason in link.log()
+    assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 103\n"
+    third = link.run(3)
+    assert third.stderr.decode() == f"mirage: the chain is paused: {reason}; the script is not run\n"
+    assert not (link.chain / "started" / "3").exists()
+
+
+@pytest.mark.parametrize(
+    ("ends", "pauses"),
+    [
+        ([("exit 1", 5), ("exit 1", 5)], True),
+        ([("exit 1", 5), ("out_of_memory", 5)], True),
+        ([("exit 1", 700), ("exit 1", 5)], False),
+        ([("exit 1", 5), ("exit 1", 600)], False),
+        ([("exit 1", 5), ("exit 0", 5)], False),
+        ([("exit 0", 5), ("exit 1", 5)], False),
+        ([("exit 1", 5), ("timeout", 5)], False),
+        ([("node_fail", 5), ("node_fail", 5)], False),
+    ],
+)
+def test_the_guard_judges_what_the_last_two_links_left(
+    chain: Chain, ends: list[tuple[str, int]], pauses: bool
+) -> None:
+    link = chain()
+    for index, (end, seconds) in enumerate(ends, 1):
+        link.ran(index, end, seconds=seconds)
+    assert bool(link.run(3).stdout) is not pauses
+    assert (link.says("paused") is not None) is pauses
+
+
+def test_a_link_killed_before_it_could_write_is_judged_by_slurms_word(chain: Chain) -> None:
+    now = int(time.time())
+    link = chain()
+    link.ran(1, "exit 1", seconds=5)
+    link.has("jobs/2", 102)
+    link.has("started/2", 102)
+    link.slurm.job_is(102, "FAILED", start=now - 30, end=now - 10)
+    assert link.run(3).stdout == b""
+    assert (link.says("ends/2"), link.says("ran/2")) == ("failed", "20")
+    assert link.says("paused") == "links 1 and 2 each failed within 600 s"
+
+
+def test_the_shortest_run_that_counts_is_the_users(chain: Chain) -> None:
+    for setting, pauses in ((0, False), (4, False), (6, True)):
+        link = chain(min_runtime=setting)
+        link.ran(1, "exit 1", seconds=5)
+        link.ran(2, "exit 1", seconds=5)
+        assert bool(link.run(3).stdout) is not pauses
+        link.chain.rename(link.slurm.root / f"chain-{setting}")
+
+
+def test_a_failing_link_beside_its_running_successor_pauses_nothing(chain: Chain) -> None:
+    link = chain(FAILS)
+    link.ran(1, "exit 1", seconds=5)
+    link.has("started/3", 103)
+    (link.chain / "started" / "3").rename(link.chain / "later")
+    process = link.start(2)
+    deadline = time.monotonic() + 30
+    while not (link.chain / "started" / "2").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    (link.chain / "later").rename(link.chain / "started" / "3")
+    process.communicate(timeout=60)
+    assert link.says("paused") is None
+
+
+def test_two_links_without_a_checkpoint_pause(chain: Chain) -> None:
+    link = chain(checkpoint="out")
+    path = f"{link.slurm.root}/home/out"
+    first = link.run(1)
+    assert first.stderr.decode() == f"mirage: link 1 ended before it saved anything in {path}\n"
+    second = link.run(2)
+    assert f"links 1 and 2 left nothing new in {path}" in second.stderr.decode()
+    assert link.says("made/1") == "0"
+    assert link.run(3).stdout == b""
+
+
+def test_a_new_file_deep_below_the_path_is_progress(chain: Chain) -> None:
+    link = chain(SAVES, checkpoint="out")
+    saved = link.slurm.root / "home" / "out" / "deep" / "model"
+    for index in (1, 2, 3):
+        assert link.run(index).stderr == b""
+        _age(link, index, by_s=100)
+    os.utime(saved, (time.time() - 50, time.time() - 50))
+    (link.chain / "made" / "3").unlink()  # as where link 3 was killed
+    assert link.run(4).stderr == b""
+    assert link.says("paused") is None
+    assert abs(int(link.says("made/3") or "") - time.time() + 50) < 30
+
+
+def test_an_old_checkpoint_is_none(chain: Chain) -> None:
+    link = chain(checkpoint="model.pt")
+    saved = link.slurm.root / "home" / "model.pt"
+    saved.touch()
+    os.utime(saved, (time.time() - 5000, time.time() - 5000))
+    for index in (1, 2):
+        link.ran(index, "timeout")
+        _age(link, index, by_s=3000 - index)
+    link.has("made/1", int(saved.stat().st_mtime))
+    assert link.run(3).stdout == b""
+    assert "left nothing new" in (link.says("paused") or "")
+
+
+def _age(link: Link, index: int, *, by_s: int) -> None:
+    then = time.time() - by_s
+    os.utime(link.chain / "started" / str(index), (then, then))
+
+
+def test_a_checkpoint_path_that_cannot_be_read_pauses_nothing(chain: Chain) -> None:
+    link = chain(checkpoint="out")
+    (link.slurm.root / "home" / "out").mkdir()
+    link.slurm.command("find", "#!/bin/sh\nexit 1\n")
+    for index in (1, 2, 3):
+        assert link.run(index).stdout == b"ran\n"
+    assert link.says("paused") is None
+
+
+def test_resume_puts_the_next_link_in_place_and_counts_anew(chain: Chain) -> None:
+    link = chain(FAILS)
+    link.run(1)
+    link.run(2)
+    (link.slurm.root / "queue").write_text("")
+    before = len(link.slurm.calls())
+    done = mirage_link(link, "resume", link.chain.name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"link 3\tjob {100 + before + 1}\n"
+    call = link.slurm.calls()[-1]
+    assert f"--comment=mirage:{link.chain.name}:3" in call.argv
+    assert not [word for word in call.argv if word.startswith("--dependency")]
+    assert link.says("paused") is None
+    assert link.run(3).returncode == 2
+    assert link.says("paused") is None
+    link.run(4)
+    assert link.says("paused") == "links 3 and 4 each failed within 600 s"
+
+
+def test_resume_stands_behind_a_link_that_still_lives(chain: Chain) -> None:
+    link = chain()
+    link.ran(1, "exit 1")
+    link.has("paused", "a reason")
+    queue = link.slurm.root / "queue"
+    queue.write_text(f"101 mine mirage:{link.chain.name}:1\n55 mirage:other:1\n")
+    assert mirage_link(link, "resume", link.chain.name).returncode == 0
+    assert "--dependency=afterany:101" in link.slurm.calls()[-1].argv
+
+
+def test_where_all_links_stand_resume_puts_all_that_are_left(chain: Chain) -> None:
+    link = chain(links=4, presubmit="all")
+    link.ran(1, "exit 1")
+    link.has("paused", "a reason")
+    (link.slurm.root / "queue").write_text("")
+    done = mirage_link(link, "resume", link.chain.name)
+    assert done.stdout == "link 2\tjob 102\nlink 3\tjob 103\nlink 4\tjob 104\n"
+    assert "--dependency=afterany:102:103" in link.slurm.calls()[-1].argv
+
+
+@pytest.mark.parametrize("trouble", ["sbatch refuses", "squeue is down"])
+def test_a_resume_that_fails_leaves_the_chain_paused(chain: Chain, trouble: str) -> None:
+    link = chain()
+    link.ran(1, "exit 1")
+    link.has("paused", "a reason")
+    if trouble == "squeue is down":
+        (link.slurm.root / "slurm.down").touch()
+    else:
+        link.slurm.answers(stderr="sbatch: error: no\n", code=1)
+    done = mirage_link(link, "resume", link.chain.name)
+    assert done.returncode == 1
+    assert "link 2 was not submitted" in done.stderr
+    assert link.says("paused") == "a reason"
+
+
+@pytest.mark.parametrize("marker", ["stop", "done", None])
+def test_only_a_paused_chain_is_resumed(chain: Chain, marker: str | None) -> None:
+    link = chain()
+    if marker is not None:
+        link.has("paused", "a reason")
+        link.has(marker, "over")
+    done = mirage_link(link, "resume", link.chain.name)
+    assert done.returncode == 1
+    assert ("the chain is over (over)" if marker else "not paused") in done.stderr
+    assert len(link.slurm.calls()) == 1
+
+
+def test_a_paused_chain_says_so_in_its_status(chain: Chain) -> None:
+    link = chain()
+    link.has("paused", "a reason")
+    assert "paused\ta reason\n" in mirage_link(link, "status", str(link.chain) + "/").stdout
+
+
+def test_hostile_words_reach_neither_shell_nor_log(chain: Chain, tmp_path: Path) -> None:
+    link = chain(checkpoint="$(touch bad); `x`\n\033[31m\nforged link 9")
+    link.run(1)
+    done = link.run(2)
+    assert b"\033" not in done.stderr
+    assert "\nforged" not in link.log()
+    assert not list(tmp_path.rglob("bad"))
