@@ -35,7 +35,8 @@ mirage_is_to_pause() { # not where a successor runs already: it may fare better
 # --- in order ------------------------------------------------------------------------------------
 
 mirage_begin() { # the guard, the claim, the standby; leaves where this link may not begin
-    (umask 077 && cd "$mirage_dir" && mkdir -p beat ran made requeued) 2>/dev/null
+    [ -d "$mirage_dir/requeued" ] || # an older wrapper's
+        (umask 077 && cd "$mirage_dir" && mkdir -p beat ran made requeued) 2>/dev/null
     mirage_find_previous
     mirage_may_begin || mirage_leave
     mirage_must_wait=

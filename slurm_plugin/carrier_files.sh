@@ -20,17 +20,17 @@ mirage_read_settings() { # an older head lacks some of them
     mirage_number "${mirage_min_runtime-}" 600 && mirage_min_runtime=$mirage_n
     mirage_number "${mirage_beat_s-}" 60 && mirage_beat_s=$mirage_n
     mirage_number "${mirage_pace_s-}" 30 && mirage_pace_s=$mirage_n
-    mirage_until=$(mirage_from_cwd "${mirage_until-}")
-    mirage_checkpoint=$(mirage_from_cwd "${mirage_checkpoint-}")
+    mirage_from_cwd "${mirage_until-}" && mirage_until=$mirage_path
+    mirage_from_cwd "${mirage_checkpoint-}" && mirage_checkpoint=$mirage_path
     mirage_presubmit=${mirage_presubmit-next} mirage_mode=${mirage_mode-standby}
     mirage_style=${mirage_style-} mirage_plugin=${mirage_plugin-} mirage_url=${mirage_url-}
     mirage_continue=${mirage_continue:-TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED}
 }
 
-mirage_from_cwd() { # a path as seen from where the chain was submitted
+mirage_from_cwd() { # sets mirage_path: a path as seen from where the chain was submitted
     case $1 in
-    '' | /*) printf '%s' "$1" ;;
-    *) printf '%s/%s' "$mirage_cwd" "$1" ;;
+    '' | /*) mirage_path=$1 ;;
+    *) mirage_path=$mirage_cwd/$1 ;;
     esac
 }
 
@@ -62,18 +62,22 @@ mirage_put() { # write a file of the chain whole or not at all
 
 mirage_get() { # the first line of a file of the chain, or nothing
     [ -f "$mirage_dir/$1" ] && [ ! -L "$mirage_dir/$1" ] || return 1
-    head -n 1 "$mirage_dir/$1" 2>/dev/null
+    mirage_line=
+    { IFS= read -r mirage_line <"$mirage_dir/$1"; } 2>/dev/null
+    printf '%s\n' "$mirage_line"
 }
 
 mirage_get_number() { # sets mirage_n; fails where the file holds none
-    mirage_number "$(mirage_get "$1")" ''
+    mirage_number '' ''
+    [ ! -f "$mirage_dir/$1" ] || mirage_number "$(mirage_get "$1")" ''
     [ -n "$mirage_n" ]
 }
 
-mirage_later_links() { # the links after this one of which a folder has a file: mirage_later_links jobs
+mirage_later_links() { # sets mirage_later: the links after this one of which a folder has a file
+    mirage_later=
     for mirage_file in "$mirage_dir/$1"/*; do
         mirage_number "${mirage_file##*/}" 0
-        [ "$mirage_n" -le "$mirage_index" ] || printf '%s\n' "$mirage_n"
+        [ "$mirage_n" -le "$mirage_index" ] || mirage_later="$mirage_later $mirage_n"
     done
 }
 

@@ -7,8 +7,8 @@ mirage_may_begin() { # fails with the reason in mirage_why; asks of the predeces
         mirage_why="the chain is paused: $(mirage_get paused)"
         return 1
     fi
-    mirage_latest=$(mirage_later_links started | sort -n | tail -n 1)
-    [ -z "$mirage_latest" ] || { mirage_why="link $mirage_latest has begun since" && return 1; }
+    mirage_later_links started
+    [ -z "$mirage_later" ] || { mirage_why="link ${mirage_later##* } has begun since" && return 1; }
     if [ "$mirage_index" -gt 1 ]; then
         mirage_look_back
         mirage_goes_on "$mirage_previous" "$mirage_state" || return 1

@@ -88,7 +88,8 @@ mirage_step_back() { # put another job of this link behind that one; the caller 
 mirage_move_later_links() { # where all links stand already they wait for the new job too
     [ "$mirage_presubmit" = all ] || return 0
     mirage_term=afterany:$mirage_behind:$mirage_new
-    for mirage_k in $(mirage_later_links jobs | sort -n); do
+    mirage_later_links jobs
+    for mirage_k in $(printf '%s\n' $mirage_later | sort -n); do
         mirage_id=$(mirage_get "jobs/$mirage_k")
         mirage_limit 60 scontrol update "JobId=$mirage_id" "Dependency=$mirage_term" >/dev/null 2>&1
         mirage_term=$mirage_term:$mirage_id

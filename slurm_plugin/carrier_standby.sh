@@ -65,7 +65,8 @@ mirage_stand_at_last() { # the link ends and none stands yet: the last moment to
 
 mirage_take_back() { # the chain is over: cancel what stands in the queue for its later links
     mirage_jobs=
-    for mirage_k in $(mirage_later_links jobs | sort -n); do
+    mirage_later_links jobs
+    for mirage_k in $mirage_later; do
         [ -e "$mirage_dir/started/$mirage_k" ] ||
             mirage_jobs="$mirage_jobs $(mirage_get "jobs/$mirage_k")"
     done

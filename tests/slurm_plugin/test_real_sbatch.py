@@ -198,7 +198,8 @@ def test_a_chain_runs_in_order_with_no_service(alice: User) -> None:
     first, third = (_environment(alice.home / f"env.{n}") for n in (1, 3))
     differ = {name for name in first.keys() | third.keys() if first.get(name) != third.get(name)}
     assert differ <= {
-        *("MIRAGE_LINK", "MIRAGE_PREV_JOBID", "MIRAGE_DEADLINE", "SLURM_JOB_ID", "SLURM_JOBID"),
+        *("MIRAGE_LINK", "MIRAGE_PREV_JOBID", "MIRAGE_PREV_STATE", "MIRAGE_RESUME"),
+        *("MIRAGE_DEADLINE", "SLURM_JOB_ID", "SLURM_JOBID"),
         *("SLURM_JOB_DEPENDENCY", "SLURM_OPEN_MODE", "SLURM_TASK_PID", "TMPDIR", "_"),
     }
 
