@@ -189,7 +189,7 @@ def script_bytes(call):
     """The whole script that sbatch would submit."""
     wrapped = call.reading.last("wrap")
     if wrapped is not None:
-        text = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n%s\n\n" % (wrapped,)
+        text = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n%s\n" % (wrapped,)
         return os.fsencode(text)
     if call.path is not None:
         with open(call.path, "rb") as script:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.handover.scene import Scene
+from tests.slurm_plugin.conformance import SLOW_S, Babbler, Side, babbling
 from tests.slurm_plugin.fakes import FakeSlurm
+from tests.slurm_testbed import Testbed, TestbedSettings
 
 
 @pytest.fixture
@@ -17,3 +22,21 @@ def slurm(tmp_path: Path) -> FakeSlurm:
 @pytest.fixture(params=["dash", "bash --posix"])
 def shell(request: pytest.FixtureRequest) -> list[str]:
     return str(request.param).split()
+
+
+@pytest.fixture(scope="module")
+def troubled() -> Iterator[tuple[Babbler, Babbler]]:
+    """A service that answers after ten seconds, and one that answers nonsense."""
+    with babbling(SLOW_S) as slow, babbling(0.0) as garbage:
+        yield slow, garbage
+
+
+@pytest.fixture(scope="module")
+def side(slurm_host: Testbed, troubled: tuple[Babbler, Babbler]) -> Iterator[Side]:
+    slurm_host.up(TestbedSettings(), fresh=True)
+    scene = Scene.set_up(slurm_host)
+    try:
+        yield Side.set_up(scene, *troubled)
+    finally:
+        scene.strike()
+        shutil.rmtree(scene.root, ignore_errors=True)

@@ -53,7 +53,9 @@ def tag(slurm: FakeSlurm) -> str:
     return f"mirage:{chain.decode()}:1"
 
 
-def ask(slurm: FakeSlurm, *words: str, lines: str = "", env: Mapping[str, str] | None = None) -> str:
+def ask(
+    slurm: FakeSlurm, *words: str, lines: str = "", env: Mapping[str, str] | None = None
+) -> str:
     """Submit, and return what stood on standard error."""
     slurm.script(f"#!/bin/sh\n{lines}true\n")
     done = slurm.sbatch(*words, "job.sh", env=env)
@@ -91,7 +93,8 @@ def test_an_option_wins_over_the_environment_that_over_the_script_that_over_the_
     env = {"MIRAGE_CHAIN": "3", "MIRAGE_STYLE": "switch"}
     seen = []
     for has_words, has_env, has_lines in ((1, 1, 1), (0, 1, 1), (0, 0, 1), (0, 0, 0)):
-        ask(slurm, *words * has_words, *comment, lines=lines * has_lines, env=env if has_env else {})
+        given = env if has_env else {}
+        ask(slurm, *words * has_words, *comment, lines=lines * has_lines, env=given)
         found = head(slurm)
         seen.append([found[n] for n in ("links", "style", "min_runtime", "max_overlap")])
     assert seen == [

@@ -20,8 +20,10 @@ def inherited(slurm: FakeSlurm, command: str, env: Mapping[str, str], redirect: 
     """What a fake sbatch finds when `command` is run from a shell that sets nothing else."""
     name = "wrapped" if command == str(WRAPPER) else "real"
     subprocess.run(
-        ["env", "-i", "MIRAGE_TEST=" + name, *(f"{k}={v}" for k, v in env.items())]
-        + ["sh", "-c", f'exec "{command}" job.sh {redirect}'],
+        [
+            *("env", "-i", f"MIRAGE_TEST={name}", *(f"{k}={v}" for k, v in env.items())),
+            *("sh", "-c", f'exec "{command}" job.sh {redirect}'),
+        ],
         check=False,
         cwd=slurm.root / "home",
     )
@@ -58,7 +60,7 @@ def test_a_chain_minds_no_closed_stream(slurm: FakeSlurm, redirect: str) -> None
         env=slurm.environ,
     )
     assert done.returncode == 0
-    assert done.stdout == (b"" if ">&-" == redirect else b"Submitted batch job 101\n")
+    assert done.stdout == (b"" if redirect == ">&-" else b"Submitted batch job 101\n")
     assert len(slurm.chains()) == 1
 
 
