@@ -182,10 +182,10 @@ class Side:
 
     def shown(self) -> dict[int, dict[str, str]]:
         """Every job as scontrol shows it."""
-        lines = self.testbed.run(["scontrol", "-o", "show", "job"]).stdout.splitlines()
+        shown = self.testbed.run(["scontrol", "-o", "show", "job"]).stdout
         found = {}
-        for line in lines:
-            parts = _KEY.split(line)[1:]
+        for record in re.split(r"(?m)^(?=JobId=)", shown)[1:]:  # an argument may hold a line break
+            parts = _KEY.split(record.rstrip("\n"))[1:]
             fields = dict(zip(parts[::2], parts[1::2], strict=True))
             found[int(fields["JobId"])] = fields
         return found
@@ -211,7 +211,12 @@ class Side:
         found = dict(entry.partition("=")[::2] for entry in entries if entry)
         return {k: v for k, v in found.items() if k not in _ELSEWHERE}
 
-    def waits_for(self, jobs: Iterable[int], cluster_s: float) -> None:
+    def chain_of(self, job: int) -> Path:
+        """The directory of the chain that this job is a link of, by the job's comment."""
+        chain = self.shown()[job]["Comment"].split("mirage:")[-1].partition(":")[0]
+        return self.home / "state" / chain
+
+    def wait_for(self, jobs: Iterable[int], cluster_s: float) -> None:
         """Until these have ended."""
         wanted = ",".join(map(str, jobs))
 
