@@ -126,9 +126,9 @@ def _connect(scheme, where):
 
 
 def _answer(stream):
-    """The whole answer; we asked for the connection to be closed behind it."""
+    """The answer's head, and where it is no welcome one its words too."""
     answer = b""
-    while len(answer) < 65536:
+    while len(answer) < 65536 and not (b"\r\n\r\n" in answer and b" 2" == answer[8:10]):
         part = stream.recv(4096)
         if not part:
             break

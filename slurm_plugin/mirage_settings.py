@@ -10,7 +10,7 @@ from mirage_request import CARRIER_MARK, Refused, shown
 MAX_LINKS = 1000
 MAX_PRESUBMITTED = 100  # the last depends on all before it, and slurmctld tests each
 MAX_PRICE = 100.0  # what the service accepts
-MAX_SECONDS = 10 * 366 * 86400
+MAX_SECONDS = 3650 * 86400  # likewise
 ANY_LINKS = MAX_LINKS  # of a chain that ends by its total
 DEFAULTS = {
     "continue": "TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED",
