@@ -20,7 +20,10 @@ FOLDERS = ("beat", "carrier", "ends", "jobs", "made", "ran", "requeued", "starte
 # What travels in every carrier, in this order: the last one runs what the others define.
 PIECES = ("files", "guard", "progress", "overlap", "standby", "loops", "script")
 KEPT_SLURM = frozenset(["SLURM_CONF"])  # says which Slurm; the other SLURM_ names describe a job
-NOT_KEPT = frozenset(["MIRAGE_CHAIN", "MIRAGE_CHAIN_ID", "MIRAGE_DEADLINE", "MIRAGE_DIR"])
+# What asks for a chain, and what a link of another chain was told.
+NOT_KEPT = frozenset(
+    "MIRAGE_CHAIN MIRAGE_TOTAL MIRAGE_CHAIN_ID MIRAGE_DEADLINE MIRAGE_DIR MIRAGE_RESUME".split()
+)
 
 
 class Script(object):
@@ -51,7 +54,8 @@ def lay_out(chain):
     try:
         for folder in FOLDERS:
             os.mkdir(os.path.join(chain.directory, folder), 0o700)
-        write(os.path.join(chain.directory, "env"), saved_environment(chain.call.environ))
+        saved = kept_environment(chain.call.environ)
+        write(os.path.join(chain.directory, "env"), _joined(map("%s=%s".__mod__, saved.items())))
         write(os.path.join(chain.directory, "argv"), _joined(chain.call.reading.words))
         write(chain.carrier(), text_of(chain))
     except Exception:
@@ -93,18 +97,17 @@ def _state_directory(environ):
     return base
 
 
-def saved_environment(environ):
-    """The submitter's environment for the later links, NUL-separated."""
-    kept = []
-    for name, value in sorted(environ.items()):
-        if name.startswith("SLURM_") and name not in KEPT_SLURM:
-            continue
-        if name in NOT_KEPT or name.startswith(("MIRAGE_LINK", "MIRAGE_PREV_")):
-            continue
-        if not name or name.startswith("-"):
-            continue  # env would take it for an option
-        kept.append("%s=%s" % (name, value))
-    return _joined(kept)
+def kept_environment(environ):
+    """The submitter's environment for the later links."""
+    return {name: value for name, value in sorted(environ.items()) if _is_kept(name)}
+
+
+def _is_kept(name):
+    if name.startswith("SLURM_"):
+        return name in KEPT_SLURM
+    if name in NOT_KEPT or name.startswith(("MIRAGE_LINK", "MIRAGE_PREV_")):
+        return False
+    return name != "" and not name.startswith("-")  # which env would take for an option
 
 
 def text_of(chain):
@@ -132,28 +135,48 @@ def _top(chain):
         block += b"\n"
     settings = [
         ("chain", chain.id),
-        ("links", str(chain.links)),
         ("dir", chain.directory),
         ("cwd", os.getcwd()),
         ("comment", chain.comment),
         ("sbatch", chain.call.real),
         ("plugin", PLUGIN),
         ("url", mirage_register._url(chain.call.environ)),
-        ("append", "" if _chose_open_mode(chain) else "--open-mode=append"),
-    ]
+        ("append", chain.open_mode()),
+    ] + _asked(chain.settings)
     lines = [b"#!%s\n" % (shell.encode(),), mirage_request.CARRIER_MARK + b"1\n", block]
     lines += [b"mirage_%s=%s\n" % (name.encode(), quoted(value)) for name, value in settings]
     lines += [b"mirage_offset=%010d\n" % (0,), b"mirage_size=%d\n" % (len(chain.script.text),)]
     return b"".join(lines) + _functions(chain)
 
 
+def _asked(settings):
+    """The chain's settings as the core reads them; empty is none."""
+    asked = [
+        ("links", settings.links),
+        ("total", settings.total_s),
+        ("until", _whole(settings.until_file)),
+        ("max_overlap", settings.max_overlap_s),
+        ("presubmit", settings.presubmit),
+        ("style", settings.style),
+        ("mode", settings.mode),
+        ("continue", settings.continue_after),
+        ("min_runtime", settings.min_runtime_s),
+        ("checkpoint", _whole(settings.checkpoint)),
+    ]
+    return [(name, "" if value is None else str(value)) for name, value in asked]
+
+
+def _whole(path):
+    """A path of the user's, seen from the directory of the submission."""
+    return None if path is None else os.path.join(os.getcwd(), path)
+
+
 def _functions(chain):
     """The two places where the user's own words stand: sbatch's line, and the interpreter's."""
     import mirage_chain
 
-    before, after = chain.own_words(mirage_chain.FIRST_LINK_ONLY)
-    begin = ["--begin=now"] if chain.said.has("begin") else []
-    words = [quoted(word) for word in before + begin]
+    before, after = mirage_chain.later_words(chain)
+    words = [quoted(word) for word in before]
     words += [b'"$@"'] + [quoted(word) for word in [*after, chain.carrier()]]
     words += [b'"mirage:$mirage_chain:$mirage_next"']
     words += [quoted(word) for word in chain.arguments()]
@@ -161,15 +184,6 @@ def _functions(chain):
     return (
         b"mirage_sbatch_words() { printf '%s\\0' \"$mirage_sbatch\" " + b" ".join(words) + b"; }\n"
         b"mirage_run_script() { mirage_exec " + run + b' "$@"; }\n'
-    )
-
-
-def _chose_open_mode(chain):
-    reading, said = chain.call.reading, chain.said
-    return (
-        reading.has("open-mode")
-        or said.has("open-mode")
-        or ("SBATCH_OPEN_MODE" in chain.call.environ)
     )
 
 

@@ -1,28 +1,32 @@
 """Submit the first link of a chain through the real sbatch, and tell Mirage of it."""
 
 import os
-import sys
 import time
 
 import mirage_carrier
+import mirage_settings
+from mirage_sbatch import become_sbatch, complain, say, script_bytes
 
 ID_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 without i, l, o, u; in ASCII order
 FIRST_LINK_ONLY = frozenset(["begin", "comment", "dependency", "hold", "parsable", "quiet"])
+ASK_S = 0.5
+# What asks for a chain, asks once: sbatch inside a link starts no chain of its own.
+ASKING = frozenset(["MIRAGE_CHAIN", "MIRAGE_TOTAL"])
 
 
 class Chain(object):
     """A chain in the making: where its files are, and what each of its links is submitted with."""
 
-    __slots__ = ("call", "comment", "directory", "id", "links", "said", "script")
+    __slots__ = ("call", "comment", "directory", "id", "said", "script", "settings")
 
-    def __init__(self, call, request, said):
+    def __init__(self, call, settings):
         self.call = call
-        self.said = said
+        self.said = call.said
+        self.settings = settings
         self.id = new_id()
-        self.links = request.links
         self.script = mirage_carrier.Script(name_of(call), _sound(call))
         self.directory = None
-        self.comment = call.reading.last("comment") or said.last("comment") or ""
+        self.comment = mirage_settings.from_comment(call.comment())[0]
 
     def tag(self, link):
         return "mirage:%s:%d" % (self.id, link)
@@ -44,26 +48,35 @@ class Chain(object):
         reading = self.call.reading
         return [] if reading.script is None else reading.words[reading.script + 1 :]
 
+    def open_mode(self):
+        """Each link adds to the output of the last one, unless the user chose."""
+        chose = self.call.reading.has("open-mode") or self.said.has("open-mode")
+        return "" if chose or "SBATCH_OPEN_MODE" in self.call.environ else "--open-mode=append"
+
 
 class Unsound(Exception):
     """sbatch will refuse this script, in its own words."""
 
 
-def submit(call, request, said):
+def submit(call, settings):
     """Submit the first link; the exit code is the real sbatch's."""
+    _open_streams()
     try:
-        chain = Chain(call, request, said)
+        chain = Chain(call, settings)
     except Unsound:
-        import mirage_sbatch
-
-        return mirage_sbatch.become_sbatch(call)
+        return become_sbatch(call)
     mirage_carrier.lay_out(chain)
     call.submitted = True
-    code, said_by_sbatch = _run(call.real, first_words(chain), first_environment(call.environ))
+    code, said_by_sbatch = run(call.real, first_words(chain), first_environment(call.environ))
     if code != 0:
         mirage_carrier.take_away(chain)
         return code
-    _tell(chain, request, _job_id(said_by_sbatch))
+    job = job_id(said_by_sbatch) or _ask_queue(chain)
+    if settings.presubmit == "all" and job is not None:
+        import mirage_presubmit
+
+        mirage_presubmit.submit_later(chain, job)
+    _tell(chain, job)
     return code
 
 
@@ -83,10 +96,16 @@ def name_of(call):
     return os.path.basename(call.reading.words[call.reading.script])
 
 
-def _sound(call):
-    import mirage_sbatch
+def _open_streams():
+    """A closed 0, 1 or 2 would be taken by the next file that is opened; sbatch gets it closed."""
+    fd = os.open(os.devnull, os.O_RDWR)
+    while fd <= 2:
+        fd = os.open(os.devnull, os.O_RDWR)
+    os.close(fd)
 
-    script = mirage_sbatch.script_bytes(call)
+
+def _sound(call):
+    script = script_bytes(call)
     if not script.startswith(b"#!") or b"\0" in script or b"\r\n" in script:
         raise Unsound
     if not mirage_carrier.interpreter(script):
@@ -105,33 +124,39 @@ def first_words(chain):
     )
 
 
+def later_words(chain):
+    """The user's options for a later link: those before and those after what each link adds."""
+    before, after = chain.own_words(FIRST_LINK_ONLY)
+    return before + ["--begin=now"] * chain.said.has("begin"), after
+
+
 def first_environment(environ):
-    """A chain is asked for once: sbatch inside a link starts no chain of its own."""
-    return {name: value for name, value in environ.items() if name != "MIRAGE_CHAIN"}
+    return {name: value for name, value in environ.items() if name not in ASKING}
 
 
-def _run(real, words, environ):
+def run(real, words, environ):
     """Run the real sbatch, passing its standard output on as it comes and keeping a copy."""
-    import signal
+    import _signal
 
     out, theirs = os.pipe()
-    sys.stderr.flush()
     child = os.fork()
     if child == 0:
         try:
             os.dup2(theirs, 1)
-            os.execve(real, ["sbatch", *words], environ)
+            os.execve(real, ["sbatch"] + words, environ)
         except OSError as error:
-            os.write(2, ("mirage: %s: %s\n" % (real, error.strerror)).encode())
+            complain("mirage: %s: %s" % (real, error.strerror))
         finally:
             os._exit(127)
     os.close(theirs)
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child decides what ^C means
+    # The child decides what ^C means; that nobody reads matters less than the submission.
+    before = [(n, _signal.signal(n, _signal.SIG_IGN)) for n in (_signal.SIGINT, _signal.SIGPIPE)]
     said = _pass_on(out)
     status = os.waitpid(child, 0)[1]
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before:
+        _signal.signal(number, handler)
     if os.WIFSIGNALED(status):
-        signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        _signal.signal(os.WTERMSIG(status), _signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
     return os.WEXITSTATUS(status), said
 
@@ -150,7 +175,7 @@ def _pass_on(out):
             continue  # nobody reads; the submission matters more
 
 
-def _job_id(said):
+def job_id(said):
     """The id in `Submitted batch job 7`, `Submitted batch job 7 on cluster x`, `7`, `7;x`."""
     for line in said.decode("ascii", "replace").split("\n"):
         words = line.replace(";", " ").split()
@@ -161,17 +186,43 @@ def _job_id(said):
     return None
 
 
-def _tell(chain, request, job):
+def _ask_queue(chain):
+    """The id of a job that was submitted with --quiet, which keeps it back; None if unknown."""
+    import _signal
+
+    squeue = os.path.join(os.path.dirname(chain.call.real), "squeue")
+    words = ["squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-o", "%k %A"]
+    cluster = chain.call.reading.last("clusters")
+    words += ["-M", cluster] if cluster else []
+    out, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.dup2(theirs, 1)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            _signal.setitimer(_signal.ITIMER_REAL, ASK_S)  # goes on in squeue, and ends it
+            os.execve(squeue, words, chain.call.environ)
+        finally:
+            os._exit(127)
+    os.close(theirs)
+    with os.fdopen(out, "rb") as answer:
+        shown = answer.read().decode("utf-8", "replace")
+    os.waitpid(child, 0)
+    after = shown.rpartition(chain.tag(1) + " ")[2].split()
+    return int(after[0]) if after and after[0].isdigit() else None
+
+
+def _tell(chain, job):
     """Register the chain; that this fails costs nothing but a line."""
     try:
         import mirage_register
 
         if job is None:
             raise mirage_register.Unreachable("sbatch named no job")
-        mirage_register.register(chain.id, job, request, chain.call.environ)
+        mirage_register.register(chain.id, job, chain.settings, chain.call.environ)
     except Exception as error:
-        if not chain.call.quiet():
-            sys.stderr.write(
-                "mirage: not reached (%s); the chain runs all the same, each link queueing when"
-                " the last one ends, until Mirage is back and adopts it\n" % (error,)
-            )
+        say(
+            chain.call,
+            "the chain is not registered (%s); it runs all the same, each link queueing when the"
+            " last one ends, until Mirage finds it by its comment" % (error,),
+        )

@@ -24,7 +24,13 @@ REQUIRED = frozenset(
     " tres-bind tres-per-task uid wait-all-nodes wckey wrap".split()
 )
 MIRAGE = "mirage-"
-MIRAGE_NAMES = frozenset(["mirage-chain", "mirage-policy", "mirage-overlap-price"])
+MIRAGE_FLAGS = frozenset(["mirage-never-overlap"])
+MIRAGE_VALUES = frozenset(
+    "mirage-chain mirage-checkpoint mirage-continue mirage-max-overlap mirage-min-runtime"
+    " mirage-mode mirage-overlap-price mirage-policy mirage-presubmit mirage-style mirage-total"
+    " mirage-until-file".split()
+)
+MIRAGE_NAMES = MIRAGE_FLAGS | MIRAGE_VALUES
 SHORT_REQUIRED = "abcdeimnopqtwxABCDFGJLMNS"
 SHORT_OPTIONAL = "k"
 SHORT_FLAGS = "hsvHOQVW"
@@ -104,6 +110,10 @@ class Reading(object):
             at = last + 1
         return kept
 
+    def own_words(self):
+        """The words before the script: sbatch's, not the script's."""
+        return self.words if self.script is None else self.words[: self.script]
+
     def plain(self):
         """The words with Mirage's own options taken out."""
         return self.without(())
@@ -154,9 +164,10 @@ def _read_long(reading, at):
         else:
             reading.not_understood = word
         return at + 1
-    if name in FLAGS and equals:
+    flag = name in FLAGS or name in MIRAGE_FLAGS
+    if flag and equals:
         reading.not_understood = word
-    if equals or name in FLAGS or name in OPTIONAL:
+    if equals or flag or name in OPTIONAL:
         _add(reading, name, value if equals else None, at, at)
         return at + 1
     if at + 1 >= len(reading.words):

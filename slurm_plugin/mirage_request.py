@@ -1,55 +1,27 @@
 """Does this call ask for a chain, and may it be one?
 
-An option wins over the environment, and that over `#MIRAGE` lines in the script.
+What exactly it asks for is read by mirage_settings, which a plain call does not load.
 """
 
 import os
 
 import mirage_options
 
-MAX_LINKS = 1000
 CARRIER_MARK = b"# mirage carrier "
-NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@/+-")
+HET = ("hetjob", "packjob")  # a directive of one word: the next component begins
 
 
 class Refused(Exception):
     """The request cannot be a chain; the message is the sentence that the user reads."""
 
 
-class Request(object):
-    """A chain as asked for."""
-
-    __slots__ = ("links", "overlap_price", "policy")
-
-    def __init__(self, links, policy, overlap_price):
-        self.links = links
-        self.policy = policy
-        self.overlap_price = overlap_price
-
-
-def find(reading, environ, head):
-    """The chain request of this call, or None. `head` is the script's leading comment block."""
-    asked = {}
-    asked.update(_from_script(head))
-    if environ.get("MIRAGE_CHAIN"):
-        asked["chain"] = environ["MIRAGE_CHAIN"]
-    asked.update(_from_words(reading))
-    if not asked:
-        return None
-    if "chain" not in asked:
-        raise Refused("--mirage-%s means nothing without --mirage-chain=N" % (sorted(asked)[0],))
-    return Request(_links(asked["chain"]), _name(asked.get("policy")), _price(asked))
-
-
 def wants(reading, environ, head):
-    """Whether anything at all asks for a chain, however badly."""
-    if environ.get("MIRAGE_CHAIN") or b"#MIRAGE" in head:
+    """Whether anything at all may ask for a chain, however badly."""
+    if environ.get("MIRAGE_CHAIN") or environ.get("MIRAGE_TOTAL"):
         return True
-    return any(word.startswith("--mirage-") for word in reading.words[: _own_words(reading)])
-
-
-def _own_words(reading):
-    return len(reading.words) if reading.script is None else reading.script
+    if b"#MIRAGE" in head or b"mirage:" in head:
+        return True
+    return any(w.startswith("--mirage-") or "mirage:" in w for w in reading.own_words())
 
 
 def leading_block(text):
@@ -65,74 +37,29 @@ def leading_block(text):
     return text[:at]
 
 
-def _from_words(reading):
-    asked = {}
-    for word in reading.words[: _own_words(reading)]:
-        name = word[2:].split("=")[0]
-        if word.startswith("--mirage-") and name not in mirage_options.MIRAGE_NAMES:
-            raise Refused("no option %s" % (_shown(word.split("=")[0]),))
-    for option in reading.options:
-        if option.name in mirage_options.MIRAGE_NAMES:
-            asked[option.name[len(mirage_options.MIRAGE) :]] = option.value
-    if not asked and reading.not_understood in ("--mirage-chain", "--mirage-policy"):
-        raise Refused("%s needs a value" % (reading.not_understood,))
-    return asked
-
-
-def _from_script(head):
-    asked = {}
-    if b"#MIRAGE" not in head or CARRIER_MARK in head:
-        return asked
-    for line in head.split(b"\n"):
-        words = line.decode("utf-8", "replace").split()
-        if not words or words[0] != "#MIRAGE":
-            continue
-        for word in words[1:]:
-            name, equals, value = word.partition("=")
-            if "mirage-" + name[2:] not in mirage_options.MIRAGE_NAMES or not equals:
-                raise Refused("no such thing in a #MIRAGE line: %s" % (_shown(word),))
-            asked[name[2:]] = value
-    return asked
-
-
-def _links(text):
-    digits = text and len(text) < 9 and frozenset("0123456789").issuperset(text)
-    if not (digits and 1 <= int(text) <= MAX_LINKS):
-        raise Refused("a chain has 1 to %d links, not %s" % (MAX_LINKS, _shown(text)))
-    return int(text)
-
-
-def _name(text):
-    if text is not None and not (text and len(text) <= 80 and NAME_CHARACTERS.issuperset(text)):
-        raise Refused("no policy can be called %s" % (_shown(text),))
-    return text
-
-
-def _price(asked):
-    text = asked.get("overlap-price")
-    if text is None:
-        return None
-    try:
-        price = float(text)
-    except ValueError:
-        price = -1.0
-    if not 0.0 <= price <= 1e6:  # also refuses nan
-        raise Refused("--mirage-overlap-price is a number from 0 up, not %s" % (_shown(text),))
-    return price
-
-
-def _shown(text):
-    """A user's word that is safe to print."""
-    return "'%s'" % ("".join(c if " " <= c <= "~" else "?" for c in text[:60]),)
-
-
 def directives(head):
-    """What the script's own #SBATCH lines say, read as options."""
-    words = []
+    """What the script's own #SBATCH lines say, read as options.
+
+    A line that is not understood is passed over: sbatch itself will speak of it.
+    """
+    said = mirage_options.Reading([])
     for line in head.split(b"\n"):
-        if line.startswith(b"#SBATCH") and line[7:8] in (b" ", b"\t"):
-            words.extend(_split(line[7:].decode("utf-8", "surrogateescape")))
-    return mirage_options.read(words)
+        words = directive_words(line)
+        if words and words[0] in HET:
+            said.components += 1
+        elif words:
+            for option in mirage_options.read(words).options:
+                option.component = said.components - 1
+                said.options.append(option)
+    return said
+
+
+def directive_words(line):
+    """The words of a directive line; #SLURM is sbatch's other name for #SBATCH."""
+    for mark in (b"#SBATCH", b"#SLURM"):
+        if line.startswith(mark):
+            return _split(line[len(mark) :].decode("utf-8", "surrogateescape"))
+    return []
 
 
 def _split(text):
@@ -142,7 +69,7 @@ def _split(text):
     i = 0
     while i < len(text):
         c = text[i]
-        if c == "\\" and quote != "'" and i + 1 < len(text):
+        if c == "\\" and i + 1 < len(text):  # in quotes of either kind too
             i += 1
             word = (word or "") + text[i]
         elif quote:
@@ -161,15 +88,25 @@ def _split(text):
     return words if word is None else [*words, word]
 
 
-def check(reading, said, environ):
-    """Refuse what cannot be a link. `said` are the script's directives."""
-    both = (reading, said)
-    if any(r.has("array") for r in both) or environ.get("SBATCH_ARRAY_INX"):
+def check(reading, said, environ, head):
+    """Refuse what cannot be a link. `said` are the script's directives, `head` its first lines."""
+
+    def has(name):
+        return reading.has(name) or said.has(name)
+
+    pbs = _pbs(reading, environ, head)
+    if has("array") or environ.get("SBATCH_ARRAY_INX") or pbs & {b"-J", b"-t"}:
         raise Refused("a job array cannot be a chain")
-    if any(r.has("wait") for r in both) or environ.get("SBATCH_WAIT") is not None:
+    if said.has("hold") or b"-h" in pbs:
+        raise Refused("the script's own --hold would hold every link: give it to sbatch instead")
+    if has("wait") or environ.get("SBATCH_WAIT") is not None:
         raise Refused("a job submitted with --wait cannot be a chain")
-    if reading.has("uid") or reading.has("gid"):
+    if has("uid") or has("gid"):
         raise Refused("a job submitted for somebody else (--uid, --gid) cannot be a chain")
+    if has("cluster-constraint") or environ.get("SBATCH_CLUSTER_CONSTRAINT"):
+        raise Refused("a job of a federation (--cluster-constraint) cannot be a chain")
+    if (reading.last("export-file") or "").isdigit():
+        raise Refused("--export-file=N is open for this call alone; a chain needs a file's name")
     clusters = (
         reading.last("clusters")
         or environ.get("SBATCH_CLUSTERS")
@@ -178,7 +115,20 @@ def check(reading, said, environ):
         or ""
     )
     if "," in clusters or clusters == "all":
-        raise Refused("a chain stays on one cluster; name one with -M, not %s" % _shown(clusters))
+        raise Refused("a chain stays on one cluster; name one with -M, not %s" % shown(clusters))
+
+
+def _pbs(reading, environ, head):
+    """The short options in #PBS lines, which sbatch reads too: of these -J and -t make an array."""
+    if b"#PBS" not in head or reading.has("ignore-pbs") or "SBATCH_IGNORE_PBS" in environ:
+        return frozenset()
+    lines = [line.split() for line in head.split(b"\n") if line.startswith(b"#PBS")]
+    return frozenset(word[:2] for words in lines for word in words)
+
+
+def shown(text):
+    """A user's word that is safe to print."""
+    return "'%s'" % ("".join(c if " " <= c <= "~" else "?" for c in text[:60]),)
 
 
 def find_script(word, directory, environ):

@@ -17,38 +17,75 @@ HEAD_BYTES = 65536
 class Call(object):
     """One call of sbatch: its words, and its script as far as it was found."""
 
-    __slots__ = ("environ", "path", "piped", "reading", "real", "submitted")
+    __slots__ = ("environ", "path", "piped", "reading", "real", "said", "submitted")
 
     def __init__(self, real, words, environ):
         self.real = real
         self.reading = mirage_options.read(words)
+        self.said = mirage_options.Reading([])  # the script's own directives, once they are read
         self.environ = environ
         self.path = None
         self.submitted = False
         self.piped = None  # what was read from a pipe, to be given on
 
     def quiet(self):
-        return self.reading.has("quiet") or self.reading.has("parsable")
+        both = (self.reading, self.said)
+        return any(r.has("quiet") or r.has("parsable") for r in both)
+
+    def comment(self):
+        """The comment that the job would have: an option goes before a directive."""
+        return self.reading.last("comment") or self.said.last("comment") or ""
 
 
 def main(argv):
-    words = argv[1:]
+    _undo_python()
     real = find_real(argv[0], os.environ)
     if real is None:
-        sys.stderr.write("mirage: no sbatch found on PATH nor in /usr/bin\n")
+        complain("mirage: no sbatch found on PATH nor in /usr/bin")
         return 127
-    call = Call(real, words, os.environ)
+    call = Call(real, argv[1:], os.environ)
     try:
         return _decide(call)
     except mirage_request.Refused as refusal:
-        sys.stderr.write("sbatch: error: mirage: %s; nothing was submitted\n" % (refusal,))
-        return 1
+        complain("sbatch: error: mirage: %s; nothing was submitted" % (refusal,))
+        return _error_code(call.environ)
     except Exception as error:
         if call.submitted:  # never twice
-            _say(call, "%s: %s" % (type(error).__name__, error))
+            say(call, "%s: %s" % (type(error).__name__, error))
             return 0
-        _say(call, "%s: %s; submitted without a chain" % (type(error).__name__, error))
+        say(call, "%s: %s; submitted without a chain" % (type(error).__name__, error))
         return become_sbatch(call)
+
+
+def _undo_python():
+    """Take back what Python does to a process before it runs a line: sbatch inherits it."""
+    import _signal  # the built-in one: loading `signal` costs 2 ms
+
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+        _signal.signal(number, _signal.SIG_DFL)
+    if os.environ.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):  # PEP 538: for none and for C
+        _restore(b"LC_CTYPE")
+
+
+def _restore(name):
+    """Set a variable back to what this process was started with."""
+    try:
+        with open("/proc/self/environ", "rb") as given:
+            found = [e for e in given.read().split(b"\0") if e.startswith(name + b"=")]
+    except OSError:
+        return
+    if found:
+        os.environb[name] = found[0][len(name) + 1 :]
+    else:
+        del os.environb[name]
+
+
+def _error_code(environ):
+    """sbatch's own code for an error of its own."""
+    code = environ.get("SLURM_EXIT_ERROR", "")
+    return int(code) & 255 or 1 if code.isdigit() else 1
 
 
 def find_real(own, environ):
@@ -71,18 +108,18 @@ def _decide(call):
     if environ.get("MIRAGE_DISABLE", "0") not in ("", "0"):
         return become_sbatch(call)
     head = b"" if ASKS_NOTHING.intersection(o.name for o in reading.options) else _head(call)
-    if not mirage_request.wants(reading, environ, head):
+    if not mirage_request.wants(reading, environ, head) or mirage_request.CARRIER_MARK in head:
         return become_sbatch(call)
-    if mirage_request.CARRIER_MARK in head:
+    import mirage_settings
+
+    call.said = mirage_request.directives(head)
+    settings = mirage_settings.find(reading, environ, head, call.comment())
+    if settings is None or not _understood(call):
         return become_sbatch(call)
-    request = mirage_request.find(reading, environ, head)
-    if request is None or not _understood(call):
-        return become_sbatch(call)
-    said = mirage_request.directives(head)
-    mirage_request.check(reading, said, environ)
+    mirage_request.check(reading, call.said, environ, head)
     import mirage_chain
 
-    return mirage_chain.submit(call, request, said)
+    return mirage_chain.submit(call, settings)
 
 
 def _understood(call):
@@ -91,14 +128,15 @@ def _understood(call):
     if reading.has("test-only") or ASKS_NOTHING.intersection(o.name for o in reading.options):
         return False
     if reading.not_understood is not None:
-        _say(call, "'%s' is not known here, so this is no chain" % (reading.not_understood,))
+        shown = mirage_request.shown(reading.not_understood)
+        say(call, "%s is not known here, so this is no chain" % (shown,))
         return False
     if reading.last("wrap") is not None:
         return reading.script is None
     if reading.script is None or call.path is not None:
         return True
     if os.path.exists(reading.words[reading.script]):
-        _say(call, "the script is not a plain file, so this is no chain")
+        say(call, "the script is not a plain file, so this is no chain")
     return False
 
 
@@ -126,7 +164,10 @@ def _peek_stdin(call):
     """A script on standard input: seen in place in a file, read and given on from a pipe."""
     import stat
 
-    kind = os.fstat(0).st_mode
+    try:
+        kind = os.fstat(0).st_mode
+    except OSError:  # closed
+        return b""
     if stat.S_ISREG(kind):
         return os.pread(0, os.fstat(0).st_size, os.lseek(0, 0, os.SEEK_CUR))
     if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
@@ -148,7 +189,7 @@ def script_bytes(call):
     """The whole script that sbatch would submit."""
     wrapped = call.reading.last("wrap")
     if wrapped is not None:
-        text = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n%s\n\n" % (wrapped,)
+        text = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n%s\n" % (wrapped,)
         return os.fsencode(text)
     if call.path is not None:
         with open(call.path, "rb") as script:
@@ -161,12 +202,11 @@ def script_bytes(call):
 def become_sbatch(call):
     if call.piped is not None:
         _give_on(call.piped)
-    sys.stderr.flush()
     words = call.reading.plain()
     try:
         os.execv(call.real, ["sbatch"] + words)
     except OSError as error:
-        sys.stderr.write("mirage: %s: %s\n" % (call.real, error.strerror))
+        complain("mirage: %s: %s" % (call.real, error.strerror))
         return 127
 
 
@@ -187,6 +227,16 @@ def _give_on(script):
     os.close(end)
 
 
-def _say(call, words):
+def say(call, words):
+    """One line for the user, unless only the job id is wanted."""
     if not call.quiet():
-        sys.stderr.write("mirage: %s\n" % (words,))
+        complain("mirage: %s" % (words,))
+
+
+def complain(line):
+    """Write a line to standard error, if there is one; what it quotes cannot steer a terminal."""
+    line = "".join(c if c.isprintable() else "?" for c in line)
+    try:
+        os.write(2, line.encode("utf-8") + b"\n")
+    except OSError:
+        return  # closed: nobody wants to know

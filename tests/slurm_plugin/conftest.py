@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.handover.scene import Scene
+from tests.slurm_plugin.conformance import SLOW_S, Babbler, Side, babbling
 from tests.slurm_plugin.fakes import FakeSlurm, Link
+from tests.slurm_testbed import Testbed, TestbedSettings
 
 
 @pytest.fixture
@@ -36,3 +40,21 @@ def chain(slurm: FakeSlurm, shell: list[str]) -> Iterator[Callable[..., Link]]:
     yield submit
     for link in made:
         link.strike()
+
+
+@pytest.fixture(scope="module")
+def troubled() -> Iterator[tuple[Babbler, Babbler]]:
+    """A service that answers after ten seconds, and one that answers nonsense."""
+    with babbling(SLOW_S) as slow, babbling(0.0) as garbage:
+        yield slow, garbage
+
+
+@pytest.fixture(scope="module")
+def side(slurm_host: Testbed, troubled: tuple[Babbler, Babbler]) -> Iterator[Side]:
+    slurm_host.up(TestbedSettings(), fresh=True)
+    scene = Scene.set_up(slurm_host)
+    try:
+        yield Side.set_up(scene, *troubled)
+    finally:
+        scene.strike()
+        shutil.rmtree(scene.root, ignore_errors=True)

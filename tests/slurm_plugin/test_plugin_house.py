@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import needed
 from tests.slurm_plugin.fakes import PLUGIN
 
 SOURCES = [PLUGIN / "sbatch", *sorted(PLUGIN.glob("*.py"))]
@@ -31,6 +33,14 @@ def imported(path: Path) -> set[str]:
 def test_it_is_python_3_6_and_standard_library(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 6))
     assert imported(path) <= OWN | sys.stdlib_module_names
+
+
+def test_it_uses_nothing_newer_than_python_3_6() -> None:
+    if importlib.util.find_spec("vermin") is None:
+        needed.absent("vermin is not installed: pip install -e '.[dev]'")
+    words = ["-m", "vermin", "--target=3.6-", "--no-tips", *SOURCES]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("path", SHELL, ids=lambda path: path.name)

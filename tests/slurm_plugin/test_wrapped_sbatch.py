@@ -109,7 +109,7 @@ def test_an_absurd_length_is_refused_in_one_sentence(slurm: FakeSlurm, links: st
         (["--uid=bob"], {}, SCRIPT, b"for somebody else"),
         (["--mirage-chains=2"], {}, SCRIPT, b"no option '--mirage-chains'"),
         (["--mirage-policy=a b"], {}, SCRIPT, b"no policy can be called 'a b'"),
-        (["--mirage-overlap-price=-1"], {}, SCRIPT, b"is a number from 0 up, not '-1'"),
+        (["--mirage-overlap-price=-1"], {}, SCRIPT, b"is a number from 0 to 100, not '-1'"),
         ([], {}, "#!/bin/sh\n#MIRAGE --until=x\ntrue\n", b"no such thing in a #MIRAGE line"),
     ],
 )

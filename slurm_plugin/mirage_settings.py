@@ -1,0 +1,275 @@
+"""What a chain is asked to be: found in four places, checked, and brought to one form.
+
+An option wins over the environment, that over `#MIRAGE` lines in the script, and those over
+`--comment=mirage:...`. Not loaded by a call that asks for nothing.
+"""
+
+import mirage_options
+from mirage_request import CARRIER_MARK, Refused, shown
+
+MAX_LINKS = 1000
+MAX_PRESUBMITTED = 100  # the last depends on all before it, and slurmctld tests each
+MAX_PRICE = 100.0  # what the service accepts
+MAX_SECONDS = 3650 * 86400  # likewise
+ANY_LINKS = MAX_LINKS  # of a chain that ends by its total
+DEFAULTS = {
+    "continue": "TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED",
+    "max-overlap": "4:00:00",
+    "min-runtime": "10:00",
+    "mode": "standby",
+    "presubmit": "next",
+}
+CHOICES = {
+    "mode": ("standby", "submit"),
+    "presubmit": ("next", "all"),
+    "style": ("switch", "wait", "serve"),
+}
+# As sacct names them. CANCELLED is not among them: scancel ends a chain.
+END_STATES = frozenset("COMPLETED FAILED NODE_FAIL PREEMPTED TIMEOUT".split())
+NAMES = frozenset(name[len(mirage_options.MIRAGE) :] for name in mirage_options.MIRAGE_NAMES)
+FLAGS = frozenset(name[len(mirage_options.MIRAGE) :] for name in mirage_options.MIRAGE_FLAGS)
+NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@/+-")
+DIGITS = frozenset("0123456789")
+TAG = "mirage:"
+
+
+class Settings(object):
+    """A chain as asked for; durations in seconds, None where nothing was said and none is implied.
+
+    `max_overlap_s` of 0: no overlap ever. `asked`: the names that were given, by whatever way.
+    """
+
+    __slots__ = (
+        "asked",
+        "checkpoint",
+        "continue_after",
+        "links",
+        "max_overlap_s",
+        "min_runtime_s",
+        "mode",
+        "overlap_price",
+        "policy",
+        "presubmit",
+        "style",
+        "total_s",
+        "until_file",
+    )
+
+    def __init__(self, asked):
+        given = dict(DEFAULTS)
+        given.update(asked)
+        self.asked = frozenset(asked)
+        self.links = _links(given["chain"]) if "chain" in given else ANY_LINKS
+        self.total_s = _seconds("total", given.get("total"), 1)
+        self.until_file = _path("until-file", given.get("until-file"))
+        self.policy = _name(given.get("policy"))
+        self.overlap_price = _price(given.get("overlap-price"))
+        self.max_overlap_s = _seconds("max-overlap", given["max-overlap"], 0)
+        self.min_runtime_s = _seconds("min-runtime", given["min-runtime"], 0)
+        self.presubmit = _choice("presubmit", given["presubmit"])
+        self.style = _choice("style", given.get("style"))
+        self.mode = _choice("mode", given["mode"])
+        self.continue_after = _states(given["continue"])
+        self.checkpoint = _path("checkpoint", given.get("checkpoint"))
+        if self.presubmit == "all" and self.links > MAX_PRESUBMITTED:
+            raise Refused(
+                "--mirage-presubmit=all takes --mirage-chain=N with N up to %d" % (MAX_PRESUBMITTED,)
+            )
+        if self.presubmit == "all" and self.mode == "submit":
+            raise Refused("--mirage-presubmit=all and --mirage-mode=submit exclude each other")
+
+
+def find(reading, environ, head, comment):
+    """The settings that this call asks for, or None where it asks for no chain.
+
+    `head` is the script's leading comment block, `comment` the job's whole comment.
+    """
+    said = from_comment(comment)[1]
+    _take(said, _from_script(head))
+    in_script = bool(said)
+    _take(said, _from_environment(environ))
+    words = _from_words(reading)
+    _take(said, words)
+    if "chain" in said or "total" in said:
+        return Settings(said)
+    # A profile may set MIRAGE_MAX_OVERLAP and the like for all the chains to come.
+    if in_script or words:
+        raise Refused(
+            "--mirage-%s means nothing without --mirage-chain=N or --mirage-total=TIME"
+            % (sorted(said)[0],)
+        )
+    return None
+
+
+def _take(said, more):
+    """Lay one place's settings over those of a lesser one; `never-overlap` is max-overlap 0."""
+    if more.pop("never-overlap", None) is not None:
+        more["max-overlap"] = "0"
+    said.update(more)
+
+
+def from_comment(comment):
+    """Split a comment into the user's own words and the settings in it.
+
+    Ours is a word `mirage:NAME=VALUE,...` that begins with a name we know; all else is the
+    user's, be it `mirage:` or not.
+    """
+    at = 0
+    while True:
+        at = comment.find(TAG, at)
+        if at < 0:
+            return comment, {}
+        end = at
+        while end < len(comment) and not comment[end].isspace():
+            end += 1
+        if (at == 0 or comment[at - 1].isspace()) and _is_ours(comment[at + len(TAG) : end]):
+            said = {}
+            _take(said, _items(comment[at + len(TAG) : end]))
+            rest = comment[:at].rstrip() + " " * bool(comment[:at].strip()) + comment[end:].lstrip()
+            return rest.rstrip() if not comment[end:].strip() else rest, said
+        at = end
+
+
+def _is_ours(text):
+    name, equals, _ = text.split(",")[0].partition("=")
+    return name in FLAGS if not equals else name in NAMES - FLAGS
+
+
+def _items(text):
+    """The settings of `NAME=VALUE,FLAG,...`; the states of `continue` are parted by commas too."""
+    said = {}
+    last = None
+    for item in text.split(","):
+        name, equals, value = item.partition("=")
+        if not equals and item in FLAGS:
+            said[item] = ""
+        elif not equals and item and last == "continue":
+            said[last] += "," + item
+            continue
+        elif not equals or name not in NAMES or name in FLAGS:
+            raise Refused("no such thing in --comment=mirage:...: %s" % (shown(item),))
+        else:
+            said[name] = value
+        last = name
+    return said
+
+
+def _from_words(reading):
+    said = {}
+    unknown = reading.not_understood
+    for word in reading.own_words():
+        name = word[2:].split("=")[0]
+        if word.startswith("--" + mirage_options.MIRAGE):
+            if name not in mirage_options.MIRAGE_NAMES:
+                raise Refused("no option %s" % (shown(word.split("=")[0]),))
+            if word == unknown:
+                flag = name in mirage_options.MIRAGE_FLAGS
+                raise Refused("--%s %s" % (name, "takes no value" if flag else "needs a value"))
+    for option in reading.options:
+        if option.name in mirage_options.MIRAGE_NAMES:
+            name = option.name[len(mirage_options.MIRAGE) :]
+            _take(said, {name: option.value or ""})
+    return said
+
+
+def _from_environment(environ):
+    said = {}
+    for name in NAMES:
+        value = environ.get("MIRAGE_" + name.upper().replace("-", "_"), "")
+        if value and not (name in FLAGS and value == "0"):
+            said[name] = value
+    if environ.get("MIRAGE_LINK"):
+        said.pop("style", None)  # inside a link it tells of that link's own chain
+    return said
+
+
+def _from_script(head):
+    said = {}
+    if b"#MIRAGE" not in head or CARRIER_MARK in head:
+        return said
+    for line in head.split(b"\n"):
+        words = line.decode("utf-8", "surrogateescape").split()
+        if not words or words[0] != "#MIRAGE":
+            continue
+        for word in words[1:]:
+            if word.startswith("#"):
+                break
+            name, equals, value = word[2:].partition("=")
+            flag = name in FLAGS
+            if not word.startswith("--") or name not in NAMES or flag == bool(equals):
+                raise Refused("no such thing in a #MIRAGE line: %s" % (shown(word),))
+            _take(said, {name: value})
+    return said
+
+
+def _links(text):
+    digits = text and len(text) < 9 and DIGITS.issuperset(text)
+    if not (digits and 1 <= int(text) <= MAX_LINKS):
+        raise Refused("a chain has 1 to %d links, not %s" % (MAX_LINKS, shown(text)))
+    return int(text)
+
+
+def _name(text):
+    if text is not None and not (text and len(text) <= 80 and NAME_CHARACTERS.issuperset(text)):
+        raise Refused("no policy can be called %s" % (shown(text),))
+    return text
+
+
+def _price(text):
+    if text is None:
+        return None
+    try:
+        price = float(text)
+    except ValueError:
+        price = -1.0
+    if not 0.0 <= price <= MAX_PRICE:  # also refuses nan
+        raise Refused(
+            "--mirage-overlap-price is a number from 0 to %g, not %s" % (MAX_PRICE, shown(text))
+        )
+    return price
+
+
+def _choice(name, text):
+    if text is not None and text not in CHOICES[name]:
+        known = ", ".join(CHOICES[name][:-1]) + " or " + CHOICES[name][-1]
+        raise Refused("--mirage-%s is %s, not %s" % (name, known, shown(text)))
+    return text
+
+
+def _states(text):
+    states = text.upper().split(",")
+    for state in states:
+        if state not in END_STATES:
+            raise Refused(
+                "--mirage-continue is a list of %s, not %s"
+                % (",".join(sorted(END_STATES)), shown(text))
+            )
+    return ",".join(states)
+
+
+def _path(name, text):
+    if text is not None and (not text or "\n" in text):
+        raise Refused("--mirage-%s is a path, not %s" % (name, shown(text)))
+    return text
+
+
+def _seconds(name, text, least):
+    """Slurm's time forms: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
+    if text is None:
+        return None
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":") if not dash else [days] + rest.split(":")
+    fields = [int(part) for part in parts if 0 < len(part) < 9 and DIGITS.issuperset(part)]
+    if len(fields) != len(parts) or len(fields) > (4 if dash else 3):
+        fields = [-1]
+    if dash:
+        units = (86400, 3600, 60, 1)
+    else:
+        units = (3600, 60, 1) if len(fields) == 3 else (60, 1)
+    seconds = sum(unit * field for unit, field in zip(units, fields))
+    if not least <= seconds <= MAX_SECONDS:
+        raise Refused(
+            "--mirage-%s is a time as Slurm writes it (minutes, H:M:S, D-H), not %s"
+            % (name, shown(text))
+        )
+    return seconds
