@@ -11,7 +11,7 @@ import pytest
 
 from tests.slurm_plugin.fakes import PLUGIN
 
-SOURCES = [PLUGIN / "sbatch", *sorted(PLUGIN.glob("*.py"))]
+SOURCES = [PLUGIN / "sbatch", PLUGIN / "mirage-handover", *sorted(PLUGIN.glob("*.py"))]
 SHELL = [PLUGIN / "carrier.sh", PLUGIN / "mirage-link"]
 OWN = {path.stem for path in PLUGIN.glob("*.py")}
 
@@ -43,3 +43,5 @@ def test_the_wrapper_is_executable_and_starts_without_site() -> None:
     assert (PLUGIN / "sbatch").stat().st_mode & 0o111 == 0o111
     assert (PLUGIN / "sbatch").read_text().startswith("#!/usr/bin/python3 -IS\n")
     assert (PLUGIN / "mirage-link").stat().st_mode & 0o111 == 0o111
+    assert (PLUGIN / "mirage-handover").stat().st_mode & 0o111 == 0o111
+    assert (PLUGIN / "mirage-handover").read_text().startswith("#!/usr/bin/python3 -IS\n")
