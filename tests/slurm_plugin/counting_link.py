@@ -52,7 +52,8 @@ def count(steps: int) -> int:
     if CHECKPOINT.exists():
         state = load(CHECKPOINT)
     while state["step"] < steps:
-        if handover.should_release() and save_or_go_on(handover, state):
+        time_is_up = state["step"] == int(os.environ.get("LAST", "-1"))
+        if (handover.should_release() or time_is_up) and save_or_go_on(handover, state):
             if "LEAVE" in os.environ or handover.release():
                 return 0
         if state["step"] == GATE and not gate_is_open():
