@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.slurm_plugin.counting_link import load
 from tests.slurm_plugin.fakes import PLUGIN
@@ -55,6 +56,10 @@ class Chain:
     @property
     def dir(self) -> Path:
         return self.root / "chain"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.dir.parent / "model.ckpt"
 
     def start(self, link: int, *, script: str = "", **env: str) -> subprocess.Popen[bytes]:
         """`script` is shell, with $count for the counting link; the default is that alone."""
@@ -149,8 +154,11 @@ class Chain:
 
     def read_checkpoint(self) -> int:
         """The step of the checkpoint; never torn, whenever it is looked at."""
-        path = self.root / "model.ckpt"
-        return int(load(path)["step"]) if path.exists() else 0
+        return int(load(self.checkpoint)["step"]) if self.checkpoint.exists() else 0
+
+    def saved(self) -> dict[str, Any]:
+        """What the last checkpoint holds: the step, and who did each."""
+        return load(self.checkpoint)
 
     def story(self) -> str:
         log = self.dir / "log"
@@ -171,11 +179,11 @@ class Chain:
         assert writers == sorted(writers), f"two writers at once\n{self.story()}"
         commits = [step for kind, _, step in lines if kind == "commit"]
         assert commits == sorted(commits), f"a checkpoint went back\n{self.story()}"
-        state = load(self.root / "model.ckpt")
+        state = self.saved()
         assert state["step"] == commits[-1] == STEPS
         assert len(state["lineage"]) == STEPS
         assert state["lineage"] == sorted(state["lineage"])
-        assert not list(self.root.glob(".model.ckpt.mirage-*")), "something staged was left"
+        assert not list(self.checkpoint.parent.glob(".model.ckpt.mirage-*")), "something staged was left"
         steps = [step for kind, _, step in lines if kind == "step"]
         assert set(steps) == set(range(1, STEPS + 1))
         if each_step_once:

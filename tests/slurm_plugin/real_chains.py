@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pwd
 import shlex
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.slurm_plugin.counted_chain import Chain
 from tests.slurm_plugin.fakes import PLUGIN
@@ -38,8 +40,15 @@ class RealChain(Chain):
 
     @property
     def dir(self) -> Path:
-        (found,) = (self.root / "state").iterdir()
+        (found,) = (path.parent for path in (self.root / "state").glob("*/ends"))
         return found
+
+    def saved(self) -> dict[str, Any]:
+        if not (self.dir / "torch").exists():
+            return super().saved()
+        state = importlib.import_module("torch").load(self.checkpoint)
+        assert state["model"]["weight"].item() == state["step"], "a step was lost or done twice"
+        return {"step": state["step"], "lineage": [1] * state["step"]}
 
     def get(self, name: str) -> str:
         path = self.dir / name
@@ -53,8 +62,9 @@ class RealChain(Chain):
         path = self.dir / name
         return int(path.stat().st_mtime) if path.exists() else 0
 
-    def waits(self, link: int) -> bool:
-        return self.get(f"handover/verdict/{link}").startswith("waits")
+    def has_waited(self, link: int) -> bool:
+        words = (line.partition(": hand-over waits")[::2] for line in self.get("log").splitlines())
+        return any(f" link {link} job" in who and what for who, what in words)
 
     def pids(self, link: int) -> tuple[int, int]:
         """Of the program, and of the carrier that started it: mirage-link."""

@@ -53,7 +53,7 @@ def stage(slurm_host: Testbed) -> Iterator[Stage]:
                 chain.free_standby(2)
             scene.stop_service(signal.SIGKILL)
             for chain in chains.values():
-                chain.until(lambda chain=chain: chain.waits(2) or chain.done, "link 2 beside it")
+                chain.until(lambda chain=chain: chain.has_waited(2), "link 2 beside it")
             act(alice, chains)
             yield Stage(chains)
     finally:
@@ -66,26 +66,22 @@ def submitted(alice: Alice) -> dict[str, RealChain]:
     count = f"exec {python} {PROGRAMS}/counting_link.py {STEPS}"
     train = f"{python} -c 'import torch' || {count}\nexec {python} {PROGRAMS}/training_link.py"
     verb = "$PLUGIN/mirage-link handover wait --stale 2"
-    asked, waiting = {"GATE": str(alice.home / "never")}, {"GATE": str(alice.home / "gate")}
+    until_asked, until_told = {"GATE": str(alice.home / "never")}, {"GATE": str(alice.home / "gate")}
+    cut = {"FAULT": "kill@half write staged#6"}  # the checkpoint of the last step
+
+    def killed(point: str) -> dict[int, dict[str, str]]:
+        return {1: until_asked, 2: {"FAULT": f"kill@{point}"}}
+
     chains = [
-        alice.submit("switch", train, exports=asked),
-        alice.submit("wait", train, style="wait", exports=waiting, own={1: {"LAST": "22"}}),
-        alice.submit("verbs", f"{verb} || {verb} || exit 0\n{count}", exports=asked),
-        alice.submit(
-            "predecessor", count, style="wait", exports=waiting,
-            own={1: {"FAULT": "kill@half write staged#6"}},
-        ),
-        alice.submit(
-            "asks", count, links=4, exports=asked, own={2: {"FAULT": "kill@after rename request"}}
-        ),
-        alice.submit(
-            "takes", count, links=4, exports=asked, own={2: {"FAULT": "kill@after link lease"}}
-        ),
-        alice.submit(
-            "saves", count, links=4, exports=asked, own={2: {"FAULT": "kill@half write staged"}}
-        ),
-        alice.submit("carrier", count, style="wait", exports=waiting),
-    ]  # fmt: skip
+        alice.submit("switch", train, own={1: until_asked}),
+        alice.submit("wait", train, style="wait", own={1: until_told | {"LAST": "22"}}),
+        alice.submit("verbs", f"{verb} || {verb} || exit 0\n{count}", own={1: until_asked}),
+        alice.submit("predecessor", count, style="wait", own={1: until_told | cut}),
+        alice.submit("carrier", count, style="wait", own={1: until_told}),
+        alice.submit("asks", count, links=4, own=killed("after rename request")),
+        alice.submit("takes", count, links=4, own=killed("after link lease")),
+        alice.submit("saves", count, links=4, own=killed("half write staged")),
+    ]
     return {chain.name: chain for chain in chains}
 
 
