@@ -1,7 +1,5 @@
-"""A link that serves HTTP, as a program: serving_link.py SECONDS, its own time limit.
-
-It answers /health once it is warm, hands over when asked, and says in $MIRAGE_DIR/served which link
-answered how often.
+"""A link that serves HTTP, as a program. It hands over when asked, or ends at its time limit, which
+is a file of that name beside the chain.
 """
 
 import importlib
@@ -36,7 +34,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
 
-def main(limit_s: float) -> None:
+def main() -> None:
     sys.path.insert(0, os.environ["PLUGIN"])
     module = importlib.import_module("mirage_handover")
     time.sleep(WARM_UP_S)  # a model loads
@@ -46,9 +44,9 @@ def main(limit_s: float) -> None:
     handover = module.Handover(stale_s=2, takeover_s=10)
     try:
         if handover.begin(address=f"127.0.0.1:{server.server_port}"):
-            until = time.monotonic() + limit_s
+            limit = Path(os.environ["MIRAGE_DIR"]).parent / f"limit.{os.environ['MIRAGE_LINK']}"
             while not (handover.should_release() and handover.release(drain_s=0.5)):
-                if time.monotonic() > until:
+                if limit.exists():
                     handover.release()
                     break
                 time.sleep(0.02)
@@ -60,4 +58,4 @@ def main(limit_s: float) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]))
+    main()
