@@ -38,7 +38,7 @@ COMMANDS = {
         "Say what works here and what does not: database, Slurm, who decides.",
     ),
     "handover": ("mirage.cli.link", "Inside a link: hand over between links that overlap."),
-    "done": ("mirage.cli.link", "Inside a link: the work is finished, no further link begins."),
+    "done": ("mirage.cli.link", "Inside a link: its chain's work is finished."),
     "mode": (
         "mirage.cli.ops",
         "How far Mirage goes: observe, shadow (decide and log; the default) or act.",

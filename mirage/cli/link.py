@@ -21,13 +21,16 @@ PASSED_ON: dict[str, Any] = {
 
 @app.command(**PASSED_ON)
 def handover(context: typer.Context) -> None:
-    """Hand over between overlapping links: wait, ready, release, request, status."""
+    """Inside a link: hand over between links that overlap.
+
+    wait, ready, release, request, status: docs/handover.md.
+    """
     _become("handover", *context.args)
 
 
 @app.command(**PASSED_ON)
 def done(context: typer.Context) -> None:
-    """The work of this link's chain is finished: no further link begins."""
+    """Inside a link: its chain's work is finished. No further link begins."""
     _become("done", *context.args)
 
 

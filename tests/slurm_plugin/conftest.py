@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.slurm_plugin.fakes import FakeSlurm
+from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
 
 
 @pytest.fixture
@@ -17,3 +20,47 @@ def slurm(tmp_path: Path) -> FakeSlurm:
 @pytest.fixture(params=["dash", "bash --posix"])
 def shell(request: pytest.FixtureRequest) -> list[str]:
     return str(request.param).split()
+
+
+# The hand-over: a chain's directory, the module, a link of the chain, and Slurm's word.
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Path:
+    path = tmp_path / "chain"
+    (path / "ends").mkdir(mode=0o700, parents=True)
+    path.chmod(0o700)
+    return path
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("MIRAGE_DIR", "MIRAGE_DEADLINE", "MIRAGE_STYLE", "SLURM_RESTART_COUNT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MIRAGE_HANDOVER_POLL_S", "0.01")
+    monkeypatch.syspath_prepend(PLUGIN)
+    yield importlib.import_module("mirage_handover")
+
+
+@pytest.fixture
+def link(module: Any, chain: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def make(number: int, *, restart: int = 0, **given: Any) -> Any:
+        monkeypatch.setenv("MIRAGE_LINK", str(number))
+        monkeypatch.setenv("SLURM_JOB_ID", str(100 + number))
+        monkeypatch.setenv("SLURM_RESTART_COUNT", str(restart))
+        return module.Handover(str(chain), **given)
+
+    return make
+
+
+@pytest.fixture
+def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "squeue"
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+    def says(text: str, *, stderr: str = "", code: int = 0) -> None:
+        program.write_text(f"#!/bin/sh\necho '{stderr}' >&2\nprintf '{text}'\nexit {code}\n")
+        program.chmod(0o755)
+
+    return says

@@ -1,61 +1,18 @@
-"""The lease, what Slurm's answers mean to it, and the class and verbs around it."""
+"""The lease, what Slurm's answers mean to it, and the class around it."""
 
 from __future__ import annotations
 
 import importlib
-import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN
-
-
-@pytest.fixture
-def chain(tmp_path: Path) -> Path:
-    path = tmp_path / "chain"
-    (path / "ends").mkdir(mode=0o700, parents=True)
-    path.chmod(0o700)
-    return path
-
-
-@pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    for name in ("MIRAGE_DIR", "MIRAGE_DEADLINE", "MIRAGE_STYLE", "SLURM_RESTART_COUNT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("MIRAGE_HANDOVER_POLL_S", "0.01")
-    monkeypatch.syspath_prepend(PLUGIN)
-    yield importlib.import_module("mirage_handover")
-
-
-@pytest.fixture
-def link(module: Any, chain: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    def make(number: int, *, restart: int = 0, **given: Any) -> Any:
-        monkeypatch.setenv("MIRAGE_LINK", str(number))
-        monkeypatch.setenv("SLURM_JOB_ID", str(100 + number))
-        monkeypatch.setenv("SLURM_RESTART_COUNT", str(restart))
-        return module.Handover(str(chain), **given)
-
-    return make
-
-
-@pytest.fixture
-def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "squeue"
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-
-    def says(text: str, *, stderr: str = "", code: int = 0) -> None:
-        program.write_text(f"#!/bin/sh\necho '{stderr}' >&2\nprintf '{text}'\nexit {code}\n")
-        program.chmod(0o755)
-
-    return says
+from tests.slurm_plugin.fakes import PLUGIN, until
 
 
 TAKER = """
@@ -191,7 +148,7 @@ def test_patience_ends_in_waiting_or_in_leaving(squeue: Any, link: Any, chain: P
     began = threading.Thread(target=waiting.begin)
     began.start()
     verdict = chain / "handover" / "verdict" / "3"
-    _until(lambda: verdict.exists() and "for the end of link 1" in verdict.read_text())
+    until(lambda: verdict.exists() and "for the end of link 1" in verdict.read_text())
     first.release()
     began.join(10)
     assert waiting.token == "2-103.0"
@@ -302,101 +259,3 @@ def test_a_directory_of_others_or_open_to_them_is_refused(
     (chain / "handover").symlink_to(tmp_path)
     with pytest.raises(module.HandoverError, match="no directory of yours"):
         module.Handover(str(chain))
-
-
-def test_what_a_symbolic_link_points_at_is_not_read(link: Any, chain: Path, tmp_path: Path) -> None:
-    first = link(1)
-    assert first.begin()
-    (tmp_path / "secret").write_text("secret")
-    (chain / "handover" / "address").symlink_to(tmp_path / "secret")
-    shown = _verb(chain, "status")
-    assert "secret" not in shown.stdout
-
-
-# --- the verbs ------------------------------------------------------------------------------------
-
-
-def _verb(
-    chain: Path, *words: str, link: int = 1, code: int = 0
-) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [PLUGIN / "mirage-link", "handover", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "MIRAGE_DIR": str(chain),
-            "MIRAGE_LINK": str(link),
-            "SLURM_JOB_ID": str(100 + link),
-            "MIRAGE_HANDOVER_POLL_S": "0.02",
-        },
-    )
-    assert done.returncode == code, done.stderr
-    return done
-
-
-def test_the_verbs_take_and_let_go_for_the_job(link: Any, chain: Path) -> None:
-    _verb(chain, "release", code=3)
-    _verb(chain, "wait")
-    _verb(chain, "wait")
-    trainer = link(1)
-    assert trainer.begin(), "a program of the same job goes on with its lease"
-    assert trainer.token == "1-101.0"
-    assert "held by link 1 job 101" in _verb(chain, "status").stdout
-    _verb(chain, "release")
-    _verb(chain, "release", code=3)
-    _verb(chain, "ready", "--address", "node7:8000", link=2)
-    assert (chain / "handover" / "address").read_text() == "node7:8000\n"
-    assert "superseded" in _verb(chain, "wait", code=3).stderr
-
-
-def test_a_request_by_hand_saves_and_goes_on(link: Any, chain: Path) -> None:
-    """Nobody comes for the lease: the link takes it back."""
-    first = link(1, takeover_s=0.2)
-    assert first.begin()
-    asked = threading.Thread(target=_verb, args=(chain, "request"), kwargs={"link": 9})
-    asked.start()
-    _until(first.should_release)
-    assert first.reason == "by-hand asks"
-    assert not first.release()
-    asked.join(10)
-    assert first.token == "2-101.0"
-    assert (chain / "handover" / "verdict" / "1").read_text().startswith("took-back")
-    _verb(chain, "request", "--patience", "0.2", link=9, code=4)
-
-
-def test_wrong_use_is_said(chain: Path) -> None:
-    _verb(chain, "dance", code=2)
-    _verb(chain, code=2)
-    done = subprocess.run(
-        [PLUGIN / "mirage-link", "handover", "status"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "/usr/bin:/bin"},
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "mirage-link handover: name a chain: MIRAGE_DIR is not set here\n"
-
-
-def test_mirage_passes_the_verbs_on(chain: Path) -> None:
-    _verb(chain, "wait")
-    for words, shows in ((["handover", "status"], "held by link 1"), (["done"], "")):
-        done = subprocess.run(
-            [sys.executable, "-m", "mirage", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | {"MIRAGE_DIR": str(chain)},
-        )
-        assert done.returncode == 0, done.stderr
-        assert shows in done.stdout
-    assert (chain / "done").exists()
-
-
-def _until(condition: Any) -> None:
-    until = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
