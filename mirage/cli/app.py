@@ -37,6 +37,8 @@ COMMANDS = {
         "mirage.cli.doctor",
         "Say what works here and what does not: database, Slurm, who decides.",
     ),
+    "handover": ("mirage.cli.link", "Inside a link: hand over between links that overlap."),
+    "done": ("mirage.cli.link", "Inside a link: its chain's work is finished."),
     "mode": (
         "mirage.cli.ops",
         "How far Mirage goes: observe, shadow (decide and log; the default) or act.",

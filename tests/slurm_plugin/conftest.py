@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.handover.scene import Scene
 from tests.slurm_plugin.conformance import SLOW_S, Babbler, Side, babbling
-from tests.slurm_plugin.fakes import FakeSlurm, Link
+from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm, Link
 from tests.slurm_testbed import Testbed, TestbedSettings
 
 
@@ -58,3 +60,47 @@ def side(slurm_host: Testbed, troubled: tuple[Babbler, Babbler]) -> Iterator[Sid
     finally:
         scene.strike()
         shutil.rmtree(scene.root, ignore_errors=True)
+
+
+# The hand-over: a chain's directory, the module, a link of the chain, and Slurm's word.
+
+
+@pytest.fixture
+def chain_dir(tmp_path: Path) -> Path:
+    path = tmp_path / "chain"
+    (path / "ends").mkdir(mode=0o700, parents=True)
+    path.chmod(0o700)
+    return path
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("MIRAGE_DIR", "MIRAGE_DEADLINE", "MIRAGE_STYLE", "SLURM_RESTART_COUNT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MIRAGE_HANDOVER_POLL_S", "0.01")
+    monkeypatch.syspath_prepend(PLUGIN)
+    yield importlib.import_module("mirage_handover")
+
+
+@pytest.fixture
+def link(module: Any, chain_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def make(number: int, *, restart: int = 0, **given: Any) -> Any:
+        monkeypatch.setenv("MIRAGE_LINK", str(number))
+        monkeypatch.setenv("SLURM_JOB_ID", str(100 + number))
+        monkeypatch.setenv("SLURM_RESTART_COUNT", str(restart))
+        return module.Handover(str(chain_dir), **given)
+
+    return make
+
+
+@pytest.fixture
+def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "squeue"
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+    def says(text: str, *, stderr: str = "", code: int = 0) -> None:
+        program.write_text(f"#!/bin/sh\necho '{stderr}' >&2\nprintf '{text}'\nexit {code}\n")
+        program.chmod(0o755)
+
+    return says

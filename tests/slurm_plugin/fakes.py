@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -263,3 +264,10 @@ def _call(path: Path) -> Call:
 
 def _strings(path: Path) -> list[str]:
     return [os.fsdecode(part) for part in path.read_bytes().split(b"\0")[:-1]]
+
+
+def until(condition: Callable[[], bool], *, limit_s: float = 20.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {limit_s:.0f} s"
+        time.sleep(0.01)

@@ -13,7 +13,7 @@ import pytest
 from tests import needed
 from tests.slurm_plugin.fakes import PLUGIN
 
-SOURCES = [PLUGIN / "sbatch", *sorted(PLUGIN.glob("*.py"))]
+SOURCES = [PLUGIN / "sbatch", PLUGIN / "mirage-handover", *sorted(PLUGIN.glob("*.py"))]
 SHELL = [*sorted(PLUGIN.glob("carrier*.sh")), PLUGIN / "mirage-link"]
 OWN = {path.stem for path in PLUGIN.glob("*.py")}
 
@@ -38,7 +38,7 @@ def test_it_is_python_3_6_and_standard_library(path: Path) -> None:
 def test_it_uses_nothing_newer_than_python_3_6() -> None:
     if importlib.util.find_spec("vermin") is None:
         needed.absent("vermin is not installed: pip install -e '.[dev]'")
-    words = ["-m", "vermin", "--target=3.6-", "--no-tips", *SOURCES]
+    words = ["-m", "vermin", "--target=3.6-", "--no-tips", *map(str, SOURCES)]
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
@@ -53,3 +53,5 @@ def test_the_wrapper_is_executable_and_starts_without_site() -> None:
     assert (PLUGIN / "sbatch").stat().st_mode & 0o111 == 0o111
     assert (PLUGIN / "sbatch").read_text().startswith("#!/usr/bin/python3 -IS\n")
     assert (PLUGIN / "mirage-link").stat().st_mode & 0o111 == 0o111
+    assert (PLUGIN / "mirage-handover").stat().st_mode & 0o111 == 0o111
+    assert (PLUGIN / "mirage-handover").read_text().startswith("#!/usr/bin/python3 -IS\n")

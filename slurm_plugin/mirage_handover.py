@@ -1,0 +1,367 @@
+"""The hand-over between overlapping links of a chain, as a training loop or a server sees it.
+
+    handover = mirage_handover.Handover()
+    if not handover.begin():            # waits until this link alone may write
+        sys.exit()                      # the chain is done, or a later link has it
+    for step in range(first, last):
+        train(step)
+        if handover.should_release():   # almost free: the files are looked at once a second
+            with handover.checkpoint("model.pt") as name:
+                torch.save(state, name)
+            if handover.release():      # False: nobody came, and we have taken the lease back
+                sys.exit()
+    handover.done()
+
+Outside a chain (no MIRAGE_DIR) it begins at once, is never asked, and writes checkpoints whole.
+"""
+
+import contextlib
+import os
+import time
+
+import mirage_lease
+import mirage_watch
+from mirage_lease import HandoverError, LeaseLost
+
+__all__ = ["Handover", "HandoverError", "LeaseLost"]
+
+STYLES = ("switch", "wait", "serve")
+BEAT_S = 5.0
+
+
+class Handover(object):
+    """This run's part in its chain. One process of a job has it: with several ranks, rank 0.
+
+    style       switch: ask the predecessor to let go. wait: until it ends. serve: as switch, for a
+                server that is healthy when it calls `begin`. From MIRAGE_STYLE, else wait.
+    patience_s  after so long an unanswered request is withdrawn ...
+    on_timeout  ... and we `wait` for the predecessor's end, or `exit`: begin() gives False.
+    takeover_s  so long a released lease waits for the successor that asked; then we take it back.
+    stale_s     a beat that stands still so long is a reason to ask Slurm.
+    save_s      so long before the job's time limit should_release() is True of itself; at most a
+                tenth of the time that is left at begin().
+    poll_s      how often files are looked at (also MIRAGE_HANDOVER_POLL_S).
+    """
+
+    def __init__(self, directory=None, style=None, patience_s=600.0, on_timeout="wait",
+                 takeover_s=60.0, stale_s=20.0, save_s=60.0, poll_s=None):  # fmt: skip
+        environ = os.environ
+        self._chain = directory or environ.get("MIRAGE_DIR") or None
+        self.style = style or environ.get("MIRAGE_STYLE") or "wait"
+        if self.style not in STYLES or on_timeout not in ("wait", "exit"):
+            raise ValueError("style is one of %s; on_timeout is wait or exit" % ("|".join(STYLES),))
+        self.me = mirage_lease.Holder(
+            int(environ.get("MIRAGE_LINK") or 0),
+            environ.get("SLURM_JOB_ID") or "0",
+            int(environ.get("SLURM_RESTART_COUNT") or 0),
+        )
+        self._patience_s, self._on_timeout = patience_s, on_timeout
+        self._takeover_s, self._stale_s, self._save_s = takeover_s, stale_s, save_s
+        self._poll_s = float(poll_s or environ.get("MIRAGE_HANDOVER_POLL_S") or 1.0)
+        self._leases = mirage_lease.Leases(self._chain) if self._chain else None
+        self._number = None
+        self._address = None
+        self._save_at = None
+        self._asked = self._asker = None
+        self._requests = {}
+        self._look_at = self._beat_at = 0.0
+        self._beats = 0
+
+    # --- the successor's side ---------------------------------------------------------------------
+
+    def begin(self, address=None):
+        """Wait until this run holds the lease. False: it has nothing to do and should end.
+
+        `address` (host:port of a server that is ready) becomes what handover/address says.
+        """
+        if self._leases is None:
+            return True
+        asker = Asker(self._leases, self.me.link, self._patience_s if self.style != "wait" else 0)
+        try:
+            verdict = self._await_turn(asker)
+        finally:
+            asker.withdraw()
+        if verdict is not None:
+            self._conclude(*verdict)
+            return False
+        self._hold("took")
+        if address is not None:
+            self._address = address
+            mirage_lease.write(self._leases.path("address"), address + "\n")
+        return True
+
+    def _await_turn(self, asker):
+        """None when the lease is ours, else (verdict, sentence)."""
+        watch = None
+        while True:
+            lease = self._leases.newest()
+            if self._is_ours(lease):
+                return None
+            verdict = self._turned_away(lease)
+            if verdict is not None:
+                return verdict
+            if lease is not None and not lease.free:
+                if watch is None or watch.lease.number != lease.number:
+                    self._conclude("waits", "link %d has the lease" % (lease.holder.link,))
+                    watch = mirage_watch.Watch(self._leases, lease, self._stale_s)
+                if not watch.gone():
+                    if not asker.ask():
+                        if self._on_timeout == "exit":
+                            return "timed-out", "link %d did not let go" % (lease.holder.link,)
+                        self._conclude("waits", "for the end of link %d" % (lease.holder.link,))
+                    time.sleep(self._poll_s)
+                    continue
+            number = lease.number + 1 if lease is not None else 1
+            if self._leases.take(number, self.me):
+                self._number = number
+                return None
+
+    def adopt(self):
+        """Go on with the lease that this job holds; False where it holds none."""
+        if self._leases is None:
+            return True
+        if not self._is_ours(self._leases.newest()):
+            return False
+        self._address = self._address or self._read_address() or None
+        return True
+
+    def _is_ours(self, lease):
+        if lease is None or lease.free or lease.holder != self.me:
+            return False
+        self._number = lease.number
+        self._leases.settle(lease.number)  # who took it may have been killed before it had
+        return True
+
+    def _turned_away(self, lease):
+        for marker in ("done", "stop"):
+            if os.path.exists(os.path.join(self._chain, marker)):
+                return marker, "the chain has a %s marker" % (marker,)
+        if lease is not None and lease.holder.link > self.me.link:
+            return "superseded", "link %d has had the lease" % (lease.holder.link,)
+        return None
+
+    def _hold(self, verdict, why=""):
+        self._asked = self._asker = None
+        self._requests = self._read_requests()
+        self._look_at = self._beat_at = 0.0
+        self._conclude(verdict, ("lease %d %s" % (self._number, why)).rstrip())
+        deadline = os.environ.get("MIRAGE_DEADLINE", "")
+        if deadline.isdigit() and self._save_at is None:
+            left_s = int(deadline) - time.time()
+            if left_s > 0:  # else this node's clock is wrong, and nothing is known of the end
+                self._save_at = time.monotonic() + left_s - min(self._save_s, 0.1 * left_s)
+
+    # --- the holder's side ------------------------------------------------------------------------
+
+    @property
+    def token(self):
+        """`number-job.restart`: who writes. None where there is no chain or no lease."""
+        if self._number is None:
+            return None
+        return "%d-%s.%d" % (self._number, self.me.job, self.me.restart)
+
+    @property
+    def reason(self):
+        """Why should_release() is True, in words; None while it is not."""
+        return self._asked
+
+    def should_release(self):
+        """True when it is time to save and let go. Call it at every step: it costs nothing.
+
+        Raises LeaseLost in a run whose lease another has taken.
+        """
+        now = time.monotonic()
+        if now < self._look_at or self._leases is None:
+            return self._asked is not None
+        self._look_at = now + self._poll_s
+        try:
+            self._beat(now)
+            self._note_requests()
+            self._keep_address()
+            self.check()  # last: whoever was stopped in here does no further step
+        except OSError:
+            pass  # a file server that stutters stops no training; before a write `check` is strict
+        if self._asked is None and self._save_at is not None and now >= self._save_at:
+            self._asked = "the time limit is near"
+        return self._asked is not None
+
+    def check(self):
+        """Raise LeaseLost unless this run may write. Outside a chain it always may."""
+        if self._leases is None:
+            return
+        if self._number is None:
+            raise LeaseLost("no lease is held: call begin() first, and end where it gives False")
+        try:
+            self._leases.check(self._number)
+        except LeaseLost as error:
+            self._conclude("lost", str(error))
+            raise
+
+    @contextlib.contextmanager
+    def checkpoint(self, path):
+        """Give a name to write a file or folder at; it becomes `path` whole, or not at all.
+
+        A folder needs a new name each time. Raises LeaseLost, and leaves `path` alone, where
+        another run has the lease by then; any error in the block leaves `path` alone too.
+        """
+        path = os.path.abspath(os.fspath(path))
+        if os.path.isdir(path):
+            raise HandoverError("%s exists: folders are not replaced, add the step" % (path,))
+        self.check()
+        leases, number = self._leases or mirage_lease.NoLeases(), self._number
+        try:
+            staged = leases.stage(number, self.me, path)
+            try:
+                yield staged
+                leases.commit(number, staged, path)
+            finally:
+                leases.unstage(number, staged)
+        except LeaseLost as error:
+            self._conclude("lost", str(error))
+            raise
+
+    def committed(self, path):
+        """Say that `path`, which a library wrote by itself, is complete and the newest."""
+        path = os.path.abspath(os.fspath(path))
+        mirage_lease.sync_tree(path)
+        mirage_lease.sync_folder(os.path.dirname(path))
+        self.check()
+        if self._leases is not None:
+            mirage_lease.write(self._leases.path("ready", self._number), path + "\n")
+
+    def latest(self):
+        """The newest complete checkpoint of the chain, or None."""
+        if self._leases is None or self._number is None:
+            return None
+        return (self._leases.ready(self._number) or "").rstrip("\n") or None
+
+    def release(self, drain_s=0.0):
+        """Let go, after saving. True: end now. False: nobody took the lease and we hold it again.
+
+        A server goes on serving while it calls this: `drain_s` more, once the new address stands.
+        """
+        if self._leases is None:
+            return True
+        self._find_asker()
+        self.check()
+        self._leases.free(self._number)
+        if self._asker is not None:
+            if not self._await_takeover() and self._leases.take(self._number + 1, self.me):
+                self._number += 1
+                self._hold("took-back", "since %s asked but did not come" % (self._asker,))
+                return False
+            self._drain(drain_s)
+        self._conclude("handed-over", "lease %d is let go" % (self._number,))
+        self._number = None
+        return True
+
+    def done(self):
+        """The work is finished: no further link begins."""
+        if self._leases is None:
+            return
+        self.check()
+        marker = os.path.join(self._chain, "done")
+        mirage_lease.write(marker, "by handover, job %s\n" % (self.me.job,))
+        self._leases.free(self._number)
+        self._conclude("done", "the work is finished")
+        self._number = None
+
+    def _await_takeover(self):
+        until = time.monotonic() + self._takeover_s
+        while self._leases.newest_number() == self._number:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(min(self._poll_s, 0.1))
+        return True
+
+    def _drain(self, drain_s):
+        if self._address is None:
+            return
+        until = time.monotonic() + self._takeover_s
+        while self._read_address() == self._address and time.monotonic() < until:
+            time.sleep(min(self._poll_s, 0.1))
+        time.sleep(drain_s)
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def _beat(self, now):
+        if now >= self._beat_at:
+            self._beat_at = now + min(BEAT_S, self._stale_s / 4)
+            self._beats += 1
+            mirage_lease.write(self._leases.path("beat", self._number), "%d\n" % (self._beats,))
+
+    def _read_address(self):
+        return (mirage_lease.read(self._leases.path("address")) or "").rstrip("\n")
+
+    def _keep_address(self):
+        """A predecessor that was stopped while it wrote its address may have come back since."""
+        if self._address is not None and self._read_address() != self._address:
+            self.check()
+            mirage_lease.write(self._leases.path("address"), self._address + "\n")
+
+    def _read_requests(self):
+        """By who asks: the text. Those of this link and earlier ones are of no account."""
+        found = {}
+        for name in os.listdir(self._leases.path("request")):
+            if not name.startswith(".") and not (name.isdigit() and int(name) <= self.me.link):
+                found[name] = mirage_lease.read(self._leases.path("request", name))
+        return found
+
+    def _note_requests(self):
+        """A request counts once it changes: who wrote it is alive, and is not a dead one's."""
+        for name, text in self._read_requests().items():
+            if text is not None and self._requests.setdefault(name, text) != text:
+                self._asker = "link " + name if name.isdigit() else name
+                self._asked = self._asker + " asks"
+
+    def _find_asker(self):
+        until = time.monotonic() + 3 * self._poll_s
+        while self._asker is None and self._read_requests() and time.monotonic() < until:
+            self._note_requests()
+            time.sleep(self._poll_s / 4)
+
+    def _conclude(self, verdict, why):
+        """Verdicts stand in files: an exit code is lost among launchers (NVRx #397)."""
+        said = "%s: %s" % (verdict, why)
+        at = int(time.time())
+        try:
+            mirage_lease.write(self._leases.path("verdict", self.me.link), "%s\n" % (said,))
+            fd = os.open(os.path.join(self._chain, "log"),
+                         os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)  # fmt: skip
+            with os.fdopen(fd, "w") as log:
+                log.write("%d link %d job %s: hand-over %s\n" % ((at,) + self.me[:2] + (said,)))
+        except OSError:
+            pass  # told for people; the lease itself is what counts
+
+
+class Asker(object):
+    """A request to let go, renewed while its writer lives and has patience."""
+
+    def __init__(self, leases, name, patience_s):
+        self._path = leases.path("request", name)
+        self._patience_s = patience_s
+        self._until = None
+        self._count = 0
+
+    def ask(self):
+        """False once, when patience ends: the request is withdrawn then."""
+        now = time.monotonic()
+        if self._patience_s <= 0:
+            return True
+        if self._until is None:
+            self._until = now + self._patience_s
+        if now >= self._until:
+            self.withdraw()
+            self._patience_s = 0
+            return False
+        self._count += 1
+        said = (os.uname().nodename, os.getpid(), self._count)
+        mirage_lease.write(self._path, "%s %d %d\n" % said)
+        return True
+
+    def withdraw(self):
+        if self._count:
+            try:
+                os.unlink(self._path)
+            except OSError:
+                pass

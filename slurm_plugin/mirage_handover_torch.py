@@ -1,0 +1,84 @@
+"""The hand-over in a plain PyTorch loop, on one process or under torch.distributed.
+
+    loop = mirage_handover_torch.Loop("model.pt")
+    state = loop.begin()                 # what was saved, None in a first link; ends where it must
+    for step in range(first, last):
+        train(step)
+        loop.step(lambda: {"model": model.state_dict(), "step": step + 1})
+    loop.done()
+
+Rank 0 holds the lease; every rank calls these, and all of them end together.
+"""
+
+import importlib
+import os
+import sys
+
+import mirage_handover
+
+
+class Loop(object):
+    """A training whose whole state one rank can save with torch.save."""
+
+    def __init__(self, path, handover=None, every=0):
+        """`every`: save also each so many steps; 0 leaves that to you (`save`)."""
+        self._torch = importlib.import_module("torch")
+        self._path = path
+        self._every = every
+        self._steps = 0
+        self.handover = None
+        if self._rank() == 0:
+            self.handover = handover or mirage_handover.Handover()
+
+    def begin(self, map_location="cpu"):
+        """Return what was saved last, or None. Ends the process where it has no turn."""
+        if not self._agreed(lambda: self.handover.begin()):
+            sys.exit(0)
+        if not os.path.exists(self._path):
+            return None
+        return self._torch.load(self._path, map_location=map_location)
+
+    def step(self, state):
+        """Call after each step with a function that gives the state; saves, and ends when asked."""
+        self._steps += 1
+        if self._agreed(lambda: self.handover.should_release()):
+            self.save(state())
+            if self._agreed(lambda: self.handover.release()):
+                sys.exit(0)
+        elif self._every and self._steps % self._every == 0:
+            self.save(state())
+
+    def save(self, state):
+        """Whole or not at all; raises LeaseLost where a later link has the lease."""
+
+        def write():
+            with self.handover.checkpoint(self._path) as name:
+                self._torch.save(state, name)
+            return True
+
+        self._agreed(write)
+
+    def done(self):
+        self._agreed(lambda: self.handover.done() or True)
+
+    def _agreed(self, ask):
+        """Rank 0's answer, on every rank; its error ends them all."""
+        if not self._distributed():
+            return ask()
+        answer = [False]
+        if self._rank() == 0:
+            try:
+                answer = [bool(ask())]
+            except Exception as error:
+                answer = [error]
+        self._torch.distributed.broadcast_object_list(answer, src=0)
+        if isinstance(answer[0], Exception):
+            raise answer[0]
+        return answer[0]
+
+    def _distributed(self):
+        distributed = self._torch.distributed
+        return distributed.is_available() and distributed.is_initialized()
+
+    def _rank(self):
+        return self._torch.distributed.get_rank() if self._distributed() else 0

@@ -1,0 +1,199 @@
+"""`mirage-link handover VERB`: the hand-over for scripts that are not Python.
+
+In Python as the module that training code imports is: two implementations of one lease would differ
+where it matters. It needs nothing but /usr/bin/python3.
+"""
+
+import argparse
+import os
+import sys
+import time
+
+import mirage_handover
+import mirage_lease
+
+DONE, FAILED, NOT_OURS, TIMED_OUT = 0, 1, 3, 4
+
+EPILOG = """In a link's script:
+  mirage-link handover wait || exit 0       # until this link alone may write
+  train & trainer=$!
+  mirage-link handover wait --asked && kill -USR1 $trainer   # save, then end
+  wait $trainer; mirage-link handover release
+A server:
+  serve & server=$!; until curl -sf localhost:$PORT/health; do sleep 1; done
+  mirage-link handover ready --address "$(hostname):$PORT" || exit 0
+  mirage-link handover release --when-asked --drain 30; kill $server
+
+Exit codes: 0 done, 1 failed, 2 wrong use, 3 not this link's turn (the chain is done, or a later
+link has the lease), 4 timed out. What became of each link: $MIRAGE_DIR/handover/verdict/LINK.
+"""
+
+
+def main(words):
+    given = _parser().parse_args(words)
+    try:
+        return given.run(given)
+    except mirage_handover.LeaseLost as error:
+        return _say(error, NOT_OURS)
+    except (mirage_handover.HandoverError, OSError) as error:
+        return _say(error, FAILED)
+    except KeyboardInterrupt:
+        return 130
+
+
+def wait(given):
+    """wait: for the lease; with --asked: until the successor asks this link to let go."""
+    handover = _handover(given)
+    if given.asked:
+        return _until_asked(handover)
+    return _begin(handover, given, None)
+
+
+def ready(given):
+    """ready: this server is healthy; take the lease, and publish its address."""
+    given.style = given.style or os.environ.get("MIRAGE_STYLE") or "serve"
+    return _begin(_handover(given), given, given.address)
+
+
+def release(given):
+    """release: saved; let go. With --when-asked: wait for a successor that asks, first."""
+    handover = _handover(given)
+    while True:
+        if given.when_asked:
+            _until_asked(handover)
+        elif not handover.adopt():
+            raise mirage_handover.LeaseLost("this job does not hold the lease")
+        if handover.release(given.drain):
+            return DONE
+        if not given.when_asked:
+            return _say("nobody came: this link holds the lease again", TIMED_OUT)
+
+
+def request(given):
+    """request: ask whoever holds the lease to save and let go, from anywhere."""
+    leases = mirage_lease.Leases(_chain(given))
+    first = leases.newest()
+    if first is None or first.free:
+        return _say("nobody holds the lease", NOT_OURS)
+    asker = mirage_handover.Asker(leases, "by-hand", given.patience)
+    try:
+        while asker.ask():
+            lease = leases.newest()
+            if lease.free or lease.number != first.number:
+                return DONE
+            time.sleep(_poll_s())
+    finally:
+        asker.withdraw()
+    return _say("link %d has not let go" % (first.holder.link,), TIMED_OUT)
+
+
+def status(given):
+    """status: who holds the lease, who asks, the newest checkpoint, verdicts, address."""
+    leases = mirage_lease.Leases(_chain(given))
+    lease = leases.newest()
+    if lease is None:
+        print("lease\tnone yet")
+    else:
+        what = "free, last held by" if lease.free else "held by"
+        print("lease\t%d %s link %d job %s run %d" % ((lease.number, what) + tuple(lease.holder)))
+        _show("checkpoint", leases.ready(lease.number))
+    _show("address", mirage_lease.read(leases.path("address")))
+    for folder, title in (("request", "asks"), ("verdict", "verdict")):
+        names = [n for n in os.listdir(leases.path(folder)) if not n.startswith(".")]
+        for name in sorted(names, key=lambda name: (len(name), name)):
+            _show("%s of link %s" % (title, name), mirage_lease.read(leases.path(folder, name)))
+    return DONE
+
+
+def _begin(handover, given, address):
+    if handover.begin(address):
+        return DONE
+    said = mirage_lease.read(os.path.join(_chain(given), "handover", "verdict", _link())) or ""
+    return _say(said.strip(), TIMED_OUT if said.startswith("timed-out") else NOT_OURS)
+
+
+def _until_asked(handover):
+    if not handover.adopt():
+        raise mirage_handover.LeaseLost("this job does not hold the lease")
+    while not handover.should_release():
+        time.sleep(_poll_s())
+    return DONE
+
+
+def _handover(given):
+    chain = _chain(given)
+    return mirage_handover.Handover(
+        chain,
+        style=given.style,
+        patience_s=given.patience,
+        on_timeout=given.on_timeout,
+        takeover_s=given.takeover,
+        stale_s=given.stale,
+        save_s=given.save,
+    )
+
+
+def _chain(given):
+    chain = given.chain or os.environ.get("MIRAGE_DIR") or ""
+    if not chain:
+        raise mirage_handover.HandoverError("name a chain: MIRAGE_DIR is not set here")
+    if "/" not in chain:
+        base = os.environ.get("MIRAGE_STATE_DIR")
+        chain = os.path.join(base or os.path.expanduser("~/.local/state/mirage"), chain)
+    return chain
+
+
+def _link():
+    return os.environ.get("MIRAGE_LINK") or "0"
+
+
+def _poll_s():
+    return float(os.environ.get("MIRAGE_HANDOVER_POLL_S") or 1.0)
+
+
+def _show(title, text):
+    if text and text.strip():
+        shown = "".join(c if c.isprintable() else "?" for c in text.strip())
+        print("%s\t%s" % (title, shown))
+
+
+def _say(what, code):
+    sys.stderr.write("mirage-link handover: %s\n" % (what,))
+    return code
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="mirage-link handover",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    verbs = parser.add_subparsers(metavar="VERB", dest="verb")
+    verbs.required = True
+    for run in (wait, ready, release, request, status):
+        verb = verbs.add_parser(run.__name__, help=run.__doc__.split(": ", 1)[1])
+        verb.set_defaults(run=run)
+        verb.add_argument("chain", nargs="?", metavar="CHAIN", help="a chain id or directory")
+        _add_options(verb)
+        if run is wait:
+            verb.add_argument("--asked", action="store_true", help="until asked to let go")
+        elif run is ready:
+            verb.add_argument("--address", metavar="HOST:PORT", help="where clients find it")
+        elif run is release:
+            verb.add_argument("--when-asked", action="store_true", help="wait to be asked first")
+            verb.add_argument("--drain", type=float, default=0.0, metavar="S",
+                              help="stay so long after the new address stands")  # fmt: skip
+    return parser
+
+
+def _add_options(verb):
+    verb.add_argument("--style", choices=mirage_handover.STYLES)
+    verb.add_argument("--on-timeout", choices=("wait", "exit"), default="wait")
+    for name, seconds, what in (
+        ("patience", 600.0, "ask so long"),
+        ("takeover", 60.0, "a successor that asked has so long to come"),
+        ("stale", 20.0, "ask Slurm once the holder's beat has stood so long"),
+        ("save", 60.0, "be asked by the time limit so long before it"),
+    ):
+        verb.add_argument("--" + name, type=float, default=seconds, metavar="S", help=what)

@@ -1,0 +1,283 @@
+"""The write lease of a chain, in files that are safe on NFS: who alone may write its checkpoint.
+
+Leases are numbered and never replaced; the newest counts. Lease N+1 is made with link(2), which one
+of several takers wins, once lease N is free or its holder is gone. A holder that was stopped and
+comes back finds a higher number than its own. Nothing here locks, and nothing goes by a clock.
+"""
+
+import collections
+import errno
+import os
+import shutil
+import stat
+import zlib
+
+FOLDERS = ("beat", "lease", "ready", "request", "stage", "verdict")
+LARGEST = 65536
+MARK = ".mirage-"
+
+Holder = collections.namedtuple("Holder", ["link", "job", "restart"])
+Holder.__doc__ = "One run of one job: a requeued job is another holder than it was before."
+
+Lease = collections.namedtuple("Lease", ["number", "holder", "free"])
+
+
+class HandoverError(Exception):
+    """What cannot be done, in a sentence that says what to do."""
+
+
+class LeaseLost(HandoverError):
+    """Another run holds the lease: this one must write no more."""
+
+
+class Leases(object):
+    """The leases of one chain, and what is kept under each: see docs/handover.md for the files."""
+
+    def __init__(self, chain):
+        _check_owner(chain)
+        self.root = os.path.join(chain, "handover")
+        for folder in ("",) + FOLDERS:
+            try:
+                os.mkdir(os.path.join(self.root, folder), 0o700)
+            except FileExistsError:
+                pass
+        _check_owner(self.root)
+
+    def path(self, *names):
+        return os.path.join(self.root, *[str(name) for name in names])
+
+    def newest_number(self):
+        """0 where there is none."""
+        return _largest(self._names())
+
+    def newest(self):
+        names = self._names()
+        number = _largest(names)
+        if number == 0:
+            return None
+        words = (read(self.path("lease", number)) or "").split()
+        if len(words) != 3 or not (words[0].isdigit() and words[2].isdigit()):
+            raise HandoverError(
+                "%s cannot be read: once no job of the chain runs, remove %s"
+                % (self.path("lease", number), self.root)
+            )
+        holder = Holder(int(words[0]), words[1], int(words[2]))
+        return Lease(number, holder, "%d.free" % (number,) in names)
+
+    def _names(self):
+        """A listing asks the file server; looking one name up may be answered by NFS's cache."""
+        return os.listdir(self.path("lease"))
+
+    def take(self, number, holder):
+        """Make lease `number`; False when another was first.
+
+        From here on nobody with a lower number makes a checkpoint current: those who look see this
+        lease, and what they had staged when they last looked is taken away.
+        """
+        if not make_once(self.path("lease", number), "%d %s %d\n" % holder):
+            return False
+        self.settle(number)
+        return True
+
+    def settle(self, number):
+        """What a taker owes before it reads a checkpoint; doing it again changes nothing."""
+        for name in os.listdir(self.path("stage")):
+            if name[:1].isdigit() and int(name.split("-")[0]) < number:
+                _remove_staged(read(self.path("stage", name)) or "")
+                _unlink(self.path("stage", name))
+        if read(self.path("ready", number)) is None:
+            write(self.path("ready", number), self.ready(number - 1) or "\n")
+
+    def free(self, number):
+        write(self.path("lease", "%d.free" % (number,)), "")  # a full disk holds this too
+
+    def ready(self, number):
+        """The checkpoint that stood last under lease `number` or an earlier one, or None."""
+        names = [name for name in os.listdir(self.path("ready")) if name.isdigit()]
+        last = _largest([name for name in names if int(name) <= number])
+        return read(self.path("ready", last)) if last else None
+
+    def check(self, number):
+        """Raise LeaseLost unless lease `number` is the newest."""
+        newest = self.newest_number()
+        if newest != number:
+            raise LeaseLost(
+                "lease %d is over, %d is the newest: this process must stop and write nothing"
+                % (number, newest)
+            )
+
+    def stage(self, number, holder, path):
+        """Return the name to write a new `path` at, known to who may take the lease meanwhile."""
+        folder, name = os.path.split(os.path.abspath(path))
+        mark = "%s%d-%s.%d" % (MARK, number, holder.job, holder.restart)
+        staged = os.path.join(folder, "." + name + mark)
+        if "\n" in staged:
+            raise HandoverError("a checkpoint's name cannot hold a line break")
+        write(self._stage_record(number, staged), staged + "\n")
+        self.check(number)
+        _remove_staged(staged)
+        return staged
+
+    def commit(self, number, staged, path):
+        """Make what was staged current, whole: fsync, look at the lease, rename.
+
+        Who takes the lease between the look and the rename removes the staged file first, and
+        then the rename fails: a process that was stopped there overwrites nothing.
+        """
+        path = os.path.abspath(path)
+        sync_tree(staged)
+        self.check(number)
+        try:
+            os.rename(staged, path)
+        except FileNotFoundError:
+            self.check(number)
+            raise
+        sync_folder(os.path.dirname(path))
+        write(self.path("ready", number), path + "\n")
+
+    def unstage(self, number, staged):
+        _remove_staged(staged)
+        _unlink(self._stage_record(number, staged))
+
+    def _stage_record(self, number, staged):
+        return self.path("stage", "%d-%08x" % (number, zlib.crc32(os.fsencode(staged))))
+
+
+class NoLeases(object):
+    """Outside a chain: checkpoints are still written whole."""
+
+    def stage(self, number, holder, path):
+        folder, name = os.path.split(path)
+        return os.path.join(folder, ".%s%s%d" % (name, MARK, os.getpid()))
+
+    def commit(self, number, staged, path):
+        sync_tree(staged)
+        os.rename(staged, path)
+        sync_folder(os.path.dirname(path))
+
+    def unstage(self, number, staged):
+        _remove_staged(staged)
+
+
+def _largest(names):
+    return max([int(name) for name in names if name.isdigit()] or [0])
+
+
+def write(path, text):
+    """Write a file whole or not at all; it is on the disk when this returns."""
+    temporary = _temporary(path, text)
+    try:
+        os.rename(temporary, path)
+    except OSError:
+        _unlink(temporary)
+        raise
+    sync_folder(os.path.dirname(path))
+
+
+def make_once(path, text):
+    """Make a file, whole, unless it exists: of several processes on any nodes one is told True."""
+    temporary = _temporary(path, text)
+    try:
+        try:
+            os.link(temporary, path)
+            made = True
+        except OSError as error:
+            # NFS may lose the answer to a link that was made: the count of names tells.
+            made = os.stat(temporary).st_nlink == 2
+            if not made and error.errno != errno.EEXIST:
+                raise
+    finally:
+        _unlink(temporary)
+    sync_folder(os.path.dirname(path))
+    return made
+
+
+def read(path):
+    """The text of a small file, or None where there is none; never through a symbolic link."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ESTALE):
+            return None
+        raise
+    with os.fdopen(fd, "rb") as file:
+        return os.fsdecode(file.read(LARGEST))
+
+
+def sync_tree(path):
+    """Bring a file, or a folder with all that is in it, to the disk."""
+    if not os.path.isdir(path):
+        return _sync(path)
+    for folder, _, names in os.walk(path):
+        for name in names:
+            if not os.path.islink(os.path.join(folder, name)):
+                _sync(os.path.join(folder, name))
+        sync_folder(folder)
+
+
+def sync_folder(path):
+    try:
+        _sync(path)
+    except OSError as error:  # not every file system knows it of folders
+        if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
+            raise
+
+
+def _sync(path):
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _temporary(path, text):
+    folder, name = os.path.split(path)
+    made = os.path.join(folder, ".%s.%s" % (name, os.urandom(8).hex()))
+    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(os.fsencode(text))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        _unlink(made)
+        raise
+    return made
+
+
+def _remove_staged(name):
+    """Remove what a holder was writing. Only names that `stage` makes are ever removed."""
+    name = name.rstrip("\n")
+    if MARK not in os.path.basename(name):
+        return
+    if os.path.isdir(name) and not os.path.islink(name):
+        # Renamed first: a folder that is emptied name by name could be committed half empty.
+        gone = name + ".old-" + os.urandom(4).hex()
+        try:
+            os.rename(name, gone)
+        except FileNotFoundError:
+            return
+        shutil.rmtree(gone, ignore_errors=True)
+    else:
+        _unlink(name)
+
+
+def _unlink(path):
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+
+
+def _check_owner(path):
+    try:
+        found = os.lstat(path)
+    except OSError as error:
+        raise HandoverError("%s: %s" % (path, error.strerror))
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise HandoverError("%s is no directory of yours" % (path,))
+    if found.st_mode & 0o022:
+        raise HandoverError("others may write in %s: chmod 700 it" % (path,))

@@ -1,0 +1,102 @@
+"""Is the holder of a lease still there? Only Slurm's word makes it gone.
+
+A heartbeat that moves proves life and saves asking. One that stands still proves nothing: a step
+may be long, a process stopped, a file server slow. Stillness is measured on our own monotonic
+clock, by whether the beat changes, so clocks that differ between nodes do no harm.
+"""
+
+import os
+import subprocess
+import time
+
+import mirage_lease
+
+ENDED = frozenset(
+    ["CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"]
+)
+"""The run is over and slurmstepd has seen its processes end."""
+CUT_OFF = frozenset(
+    ["BOOT_FAIL", "NODE_FAIL", "PENDING", "REQUEUED", "REQUEUE_HOLD", "REVOKED", "SPECIAL_EXIT"]
+)
+"""Slurm has given the run up, or put it back; on a lost node its processes may live on a while."""
+ASK_TIMEOUT_S = 30.0
+LONGEST_PAUSE_S = 30.0
+
+
+def slurms_word(holder):
+    """`ended`, `cut off`, `there`, or None where Slurm gave no answer that can be read."""
+    argv = ["squeue", "-h", "-t", "all", "-j", holder.job, "-O", "State:32,RestartCnt:16"]
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(os.environ, LC_ALL="C"),
+            timeout=ASK_TIMEOUT_S,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    if done.returncode != 0:
+        # Of a job that it has purged slurmctld says so; any other error says nothing of the job.
+        return "cut off" if b"Invalid job id" in done.stderr else None
+    rows = [row.split() for row in done.stdout.decode("ascii", "replace").split("\n")]
+    words = [_of_row(row, holder) for row in rows if row]
+    for word in (None, "there", "cut off"):  # a heterogeneous job has a row for each component
+        if word in words:
+            return word
+    return "ended" if words else None
+
+
+def _of_row(columns, holder):
+    if len(columns) != 2 or not columns[1].isdigit():
+        return None
+    state, restart = columns[0], int(columns[1])
+    if state in ENDED:
+        return "ended"
+    return "cut off" if state in CUT_OFF or restart > holder.restart else "there"
+
+
+class Watch(object):
+    """One holder, watched until it is gone."""
+
+    def __init__(self, leases, lease, stale_s):
+        self.lease = lease
+        self._stale_s = stale_s
+        chain = os.path.dirname(leases.root)
+        link = str(lease.holder.link)
+        self._beats = [leases.path("beat", lease.number), os.path.join(chain, "beat", link)]
+        self._end = os.path.join(chain, "ends", link)
+        self._seen = self._look()
+        self._still_since = self._ask_at = time.monotonic()
+        self._pause_s = min(1.0, stale_s)
+        self._word = None
+
+    def gone(self):
+        """True once Slurm says that the run is over; where it was cut off, also without a beat."""
+        now = time.monotonic()
+        seen = self._look()
+        if seen != self._seen:
+            self._ask_at = now if seen[-1] != self._seen[-1] else now + self._stale_s
+            self._seen, self._still_since = seen, now
+            self._pause_s = min(1.0, self._stale_s)
+        if now >= self._ask_at and self._word != "ended":
+            self._word = slurms_word(self.lease.holder)
+            self._ask_at = self._next_question()
+        if self._word == "ended":
+            return True
+        return self._word == "cut off" and now - self._still_since >= self._stale_s
+
+    def _next_question(self):
+        """Not while the beat moves, but for a link that has written its end: it is about to go."""
+        now = time.monotonic()
+        if self._word == "there" and self._seen[-1] is None:
+            until = self._still_since + self._stale_s
+            if now < until:
+                return until
+        pause, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)
+        return now + pause
+
+    def _look(self):
+        beats = [mirage_lease.read(path) for path in self._beats]
+        return beats + [mirage_lease.read(self._end)]
