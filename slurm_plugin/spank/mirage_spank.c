@@ -246,14 +246,18 @@ static void become_wrapper(void)
 	size_t i;
 	int n = 0;
 
-	if (!argv)
+	if (!argv) {
+		say(wrapper, "out of memory");
 		return;
+	}
 	argv[n++] = words[0];
 	for (i = 0; i < OPTIONS; i++) {
 		if (!heard[i] || environment_has(i))
 			continue;
-		if (!(argv[n++] = as_word(i)))
+		if (!(argv[n++] = as_word(i))) {
+			say(wrapper, "out of memory");
 			return;
+		}
 	}
 	memcpy(argv + n, words + 1, (word_count - 1) * sizeof(*argv));
 	snprintf(mark, sizeof(mark), "%ld", (long) getpid());

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -398,7 +397,3 @@ def test_the_options_are_those_of_the_wrapper() -> None:
         ["/usr/bin/python3", "-c", program], cwd=PLUGIN, capture_output=True, text=True, check=True
     )
     assert sorted(re.findall(r'\{ "(mirage-[a-z-]+)"', source)) == known.stdout.split()
-
-
-def test_the_helper_can_be_run() -> None:
-    assert os.access(PLUGIN / "hooks" / "mirage-rerun", os.X_OK)

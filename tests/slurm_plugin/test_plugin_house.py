@@ -11,7 +11,7 @@ import pytest
 
 from tests.slurm_plugin.fakes import PLUGIN
 
-SOURCES = [PLUGIN / "sbatch", *sorted(PLUGIN.glob("*.py"))]
+SOURCES = [PLUGIN / "sbatch", PLUGIN / "hooks" / "mirage-rerun", *sorted(PLUGIN.glob("*.py"))]
 SHELL = [PLUGIN / "carrier.sh", PLUGIN / "mirage-link"]
 OWN = {path.stem for path in PLUGIN.glob("*.py")}
 
