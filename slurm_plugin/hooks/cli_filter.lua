@@ -9,7 +9,7 @@ if not loaded or type(mirage) ~= "table" then
 end
 
 local function tell(name, ...)
-  pcall(mirage[name], ...)
+  pcall(function(...) mirage[name](...) end, ...)
   return slurm.SUCCESS
 end
 

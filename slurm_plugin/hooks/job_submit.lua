@@ -10,8 +10,8 @@ if not loaded or type(mirage) ~= "table" then
 end
 
 function slurm_job_submit(job, partitions, submit_uid)
-  local asked, refusal = pcall(mirage.submit, job, submit_uid)
-  if asked and refusal then
+  local asked, refusal = pcall(function() return mirage.submit(job, submit_uid) end)
+  if asked and type(refusal) == "string" then
     slurm.log_user("mirage: %s", refusal)
     return slurm.ERROR
   end
@@ -20,8 +20,8 @@ end
 
 -- Slurm 22.05 gives a modification no words of ours.
 function slurm_job_modify(job, record, partitions, modify_uid)
-  local asked, refusal = pcall(mirage.modify, job, record)
-  if asked and refusal then
+  local asked, refused = pcall(function() return mirage.modify(job, record) end)
+  if asked and refused == true then
     return slurm.ESLURM_ACCESS_DENIED
   end
   return slurm.SUCCESS

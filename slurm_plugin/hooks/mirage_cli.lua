@@ -70,7 +70,7 @@ local function within_wrapper(words)
     end
   end
   local pid = own_pid()
-  local mark = os.getenv("SLURM_MIRAGE_PID") -- of the SPANK plugin
+  local mark = string.match(os.getenv("SLURM_MIRAGE_PID") or "", "^%d+") -- of the SPANK plugin
   for generation = 0, 3 do
     if generation < 2 and mark == pid then
       return true

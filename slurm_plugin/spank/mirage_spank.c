@@ -23,15 +23,15 @@
 SPANK_PLUGIN(mirage, 1)
 
 #define DEFAULT_WRAPPER "/opt/mirage/slurm_plugin/sbatch"
-/* Names the process that became the wrapper; the real sbatch is that process again, or its child.
- * The wrapper saves no SLURM_ name for later links, and no job sees it: see post_opt. */
+/* PID:WHEN of the process that became the wrapper; the real sbatch is that process again, or its
+ * child. The wrapper saves no SLURM_ name for later links, and no job sees it: see post_opt.
+ * WHEN is 0 before the script was read, when its #SBATCH lines may still be heard, else 1. */
 #define MARK "SLURM_MIRAGE_PID"
+enum { BEFORE_SCRIPT, AFTER_SCRIPT, NEVER };
 #define OPTION "mirage-"
 #define TAG "mirage:"
 #define ID_LETTERS "0123456789abcdefghjkmnpqrstvwxyz" /* of a chain id, 16 of them */
 #define ID_LENGTH 16
-
-extern char **environ;
 
 static int on_option(int index, const char *value, int remote);
 
@@ -55,7 +55,7 @@ static struct spank_option options[] = {
 enum { NEVER_OVERLAP = 5, MAX_OVERLAP = 6, STYLE = 8 };
 
 static const char *wrapper = DEFAULT_WRAPPER;
-static bool listening;         /* in sbatch, and neither switched off nor within the wrapper */
+static bool listening;         /* in sbatch, neither switched off nor in the wrapper's hands */
 static char *heard[OPTIONS];   /* what #SBATCH lines asked for */
 static bool heard_any;
 static off_t stdin_start = -1; /* where a script on standard input begins; -1: cannot be reread */
@@ -147,19 +147,21 @@ static bool is_carrier_mark(const char *word)
 	       *link && strspn(link, "0123456789") == strlen(link);
 }
 
-/* Whether the wrapper already has this call in hand, here or in the link that submits it. */
-static bool within_wrapper(void)
+/* When the wrapper took this call in hand, here or in the link that submits it; NEVER: not yet. */
+static int taken_in_hand(void)
 {
 	const char *mark = getenv(MARK);
-	long pid = mark ? strtol(mark, NULL, 10) : 0;
-	int i;
+	long pid = 0;
+	int when, i;
 
-	if (pid > 0 && (pid == (long) getpid() || pid == (long) getppid()))
-		return true;
 	for (i = 1; i < word_count; i++)
 		if (is_carrier_mark(words[i]))
-			return true;
-	return false;
+			return AFTER_SCRIPT;
+	if (!mark || sscanf(mark, "%ld:%d", &pid, &when) != 2)
+		return NEVER;
+	if (pid != (long) getpid() && pid != (long) getppid())
+		return NEVER; /* left over from another time */
+	return when == BEFORE_SCRIPT ? BEFORE_SCRIPT : AFTER_SCRIPT;
 }
 
 static bool switched_off(void)
@@ -238,7 +240,7 @@ static bool name_real_sbatch(void)
 }
 
 /* Run the wrapper in this process's place with what was heard and the words as they were given. */
-static void become_wrapper(void)
+static void become_wrapper(int when)
 {
 	char **argv = calloc(word_count + OPTIONS + 1, sizeof(*argv));
 	char mark[32];
@@ -260,7 +262,7 @@ static void become_wrapper(void)
 		}
 	}
 	memcpy(argv + n, words + 1, (word_count - 1) * sizeof(*argv));
-	snprintf(mark, sizeof(mark), "%ld", (long) getpid());
+	snprintf(mark, sizeof(mark), "%ld:%d", (long) getpid(), when);
 	setenv(MARK, mark, 1);
 	named = name_real_sbatch();
 	fflush(NULL);
@@ -281,23 +283,21 @@ static int on_option(int index, const char *value, int remote)
 	return 0;
 }
 
-/* Slurm passes what it heard on to the job in variables; the wrapper's calls make their own. */
-static void forget_options(void)
+/* Slurm hands options on to the job in two variables, and takes the second of them for an option
+ * again: sbatch within a link would start a chain. No job is to have either. */
+static void forget_options(spank_t spank)
 {
-	static const char start[] = "_SLURM_SPANK_OPTION_mirage_";
-	char name[128];
-	char **at = environ;
+	char again[160] = "SLURM_SPANK_", *name = again + strlen(again), *at;
+	size_t i;
 
-	while (at && *at) {
-		size_t length = strcspn(*at, "=");
-
-		if (begins(*at, start) && length < sizeof(name)) {
-			memcpy(name, *at, length);
-			name[length] = '\0';
-			unsetenv(name);
-			at = environ;
-		} else
-			at++;
+	for (i = 0; i < OPTIONS; i++) {
+		sprintf(name, "_SLURM_SPANK_OPTION_%s_%.75s", plugin_name, options[i].name);
+		for (at = name; *at; at++)
+			if (*at == '-')
+				*at = '_';
+		unsetenv(again);
+		unsetenv(name);
+		spank_job_control_unsetenv(spank, name);
 	}
 }
 
@@ -313,7 +313,7 @@ static bool script_is_gone(void)
 int slurm_spank_init(spank_t spank, int ac, char **av)
 {
 	size_t i;
-	int at;
+	int at, taken;
 
 	if (!is_sbatch())
 		return ESPANK_SUCCESS;
@@ -322,23 +322,26 @@ int slurm_spank_init(spank_t spank, int ac, char **av)
 			wrapper = av[at] + strlen("wrapper=");
 	for (i = 0; i < OPTIONS; i++)
 		spank_option_register(spank, &options[i]);
-	if (switched_off() || !read_words() || within_wrapper())
+	forget_options(spank);
+	if (switched_off() || !read_words() || (taken = taken_in_hand()) == AFTER_SCRIPT)
 		return ESPANK_SUCCESS;
 	stdin_start = lseek(STDIN_FILENO, 0, SEEK_CUR);
-	if (asked_before_the_script_is_read())
-		become_wrapper();
-	else
-		listening = true;
+	listening = true;
+	if (taken == NEVER && asked_before_the_script_is_read()) {
+		become_wrapper(BEFORE_SCRIPT);
+		listening = false; /* that it could not was said once */
+	}
 	return ESPANK_SUCCESS;
 }
 
 /* Called for each component of a heterogeneous job; at the first, the script has been read. */
 int slurm_spank_init_post_opt(spank_t spank, int ac, char **av)
 {
-	(void) spank, (void) ac, (void) av;
+	(void) ac, (void) av;
 	if (!is_sbatch())
 		return ESPANK_SUCCESS;
 	unsetenv(MARK); /* the job's environment is copied after this */
+	forget_options(spank);
 	if (!listening || !heard_any)
 		return ESPANK_SUCCESS;
 	listening = false;
@@ -347,7 +350,6 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char **av)
 		    "name the script, or give the options to sbatch");
 		return ESPANK_SUCCESS;
 	}
-	forget_options();
-	become_wrapper();
+	become_wrapper(AFTER_SCRIPT);
 	return ESPANK_SUCCESS;
 }
