@@ -26,6 +26,42 @@ NOBODY = "http://127.0.0.1:9"  # nothing listens there
 SHIPPED = "/opt/mirage/slurm_plugin/hooks"
 NO_SUCH = "/nonexistent/hooks"
 JOB = "#!/bin/sh\n#SBATCH --time=5 --output=/dev/null\n"
+TRUE = JOB + "true\n"
+DIRECTIVE = JOB.replace("--time", "--mirage-chain=2 --time") + "true\n"
+MIRAGE_LINE = JOB + "#MIRAGE --chain=2\ntrue\n"
+COMMENT_LINE = JOB + "#SBATCH --comment='mine mirage:chain=2'\ntrue\n"
+SCRIPTS = {
+    "job.sh": TRUE,
+    "directive.sh": DIRECTIVE,
+    "line.sh": MIRAGE_LINE,
+    "comment.sh": COMMENT_LINE,
+}
+
+Form = tuple[list[str], str | None, dict[str, str]]
+"""sbatch's words, its standard input (a name: that file; text: a pipe), its environment."""
+BOTH: list[Form] = [
+    (["--mirage-chain=2", "job.sh", "an argument"], None, {}),
+    (["--mirage-chain", "2", "--wrap", "true 'a  b'"], None, {}),
+    (["job.sh"], None, {"MIRAGE_CHAIN": "2"}),
+    (["--mirage-chain=2"], "job.sh", {}),
+    (["--mirage-chain=2"], TRUE, {}),
+    ([], TRUE, {"MIRAGE_CHAIN": "2"}),
+    (["--mirage-chain=2", "-N1", ":", "-N1", "job.sh"], None, {}),
+]
+OF_SPANK: list[Form] = [
+    *BOTH,
+    (["directive.sh", "--mirage-chain=9"], None, {}),
+    ([], "directive.sh", {}),
+    (["--export=NONE", "directive.sh"], None, {"MIRAGE_CHAIN": "2"}),
+]
+OF_CLI: list[Form] = [
+    *BOTH,
+    (["line.sh"], None, {}),
+    ([], "line.sh", {}),
+    (["comment.sh"], None, {}),
+    (["--comment=mirage:chain=2"], TRUE, {}),
+    (["--comment", "mirage:chain=2", "job.sh"], None, {}),
+]
 
 
 def compiled(folder: Path) -> Path:
@@ -135,6 +171,11 @@ class Hooked:
             cwd=self.home if user == "alice" else Path("/"),
             env=given,
         )
+
+    def call(self, form: Form, *more: str) -> subprocess.CompletedProcess[str]:
+        words, stdin, env = form
+        given = self.home / stdin if stdin in SCRIPTS else stdin
+        return self.sbatch(*more, *words, stdin=given, env=env)
 
     def job(self, done: subprocess.CompletedProcess[str]) -> dict[str, str]:
         """What Slurm shows of the job that was submitted."""
