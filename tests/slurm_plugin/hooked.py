@@ -154,6 +154,7 @@ class Hooked:
         stdin: str | Path | None = None,
         env: dict[str, str] | None = None,
         user: str = "alice",
+        program: str = "sbatch",
     ) -> subprocess.CompletedProcess[str]:
         """`stdin`: text comes through a pipe, a path is opened."""
         given = {"MIRAGE_STATE_DIR": f"{self.home}/state", "MIRAGE_URL": NOBODY, **(env or {})}
@@ -162,7 +163,7 @@ class Hooked:
             words, stdin = (str(stdin), *words), None
         else:
             command = 'exec "$0" "$@"'
-            words = ("sbatch", *words)
+            words = (program, *words)
         return self.testbed.run(
             ["/bin/sh", "-c", command, *words],
             user=user,
