@@ -206,7 +206,7 @@ def test_sbatch_is_unharmed_by_a_service_that_is_down_slow_or_mad(
             began = time.monotonic()
             done = scene.sbatch("--hold", "--mirage-chain=2", "job.sh", env={"MIRAGE_URL": url})
             assert is_link(scene, scene.job(done))
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < 6
             assert done.stderr.count("\n") == 1
             scene.forget_chains()
             plain = scene.sbatch("--hold", "job.sh", env={"MIRAGE_URL": url})
