@@ -17,6 +17,10 @@ PACKAGES = {
     "postgresql": "/usr/lib/postgresql",
     "munge": "/usr/sbin/munged",
     "iproute2": "/sbin/ip",
+    "gcc": "/usr/bin/gcc",
+    "libc6-dev": "/usr/include/stdio.h",
+    "libslurm-dev": "/usr/include/slurm/spank.h",
+    "make": "/usr/bin/make",
 }
 """Package: what it brings. Slurm's own are known to the testbed."""
 TESTBED = Path(__file__).resolve().parents[1] / "deploy" / "testbed" / "testbed.py"

@@ -13,7 +13,8 @@ import pytest
 from tests import needed
 from tests.slurm_plugin.fakes import PLUGIN
 
-SOURCES = [PLUGIN / "sbatch", PLUGIN / "mirage-handover", *sorted(PLUGIN.glob("*.py"))]
+PROGRAMS = ("sbatch", "mirage-handover", "hooks/mirage-rerun")
+SOURCES = [*(PLUGIN / name for name in PROGRAMS), *sorted(PLUGIN.glob("*.py"))]
 SHELL = [*sorted(PLUGIN.glob("carrier*.sh")), PLUGIN / "mirage-link"]
 OWN = {path.stem for path in PLUGIN.glob("*.py")}
 
