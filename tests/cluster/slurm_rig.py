@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from mirage.cluster.cli import SlurmCli
+from mirage.cluster.rest import Slurmrestd
 from mirage.domain.job import JobId
 from tests.slurm_testbed import Testbed, TestbedSettings
 
@@ -33,9 +34,9 @@ def put_on_path(folder: Path, user: str) -> str:
 class SlurmRig:
     """Alice's predecessor runs on one node; her standby waits behind it."""
 
-    def __init__(self, testbed: Testbed) -> None:
+    def __init__(self, testbed: Testbed, cluster: SlurmCli | Slurmrestd | None = None) -> None:
         self.testbed = testbed
-        self.cluster = SlurmCli()
+        self.cluster = cluster or SlurmCli()
         self.predecessor = self._running()
         self.standby = self.submit(f"--dependency=afterany:{self.predecessor}")
         testbed.wait_until(self._in_history, 30, "the predecessor in sacct's windows")

@@ -53,7 +53,13 @@ def simulated_rig() -> SimulatedRig:
     return SimulatedRig()
 
 
-@pytest.fixture(params=["simulated_rig", pytest.param("slurm_rig", marks=pytest.mark.slurm)])
+@pytest.fixture(
+    params=[
+        "simulated_rig",
+        pytest.param("slurm_rig", marks=pytest.mark.slurm),
+        pytest.param("rest_rig", marks=pytest.mark.slurm),
+    ]
+)
 def rig(request: pytest.FixtureRequest) -> Rig:
     made: Rig = request.getfixturevalue(request.param)
     return made
