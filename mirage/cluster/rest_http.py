@@ -20,7 +20,7 @@ from mirage.errors import ClusterUnavailable
 
 UNIX = "unix:"
 _LARGEST_ANSWER = 1 << 30
-"""Bytes: 100 000 jobs in v0.0.38. More is taken for a fault."""
+"""Bytes. More is taken for a fault."""
 _AT_ONCE = 1 << 16
 
 

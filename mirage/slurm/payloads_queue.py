@@ -1,6 +1,6 @@
 """slurmrestd's `/slurm/<version>/jobs`: the queue.
 
-Big: 9 KB a job in v0.0.38, sixty times what squeue's text costs.
+Many times as long as squeue's text.
 """
 
 from typing import Any

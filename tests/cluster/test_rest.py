@@ -5,6 +5,7 @@ What every cluster does is in test_contract.py, on the real one.
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from tests.cluster.tokens import jwt
 STANDBY = JobId(7)
 JOB = "/slurm/v0.0.38/job/7"
 SUBMIT = "/slurm/v0.0.38/job/submit"
-FINE = {"errors": []}
+FINE: dict[str, object] = {"errors": []}
 IMPATIENT = Patience(first_pause_s=0.001, longest_pause_s=0.001)
 
 
@@ -232,7 +233,7 @@ def test_a_job_is_submitted_as_its_user_and_in_full(fake: FakeRestd) -> None:
 def test_a_later_version_takes_arguments_and_triples(fake: FakeRestd) -> None:
     fake.answers(OPENAPI, openapi("v0.0.41"))
     fake.answers("/slurm/v0.0.41/job/submit", {**FINE, "job_id": 12})
-    submitting(fake).submit(Submission(**_fields(arguments=("a b",))), user="alice")
+    submitting(fake).submit(replace(WORK, arguments=("a b",)), user="alice")
     (asked,) = fake.calls("/slurm/v0.0.41/job/submit")
     job = asked.body["job"]
     assert job["time_limit"] == {"set": True, "infinite": False, "number": 2}
@@ -240,13 +241,9 @@ def test_a_later_version_takes_arguments_and_triples(fake: FakeRestd) -> None:
     assert (job["argv"], job["tres_per_node"]) == (["a b"], "gres/gpu:a100:8")
 
 
-def _fields(**changed: object) -> dict[str, object]:
-    return {name: getattr(WORK, name) for name in WORK.__slots__} | changed
-
-
 def test_arguments_are_not_sent_to_a_slurmrestd_that_dies_of_them(fake: FakeRestd) -> None:
     with pytest.raises(InputError, match="ends when a script comes with arguments"):
-        submitting(fake).submit(Submission(**_fields(arguments=("a",))), user="alice")
+        submitting(fake).submit(replace(WORK, arguments=("a",)), user="alice")
     assert fake.calls(SUBMIT) == []
 
 

@@ -12,6 +12,7 @@ from mirage.cluster.cli import SlurmCli
 from mirage.cluster.lane import Patience
 from mirage.cluster.rest import Slurmrestd
 from mirage.cluster.rest_http import RestHttp
+from mirage.cluster.rest_token import TokenFile
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, ClusterUnavailable
@@ -99,14 +100,15 @@ WORK = Submission(
 
 def test_a_job_is_submitted_as_its_user(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
     testbed = slurm_rig.testbed
-    job_id = rest_host.cluster().submit(WORK, user="alice")
+    folder = testbed.run(["mktemp", "-d"], user="alice").stdout.strip()
+    job_id = rest_host.cluster().submit(replace(WORK, directory=folder), user="alice")
     testbed.wait_until(lambda: testbed.state(job_id) == "COMPLETED", 30, "its end")
     shown = testbed.job(job_id)
     assert shown["UserId"].startswith("alice(")
     assert shown["GroupId"].startswith("alice(")
-    assert (shown["Comment"], shown["TimeLimit"]) == ("mirage:abcdefgh:2", "00:05:00")
-    said = testbed.run(["cat", f"/home/alice/rest-{job_id}.out"], user="alice").stdout
-    assert said == "alice\n/home/alice\na=b; $(id)\n"
+    assert (shown["Comment"].strip(), shown["TimeLimit"]) == (WORK.comment, "00:05:00")
+    said = testbed.run(["cat", f"{folder}/rest-{job_id}.out"], user="alice").stdout
+    assert said == f"alice\n{folder}\na=b; $(id)\n"
 
 
 def test_a_submission_that_slurm_refuses_is_told(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
@@ -140,15 +142,18 @@ def test_an_old_token_gives_no_queue(rest_host: RestHost) -> None:
 def test_without_the_daemons_nothing_is_known_and_afterwards_all_again(
     slurm_rig: SlurmRig, rest_host: RestHost
 ) -> None:
-    cluster = rest_host.cluster()
-    cluster.dialect()
-    impatient = Slurmrestd(cluster.http, patience=Patience(first_pause_s=0.1, longest_pause_s=0.1))
+    token = TokenFile(rest_host.token_file("mirage")).token
+    impatient = Slurmrestd(
+        RestHttp(rest_host.socket, timeout_s=2, identity=token),
+        patience=Patience(first_pause_s=0.1, longest_pause_s=0.1),
+    )
     slurm_rig.testbed.stop_dbd()
     slurm_rig.testbed.stop_ctld()
     try:
         with pytest.raises(ClusterUnavailable, match="connect to database"):
             impatient.jobs([slurm_rig.predecessor])
-        with pytest.raises(ClusterUnavailable):
+        # slurmrestd itself would wait for slurmctld for 9 s.
+        with pytest.raises(ClusterUnavailable, match="did not answer within 2 s"):
             impatient.free(slurm_rig.standby, dependency="")
     finally:
         slurm_rig.testbed.start_dbd()

@@ -105,7 +105,7 @@ def test_22_05_speaks_its_own_version_and_keeps_accounting() -> None:
     ],
 )
 def test_the_newest_version_that_both_know_is_spoken(served: tuple[str, ...], spoken: str) -> None:
-    paths = {f"/slurm/{version}/jobs/": {} for version in served}
+    paths: dict[str, Any] = {f"/slurm/{version}/jobs/": {} for version in served}
     assert payloads.dialect({"paths": paths}).version == spoken
 
 
