@@ -29,6 +29,9 @@ from mirage.slurm.dependency import plain
 T = TypeVar("T")
 
 _BAD = 400
+_JOBS_AT_ONCE = 200
+_RECORD_QUERIES = ("skip_steps", "show_duplicates")
+"""Asked for where the server's document has them: no steps; every run of a requeued job."""
 
 
 class Slurmrestd:
@@ -80,11 +83,13 @@ class Slurmrestd:
         yield from self._window(since, until) if since < until else ()
 
     def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
-        """A request for each id: 22.05.8 takes no list."""
+        wanted = sorted(set(job_ids))
         found: list[Job] = []
-        for job_id in sorted(set(job_ids)):
-            found += [job for job in self._record(job_id) if job.job_id == job_id]
-        return found
+        for i in range(0, len(wanted), _JOBS_AT_ONCE):
+            ids = ",".join(map(str, wanted[i : i + _JOBS_AT_ONCE]))
+            found += self._records(f"jobs {ids}", {"step": ids})
+        # The id of an array brings all its tasks.
+        return [job for job in found if job.job_id in set(wanted)]
 
     def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
         """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
@@ -144,22 +149,18 @@ class Slurmrestd:
 
     def _window(self, since: int, until: int) -> list[Job]:
         span = {"start_time": f"uts{since}", "end_time": f"uts{until}"}
-        return self._records(f"history {since} {until}", "jobs", span)
+        return self._records(f"history {since} {until}", span)
 
-    def _record(self, job_id: JobId) -> list[Job]:
-        return self._records(f"job {job_id}", f"job/{job_id}", {})
-
-    def _records(self, key: str, path: str, span: Mapping[str, str]) -> list[Job]:
+    def _records(self, key: str, which: Mapping[str, str]) -> list[Job]:
         def ask(version: payloads.Dialect) -> Reply:
             if not version.accounting:
                 raise ClusterUnavailable(
                     f"slurmrestd serves no /slurmdb/{version.version}: start it with that plugin "
                     "as well (-s)"
                 )
-            wanted = {"skip_steps": "true", "show_duplicates": "true"} if span else {}
-            query = {k: v for k, v in wanted.items() if k in version.record_queries}
-            at = f"/slurmdb/{version.version}/{path}"
-            return self.http.get(at, "accounting", {**span, **query})
+            query = {k: "true" for k in _RECORD_QUERIES if k in version.record_queries}
+            at = f"/slurmdb/{version.version}/jobs"
+            return self.http.get(at, "accounting", {**which, **query})
 
         reply = self._accounting.ask(key, lambda: self._asked(ask))
         return _read(lambda: payloads_history.records(reply.body))

@@ -15,7 +15,7 @@ from tests.cluster.restd import FakeRestd, openapi, running
 from tests.cluster.tokens import jwt
 from tests.mirage_process import QuietSlurm, configured, run
 
-_NODES = {"errors": [], "nodes": []}
+_NODES: dict[str, object] = {"errors": [], "nodes": []}
 
 
 @pytest.fixture

@@ -28,10 +28,7 @@ def slurm_stage(slurm_host: Testbed) -> Stage:
 
 
 @pytest.fixture
-def slurm_rig(
-    slurm_host: Testbed, slurm_stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> SlurmRig:
-    slurm_host.up(TWO_NODES)
+def slurm_rig(slurm_stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmRig:
     monkeypatch.setenv("PATH", put_on_path(tmp_path, "mirage"))
     return slurm_stage.set()
 

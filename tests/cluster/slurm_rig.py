@@ -10,13 +10,13 @@ from pathlib import Path
 from mirage.cluster.cli import SlurmCli
 from mirage.cluster.rest import Slurmrestd
 from mirage.domain.job import JobId
-from tests.slurm_testbed import Testbed, TestbedSettings
+from tests.slurm_testbed import Testbed, TestbedFailure, TestbedSettings
 
 TWO_NODES = TestbedSettings(nodes=2)
 _COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
 _REAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 _WHOLE_NODE = ("-N1", "--exclusive", "-t", "60")
-_LONGEST_WAIT_S = 5
+_LONGEST_WAIT_S = 4
 """In real time the testbed's schedulers look every 2 s: twice over."""
 
 
@@ -71,7 +71,9 @@ class Stage:
         self._predecessor: JobId | None = None
 
     def set(self) -> SlurmRig:
+        # A cluster in which it runs is the one it was: a switch of settings forgets all jobs.
         if self._predecessor is None or not self._runs(self._predecessor):
+            self._testbed.up(TWO_NODES)
             self._testbed.cancel_all()
             self._predecessor = running(self._testbed)
             self._testbed.wait_until(self._in_history, 30, "the predecessor in sacct's windows")
@@ -79,9 +81,10 @@ class Stage:
         return SlurmRig(self._testbed, self._predecessor)
 
     def _runs(self, job_id: JobId) -> bool:
+        """Not where slurmctld is away, or another cluster."""
         try:
             return self._testbed.state(job_id) == "RUNNING"
-        except LookupError:
+        except (LookupError, TestbedFailure):
             return False
 
     def _clear(self, kept: JobId) -> None:

@@ -105,6 +105,14 @@ def test_history_is_asked_for_as_the_server_takes_it(fake: FakeRestd) -> None:
     assert asked.query == "start_time=uts100&end_time=uts200&skip_steps=true"
 
 
+def test_many_jobs_are_one_question(fake: FakeRestd) -> None:
+    """22.05.8 answers 400 to a comma that is not written as %2C."""
+    fake.answers("/slurmdb/v0.0.38/jobs", {**FINE, "jobs": []})
+    assert cluster(fake).jobs([JobId(9), STANDBY, JobId(9)]) == []
+    (asked,) = fake.calls("/slurmdb/v0.0.38/jobs")
+    assert asked.query == "step=7%2C9&skip_steps=true"
+
+
 def test_a_slurmrestd_without_accounting_says_how_to_start_it(fake: FakeRestd) -> None:
     fake.answers(OPENAPI, openapi("v0.0.38", accounting=False))
     with pytest.raises(ClusterUnavailable, match=r"serves no /slurmdb/v0\.0\.38"):
