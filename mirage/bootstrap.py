@@ -1,12 +1,17 @@
 """The one place where settings become objects."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from mirage.cluster.cli import SlurmCli
+from mirage.cluster.meter import Usage
+from mirage.cluster.rest import Slurmrestd
+from mirage.cluster.rest_http import RestHttp
+from mirage.cluster.rest_token import TokenCommand, TokenFile
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.installed import data_dir, models_dir
 from mirage.policy import registry
@@ -16,11 +21,13 @@ from mirage.services.desk import Rules
 from mirage.services.limits import Limits
 from mirage.services.observing import Observer
 from mirage.settings import Settings
+from mirage.slurm.scontrol import SiteConfig
 from mirage.store import clusters, schema
 from mirage.store.engine import Store
 from mirage.traces.clusterfile import ClusterFile, load_cluster_file
 
 _HOUR_S = 3600
+_THIS_HOST = frozenset({"localhost", "127.0.0.1", "::1"})
 _COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
 
 
@@ -35,20 +42,59 @@ class Service:
 
 
 def service(settings: Settings, cluster: Cluster | None = None) -> Service:
-    """Everything for one cluster; `cluster` defaults to the Slurm commands of this host.
+    """Everything for one cluster; `cluster` defaults to the Slurm that the settings name.
 
     Raises StoreUnavailable and SchemaMismatch for a database that cannot be used.
     """
     store = open_store(settings)
     with store.begin() as tx:
         cluster_id = clusters.ensure(tx, settings.cluster.name)
-    reached = cluster or SlurmCli(timeout_s=settings.cluster.command_timeout_s)
+    reached = cluster or slurm(settings)
     return Service(settings=settings, store=store, cluster=reached, cluster_id=cluster_id)
 
 
-def check_slurm() -> None:
-    """Raise ConfigError unless the Slurm commands are on PATH."""
-    absent = [name for name in _COMMANDS if shutil.which(name) is None]
+def slurm(settings: Settings) -> SlurmCli | Slurmrestd:
+    """The way to Slurm that `cluster.transport` names."""
+    if settings.cluster.transport == "cli":
+        return SlurmCli(timeout_s=settings.cluster.command_timeout_s)
+    return slurmrestd(settings)
+
+
+def slurmrestd(settings: Settings) -> Slurmrestd:
+    """What slurmrestd cannot do goes through scontrol where that is on PATH."""
+    told = settings.cluster
+    timeout_s = told.command_timeout_s
+    file = None
+    if told.rest_token_file is not None:
+        file = TokenFile(told.rest_token_file, user=told.rest_user).token
+    helper = None
+    if told.rest_token_command:
+        helper = TokenCommand(told.rest_token_command, timeout_s=timeout_s)
+    return Slurmrestd(
+        RestHttp(told.rest_url or "", timeout_s=timeout_s, identity=file),
+        commands=None if _absent() else SlurmCli(timeout_s=timeout_s),
+        user_token=helper,
+    )
+
+
+def site_config(cluster: Cluster) -> Callable[[], SiteConfig] | None:
+    """How Slurm's own settings are asked for; None where nobody tells them."""
+    commands = cluster.commands if isinstance(cluster, Slurmrestd) else cluster
+    return commands.site_config if isinstance(commands, SlurmCli) else None
+
+
+def usage(cluster: Cluster) -> Callable[[], Mapping[str, Usage]] | None:
+    """What asking Slurm has cost; None for a cluster that costs nothing."""
+    return cluster.usage if isinstance(cluster, SlurmCli | Slurmrestd) else None
+
+
+def _absent() -> list[str]:
+    return [name for name in _COMMANDS if shutil.which(name) is None]
+
+
+def check_slurm(settings: Settings) -> None:
+    """Raise ConfigError unless the Slurm commands that the settings need are on PATH."""
+    absent = _absent() if settings.cluster.transport == "cli" else []
     if absent:
         raise ConfigError(
             "PATH",
@@ -106,6 +152,20 @@ def check(settings: Settings) -> list[str]:
 
     Raises InputError for a policy or a cluster file that cannot be used.
     """
+    return [*_of_slurmrestd(settings), *_of_policy(settings)]
+
+
+def _of_slurmrestd(settings: Settings) -> list[str]:
+    told = settings.cluster
+    url = urlsplit(told.rest_url or "")
+    if told.rest_token_file and url.scheme == "http" and url.hostname not in _THIS_HOST:
+        return [
+            f"the token in {told.rest_token_file} goes to {url.hostname} unencrypted: use https"
+        ]
+    return []
+
+
+def _of_policy(settings: Settings) -> list[str]:
     policy = policies(settings)(settings.provision.policy)
     folder = settings.provision.models_dir
     if folder is not None and not folder.is_dir():
@@ -123,8 +183,8 @@ def check(settings: Settings) -> list[str]:
 def _accrues_always(service: Service) -> Callable[[], bool]:
     """As Slurm says, asked until there is an answer; elsewhere as the cluster file says."""
     cluster, file = service.cluster, cluster_file(service.settings)
-    if isinstance(cluster, SlurmCli):
-        return cache(lambda: cluster.site_config().accrues_always)
+    if asked := site_config(cluster):
+        return cache(lambda: asked().accrues_always)
     return lambda: file is not None and file.params.accrue_always
 
 
@@ -132,14 +192,16 @@ def _observer(service: Service) -> Observer | None:
     file = cluster_file(service.settings)
     if file is None:
         return None
-    cluster = service.cluster
-    asked = cluster.site_config if isinstance(cluster, SlurmCli) else None
     return Observer(
-        params=file.params,
-        node_names=file.node_names,
-        # Asked until there is an answer.
-        hides_jobs=cache(lambda: asked is not None and "jobs" in asked().private_data),
+        params=file.params, node_names=file.node_names, hides_jobs=_hides_jobs(service.cluster)
     )
+
+
+def _hides_jobs(cluster: Cluster) -> Callable[[], bool]:
+    """PrivateData, asked until there is an answer; where nobody tells it, it may be so."""
+    if asked := site_config(cluster):
+        return cache(lambda: "jobs" in asked().private_data)
+    return lambda: isinstance(cluster, Slurmrestd)
 
 
 def upgrade_database(settings: Settings) -> None:

@@ -4,7 +4,7 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -13,6 +13,7 @@ from pydantic import (
     Field,
     ValidationError,
     WithJsonSchema,
+    model_validator,
 )
 
 from mirage.errors import ConfigError
@@ -47,6 +48,8 @@ def _policy_name(name: str) -> str:
 
 PolicyName = Annotated[str, AfterValidator(_policy_name), WithJsonSchema({"enum": _POLICIES})]
 
+_REST_URL = r"^(unix:/\S+|https?://[^\s/@]+/?)$"
+
 _Seconds = Annotated[int, Field(gt=0, le=31 * 86400)]
 _Hours = Annotated[float, Field(ge=0)]
 
@@ -61,7 +64,25 @@ class ClusterSettings(_Section):
     file: Path | None = None
     """Its cluster file, of `mirage cluster import`: without one, trained models are not asked."""
     command_timeout_s: _Seconds = 15
-    """A Slurm command that has not answered by then is ended; seconds."""
+    """A Slurm command, or slurmrestd, that has not answered by then is given up; seconds."""
+    transport: Literal["cli", "rest"] = "cli"
+    """Slurm is reached through its commands on this host, or through slurmrestd."""
+    rest_url: Annotated[str | None, Field(pattern=_REST_URL)] = None
+    """Where slurmrestd listens: `unix:/path/of/socket`, `http://host:port` or `https://...`."""
+    rest_token_file: Path | None = None
+    """Holds the service's Slurm JWT, mode 0600, read at each request; unset: slurmrestd knows its
+    caller by the socket (rest_auth/local)."""
+    rest_user: str = ""
+    """Whose token it is, where the token does not say so itself."""
+    rest_token_command: tuple[str, ...] = ()
+    """The site's helper that prints a user's short-lived token when run with the user's name, for
+    chains of mode submit; empty: nothing is submitted for users this way."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.transport == "rest" and self.rest_url is None:
+            raise ValueError('transport = "rest" needs rest_url')
+        return self
 
 
 class DatabaseSettings(_Section):

@@ -17,6 +17,10 @@ BOUNDS = [
     ("cluster", "name", "c" * 40, "c" * 41),
     ("cluster", "command_timeout_s", 1, 0),
     ("cluster", "command_timeout_s", 31 * 86400, 31 * 86400 + 1),
+    ("cluster", "transport", "cli", "ssh"),
+    ("cluster", "rest_url", "unix:/run/slurmrestd/socket", "/run/slurmrestd/socket"),
+    ("cluster", "rest_url", "https://slurm.example:6820", "https://me:secret@slurm.example"),
+    ("cluster", "rest_token_command", ["helper", "--for"], "helper"),
     ("service", "port", 0, -1),
     ("service", "port", 65535, 65536),
     ("service", "admins", ["root", "ada"], "root"),
@@ -58,6 +62,7 @@ def test_every_number_and_choice_is_tried_above() -> None:
     tried = {(table, key) for table, key, _, _ in BOUNDS}
     free = {("database", "url"), ("service", "host"), ("service", "state_dir")}
     free |= {("cluster", "file"), ("provision", "models_dir")}
+    free |= {("cluster", "rest_token_file"), ("cluster", "rest_user")}
     plain = {("", "log_format")}
     tables = {name: type(info.default) for name, info in Settings.model_fields.items()}
     own = {

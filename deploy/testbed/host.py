@@ -19,7 +19,9 @@ PACKAGES = (
     "slurmd",
     "slurmdbd",
     "slurm-client",
+    "slurmrestd",
     "slurm-wlm-basic-plugins",
+    "slurm-wlm-jwt-plugin",
     "slurm-wlm-mysql-plugin",
     "munge",
     "mariadb-server-core",
@@ -29,6 +31,7 @@ PACKAGES = (
 _POLICY = Path("/usr/sbin/policy-rc.d")
 _CREATED_USERS = STATE / "created-users"
 _MUNGE_KEY = Path("/etc/munge/munge.key")
+_JWT_KEY = STATE / "jwt.key"
 _FORBIDDEN_BY_POLICY = 101
 
 
@@ -104,7 +107,8 @@ def prepare(settings: Settings) -> None:
         _directory(STATE / "spool" / node)
     for index in range(GPUS_PER_NODE):
         _device(STATE / "dev" / f"gpu{index}")
-    _munge_key()
+    _secret(_MUNGE_KEY, owner="munge", size=128)
+    _secret(_JWT_KEY, owner="slurm", size=32)
     for user in USERS:
         _user(user)
 
@@ -125,12 +129,12 @@ def _device(path: Path) -> None:
     path.chmod(0o666)
 
 
-def _munge_key() -> None:
-    if _MUNGE_KEY.exists() and _MUNGE_KEY.stat().st_size > 0:
+def _secret(path: Path, *, owner: str, size: int) -> None:
+    if path.exists() and path.stat().st_size > 0:
         return
-    _MUNGE_KEY.touch(mode=0o600)
-    _MUNGE_KEY.write_bytes(secrets.token_bytes(128))
-    shutil.chown(_MUNGE_KEY, "munge", "munge")
+    path.touch(mode=0o600)
+    path.write_bytes(secrets.token_bytes(size))
+    shutil.chown(path, owner, owner)
 
 
 def _user(name: str) -> None:

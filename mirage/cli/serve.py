@@ -16,7 +16,6 @@ from mirage import settings as settings_file
 from mirage.api.app import ApiContext, create_app
 from mirage.bootstrap import Service
 from mirage.cluster import munge
-from mirage.cluster.cli import SlurmCli
 from mirage.errors import InputError
 from mirage.policy import registry
 from mirage.services import site
@@ -43,7 +42,7 @@ def serve(
     """Run the service: REST API and worker. SIGTERM finishes the tick under way and ends."""
     settings = settings_file.load(config)
     logs.set_up(settings.log_format)
-    bootstrap.check_slurm()
+    bootstrap.check_slurm(settings)
     for sentence in bootstrap.check(settings):
         _log.warning(sentence)
     run(bootstrap.service(settings))
@@ -86,8 +85,8 @@ def run(service: Service) -> None:
 
 
 def _work(worker: Worker, service: Service, stop: threading.Event) -> None:
-    if isinstance(service.cluster, SlurmCli):
-        site.tell(service.cluster.site_config, service.settings.cluster.name)
+    if ask := bootstrap.site_config(service.cluster):
+        site.tell(ask, service.settings.cluster.name)
     worker.run(stop)
 
 
@@ -140,5 +139,5 @@ def api_context(service: Service) -> ApiContext:
         queue_interval_s=settings.polling.queue_s,
         policies=registry.NAMES,
         model=bootstrap.policies(settings),
-        usage=service.cluster.usage if isinstance(service.cluster, SlurmCli) else None,
+        usage=bootstrap.usage(service.cluster),
     )

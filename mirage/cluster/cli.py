@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from mirage.cluster.lane import SLOW_S, Lane, Patience
-from mirage.cluster.runner import Runner, Usage
+from mirage.cluster.meter import Usage
+from mirage.cluster.runner import Runner
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterError, ClusterUnavailable, MalformedText

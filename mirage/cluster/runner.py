@@ -4,11 +4,10 @@ import contextlib
 import os
 import signal
 import subprocess
-import threading
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from mirage.cluster.meter import Meter, Usage
 from mirage.errors import ClusterUnavailable
 
 _FILTERS = ("SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_")
@@ -27,47 +26,19 @@ class Answer:
     code: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What a command has cost since the start: for /metrics."""
-
-    calls: int = 0
-    failures: int = 0
-    """Could not be run, or did not end in time."""
-    seconds: float = 0.0
-
-
 class Runner:
     def __init__(self, *, timeout_s: float = 15.0) -> None:
         self._timeout_s = timeout_s
-        self._usage: dict[str, Usage] = {}
-        self._usage_lock = threading.Lock()
+        self._meter = Meter()
 
     def run(self, argv: Sequence[str]) -> Answer:
         """The answer, whatever its exit code; ClusterUnavailable when there is none."""
-        began = time.monotonic()
-        failed = True
-        try:
-            answer = _run(argv, self._timeout_s)
-            failed = False
-        finally:
-            self._count(argv[0], failed=failed, seconds=time.monotonic() - began)
-        return answer
+        with self._meter.counted(argv[0]):
+            return _run(argv, self._timeout_s)
 
     def usage(self) -> Mapping[str, Usage]:
         """By command."""
-        with self._usage_lock:
-            return dict(self._usage)
-
-    def _count(self, command: str, *, failed: bool, seconds: float) -> None:
-        with self._usage_lock:
-            usage = self._usage.get(command, Usage())
-            self._usage[command] = replace(
-                usage,
-                calls=usage.calls + 1,
-                failures=usage.failures + failed,
-                seconds=usage.seconds + seconds,
-            )
+        return self._meter.usage()
 
 
 def _run(argv: Sequence[str], timeout_s: float) -> Answer:

@@ -77,7 +77,7 @@ class Words:
             partition=job.partition or self._first.name,
             qos=job.qos or (self._params.qos[0].name if self._params.qos else DEFAULT_QOS),
             name=job.name,
-            reason=reason or "None",
+            reason=reason,
             priority=record.priority if pending else None,
             eligible=record.eligible,
             start=start,

@@ -22,6 +22,20 @@ _NO = re.compile(r"permission denied|invalid user|invalid job id", re.IGNORECASE
 _ERROR_LINE = re.compile(r"^(?:\w+: (?:error|fatal): |slurm_\w+ error: )", re.MULTILINE)
 
 
+def no_answer(said: str) -> bool:
+    """Whether words of Slurm tell of not reaching it, rather than of its no."""
+    return _NO_ANSWER.search(said) is not None
+
+
+def no_accounting(said: str) -> bool:
+    return _NO_ACCOUNTING.search(said) is not None
+
+
+def plain_no(said: str) -> bool:
+    """Whether they are a no to a question."""
+    return _NO.search(said) is not None and not no_answer(said)
+
+
 def query_complaint(command: str, code: int, stderr: str) -> ClusterError | None:
     """The error of a query, or None for a good answer.
 
@@ -30,9 +44,9 @@ def query_complaint(command: str, code: int, stderr: str) -> ClusterError | None
     if code == 0 and _ERROR_LINE.search(stderr) is None:
         return None
     said = _sentence(command, code, stderr)
-    if _NO_ACCOUNTING.search(stderr):
+    if no_accounting(stderr):
         return AccountingOff(said)
-    if _NO.search(stderr) and not _NO_ANSWER.search(stderr):
+    if plain_no(stderr):
         return ClusterRefused(said)
     return ClusterUnavailable(said)
 
@@ -45,7 +59,7 @@ def move_complaint(command: str, code: int, stderr: str) -> ClusterError | None:
     if code == 0 and _ERROR_LINE.search(stderr) is None:
         return None
     said = _sentence(command, code, stderr)
-    if code < 0 or not stderr.strip() or _NO_ANSWER.search(stderr):
+    if code < 0 or not stderr.strip() or no_answer(stderr):
         return ClusterUnavailable(said)
     return ClusterRefused(said)
 

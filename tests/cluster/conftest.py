@@ -1,12 +1,15 @@
 """Fixtures of the cluster's tests."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from mirage.cluster.cli import SlurmCli
 from tests.cluster.commands import FakeCommands
-from tests.cluster.slurm_rig import TWO_NODES, SlurmRig, put_on_path
+from tests.cluster.rest_host import RestHost, started
+from tests.cluster.slurm_rig import TWO_NODES, RestRig, SlurmRig, Stage, put_on_path
 from tests.slurm_testbed import Testbed
 
 
@@ -19,9 +22,25 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
     return FakeCommands(folder)
 
 
+@pytest.fixture(scope="session")
+def slurm_stage(slurm_host: Testbed) -> Stage:
+    return Stage(slurm_host)
+
+
 @pytest.fixture
-def slurm_rig(slurm_host: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmRig:
-    slurm_host.up(TWO_NODES)
-    slurm_host.cancel_all()
+def slurm_rig(slurm_stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmRig:
     monkeypatch.setenv("PATH", put_on_path(tmp_path, "mirage"))
-    return SlurmRig(slurm_host)
+    return slurm_stage.set()
+
+
+@pytest.fixture(scope="session")
+def rest_host(slurm_host: Testbed) -> Iterator[RestHost]:
+    slurm_host.up(TWO_NODES)
+    with started(slurm_host) as host:
+        yield host
+
+
+@pytest.fixture
+def rest_rig(slurm_rig: SlurmRig, rest_host: RestHost) -> RestRig:
+    """What slurmrestd cannot do goes through scontrol."""
+    return RestRig(slurm_rig, rest_host.cluster(commands=SlurmCli()))

@@ -4,18 +4,20 @@ import os
 import pwd
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from mirage.cluster.cli import SlurmCli
+from mirage.cluster.rest import Slurmrestd
 from mirage.domain.job import JobId
-from tests.slurm_testbed import Testbed, TestbedSettings
+from tests.slurm_testbed import Testbed, TestbedFailure, TestbedSettings
 
 TWO_NODES = TestbedSettings(nodes=2)
 _COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
 _REAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 _WHOLE_NODE = ("-N1", "--exclusive", "-t", "60")
-_LONGEST_WAIT_S = 6
-"""In real time the testbed's schedulers look every 2 s: three times over."""
+_LONGEST_WAIT_S = 4
+"""In real time the testbed's schedulers look every 2 s: twice over."""
 
 
 def put_on_path(folder: Path, user: str) -> str:
@@ -33,30 +35,80 @@ def put_on_path(folder: Path, user: str) -> str:
 class SlurmRig:
     """Alice's predecessor runs on one node; her standby waits behind it."""
 
-    def __init__(self, testbed: Testbed) -> None:
+    def __init__(self, testbed: Testbed, predecessor: JobId) -> None:
         self.testbed = testbed
         self.cluster = SlurmCli()
-        self.predecessor = self._running()
+        self.predecessor = predecessor
         self.standby = self.submit(f"--dependency=afterany:{self.predecessor}")
-        testbed.wait_until(self._in_history, 30, "the predecessor in sacct's windows")
 
     def submit(self, *words: str) -> JobId:
-        return JobId(self.testbed.sbatch(*_WHOLE_NODE, *words))
+        return submit(self.testbed, *words)
 
     def wait(self, seconds: int) -> None:
         time.sleep(min(seconds, _LONGEST_WAIT_S))
 
+    def until(self, holds: Callable[[], bool], seconds: int) -> None:
+        self.testbed.wait_until(holds, seconds, "what the test waits for")
+
     def crowd(self) -> None:
-        self._running()
+        running(self.testbed)
+
+
+class RestRig:
+    """The same scene, reached through slurmrestd."""
+
+    def __init__(self, scene: SlurmRig, cluster: Slurmrestd) -> None:
+        self.cluster = cluster
+        self.predecessor, self.standby = scene.predecessor, scene.standby
+        self.wait, self.until, self.crowd = scene.wait, scene.until, scene.crowd
+
+
+class Stage:
+    """Sets the scene again for each test; a predecessor that runs yet is kept, which saves time."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        self._testbed = testbed
+        self._predecessor: JobId | None = None
+
+    def set(self) -> SlurmRig:
+        # A cluster in which it runs is the one it was: a switch of settings forgets all jobs.
+        if self._predecessor is None or not self._runs(self._predecessor):
+            self._testbed.up(TWO_NODES)
+            self._testbed.cancel_all()
+            self._predecessor = running(self._testbed)
+            self._testbed.wait_until(self._in_history, 30, "the predecessor in sacct's windows")
+        self._clear(self._predecessor)
+        return SlurmRig(self._testbed, self._predecessor)
+
+    def _runs(self, job_id: JobId) -> bool:
+        """Not where slurmctld is away, or another cluster."""
+        try:
+            return self._testbed.state(job_id) == "RUNNING"
+        except (LookupError, TestbedFailure):
+            return False
+
+    def _clear(self, kept: JobId) -> None:
+        others = [job_id for job_id in self._listed() if job_id != str(kept)]
+        if others:
+            self._testbed.run(["scancel", "--quiet", *others], check=False)
+            self._testbed.wait_until(lambda: self._listed() == [str(kept)], 60, "the others' end")
+
+    def _listed(self) -> list[str]:
+        return self._testbed.run(["squeue", "-h", "-o", "%A"]).stdout.split()
 
     def _in_history(self) -> bool:
         """slurmdbd hears of a job's eligibility a moment later than of the job."""
-        now = self.cluster.now()
-        return any(job.job_id == self.predecessor for job in self.cluster.history(now - 60, now))
+        cluster = SlurmCli()
+        now = cluster.now()
+        return any(job.job_id == self._predecessor for job in cluster.history(now - 60, now))
 
-    def _running(self) -> JobId:
-        job_id = self.submit()
-        self.testbed.wait_until(
-            lambda: self.testbed.state(job_id) == "RUNNING", 30, f"job {job_id} running"
-        )
-        return job_id
+
+def submit(testbed: Testbed, *words: str) -> JobId:
+    """A job of alice's that takes a whole node."""
+    return JobId(testbed.sbatch(*_WHOLE_NODE, *words))
+
+
+def running(testbed: Testbed) -> JobId:
+    job_id = submit(testbed)
+    testbed.wait_until(lambda: testbed.state(job_id) == "RUNNING", 30, f"job {job_id} running")
+    return job_id

@@ -3,6 +3,7 @@
 An implementation joins by a rig: it runs a job, puts a standby behind it, and lets time pass.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 import pytest
@@ -26,6 +27,10 @@ class Rig(Protocol):
 
     def wait(self, seconds: int) -> None: ...
 
+    def until(self, holds: Callable[[], bool], seconds: int) -> None:
+        """Let time pass until it holds; at most that long, or the test fails."""
+        ...
+
     def crowd(self) -> None:
         """Fill every node, so that an eligible job does not start."""
         ...
@@ -43,6 +48,13 @@ class SimulatedRig:
     def wait(self, seconds: int) -> None:
         self.cluster.advance(seconds)
 
+    def until(self, holds: Callable[[], bool], seconds: int) -> None:
+        for _ in range(seconds):
+            if holds():
+                return
+            self.cluster.advance(1)
+        pytest.fail(f"not within {seconds} s")
+
     def crowd(self) -> None:
         self.cluster.submit_chain(ChainId("crowd0000"), links=1, time_limit_s=7200)
         self.cluster.advance(10)
@@ -53,7 +65,13 @@ def simulated_rig() -> SimulatedRig:
     return SimulatedRig()
 
 
-@pytest.fixture(params=["simulated_rig", pytest.param("slurm_rig", marks=pytest.mark.slurm)])
+@pytest.fixture(
+    params=[
+        "simulated_rig",
+        pytest.param("slurm_rig", marks=pytest.mark.slurm),
+        pytest.param("rest_rig", marks=pytest.mark.slurm),
+    ]
+)
 def rig(request: pytest.FixtureRequest) -> Rig:
     made: Rig = request.getfixturevalue(request.param)
     return made
@@ -89,8 +107,7 @@ def test_a_freed_standby_is_eligible_at_that_second(rig: Rig) -> None:
 
 def test_a_freed_standby_starts_where_there_is_room(rig: Rig) -> None:
     rig.cluster.free(rig.standby, dependency="")
-    rig.wait(30)
-    assert find(rig, rig.standby).state is JobState.RUNNING
+    rig.until(lambda: find(rig, rig.standby).state is JobState.RUNNING, 30)
     assert find(rig, rig.predecessor).state is JobState.RUNNING
 
 
@@ -108,7 +125,6 @@ def test_a_pinned_standby_takes_only_its_predecessors_nodes(rig: Rig) -> None:
     rig.cluster.pin(rig.standby, dependency="", node_list=nodes)
     rig.wait(30)
     assert find(rig, rig.standby).state is JobState.PENDING, "the other node is idle"
-    rig.cluster.cancel(rig.predecessor)
 
 
 def test_a_suspended_standby_does_not_start_until_resumed(rig: Rig) -> None:
@@ -117,13 +133,37 @@ def test_a_suspended_standby_does_not_start_until_resumed(rig: Rig) -> None:
     rig.wait(30)
     assert find(rig, rig.standby).state is JobState.PENDING
     rig.cluster.resume(rig.standby)
-    rig.wait(30)
-    assert find(rig, rig.standby).state is JobState.RUNNING
+    rig.until(lambda: find(rig, rig.standby).state is JobState.RUNNING, 30)
 
 
 def test_a_cancelled_standby_is_over_and_still_shown_for_a_while(rig: Rig) -> None:
     rig.cluster.cancel(rig.standby)
     assert find(rig, rig.standby).state is JobState.CANCELLED
+
+
+def test_the_queue_tells_what_runs_and_until_when(rig: Rig) -> None:
+    queue = rig.cluster.queue()
+    job = queue.find(rig.predecessor)
+    assert job is not None
+    assert (job.state, job.nodes, job.dependency, job.reason) == (JobState.RUNNING, 1, "", "")
+    assert job.start is not None
+    assert job.time_limit_s == 3600
+    assert job.end == job.start + job.time_limit_s
+    assert job.submit <= job.start <= queue.taken_at
+    assert job.eligible is not None
+    assert job.submit <= job.eligible <= job.start
+
+
+def test_a_freed_standby_that_cannot_start_has_a_planned_start(rig: Rig) -> None:
+    rig.crowd()
+    rig.cluster.free(rig.standby, dependency="")
+    rig.until(lambda: find(rig, rig.standby).start is not None, 60)
+    standby, predecessor = find(rig, rig.standby), find(rig, rig.predecessor)
+    assert (standby.state, standby.end) == (JobState.PENDING, None)
+    assert standby.start is not None
+    assert predecessor.end is not None
+    # The simulator plans in whole steps of its backfill.
+    assert predecessor.end <= standby.start <= predecessor.end + 60
 
 
 def test_nodes_tell_what_is_taken(rig: Rig) -> None:

@@ -92,7 +92,7 @@ def test_a_full_user_is_named_in_the_reason() -> None:
     jobs = [SimJob(job_id=i, time_limit_s=100, run_s=100, user="ann") for i in (1, 2)]
     c = SimulatedCluster(params, jobs)
     c.advance(5)
-    assert [j.reason for j in c.queue()] == ["QOSMaxJobsPerUserLimit", "None"]
+    assert [j.reason for j in c.queue()] == ["QOSMaxJobsPerUserLimit", ""]
 
 
 def test_what_the_simulator_does_not_have_is_refused() -> None:

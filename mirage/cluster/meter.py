@@ -1,0 +1,50 @@
+"""What asking Slurm has cost: calls, failures and seconds by kind of question, for /metrics."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a kind of question has cost since the start."""
+
+    calls: int = 0
+    failures: int = 0
+    """Could not be asked, or were not answered in time."""
+    seconds: float = 0.0
+
+
+class Meter:
+    """Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._usage: dict[str, Usage] = {}
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def counted(self, kind: str) -> Iterator[None]:
+        """Counts what is done inside; whatever is raised there is a failure."""
+        began = time.monotonic()
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            self._count(kind, failed=failed, seconds=time.monotonic() - began)
+
+    def usage(self) -> Mapping[str, Usage]:
+        with self._lock:
+            return dict(self._usage)
+
+    def _count(self, kind: str, *, failed: bool, seconds: float) -> None:
+        with self._lock:
+            usage = self._usage.get(kind, Usage())
+            self._usage[kind] = replace(
+                usage,
+                calls=usage.calls + 1,
+                failures=usage.failures + failed,
+                seconds=usage.seconds + seconds,
+            )

@@ -1,0 +1,177 @@
+"""slurmrestd's JSON: the envelope of an answer, and the values that its releases write differently.
+
+v0.0.38 (Slurm 22.05) writes a number, or null where there is none. From v0.0.39 on most numbers
+are triples `{"set": true, "infinite": false, "number": 60}`, and from v0.0.40 on a job's state is a
+list (Slurm's OpenAPI release notes). A reader takes either: the value says which it is.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mirage.domain.timelimit import UNLIMITED
+from mirage.errors import MalformedText
+
+Payload = Mapping[str, Any]
+"""A JSON object. It travels no further than the parser of its answer."""
+
+KNOWN = tuple(f"v0.0.{n}" for n in range(44, 37, -1))
+"""Versions that Mirage reads, the newest first."""
+TRIED = "v0.0.38"
+"""The one that was tried on a real slurmrestd; the others follow their documentation."""
+
+_NO_VALUE = 0xFFFFFFFE
+"""Slurm's NO_VAL; INFINITE is one more."""
+_PATH = re.compile(r"/(?P<daemon>slurm|slurmdb)/(?P<version>v\d+\.\d+\.\d+)/(?P<rest>.*?)/?")
+_MINUTE = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What a slurmrestd speaks, from its own OpenAPI document."""
+
+    version: str
+    accounting: bool
+    """Whether it serves /slurmdb of this version."""
+    record_queries: frozenset[str]
+    """Query parameters that /slurmdb's jobs take."""
+
+    @property
+    def triples(self) -> bool:
+        """Whether it takes numbers as triples, and lists where v0.0.38 takes text."""
+        return self.version != TRIED
+
+
+def dialect(openapi: Any) -> Dialect:
+    """The newest version that both know. Raises MalformedText where there is none."""
+    paths = {path: _PATH.fullmatch(path) for path in mapping(mapping(openapi).get("paths"))}
+    served = {m["version"] for m in paths.values() if m and m["daemon"] == "slurm"}
+    version = next((v for v in KNOWN if v in served), None)
+    if version is None:
+        raise MalformedText(
+            f"slurmrestd serves {', '.join(sorted(served)) or 'no Slurm API'} and Mirage reads "
+            f"{KNOWN[-1]} to {KNOWN[0]}: start it with -s naming one of these"
+        )
+    records = [
+        path
+        for path, m in paths.items()
+        if m and (m["daemon"], m["version"], m["rest"]) == ("slurmdb", version, "jobs")
+    ]
+    queries = [q for path in records for q in _queries(openapi["paths"][path])]
+    return Dialect(version=version, accounting=bool(records), record_queries=frozenset(queries))
+
+
+def _queries(path: Any) -> Iterable[str]:
+    for parameter in mapping(mapping(path).get("get")).get("parameters") or ():
+        name = mapping(parameter).get("name")
+        if isinstance(name, str):
+            yield name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complaint:
+    """One of an answer's `errors`."""
+
+    number: int | None
+    error: str
+    """Slurm's own words for the number."""
+    description: str
+    """What slurmrestd was doing. It may hold the path of its socket, so nothing is read from it."""
+
+    def __str__(self) -> str:
+        if not self.error or self.error in _VAGUE:
+            return self.description or self.error or f"error {self.number}"
+        return self.error
+
+
+_VAGUE = frozenset({"Unspecified error"})
+
+
+def complaints(answer: Any) -> list[Complaint]:
+    """The `errors` of an answer; raises MalformedText for what is no answer."""
+    listed = mapping(answer).get("errors")
+    return [_complaint(mapping(each)) for each in sequence(listed)]
+
+
+def _complaint(told: Payload) -> Complaint:
+    found = told.get("error_number", told.get("error_code"))
+    return Complaint(
+        number=found if isinstance(found, int) else None,
+        error=text(told.get("error")),
+        description=text(told.get("description")),
+    )
+
+
+def mapping(value: Any) -> Payload:
+    """An object; absent is empty."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise MalformedText(f"not an object: {str(value)[:80]!r}")
+    return value
+
+
+def sequence(value: Any) -> list[Any]:
+    """A list; absent is empty."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise MalformedText(f"not a list: {str(value)[:80]!r}")
+    return value
+
+
+def listed(answer: Any, key: str) -> list[Payload]:
+    """The objects under `key`, which an answer has even where there are none."""
+    if key not in mapping(answer):
+        raise MalformedText(f"no {key!r} in the answer: half an answer")
+    return [mapping(each) for each in sequence(answer[key])]
+
+
+def text(value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise MalformedText(f"not text: {str(value)[:80]!r}")
+    return value
+
+
+def number(value: Any) -> int | None:
+    """A count or an id; None where it is not set, or infinite."""
+    if isinstance(value, Mapping):
+        if value.get("infinite") or not value.get("set"):
+            return None
+        value = value.get("number")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise MalformedText(f"not a number: {str(value)[:80]!r}")
+    return value if 0 <= value < _NO_VALUE else None
+
+
+def needed(payload: Payload, key: str) -> int:
+    """A number without which the object means nothing."""
+    found = number(payload.get(key))
+    if found is None:
+        raise MalformedText(f"{key!r} is not set")
+    return found
+
+
+def instant(value: Any) -> int | None:
+    """Epoch seconds; 0 is Slurm's not yet."""
+    return number(value) or None
+
+
+def time_limit_s(value: Any) -> int | None:
+    """Slurm's minutes as seconds. In v0.0.38 null is no limit, elsewhere the triple says it."""
+    infinite = value is None or (isinstance(value, Mapping) and bool(value.get("infinite")))
+    if infinite:
+        return UNLIMITED
+    minutes = number(value)
+    return None if minutes is None else minutes * _MINUTE
+
+
+def words(value: Any) -> tuple[str, ...]:
+    """Text, or a list of texts, as a tuple in upper case; empty where there is none."""
+    found = [value] if isinstance(value, str) else sequence(value)
+    return tuple(text(word).upper() for word in found if word)

@@ -1,0 +1,122 @@
+"""slurmrestd's `/slurmdb/<version>/jobs` and `/job/<id>`: what accounting remembers.
+
+Records carry user names and no uids. A comment is there once the job has ended, as in sacct.
+"""
+
+from typing import Any
+
+from mirage.domain import tres
+from mirage.domain.job import Job, JobId, JobState
+from mirage.errors import MalformedText
+from mirage.slurm.hetjob import merge
+from mirage.slurm.payloads import (
+    Payload,
+    instant,
+    listed,
+    mapping,
+    needed,
+    number,
+    sequence,
+    text,
+    time_limit_s,
+)
+from mirage.slurm.payloads_queue import state_of
+from mirage.slurm.rows import text as unless_none
+
+NOTHING_FOUND = 9003
+"""The error of an answer without records: no error to us (ESLURM_REST_EMPTY_RESULT)."""
+
+
+def records(answer: Any) -> list[Job]:
+    """The records, each (job id, submit) once, het components merged into their leaders."""
+    # A record may be listed twice when it changes while slurmdbd reads; the later one is newer.
+    pairs = map(_record, listed(answer, "jobs"))
+    found = {(job.job_id, job.submit): (job, leader) for job, leader in pairs}
+    return merge(found.values())
+
+
+def _record(payload: Payload) -> tuple[Job, JobId | None]:
+    try:
+        return _read(payload), _leader(payload)
+    except MalformedText as error:
+        raise MalformedText(f"record {str(payload.get('job_id'))[:20]!r}: {error}") from error
+
+
+def _read(payload: Payload) -> Job:
+    times, told = mapping(payload.get("time")), mapping(payload.get("state"))
+    state = state_of(told.get("current"))
+    node_list = unless_none(text(payload.get("nodes")))
+    reason = text(told.get("reason"))
+    start = _start(times, state, node_list)
+    requested, allocated = _tres(payload, "requested"), _tres(payload, "allocated")
+    return Job(
+        job_id=JobId(needed(payload, "job_id")),
+        submit=needed(times, "submission"),
+        state=state,
+        user=text(payload.get("user")),
+        account=text(payload.get("account")),
+        partition=text(payload.get("partition")),
+        qos=text(payload.get("qos")),
+        name=text(payload.get("name")),
+        reason="" if reason == "None" else reason,
+        priority=number(payload.get("priority")),
+        eligible=instant(times.get("eligible")),
+        start=start,
+        end=instant(times.get("end")),
+        time_limit_s=_limit_s(times.get("limit"), start),
+        nodes=number(payload.get("allocation_nodes")) or requested.get("node", 0) or 1,
+        cpus=allocated.get("cpu", 0) or requested.get("cpu", 0),
+        gpus=tres.gpus(allocated) or tres.gpus(requested),
+        exit_code=_exit_code(mapping(payload.get("exit_code")), state),
+        node_list=node_list,
+        comment=text(mapping(payload.get("comment")).get("job")),
+        array=_many_tasks(mapping(payload.get("array"))),
+        submit_line=text(payload.get("submit_line")),
+    )
+
+
+def _start(times: Payload, state: JobState, node_list: str) -> int | None:
+    """The start of a job that ran; one cancelled while it waited may have its end there."""
+    if state.ended and not node_list:
+        return None
+    return instant(times.get("start"))
+
+
+def _tres(payload: Payload, which: str) -> dict[str, int]:
+    """By name as sacct writes it: cpu, mem, node, gres/gpu."""
+    found: dict[str, int] = {}
+    for each in sequence(mapping(payload.get("tres")).get(which)):
+        kind, name = text(mapping(each).get("type")), text(mapping(each).get("name"))
+        count = number(mapping(each).get("count"))
+        if count is not None:
+            found[f"{kind}/{name}" if name else kind] = count
+    return found
+
+
+def _limit_s(value: Any, start: int | None) -> int | None:
+    """v0.0.38 writes null for no limit, and before the start for the partition's as well."""
+    return None if value is None and start is None else time_limit_s(value)
+
+
+def _exit_code(payload: Payload, state: JobState) -> str:
+    """`<code>:<signal>`, as sacct writes it; empty where it is not known.
+
+    22.05.8 says 0 of a job that exited with 7, so 0 is believed of a job that went well alone.
+    """
+    signal = mapping(payload.get("signal"))
+    # `signal_id` until v0.0.39, `id` afterwards.
+    ended_by = number(signal.get("id", signal.get("signal_id"))) or 0
+    code = number(payload.get("return_code")) or 0
+    if not (code or ended_by) and state.ended and state is not JobState.COMPLETED:
+        return ""
+    return f"{code}:{ended_by}"
+
+
+def _many_tasks(array: Payload) -> bool:
+    """Whether the record stands for tasks that have no record of their own yet."""
+    return bool(text(array.get("task"))) and number(array.get("task_id")) is None
+
+
+def _leader(payload: Payload) -> JobId | None:
+    leader = number(mapping(payload.get("het")).get("job_id"))
+    return JobId(leader) if leader else None

@@ -1,0 +1,52 @@
+"""slurmrestd's `/slurm/<version>/nodes`: the nodes, in sinfo's words."""
+
+from typing import Any
+
+from mirage.domain.snapshot import Node
+from mirage.errors import MalformedText
+from mirage.slurm.gres import gpu_count
+from mirage.slurm.payloads import Payload, listed, needed, number, sequence, text, words
+
+_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+_IN_ORDER = ("DOWN", "ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "RESERVED", "IDLE")
+"""sinfo's word is the first of these that a node is, once nothing takes it out of service."""
+
+
+def parse(answer: Any) -> tuple[Node, ...]:
+    return tuple(_node(payload) for payload in listed(answer, "nodes"))
+
+
+def state_of(found: tuple[str, ...]) -> str:
+    """One word for a state and its flags, as `sinfo -o %T` says it."""
+    flags = frozenset(found)
+    busy = bool(flags & _BUSY)
+    if "MAINTENANCE" in flags and not flags & {"DRAIN", "ALLOCATED", "MIXED", "DOWN"}:
+        return "maint"
+    if "DRAIN" in flags:
+        return "draining" if busy else "drained"
+    if "FAIL" in flags:
+        return "failing" if busy else "fail"
+    return next((word.lower() for word in _IN_ORDER if word in flags), "unknown")
+
+
+def _node(payload: Payload) -> Node:
+    try:
+        return _read(payload)
+    except MalformedText as error:
+        raise MalformedText(f"node {str(payload.get('name'))[:40]!r}: {error}") from error
+
+
+def _read(payload: Payload) -> Node:
+    # One word with flags beside it in v0.0.38, one list later on.
+    found = words(payload.get("state")) + words(payload.get("state_flags"))
+    if not found:
+        raise MalformedText("without a state: half an answer")
+    return Node(
+        name=text(payload.get("name")),
+        partitions=tuple(text(name) for name in sequence(payload.get("partitions"))),
+        state=state_of(found),
+        cpus=needed(payload, "cpus"),
+        cpus_used=number(payload.get("alloc_cpus")) or 0,
+        gpus=gpu_count(text(payload.get("gres"))),
+        gpus_used=gpu_count(text(payload.get("gres_used"))),
+    )

@@ -1,0 +1,130 @@
+"""slurmrestd's `/slurm/<version>/jobs`: the queue.
+
+Many times as long as squeue's text.
+"""
+
+from typing import Any
+
+from mirage.domain import tres
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Queue
+from mirage.domain.timelimit import UNLIMITED
+from mirage.errors import MalformedText
+from mirage.slurm.gres import gpu_count
+from mirage.slurm.hetjob import merge
+from mirage.slurm.payloads import (
+    Payload,
+    instant,
+    listed,
+    needed,
+    number,
+    text,
+    time_limit_s,
+    words,
+)
+from mirage.slurm.rows import job_state
+
+_FLAGS = (
+    "COMPLETING",
+    "CONFIGURING",
+    "RESIZING",
+    "REQUEUED",
+    "REQUEUE_FED",
+    "REQUEUE_HOLD",
+    "SPECIAL_EXIT",
+    "STOPPED",
+    "REVOKED",
+    "RESV_DEL_HOLD",
+    "SIGNALING",
+    "STAGE_OUT",
+)
+"""Words that squeue prints instead of the state they come with, in its order."""
+
+
+def parse(answer: Any, taken_at: int) -> Queue:
+    return Queue.of(taken_at, jobs(answer))
+
+
+def jobs(answer: Any) -> list[Job]:
+    """The jobs in slurmctld's order, components of het jobs merged into their leaders."""
+    return merge(_job(payload) for payload in listed(answer, "jobs"))
+
+
+def state_of(value: Any) -> JobState:
+    """A state, as one word or as the list of a state and its flags."""
+    found = words(value)
+    flag = next((flag for flag in _FLAGS if flag in found), None)
+    return job_state(flag or (found[0] if found else ""))
+
+
+def _job(payload: Payload) -> tuple[Job, JobId | None]:
+    try:
+        return _read(payload), _leader(payload)
+    except MalformedText as error:
+        raise MalformedText(f"job {str(payload.get('job_id'))[:20]!r}: {error}") from error
+
+
+def _read(payload: Payload) -> Job:
+    state = state_of(payload.get("job_state"))
+    # A job that squeue calls requeued waits again.
+    state = JobState.PENDING if state is JobState.REQUEUED else state
+    nodes = number(payload.get("node_count")) or 1
+    node_list = text(payload.get("nodes"))
+    limit_s = time_limit_s(payload.get("time_limit"))
+    return Job(
+        job_id=JobId(needed(payload, "job_id")),
+        submit=needed(payload, "submit_time"),
+        state=state,
+        user=text(payload.get("user_name")),
+        uid=number(payload.get("user_id")),
+        account=text(payload.get("account")),
+        partition=text(payload.get("partition")),
+        qos=text(payload.get("qos")),
+        name=text(payload.get("name")),
+        reason=_reason(payload),
+        priority=number(payload.get("priority")),
+        eligible=instant(payload.get("eligible_time")),
+        # Slurm gives a job that ended without ever running its end as its start.
+        start=instant(payload.get("start_time")) if node_list or not state.ended else None,
+        end=None if _endless(state, limit_s) else instant(payload.get("end_time")),
+        time_limit_s=limit_s,
+        nodes=nodes,
+        cpus=_cpus(payload),
+        gpus=_gpus(payload, nodes),
+        dependency=text(payload.get("dependency")),
+        node_list=node_list,
+        comment=text(payload.get("comment")),
+        array=bool(text(payload.get("array_task_string"))),
+    )
+
+
+def _reason(payload: Payload) -> str:
+    """As squeue prints it: Slurm's sentence, where it has one, goes before its word."""
+    word = text(payload.get("state_description")) or text(payload.get("state_reason"))
+    return "" if word == "None" else word
+
+
+def _endless(state: JobState, limit_s: int | None) -> bool:
+    """Whether its end is not known: slurmctld gives a job without a limit a year."""
+    return state.waiting or (limit_s == UNLIMITED and not state.ended)
+
+
+def _leader(payload: Payload) -> JobId | None:
+    leader = number(payload.get("het_job_id"))
+    return JobId(leader) if leader else None
+
+
+def _cpus(payload: Payload) -> int:
+    """v0.0.38 leaves them out where the number of tasks is not set."""
+    told = number(payload.get("cpus"))
+    if told is not None:
+        return told
+    counted = text(payload.get("tres_alloc_str")) or text(payload.get("tres_req_str"))
+    return tres.parse_tres(counted).get("cpu", 0)
+
+
+def _gpus(payload: Payload, nodes: int) -> int:
+    """From TRES; from the request where the site does not account GPUs (AccountingStorageTRES)."""
+    counted = tres.gpus(tres.parse_tres(text(payload.get("tres_alloc_str"))))
+    per_node = gpu_count(text(payload.get("tres_per_node")))
+    return counted or per_node * nodes or gpu_count(text(payload.get("tres_per_job")))

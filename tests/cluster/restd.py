@@ -1,0 +1,153 @@
+"""A fake slurmrestd: a real HTTP server on a unix socket that answers as it is told."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingMixIn, UnixStreamServer
+from typing import Any
+from urllib.parse import urlsplit
+
+OPENAPI = "/openapi/v3"
+
+
+def openapi(*versions: str, accounting: bool = True) -> dict[str, Any]:
+    """A document that serves these versions."""
+    paths: dict[str, Any] = {}
+    for version in versions:
+        paths[f"/slurm/{version}/jobs"] = {"get": {}}
+        if accounting:
+            queries = [{"name": "start_time"}, {"name": "skip_steps"}]
+            paths[f"/slurmdb/{version}/jobs"] = {"get": {"parameters": queries}}
+    return {"paths": paths}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request as it came."""
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    status: int
+    raw: bytes
+    seconds: float
+    cut: int
+    drip_s: float
+    headers: dict[str, str]
+
+
+class FakeRestd:
+    """From the start it serves v0.0.38; a path that nobody told it about is a 404."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"unix:{folder / 'restd.sock'}"
+        self.asked: list[Asked] = []
+        self.stop = threading.Event()
+        self._told: dict[str, _Told] = {}
+        self.answers(OPENAPI, openapi("v0.0.38"))
+
+    def answers(  # noqa: PLR0913 what a server can do is much
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        status: int = 200,
+        seconds: float = 0.0,
+        cut: int = 0,
+        drip_s: float = 0.0,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """From now on `path` is answered so. Text goes as it is, anything else as JSON."""
+        raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        self._told[path] = _Told(
+            status=status, raw=raw, seconds=seconds, cut=cut, drip_s=drip_s, headers=headers or {}
+        )
+
+    def told(self, path: str) -> _Told | None:
+        return self._told.get(path)
+
+    def calls(self, path: str) -> list[Asked]:
+        return [asked for asked in self.asked if asked.path == path]
+
+
+@contextmanager
+def running(fake: FakeRestd) -> Iterator[None]:
+    with _Server(fake.url.removeprefix("unix:"), fake) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield
+        finally:
+            fake.stop.set()
+            server.shutdown()
+            thread.join()
+
+
+class _Server(ThreadingMixIn, UnixStreamServer):
+    daemon_threads = False
+
+    def __init__(self, path: str, fake: FakeRestd) -> None:
+        self.fake = fake
+        super().__init__(path, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that left is what some tests are about."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_POST = do_DELETE = do_GET  # noqa: N815
+
+    def address_string(self) -> str:
+        return "unix"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 http.server's name
+        """Nothing on stderr."""
+
+    def _answer(self) -> None:
+        url = urlsplit(self.path)
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        fake = self.server.fake
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        fake.asked.append(
+            Asked(method=self.command, path=url.path, query=url.query, headers=headers, body=body)
+        )
+        told = fake.told(url.path)
+        if told is None:
+            self.send_error(404)
+            return
+        fake.stop.wait(told.seconds)
+        self.send_response(told.status)
+        self.send_header("Content-Length", str(len(told.raw)))
+        for name, value in told.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self._send(told)
+
+    def _send(self, told: _Told) -> None:
+        raw = told.raw[: len(told.raw) - told.cut]
+        if not told.drip_s:
+            self.wfile.write(raw)
+            return
+        for i in range(len(raw)):
+            if self.server.fake.stop.is_set():
+                return
+            self.wfile.write(raw[i : i + 1])
+            self.wfile.flush()
+            time.sleep(told.drip_s)

@@ -1,0 +1,268 @@
+"""Slurmrestd against a slurmrestd that answers as it is told: what is asked, and what is concluded.
+
+What every cluster does is in test_contract.py, on the real one.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mirage.cluster.cli import SlurmCli
+from mirage.cluster.lane import Patience
+from mirage.cluster.rest import Slurmrestd
+from mirage.cluster.rest_http import RestHttp
+from mirage.cluster.rest_token import Token, read_token
+from mirage.domain.job import JobId
+from mirage.domain.submission import Submission
+from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
+from tests.cluster.commands import FakeCommands
+from tests.cluster.restd import OPENAPI, FakeRestd, openapi, running
+from tests.cluster.tokens import jwt
+
+STANDBY = JobId(7)
+JOB = "/slurm/v0.0.38/job/7"
+SUBMIT = "/slurm/v0.0.38/job/submit"
+FINE: dict[str, object] = {"errors": []}
+IMPATIENT = Patience(first_pause_s=0.001, longest_pause_s=0.001)
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Iterator[FakeRestd]:
+    made = FakeRestd(tmp_path)
+    with running(made):
+        yield made
+
+
+def cluster(fake: FakeRestd, commands: SlurmCli | None = None) -> Slurmrestd:
+    return Slurmrestd(RestHttp(fake.url, timeout_s=5), commands=commands, patience=IMPATIENT)
+
+
+def failed(number: int, error: str, description: str = "") -> dict[str, object]:
+    return {"errors": [{"error_number": number, "error": error, "description": description}]}
+
+
+def test_the_version_is_asked_for_once(fake: FakeRestd) -> None:
+    slurm = cluster(fake)
+    fake.answers("/slurm/v0.0.38/nodes", {**FINE, "nodes": []})
+    assert slurm.nodes() == ()
+    assert slurm.nodes() == ()
+    assert len(fake.calls(OPENAPI)) == 1
+
+
+def test_after_an_upgrade_the_version_is_asked_for_again(fake: FakeRestd) -> None:
+    slurm = cluster(fake)
+    slurm.dialect()
+    fake.answers(OPENAPI, openapi("v0.0.38", "v0.0.41", "v0.0.40", "v0.0.99"))
+    with pytest.raises(ClusterUnavailable, match="does not serve this path"):
+        slurm.nodes()
+    fake.answers("/slurm/v0.0.41/nodes", {**FINE, "nodes": []})
+    time.sleep(0.01)  # the lane's pause after the failure
+    assert slurm.nodes() == ()
+
+
+def test_versions_that_nobody_reads_are_said(fake: FakeRestd) -> None:
+    fake.answers(OPENAPI, openapi("v0.0.36", "v0.0.37"))
+    with pytest.raises(ClusterUnavailable, match=r"serves v0\.0\.36, v0\.0\.37 and Mirage reads"):
+        cluster(fake).queue()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        failed(-1, "Unspecified error", "Failed while looking for jobs"),
+        {"jobs": [{"job_id": 1}], **FINE},
+        {"jobs": [{"job_id": "1; rm", "submit_time": 1}], **FINE},
+        {"jobs": "none", **FINE},
+        FINE,
+        [],
+        "jobs",
+    ],
+)
+def test_a_queue_that_does_not_read_is_no_queue(fake: FakeRestd, answer: object) -> None:
+    fake.answers("/slurm/v0.0.38/jobs", answer)
+    with pytest.raises(ClusterUnavailable):
+        cluster(fake).queue()
+
+
+def test_an_error_beside_an_empty_queue_is_no_queue(fake: FakeRestd) -> None:
+    """22.05.8 says HTTP 200 where slurmdbd is away, and 500 where slurmctld is."""
+    fake.answers(
+        "/slurmdb/v0.0.38/jobs", failed(7000, "Unable to connect to database") | {"jobs": []}
+    )
+    with pytest.raises(ClusterUnavailable, match=r"Unable to connect to database \(HTTP 200\)"):
+        list(cluster(fake).history(1, 2))
+
+
+def test_history_is_asked_for_as_the_server_takes_it(fake: FakeRestd) -> None:
+    """`show_duplicates` is not among its parameters."""
+    nothing = failed(9003, "Nothing found with query") | {"jobs": []}
+    fake.answers("/slurmdb/v0.0.38/jobs", nothing)
+    assert list(cluster(fake).history(100, 200)) == []
+    (asked,) = fake.calls("/slurmdb/v0.0.38/jobs")
+    assert asked.query == "start_time=uts100&end_time=uts200&skip_steps=true"
+
+
+def test_many_jobs_are_one_question(fake: FakeRestd) -> None:
+    """22.05.8 answers 400 to a comma that is not written as %2C."""
+    fake.answers("/slurmdb/v0.0.38/jobs", {**FINE, "jobs": []})
+    assert cluster(fake).jobs([JobId(9), STANDBY, JobId(9)]) == []
+    (asked,) = fake.calls("/slurmdb/v0.0.38/jobs")
+    assert asked.query == "step=7%2C9&skip_steps=true"
+
+
+def test_a_slurmrestd_without_accounting_says_how_to_start_it(fake: FakeRestd) -> None:
+    fake.answers(OPENAPI, openapi("v0.0.38", accounting=False))
+    with pytest.raises(ClusterUnavailable, match=r"serves no /slurmdb/v0\.0\.38"):
+        cluster(fake).jobs([STANDBY])
+
+
+def test_a_pin_is_taken_back_by_who_set_it_and_by_who_is_told(fake: FakeRestd) -> None:
+    fake.answers(JOB, FINE)
+    slurm = cluster(fake)
+    slurm.free(STANDBY, dependency="")
+    slurm.pin(STANDBY, dependency="", node_list="gpu01")
+    slurm.hold(STANDBY, dependency="afterany:6(unfulfilled)")
+    slurm.free(STANDBY, dependency="", unpin=True)
+    assert [asked.body for asked in fake.calls(JOB)] == [
+        {"dependency": ""},
+        {"dependency": "", "nodelist": "gpu01"},
+        {"dependency": "afterany:6", "nodelist": ""},
+        {"dependency": "", "nodelist": ""},
+    ]
+
+
+def test_a_later_version_is_told_in_its_own_words_and_looked_at_afterwards(fake: FakeRestd) -> None:
+    fake.answers(OPENAPI, openapi("v0.0.40"))
+    shown = {
+        "job_id": 7,
+        "submit_time": {"set": True, "infinite": False, "number": 5},
+        "job_state": ["PENDING"],
+        "dependency": "afterany:6(unfulfilled)",
+    }
+    fake.answers("/slurm/v0.0.40/job/7", {**FINE, "jobs": [shown]})
+    slurm = cluster(fake)
+    slurm.hold(STANDBY, dependency="afterany:6", unpin=True)
+    with pytest.raises(ClusterUnavailable, match="its dependency is still"):
+        slurm.free(STANDBY, dependency="")
+    told = [asked.body for asked in fake.calls("/slurm/v0.0.40/job/7") if asked.method == "POST"]
+    assert told == [{"dependency": "afterany:6", "required_nodes": []}, {"dependency": ""}]
+
+
+SOCKET = "job update from /run/slurmrestd.socket->fd:9 failed"
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "error"),
+    [
+        (500, failed(2010, "Invalid user id", SOCKET), ClusterRefused),
+        (500, failed(2017, "Invalid job id specified", SOCKET), ClusterRefused),
+        (500, failed(2073, "Job is no longer pending execution", SOCKET), ClusterRefused),
+        (200, failed(2072, "Job dependency problem"), ClusterRefused),
+        (500, failed(1000, "Unexpected message received", SOCKET), ClusterUnavailable),
+        (500, failed(-1, "Unspecified error", SOCKET), ClusterUnavailable),
+        (
+            500,
+            {"errors": [{"error_code": 5005, "error": "Zero Bytes were transmitted or received"}]},
+            ClusterUnavailable,
+        ),
+        (500, FINE, ClusterUnavailable),
+    ],
+)
+def test_a_move_that_was_not_made_is_a_no_or_no_answer(
+    fake: FakeRestd, status: int, answer: object, error: type[Exception]
+) -> None:
+    fake.answers(JOB, answer, status=status)
+    slurm = cluster(fake)
+    with pytest.raises(error, match=f"HTTP {status}"):
+        slurm.free(STANDBY, dependency="")
+    with pytest.raises(error):
+        slurm.cancel(STANDBY)
+
+
+def test_suspend_goes_through_scontrol(fake: FakeRestd, commands: FakeCommands) -> None:
+    commands.answers("scontrol")
+    cluster(fake, SlurmCli()).suspend(STANDBY)
+    assert commands.calls("scontrol") == [["uhold", "7"]]
+
+
+def test_without_scontrol_nothing_is_suspended(fake: FakeRestd) -> None:
+    with pytest.raises(ClusterRefused, match="its owner could not lift that"):
+        cluster(fake).suspend(STANDBY)
+    assert fake.asked == []
+
+
+WORK = Submission(
+    script="#!/bin/sh\nsleep 1\n",
+    environment={"PATH": "/bin", "A": "b=c d"},
+    directory="/home/alice",
+    name="a; b",
+    comment="mirage:abcdefgh:2",
+    time_limit_s=61,
+    nodes=2,
+    gres="gpu:a100:8",
+    exclusive=True,
+    dependency="afterany:6",
+)
+
+
+def token_of(user: str) -> Token:
+    return read_token(jwt(user, time.time() + 60))
+
+
+def submitting(fake: FakeRestd) -> Slurmrestd:
+    return Slurmrestd(RestHttp(fake.url), user_token=token_of)
+
+
+def test_a_job_is_submitted_as_its_user_and_in_full(fake: FakeRestd) -> None:
+    fake.answers(SUBMIT, {**FINE, "job_id": 12, "step_id": "BATCH"})
+    assert submitting(fake).submit(WORK, user="alice") == 12
+    (asked,) = fake.calls(SUBMIT)
+    assert asked.headers["x-slurm-user-name"] == "alice"
+    assert asked.body == {
+        "script": WORK.script,
+        "job": {
+            "name": "a; b",
+            "comment": "mirage:abcdefgh:2",
+            "dependency": "afterany:6",
+            "nodes": "2",
+            "gres": "gpu:a100:8",
+            "exclusive": "exclusive",
+            "time_limit": 2,
+            "current_working_directory": "/home/alice",
+            "open_mode": "append",
+            "environment": {"PATH": "/bin", "A": "b=c d"},
+        },
+    }
+
+
+def test_a_later_version_takes_arguments_and_triples(fake: FakeRestd) -> None:
+    fake.answers(OPENAPI, openapi("v0.0.41"))
+    fake.answers("/slurm/v0.0.41/job/submit", {**FINE, "job_id": 12})
+    submitting(fake).submit(replace(WORK, arguments=("a b",)), user="alice")
+    (asked,) = fake.calls("/slurm/v0.0.41/job/submit")
+    job = asked.body["job"]
+    assert job["time_limit"] == {"set": True, "infinite": False, "number": 2}
+    assert job["environment"] == ["PATH=/bin", "A=b=c d"]
+    assert (job["argv"], job["tres_per_node"]) == (["a b"], "gres/gpu:a100:8")
+
+
+def test_arguments_are_not_sent_to_a_slurmrestd_that_dies_of_them(fake: FakeRestd) -> None:
+    with pytest.raises(InputError, match="ends when a script comes with arguments"):
+        submitting(fake).submit(replace(WORK, arguments=("a",)), user="alice")
+    assert fake.calls(SUBMIT) == []
+
+
+def test_nothing_is_submitted_for_users_unless_allowed(fake: FakeRestd) -> None:
+    with pytest.raises(ClusterRefused, match=r"set cluster\.rest_token_command"):
+        cluster(fake).submit(WORK, user="alice")
+    assert fake.asked == []
+
+
+def test_a_refused_submission_is_told_without_its_token(fake: FakeRestd) -> None:
+    fake.answers(SUBMIT, failed(2000, "Invalid partition name specified"), status=500)
+    with pytest.raises(ClusterRefused, match="submit: Invalid partition name") as told:
+        submitting(fake).submit(WORK, user="alice")
+    assert "eyJ" not in str(told.value)

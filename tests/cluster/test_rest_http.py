@@ -1,0 +1,113 @@
+"""HTTP to slurmrestd: what goes wrong on the way, a sentence each, and an end in time."""
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mirage.cluster.rest_http import Gone, RestHttp
+from mirage.cluster.rest_token import TokenFile
+from mirage.errors import ClusterUnavailable
+from tests.cluster.restd import FakeRestd, running
+from tests.cluster.tokens import jwt
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Iterator[FakeRestd]:
+    made = FakeRestd(tmp_path)
+    with running(made):
+        yield made
+
+
+def test_the_token_of_the_moment_goes_with_each_request(fake: FakeRestd, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    http = RestHttp(fake.url, identity=TokenFile(path).token)
+    fake.answers("/a", {"errors": []})
+    texts = [jwt("mirage", time.time() + left) for left in (60, 90)]
+    for text in texts:
+        path.write_text(text)
+        http.get("/a", "a")
+    headers = [asked.headers for asked in fake.calls("/a")]
+    assert [h["x-slurm-user-token"] for h in headers] == texts
+    assert {h["x-slurm-user-name"] for h in headers} == {"mirage"}
+
+
+def test_where_the_socket_says_who_asks_nothing_is_told(fake: FakeRestd) -> None:
+    fake.answers("/a", {})
+    RestHttp(fake.url).get("/a", "a")
+    assert not [name for name in fake.asked[0].headers if name.startswith("x-slurm")]
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (301, "set cluster.rest_url"),
+        (401, "does not know the caller"),
+        (403, "may not ask"),
+        (404, "does not serve this path"),
+        (429, "less often"),
+        (502, "does not answer what stands before it"),
+        (503, "no requests at present"),
+    ],
+)
+def test_a_status_is_told_in_one_sentence(fake: FakeRestd, status: int, sentence: str) -> None:
+    fake.answers("/a", "Authentication failure", status=status, headers={"Location": "/b"})
+    with pytest.raises(ClusterUnavailable, match=sentence) as told:
+        RestHttp(fake.url).get("/a", "a")
+    assert "\n" not in str(told.value)
+    assert isinstance(told.value, Gone) == (status == 404)
+    assert fake.calls("/b") == []
+
+
+@pytest.mark.parametrize("body", ["", "<html>oops</html>", '{"jobs": [', "[" * 100_000])
+def test_what_is_no_json_is_no_answer(fake: FakeRestd, body: str) -> None:
+    fake.answers("/a", body)
+    with pytest.raises(ClusterUnavailable, match="without JSON"):
+        RestHttp(fake.url).get("/a", "a")
+
+
+def test_half_an_answer_is_none(fake: FakeRestd) -> None:
+    fake.answers("/a", {"jobs": [1, 2, 3]}, cut=4)
+    with pytest.raises(ClusterUnavailable, match="broke its answer off"):
+        RestHttp(fake.url).get("/a", "a")
+
+
+def test_silence_ends_in_time(fake: FakeRestd) -> None:
+    fake.answers("/a", {}, seconds=20)
+    began = time.monotonic()
+    with pytest.raises(ClusterUnavailable, match=r"did not answer within 0\.2 s"):
+        RestHttp(fake.url, timeout_s=0.2).get("/a", "a")
+    assert time.monotonic() - began < 5
+
+
+def test_a_byte_now_and_then_ends_in_time(fake: FakeRestd) -> None:
+    fake.answers("/a", "x" * 400, drip_s=0.05)
+    began = time.monotonic()
+    with pytest.raises(ClusterUnavailable, match="did not answer within"):
+        RestHttp(fake.url, timeout_s=0.3).get("/a", "a")
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("over", ["unix", "tcp"])
+def test_nobody_who_listens_is_said(tmp_path: Path, over: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        urls = {
+            "unix": f"unix:{tmp_path / 'none'}",
+            "tcp": f"http://127.0.0.1:{taken.getsockname()[1]}",
+        }
+        with pytest.raises(ClusterUnavailable, match="does not listen at"):
+            RestHttp(urls[over], timeout_s=2).get("/a", "a")
+
+
+def test_requests_and_failures_are_counted_by_kind(fake: FakeRestd) -> None:
+    http = RestHttp(fake.url)
+    fake.answers("/a", {})
+    http.get("/a", "jobs")
+    with pytest.raises(Gone):
+        http.get("/b", "jobs")
+    cost = http.usage()["rest:jobs"]
+    assert (cost.calls, cost.failures) == (2, 1)
+    assert cost.seconds > 0

@@ -1,0 +1,178 @@
+"""Slurmrestd on the real one of the testbed (22.05.8), started as an unprivileged user with JWT.
+
+What every cluster does is in test_contract.py, which runs on it as well.
+"""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from mirage.cluster.cli import SlurmCli
+from mirage.cluster.lane import Patience
+from mirage.cluster.rest import Slurmrestd
+from mirage.cluster.rest_http import RestHttp
+from mirage.cluster.rest_token import TokenFile
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.submission import Submission
+from mirage.errors import ClusterRefused, ClusterUnavailable
+from tests.cluster.rest_host import RestHost
+from tests.cluster.slurm_rig import SlurmRig
+
+pytestmark = pytest.mark.slurm
+
+
+def test_both_ways_tell_the_same_of_the_same_cluster(
+    slurm_rig: SlurmRig, rest_host: RestHost
+) -> None:
+    slurm_rig.submit("--array=1-5%2", "--comment=mirage:abcdefgh:1")
+    slurm_rig.testbed.sbatch("-n1", "-t", "5", ":", "-n1", "-t", "5")
+    commands, rest = slurm_rig.cluster, rest_host.cluster()
+    now = commands.now()
+    assert _jobs(rest.queue()) == _jobs(commands.queue())
+    assert sorted(map(_plain, rest.nodes())) == sorted(map(_plain, commands.nodes()))
+    told, shown = (list(way.history(now - 60, now + 1)) for way in (rest, commands))
+    assert {_known(job) for job in told} == {_known(job) for job in shown}
+    assert slurm_rig.predecessor in {job.job_id for job in told}
+
+
+def _jobs(queue: object) -> dict[int, Job]:
+    """Without planned starts, which move, and without CPUs of ended jobs, which REST leaves out."""
+    jobs: list[Job] = list(queue)  # type: ignore[call-overload]
+    return {job.job_id: _settled(job) for job in jobs}
+
+
+def _settled(job: Job) -> Job:
+    job = replace(job, cpus=0) if job.state.ended else job
+    return job if job.state.running else replace(job, start=None)
+
+
+def _plain(node: object) -> tuple[object, ...]:
+    names = ("name", "state", "cpus", "cpus_used", "gpus", "gpus_used")
+    return (*(getattr(node, n) for n in names), sorted(node.partitions))  # type: ignore[attr-defined]
+
+
+def _known(job: Job) -> Job:
+    """Records of v0.0.38 hold neither uids nor submit lines."""
+    return replace(job, uid=None, submit_line="", exit_code="")
+
+
+def test_tcp_serves_as_the_socket_does(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
+    over_tcp = rest_host.cluster(url=rest_host.tcp).queue()
+    assert over_tcp.find(slurm_rig.standby) == slurm_rig.cluster.queue().find(slurm_rig.standby)
+
+
+def test_a_stranger_is_refused_every_move_and_nothing_changes(
+    slurm_rig: SlurmRig, rest_host: RestHost
+) -> None:
+    stranger, standby = rest_host.cluster("bob"), slurm_rig.standby
+    before = slurm_rig.testbed.job(standby)
+    with pytest.raises(ClusterRefused, match="Invalid user id"):
+        stranger.free(standby, dependency="")
+    with pytest.raises(ClusterRefused, match="Invalid user id"):
+        stranger.pin(standby, dependency="", node_list="gpu01")
+    with pytest.raises(ClusterRefused, match="denied"):
+        stranger.cancel(standby)
+    assert slurm_rig.testbed.job(standby) == before
+
+
+def test_a_users_environment_and_node_list_survive_the_moves(
+    slurm_rig: SlurmRig, rest_host: RestHost
+) -> None:
+    testbed, cluster = slurm_rig.testbed, rest_host.cluster()
+    folder = testbed.run(["mktemp", "-d"], user="alice").stdout.strip()
+    words = ("-n1", "-t", "5", "--nodelist=gpu02", "--export=ALL,MARK=a b", "-o", f"{folder}/out")
+    own = f"--dependency=afterany:{slurm_rig.predecessor}"
+    standby = JobId(testbed.sbatch(*words, own, run="env -0 | tr '\\0' '\\n'"))
+    cluster.free(standby, dependency="")
+    testbed.wait_until(lambda: testbed.state(standby) == "COMPLETED", 30, "the standby's end")
+    assert testbed.job(standby)["ReqNodeList"] == "gpu02"
+    assert "MARK=a b\n" in testbed.run(["cat", f"{folder}/out"], user="alice").stdout
+
+
+WORK = Submission(
+    script='#!/bin/sh\nid -un; pwd; echo "$MARK"\n',
+    environment={"PATH": "/usr/bin:/bin", "MARK": "a=b; $(id)"},
+    directory="/home/alice",
+    name="link; two",
+    comment="mirage:abcdefgh:2",
+    partition="gpu",
+    time_limit_s=300,
+    gres="gpu:2",
+    output="rest-%j.out",
+)
+
+
+def test_a_job_is_submitted_as_its_user(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
+    testbed = slurm_rig.testbed
+    folder = testbed.run(["mktemp", "-d"], user="alice").stdout.strip()
+    job_id = rest_host.cluster().submit(replace(WORK, directory=folder), user="alice")
+    testbed.wait_until(lambda: testbed.state(job_id) == "COMPLETED", 30, "its end")
+    shown = testbed.job(job_id)
+    assert shown["UserId"].startswith("alice(")
+    assert shown["GroupId"].startswith("alice(")
+    assert (shown["Comment"].strip(), shown["TimeLimit"]) == (WORK.comment, "00:05:00")
+    said = testbed.run(["cat", f"{folder}/rest-{job_id}.out"], user="alice").stdout
+    assert said == f"alice\n{folder}\na=b; $(id)\n"
+
+
+def test_a_submission_that_slurm_refuses_is_told(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
+    with pytest.raises(ClusterRefused, match="Invalid partition name"):
+        rest_host.cluster().submit(replace(WORK, partition="nowhere"), user="alice")
+
+
+def test_one_users_token_submits_nothing_for_another(rest_host: RestHost) -> None:
+    forged = replace(rest_host.token("alice", 60), user="bob")
+    cluster = Slurmrestd(
+        RestHttp(rest_host.socket, identity=lambda: rest_host.token("mirage")),
+        user_token=lambda _: forged,
+    )
+    with pytest.raises(ClusterUnavailable, match="Zero Bytes"):
+        cluster.submit(WORK, user="bob")
+
+
+def test_without_a_token_the_caller_is_not_known(rest_host: RestHost) -> None:
+    with pytest.raises(ClusterUnavailable, match=r"does not know the caller.*HTTP 401"):
+        Slurmrestd(RestHttp(rest_host.socket)).queue()
+
+
+def test_an_old_token_gives_no_queue(rest_host: RestHost) -> None:
+    old = rest_host.token("mirage", 1)
+    assert old.expires is not None
+    rest_host.testbed.wait_until(lambda: time.time() > (old.expires or 0) + 1, 10, "its end")
+    with pytest.raises(ClusterUnavailable, match="HTTP 500"):
+        Slurmrestd(RestHttp(rest_host.socket, identity=lambda: old)).queue()
+
+
+def test_without_the_daemons_nothing_is_known_and_afterwards_all_again(
+    slurm_rig: SlurmRig, rest_host: RestHost
+) -> None:
+    token = TokenFile(rest_host.token_file("mirage")).token
+    impatient = Slurmrestd(
+        RestHttp(rest_host.socket, timeout_s=2, identity=token),
+        patience=Patience(first_pause_s=0.1, longest_pause_s=0.1),
+    )
+    slurm_rig.testbed.stop_dbd()
+    slurm_rig.testbed.stop_ctld()
+    try:
+        with pytest.raises(ClusterUnavailable, match="connect to database"):
+            impatient.jobs([slurm_rig.predecessor])
+        # slurmrestd itself would wait for slurmctld for 9 s.
+        with pytest.raises(ClusterUnavailable, match="did not answer within 2 s"):
+            impatient.free(slurm_rig.standby, dependency="")
+    finally:
+        slurm_rig.testbed.start_dbd()
+        slurm_rig.testbed.start_ctld()
+    slurm_rig.testbed.wait_until(lambda: _answers(impatient), 30, "an answer")
+    job = impatient.queue().find(slurm_rig.standby)
+    assert job is not None
+    assert (job.state, job.reason) == (JobState.PENDING, "Dependency")
+    assert SlurmCli().queue().find(slurm_rig.standby) == job
+
+
+def _answers(cluster: Slurmrestd) -> bool:
+    try:
+        cluster.queue()
+    except ClusterUnavailable:
+        return False
+    return True

@@ -1,0 +1,219 @@
+"""slurmrestd's JSON: captured answers of 22.05.8, and later forms after their documentation."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirage.domain.job import Job, JobState
+from mirage.domain.timelimit import UNLIMITED
+from mirage.errors import MalformedText
+from mirage.slurm import (
+    payloads,
+    payloads_history,
+    payloads_nodes,
+    payloads_queue,
+    sacct,
+    sinfo,
+    squeue,
+)
+
+_DATA = Path(__file__).resolve().parents[1] / "data"
+_SEPARATOR = "\x1f7e57\x1f"
+_LATER = ("v0.0.39", "v0.0.40", "v0.0.44")
+
+
+def captured(name: str) -> Any:
+    return json.loads((_DATA / "slurm-22.05-rest" / f"{name}.json").read_text())
+
+
+def printed(name: str) -> str:
+    """What the command said at the same moment."""
+    return (_DATA / "slurm-22.05-rest" / f"{name}.txt").read_bytes().decode()
+
+
+def later(version: str, name: str) -> Any:
+    return json.loads((_DATA / "slurmrestd-later" / f"{version}-{name}.json").read_text())
+
+
+def fate(name: str) -> int:
+    return int(captured("jobs-by-fate")["jobs"][name])
+
+
+def by_id(jobs: list[Job]) -> dict[int, Job]:
+    return {int(job.job_id): job for job in jobs}
+
+
+def test_the_queue_is_what_squeue_tells() -> None:
+    """But for the CPUs of a job that never ran, which v0.0.38 leaves out."""
+    told = by_id(payloads_queue.jobs(captured("jobs")))
+    shown = by_id(squeue.jobs(printed("squeue"), _SEPARATOR))
+    never = fate("deadline")
+    told[never] = replace(told[never], cpus=shown[never].cpus)
+    assert len(told) > 40
+    assert told == shown
+
+
+def test_the_nodes_are_what_sinfo_tells() -> None:
+    told = payloads_nodes.parse(captured("nodes"))
+    shown = sinfo.parse(printed("sinfo"), _SEPARATOR)
+    assert "drained" in {node.state for node in told}
+    assert [_sorted(node) for node in told] == [_sorted(node) for node in shown]
+
+
+def _sorted(node: Any) -> Any:
+    return replace(node, partitions=tuple(sorted(node.partitions)))
+
+
+def test_the_history_is_what_sacct_tells() -> None:
+    """But for what v0.0.38 does not know: uids, submit lines, and exit codes of failures."""
+    told = payloads_history.records(captured("records"))
+    shown = sacct.parse(printed("sacct"), sacct.fields(printed("sacct-helpformat")), _SEPARATOR)
+    codes = {job.exit_code for job in told}
+    assert len(told) > 30
+    assert codes >= {"0:0", "0:9", "0:53", ""}
+    assert {_known(job) for job in told} == {_known(job) for job in shown}
+
+
+def _known(job: Job) -> Job:
+    return replace(job, uid=None, submit_line="", exit_code="")
+
+
+def test_an_exit_code_is_not_made_up() -> None:
+    """22.05.8 says 0 of a job that exited with 7."""
+    told = by_id(payloads_history.records(captured("records")))
+    assert told[fate("failed")].state is JobState.FAILED
+    assert told[fate("failed")].exit_code == ""
+    assert told[fate("completed")].exit_code == "0:0"
+    assert told[fate("signaled")].exit_code == "0:9"
+
+
+def test_22_05_speaks_its_own_version_and_keeps_accounting() -> None:
+    dialect = payloads.dialect(captured("openapi"))
+    assert (dialect.version, dialect.accounting, dialect.triples) == ("v0.0.38", True, False)
+    assert {"start_time", "end_time", "skip_steps"} <= dialect.record_queries
+
+
+@pytest.mark.parametrize(
+    ("served", "spoken"),
+    [
+        (("v0.0.38", "v0.0.37"), "v0.0.38"),
+        (("v0.0.39", "v0.0.41", "v0.0.40"), "v0.0.41"),
+        (("v0.0.44", "v0.0.99"), "v0.0.44"),
+    ],
+)
+def test_the_newest_version_that_both_know_is_spoken(served: tuple[str, ...], spoken: str) -> None:
+    paths: dict[str, Any] = {f"/slurm/{version}/jobs/": {} for version in served}
+    assert payloads.dialect({"paths": paths}).version == spoken
+
+
+@pytest.mark.parametrize("document", [{}, {"paths": {}}, {"paths": {"/slurm/v0.0.37/jobs": {}}}])
+def test_a_version_that_nobody_reads_is_said(document: Any) -> None:
+    with pytest.raises(MalformedText, match=r"Mirage reads v0\.0\.38 to v0\.0\.44"):
+        payloads.dialect(document)
+
+
+@pytest.mark.parametrize("version", _LATER)
+def test_a_later_queue_reads(version: str) -> None:
+    jobs = by_id(payloads_queue.jobs(later(version, "jobs")))
+    run, standby = jobs[101], jobs[102]
+    assert (run.state, run.nodes, run.cpus, run.gpus) == (JobState.RUNNING, 2, 32, 16)
+    assert (run.start, run.end, run.time_limit_s) == (1795000060, 1795007260, 7200)
+    assert (run.priority, run.uid, run.reason) == (4294901759, 1001, "")
+    assert (standby.state, standby.dependency) == (JobState.PENDING, "afterany:101(unfulfilled)")
+    assert (standby.eligible, standby.start, standby.end) == (None, None, None)
+    assert (standby.gpus, standby.comment) == (16, "mirage:abcdefgh:2")
+    assert jobs[103].state is JobState.COMPLETING
+    assert (jobs[104].time_limit_s, jobs[104].end) == (UNLIMITED, None)
+    assert (jobs[105].array, jobs[105].time_limit_s) == (True, None)
+    assert (jobs[106].nodes, jobs[106].cpus, jobs[106].gpus) == (3, 7, 2)
+    assert 107 not in jobs
+
+
+@pytest.mark.parametrize("version", _LATER)
+def test_later_nodes_read(version: str) -> None:
+    nodes = payloads_nodes.parse(later(version, "nodes"))
+    states = ["mixed", "draining", "drained", "planned", "down", "maint"]
+    assert [node.state for node in nodes] == states
+    assert (nodes[0].cpus, nodes[0].cpus_used, nodes[0].gpus, nodes[0].gpus_used) == (16, 8, 8, 4)
+    assert nodes[0].partitions == ("gpu", "debug")
+
+
+@pytest.mark.parametrize("version", _LATER)
+def test_later_records_read(version: str) -> None:
+    records = by_id(payloads_history.records(later(version, "records")))
+    run, broken, gone = records[91], records[92], records[93]
+    assert (run.state, run.nodes, run.cpus, run.gpus) == (JobState.TIMEOUT, 2, 32, 16)
+    assert (run.start, run.end, run.time_limit_s) == (1794000060, 1794007260, 7200)
+    assert (run.comment, run.submit_line) == ("mirage:abcdefgh:1", "sbatch -N2 run.sh")
+    assert (broken.exit_code, broken.time_limit_s) == ("7:0", UNLIMITED)
+    assert (gone.state, gone.exit_code, gone.start) == (JobState.CANCELLED, "0:15", None)
+    assert (gone.eligible, gone.time_limit_s, gone.node_list) == (None, None, "")
+    assert (gone.nodes, gone.cpus, gone.gpus) == (1, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        (None, None),
+        (0, 0),
+        (7, 7),
+        (0xFFFFFFFE, None),
+        (0xFFFFFFFF, None),
+        ({"set": True, "infinite": False, "number": 7}, 7),
+        ({"set": False, "infinite": False, "number": 7}, None),
+        ({"set": True, "infinite": True, "number": 0}, None),
+        ({}, None),
+    ],
+)
+def test_a_number_is_itself_or_a_triple(value: Any, read: int | None) -> None:
+    assert payloads.number(value) == read
+
+
+@pytest.mark.parametrize("value", ["7", 7.5, True, [7], {"set": True, "number": "7"}])
+def test_what_is_no_number_does_not_read(value: Any) -> None:
+    with pytest.raises(MalformedText):
+        payloads.number(value)
+
+
+def test_hostile_text_is_text() -> None:
+    told = by_id(payloads_queue.jobs(captured("jobs")))
+    assert "`g`" in told[fate("hostile-name")].name
+    assert "JobState=RUNNING" in told[fate("hostile-comment")].comment
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {},
+        {"job_id": 1},
+        {"job_id": 1, "submit_time": "now"},
+        {"job_id": 1, "submit_time": 5, "name": ["a"]},
+        {"job_id": 1, "submit_time": 5, "tres_alloc_str": "cpu"},
+        7,
+    ],
+)
+def test_one_job_that_does_not_read_is_half_an_answer(job: Any) -> None:
+    with pytest.raises(MalformedText):
+        payloads_queue.jobs({"errors": [], "jobs": [job]})
+
+
+def test_a_state_nobody_knows_is_unknown() -> None:
+    (job,) = payloads_queue.jobs(
+        {"jobs": [{"job_id": 1, "submit_time": 5, "job_state": ["DREAMING"]}]}
+    )
+    assert job.state is JobState.UNKNOWN
+
+
+def test_a_complaint_is_in_slurms_words_unless_they_say_nothing() -> None:
+    answer = {
+        "errors": [
+            {"error_number": 2010, "error": "Invalid user id", "description": "update failed"},
+            {"error_code": -1, "error": "Unspecified error", "description": "no jobs"},
+        ]
+    }
+    found = payloads.complaints(answer)
+    assert [str(each) for each in found] == ["Invalid user id", "no jobs"]
+    assert [each.number for each in found] == [2010, -1]
