@@ -64,17 +64,24 @@ def slurmrestd(settings: Settings) -> Slurmrestd:
     """What slurmrestd cannot do goes through scontrol where that is on PATH."""
     told = settings.cluster
     timeout_s = told.command_timeout_s
-    file = None
-    if told.rest_token_file is not None:
-        file = TokenFile(told.rest_token_file, user=told.rest_user).token
-    helper = None
+    file, helper = token_file(settings), None
     if told.rest_token_command:
         helper = TokenCommand(told.rest_token_command, timeout_s=timeout_s)
     return Slurmrestd(
-        RestHttp(told.rest_url or "", timeout_s=timeout_s, identity=file),
+        RestHttp(
+            told.rest_url or "", timeout_s=timeout_s, identity=None if file is None else file.token
+        ),
         commands=None if _absent() else SlurmCli(timeout_s=timeout_s),
         user_token=helper,
     )
+
+
+def token_file(settings: Settings) -> TokenFile | None:
+    """The service's own token for slurmrestd; None where the socket says who asks."""
+    told = settings.cluster
+    if told.rest_token_file is None:
+        return None
+    return TokenFile(told.rest_token_file, user=told.rest_user)
 
 
 def site_config(cluster: Cluster) -> Callable[[], SiteConfig] | None:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from mirage import bootstrap
 from mirage import settings as settings_file
+from mirage.cli import doctor_slurmrestd
 from mirage.errors import MirageError
 from mirage.policy.auto import Auto
 from mirage.policy.served import Served
@@ -77,33 +78,10 @@ def _database(settings: Settings) -> tuple[Verdict, str]:
 
 def _slurm(settings: Settings) -> tuple[Verdict, str]:
     bootstrap.check_slurm(settings)
-    if settings.cluster.transport == "rest":
-        return _slurmrestd(settings)
-    return Verdict.GOOD, "its commands are on PATH"
-
-
-def _slurmrestd(settings: Settings) -> tuple[Verdict, str]:
-    """Asks for its version and the nodes, as the service would."""
-    slurm = bootstrap.slurmrestd(settings)
-    spoken, nodes = slurm.dialect(), slurm.nodes()
-    told = f"slurmrestd at {settings.cluster.rest_url} speaks {spoken.version}: {len(nodes)} nodes"
-    faults = [
-        "serves no accounting (start it with -s naming that plugin as well)"
-        if not spoken.accounting
-        else "",
-        "without scontrol on PATH nothing is suspended and slurm.conf is not known"
-        if slurm.commands is None
-        else "",
-        f"others may read {settings.cluster.rest_token_file} (chmod 600)"
-        if _read_by_others(settings.cluster.rest_token_file)
-        else "",
-    ]
-    warned = "; ".join(filter(None, faults))
-    return (Verdict.WARNING, f"{told}; {warned}") if warned else (Verdict.GOOD, told)
-
-
-def _read_by_others(path: Path | None) -> bool:
-    return path is not None and bool(path.stat().st_mode & 0o077)
+    if settings.cluster.transport == "cli":
+        return Verdict.GOOD, "its commands are on PATH"
+    told, lacking = doctor_slurmrestd.look(settings)
+    return Verdict.WARNING if lacking else Verdict.GOOD, "; ".join([told, *lacking])
 
 
 def _policy(settings: Settings) -> tuple[Verdict, str]:

@@ -22,6 +22,9 @@ UNIX = "unix:"
 _LARGEST_ANSWER = 1 << 30
 """Bytes. More is taken for a fault."""
 _AT_ONCE = 1 << 16
+_FIRST_OF_REST = 9000
+_SLURMS_TOO = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
+"""Statuses that later releases may give an answer of Slurm's as well, such as an unknown job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,17 +165,32 @@ class RestHttp:
         )
 
     def _reply(self, path: str, status: int, raw: bytes) -> Reply:
+        body = _json(raw)
         sentence = _STATUS.get(status)
-        if sentence is not None:
+        if sentence is not None and not (status in _SLURMS_TOO and _of_slurm(body)):
             error = Gone if status == HTTPStatus.NOT_FOUND else ClusterUnavailable
             raise error(f"slurmrestd at {self.url}: {sentence} (HTTP {status}, {path})")
-        try:
-            return Reply(status=status, body=json.loads(raw))
-        except (ValueError, RecursionError) as error:
+        if body is None:
             said = raw[:80].decode(errors="replace")
             raise ClusterUnavailable(
                 f"slurmrestd at {self.url}: HTTP {status} without JSON: {said!r}"
-            ) from error
+            )
+        return Reply(status=status, body=body)
+
+
+def _json(raw: bytes) -> Any:
+    """None for what is no JSON."""
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _of_slurm(body: Any) -> bool:
+    """Whether Slurm itself complains, and not slurmrestd, whose errors begin at 9000."""
+    told = body.get("errors") if isinstance(body, dict) else None
+    numbers = [e.get("error_number") for e in told or () if isinstance(e, dict)]
+    return any(isinstance(n, int) and 0 < n < _FIRST_OF_REST for n in numbers)
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -72,14 +72,14 @@ class TokenFile:
     def __init__(
         self, path: Path, *, user: str = "", clock: Callable[[], float] = time.time
     ) -> None:
-        self._path = path
+        self.path = path
         self._user = user
         self._clock = clock
 
     def token(self) -> Token:
         """Raises ClusterUnavailable for a file without a token that is still good."""
         try:
-            with self._path.open(encoding="ascii") as file:
+            with self.path.open(encoding="ascii") as file:
                 said = file.read(_LARGEST)
             token = read_token(said, user=self._user)
         except (OSError, ValueError) as error:
@@ -87,11 +87,11 @@ class TokenFile:
             if isinstance(error, UnicodeError):
                 told = "holds no JSON Web Token"
             raise ClusterUnavailable(
-                f"cluster.rest_token_file {self._path}: {told} (`scontrol token` makes one)"
+                f"cluster.rest_token_file {self.path}: {told} (`scontrol token` makes one)"
             ) from None
         if token.expires is not None and token.expires <= self._clock():
             raise ClusterUnavailable(
-                f"cluster.rest_token_file {self._path}: its token has expired: renew it"
+                f"cluster.rest_token_file {self.path}: its token has expired: renew it"
             )
         return token
 

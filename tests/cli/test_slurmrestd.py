@@ -65,6 +65,13 @@ def test_the_doctor_says_what_slurmrestd_lacks(
         assert words in said
 
 
+def test_the_doctor_wants_no_token_of_a_master(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(jwt("slurm", 4e9))
+    verdict, said = told(config, QuietSlurm(tmp_path / "slurm").path)
+    assert verdict == "warning"
+    assert "may act as anybody: an Operator's will do" in said
+
+
 def test_the_doctor_says_why_there_is_no_answer(config: Path, fake: FakeRestd) -> None:
     fake.answers("/openapi/v3", "Authentication failure", status=401)
     verdict, said = told(config, os.environ["PATH"])

@@ -61,6 +61,16 @@ def test_a_status_is_told_in_one_sentence(fake: FakeRestd, status: int, sentence
     assert fake.calls("/b") == []
 
 
+@pytest.mark.parametrize("status", [403, 404])
+def test_slurms_own_no_is_an_answer_whatever_its_status(fake: FakeRestd, status: int) -> None:
+    own = {"errors": [{"error_number": 2017, "error": "Invalid job id specified"}]}
+    fake.answers("/a", own, status=status)
+    assert RestHttp(fake.url).get("/a", "a").body == own
+    fake.answers("/a", {"errors": [{"error_number": 9008, "error": "no such path"}]}, status=status)
+    with pytest.raises(ClusterUnavailable):
+        RestHttp(fake.url).get("/a", "a")
+
+
 @pytest.mark.parametrize("body", ["", "<html>oops</html>", '{"jobs": [', "[" * 100_000])
 def test_what_is_no_json_is_no_answer(fake: FakeRestd, body: str) -> None:
     fake.answers("/a", body)

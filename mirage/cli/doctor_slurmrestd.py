@@ -1,0 +1,34 @@
+"""What `mirage doctor` says of slurmrestd, where the service goes through it."""
+
+from collections.abc import Iterator
+
+from mirage import bootstrap
+from mirage.settings import Settings
+
+_MASTERS = frozenset({"root", "slurm"})
+
+
+def look(settings: Settings) -> tuple[str, list[str]]:
+    """What there is, and what is lacking, a sentence each. Asks as the service would.
+
+    Raises ClusterUnavailable where there is no answer.
+    """
+    slurm = bootstrap.slurmrestd(settings)
+    spoken, nodes = slurm.dialect(), slurm.nodes()
+    told = f"slurmrestd at {settings.cluster.rest_url} speaks {spoken.version}: {len(nodes)} nodes"
+    lacking = []
+    if not spoken.accounting:
+        lacking.append("serves no accounting (start it with -s naming that plugin as well)")
+    if slurm.commands is None:
+        lacking.append("without scontrol on PATH nothing is suspended and slurm.conf is not known")
+    return told, [*lacking, *_of_the_token(settings)]
+
+
+def _of_the_token(settings: Settings) -> Iterator[str]:
+    file = bootstrap.token_file(settings)
+    if file is None:
+        return
+    if file.path.stat().st_mode & 0o077:
+        yield f"others may read {file.path} (chmod 600)"
+    if file.token().user in _MASTERS:
+        yield f"{file.path} is {file.token().user}'s and may act as anybody: an Operator's will do"
