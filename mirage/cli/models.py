@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.ask_twin import ask_where_needed
+from mirage.cli.configured import ConfigOption, models_folder
 from mirage.cli.training import EVERY, no_packages
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.episodes import deciding
@@ -19,7 +20,6 @@ from mirage.episodes.evaluate import Handovers
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError, MirageError, UnfitModel
 from mirage.features import spec
-from mirage.installed import models_dir
 from mirage.learn.rows import Rows
 from mirage.policy import registry
 from mirage.policy.artefact import CARD, GRAPH, read_card
@@ -39,13 +39,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.
 
 
 @models.command("list")
-def list_models(*, as_json: AsJson = False) -> None:
-    """All versions, and which of each name is promoted."""
-    told = [_line(folder) for folder in registry.models(models_dir())]
+def list_models(*, config: ConfigOption = None, as_json: AsJson = False) -> None:
+    """All versions, and which of each name is promoted: those that the service finds."""
+    under = models_folder(config)
+    told = [_line(folder) for folder in registry.models(under)]
     if as_json:
-        typer.echo(json.dumps({"models": told}))
+        typer.echo(json.dumps({"models_dir": str(under), "models": told}))
         return
-    table = Table()
+    table = Table(caption=f"in {under}")
     for column in ("model", "family", "promoted", "trained on", "gap closed", "fault"):
         table.add_column(column)
     for line in told:
@@ -54,9 +55,9 @@ def list_models(*, as_json: AsJson = False) -> None:
 
 
 @models.command()
-def show(model: Model, *, as_json: AsJson = False) -> None:
+def show(model: Model, *, config: ConfigOption = None, as_json: AsJson = False) -> None:
     """What a model is: its card, checked against its graph."""
-    served = registry.model(model, models_dir())
+    served = registry.model(model, models_folder(config))
     card = {"model": served.name, **served.artefact.card}
     if as_json:
         typer.echo(json.dumps(card))
@@ -75,6 +76,7 @@ def promote(
     ] = None,
     *,
     force: Annotated[bool, typer.Option(help="Whatever the one in use would do.")] = False,
+    config: ConfigOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Put a version in use: from then on models/NAME means it.
@@ -82,7 +84,7 @@ def promote(
     Where another version is in use, the new one must cost less on episode tables of days that
     neither was trained on; else nothing changes, and the exit code is 1.
     """
-    under = models_dir()
+    under = models_folder(config)
     new = registry.model(model, under)
     folder = registry.folder_of(model, under)
     old = registry.promoted(folder.parent)
@@ -105,6 +107,7 @@ def recalibrate(
     out: Annotated[
         Path, typer.Option(metavar="models/NAME/VERSION", help="A folder that is not there yet.")
     ],
+    config: ConfigOption = None,
 ) -> None:
     """The same model, the forecast of the wait adjusted to what the newest weeks would have needed.
 
@@ -114,7 +117,8 @@ def recalibrate(
         from mirage.learn.card import save  # noqa: PLC0415 - an extra
     except ImportError:
         raise no_packages() from None
-    served = registry.model(model, models_dir())
+    under = models_folder(config)
+    served = registry.model(model, under)
     card, trees = served.artefact.card, served.artefact.model
     if not isinstance(trees, LateModel):
         raise InputError(f"{served.name} has no forecast of the wait")
@@ -124,7 +128,7 @@ def recalibrate(
         raise InputError(f"{len(rows)} hand-overs are too few to adjust a forecast by")
     residuals = rows.residuals(trees.log_quantiles(rows.flat))
     found = Shifts.found(residuals, rows.start_point, rows.nodes)
-    graph = (registry.folder_of(model, models_dir()) / GRAPH).read_bytes()
+    graph = (registry.folder_of(model, under) / GRAPH).read_bytes()
     forecast = card["forecast"] | found.card()
     # Sizes that these tables have none of keep what they had.
     forecast["shift_by_nodes"] = trees.shifts.card()["shift_by_nodes"] | forecast["shift_by_nodes"]
