@@ -146,7 +146,7 @@ def rules(service: Service) -> Rules:
 
 def policies(settings: Settings) -> Callable[[str], Policy]:
     """By name; models are looked for where the settings say."""
-    return partial(registry.policy, under=settings.provision.models_dir or models_dir())
+    return partial(registry.policy, under=models_dir(settings.provision.models_dir))
 
 
 def cluster_file(settings: Settings) -> ClusterFile | None:

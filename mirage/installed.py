@@ -11,7 +11,10 @@ def data_dir(name: str) -> Path:
     return installed if installed.exists() else _PACKAGE.parent / name
 
 
-def models_dir() -> Path:
-    """Trained models: `models` where the command is called, else those that came with Mirage."""
+def models_dir(configured: Path | None = None) -> Path:
+    """Trained models: where the settings say (provision.models_dir), else `models` where the
+    command is called, else those that came with Mirage."""
+    if configured is not None:
+        return configured
     here = Path("models")
     return here if here.is_dir() else data_dir("models")

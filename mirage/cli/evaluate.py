@@ -13,6 +13,7 @@ from rich.console import Console
 
 from mirage.cli import pareto
 from mirage.cli.ask_twin import ask_where_needed
+from mirage.cli.configured import ConfigOption, models_folder
 from mirage.cli.evaluate_auto import Heard, who_decided
 from mirage.cli.evaluate_text import figure_tables
 from mirage.cli.progress import counted
@@ -25,7 +26,6 @@ from mirage.episodes.pooled import check_distinct, clusters
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError, MalformedText
 from mirage.features import spec
-from mirage.installed import models_dir
 from mirage.policy import walked
 from mirage.policy.auto import Auto, Candidate, unfit
 from mirage.policy.foretold import wants_twin
@@ -73,6 +73,7 @@ def evaluate_tables(
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Show the 95 % intervals too: they need width.")
     ] = False,
+    config: ConfigOption = None,
 ) -> None:
     """Judge policies on the same hand-overs.
 
@@ -87,7 +88,8 @@ def evaluate_tables(
     if plot is not None:
         pareto.check(plot)
     startup_h = _startup_h(startup_time)
-    asked = {name: policy(name, models_dir()) for name in names if name not in _KNOWN_AFTERWARDS}
+    under = models_folder(config)
+    asked = {name: policy(name, under) for name in names if name not in _KNOWN_AFTERWARDS}
     tables = [_loaded(path) for path in paths]
     check_distinct([table.about for table in tables], [t.start_point for t in tables])
     if any(map(is_model, names)):

@@ -1,51 +1,43 @@
 """`mirage models`: trained policies, which there are, where they come from, which is in use."""
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from mirage.cli.ask_twin import ask_where_needed
+from mirage.cli.configured import ConfigOption, models_folder
+from mirage.cli.promoting import compared, unseen
 from mirage.cli.training import EVERY, no_packages
-from mirage.domain.handover import OVERLAP_PRICE
-from mirage.episodes import deciding
-from mirage.episodes.evaluate import Handovers
-from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError, MirageError, UnfitModel
 from mirage.features import spec
-from mirage.installed import models_dir
 from mirage.learn.rows import Rows
 from mirage.policy import registry
 from mirage.policy.artefact import CARD, GRAPH, read_card
 from mirage.policy.conformal import FEWEST, Shifts
 from mirage.policy.late import LateModel
-from mirage.policy.served import Served
 
 app = typer.Typer()
 models = typer.Typer(no_args_is_help=True)
 app.add_typer(models, name="models", help="Trained policies: list, show, promote, recalibrate.")
 
 Model = Annotated[str, typer.Argument(metavar="models/NAME/VERSION")]
-_LATER = 2**62
-"""A table that begins before what was learned from is as little unseen as one within it."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
 @models.command("list")
-def list_models(*, as_json: AsJson = False) -> None:
-    """All versions, and which of each name is promoted."""
-    told = [_line(folder) for folder in registry.models(models_dir())]
+def list_models(*, config: ConfigOption = None, as_json: AsJson = False) -> None:
+    """All versions, and which of each name is promoted: those that the service finds."""
+    under = models_folder(config)
+    told = [_line(folder) for folder in registry.models(under)]
     if as_json:
-        typer.echo(json.dumps({"models": told}))
+        typer.echo(json.dumps({"models_dir": str(under), "models": told}))
         return
-    table = Table()
+    table = Table(caption=f"in {under}")
     for column in ("model", "family", "promoted", "trained on", "gap closed", "fault"):
         table.add_column(column)
     for line in told:
@@ -54,9 +46,9 @@ def list_models(*, as_json: AsJson = False) -> None:
 
 
 @models.command()
-def show(model: Model, *, as_json: AsJson = False) -> None:
+def show(model: Model, *, config: ConfigOption = None, as_json: AsJson = False) -> None:
     """What a model is: its card, checked against its graph."""
-    served = registry.model(model, models_dir())
+    served = registry.model(model, models_folder(config))
     card = {"model": served.name, **served.artefact.card}
     if as_json:
         typer.echo(json.dumps(card))
@@ -75,23 +67,33 @@ def promote(
     ] = None,
     *,
     force: Annotated[bool, typer.Option(help="Whatever the one in use would do.")] = False,
+    config: ConfigOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Put a version in use: from then on models/NAME means it.
 
-    Where another version is in use, the new one must cost less on episode tables of days that
-    neither was trained on; else nothing changes, and the exit code is 1.
+    Where another version is in use, the new one must beat it on episode tables of days that
+    neither was trained on: the 95 % interval of the difference in cost has to lie below zero. Else
+    nothing changes, and the exit code is 1.
     """
-    under = models_dir()
+    under = models_folder(config)
     new = registry.model(model, under)
     folder = registry.folder_of(model, under)
     old = registry.promoted(folder.parent)
-    told: dict[str, Any] = {"model": new.name, "before": old}
+    found = None
     if old not in (None, folder.name) and not force:
         before = registry.model(f"{registry.MODELS}/{folder.parent.name}/{old}", under)
-        told |= _better(new, before, words or [])
-    registry.promote(folder)
-    typer.echo(json.dumps(told) if as_json else f"{new.name} is in use")
+        found = compared(new, before, words or [])
+    refused = None if found is None else found.refusal()
+    if refused is None:
+        registry.promote(folder)
+    if as_json:
+        told = {"model": new.name, "before": old, "promoted": refused is None}
+        typer.echo(json.dumps(told if found is None else told | found.figures()))
+    if refused is not None:
+        raise MirageError(refused)
+    if not as_json:
+        typer.echo(f"{new.name} is in use" if found is None else f"{found}: {new.name} is in use")
 
 
 @models.command()
@@ -105,6 +107,7 @@ def recalibrate(
     out: Annotated[
         Path, typer.Option(metavar="models/NAME/VERSION", help="A folder that is not there yet.")
     ],
+    config: ConfigOption = None,
 ) -> None:
     """The same model, the forecast of the wait adjusted to what the newest weeks would have needed.
 
@@ -114,17 +117,18 @@ def recalibrate(
         from mirage.learn.card import save  # noqa: PLC0415 - an extra
     except ImportError:
         raise no_packages() from None
-    served = registry.model(model, models_dir())
+    under = models_folder(config)
+    served = registry.model(model, under)
     card, trees = served.artefact.card, served.artefact.model
     if not isinstance(trees, LateModel):
         raise InputError(f"{served.name} has no forecast of the wait")
-    tables = [_unseen(path, (served,)) for path in words]
+    tables = [unseen(path, (served,)) for path in words]
     rows = Rows.of(tables, EVERY, twin=card.get("twin") is not None)
     if len(rows) < FEWEST:
         raise InputError(f"{len(rows)} hand-overs are too few to adjust a forecast by")
     residuals = rows.residuals(trees.log_quantiles(rows.flat))
     found = Shifts.found(residuals, rows.start_point, rows.nodes)
-    graph = (registry.folder_of(model, models_dir()) / GRAPH).read_bytes()
+    graph = (registry.folder_of(model, under) / GRAPH).read_bytes()
     forecast = card["forecast"] | found.card()
     # Sizes that these tables have none of keep what they had.
     forecast["shift_by_nodes"] = trees.shifts.card()["shift_by_nodes"] | forecast["shift_by_nodes"]
@@ -132,47 +136,9 @@ def recalibrate(
     typer.echo(f"{out}: adjusted by {len(rows)} hand-overs")
 
 
-def _better(new: Served, old: Served, paths: Sequence[Path]) -> dict[str, float]:
-    """Mean costs of both; raises where the new one's is not the lower."""
-    ours, theirs = new.artefact.card, old.artefact.card
-    if ours["sha256"] == theirs["sha256"] and ours.get("forecast") != theirs.get("forecast"):
-        # Recalibrated: every decision is the same.
-        return {}
-    if not paths:
-        raise InputError(
-            f"{old.name} is in use: give episode tables of newer days to compare on, or --force"
-        )
-    tables = [_unseen(path, (new, old)) for path in paths]
-    ask_where_needed((new, old), paths, tables)
-    new_h, old_h = (_cost_h(served, tables) for served in (new, old))
-    if new_h >= old_h:
-        raise MirageError(
-            f"{new.name} costs {new_h:.3f} h a hand-over and {old.name} {old_h:.3f} h: "
-            f"{old.name} stays in use"
-        )
-    return {"cost_h": new_h, "cost_before_h": old_h}
-
-
-def _unseen(path: Path, judged: Sequence[Served]) -> EpisodeTable:
-    table = EpisodeTable.load(path)
-    if not len(table) or table.about.features_fingerprint != spec.FINGERPRINT:
-        raise InputError(f"{path} holds no episode with this program's features")
-    about = table.about
-    for served in judged:
-        if served.artefact.scope.has_seen(str(about.cluster.get("name", "")), about.since, _LATER):
-            raise InputError(f"{path} has days that {served.name} was trained on")
-    return table
-
-
 def _tables(card: dict[str, Any]) -> list[dict[str, Any]]:
     learned = card.get("trained_on", [])
     return learned if isinstance(learned, list) else []
-
-
-def _cost_h(served: Served, tables: Sequence[EpisodeTable]) -> float:
-    """Mean cost a hand-over at the usual price."""
-    parts = [Handovers.of(t, deciding.decided(t, served, OVERLAP_PRICE)) for t in tables]
-    return float(np.mean(Handovers.together(parts).cost_h(OVERLAP_PRICE)))
 
 
 def _line(folder: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import json
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from mirage import bootstrap
 from mirage import settings as settings_file
 from mirage.cli import config_text
+from mirage.cli.configured import ConfigOption
 from mirage.domain.decision import Mode
 from mirage.services import modes
 from mirage.store import clusters
@@ -24,9 +24,6 @@ config_app = typer.Typer(
 app.add_typer(db, name="db")
 app.add_typer(config_app, name="config")
 
-ConfigOption = Annotated[
-    Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, then /etc/mirage.")
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.ask_twin import ask_twin
+from mirage.cli.configured import ConfigOption, models_folder
 from mirage.cli.training import Agents, Asked, Maker, Trees
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
-from mirage.installed import models_dir
 from mirage.learn.settings import read
 from mirage.policy import registry
 
@@ -71,6 +71,7 @@ def train(
     note: Annotated[
         str, typer.Option(metavar="TEXT", help="Kept in the card: whose data these are.")
     ] = "",
+    config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Train a policy on episode tables.
@@ -82,9 +83,9 @@ def train(
     """
     _check_out(out)
     tables = [EpisodeTable.load(path) for path in words]
-    maker = _maker(
-        family, encoder, init, settings, seed, twin=_with_twin(family, words, tables, twin)
-    )
+    under = models_folder(config)
+    with_twin = _with_twin(family, words, tables, twin)
+    maker = _maker(family, encoder, init, settings, seed, under=under, twin=with_twin)
     begun = time.perf_counter()
     made = maker.make(tables, Asked(words, out, windows, seed))
     card = made.card | {"note": note, "wall_s": round(time.perf_counter() - begun, 1)}
@@ -110,11 +111,12 @@ def _maker(
     changed: Path | None,
     seed: int,
     *,
+    under: Path,
     twin: bool,
 ) -> Maker:
     settings = read(changed)
     if family in _AGENTS:
-        start = None if init is None else registry.folder_of(init, models_dir())
+        start = None if init is None else registry.folder_of(init, under)
         return Agents(family, encoder or EncoderName.MLP, settings, seed, start)
     if encoder or init:
         raise InputError(f"--encoder and --init are for agents, not for {family}")

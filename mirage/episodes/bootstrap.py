@@ -17,12 +17,17 @@ def day_counts(start_point: NDArray[np.int64], *, draws: int = DRAWS, seed: int 
     Days (UTC, of the start point) that have episodes are drawn with replacement, as many as
     there are; an episode comes as often as its day.
     """
-    days, day_of = np.unique(np.asarray(start_point) // _DAY_S, return_inverse=True)
-    if not len(days):
+    found, day_of = np.unique(np.asarray(start_point) // _DAY_S, return_inverse=True)
+    if not len(found):
         return np.zeros((draws, 0))
     generator = np.random.default_rng(seed)
-    drawn = generator.multinomial(len(days), np.full(len(days), 1.0 / len(days)), size=draws)
+    drawn = generator.multinomial(len(found), np.full(len(found), 1.0 / len(found)), size=draws)
     return np.asarray(drawn[:, day_of], dtype=np.float64)
+
+
+def days(start_point: NDArray[np.int64]) -> int:
+    """How many days have episodes."""
+    return len(np.unique(np.asarray(start_point) // _DAY_S))
 
 
 def means(counts: Floats, values: Floats) -> Floats:

@@ -1,5 +1,6 @@
 """Hand-made tables of a queue whose load drifts: what is seen tells of the wait, not all of it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,14 +14,21 @@ INSTANTS = 25
 """Four hours, every ten minutes."""
 LEFT_S = np.arange(INSTANTS - 1, -1, -1) * 600
 EPISODES = 150
+EACH_DAY = 6
 
 
 def queue_table(
-    episodes: int = EPISODES, seed: int = 0, *, first: int = MONDAY, load_until: float = 4.0
+    episodes: int = EPISODES,
+    seed: int = 0,
+    *,
+    first: int = MONDAY,
+    load_until: float = 4.0,
+    loads: Sequence[float] = (),
 ) -> EpisodeTable:
-    """A pair every four hours. Waits are up to `load_until` hours; half of them are 0."""
+    """A pair every four hours. Waits are up to `load_until` hours, and half of them are 0; or about
+    as long as `loads` says, day by day."""
     rng = np.random.default_rng(seed)
-    waits_h = _waits_h(rng, episodes, load_until)
+    waits_h = _waits_h(rng, episodes, load_until, loads)
     outcome_h = waits_h - LEFT_S / HOUR_S
     made = table(
         outcome_h.tolist(),
@@ -45,10 +53,13 @@ def shuffled(made: EpisodeTable, seed: int = 0) -> EpisodeTable:
     return EpisodeTable(made.about, columns | {"outcome_s": made.outcome_s[order]})
 
 
-def _waits_h(rng: np.random.Generator, episodes: int, load_until: float) -> NDArray[np.float64]:
+def _waits_h(
+    rng: np.random.Generator, episodes: int, load_until: float, loads: Sequence[float]
+) -> NDArray[np.float64]:
     """[E, T]: a day's load, which an episode follows with its own noise."""
-    day = np.arange(episodes) // 6
-    load = rng.uniform(-load_until, load_until, day.max() + 1)[day]
+    day = np.arange(episodes) // EACH_DAY
+    drawn = rng.uniform(-load_until, load_until, day.max() + 1)
+    load = np.asarray(loads if loads else drawn)[day]
     drift = np.cumsum(rng.normal(0.0, 0.05, (episodes, INSTANTS)), axis=1)
     waits_h: NDArray[np.float64] = np.maximum(load[:, None] + drift, 0.0)
     return waits_h

@@ -1,0 +1,104 @@
+"""Whether a model may take another's place: both judged on days that neither has seen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mirage.cli.ask_twin import ask_where_needed
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.episodes import deciding
+from mirage.episodes.evaluate import Handovers
+from mirage.episodes.paired import FEWEST_DAYS, Difference
+from mirage.episodes.table import EpisodeTable
+from mirage.errors import InputError
+from mirage.features import spec
+from mirage.policy.served import Served
+
+_LATER = 2**62
+"""A table that begins before what was learned from is as little unseen as one within it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What the new version and the one in use cost on the same hand-overs, at the usual price."""
+
+    new: str
+    old: str
+    cost_h: float
+    cost_before_h: float
+    difference: Difference
+
+    def figures(self) -> dict[str, Any]:
+        """For --json. Costs are means per hand-over; difference_h is new less old."""
+        found = self.difference
+        return {
+            "cost_h": self.cost_h,
+            "cost_before_h": self.cost_before_h,
+            "difference_h": found.mean_h,
+            "difference_h_ci": found.interval_h,
+            "episodes": found.handovers,
+            "days": found.days,
+        }
+
+    def __str__(self) -> str:
+        found = self.difference
+        low_h, high_h = found.interval_h
+        return (
+            f"{self.new} costs {self.cost_h:.3f} h a hand-over and {self.old} "
+            f"{self.cost_before_h:.3f} h, a difference of {found.mean_h:+.3f} h (95 % interval "
+            f"{low_h:+.3f} to {high_h:+.3f} h; {found.handovers} hand-overs of {found.days} days)"
+        )
+
+    def refusal(self) -> str | None:
+        """Why the new version may not take the place, and what to do; None: it may."""
+        found = self.difference
+        if found.cheaper:
+            return None
+        if found.days < FEWEST_DAYS:
+            why = f"fewer than {FEWEST_DAYS} days tell nothing"
+        else:
+            why = "it is not cheaper" if found.mean_h >= 0.0 else "that may be luck"
+        return f"{self}: {why}; {self.old} stays in use: give tables of more days, or --force"
+
+
+def compared(new: Served, old: Served, paths: Sequence[Path]) -> Comparison | None:
+    """On the tables of `paths`; None where both make the same decisions.
+
+    Raises InputError for no table, and for one that cannot be used.
+    """
+    ours, theirs = new.artefact.card, old.artefact.card
+    if ours["sha256"] == theirs["sha256"] and ours.get("forecast") != theirs.get("forecast"):
+        # Recalibrated: every decision is the same.
+        return None
+    if not paths:
+        raise InputError(
+            f"{old.name} is in use: give episode tables of newer days to compare on, or --force"
+        )
+    tables = [unseen(path, (new, old)) for path in paths]
+    ask_where_needed((new, old), paths, tables)
+    after, before = (_handovers(served, tables) for served in (new, old))
+    return Comparison(
+        new=new.name,
+        old=old.name,
+        cost_h=float(after.cost_h(OVERLAP_PRICE).mean()),
+        cost_before_h=float(before.cost_h(OVERLAP_PRICE).mean()),
+        difference=Difference.of(after, before, OVERLAP_PRICE),
+    )
+
+
+def unseen(path: Path, judged: Sequence[Served]) -> EpisodeTable:
+    """Raises InputError where one of the models was trained on later days than its first."""
+    table = EpisodeTable.load(path)
+    if not len(table) or table.about.features_fingerprint != spec.FINGERPRINT:
+        raise InputError(f"{path} holds no episode with this program's features")
+    about = table.about
+    for served in judged:
+        if served.artefact.scope.has_seen(str(about.cluster.get("name", "")), about.since, _LATER):
+            raise InputError(f"{path} has days that {served.name} was trained on")
+    return table
+
+
+def _handovers(served: Served, tables: Sequence[EpisodeTable]) -> Handovers:
+    parts = [Handovers.of(t, deciding.decided(t, served, OVERLAP_PRICE)) for t in tables]
+    return Handovers.together(parts)
