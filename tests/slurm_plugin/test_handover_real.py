@@ -100,7 +100,7 @@ def test_a_training_hands_over_by_switch(stage: Stage) -> None:
     chain = stage.over("switch")
     chain.prove(each_step_once=True)
     assert [chain.steps_of(1), chain.steps_of(2)] == [GATE, STEPS - GATE]
-    assert chain.testbed.state(chain.job(1)) == "COMPLETED"
+    chain.until(lambda: chain.testbed.state(chain.job(1)) == "COMPLETED", "the predecessor's end")
     assert "handed-over" in chain.get("handover/verdict/1")
 
 
