@@ -26,8 +26,8 @@ class Site:
         text = f'[provision]\npolicy = "models/made"\nmodels_dir = "{self.models}"\n'
         self.config.write_text(self.config.read_text() + text)
 
-    def run(self, *words: str, **more: str) -> Answer:
-        answer = run(*words, "--config", str(self.config), cwd=self.work, **more)
+    def run(self, *words: str) -> Answer:
+        answer = run(*words, "--config", str(self.config), cwd=self.work)
         assert answer.code == 0, answer.err
         return answer
 

@@ -9,6 +9,7 @@ that are played here count.
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
