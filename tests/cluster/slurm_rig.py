@@ -15,6 +15,7 @@ from tests.slurm_testbed import Testbed, TestbedFailure, TestbedSettings
 TWO_NODES = TestbedSettings(nodes=2)
 _COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
 _REAL_PATH = "/usr/local/bin:/usr/bin:/bin"
+_UP = frozenset({"idle", "allocated", "mixed", "completing", "planned"})
 _WHOLE_NODE = ("-N1", "--exclusive", "-t", "60")
 _LONGEST_WAIT_S = 4
 """In real time the testbed's schedulers look every 2 s: twice over."""
@@ -77,6 +78,7 @@ class Stage:
             self._testbed.cancel_all()
             self._predecessor = running(self._testbed)
             self._testbed.wait_until(self._in_history, 30, "the predecessor in sacct's windows")
+        self._testbed.wait_until(self._nodes_answer, 60, "the nodes")
         self._clear(self._predecessor)
         return SlurmRig(self._testbed, self._predecessor)
 
@@ -86,6 +88,10 @@ class Stage:
             return self._testbed.state(job_id) == "RUNNING"
         except (LookupError, TestbedFailure):
             return False
+
+    def _nodes_answer(self) -> bool:
+        """After a restart slurmctld hears of them one by one."""
+        return set(self._testbed.run(["sinfo", "-h", "-N", "-o", "%T"]).stdout.split()) <= _UP
 
     def _clear(self, kept: JobId) -> None:
         others = [job_id for job_id in self._listed() if job_id != str(kept)]
