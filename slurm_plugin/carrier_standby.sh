@@ -41,8 +41,8 @@ mirage_stand() { # put the standby in place; says nothing but its success or the
 
 mirage_put_standby() {
     [ "$mirage_index" -lt "$mirage_links" ] || return 0
-    if [ "$mirage_presubmit" = all ] && [ -e "$mirage_dir/jobs/$mirage_next" ]; then
-        return 0
+    if [ "$mirage_presubmit" = all ]; then # the wrapper may still be at it
+        mirage_is_noted || mirage_start_loop mirage_stand_later
     elif [ "$mirage_mode" = submit ]; then
         mirage_start_loop mirage_ask_service
     elif ! mirage_stand "afterany:$mirage_job"; then
@@ -53,14 +53,18 @@ mirage_put_standby() {
 
 mirage_stand_later() { # as long as the link runs: submit limits are lifted by other jobs' ends
     mirage_pause=$mirage_pace_s
-    until mirage_nap "$mirage_pause" && mirage_stand "afterany:$mirage_job"; do
+    until mirage_nap "$mirage_pause" && { mirage_is_noted || mirage_stand "afterany:$mirage_job"; }; do
         [ "$mirage_pause" -ge 1800 ] || mirage_pause=$((2 * mirage_pause))
     done
 }
 
 mirage_stand_at_last() { # the link ends and none stands yet: the last moment to see to that
     [ "$mirage_index" -lt "$mirage_links" ] || return 0
-    [ -e "$mirage_dir/jobs/$mirage_next" ] || mirage_stand "afterany:$mirage_job"
+    mirage_is_noted || mirage_stand "afterany:$mirage_job"
+}
+
+mirage_is_noted() { # has the next link been submitted?
+    [ -e "$mirage_dir/jobs/$mirage_next" ]
 }
 
 mirage_take_back() { # the chain is over: cancel what stands in the queue for its later links

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import pytest
 
 from tests.handover.scene import Scene
 from tests.slurm_plugin.conformance import SLOW_S, Babbler, Side, babbling
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm, Link
+from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
+from tests.slurm_plugin.told import MakeChain, chains
 from tests.slurm_testbed import Testbed, TestbedSettings
 
 
@@ -27,21 +28,8 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
 
 
 @pytest.fixture
-def chain(slurm: FakeSlurm, shell: list[str]) -> Iterator[Callable[..., Link]]:
-    """Submit a chain of `links` links of `script`, with these settings in its head."""
-
-    made: list[Link] = []
-
-    def submit(script: str = "#!/bin/sh\necho ran\n", *, links: int = 9, **head: object) -> Link:
-        slurm.script(script)
-        link = Link.submitted(slurm, shell, f"--mirage-chain={links}", "job.sh")
-        link.told(**head)
-        made.append(link)
-        return link
-
-    yield submit
-    for link in made:
-        link.strike()
+def chain(slurm: FakeSlurm, shell: list[str]) -> Iterator[MakeChain]:
+    yield from chains(slurm, shell)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -169,7 +168,6 @@ class Link:
     shell: Sequence[str]
     carrier: Path
     chain: Path
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @classmethod
     def submitted(cls, slurm: FakeSlurm, shell: Sequence[str], *words: str) -> Link:
@@ -179,32 +177,10 @@ class Link:
         (carrier,) = (chain / "carrier").iterdir()
         return cls(slurm=slurm, shell=shell, carrier=carrier, chain=chain)
 
-    def told(self, **settings: object) -> None:
-        """Put settings into the carrier's head, behind those that the wrapper wrote."""
-        words = "".join(f"mirage_{name}='{value}'\n" for name, value in settings.items())
-        head, mark, rest = self.carrier.read_bytes().partition(b"mirage_offset=")
-        offset = b"%010d" % (int(rest[:10]) + len(words.encode()))
-        self.carrier.write_bytes(head + words.encode() + mark + offset + rest[10:])
-
-    def has(self, name: str, text: object) -> None:
-        """Write a file of the chain as a link of it would."""
-        (self.chain / name).write_text(f"{text}\n")
-
-    def ran(self, index: int, end: str, *, seconds: int = 1000) -> None:
-        """Leave what a link leaves that has run and ended, and is known to Slurm no more."""
-        job = 100 + index
-        files = {"jobs": job, "started": job, "ends": end, "ran": seconds}
-        for folder, text in files.items():
-            self.has(f"{folder}/{index}", text)
-
-    def says(self, name: str) -> str | None:
-        path = self.chain / name
-        return path.read_text().strip() if path.exists() else None
-
     def start(
         self, index: int = 1, *arguments: str, env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [
                 *_HEARS_SIGNALS,
                 *self.shell,
@@ -219,19 +195,6 @@ class Link:
             env=self.slurm.environ | {"SLURM_JOB_ID": str(100 + index)} | dict(env or {}),
             start_new_session=True,
         )
-        self.processes.append(process)
-        return process
-
-    def strike(self) -> None:
-        """End what a test that failed has left."""
-        for process in self.processes:
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
-
-    def signal(self, process: subprocess.Popen[bytes], name: str) -> None:
-        """To every process of the job, as scancel --full does."""
-        subprocess.run(["kill", "-s", name, "--", f"-{process.pid}"], check=True)
 
     def run(
         self,
@@ -245,11 +208,11 @@ class Link:
         return subprocess.CompletedProcess([], process.returncode, out, err)
 
     def end_of(self, index: int) -> str | None:
-        return self.says(f"ends/{index}")
+        path = self.chain / "ends" / str(index)
+        return path.read_text().strip() if path.exists() else None
 
     def log(self) -> str:
-        path = self.chain / "log"
-        return path.read_text() if path.exists() else ""
+        return (self.chain / "log").read_text()
 
 
 def _call(path: Path) -> Call:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from tests.slurm_plugin.fakes import Link
+from tests.slurm_plugin.fakes import FakeSlurm
+from tests.slurm_plugin.told import MakeChain, ToldLink, until
 
-Chain = Callable[..., Link]
 WAITS = "#!/bin/sh\ntrap '' TERM USR1\nuntil [ -e $HOME/end ]; do sleep 0.05; done\necho ran\n"
 
 
@@ -49,19 +50,13 @@ def service() -> Iterator[Service]:
         thread.join()
 
 
-def until(predicate: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not predicate():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
-
-def finish(link: Link, process: object) -> None:
+def finish(link: ToldLink, process: subprocess.Popen[bytes]) -> None:
     (link.slurm.root / "home" / "end").touch()
-    assert process.communicate(timeout=30)[0] == b"ran\n"  # type: ignore[attr-defined]
+    assert process.communicate(timeout=30)[0] == b"ran\n"
 
 
-def test_a_link_shows_that_it_lives_and_ceases_with_it(chain: Chain) -> None:
+def test_a_link_shows_that_it_lives_and_ceases_with_it(chain: MakeChain) -> None:
     link = chain(WAITS, beat_s=1)
     process = link.start(1)
     until(lambda: link.says("beat/1") is not None)
@@ -75,7 +70,7 @@ def test_a_link_shows_that_it_lives_and_ceases_with_it(chain: Chain) -> None:
 
 
 @pytest.mark.parametrize("name", ["TERM", "USR1"])
-def test_a_warning_to_the_whole_job_does_not_end_the_heartbeat(chain: Chain, name: str) -> None:
+def test_a_warning_to_the_whole_job_does_not_end_the_heartbeat(chain: MakeChain, name: str) -> None:
     link = chain(WAITS, beat_s=1)
     link.slurm.job_is(101, "RUNNING")
     process = link.start(1)
@@ -88,7 +83,7 @@ def test_a_warning_to_the_whole_job_does_not_end_the_heartbeat(chain: Chain, nam
     finish(link, process)
 
 
-def test_the_service_says_when_the_next_link_is_submitted(chain: Chain, service: Service) -> None:
+def test_the_service_says_when_the_next_link_is_submitted(chain: MakeChain, service: Service) -> None:
     service.answers = [
         {"submit_now": False, "ask_again_s": 1},
         {"submit_now": True, "ask_again_s": 60},
@@ -108,7 +103,7 @@ def test_the_service_says_when_the_next_link_is_submitted(chain: Chain, service:
 
 @pytest.mark.parametrize("trouble", ["down", "503", "nonsense", "no python files", "late"])
 def test_without_its_word_the_standby_stands_after_all(
-    chain: Chain, service: Service, trouble: str
+    chain: MakeChain, service: Service, trouble: str
 ) -> None:
     service.answers = ["busy"] if trouble == "503" else [{"submit_now": False, "ask_again_s": 3600}]
     if trouble == "nonsense":
@@ -129,7 +124,7 @@ def test_without_its_word_the_standby_stands_after_all(
 
 
 def test_a_link_that_ends_before_the_service_spoke_submits_at_last(
-    chain: Chain, service: Service
+    chain: MakeChain, service: Service
 ) -> None:
     service.answers = [{"submit_now": False, "ask_again_s": 3600}]
     link = chain(WAITS, mode="submit")
@@ -140,7 +135,7 @@ def test_a_link_that_ends_before_the_service_spoke_submits_at_last(
     assert len(link.slurm.calls()) == 2
 
 
-def test_a_standby_that_was_refused_is_tried_again_and_at_the_end(chain: Chain) -> None:
+def test_a_standby_that_was_refused_is_tried_again_and_at_the_end(chain: MakeChain) -> None:
     link = chain(WAITS, pace_s=1)
     link.slurm.answers(stderr="sbatch: error: QOSMaxSubmitJobPerUserLimit\n", code=1)
     process = link.start(1)

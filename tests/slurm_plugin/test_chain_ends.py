@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.slurm_plugin.fakes import Link
+from tests.slurm_plugin.fakes import FakeSlurm
+from tests.slurm_plugin.told import MakeChain, ToldLink
 
-Chain = Callable[..., Link]
 
 
-def submitted(link: Link) -> int:
+def submitted(link: ToldLink) -> int:
     """How many links sbatch has been asked for."""
     return len(link.slurm.calls())
 
 
-def test_a_link_whose_chain_has_run_its_total_time_does_not_begin(chain: Chain) -> None:
+def test_a_link_whose_chain_has_run_its_total_time_does_not_begin(chain: MakeChain) -> None:
     link = chain(total=3000)
     link.ran(1, "timeout", seconds=1999)
     link.ran(2, "timeout", seconds=1001)
@@ -29,7 +29,7 @@ def test_a_link_whose_chain_has_run_its_total_time_does_not_begin(chain: Chain) 
     assert link.says("done") is not None
 
 
-def test_short_of_its_total_time_a_chain_goes_on(chain: Chain) -> None:
+def test_short_of_its_total_time_a_chain_goes_on(chain: MakeChain) -> None:
     link = chain(total=3001)
     link.ran(1, "timeout", seconds=2000)
     link.ran(2, "timeout", seconds=1000)
@@ -37,7 +37,7 @@ def test_short_of_its_total_time_a_chain_goes_on(chain: Chain) -> None:
     assert submitted(link) == 2
 
 
-def test_a_predecessor_that_still_runs_counts_so_far(chain: Chain) -> None:
+def test_a_predecessor_that_still_runs_counts_so_far(chain: MakeChain) -> None:
     now = int(time.time())
     link = chain(total=500)
     link.has("jobs/1", 101)
@@ -47,7 +47,7 @@ def test_a_predecessor_that_still_runs_counts_so_far(chain: Chain) -> None:
     assert link.says("done") is not None
 
 
-def test_the_link_that_reaches_the_total_takes_its_standby_back(chain: Chain) -> None:
+def test_the_link_that_reaches_the_total_takes_its_standby_back(chain: MakeChain) -> None:
     link = chain("#!/bin/sh\nsleep 1.1\n", total=1001)
     link.ran(1, "timeout", seconds=1000)
     link.run(2)
@@ -55,7 +55,7 @@ def test_the_link_that_reaches_the_total_takes_its_standby_back(chain: Chain) ->
     assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 102\n"
 
 
-def test_what_a_link_ran_is_added_to_what_it_ran_before_a_requeue(chain: Chain) -> None:
+def test_what_a_link_ran_is_added_to_what_it_ran_before_a_requeue(chain: MakeChain) -> None:
     link = chain()
     link.has("ran/1", 500)
     link.run(1, env={"SLURM_RESTART_COUNT": "1"})
@@ -63,7 +63,7 @@ def test_what_a_link_ran_is_added_to_what_it_ran_before_a_requeue(chain: Chain) 
 
 
 @pytest.mark.parametrize("relative", [True, False])
-def test_the_users_file_ends_the_chain(chain: Chain, relative: bool) -> None:
+def test_the_users_file_ends_the_chain(chain: MakeChain, relative: bool) -> None:
     link = chain("#!/bin/sh\ntouch $HOME/finished\n")
     file = Path(link.slurm.environ["HOME"]) / "finished"
     link.told(until=file.name if relative else file)
@@ -90,7 +90,7 @@ def test_the_users_file_ends_the_chain(chain: Chain, relative: bool) -> None:
     ],
 )
 def test_a_chain_goes_on_only_after_the_ends_it_was_told(
-    chain: Chain, states: str, end: str, goes_on: bool
+    chain: MakeChain, states: str, end: str, goes_on: bool
 ) -> None:
     link = chain(**{"continue": states})
     link.has("jobs/1", 101)
@@ -105,7 +105,7 @@ def test_a_chain_goes_on_only_after_the_ends_it_was_told(
 
 @pytest.mark.parametrize(("code", "states"), [(0, "TIMEOUT"), (3, "TIMEOUT,COMPLETED")])
 def test_a_link_that_ends_the_chain_takes_its_standby_back(
-    chain: Chain, code: int, states: str
+    chain: MakeChain, code: int, states: str
 ) -> None:
     link = chain(f"#!/bin/sh\nexit {code}\n", **{"continue": states})
     assert link.run(1).returncode == code
@@ -125,7 +125,7 @@ def test_a_link_that_ends_the_chain_takes_its_standby_back(
     ],
 )
 def test_the_script_is_told_how_the_last_link_ended(
-    chain: Chain, slurm_says: str | None, written: str | None, told: str
+    chain: MakeChain, slurm_says: str | None, written: str | None, told: str
 ) -> None:
     link = chain("#!/bin/sh\necho $MIRAGE_PREV_STATE $MIRAGE_RESUME\n")
     link.has("jobs/1", 101)
@@ -136,14 +136,14 @@ def test_the_script_is_told_how_the_last_link_ended(
     assert link.run(2).stdout.decode().split() == [*told.split(), "1"]
 
 
-def test_only_the_first_run_of_a_chain_does_not_resume(chain: Chain) -> None:
+def test_only_the_first_run_of_a_chain_does_not_resume(chain: MakeChain) -> None:
     link = chain("#!/bin/sh\necho $MIRAGE_RESUME $MIRAGE_STYLE\n", style="switch")
     assert link.run(1).stdout == b"0 switch\n"
     assert link.run(1, env={"SLURM_RESTART_COUNT": "1"}).stdout == b"1 switch\n"
 
 
 @pytest.mark.parametrize("value", ["", "x", "1x", "08", "-3", "9" * 30, "$(exit 3)", "1+"])
-def test_a_setting_that_makes_no_sense_never_stops_the_script(chain: Chain, value: str) -> None:
+def test_a_setting_that_makes_no_sense_never_stops_the_script(chain: MakeChain, value: str) -> None:
     names = ("total", "max_overlap", "min_runtime", "beat_s", "pace_s")
     link = chain(**dict.fromkeys(names, value))
     link.ran(1, "exit 1", seconds=5)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import pytest
 
-from tests.slurm_plugin.fakes import Link
+from tests.slurm_plugin.fakes import FakeSlurm
+from tests.slurm_plugin.told import MakeChain, ToldLink, until
 
-Chain = Callable[..., Link]
 
 
-def beside(link: Link, left_s: int | str, *, index: int = 1) -> None:
+def beside(link: ToldLink, left_s: int | str, *, index: int = 1) -> None:
     """Let a link run for so long yet."""
     job = 100 + index
     link.has(f"jobs/{index}", job)
@@ -20,12 +20,6 @@ def beside(link: Link, left_s: int | str, *, index: int = 1) -> None:
     end = left_s if isinstance(left_s, str) else int(time.time()) + left_s
     link.slurm.job_is(job, "RUNNING", end=end)
 
-
-def until(predicate: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not predicate():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +34,7 @@ def until(predicate: Callable[[], bool]) -> None:
     ],
 )
 def test_a_link_begins_beside_its_predecessor_only_near_its_end(
-    chain: Chain, left_s: int | str, max_overlap: object, begins: bool
+    chain: MakeChain, left_s: int | str, max_overlap: object, begins: bool
 ) -> None:
     link = chain(max_overlap=max_overlap)
     beside(link, left_s)
@@ -57,7 +51,7 @@ def test_a_link_begins_beside_its_predecessor_only_near_its_end(
         assert not (link.chain / "started" / "2").exists()
 
 
-def test_the_second_early_start_waits_for_the_end(chain: Chain) -> None:
+def test_the_second_early_start_waits_for_the_end(chain: MakeChain) -> None:
     link = chain(max_overlap=0, pace_s=1)
     link.has("requeued/2", 101)
     beside(link, 3600)
@@ -72,12 +66,12 @@ def test_the_second_early_start_waits_for_the_end(chain: Chain) -> None:
     assert link.end_of(2) == "exit 0"
 
 
-def test_who_cannot_be_put_behind_waits_too(chain: Chain) -> None:
+def test_who_cannot_be_put_behind_waits_too(chain: MakeChain) -> None:
     link = chain(max_overlap=0, pace_s=1)
     beside(link, 3600)
     link.slurm.answers(stderr="sbatch: error: QOSMaxSubmitJobPerUserLimit\n", code=1)
     process = link.start(2)
-    until(lambda: "waiting for its end" in link.log())
+    until(lambda: "waiting for its end" in link.logged())
     link.slurm.job_is(101, "TIMEOUT")
     out, err = process.communicate(timeout=30)
     assert out == b"ran\n"
@@ -85,12 +79,12 @@ def test_who_cannot_be_put_behind_waits_too(chain: Chain) -> None:
 
 
 @pytest.mark.parametrize("end", ["CANCELLED", "stop"])
-def test_while_it_waits_the_chain_may_end(chain: Chain, end: str) -> None:
+def test_while_it_waits_the_chain_may_end(chain: MakeChain, end: str) -> None:
     link = chain(max_overlap=0, pace_s=1)
     link.has("requeued/2", 101)
     beside(link, 3600)
     process = link.start(2)
-    until(lambda: "waiting for its end" in link.log())
+    until(lambda: "waiting for its end" in link.logged())
     if end == "stop":
         link.has("stop", "by the user")
     else:
@@ -101,7 +95,7 @@ def test_while_it_waits_the_chain_may_end(chain: Chain, end: str) -> None:
     assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 102\n"
 
 
-def test_a_predecessor_whose_queue_cannot_be_asked_is_not_taken_for_ended(chain: Chain) -> None:
+def test_a_predecessor_whose_queue_cannot_be_asked_is_not_taken_for_ended(chain: MakeChain) -> None:
     """Slurm is down as the link starts; the heartbeat of the predecessor is seen."""
     link = chain(max_overlap=0, pace_s=1)
     beside(link, 3600)
@@ -109,7 +103,7 @@ def test_a_predecessor_whose_queue_cannot_be_asked_is_not_taken_for_ended(chain:
     (link.slurm.root / "slurm.down").touch()
     link.slurm.answers(stderr="sbatch: error: down\n", code=1)
     process = link.start(2)
-    until(lambda: "waiting for its end" in link.log())
+    until(lambda: "waiting for its end" in link.logged())
     (link.slurm.root / "slurm.down").unlink()
     time.sleep(1.5)
     assert process.poll() is None
@@ -117,7 +111,7 @@ def test_a_predecessor_whose_queue_cannot_be_asked_is_not_taken_for_ended(chain:
     assert process.communicate(timeout=30)[0] == b"ran\n"
 
 
-def test_an_earlier_link_than_the_predecessor_counts_as_well(chain: Chain) -> None:
+def test_an_earlier_link_than_the_predecessor_counts_as_well(chain: MakeChain) -> None:
     link = chain(max_overlap=0)
     beside(link, 3600)
     link.ran(2, "exit 1")
@@ -126,7 +120,7 @@ def test_an_earlier_link_than_the_predecessor_counts_as_well(chain: Chain) -> No
     assert "--dependency=afterany:101" in link.slurm.calls()[-1].argv
 
 
-def test_a_link_that_took_over_cancels_its_requeued_predecessor(chain: Chain) -> None:
+def test_a_link_that_took_over_cancels_its_requeued_predecessor(chain: MakeChain) -> None:
     link = chain()
     link.has("jobs/1", 101)
     link.has("started/1", 101)
@@ -138,7 +132,7 @@ def test_a_link_that_took_over_cancels_its_requeued_predecessor(chain: Chain) ->
     assert b"link 2 has begun since" in again.stderr
 
 
-def test_presubmitted_links_make_no_standby(chain: Chain) -> None:
+def test_presubmitted_links_make_no_standby(chain: MakeChain) -> None:
     link = chain(presubmit="all", links=3)
     for index in (1, 2, 3):
         link.has(f"jobs/{index}", 100 + index)
@@ -146,7 +140,20 @@ def test_presubmitted_links_make_no_standby(chain: Chain) -> None:
     assert len(link.slurm.calls()) == 1
 
 
-def test_a_presubmitted_link_beside_an_earlier_one_steps_back(chain: Chain) -> None:
+def test_where_not_all_links_stand_the_last_one_puts_the_next_in_place(chain: MakeChain) -> None:
+    """The wrapper was refused them; it may still be at it, so not at once."""
+    link = chain("#!/bin/sh\nuntil [ -e $HOME/end ]; do sleep 0.1; done\n", presubmit="all", pace_s=1)
+    process = link.start(1)
+    until(lambda: link.says("beat/1") is not None)
+    assert len(link.slurm.calls()) == 1
+    until(lambda: link.says("jobs/2") is not None)
+    assert "--dependency=afterany:101" in link.slurm.calls()[-1].argv
+    (link.slurm.root / "home" / "end").touch()
+    process.communicate(timeout=30)
+    assert len(link.slurm.calls()) == 2
+
+
+def test_a_presubmitted_link_beside_an_earlier_one_steps_back(chain: MakeChain) -> None:
     """The user has cancelled the pending link between them."""
     link = chain(presubmit="all", links=5)
     beside(link, 60)

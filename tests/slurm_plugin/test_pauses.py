@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, Link
+from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
+from tests.slurm_plugin.told import MakeChain, ToldLink
 
-Chain = Callable[..., Link]
 FAILS = "#!/bin/sh\nexit 2\n"
 SAVES = "#!/bin/sh\nmkdir -p $HOME/out/deep; echo $MIRAGE_LINK >$HOME/out/deep/model\n"
 
 
-def mirage_link(link: Link, *words: str) -> subprocess.CompletedProcess[str]:
+def mirage_link(link: ToldLink, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [PLUGIN / "mirage-link", *words],
         check=False,
@@ -27,7 +27,7 @@ def mirage_link(link: Link, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_one_fast_failure_goes_on_and_two_in_a_row_pause(chain: Chain) -> None:
+def test_one_fast_failure_goes_on_and_two_in_a_row_pause(chain: MakeChain) -> None:
     link = chain(FAILS)
     assert link.run(1).stderr == b""
     second = link.run(2)
@@ -35,7 +35,7 @@ def test_one_fast_failure_goes_on_and_two_in_a_row_pause(chain: Chain) -> None:
     reason = "links 1 and 2 each failed within 600 s"
     assert f"mirage: the chain is paused: {reason}; mirage-link resume" in second.stderr.decode()
     assert link.says("paused") == reason
-    assert reason in link.log()
+    assert reason in link.logged()
     assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 103\n"
     third = link.run(3)
     assert third.stderr.decode() == f"mirage: the chain is paused: {reason}; the script is not run\n"
@@ -56,7 +56,7 @@ def test_one_fast_failure_goes_on_and_two_in_a_row_pause(chain: Chain) -> None:
     ],
 )
 def test_the_guard_judges_what_the_last_two_links_left(
-    chain: Chain, ends: list[tuple[str, int]], pauses: bool
+    chain: MakeChain, ends: list[tuple[str, int]], pauses: bool
 ) -> None:
     link = chain()
     for index, (end, seconds) in enumerate(ends, 1):
@@ -65,7 +65,7 @@ def test_the_guard_judges_what_the_last_two_links_left(
     assert (link.says("paused") is not None) is pauses
 
 
-def test_a_link_killed_before_it_could_write_is_judged_by_slurms_word(chain: Chain) -> None:
+def test_a_link_killed_before_it_could_write_is_judged_by_slurms_word(chain: MakeChain) -> None:
     now = int(time.time())
     link = chain()
     link.ran(1, "exit 1", seconds=5)
@@ -77,7 +77,7 @@ def test_a_link_killed_before_it_could_write_is_judged_by_slurms_word(chain: Cha
     assert link.says("paused") == "links 1 and 2 each failed within 600 s"
 
 
-def test_the_shortest_run_that_counts_is_the_users(chain: Chain) -> None:
+def test_the_shortest_run_that_counts_is_the_users(chain: MakeChain) -> None:
     for setting, pauses in ((0, False), (4, False), (6, True)):
         link = chain(min_runtime=setting)
         link.ran(1, "exit 1", seconds=5)
@@ -86,7 +86,7 @@ def test_the_shortest_run_that_counts_is_the_users(chain: Chain) -> None:
         link.chain.rename(link.slurm.root / f"chain-{setting}")
 
 
-def test_a_failing_link_beside_its_running_successor_pauses_nothing(chain: Chain) -> None:
+def test_a_failing_link_beside_its_running_successor_pauses_nothing(chain: MakeChain) -> None:
     link = chain(FAILS)
     link.ran(1, "exit 1", seconds=5)
     link.has("started/3", 103)
@@ -101,7 +101,7 @@ def test_a_failing_link_beside_its_running_successor_pauses_nothing(chain: Chain
     assert link.says("paused") is None
 
 
-def test_two_links_without_a_checkpoint_pause(chain: Chain) -> None:
+def test_two_links_without_a_checkpoint_pause(chain: MakeChain) -> None:
     link = chain(checkpoint="out")
     path = f"{link.slurm.root}/home/out"
     first = link.run(1)
@@ -112,7 +112,7 @@ def test_two_links_without_a_checkpoint_pause(chain: Chain) -> None:
     assert link.run(3).stdout == b""
 
 
-def test_a_new_file_deep_below_the_path_is_progress(chain: Chain) -> None:
+def test_a_new_file_deep_below_the_path_is_progress(chain: MakeChain) -> None:
     link = chain(SAVES, checkpoint="out")
     saved = link.slurm.root / "home" / "out" / "deep" / "model"
     for index in (1, 2, 3):
@@ -125,7 +125,7 @@ def test_a_new_file_deep_below_the_path_is_progress(chain: Chain) -> None:
     assert abs(int(link.says("made/3") or "") - time.time() + 50) < 30
 
 
-def test_an_old_checkpoint_is_none(chain: Chain) -> None:
+def test_an_old_checkpoint_is_none(chain: MakeChain) -> None:
     link = chain(checkpoint="model.pt")
     saved = link.slurm.root / "home" / "model.pt"
     saved.touch()
@@ -138,12 +138,12 @@ def test_an_old_checkpoint_is_none(chain: Chain) -> None:
     assert "left nothing new" in (link.says("paused") or "")
 
 
-def _age(link: Link, index: int, *, by_s: int) -> None:
+def _age(link: ToldLink, index: int, *, by_s: int) -> None:
     then = time.time() - by_s
     os.utime(link.chain / "started" / str(index), (then, then))
 
 
-def test_a_checkpoint_path_that_cannot_be_read_pauses_nothing(chain: Chain) -> None:
+def test_a_checkpoint_path_that_cannot_be_read_pauses_nothing(chain: MakeChain) -> None:
     link = chain(checkpoint="out")
     (link.slurm.root / "home" / "out").mkdir()
     link.slurm.command("find", "#!/bin/sh\nexit 1\n")
@@ -152,7 +152,7 @@ def test_a_checkpoint_path_that_cannot_be_read_pauses_nothing(chain: Chain) -> N
     assert link.says("paused") is None
 
 
-def test_resume_puts_the_next_link_in_place_and_counts_anew(chain: Chain) -> None:
+def test_resume_puts_the_next_link_in_place_and_counts_anew(chain: MakeChain) -> None:
     link = chain(FAILS)
     link.run(1)
     link.run(2)
@@ -171,7 +171,7 @@ def test_resume_puts_the_next_link_in_place_and_counts_anew(chain: Chain) -> Non
     assert link.says("paused") == "links 3 and 4 each failed within 600 s"
 
 
-def test_resume_stands_behind_a_link_that_still_lives(chain: Chain) -> None:
+def test_resume_stands_behind_a_link_that_still_lives(chain: MakeChain) -> None:
     link = chain()
     link.ran(1, "exit 1")
     link.has("paused", "a reason")
@@ -181,7 +181,7 @@ def test_resume_stands_behind_a_link_that_still_lives(chain: Chain) -> None:
     assert "--dependency=afterany:101" in link.slurm.calls()[-1].argv
 
 
-def test_where_all_links_stand_resume_puts_all_that_are_left(chain: Chain) -> None:
+def test_where_all_links_stand_resume_puts_all_that_are_left(chain: MakeChain) -> None:
     link = chain(links=4, presubmit="all")
     link.ran(1, "exit 1")
     link.has("paused", "a reason")
@@ -192,7 +192,7 @@ def test_where_all_links_stand_resume_puts_all_that_are_left(chain: Chain) -> No
 
 
 @pytest.mark.parametrize("trouble", ["sbatch refuses", "squeue is down"])
-def test_a_resume_that_fails_leaves_the_chain_paused(chain: Chain, trouble: str) -> None:
+def test_a_resume_that_fails_leaves_the_chain_paused(chain: MakeChain, trouble: str) -> None:
     link = chain()
     link.ran(1, "exit 1")
     link.has("paused", "a reason")
@@ -207,7 +207,7 @@ def test_a_resume_that_fails_leaves_the_chain_paused(chain: Chain, trouble: str)
 
 
 @pytest.mark.parametrize("marker", ["stop", "done", None])
-def test_only_a_paused_chain_is_resumed(chain: Chain, marker: str | None) -> None:
+def test_only_a_paused_chain_is_resumed(chain: MakeChain, marker: str | None) -> None:
     link = chain()
     if marker is not None:
         link.has("paused", "a reason")
@@ -218,16 +218,16 @@ def test_only_a_paused_chain_is_resumed(chain: Chain, marker: str | None) -> Non
     assert len(link.slurm.calls()) == 1
 
 
-def test_a_paused_chain_says_so_in_its_status(chain: Chain) -> None:
+def test_a_paused_chain_says_so_in_its_status(chain: MakeChain) -> None:
     link = chain()
     link.has("paused", "a reason")
     assert "paused\ta reason\n" in mirage_link(link, "status", str(link.chain) + "/").stdout
 
 
-def test_hostile_words_reach_neither_shell_nor_log(chain: Chain, tmp_path: Path) -> None:
+def test_hostile_words_reach_neither_shell_nor_log(chain: MakeChain, tmp_path: Path) -> None:
     link = chain(checkpoint="$(touch bad); `x`\n\033[31m\nforged link 9")
     link.run(1)
     done = link.run(2)
     assert b"\033" not in done.stderr
-    assert "\nforged" not in link.log()
+    assert "\nforged" not in link.logged()
     assert not list(tmp_path.rglob("bad"))

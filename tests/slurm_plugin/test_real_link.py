@@ -46,11 +46,10 @@ class Alice:
     def submit(self, *words: str, links: int) -> None:
         self.run("sbatch", f"--mirage-chain={links}", *words, "link.sh")
 
-    def told(self, **settings: object) -> None:
-        """Settings of chains still to come, behind those that the wrapper writes."""
+    def asks_each_second(self) -> None:
+        """Let the links of chains still to come, where they wait, look that often."""
         piece = self.home / "plugin" / "carrier_files.sh"
-        lines = [f"mirage_{name}='{value}'\n" for name, value in settings.items()]
-        piece.write_text("".join(lines) + piece.read_text())
+        piece.write_text("mirage_pace_s=1\n" + piece.read_text())
 
     @property
     def chain(self) -> Path:
@@ -109,8 +108,8 @@ def alice(testbed: Testbed, tmp_path: Path) -> Iterator[Alice]:
 
 
 def test_a_link_that_starts_too_early_goes_behind_once_and_then_waits(alice: Alice) -> None:
-    alice.told(max_overlap=0, pace_s=1)
-    alice.submit(links=3)
+    alice.asks_each_second()
+    alice.submit("--mirage-never-overlap", links=3)
     first, early = alice.job(1), alice.job(2)
     alice.await_lines("begin 1 after nothing")
     alice.free(early)
@@ -136,11 +135,8 @@ def test_a_link_that_starts_too_early_goes_behind_once_and_then_waits(alice: Ali
 def test_a_cancelled_link_of_many_that_stand_lets_none_start_beside_a_running_one(
     alice: Alice,
 ) -> None:
-    alice.told(presubmit="all")
-    alice.submit("--hold", links=4)
-    first = int(alice.run("squeue", "-h", "-u", "alice", "-o", "%A"))
-    (carrier,) = (alice.chain / "carrier").iterdir()
-    alice.run("sh", str(carrier), f"place:mirage:{alice.chain.name}:2")
+    alice.submit("--hold", "--mirage-presubmit=all", links=4)
+    first = min(map(int, alice.run("squeue", "-h", "-u", "alice", "-o", "%A").split()))
     second, third, fourth = (alice.job(n) for n in (2, 3, 4))
     alice.run("scontrol", "release", str(first))
     alice.await_lines("begin 1 after nothing")
