@@ -232,7 +232,7 @@ def test_pushed_completions_make_it_look_sooner_and_less(scene: Scene) -> None:
 def _told(scene: Scene, job_id: int) -> bool:
     with closing(sqlite3.connect(scene.root / "mirage" / "mirage.db")) as db:
         (at,) = db.execute("SELECT pushed_at FROM links WHERE job_id = ?", [job_id]).fetchone()
-    return at is not None
+    return bool(at)
 
 
 def _ended(scene: Scene, name: str) -> bool:
