@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -145,11 +143,3 @@ def test_however_many_jobs_end_two_messages_are_under_way(munge: Path) -> None:
     assert {f'{{"job_id": {n}}}' for n in range(1, 9)} <= set(told), "every link is told"
     assert len(told) < 8 + 20, "most others are left out"
     assert service.most_at_once <= 2
-
-
-def test_it_is_python_3_6_and_standard_library() -> None:
-    tree = ast.parse((PLUGIN / "hooks" / "mirage_push.py").read_text(), feature_version=(3, 6))
-    plain = [node.names for node in ast.walk(tree) if isinstance(node, ast.Import)]
-    assert {name.name.split(".")[0] for names in plain for name in names} <= sys.stdlib_module_names
-    for shell in (["dash"], ["bash", "--posix"]):
-        subprocess.run([*shell, "-n", HOOK], check=True)
