@@ -236,7 +236,7 @@ def _told(scene: Scene, job_id: int) -> bool:
 
 
 def _ended(scene: Scene, name: str) -> bool:
-    return chain(scene, name)["links"][0]["state"] == "ended"
+    return bool(chain(scene, name)["links"][0]["state"] == "ended")
 
 
 def test_an_epilog_without_a_service_harms_no_job(scene: Scene) -> None:
