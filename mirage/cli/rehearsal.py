@@ -192,7 +192,13 @@ def _submit(
     )
     job = cluster.jobs([job_id])[0]
     assert job.uid is not None  # noqa: S101 - the simulated cluster knows its users
-    new = Registration(chain_id=chain_id, links=plan.links, policy=policy)
+    new = Registration(
+        chain_id=chain_id,
+        links=plan.links,
+        policy=policy,
+        # Policies are compared as over tables, where nothing but their price bounds the overlap.
+        max_overlap_s=plan.time_limit_s,
+    )
     with service.store.begin() as tx:
         chain_service.register(
             tx, service.cluster_id, new, uid=job.uid, user=job.user, now=cluster.now()
