@@ -60,6 +60,7 @@ class Handover(object):
         self._poll_s = float(poll_s or environ.get("MIRAGE_HANDOVER_POLL_S") or 1.0)
         self._leases = mirage_lease.Leases(self._chain) if self._chain else None
         self._number = None
+        self._watch = None
         self._address = None
         self._save_at = None
         self._asked = self._asker = None
@@ -92,7 +93,6 @@ class Handover(object):
 
     def _await_turn(self, asker):
         """None when the lease is ours, else (verdict, sentence)."""
-        watch = None
         while True:
             lease = self._leases.newest()
             if self._is_ours(lease):
@@ -100,21 +100,37 @@ class Handover(object):
             verdict = self._turned_away(lease)
             if verdict is not None:
                 return verdict
-            if lease is not None and not lease.free:
-                if watch is None or watch.lease.number != lease.number:
-                    self._conclude("waits", "link %d has the lease" % (lease.holder.link,))
-                    watch = mirage_watch.Watch(self._leases, lease, self._stale_s)
-                if not watch.gone():
-                    if not asker.ask():
-                        if self._on_timeout == "exit":
-                            return "timed-out", "link %d did not let go" % (lease.holder.link,)
-                        self._conclude("waits", "for the end of link %d" % (lease.holder.link,))
-                    time.sleep(self._poll_s)
-                    continue
-            number = lease.number + 1 if lease is not None else 1
-            if self._leases.take(number, self.me):
-                self._number = number
-                return None
+            if self._is_open(lease):
+                if self._take_after(lease):
+                    return None
+            elif asker.ask():
+                time.sleep(self._poll_s)
+            elif self._on_timeout == "exit":
+                return "timed-out", "link %d did not let go" % (lease.holder.link,)
+            else:
+                self._conclude("waits", "for the end of link %d" % (lease.holder.link,))
+
+    def _is_open(self, lease):
+        """May the next lease be made: was this one let go, or is its holder gone?"""
+        if lease is None or lease.free:
+            return True
+        if self._watch is None or self._watch.lease.number != lease.number:
+            self._conclude("waits", "link %d has the lease" % (lease.holder.link,))
+            self._watch = mirage_watch.Watch(self._leases, lease, self._stale_s)
+        if not self._watch.gone():
+            return False
+        if self._watch.cancelled():  # the next look finds it, as each guard does
+            why = "link %d was cancelled\n" % (lease.holder.link,)
+            mirage_lease.write(os.path.join(self._chain, "stop"), why)
+            return False
+        return True
+
+    def _take_after(self, lease):
+        number = lease.number + 1 if lease is not None else 1
+        if not self._leases.take(number, self.me):
+            return False
+        self._number = number
+        return True
 
     def adopt(self):
         """Go on with the lease that this job holds; False where it holds none."""

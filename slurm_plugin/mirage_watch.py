@@ -12,9 +12,9 @@ import time
 import mirage_lease
 
 ENDED = frozenset(
-    ["CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"]
+    ["COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"]
 )
-"""The run is over and slurmstepd has seen its processes end."""
+"""The run is over and slurmstepd has seen its processes end; so too with CANCELLED."""
 CUT_OFF = frozenset(
     ["BOOT_FAIL", "NODE_FAIL", "PENDING", "REQUEUED", "REQUEUE_HOLD", "REVOKED", "SPECIAL_EXIT"]
 )
@@ -24,7 +24,7 @@ LONGEST_PAUSE_S = 30.0
 
 
 def slurms_word(holder):
-    """`ended`, `cut off`, `there`, or None where Slurm gave no answer that can be read."""
+    """`ended`, `cancelled`, `cut off`, `there`, or None: no answer that can be read."""
     argv = ["squeue", "-h", "-t", "all", "-j", holder.job, "-O", "State:32,RestartCnt:16"]
     try:
         done = subprocess.run(
@@ -42,7 +42,7 @@ def slurms_word(holder):
         return "cut off" if b"Invalid job id" in done.stderr else None
     rows = [row.split() for row in done.stdout.decode("ascii", "replace").split("\n")]
     words = [_of_row(row, holder) for row in rows if row]
-    for word in (None, "there", "cut off"):  # a heterogeneous job has a row for each component
+    for word in (None, "there", "cut off", "cancelled"):  # a row for each het component
         if word in words:
             return word
     return "ended" if words else None
@@ -52,6 +52,8 @@ def _of_row(columns, holder):
     if len(columns) != 2 or not columns[1].isdigit():
         return None
     state, restart = columns[0], int(columns[1])
+    if state == "CANCELLED":
+        return "cancelled"
     if state in ENDED:
         return "ended"
     return "cut off" if state in CUT_OFF or restart > holder.restart else "there"
@@ -80,12 +82,16 @@ class Watch(object):
             self._ask_at = now if seen[-1] != self._seen[-1] else now + self._stale_s
             self._seen, self._still_since = seen, now
             self._pause_s = min(1.0, self._stale_s)
-        if now >= self._ask_at and self._word != "ended":
+        if now >= self._ask_at and self._word not in ("ended", "cancelled"):
             self._word = slurms_word(self.lease.holder)
             self._ask_at = self._next_question()
-        if self._word == "ended":
+        if self._word in ("ended", "cancelled"):
             return True
         return self._word == "cut off" and now - self._still_since >= self._stale_s
+
+    def cancelled(self):
+        """Gone by somebody's scancel: that is meant for the chain."""
+        return self._word == "cancelled"
 
     def _next_question(self):
         """Not while the beat moves, but for a link that has written its end: it is about to go."""

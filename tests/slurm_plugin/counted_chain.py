@@ -17,7 +17,6 @@ from tests.slurm_plugin.fakes import PLUGIN
 
 PROGRAM = Path(__file__).with_name("counting_link.py")
 STEPS = 24
-BOUND_S = 40.0
 FIRST_JOB = 100
 
 # A job is there while its process is, unless a test says otherwise; a zombie is gone.
@@ -43,6 +42,7 @@ class Chain:
 
     root: Path
     style: str = "switch"
+    limit_s: float = 40.0
     links: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
 
@@ -92,10 +92,10 @@ class Chain:
         (self.root / f"says.{FIRST_JOB + link}").write_text(f"{state}  {restarts}\n")
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + BOUND_S
+        deadline = time.monotonic() + self.limit_s
         while not condition():
             self.read_checkpoint()
-            assert time.monotonic() < deadline, f"not within {BOUND_S} s: {what}\n{self.story()}"
+            assert time.monotonic() < deadline, f"not within {self.limit_s} s: {what}\n{self.story()}"
             time.sleep(0.005)
 
     def run_on(self, *, most: int = 8) -> None:

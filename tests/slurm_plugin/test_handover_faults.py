@@ -176,6 +176,15 @@ def test_a_successor_on_a_lost_node_comes_back_and_overwrites_nothing(
     assert chain.verdict(2).startswith("lost")
 
 
+def test_scancel_of_the_predecessor_is_meant_for_the_chain(chain: Chain) -> None:
+    chain.slurm_says(1, "CANCELLED")
+    overlap(chain, first="kill@step 7")
+    chain.wait(lambda: chain.over(2), "the successor's end")
+    assert chain.links[2].returncode == 0
+    assert (chain.dir / "stop").read_text() == "link 1 was cancelled\n"
+    assert {number for _, number, _ in chain.lines()} == {1}
+
+
 VERBS = [
     ("wait", "before rename request"),
     ("wait", "after rename request#2"),

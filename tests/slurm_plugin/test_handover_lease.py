@@ -53,7 +53,7 @@ def test_of_takers_that_race_one_wins_each_lease(chain_dir: Path) -> None:
         ({"text": "SUSPENDED  0\\n"}, "there"),
         ({"text": "SOMETHING_NEW  0\\n"}, "there"),
         ({"text": "COMPLETED  0\\n"}, "ended"),
-        ({"text": "CANCELLED  0\\n"}, "ended"),
+        ({"text": "CANCELLED  0\\n"}, "cancelled"),
         ({"text": "TIMEOUT  3\\n"}, "ended"),
         ({"text": "NODE_FAIL  0\\n"}, "cut off"),
         ({"text": "PENDING  1\\n"}, "cut off"),

@@ -78,6 +78,7 @@ def submitted(alice: Alice) -> dict[str, RealChain]:
         alice.submit("verbs", f"{verb} || {verb} || exit 0\n{count}", own={1: until_asked}),
         alice.submit("predecessor", count, style="wait", own={1: until_told | cut}),
         alice.submit("carrier", count, style="wait", own={1: until_told}),
+        alice.submit("scancel", count, style="wait", own={1: until_told}),
         alice.submit("asks", count, links=4, own=killed("after rename request")),
         alice.submit("takes", count, links=4, own=killed("after link lease")),
         alice.submit("saves", count, links=4, own=killed("half write staged")),
@@ -92,6 +93,9 @@ def act(alice: Alice, chains: dict[str, RealChain]) -> None:
     asker = int(verbs.get("handover/request/2").split()[1])
     os.kill(asker, signal.SIGKILL)
     os.kill(verbs.pids(1)[0], signal.SIGCONT)
+    scancel = chains["scancel"]
+    scancel.testbed.run(["scancel", str(scancel.job(1))], user="alice")
+    scancel.until(lambda: scancel.get("stop") != "", "the chain's stop")
     os.kill(chains["carrier"].pids(1)[1], signal.SIGKILL)
     (alice.home / "gate").touch()
 
@@ -129,3 +133,10 @@ def test_a_successor_killed_while_it_asks_ends_nothing(stage: Stage) -> None:
     chain = stage.over("asks")
     chain.prove(each_step_once=True)
     assert chain.testbed.state(chain.job(2)) == "FAILED"
+
+
+def test_scancel_of_the_predecessor_ends_the_chain(stage: Stage) -> None:
+    chain = stage.chains["scancel"]
+    chain.until(lambda: chain.testbed.state(chain.job(2)) == "COMPLETED", "the end of link 2")
+    assert chain.get("stop") == "link 1 was cancelled"
+    assert {number for _, number, _ in chain.lines()} == {1}

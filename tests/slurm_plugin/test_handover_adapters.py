@@ -1,0 +1,52 @@
+"""The adapters with the real libraries, on CPU: link 2 asks, link 1 lets go, no step is lost.
+
+Where the libraries are not installed: MIRAGE_ADAPTERS_PYTHON names a Python that has them
+(pip install torch==2.13.0, then lightning transformers accelerate).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.slurm_plugin.counted_chain import Chain
+
+pytestmark = pytest.mark.timeout(200)
+
+PYTHON = os.environ.get("MIRAGE_ADAPTERS_PYTHON", sys.executable)
+PROGRAM = Path(__file__).with_name("adapted_link.py")
+STEPS, GATE = 24, 20
+NEEDS = {"torch": "torch", "lightning": "lightning.pytorch", "transformers": "accelerate"}
+
+
+@pytest.mark.parametrize("library", NEEDS)
+def test_an_adapter_hands_over_and_loses_no_step(library: str, tmp_path: Path) -> None:
+    _needs(library)
+    chain = Chain(tmp_path, limit_s=120)
+    script = f"exec {PYTHON} {PROGRAM} {library}"
+    home = {"HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
+    try:
+        chain.start(1, script=script, **home)
+        chain.wait(lambda: len(chain.lines("step")) > 0, "the first step")
+        chain.start(2, script=script, **home)
+        chain.wait(lambda: all(chain.over(link) for link in (1, 2)), "both links' ends")
+    finally:
+        chain.strike()
+    assert [chain.links[link].returncode for link in (1, 2)] == [0, 0], chain.story()
+    lines = chain.lines("step")
+    assert [step for _, _, step in lines] == list(range(1, STEPS + 1)), chain.story()
+    assert GATE <= chain.steps_of(1) < STEPS
+    assert chain.steps_of(1) + chain.steps_of(2) == STEPS
+    assert chain.done
+    assert float((tmp_path / "weight").read_text()) == STEPS
+
+
+def _needs(library: str) -> None:
+    for name in dict.fromkeys(["torch", library, NEEDS[library]]):
+        found = subprocess.run([PYTHON, "-c", f"import {name}"], capture_output=True, check=False)
+        if found.returncode != 0:
+            pytest.skip(f"{PYTHON} has no {name}: MIRAGE_ADAPTERS_PYTHON may name one that has")
