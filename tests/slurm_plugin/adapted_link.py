@@ -79,7 +79,7 @@ def train_with_lightning(adapter: Any, handover: Any, model: Any) -> None:
         callbacks=[Tell(), adapter.callback(handover, path)],
         plugins=[adapter.checkpoint_io(handover)],
     )
-    data = torch.utils.data.DataLoader(torch.zeros(1000, 1))
+    data: Any = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.zeros(1000, 1)))
     trainer.fit(Counting(), data, ckpt_path=adapter.latest(path))
 
 
