@@ -220,7 +220,7 @@ class Handover(object):
         A folder needs a new name each time. Raises LeaseLost, and leaves `path` alone, where
         another run has the lease by then; any error in the block leaves `path` alone too.
         """
-        path = os.path.abspath(os.fspath(path))
+        path = os.path.realpath(os.fspath(path))
         if os.path.isdir(path):
             raise HandoverError("%s exists: folders are not replaced, add the step" % (path,))
         self.check()
@@ -372,7 +372,10 @@ class Asker(object):
             return False
         self._count += 1
         said = (os.uname().nodename, os.getpid(), self._count)
-        mirage_lease.write(self._path, "%s %d %d\n" % said)
+        try:
+            mirage_lease.write(self._path, "%s %d %d\n" % said)
+        except OSError:
+            pass  # a full disk, say: the lease may come free without being asked for
         return True
 
     def withdraw(self):

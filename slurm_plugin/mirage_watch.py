@@ -79,9 +79,10 @@ class Watch(object):
         now = time.monotonic()
         seen = self._look()
         if seen != self._seen:
-            self._ask_at = now if seen[-1] != self._seen[-1] else now + self._stale_s
+            self._ask_at = now + self._stale_s
+            if seen[-1] != self._seen[-1]:  # the link's own word on its end: nearly gone
+                self._ask_at, self._pause_s = now, min(1.0, self._stale_s)
             self._seen, self._still_since = seen, now
-            self._pause_s = min(1.0, self._stale_s)
         if now >= self._ask_at and self._word not in ("ended", "cancelled"):
             self._word = slurms_word(self.lease.holder)
             self._ask_at = self._next_question()
