@@ -5,6 +5,7 @@ all that is measured. `jobs`: those that Slurm knows after the call and did not 
 """
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -24,7 +25,7 @@ def run(call: dict) -> dict:  # type: ignore[type-arg]
     """`argv[0]` is what the command is called; `program` is what is run."""
     given = open(call["stdin_file"], "rb") if call["stdin_file"] else subprocess.DEVNULL  # noqa: SIM115
     data = call["stdin"]
-    began = time.perf_counter()
+    began, used = time.perf_counter(), cpu_s()
     done = subprocess.run(
         call["argv"],
         executable=call["program"],
@@ -36,10 +37,17 @@ def run(call: dict) -> dict:  # type: ignore[type-arg]
     )
     return {
         "seconds": time.perf_counter() - began,
+        "cpu_s": cpu_s() - used,
         "code": done.returncode,
         "stdout": done.stdout.decode("utf-8", "replace"),
         "stderr": done.stderr.decode("utf-8", "replace"),
     }
+
+
+def cpu_s() -> float:
+    """What the commands so far have computed: the same on a busy machine as on a quiet one."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 def jobs() -> set[int]:

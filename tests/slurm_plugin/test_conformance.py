@@ -79,10 +79,10 @@ def test_a_plain_call_asks_no_service(plain: Made, troubled: tuple[Babbler, Babb
     assert not (plain.side.home / "state").exists()
 
 
-def test_a_plain_call_takes_less_than_fifty_milliseconds_more(plain: Made) -> None:
-    more = [pair.mine.seconds - pair.real.seconds for pair in plain.pairs]
-    assert statistics.median(more) < 0.05
-    assert max(more) < 2.0
+def test_a_plain_call_computes_for_less_than_fifty_milliseconds_more(plain: Made) -> None:
+    """In computing time, which no neighbour lengthens; benchmarks/wrapper.py has the clock's."""
+    assert statistics.median(pair.mine.cpu_s - pair.real.cpu_s for pair in plain.pairs) < 0.05
+    assert max(pair.mine.seconds - pair.real.seconds for pair in plain.pairs) < SLOW_S / 2
 
 
 # The same words, asking for a chain.
@@ -161,3 +161,4 @@ def test_a_chain_is_known_to_the_service_that_was_up(chained: Made) -> None:
 def test_a_chain_waits_for_no_slow_service(chained: Made) -> None:
     """Its own limit is two seconds; how near it comes is told by `benchmarks.wrapper`."""
     assert max(pair.mine.seconds - pair.real.seconds for pair in chained.pairs) < SLOW_S / 2
+    assert statistics.median(pair.mine.cpu_s - pair.real.cpu_s for pair in chained.pairs) < 0.05

@@ -1,14 +1,11 @@
-"""The wrapped sbatch beside the real one, and chains that run with no service at all."""
+"""Chains that run with no service at all."""
 
 from __future__ import annotations
 
 import os
 import pwd
-import re
 import shutil
-import statistics
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +20,6 @@ pytestmark = pytest.mark.slurm
 
 NOBODY = "http://127.0.0.1:9"  # nothing listens there
 FAST = TestbedSettings(speed=60)
-JOB = "#!/bin/sh\n#SBATCH --time=5 --output=/dev/null\ntrue\n"
 CHAIN_JOB = """#!/bin/bash
 #SBATCH --nodes=1 --time={minutes} --output=chain.out
 echo "link $MIRAGE_LINK of $MIRAGE_LINKS job $SLURM_JOB_ID after ${{MIRAGE_PREV_JOBID:-none}}"
@@ -98,85 +94,9 @@ def alice(testbed: Testbed, tmp_path: Path) -> Iterator[User]:
     for path in (home, *home.rglob("*")):
         os.chown(path, entry.pw_uid, entry.pw_gid)
     user = User(testbed, home)
-    user.write("job.sh", JOB)
-    user.write("bad.sh", "#!/bin/sh\n#SBATCH --no-such-option\ntrue\n")
     yield user
     testbed.cancel_all()
     shutil.rmtree(home, ignore_errors=True)
-
-
-def shape(text: str) -> list[str]:
-    """What stays of an answer when ids, times and Mirage's own line are taken out."""
-    lines = [line for line in text.splitlines() if not line.startswith("mirage: ")]
-    return [re.sub(r"\d+", "N", line.replace("/usr/bin/sbatch", "sbatch")) for line in lines]
-
-
-FORMS: list[tuple[list[str], str | None, dict[str, str]]] = [
-    (["job.sh"], None, {}),
-    (["--parsable", "job.sh"], None, {}),
-    (["-H", "-N2", "job.sh", "--array=1", "an argument"], None, {}),
-    (["--wrap", "true 'a  b'"], None, {}),
-    ([], JOB, {}),
-    (["--no-such-option", "job.sh"], None, {}),
-    (["--nodes"], None, {}),
-    (["bad.sh"], None, {}),
-    (["-p", "nowhere", "job.sh"], None, {}),
-    (["-N", "99", "job.sh"], None, {}),
-    (["-N", "99", "job.sh"], None, {"SLURM_EXIT_ERROR": "7"}),
-    (["--test-only", "job.sh"], None, {}),
-    (["--test-only", "-N", "99", "job.sh"], None, {}),
-    (["nowhere.sh"], None, {}),
-    ([], "true\n", {}),
-    ([], "#!/bin/sh\r\ntrue\r\n", {}),
-    (["--wrap=true", "job.sh"], None, {}),
-    (["--export=NONE", "--comment", "a 'b'", "job.sh"], None, {}),
-    (["-N1", ":", "-N1", "job.sh"], None, {}),
-    (["--version"], None, {}),
-    (["--usage"], None, {}),
-]
-NO_CHAIN: list[tuple[list[str], str | None, dict[str, str]]] = [
-    (["--array=1-3", "job.sh"], None, {}),
-    (["-W", "job.sh"], None, {}),
-]
-
-
-def test_every_form_answers_as_the_real_sbatch_does(alice: User) -> None:
-    for words, stdin, env in [*FORMS, *NO_CHAIN]:
-        real = alice.sbatch(*words, wrapped=False, stdin=stdin, env=env)
-        mine = alice.sbatch(*words, stdin=stdin, env=env)
-        assert shape(mine.stdout) == shape(real.stdout), words
-        assert mine.stderr.count("mirage") == 0, words
-        assert shape(mine.stderr) == shape(real.stderr), words
-        assert mine.returncode == real.returncode, words
-
-
-def test_a_chain_answers_as_the_real_sbatch_does(alice: User) -> None:
-    for words, stdin, env in FORMS:
-        real = alice.sbatch(*words, wrapped=False, stdin=stdin, env=env)
-        mine = alice.sbatch("--mirage-chain=2", *words, stdin=stdin, env=env)
-        assert shape(mine.stdout) == shape(real.stdout), words
-        assert shape(mine.stderr) == shape(real.stderr), words
-        assert mine.returncode == real.returncode, words
-
-
-def test_the_wrapper_costs_less_than_fifty_milliseconds(
-    alice: User, capsys: pytest.CaptureFixture[str]
-) -> None:
-    took: dict[str, list[float]] = {"real": [], "wrapped": [], "chain": []}
-    for turn in range(31):
-        for name, seconds in took.items():
-            words = ["--mirage-chain=2"] * (name == "chain") + ["--hold", "job.sh"]
-            began = time.perf_counter()
-            done = alice.sbatch(*words, wrapped=name != "real")
-            if turn:  # the first writes the compiled modules
-                seconds.append(time.perf_counter() - began)
-            assert done.returncode == 0
-    median = {name: statistics.median(seconds) * 1000 for name, seconds in took.items()}
-    with capsys.disabled():
-        shown = ", ".join(f"{name} {ms:.1f} ms" for name, ms in median.items())
-        print(f"\nsbatch, medians of 30 calls in turn: {shown} (service down)")  # noqa: T201
-    assert median["wrapped"] - median["real"] < 50
-    assert median["chain"] - median["real"] < 50
 
 
 def test_a_chain_runs_in_order_with_no_service(alice: User) -> None:

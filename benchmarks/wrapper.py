@@ -1,0 +1,64 @@
+"""What the wrapped sbatch adds to the real one, on a real Slurm: median and longest of many calls.
+
+`python -m benchmarks.wrapper` as root on Debian 12. Each way of submitting the same held job is
+taken in turn after a call of the real sbatch, so that both meet the same noise, and what is shown
+is the difference of the two: a call without a chain and one with a chain, beside a service that is
+up, that answers after ten seconds, that is down, and that answers nonsense.
+"""
+
+import argparse
+import shutil
+import statistics
+from collections.abc import Iterator
+
+from tests.handover.scene import Scene
+from tests.slurm_plugin.conformance import SLOW_S, STATES, Side, babbling
+from tests.slurm_plugin.invocations import call
+from tests.slurm_testbed import Testbed, TestbedSettings
+
+PLAIN = call("--hold", "--parsable", "-o", "/dev/null", "job.sh", "log", "1")
+CHAIN = PLAIN.with_words("--mirage-chain=3")
+WAITS = 5
+"""Calls with a chain beside the slow service, each of which waits its two seconds."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=50)
+    calls = parser.parse_args().calls
+    testbed = Testbed()
+    testbed.up(TestbedSettings(), fresh=True)
+    scene = Scene.set_up(testbed)
+    try:
+        with babbling(SLOW_S) as slow, babbling(0.0) as garbage:
+            side = Side.set_up(scene, slow, garbage)
+            _show(measure(side, calls))
+    finally:
+        scene.strike()
+        shutil.rmtree(scene.root, ignore_errors=True)
+
+
+def measure(side: Side, calls: int) -> Iterator[tuple[str, str, list[float]]]:
+    """(way, state of the service, seconds that the wrapper took more than the real sbatch)."""
+    for way, made in (("no chain", PLAIN), ("chain", CHAIN)):
+        for state in STATES:
+            turns = min(calls, WAITS) if (way, state) == ("chain", "slow") else calls
+            pair = [side.call(PLAIN, wrapped=False), side.call(made, wrapped=True, state=state)]
+            answers = side.run(pair * (turns + 1))[2:]  # the first two warm up
+            more = [
+                mine.seconds - real.seconds
+                for real, mine in zip(answers[::2], answers[1::2], strict=True)
+            ]
+            yield way, state, more
+
+
+def _show(measured: Iterator[tuple[str, str, list[float]]]) -> None:
+    print("wrapped minus real sbatch, milliseconds")
+    print(f"{'':9} {'service':8} {'calls':>5} {'median':>7} {'longest':>8}")
+    for way, state, more in measured:
+        median, longest = 1000 * statistics.median(more), 1000 * max(more)
+        print(f"{way:9} {state:8} {len(more):5} {median:7.1f} {longest:8.1f}")
+
+
+if __name__ == "__main__":
+    main()
