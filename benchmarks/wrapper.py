@@ -38,26 +38,28 @@ def main() -> None:
         shutil.rmtree(scene.root, ignore_errors=True)
 
 
-def measure(side: Side, calls: int) -> Iterator[tuple[str, str, list[float]]]:
-    """(way, state of the service, seconds that the wrapper took more than the real sbatch)."""
+def measure(side: Side, calls: int) -> Iterator[tuple[str, str, list[tuple[float, float]]]]:
+    """(way, state of the service, what the wrapper took more: seconds, seconds of computing)."""
     for way, made in (("no chain", PLAIN), ("chain", CHAIN)):
         for state in STATES:
             turns = min(calls, WAITS) if (way, state) == ("chain", "slow") else calls
             pair = [side.call(PLAIN, wrapped=False), side.call(made, wrapped=True, state=state)]
             answers = side.run(pair * (turns + 1))[2:]  # the first two warm up
             more = [
-                mine.seconds - real.seconds
+                (mine.seconds - real.seconds, mine.cpu_s - real.cpu_s)
                 for real, mine in zip(answers[::2], answers[1::2], strict=True)
             ]
             yield way, state, more
 
 
-def _show(measured: Iterator[tuple[str, str, list[float]]]) -> None:
-    print("wrapped minus real sbatch, milliseconds")
-    print(f"{'':9} {'service':8} {'calls':>5} {'median':>7} {'longest':>8}")
+def _show(measured: Iterator[tuple[str, str, list[tuple[float, float]]]]) -> None:
+    print("wrapped minus real sbatch, milliseconds; computing: median, the same on a busy machine")
+    print(f"{'':9} {'service':8} {'calls':>5} {'median':>7} {'longest':>8} {'computing':>10}")
     for way, state, more in measured:
-        median, longest = 1000 * statistics.median(more), 1000 * max(more)
-        print(f"{way:9} {state:8} {len(more):5} {median:7.1f} {longest:8.1f}")
+        clock, computing = ([1000 * one for one in column] for column in zip(*more, strict=True))
+        median, longest = statistics.median(clock), max(clock)
+        row = f"{way:9} {state:8} {len(more):5} {median:7.1f} {longest:8.1f}"
+        print(f"{row} {statistics.median(computing):10.1f}")
 
 
 if __name__ == "__main__":
