@@ -3,20 +3,21 @@
 https://slurm.schedmd.com/jwt.html. Reading them is joserfc's part.
 """
 
-import base64
 import json
 import pwd
 import re
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+import structlog
 from joserfc import jwt
-from joserfc.errors import ExpiredTokenError, InvalidKeyIdError, JoseError
+from joserfc.errors import ExpiredTokenError, InvalidKeyIdError, JoseError, SecurityWarning
 from joserfc.jwk import KeySet, OctKey, RSAKey
 
 from mirage.domain.caller import Caller
@@ -33,6 +34,8 @@ FETCH_AGAIN_S = 60.0
 
 _FETCH_TIMEOUT_S = 5.0
 _LARGEST_SET = 256 * 1024
+_log = structlog.get_logger(__name__)
+
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}")
 _CLAIMED = ("sun", "username")
 
@@ -107,8 +110,12 @@ def hs256(key_file: Path, **more: Any) -> SlurmJwt:
         raise ConfigError(str(key_file), ["everybody may read the key: chmod o= it"])
     if len(raw) < 32:  # noqa: PLR2004 - RFC 7518 section 3.2
         raise ConfigError(str(key_file), ["the key has fewer than 32 bytes"])
-    text = base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-    key = OctKey.import_key({"kty": "oct", "k": text})
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SecurityWarning)  # of a private key's PEM text
+            key = OctKey.import_key(raw)
+    except ValueError as error:
+        raise ConfigError(str(key_file), ["that is a public key: everybody has it"]) from error
     return SlurmJwt(keys=lambda _again: key, algorithm="HS256", **more)
 
 
@@ -156,9 +163,10 @@ class _Fetched:
     def _looked(self, before: KeySet | None) -> KeySet | None:
         try:
             return self._fetch()
-        except (ClusterUnavailable, ValueError):
+        except (ClusterUnavailable, ValueError) as error:
+            _log.warning("no keys of JSON web tokens", error=str(error))
             if before is None:
-                raise
+                raise ClusterUnavailable(f"no keys of JSON web tokens: {error}") from error
             return before
 
 
