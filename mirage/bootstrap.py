@@ -282,6 +282,23 @@ def upgrade_database(settings: Settings) -> None:
     if _in_state_dir(settings):
         make_state_dir(settings.service.state_dir)
     schema.upgrade(settings.database_url, data_dir("migrations"))
+    _close_to_others(settings)
+
+
+def database_file(settings: Settings) -> Path | None:
+    """SQLite's; None for a server."""
+    head, _, path = settings.database_url.partition(":///")
+    return Path(path) if head.startswith("sqlite") else None
+
+
+def _close_to_others(settings: Settings) -> None:
+    """It holds what PrivateData keeps from them. Its journals get the same mode from SQLite."""
+    file = database_file(settings)
+    if file is None:
+        return
+    mode = stat.S_IMODE(file.stat().st_mode)
+    if mode & 0o007 and file.stat().st_uid == os.geteuid():
+        file.chmod(mode & ~0o007)
 
 
 def _in_state_dir(settings: Settings) -> bool:

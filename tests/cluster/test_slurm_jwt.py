@@ -176,7 +176,7 @@ def key_set(*keys: RSAKey) -> bytes:
 
 
 def by_rsa(key: RSAKey, given: dict[str, Any], **header: str) -> str:
-    return jwt.encode({"alg": "RS256", "kid": key.kid, **header}, given, key)
+    return str(jwt.encode({"alg": "RS256", "kid": key.kid, **header}, given, key))
 
 
 def test_public_keys_of_a_file(tmp_path: Path, rsa: RSAKey) -> None:

@@ -200,6 +200,9 @@ def test_the_socket_tells_who_calls_without_a_secret(site: Site, chains: dict[st
     """Everybody may connect; the directory above it decides who can reach it."""
     os.chmod(site.root / "mirage", 0o755)  # noqa: S103 - of this test's own folder
     url = f"unix://{site.root}/mirage/socket"
+    for file in ("mirage.db", "mirage.db-wal"):
+        words = ["cat", str(site.root / "mirage" / file)]
+        assert site.run(words, user="alice", check=False).returncode == 1
     done = site.mirage("chain", "list", "--json", user="alice", MIRAGE_URL=url)
     seen = {row["chain_id"] for row in json.loads(done.stdout)}
     assert seen & set(chains.values()) == {chains["alice"]}
