@@ -10,17 +10,19 @@ from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from mirage.cluster import sudo
 from mirage.cluster.cli import SlurmCli
 from mirage.cluster.meter import Usage
 from mirage.cluster.rest import Slurmrestd
 from mirage.cluster.rest_http import RestHttp
 from mirage.cluster.rest_token import TokenCommand, TokenFile
+from mirage.cluster.runner import Runner
 from mirage.domain.caller import EVERYTHING, Caller
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.installed import data_dir, models_dir
 from mirage.policy import registry
 from mirage.policy.auto import Auto
-from mirage.ports import Cluster, Policy, observes
+from mirage.ports import Cluster, NextLink, Policy, observes
 from mirage.services.desk import Rules
 from mirage.services.limits import Limits
 from mirage.services.observing import Observer
@@ -138,6 +140,7 @@ def rules(service: Service) -> Rules:
         default=provision.policy,
         observer=_observer(service),
         accrues_always=_accrues_always(service),
+        **_submit(service.settings),
         limits=Limits(
             max_lead_s=round(provision.max_lead_h * _HOUR_S),
             min_gain_s=provision.min_gain_s,
@@ -149,6 +152,16 @@ def rules(service: Service) -> Rules:
             demote_error_s=provision.demote_error_h * _HOUR_S,
         ),
     )
+
+
+def _submit(settings: Settings) -> dict[str, Callable[[NextLink], bool]]:
+    """Who puts links of chains of mode submit into the queue; nothing: the link that runs does."""
+    link = settings.submit.sudo
+    if link is None:
+        return {}
+    sudo.checked(link)
+    runner = Runner(timeout_s=settings.cluster.command_timeout_s)
+    return {"submit": partial(sudo.submit, runner, link)}
 
 
 def policies(settings: Settings) -> Callable[[str], Policy]:

@@ -138,15 +138,12 @@ class AuthSettings(_Section):
 
 
 class SubmitSettings(_Section):
-    """The ways in which a chain without standby (mode `submit`) gets its next link; all off."""
+    """Chains without a standby (mode `submit`): by default the running link submits the next one.
+    (`cluster.rest_token_command` is another way.)"""
 
-    helper: bool = False
-    """The running link asks the service when, and submits by itself, as its user."""
     sudo: Path | None = None
-    """`mirage-link` as users have it, run through sudo as the chain's owner: /opt/mirage/...; needs
-    the rule of deploy/sudoers."""
-    rest: bool = False
-    """Through slurmrestd, with the token that the owner left for it."""
+    """`mirage-link` as users have it, such as /opt/mirage/slurm_plugin/mirage-link: run through
+    sudo as the chain's owner, by the rule of deploy/sudoers/mirage."""
 
 
 class PollingSettings(_Section):

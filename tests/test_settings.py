@@ -30,8 +30,6 @@ BOUNDS = [
     ("auth", "jwks_url", "https://login.example.org/jwks", "file:///etc/shadow"),
     ("auth", "jwt_audience", "mirage", ""),
     ("auth", "jwt_max_lifetime_s", 1, 0),
-    ("submit", "helper", True, "often"),
-    ("submit", "rest", True, 2),
     ("polling", "queue_s", 1, 0),
     ("polling", "queue_s", 31 * 86400, 31 * 86400 + 1),
     ("polling", "nodes_s", 1, 0.5),

@@ -74,7 +74,7 @@ def doctor(
         _found("policy", lambda: _policy(settings)),
         _found("cluster file", lambda: _cluster_file(settings)),
         _found("identity", lambda: _identity(settings)),
-        *_submit_ways(settings),
+        *_submit_by_sudo(settings),
     ]
     if moves and all(f.verdict is not Verdict.FAULT for f in findings if f.what == _SLURM):
         findings += _moves(settings)
@@ -152,17 +152,11 @@ def _identity(settings: Settings) -> tuple[Verdict, str]:
     return Verdict.GOOD, ", ".join(told)
 
 
-def _submit_ways(settings: Settings) -> list[Finding]:
-    """Those that are configured."""
-    ways, link = settings.submit, settings.submit.sudo
-    found = []
-    if ways.helper:
-        found.append(Finding("submit by helper", Verdict.GOOD, "links ask, and submit themselves"))
-    if link is not None:
-        found.append(_found("submit by sudo", lambda: (Verdict.GOOD, sudo.checked(link))))
-    if ways.rest:
-        found.append(Finding("submit by slurmrestd", Verdict.GOOD, "with the owner's own token"))
-    return found
+def _submit_by_sudo(settings: Settings) -> list[Finding]:
+    link = settings.submit.sudo
+    if link is None:
+        return []
+    return [_found("submit by sudo", lambda: (Verdict.GOOD, sudo.checked(link)))]
 
 
 def _moves(settings: Settings) -> list[Finding]:

@@ -5,6 +5,7 @@ What is submitted is what the owner saved when the chain began; nothing of it pa
 """
 
 import os
+import pwd
 import re
 import stat
 from pathlib import Path
@@ -12,10 +13,11 @@ from pathlib import Path
 from mirage.cluster.runner import Runner
 from mirage.domain.chain import ChainId
 from mirage.errors import ClusterRefused, ConfigError, InputError
+from mirage.ports import NextLink
 from mirage.slurm.complaints import move_complaint
 
-VERB = "resume"
-"""Of mirage-link: puts the next link in place where none stands."""
+VERB = "next"
+"""Of mirage-link: puts the next link of a chain of mode submit in the queue, where none stands."""
 
 _CHAIN = re.compile(r"[a-z0-9]{8,32}")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -31,13 +33,23 @@ def argv(link: Path, user: str, chain_id: ChainId) -> list[str]:
     return ["sudo", "-n", "-H", "-u", user, "--", str(link), VERB, chain_id]
 
 
-def submit(runner: Runner, link: Path, *, user: str, chain_id: ChainId) -> None:
-    """Raises ClusterUnavailable, or ClusterRefused in the words of sudo or sbatch."""
-    done = runner.run(argv(link, user, chain_id))
+def submit(runner: Runner, link: Path, asked: NextLink) -> bool:
+    """True: it is in the queue. Raises ClusterUnavailable, or ClusterRefused in the words of sudo
+    or sbatch, or InputError for an owner whom this host does not know by that number."""
+    if _uid(asked.user) != asked.uid:
+        raise InputError(f"{asked.user!r} is not uid {asked.uid} on this host")
+    done = runner.run(argv(link, asked.user, asked.chain_id))
     if done.code == 0:
-        return
+        return True
     complaint = move_complaint("sudo", done.code, done.stderr)
     raise complaint or ClusterRefused(f"sudo: exit code {done.code}")
+
+
+def _uid(user: str) -> int | None:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None
 
 
 def checked(link: Path) -> str:

@@ -1,18 +1,34 @@
 """The call through sudo: exactly the words of the rule, and what its answers mean."""
 
 import os
+import pwd
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mirage.cluster import sudo as subject
 from mirage.cluster.runner import Runner
 from mirage.domain.chain import ChainId
+from mirage.domain.job import JobId
 from mirage.errors import ClusterRefused, ConfigError, InputError
+from mirage.ports import NextLink
 from tests.cluster.commands import FakeCommands
 
 LINK = Path("/opt/mirage/slurm_plugin/mirage-link")
 CHAIN = ChainId("k3v9x2m7q1ztab12")
+
+
+def submit(**fields: Any) -> bool:
+    uid = pwd.getpwnam("nobody").pw_uid
+    values: dict[str, Any] = {
+        "chain_id": CHAIN,
+        "index": 2,
+        "uid": uid,
+        "user": "nobody",
+        "predecessor": JobId(1),
+    }
+    return subject.submit(Runner(timeout_s=10), LINK, NextLink(**values | fields))
 
 
 @pytest.fixture
@@ -25,9 +41,9 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
 
 def test_sudo_is_given_the_words_of_the_rule(commands: FakeCommands) -> None:
     commands.answers("sudo")
-    subject.submit(Runner(timeout_s=10), LINK, user="alice", chain_id=CHAIN)
+    assert submit()
     assert commands.calls("sudo") == [
-        ["-n", "-H", "-u", "alice", "--", str(LINK), "resume", CHAIN],
+        ["-n", "-H", "-u", "nobody", "--", str(LINK), "next", CHAIN],
     ]
 
 
@@ -37,7 +53,7 @@ def test_sudo_is_given_the_words_of_the_rule(commands: FakeCommands) -> None:
 def test_nobody_strange_is_submitted_for(commands: FakeCommands, user: str) -> None:
     commands.answers("sudo")
     with pytest.raises(InputError):
-        subject.submit(Runner(timeout_s=10), LINK, user=user, chain_id=CHAIN)
+        submit(user=user)
     assert commands.calls("sudo") == []
 
 
@@ -47,7 +63,7 @@ def test_nobody_strange_is_submitted_for(commands: FakeCommands, user: str) -> N
 def test_what_is_no_chain_is_not_submitted(commands: FakeCommands, chain_id: str) -> None:
     commands.answers("sudo")
     with pytest.raises(InputError):
-        subject.submit(Runner(timeout_s=10), LINK, user="alice", chain_id=ChainId(chain_id))
+        submit(chain_id=ChainId(chain_id))
     assert commands.calls("sudo") == []
 
 
@@ -57,7 +73,7 @@ def test_what_is_no_chain_is_not_submitted(commands: FakeCommands, chain_id: str
 def test_a_no_is_a_no(commands: FakeCommands, said: str) -> None:
     commands.answers("sudo", stderr=said, code=1)
     with pytest.raises(ClusterRefused if said else Exception, match=said or "sudo"):
-        subject.submit(Runner(timeout_s=10), LINK, user="alice", chain_id=CHAIN)
+        submit()
 
 
 def test_a_program_that_others_may_change_is_refused(tmp_path: Path) -> None:

@@ -144,11 +144,12 @@ class Site:
         environment = self.environment(user) | more
         return self.testbed.run(argv, user=user, check=check, env=environment, cwd=self.root / user)
 
-    def submit_chain(self, user: str, *words: str) -> str:
+    def submit_chain(self, user: str, *words: str, **more: str) -> str:
         """With the wrapped sbatch, which registers it; returns its id."""
         argv = [str(self.root / "slurm_plugin" / "sbatch"), "--parsable", "--mirage-chain=3"]
         argv += ["--time=30", "-n1", "--output=/dev/null", *words]
-        done = self.run([*argv, str(self.root / user / "job.sh")], user=user)
+        argv.append(str(self.root / user / "job.sh"))
+        done = self.run(argv, user=user, check=True, **more)
         comment = self.testbed.job(int(done.stdout))["Comment"]
         return comment.rpartition("mirage:")[2].partition(":")[0]
 

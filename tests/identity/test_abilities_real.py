@@ -3,10 +3,13 @@
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from mirage.cluster import sudo
+from mirage.domain.chain import ChainId
 from tests.identity.site import Site
 from tests.slurm_testbed import REPOSITORY
 
@@ -81,16 +84,18 @@ def rule(site: Site) -> Path:
     return path
 
 
-def may(rule: Path, user: str, *words: str) -> bool:
-    """Whether sudo would run that for the account mirage."""
+@pytest.fixture
+def sudoers(rule: Path) -> Iterator[None]:
     include = Path("/etc/sudoers.d/mirage-test")
     shutil.copy(rule, include)
-    try:
-        argv = ["sudo", "-n", "-u", "mirage", "--", "sudo", "-n", "-l", "-u", user, "--", *words]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        return done.returncode == 0
-    finally:
-        include.unlink()
+    yield
+    include.unlink()
+
+
+def may(user: str, *words: str) -> bool:
+    """Whether sudo would run that for the account mirage."""
+    argv = ["sudo", "-n", "-u", "mirage", "--", "sudo", "-n", "-l", "-u", user, "--", *words]
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
 
 def test_the_rule_reads() -> None:
@@ -99,21 +104,50 @@ def test_the_rule_reads() -> None:
     assert (done.returncode, b"parsed OK" in done.stdout) == (0, True)
 
 
-def test_the_rule_allows_one_verb_on_one_chain_and_nothing_else(site: Site, rule: Path) -> None:
+@pytest.mark.usefixtures("sudoers")
+def test_the_rule_allows_one_verb_on_one_chain_and_nothing_else(site: Site) -> None:
     link = str(site.root / "slurm_plugin" / "mirage-link")
-    assert may(rule, "alice", link, "resume", "k3v9x2m7q1ztab12")
+    assert may("alice", link, "next", "k3v9x2m7q1ztab12")
     refused = [
-        ("alice", link, "resume"),
+        ("alice", link, "next"),
         ("alice", link, "done", "k3v9x2m7q1ztab12"),
-        ("alice", link, "resume", "k3v9x2m7q1ztab12", "x"),
-        ("alice", link, "resume", "k3v9x2m7q1zt ab12"),
-        ("alice", link, "resume", "../../bob/chain"),
-        ("alice", link, "resume", "/srv/k3v9x2m7q1zt"),
-        ("alice", link, "resume", "$(id)"),
-        ("alice", link, "resume", "k3v9x2m7\nq1ztab12"),
-        ("alice", "/bin/sh", "-c", f"{link} resume k3v9x2m7q1ztab12"),
+        ("alice", link, "next", "k3v9x2m7q1ztab12", "x"),
+        ("alice", link, "next", "k3v9x2m7q1zt ab12"),
+        ("alice", link, "next", "../../bob/chain"),
+        ("alice", link, "next", "/srv/k3v9x2m7q1zt"),
+        ("alice", link, "next", "$(id)"),
+        ("alice", link, "next", "k3v9x2m7\nq1ztab12"),
+        ("alice", "/bin/sh", "-c", f"{link} next k3v9x2m7q1ztab12"),
         ("alice", "/usr/bin/sbatch", "x"),
-        ("root", link, "resume", "k3v9x2m7q1ztab12"),
-        ("carol", link, "resume", "k3v9x2m7q1ztab12"),
+        ("root", link, "next", "k3v9x2m7q1ztab12"),
+        ("carol", link, "next", "k3v9x2m7q1ztab12"),
     ]
-    assert [words for words in refused if may(rule, *words)] == []
+    assert [words for words in refused if may(*words)] == []
+
+
+@pytest.mark.usefixtures("sudoers")
+def test_the_next_link_is_put_in_the_queue_as_its_owner(site: Site) -> None:
+    """Of a chain of mode submit, by the very words that the service gives to sudo."""
+    link = site.root / "slurm_plugin" / "mirage-link"
+    home = {"HOME": "/home/alice", "MIRAGE_STATE_DIR": ""}
+    chain_id = site.submit_chain("alice", "--mirage-mode=submit", **home)
+
+    def jobs_of() -> list[int]:
+        return sorted(site.chain_jobs(chain_id))
+
+    started = Path("/home/alice/.local/state/mirage") / chain_id / "started" / "1"
+    site.testbed.wait_until(started.exists, 20, "the first link to start")
+    assert len(jobs_of()) == 1, "nothing stands"
+    words = sudo.argv(link, "alice", ChainId(chain_id))
+    done = site.testbed.run(words, user="mirage")
+    assert done.stdout.startswith("link 2\tjob ")
+    _, second = jobs_of()
+    assert site.chain_jobs(chain_id)[second] == "alice"
+    shown = site.testbed.job(second)
+    assert (shown["UserId"].partition("(")[0], shown["Dependency"]) == ("alice", "(null)")
+    again = site.testbed.run(words, user="mirage", check=False)
+    assert len(jobs_of()) == 2 or site.testbed.state(second) == "RUNNING", again.stdout
+    other = sudo.argv(link, "bob", ChainId(chain_id))
+    refused = site.testbed.run(other, user="mirage", check=False)
+    assert (refused.returncode, "no chain of yours" in refused.stderr) == (1, True)
+    site.testbed.run(["scancel", *map(str, jobs_of())])

@@ -46,8 +46,8 @@ def test_a_token_says_whose_it_is_and_what_it_allows(store: Store, cluster_id: i
 
 
 def test_only_a_hash_of_the_secret_is_kept(store: Store, cluster_id: int) -> None:
-    token, text = made(store, cluster_id, ALICE)
-    secret = text.rpartition(f"{token.token_id}_")[2]
+    _, text = made(store, cluster_id, ALICE)
+    secret = text[-43:]
     with store.read() as tx:
         kept = [str(row) for table in (tables.tokens, tables.audit) for row in rows(tx, table)]
     assert len(secret) == 43
@@ -96,7 +96,7 @@ def test_making_and_ending_one_is_audited(store: Store, cluster_id: int) -> None
         ("token created", "root"),
     ]
     assert entries[0].detail["token"] == token.token_id
-    assert not any(text.rpartition("_")[2] in str(entry) for entry in entries)
+    assert not any(text[-43:] in str(entry) for entry in entries)
 
 
 def test_lists_are_newest_first(store: Store, cluster_id: int) -> None:
