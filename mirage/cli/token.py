@@ -17,7 +17,8 @@ from rich.table import Table
 
 from mirage import bootstrap
 from mirage import settings as settings_file
-from mirage.cli.ops import ConfigOption, JsonOption
+from mirage.cli.configured import ConfigOption
+from mirage.cli.ops import JsonOption
 from mirage.domain.caller import NOBODY_UID, Role
 from mirage.errors import InputError
 from mirage.services import tokens as token_service
