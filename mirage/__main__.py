@@ -4,7 +4,10 @@ import os
 import sys
 
 from mirage.cli.app import app
+from mirage.domain.printable import printable
 from mirage.errors import MirageError
+
+NEWLINE = "\n"
 
 
 def main() -> None:
@@ -12,7 +15,8 @@ def main() -> None:
     try:
         app()
     except MirageError as error:
-        sys.stderr.write(f"mirage: {error}\n")
+        # It may quote a user or Slurm. Some faults come a line each.
+        sys.stderr.write(f"mirage: {printable(str(error), keep=NEWLINE)}\n")
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # Whoever read our output has enough; nothing more can be said there.

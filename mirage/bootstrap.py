@@ -1,26 +1,35 @@
 """The one place where settings become objects."""
 
+import os
+import pwd
 import shutil
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from mirage.cluster import sudo
 from mirage.cluster.cli import SlurmCli
 from mirage.cluster.meter import Usage
 from mirage.cluster.rest import Slurmrestd
 from mirage.cluster.rest_http import RestHttp
 from mirage.cluster.rest_token import TokenCommand, TokenFile
+from mirage.cluster.runner import Runner
+from mirage.domain.caller import EVERYTHING, Caller
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.installed import data_dir, models_dir
 from mirage.policy import registry
 from mirage.policy.auto import Auto
-from mirage.ports import Cluster, Policy, observes
+from mirage.ports import Cluster, NextLink, Policy, observes
 from mirage.services.desk import Rules
 from mirage.services.limits import Limits
 from mirage.services.observing import Observer
+from mirage.services.polled import Polled
+from mirage.services.standing import NO_ROSTER
 from mirage.settings import Settings
+from mirage.slurm.sacctmgr import Roster
 from mirage.slurm.scontrol import SiteConfig
 from mirage.store import clusters, schema
 from mirage.store.engine import Store
@@ -131,6 +140,7 @@ def rules(service: Service) -> Rules:
         default=provision.policy,
         observer=_observer(service),
         accrues_always=_accrues_always(service),
+        **_submit(service.settings),
         limits=Limits(
             max_lead_s=round(provision.max_lead_h * _HOUR_S),
             min_gain_s=provision.min_gain_s,
@@ -142,6 +152,16 @@ def rules(service: Service) -> Rules:
             demote_error_s=provision.demote_error_h * _HOUR_S,
         ),
     )
+
+
+def _submit(settings: Settings) -> dict[str, Callable[[NextLink], bool]]:
+    """Who puts links of chains of mode submit into the queue; nothing: the link that runs does."""
+    link = settings.submit.sudo
+    if link is None:
+        return {}
+    sudo.checked(link)
+    runner = Runner(timeout_s=settings.cluster.command_timeout_s)
+    return {"submit": partial(sudo.submit, runner, link)}
 
 
 def policies(settings: Settings) -> Callable[[str], Policy]:
@@ -211,20 +231,111 @@ def _hides_jobs(cluster: Cluster) -> Callable[[], bool]:
     return lambda: isinstance(cluster, Slurmrestd)
 
 
+def roster(service: Service) -> Callable[[], Roster]:
+    """Whom Slurm has as Operator and coordinator; nobody while, or where, nobody says."""
+    cluster = service.cluster
+    commands = cluster.commands if isinstance(cluster, Slurmrestd) else cluster
+    if not isinstance(commands, SlurmCli):
+        return lambda: NO_ROSTER
+    every_s = service.settings.auth.slurm_s
+    return Polled("roster", commands.roster, unknown=NO_ROSTER, every_s=every_s)
+
+
+def hidden(service: Service) -> Callable[[], frozenset[str]]:
+    """What the cluster shows nobody of others; everything while, or where, nobody says."""
+    always = frozenset(service.settings.auth.hide)
+    asked = site_config(service.cluster)
+    if asked is None:
+        return lambda: EVERYTHING if isinstance(service.cluster, Slurmrestd) else always
+
+    def ask() -> frozenset[str]:
+        return always | asked().private_data
+
+    every_s = service.settings.auth.slurm_s
+    return Polled("PrivateData", ask, unknown=EVERYTHING, every_s=every_s)
+
+
+def partial_view(service: Service, known: Callable[[], Roster]) -> Callable[[], bool]:
+    """Whether PrivateData keeps others' jobs from this service: then its queue is not the whole."""
+    asked = site_config(service.cluster)
+    if asked is None:
+        return lambda: isinstance(service.cluster, Slurmrestd)
+    uid = os.geteuid()
+    me = pwd.getpwuid(uid).pw_name
+    every_s = service.settings.auth.slurm_s
+
+    def ask() -> bool:
+        return uid != 0 and "jobs" in asked().private_data
+
+    hides = Polled("PrivateData", ask, unknown=True, every_s=every_s)
+    return lambda: hides() and me not in known().operators
+
+
+def jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:
+    """Of Slurm's tokens; None where none are taken. Raises ConfigError for keys of no use."""
+    auth = settings.auth
+    if auth.jwt_key_file is None and auth.jwks_file is None and auth.jwks_url is None:
+        return None
+    try:
+        from mirage.cluster import slurm_jwt  # noqa: PLC0415 - joserfc is an extra
+    except ImportError as error:
+        raise ConfigError(
+            "auth", ["JSON web tokens need joserfc: pip install 'mirage-provisioner[jwt]'"]
+        ) from error
+    how = {"audience": auth.jwt_audience, "max_lifetime_s": auth.jwt_max_lifetime_s}
+    if auth.jwt_key_file is not None:
+        return slurm_jwt.hs256(auth.jwt_key_file, **how).identify
+    if auth.jwks_file is not None:
+        return slurm_jwt.jwks_file(auth.jwks_file, **how).identify
+    return slurm_jwt.jwks_url(str(auth.jwks_url), **how).identify
+
+
 def upgrade_database(settings: Settings) -> None:
     """Make the database, or bring it to this program's schema."""
     if _in_state_dir(settings):
         make_state_dir(settings.service.state_dir)
     schema.upgrade(settings.database_url, data_dir("migrations"))
+    _close_to_others(settings)
+
+
+def database_file(settings: Settings) -> Path | None:
+    """SQLite's; None for a server."""
+    head, _, path = settings.database_url.partition(":///")
+    return Path(path) if head.startswith("sqlite") else None
+
+
+def _close_to_others(settings: Settings) -> None:
+    """It holds what PrivateData keeps from them. Its journals get the same mode from SQLite."""
+    file = database_file(settings)
+    if file is None:
+        return
+    mode = stat.S_IMODE(file.stat().st_mode)
+    if mode & 0o007 and file.stat().st_uid == os.geteuid():
+        file.chmod(mode & ~0o007)
 
 
 def _in_state_dir(settings: Settings) -> bool:
     return settings.database_url.startswith(f"sqlite:///{settings.service.state_dir}/")
 
 
-def make_state_dir(path: Path) -> None:
+def make_own_state_dir(path: Path) -> None:
+    """For one user: refused where somebody else could have put something in its place."""
+    make_state_dir(path, mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise StoreUnavailable(f"{path} is not a directory of yours: take it away")
+    if found.st_mode & 0o077:
+        raise StoreUnavailable(f"others may look into {path}: `chmod go= {path}`")
+    for parent in path.parents:
+        held = parent.stat()
+        open_to_all = held.st_mode & 0o002 and not held.st_mode & stat.S_ISVTX
+        if open_to_all or held.st_uid not in {0, os.geteuid()}:
+            raise StoreUnavailable(f"others may put something in the place of {path}: {parent}")
+
+
+def make_state_dir(path: Path, *, mode: int = 0o777) -> None:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreUnavailable(
             f"state directory {path} cannot be made: {error.strerror}"

@@ -105,6 +105,11 @@ class IllegalTransition(MirageError):
 class NotIdentified(MirageError):
     """Nobody vouches for the caller: ask again with a new credential."""
 
+    def __init__(self, message: str, who: str = "") -> None:
+        """`who`: whose the credential was, where that much is certain: for the audit."""
+        super().__init__(message)
+        self.who = who
+
 
 class NotAllowed(MirageError):
     """The caller may not do this."""

@@ -5,7 +5,9 @@ import sys
 from typing import Literal
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from mirage.domain.printable import printable
 
 
 def set_up(log_format: Literal["auto", "json", "console"], *, warnings_only: bool = False) -> None:
@@ -21,7 +23,15 @@ def set_up(log_format: Literal["auto", "json", "console"], *, warnings_only: boo
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _harmless,
             renderer,
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """What fields quote of users stays in its line, and moves no terminal."""
+    return {
+        name: printable(value) if isinstance(value, str) else value for name, value in event.items()
+    }

@@ -1,6 +1,7 @@
 """Every knob of the service, with unit and default: one TOML file, checked whole."""
 
 import os
+import pwd
 import re
 import tomllib
 from pathlib import Path
@@ -49,6 +50,8 @@ def _policy_name(name: str) -> str:
 PolicyName = Annotated[str, AfterValidator(_policy_name), WithJsonSchema({"enum": _POLICIES})]
 
 _REST_URL = r"^(unix:/\S+|https?://[^\s/@]+/?)$"
+Hidden = Literal["jobs", "usage", "nodes", "partitions"]
+"""Words of Slurm's PrivateData that Mirage has a view of (domain/caller.py)."""
 
 _Seconds = Annotated[int, Field(gt=0, le=31 * 86400)]
 _Hours = Annotated[float, Field(ge=0)]
@@ -92,13 +95,55 @@ class DatabaseSettings(_Section):
 
 class ServiceSettings(_Section):
     host: str = "127.0.0.1"
-    """The address that the API listens on. Whoever reaches it may read; writes need MUNGE."""
+    """The address that the API listens on. Who may read and change what: docs/identity.md."""
     port: int = Field(DEFAULT_PORT, ge=0, le=65535)
     """0: any free one; the log says which."""
     state_dir: Path = Path("/var/lib/mirage")
     """The SQLite database, and the kill switch: a file named `shadow` stops all acting."""
     admins: tuple[str, ...] = ("root",)
-    """Users who may set modes and the kill switch, read the audit, and act on any chain."""
+    """Users who may set modes and the kill switch, read the audit, and act on any chain; with them
+    Slurm's Operators and Administrators, and `auth.admin_groups`."""
+    socket: Path | None = None
+    """A unix socket that the API listens on as well: its callers are known by the kernel's word."""
+
+
+class AuthSettings(_Section):
+    """Who is believed, and what is shown to whom (docs/identity.md)."""
+
+    admin_groups: tuple[str, ...] = ()
+    """Unix groups whose members are admins."""
+    hide: tuple[Hidden, ...] = ()
+    """What users see only of their own, beside what Slurm's PrivateData names."""
+    slurm_s: _Seconds = 600
+    """Between two questions to Slurm who is Operator or coordinator, and what is private; seconds.
+    """
+    jwt_key_file: Path | None = None
+    """Slurm's own key of JSON web tokens (HS256). Who can read it can act as anybody in Slurm:
+    where the site has public keys, name those instead."""
+    jwks_file: Path | None = None
+    """The public keys (RS256) as a JSON web key set; at most one of the three may be set."""
+    jwks_url: str | None = Field(None, pattern=r"^https?://[^\s]+$")
+    """The same from an address, asked at the first token and for keys not known yet."""
+    jwt_audience: str | None = Field(None, min_length=1, max_length=256)
+    """What `aud` of a JSON web token must hold; unset: it is not looked at."""
+    jwt_max_lifetime_s: _Seconds = 86400
+    """A JSON web token that is good for longer from now is refused; seconds."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        given = (self.jwt_key_file, self.jwks_file, self.jwks_url)
+        if sum(source is not None for source in given) > 1:
+            raise ValueError("set one of auth.jwt_key_file, jwks_file and jwks_url, or none")
+        return self
+
+
+class SubmitSettings(_Section):
+    """Chains without a standby (mode `submit`): by default the running link submits the next one.
+    (`cluster.rest_token_command` is another way.)"""
+
+    sudo: Path | None = None
+    """`mirage-link` as users have it, such as /opt/mirage/slurm_plugin/mirage-link: run through
+    sudo as the chain's owner, by the rule of deploy/sudoers/mirage."""
 
 
 class PollingSettings(_Section):
@@ -145,6 +190,8 @@ class Settings(_Section):
     cluster: ClusterSettings = ClusterSettings()
     database: DatabaseSettings = DatabaseSettings()
     service: ServiceSettings = ServiceSettings()
+    auth: AuthSettings = AuthSettings()
+    submit: SubmitSettings = SubmitSettings()
     polling: PollingSettings = PollingSettings()
     provision: ProvisionSettings = ProvisionSettings()
     log_format: Literal["auto", "json", "console"] = "auto"
@@ -173,6 +220,45 @@ def load(path: Path | None) -> Settings:
         raise ConfigError(str(chosen), [f"not TOML: {error}"]) from error
     except ValidationError as error:
         raise ConfigError(str(chosen), _faults(text, error)) from error
+
+
+def own_state_dir() -> Path:
+    """Where a service of the user who runs this keeps its database and its socket."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    # A relative one is invalid and ignored (XDG Base Directory Specification).
+    base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
+    return base / "mirage" / "service"
+
+
+def load_own(path: Path | None) -> Settings:
+    """Of a user's own service: `path`, MIRAGE_CONFIG or ~/.config/mirage/mirage.toml, or defaults.
+
+    Whatever the file says, state is in the user's own directory, callers are on this host, and the
+    user alone is admin. /etc/mirage and MIRAGE_DATABASE_URL are the site's.
+    """
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    base = Path(given) if given.startswith("/") else Path.home() / ".config"
+    implied = base / "mirage" / "mirage.toml"
+    chosen = path or (None if os.environ.get("MIRAGE_CONFIG") or not implied.exists() else implied)
+    read = load(chosen) if chosen or os.environ.get("MIRAGE_CONFIG") else Settings()
+    state = own_state_dir()
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    service = read.service.model_copy(
+        update={
+            "host": "127.0.0.1",
+            "port": read.service.port if "port" in read.service.model_fields_set else 0,
+            "state_dir": state,
+            "admins": (me,),
+            "socket": state / "socket",
+        }
+    )
+    return _Own.model_validate(dict(read) | {"service": service})
+
+
+class _Own(Settings):
+    @property
+    def database_url(self) -> str:
+        return self.database.url or f"sqlite:///{self.service.state_dir / 'mirage.db'}"
 
 
 def _implied_path() -> Path | None:

@@ -4,13 +4,13 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from mirage.domain.job import JobId
+from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
@@ -54,7 +54,7 @@ class Intervals:
 class Worker:
     """One cluster's loop. Two may run on one database: the lease says which of them acts."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a loop needs
         self,
         store: Store,
         cluster: Cluster,
@@ -63,11 +63,14 @@ class Worker:
         rules: Rules,
         intervals: Intervals | None = None,
         kill_file: Path | None = None,
+        owner_uid: int | None = None,
     ) -> None:
+        """`owner_uid`: of a user's own service, which touches nobody else's jobs."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
         self._rules = rules
         self._intervals = intervals or Intervals()
         self._kill_file = kill_file
+        self._owner_uid = owner_uid
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
         self._queue: Queue | None = None
         self._nodes: tuple[Node, ...] = ()
@@ -133,7 +136,7 @@ class Worker:
         with self._store.begin() as tx:
             ingest_queue(tx, self._cluster_id, queue, nodes, before=self._queue)
             ran = pushing.running(tx, self._cluster_id)
-            links.sync(tx, self._cluster_id, links.links_in(queue), queue.taken_at)
+            links.sync(tx, self._cluster_id, self._ours(links.links_in(queue)), queue.taken_at)
             pushing.check(tx, self._cluster_id, ran, queue.taken_at)
             self._pushed = pushes.find(tx, self._cluster_id)
             missing = links.missing(tx, self._cluster_id, queue.taken_at)
@@ -151,6 +154,10 @@ class Worker:
         # Last, for a week of accounting takes minutes, and moves want a queue just seen.
         self._catch_up(queue.taken_at)
         self._thin(queue.taken_at)
+
+    def _ours(self, jobs: Iterable[Job]) -> list[Job]:
+        """Those that may become links: only what is a link is ever moved."""
+        return [job for job in jobs if self._owner_uid in {None, job.uid}]
 
     def _fresh_nodes(self, now: int) -> tuple[Node, ...] | None:
         """None while the last answer is young enough, or none came: the queue alone is enough."""
@@ -175,7 +182,7 @@ class Worker:
             _log.warning("accounting does not answer", error=str(error))
             return
         with self._store.begin() as tx:
-            links.sync(tx, self._cluster_id, records, now, accounting=True)
+            links.sync(tx, self._cluster_id, self._ours(records), now, accounting=True)
             unknown = set(missing) - {job.job_id for job in records}
             links.close_forgotten(tx, self._cluster_id, unknown, now)
 
@@ -201,7 +208,7 @@ class Worker:
     def _ingest_window(self, window: tuple[int, int], now: int) -> None:
         counts, records = ingest_history(self._store, self._cluster, self._cluster_id, window)
         with self._store.begin() as tx:
-            links.sync(tx, self._cluster_id, records, now, accounting=True)
+            links.sync(tx, self._cluster_id, self._ours(records), now, accounting=True)
             clusters.set_history_until(tx, self._cluster_id, window[1])
         self._history_at = window[1]
         _log.info("accounting", until=window[1], added=counts.added, updated=counts.updated)

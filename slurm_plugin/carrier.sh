@@ -74,6 +74,10 @@ place:*)
     mirage_place
     exit
     ;;
+next:*)
+    mirage_submit_next
+    exit
+    ;;
 esac
 for mirage_signal in HUP INT QUIT USR1 USR2 ALRM TERM; do
     trap "mirage_on $mirage_signal" "$mirage_signal"

@@ -92,6 +92,19 @@ mirage_place() { # for `mirage-link resume`: put this link in the queue, with no
     done
 }
 
+mirage_submit_next() { # for `mirage-link next`: put this link in the queue, eligible at once
+    mirage_next=$mirage_index mirage_err=2
+    if [ "$mirage_mode" != submit ] || [ "$mirage_next" -gt "$mirage_links" ]; then
+        mirage_say "link $mirage_next is not to be submitted: the chain is of mode $mirage_mode"
+        return 1
+    fi
+    mirage_stand '' || {
+        mirage_say "link $mirage_next was not submitted: $(mirage_get "error.$mirage_job")"
+        return 1
+    }
+    printf 'link %s\tjob %s\n' "$mirage_next" "$mirage_standby"
+}
+
 mirage_behind_the_living() { # a dependency on every earlier link of the chain that has not ended
     mirage_limit 60 squeue -h -u "$(id -un)" -o '%i %k' 2>/dev/null |
         while read -r mirage_id mirage_text; do

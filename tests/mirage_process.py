@@ -69,6 +69,7 @@ class QuietSlurm(FakeCommands):
         self.answers("sacct", header, helpformat=answer("sacct-helpformat.txt"))
         self.answers("scontrol", SITE)
         self.answers("scancel")
+        self.answers("sbatch", "7\n")
 
 
 class Serving:

@@ -21,6 +21,7 @@ PACKAGES = {
     "libc6-dev": "/usr/include/stdio.h",
     "libslurm-dev": "/usr/include/slurm/spank.h",
     "make": "/usr/bin/make",
+    "sudo": "/usr/sbin/visudo",
 }
 """Package: what it brings. Slurm's own are known to the testbed."""
 TESTBED = Path(__file__).resolve().parents[1] / "deploy" / "testbed" / "testbed.py"

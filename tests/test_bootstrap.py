@@ -1,12 +1,15 @@
 """What settings become, and what is told of them."""
 
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from mirage import bootstrap
 from mirage.cluster.simulated import SimulatedCluster
+from mirage.errors import StoreUnavailable
 from mirage.ports import Cluster
 from mirage.services.desk import Rules
 from mirage.settings import Settings
@@ -51,3 +54,25 @@ def test_a_folder_of_models_that_is_not_there_is_told(tmp_path: Path) -> None:
     settings = Settings.model_validate({"provision": {"models_dir": tmp_path / "nowhere"}})
     (told,) = bootstrap.check(settings)
     assert "there are no models" in told
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to others")
+@pytest.mark.parametrize("how", ["as made", "open to all", "somebody else's", "a link", "its own"])
+def test_a_users_own_service_lives_where_nobody_else_may_write(tmp_path: Path, how: str) -> None:
+    state = tmp_path / "home" / "mirage" / "service"
+    if how == "as made":
+        bootstrap.make_own_state_dir(state)
+        assert state.stat().st_mode & 0o777 == 0o700
+        return
+    state.mkdir(parents=True, mode=0o700)
+    if how == "open to all":
+        state.parent.chmod(0o777)
+    elif how == "somebody else's":
+        shutil.chown(state.parent, "nobody")
+    elif how == "its own":
+        state.chmod(0o750)
+    else:
+        state.rename(tmp_path / "moved")
+        state.symlink_to(tmp_path / "moved")
+    with pytest.raises(StoreUnavailable, match=re.escape(str(state))):
+        bootstrap.make_own_state_dir(state)

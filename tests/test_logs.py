@@ -43,3 +43,30 @@ def test_console_is_for_people() -> None:
 def test_warnings_only() -> None:
     (only,) = lines("'json', warnings_only=True")
     assert json.loads(only)["event"] == "second"
+
+
+HOSTILE = "x\n[error] root did it\r\x1b[2J\x9b31m<b>\u2028"
+HOSTILE_PROGRAM = """
+import structlog
+from mirage import logs
+logs.set_up({how})
+log = structlog.get_logger("x")
+log.warning("refused", name={hostile!r}, **{{"path": {hostile!r}}})
+try:
+    raise ValueError({hostile!r})
+except ValueError:
+    log.exception("second", error={hostile!r})
+"""
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_what_users_write_stays_in_its_line(log_format: str) -> None:
+    program = HOSTILE_PROGRAM.format(how=repr(log_format), hostile=HOSTILE)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    lines = done.stderr.split("\n")
+    assert not any(line.startswith("[error]") for line in lines), "no line is a user's"
+    for ours in ("\x1b[2J", "\x9b", "\r", "\u2028"):
+        assert ours not in done.stderr
+    assert r"x\n[error] root did it\r\x1b[2J" in lines[0].replace("\\\\", "\\")

@@ -24,6 +24,12 @@ BOUNDS = [
     ("service", "port", 0, -1),
     ("service", "port", 65535, 65536),
     ("service", "admins", ["root", "ada"], "root"),
+    ("auth", "admin_groups", ["hpc"], "hpc"),
+    ("auth", "hide", ["jobs", "nodes"], ["secrets"]),
+    ("auth", "slurm_s", 1, 0),
+    ("auth", "jwks_url", "https://login.example.org/jwks", "file:///etc/shadow"),
+    ("auth", "jwt_audience", "mirage", ""),
+    ("auth", "jwt_max_lifetime_s", 1, 0),
     ("polling", "queue_s", 1, 0),
     ("polling", "queue_s", 31 * 86400, 31 * 86400 + 1),
     ("polling", "nodes_s", 1, 0.5),
@@ -61,8 +67,9 @@ def test_each_knob_has_its_bounds(table: str, key: str, good: object, bad: objec
 def test_every_number_and_choice_is_tried_above() -> None:
     tried = {(table, key) for table, key, _, _ in BOUNDS}
     free = {("database", "url"), ("service", "host"), ("service", "state_dir")}
-    free |= {("cluster", "file"), ("provision", "models_dir")}
     free |= {("cluster", "rest_token_file"), ("cluster", "rest_user")}
+    free |= {("cluster", "file"), ("provision", "models_dir"), ("service", "socket")}
+    free |= {("auth", "jwt_key_file"), ("auth", "jwks_file"), ("submit", "sudo")}
     plain = {("", "log_format")}
     tables = {name: type(info.default) for name, info in Settings.model_fields.items()}
     own = {

@@ -9,9 +9,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mirage.api import chains, cluster, documented, machines, problems, system
 from mirage.api.context import ApiContext
+from mirage.api.refusals import Flood
 
 PREFIX = "/api/v1"
 MAX_BODY = 64 * 1024
+_POLICY = "default-src 'none'; frame-ancestors 'none'"
+"""Of an answer that says nothing else; a page brings its own."""
 
 
 def create_app(context: ApiContext) -> FastAPI:
@@ -24,6 +27,7 @@ def create_app(context: ApiContext) -> FastAPI:
         redoc_url=None,
     )
     app.state.context = context
+    app.state.refusals = Flood()
     for router in (chains.router, machines.router, cluster.router, system.router):
         app.include_router(router, prefix=PREFIX)
     app.include_router(system.probes)
@@ -58,7 +62,11 @@ class _Edge:
 
         async def named(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).setdefault("X-Request-Id", request_id)
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("X-Request-Id", request_id)
+                # A job's name may be markup: nothing here is to be taken for a page.
+                headers.setdefault("X-Content-Type-Options", "nosniff")
+                headers.setdefault("Content-Security-Policy", _POLICY)
             await send(message)
 
         await self._app(scope, counted, named)

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from mirage.api import schemas, views
 from mirage.api.context import ApiContext
-from mirage.api.deps import Body, Context, Identified, Reading, Writing, freshness, is_admin
+from mirage.api.deps import Body, Context, Reader, Reading, Writer, Writing, freshness, need
 from mirage.api.documented import read_errors, write_errors
 from mirage.api.paging import Paging, Wanted
 from mirage.api.problems import CONFLICT, KEY_REUSED, ProblemError, invalid
-from mirage.domain.caller import Caller
-from mirage.domain.chain import ChainId, ChainState
+from mirage.domain.caller import JOBS, NOBODY_UID, USAGE, Own, Standing
+from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.errors import InputError, NotAllowed, NotFound
 from mirage.policy.registry import is_model
 from mirage.services import chains as chain_service
@@ -27,16 +27,21 @@ router = APIRouter(tags=["chains"])
 ChainPath = Annotated[str, Path(pattern=r"^[a-z0-9]{8,32}$", examples=["k3v9x2m7q1zt"])]
 
 
-@router.get("/chains", operation_id="listChains", responses=read_errors())
+@router.get("/chains", operation_id="listChains", responses=read_errors(401))
 def list_chains(
     paging: Paging,
+    reader: Reader,
     user: Annotated[str | None, Query(max_length=64, description="Of this user only.")] = None,
     state: Annotated[ChainState | None, Query(description="In this state only.")] = None,
 ) -> schemas.ChainPage:
-    """Chains, newest first."""
+    """Chains, newest first; where the cluster keeps jobs private, the caller's own."""
+    need(reader, JOBS, USAGE)
     tx, cluster_id = paging.tx, paging.given.cluster_id
-    after = None if paging.cursor is None else _known_cursor(tx, paging.cursor)
-    rows = chains.chains(tx, cluster_id, user=user, state=state, after=after, limit=paging.limit)
+    after = None if paging.cursor is None else _known_cursor(paging, reader, paging.cursor)
+    own = None if reader.sees_all_chains else reader.own()
+    rows = chains.chains(
+        tx, cluster_id, user=user, state=state, own=own, after=after, limit=paging.limit
+    )
     links = chains.links_of(tx, [chain.chain_id for chain in rows])
     return paging.answer(
         schemas.ChainPage,
@@ -46,9 +51,9 @@ def list_chains(
     )
 
 
-def _known_cursor(tx: Transaction, cursor: str) -> ChainId:
+def _known_cursor(paging: Wanted, reader: Standing, cursor: str) -> ChainId:
     try:
-        return chains.chain(tx, ChainId(cursor)).chain_id
+        return seen(paging.tx, ChainId(cursor), reader).chain_id
     except NotFound:
         raise invalid("no such cursor: begin again without it", parameter="cursor") from None
 
@@ -60,7 +65,7 @@ def register_chain(
     request: Request,
     response: Response,
     given: Context,
-    who: Identified,
+    who: Writer,
     body: Body,
     tx: Writing,
     idempotency_key: Annotated[
@@ -86,8 +91,10 @@ def register_chain(
 
 
 def _register(
-    tx: Transaction, given: ApiContext, new: schemas.NewChain, who: Caller
+    tx: Transaction, given: ApiContext, new: schemas.NewChain, who: Standing
 ) -> schemas.ChainView:
+    if who.uid == NOBODY_UID:
+        raise NotAllowed("a chain is a user's: this token is of none")
     if new.policy is not None:
         _check_policy(given, new.policy)
     registration = Registration(
@@ -124,33 +131,51 @@ def _shown(tx: Transaction, given: ApiContext, chain_id: ChainId) -> schemas.Cha
     return views.chain(found, chains.links(tx, chain_id), freshness(tx, given))
 
 
-@router.get("/chains/{chain_id}", operation_id="getChain", responses=read_errors(404))
-def get_chain(chain_id: ChainPath, given: Context, tx: Reading) -> schemas.ChainView:
+def seen(tx: Transaction, chain_id: ChainId, reader: Standing) -> Chain:
+    """One that this caller may not see is one that is not there."""
+    found = chains.chain(tx, chain_id)
+    if not reader.sees_chain(found, chains.links(tx, chain_id)):
+        need(reader, JOBS, USAGE)
+        raise NotFound(f"there is no chain {chain_id}")
+    return found
+
+
+@router.get("/chains/{chain_id}", operation_id="getChain", responses=read_errors(401, 404))
+def get_chain(
+    chain_id: ChainPath, given: Context, reader: Reader, tx: Reading
+) -> schemas.ChainView:
     """One chain with its links and hand-overs."""
-    return _shown(tx, given, ChainId(chain_id))
+    return _shown(tx, given, seen(tx, ChainId(chain_id), reader).chain_id)
 
 
 @router.get(
     "/chains/{chain_id}/decisions",
     operation_id="listChainDecisions",
-    responses=read_errors(404),
+    responses=read_errors(401, 404),
 )
-def list_chain_decisions(chain_id: ChainPath, paging: Paging) -> schemas.DecisionPage:
+def list_chain_decisions(
+    chain_id: ChainPath, paging: Paging, reader: Reader
+) -> schemas.DecisionPage:
     """Why Mirage moved, or did not: newest first, with what each decision was made from."""
-    return _decision_page(paging, chains.chain(paging.tx, ChainId(chain_id)).chain_id)
+    found = seen(paging.tx, ChainId(chain_id), reader)
+    return _decision_page(paging, chain_id=found.chain_id)
 
 
-@router.get("/decisions", operation_id="listDecisions", responses=read_errors())
-def list_decisions(paging: Paging) -> schemas.DecisionPage:
-    """Decisions on all chains, newest first."""
-    return _decision_page(paging, None)
+@router.get("/decisions", operation_id="listDecisions", responses=read_errors(401))
+def list_decisions(paging: Paging, reader: Reader) -> schemas.DecisionPage:
+    """Decisions on all chains that the caller may see, newest first."""
+    need(reader, JOBS, USAGE)
+    return _decision_page(paging, own=None if reader.sees_all_chains else reader.own())
 
 
-def _decision_page(paging: Wanted, chain_id: ChainId | None) -> schemas.DecisionPage:
+def _decision_page(
+    paging: Wanted, *, chain_id: ChainId | None = None, own: Own | None = None
+) -> schemas.DecisionPage:
     rows = decisions.page(
         paging.tx,
         paging.given.cluster_id,
         chain_id=chain_id,
+        own=own,
         after=paging.after,
         limit=paging.limit,
     )
@@ -160,13 +185,13 @@ def _decision_page(paging: Wanted, chain_id: ChainId | None) -> schemas.Decision
 
 
 def _asking(
-    chain_id: ChainPath, given: Context, who: Identified, tx: Writing
+    chain_id: ChainPath, given: Context, who: Writer, tx: Writing
 ) -> Callable[[ChainState], schemas.ChainView]:
     """What a caller asks of a chain is written down; the worker's next tick tells Slurm."""
 
     def ask(target: ChainState) -> schemas.ChainView:
-        found = chains.chain(tx, ChainId(chain_id))
-        if found.uid != who.uid and not is_admin(given, who):
+        found = seen(tx, ChainId(chain_id), who)
+        if not who.steers(found, chains.links(tx, found.chain_id)):
             raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
         chain_service.ask(tx, given.cluster_id, found, target, now=given.clock(), actor=who.user)
         return _shown(tx, given, found.chain_id)

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from mirage.api import schemas, views
-from mirage.api.deps import Context, Reading, freshness
+from mirage.api.deps import Context, Reader, Reading, freshness, need
 from mirage.api.documented import read_errors
 from mirage.api.paging import Paging, row_cursor
+from mirage.domain.caller import JOBS, NODES, PARTITIONS
 from mirage.domain.job import JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import NotFound
@@ -23,44 +24,57 @@ _NODES_WITHIN_S = 3600
 """Nodes are asked for more rarely than the queue: the newest answer of the last hour is shown."""
 
 
-@router.get("/cluster", operation_id="getCluster", responses=read_errors())
-def get_cluster(given: Context, tx: Reading) -> schemas.ClusterView:
+_LEAST_WAITS = 10
+"""A forecast from fewer would tell of single jobs, where the cluster keeps them private."""
+
+_OF_NODES = {"nodes", "usable_nodes", "idle_nodes", "gpus", "gpus_used"}
+
+
+@router.get("/cluster", operation_id="getCluster", responses=read_errors(401))
+def get_cluster(given: Context, reader: Reader, tx: Reading) -> schemas.ClusterView:
     """The cluster in sums, as it was last seen, and how far Mirage goes on it."""
     modes = clusters.modes(tx, given.cluster_id)
     fresh = freshness(tx, given)
     return schemas.ClusterView(
         name=given.cluster_name,
         mode=modes.pop(""),
-        partitions=modes,
+        partitions=modes if reader.sees(PARTITIONS) else {},
         policies=list(given.policies),
+        partial=given.partial(),
         as_of=fresh.as_of,
         stale=fresh.stale,
-        sums=_sums(tx, given.cluster_id),
+        sums=_sums(tx, given.cluster_id, with_nodes=reader.sees(NODES)),
     )
 
 
-def _sums(tx: Transaction, cluster_id: int) -> schemas.ClusterSums:
+def _sums(tx: Transaction, cluster_id: int, *, with_nodes: bool) -> schemas.ClusterSums:
     latest = snapshots.latest(tx, cluster_id)
     if latest is None:
         return schemas.ClusterSums()
     merged: dict[str, Any] = {}
     for row in snapshots.series(tx, cluster_id, latest.taken_at - _NODES_WITHIN_S):
         merged |= row.features
+    if not with_nodes:
+        merged = {name: value for name, value in merged.items() if name not in _OF_NODES}
     return schemas.ClusterSums.model_validate(merged)
 
 
-@router.get("/jobs", operation_id="listJobs", responses=read_errors())
+@router.get("/jobs", operation_id="listJobs", responses=read_errors(401))
 def list_jobs(
     paging: Paging,
+    reader: Reader,
     partition: Annotated[str, Query(max_length=64)] = "",
     user: Annotated[str, Query(max_length=64)] = "",
     state: JobState | None = None,
 ) -> schemas.JobPage:
-    """Jobs that the cluster has, and had, highest id first."""
+    """Jobs that the cluster has, and had, highest id first; the caller's own where it keeps them
+    private."""
+    need(reader, JOBS)
+    own = None if reader.sees(JOBS) else reader.own()
     rows = jobs.page(
         paging.tx,
         paging.given.cluster_id,
-        JobFilter(partition=partition, user=user, state=state),
+        JobFilter(partition=partition, user=user, state=state, own=own),
         after=_job_cursor(paging.cursor),
         limit=paging.limit,
     )
@@ -77,9 +91,10 @@ def _job_cursor(cursor: str | None) -> tuple[int, int] | None:
     return row_cursor(job_id), row_cursor(submit if dash else "")
 
 
-@router.get("/forecasts", operation_id="getForecast", responses=read_errors(404))
+@router.get("/forecasts", operation_id="getForecast", responses=read_errors(401, 404))
 def get_forecast(
     given: Context,
+    reader: Reader,
     tx: Reading,
     partition: Annotated[str, Query(min_length=1, max_length=64, examples=["gpu"])],
     nodes: Annotated[int, Query(ge=1, le=1_000_000, examples=[4])],
@@ -91,6 +106,8 @@ def get_forecast(
     made = forecast_wait(waits, nodes, time_limit_s)
     if made is None:
         raise NotFound(f"no started jobs of partition {partition} are known")
+    if made.samples < _LEAST_WAITS and not reader.sees(JOBS):
+        raise NotFound("too few jobs like it have started to tell of them without telling whose")
     fresh = freshness(tx, given)
     return schemas.WaitForecast(
         partition=partition,

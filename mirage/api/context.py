@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mirage.domain.caller import Caller
+from mirage.services.standing import NO_ROSTER, Rights
+from mirage.slurm.sacctmgr import Roster
 from mirage.store.engine import Store
 
 STALE_INTERVALS = 3
@@ -32,8 +34,20 @@ class ApiContext:
     clock: Callable[[], int]
     """The cluster's."""
     identify: Callable[[str, str], Caller] | None = None
-    """From a credential and the payload it must hold to its maker; raises NotIdentified.
-    None: nobody may write."""
+    """From a MUNGE credential and the payload it must hold to its maker; raises NotIdentified.
+    None: it identifies nobody."""
+    read_jwt: Callable[[str], Caller] | None = None
+    """From a JSON web token to its user; raises NotIdentified. None: none are taken."""
+    admin_groups: tuple[str, ...] = ()
+    """Unix groups whose members are admins as well."""
+    roster: Callable[[], Roster] = lambda: NO_ROSTER
+    """Whom Slurm has as Operator and coordinator."""
+    hidden: Callable[[], frozenset[str]] = frozenset
+    """What the cluster shows nobody of others: words of PrivateData."""
+    partial: Callable[[], bool] = lambda: False
+    """Whether others' jobs are kept from this service itself."""
+    owner_uid: int | None = None
+    """In per-user mode: the one user who is served."""
     pushers: tuple[str, ...] = ()
     """Users who may say that jobs have ended: SlurmUser."""
     queue_interval_s: int = 60
@@ -43,6 +57,15 @@ class ApiContext:
     """A trained model by name; raises InputError where it cannot be used."""
     usage: Callable[[], Mapping[str, CommandUsage]] | None = None
     """By Slurm command; None where none are run."""
+
+    @property
+    def rights(self) -> Rights:
+        return Rights(
+            admins=self.admins,
+            admin_groups=self.admin_groups,
+            roster=self.roster,
+            hidden=self.hidden,
+        )
 
     @property
     def stale_after_s(self) -> int:

@@ -9,8 +9,10 @@ from typing import Annotated, cast
 from fastapi import Depends, Header, Request
 
 from mirage.api.context import ApiContext
-from mirage.domain.caller import Caller
+from mirage.api.peer import peer
+from mirage.domain.caller import Caller, Role, Standing
 from mirage.errors import NotAllowed, NotIdentified
+from mirage.services import tokens
 from mirage.store import snapshots
 from mirage.store.engine import Transaction
 
@@ -45,43 +47,113 @@ async def _body(request: Request) -> bytes:
 Body = Annotated[bytes, Depends(_body)]
 
 
-def signed(method: str, path: str, body: bytes) -> str:
-    """What a credential for this request must hold."""
-    return f"{method} {path} {hashlib.sha256(body).hexdigest()}"
+def signed(method: str, target: str, body: bytes) -> str:
+    """What a MUNGE credential for this request must hold. `target`: the path with its query."""
+    return f"{method} {target} {hashlib.sha256(body).hexdigest()}"
 
 
-def caller(
+def _reader(
     request: Request,
     given: Context,
     body: Body,
     authorization: Annotated[
         str | None,
-        Header(description="`MUNGE <credential>` of `<METHOD> <path> <SHA-256 of the body>`"),
+        Header(
+            description="`MUNGE <credential>` of `<METHOD> <path?query> <SHA-256 of the body>`, or "
+            "`Bearer <token>`: a token of `mirage token create`, or of Slurm (`scontrol token`)"
+        ),
     ] = None,
-) -> Caller:
-    scheme, _, credential = (authorization or "").partition(" ")
-    if scheme.upper() != "MUNGE":
-        raise NotIdentified("this needs the header `Authorization: MUNGE <credential>`")
-    if given.identify is None:
-        raise NotIdentified("this service can identify nobody, so it takes no writes")
+) -> Standing:
+    """Whoever asks, also somebody unknown; who shows a credential must be who it says."""
+    who = _caller(request, given, body, authorization)
+    if who is not None:
+        request.state.who = who
+    if given.owner_uid is not None and (who is None or who.uid != given.owner_uid):
+        if who is None:
+            raise NotIdentified(_HOW)
+        raise NotAllowed("this service is its own user's alone")
+    return given.rights.of(who)
+
+
+_HOW = (
+    "this needs to know who asks: the header `Authorization: MUNGE <credential>` "
+    "or `Authorization: Bearer <token>`"
+)
+
+
+def _caller(
+    request: Request, given: ApiContext, body: bytes, authorization: str | None
+) -> Caller | None:
+    if not authorization:
+        return peer(request.state)
+    scheme, _, credential = authorization.partition(" ")
+    credential = credential.strip()
+    match scheme.upper():
+        case "MUNGE":
+            if given.identify is None:
+                raise NotIdentified("this service takes no MUNGE credentials")
+            return given.identify(credential, signed(request.method, _target(request), body))
+        case "BEARER" if credential.startswith(tokens.PREFIX):
+            with given.store.read() as tx:
+                now = given.clock()
+                return tokens.identify(tx, credential, cluster_id=given.cluster_id, now=now)
+        case "BEARER":
+            if given.read_jwt is None:
+                raise NotIdentified("this service takes no JSON web tokens")
+            return given.read_jwt(credential)
+    raise NotIdentified(_HOW)
+
+
+def _target(request: Request) -> str:
+    """As the caller wrote it, without what a proxy puts before it."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-    return given.identify(credential.strip(), signed(request.method, path, body))
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    return f"{path}?{query}" if query else str(path)
 
 
-Identified = Annotated[Caller, Depends(caller)]
+Reader = Annotated[Standing, Depends(_reader)]
 
 
-def is_admin(given: ApiContext, who: Caller) -> bool:
-    return who.user in given.admins
+def _identified(reader: Reader) -> Standing:
+    if not reader.known:
+        raise NotIdentified(_HOW)
+    return reader
 
 
-def admin(given: Context, who: Identified) -> Caller:
-    if not is_admin(given, who):
+Identified = Annotated[Standing, Depends(_identified)]
+"""Somebody who is known."""
+
+
+def _writer(request: Request, who: Identified) -> Standing:
+    if request.state.who.read_only or who.role is Role.VIEWER:
+        raise NotAllowed("this token is for reading alone")
+    return who
+
+
+Writer = Annotated[Standing, Depends(_writer)]
+"""Somebody who may change what is theirs."""
+
+
+def _admin(who: Identified) -> Standing:
+    if not who.is_admin:
         raise NotAllowed(f"{who.user} is not an admin of this service")
     return who
 
 
-Admin = Annotated[Caller, Depends(admin)]
+Admin = Annotated[Standing, Depends(_admin)]
+
+
+def _admin_writer(who: Writer) -> Standing:
+    return _admin(who)
+
+
+AdminWriter = Annotated[Standing, Depends(_admin_writer)]
+
+
+def need(reader: Standing, *words: str) -> None:
+    """Nobody unknown is shown a list that the cluster would cut to one's own."""
+    if not reader.known and not reader.sees(*words):
+        raise NotIdentified(f"this cluster shows users only their own (PrivateData): {_HOW}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,14 @@
 from fastapi import APIRouter
 
 from mirage.api import schemas
-from mirage.api.chains import ChainPath
-from mirage.api.deps import Context, Identified, Reading, Writing
+from mirage.api.chains import ChainPath, seen
+from mirage.api.deps import Context, Identified, Reading, Writer, Writing
 from mirage.api.documented import write_errors
 from mirage.domain.chain import ChainId
 from mirage.domain.job import JobId
 from mirage.errors import NotAllowed
 from mirage.services import submitting
-from mirage.store import chains, pushes
+from mirage.store import pushes
 
 router = APIRouter(tags=["machines"])
 
@@ -20,7 +20,7 @@ def get_next_link(
     chain_id: ChainPath, given: Context, who: Identified, tx: Reading
 ) -> schemas.NextLinkView:
     """Of a chain of mode submit: shall its running link submit the next one? For its owner."""
-    found = chains.chain(tx, ChainId(chain_id))
+    found = seen(tx, ChainId(chain_id), who)
     if found.uid != who.uid:
         raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
     answer = submitting.next_link(tx, found, given.clock(), given.queue_interval_s)
@@ -31,7 +31,7 @@ def get_next_link(
     "/completions", operation_id="reportCompletion", status_code=202, responses=write_errors()
 )
 def report_completion(
-    ended: schemas.CompletionEvent, given: Context, who: Identified, tx: Writing
+    ended: schemas.CompletionEvent, given: Context, who: Writer, tx: Writing
 ) -> schemas.CompletionView:
     """A job has ended: from slurmctld (slurm_plugin/hooks/mirage-push), so as to be asked less."""
     if who.user not in given.pushers:

@@ -7,6 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from mirage.api.context import ApiContext
+from mirage.domain.caller import PARTITIONS
 from mirage.store import chains, clusters, decisions, forecasts, snapshots
 from mirage.store.engine import Transaction
 
@@ -52,7 +53,10 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
     modes = GaugeMetricFamily(
         "mirage_mode", "1 for the mode in force.", labels=["partition", "mode"]
     )
+    nameless = PARTITIONS in given.hidden()
     for partition, mode in clusters.modes(tx, given.cluster_id).items():
+        if partition and nameless:
+            continue
         modes.add_metric([partition, mode.value], 1)
     yield modes
     yield from _forecast_errors(tx, given)

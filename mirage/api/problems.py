@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from mirage.api import refusals
 from mirage.errors import (
     ClusterRefused,
     ClusterUnavailable,
@@ -50,16 +51,17 @@ KEY_REUSED = Kind(
 NOT_IDENTIFIED = Kind(
     "not-identified",
     401,
-    "The request needs a MUNGE credential",
+    "The request needs a credential",
     "Send `Authorization: MUNGE <credential>`, made by munge(1) for this very request: its payload "
-    "is `<METHOD> <path> <SHA-256 of the body in hex>`. A credential is good for one request.",
+    "is `<METHOD> <path?query> <SHA-256 of the body in hex>`, and it is good for one request. Or "
+    "`Authorization: Bearer <token>`, with a token of `mirage token create` or `scontrol token`.",
 )
 NOT_ALLOWED = Kind(
     "not-allowed",
     403,
     "You may not do this",
-    "A chain obeys its owner and the service's admins (`service.admins` in mirage.toml); modes, "
-    "the kill switch and the audit are the admins'.",
+    "A chain obeys its owner, the coordinators of its accounts and the service's admins; modes, "
+    "the kill switch and the audit are the admins'. A token may allow less (docs/identity.md).",
 )
 NOT_FOUND = Kind("not-found", 404, "There is no such thing", "Look at the list it should be in.")
 NO_METHOD = Kind(
@@ -184,7 +186,7 @@ def answer(
         body["errors"] = [fault.shown() for fault in errors]
     sent = {"X-Request-Id": request_id} | dict(headers or {})
     if kind is NOT_IDENTIFIED:
-        sent["WWW-Authenticate"] = "MUNGE"
+        sent["WWW-Authenticate"] = "MUNGE, Bearer"
     return JSONResponse(body, body["status"], headers=sent, media_type=MEDIA_TYPE)
 
 
@@ -194,7 +196,10 @@ def _own(request: Request, error: Exception) -> JSONResponse:
 
 
 def _mirage(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, MirageError)  # noqa: S101 - installed for it alone
     kind = next((kind for family, kind in _OF_ERROR if isinstance(error, family)), BROKEN)
+    if kind in {NOT_IDENTIFIED, NOT_ALLOWED}:
+        refusals.record(request, error)
     errors = (Fault(str(error)),) if kind is INVALID else ()
     return answer(request, kind, str(error), errors=errors)
 

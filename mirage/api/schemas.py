@@ -287,6 +287,9 @@ class ClusterView(Answer):
         description="Of partitions that have their own.", examples=[{"gpu": "act"}]
     )
     policies: list[str] = Field(examples=[["reactive", "quantile"]])
+    partial: bool = Field(
+        False, description="The cluster keeps others' jobs from this service.", examples=[False]
+    )
     sums: ClusterSums
 
 

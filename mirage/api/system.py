@@ -7,10 +7,11 @@ from fastapi.responses import PlainTextResponse
 
 from mirage.api import metrics, schemas, views
 from mirage.api.context import ApiContext
-from mirage.api.deps import Admin, Context, Reading, Writing, freshness
+from mirage.api.deps import Admin, AdminWriter, Context, Reader, Reading, Writing, freshness
 from mirage.api.documented import read_errors, write_errors
 from mirage.api.paging import Paging
 from mirage.api.problems import KINDS, NOT_READY, ProblemError
+from mirage.domain.caller import PARTITIONS
 from mirage.domain.chain import ChainId
 from mirage.errors import NotFound
 from mirage.services import modes
@@ -70,14 +71,14 @@ def explain_problem(name: str) -> PlainTextResponse:
     return PlainTextResponse(f"{kind.title} ({kind.status})\n\n{kind.advice}\n")
 
 
-@router.get("/mode", operation_id="getMode", responses=read_errors())
-def get_mode(given: Context, tx: Reading) -> schemas.Modes:
+@router.get("/mode", operation_id="getMode", responses=read_errors(401))
+def get_mode(given: Context, reader: Reader, tx: Reading) -> schemas.Modes:
     """How far Mirage goes."""
-    return _modes(tx, given)
+    return _modes(tx, given, with_partitions=reader.sees(PARTITIONS))
 
 
 @router.put("/mode", operation_id="setMode", responses=write_errors())
-def set_mode(new: schemas.NewMode, given: Context, who: Admin, tx: Writing) -> schemas.Modes:
+def set_mode(new: schemas.NewMode, given: Context, who: AdminWriter, tx: Writing) -> schemas.Modes:
     """Set the mode of a partition, or of the cluster."""
     now = given.clock()
     modes.set_mode(tx, given.cluster_id, new.mode, new.partition, now=now, actor=who.user)
@@ -85,15 +86,16 @@ def set_mode(new: schemas.NewMode, given: Context, who: Admin, tx: Writing) -> s
 
 
 @router.post("/kill", operation_id="stopActing", responses=write_errors())
-def stop_acting(given: Context, who: Admin, tx: Writing) -> schemas.Modes:
+def stop_acting(given: Context, who: AdminWriter, tx: Writing) -> schemas.Modes:
     """The kill switch: whatever acts goes back to shadow. Running jobs are not touched."""
     modes.stop_acting(tx, given.cluster_id, now=given.clock(), actor=who.user)
     return _modes(tx, given)
 
 
-def _modes(tx: Transaction, given: ApiContext) -> schemas.Modes:
+def _modes(tx: Transaction, given: ApiContext, *, with_partitions: bool = True) -> schemas.Modes:
     known = clusters.modes(tx, given.cluster_id)
-    return schemas.Modes(mode=known.pop(""), partitions=known)
+    mode = known.pop("")
+    return schemas.Modes(mode=mode, partitions=known if with_partitions else {})
 
 
 @router.get("/audit", operation_id="listAudit", responses=read_errors(401, 403))

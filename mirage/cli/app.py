@@ -39,6 +39,7 @@ COMMANDS = {
     ),
     "handover": ("mirage.cli.link", "Inside a link: hand over between links that overlap."),
     "done": ("mirage.cli.link", "Inside a link: its chain's work is finished."),
+    "token": ("mirage.cli.token", "Bearer tokens: create, list, revoke."),
     "mode": (
         "mirage.cli.ops",
         "How far Mirage goes: observe, shadow (decide and log; the default) or act.",

@@ -8,6 +8,8 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from mirage.domain.printable import printable
+
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 _DONE = {
@@ -35,15 +37,20 @@ def table(chains: Iterable[Mapping[str, Any]]) -> Table:
     for chain in chains:
         made.add_row(
             chain["chain_id"],
-            escape(chain["user"]),
+            _safe(chain["user"]),
             chain["state"],
             f"{chain['links_started']} of {chain['links_planned'] or '?'}",
             ", ".join(map(str, chain["running"])) or "-",
             _outcome(chain),
             moment(chain["created_at"]),
-            escape(chain["note"]),
+            _safe(chain["note"]),
         )
     return made
+
+
+def _safe(text: str) -> str:
+    """A user's or Slurm's own words, for a table: neither markup nor the terminal's."""
+    return escape(printable(text))
 
 
 def _outcome(chain: Mapping[str, Any]) -> str:
@@ -101,14 +108,13 @@ def decision(row: Mapping[str, Any]) -> str:
     """A decision in sentences: what, why, from what, and what became of it."""
     standby = row["inputs"].get("standby")
     job = "" if standby is None else f" (job {standby})"
-    return "\n  ".join(
-        [
-            f"{moment(row['at'])}  link {row['link']}{job}, policy {row['policy']}",
-            _what(row),
-            f"Why: {row['reason']}.",
-            *_inputs(row),
-        ]
-    )
+    lines = [
+        f"{moment(row['at'])}  link {row['link']}{job}, policy {row['policy']}",
+        _what(row),
+        f"Why: {row['reason']}.",
+        *_inputs(row),
+    ]
+    return "\n  ".join(map(printable, lines))
 
 
 def _what(row: Mapping[str, Any]) -> str:

@@ -1,7 +1,11 @@
-"""The service as the command line reaches it: HTTP, and a MUNGE credential for each write."""
+"""The service as the command line reaches it: HTTP, and a credential where one is asked for.
+
+On a unix socket the kernel says who calls; elsewhere munge vouches, or the token of a file.
+"""
 
 import hashlib
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,7 @@ from mirage.errors import (
     NotIdentified,
     ServiceUnavailable,
 )
-from mirage.settings import DEFAULT_PORT
+from mirage.settings import DEFAULT_PORT, own_state_dir
 
 DEFAULT_URL = f"http://127.0.0.1:{DEFAULT_PORT}"
 CLIENT_CONFIG = "/etc/mirage/client.conf"
@@ -25,7 +29,8 @@ CLIENT_CONFIG = "/etc/mirage/client.conf"
 
 _PREFIX = "/api/v1"
 _TIMEOUT_S = 10.0
-_SERVER_ERROR = 500
+_UNIX = "unix://"
+_UNIDENTIFIED, _SERVER_ERROR = 401, 500
 _ERRORS: dict[int, type[MirageError]] = {
     401: NotIdentified,
     403: NotAllowed,
@@ -36,11 +41,25 @@ _ERRORS: dict[int, type[MirageError]] = {
 
 
 def service_url(given: str | None) -> str:
-    """What was given, MIRAGE_URL, the client's configuration file, or this host."""
-    chosen = given or os.environ.get("MIRAGE_URL") or _configured() or DEFAULT_URL
-    if not chosen.startswith(("http://", "https://")):
+    """What was given, MIRAGE_URL, the user's own service where one runs, the client's configuration
+    file, or this host."""
+    chosen = given or os.environ.get("MIRAGE_URL") or _own() or _configured() or DEFAULT_URL
+    if not chosen.startswith(("http://", "https://", f"{_UNIX}/")):
         raise InputError(f"the service's URL {chosen!r} is no http address")
     return chosen.rstrip("/")
+
+
+def _own() -> str | None:
+    """The socket of `mirage serve --user`, where it is the user's and somebody listens."""
+    path = own_state_dir() / "socket"
+    try:
+        if path.lstat().st_uid != os.geteuid():
+            return None
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(str(path))
+    except OSError:
+        return None
+    return f"{_UNIX}{path}"
 
 
 def _configured() -> str | None:
@@ -76,30 +95,37 @@ class Service:
             page = self._answer("GET", page["next"])
 
     def post(self, path: str) -> dict[str, Any]:
-        signed = f"POST {_PREFIX}{path} {hashlib.sha256(b'').hexdigest()}"
-        headers = {"Authorization": f"MUNGE {munge.credential(signed)}"}
-        return self._answer("POST", _PREFIX + path, headers=headers)
+        return self._answer("POST", _PREFIX + path)
 
     def _answer(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str | int] | None = None,
-        headers: Mapping[str, str] | None = None,
+        self, method: str, path: str, *, params: Mapping[str, str | int] | None = None
     ) -> dict[str, Any]:
-        try:
-            # Proxies of the environment are for elsewhere; the wrapped sbatch uses none either.
-            with httpx.Client(timeout=_TIMEOUT_S, trust_env=False) as http:
-                answer = http.request(method, self._url + path, params=params, headers=headers)
-        except httpx.HTTPError as error:
-            raise self._unavailable(str(error) or type(error).__name__) from error
+        target = str(httpx.URL(path).copy_merge_params(params)) if params else path
+        answer = self._ask(method, target, identified=method != "GET")
+        # Reading needs a name only where the cluster keeps jobs private.
+        if method == "GET" and answer.status_code == _UNIDENTIFIED:
+            answer = self._ask(method, target, identified=True)
         if answer.is_success:
             return self._read(answer)
         detail = self._read(answer).get("detail", f"the answer was {answer.status_code}")
         if answer.status_code >= _SERVER_ERROR:
             raise self._unavailable(detail)
         raise _ERRORS.get(answer.status_code, MirageError)(detail)
+
+    def _ask(self, method: str, target: str, *, identified: bool) -> httpx.Response:
+        socket_path = self._url.removeprefix(_UNIX) if self._url.startswith(_UNIX) else None
+        base = "http://mirage" if socket_path else self._url
+        headers = {} if socket_path or not identified else _credential(method, target)
+        try:
+            # Proxies of the environment are for elsewhere; the wrapped sbatch uses none either.
+            with httpx.Client(
+                timeout=_TIMEOUT_S,
+                trust_env=False,
+                transport=httpx.HTTPTransport(uds=socket_path, trust_env=False),
+            ) as http:
+                return http.request(method, base + target, headers=headers)
+        except httpx.HTTPError as error:
+            raise self._unavailable(str(error) or type(error).__name__) from error
 
     def _read(self, answer: httpx.Response) -> dict[str, Any]:
         try:
@@ -115,3 +141,25 @@ class Service:
             f"no service at {self._url}: {why}. "
             f"Slurm keeps the chains all the same; {self._by_hand}"
         )
+
+
+def _credential(method: str, target: str) -> dict[str, str]:
+    """MUNGE's for this request; or the token of the file that MIRAGE_TOKEN_FILE names."""
+    named = os.environ.get("MIRAGE_TOKEN_FILE")
+    if named:
+        return {"Authorization": f"Bearer {_token(Path(named))}"}
+    held = f"{method} {target} {hashlib.sha256(b'').hexdigest()}"
+    return {"Authorization": f"MUNGE {munge.credential(held)}"}
+
+
+def _token(path: Path) -> str:
+    """Of a file that nobody else may read. Raises InputError."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        with os.fdopen(number, encoding="ascii") as file:
+            found = os.fstat(number)
+            if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+                raise InputError(f"{path} is not yours alone: `chmod 600` it")
+            return file.readline().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"no token in {path}: {error}") from error

@@ -1,6 +1,7 @@
 """`mirage doctor`: what stands between this installation and its work, a line each."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -9,11 +10,17 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from mirage import bootstrap
 from mirage import settings as settings_file
 from mirage.cli import doctor_slurmrestd
+from mirage.cluster import sudo
+from mirage.cluster.abilities import abilities
+from mirage.cluster.cli import SlurmCli
+from mirage.cluster.runner import Runner
+from mirage.domain.printable import printable
 from mirage.errors import MirageError
 from mirage.policy.auto import Auto
 from mirage.policy.served import Served
@@ -21,6 +28,9 @@ from mirage.ports import observes
 from mirage.settings import Settings
 
 app = typer.Typer()
+
+
+_SLURM = "Slurm"
 
 
 class Verdict(StrEnum):
@@ -43,19 +53,31 @@ def doctor(
     config: Annotated[
         Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, then /etc/mirage.")
     ] = None,
+    user: Annotated[
+        bool, typer.Option("--user", help="Of your own service (`mirage serve --user`).")
+    ] = False,
+    moves: Annotated[
+        bool, typer.Option(help="Try what this account may do in Slurm; costs two job numbers.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Say what works here and what does not: database, Slurm, who decides. Changes nothing.
+    """Say what works here and what does not: database, Slurm, who decides, and which of the moves
+    this account may make. Run it as the user who runs the service.
 
-    The exit code is 1 where there is a fault.
+    Moves are tried where nothing comes of it: without Operator on a held job of one's own, which is
+    cancelled again. The exit code is 1 where there is a fault.
     """
-    settings = settings_file.load(config)
+    settings = settings_file.load_own(config) if user else settings_file.load(config)
     findings = [
         _found("database", lambda: _database(settings)),
-        _found("Slurm", lambda: _slurm(settings)),
+        _found(_SLURM, lambda: _slurm(settings)),
         _found("policy", lambda: _policy(settings)),
         _found("cluster file", lambda: _cluster_file(settings)),
+        _found("identity", lambda: _identity(settings)),
+        *_submit_by_sudo(settings),
     ]
+    if moves and all(f.verdict is not Verdict.FAULT for f in findings if f.what == _SLURM):
+        findings += _moves(settings)
     if as_json:
         typer.echo(json.dumps({"findings": [asdict(finding) for finding in findings]}))
     else:
@@ -73,6 +95,9 @@ def _found(what: str, look: Callable[[], tuple[Verdict, str]]) -> Finding:
 
 def _database(settings: Settings) -> tuple[Verdict, str]:
     bootstrap.open_store(settings).close()
+    file = bootstrap.database_file(settings)
+    if file is not None and file.stat().st_mode & 0o004:
+        return Verdict.WARNING, f"everybody may read {file}, whatever PrivateData says: chmod o= it"
     return Verdict.GOOD, "it has this program's schema"
 
 
@@ -112,10 +137,49 @@ def _cluster_file(settings: Settings) -> tuple[Verdict, str]:
     return Verdict.GOOD, "none is set, and no rule needs one"
 
 
+def _identity(settings: Settings) -> tuple[Verdict, str]:
+    """By what callers are known."""
+    auth = settings.auth
+    bootstrap.jwt_reader(settings)
+    told = ["MUNGE" if shutil.which("unmunge") else "no MUNGE (unmunge is not on PATH)", "tokens"]
+    if settings.service.socket is not None:
+        told.append(f"the socket {settings.service.socket}")
+    if auth.jwks_file is not None or auth.jwks_url is not None:
+        told.append("JSON web tokens by public keys")
+    if auth.jwt_key_file is not None:
+        told.append(f"JSON web tokens by {auth.jwt_key_file}, with which anybody's can be made")
+        return Verdict.WARNING, f"{', '.join(told)}: prefer public keys (auth.jwks_file)"
+    return Verdict.GOOD, ", ".join(told)
+
+
+def _submit_by_sudo(settings: Settings) -> list[Finding]:
+    link = settings.submit.sudo
+    if link is None:
+        return []
+    return [_found("submit by sudo", lambda: (Verdict.GOOD, sudo.checked(link)))]
+
+
+def _moves(settings: Settings) -> list[Finding]:
+    runner = Runner(timeout_s=settings.cluster.command_timeout_s)
+    cluster = SlurmCli(timeout_s=settings.cluster.command_timeout_s)
+    try:
+        hides = "jobs" in cluster.site_config().private_data
+    except MirageError as error:
+        return [Finding("moves", Verdict.WARNING, str(error))]
+    return [
+        Finding(
+            f"may {ability.move}",
+            Verdict.GOOD if ability.may else Verdict.WARNING,
+            ability.told,
+        )
+        for ability in abilities(runner, hides_jobs=hides)
+    ]
+
+
 def _show(findings: list[Finding]) -> None:
     table = Table()
     for column in ("what", "", "told"):
         table.add_column(column)
     for finding in findings:
-        table.add_row(finding.what, finding.verdict.value, finding.told)
+        table.add_row(finding.what, finding.verdict.value, escape(printable(finding.told)))
     Console().print(table)

@@ -60,6 +60,9 @@ def mode(
     wanted: Annotated[Mode | None, typer.Argument(help="Leave out to see the modes.")] = None,
     *,
     partition: Annotated[str, typer.Option(help="Only this partition; else the cluster.")] = "",
+    user: Annotated[
+        bool, typer.Option("--user", help="Of your own service (`mirage serve --user`).")
+    ] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -69,7 +72,7 @@ def mode(
     tick. To stop all acting at once: `mirage mode shadow`, or an empty file named `shadow` in the
     state directory.
     """
-    settings = settings_file.load(config)
+    settings = settings_file.load_own(config) if user else settings_file.load(config)
     store = bootstrap.open_store(settings)
     with store.begin() as tx:
         cluster_id = clusters.ensure(tx, settings.cluster.name)

@@ -1,5 +1,6 @@
 """`mirage serve`: the API and the worker in one process."""
 
+import os
 import signal
 import socket
 import threading
@@ -13,6 +14,7 @@ import uvicorn
 
 from mirage import bootstrap, logs
 from mirage import settings as settings_file
+from mirage.api import peer
 from mirage.api.app import ApiContext, create_app
 from mirage.bootstrap import Service
 from mirage.cluster import munge
@@ -26,6 +28,9 @@ app = typer.Typer()
 KILL_FILE = "shadow"
 """A file of this name in the state directory is the kill switch."""
 
+URL_FILE = "url"
+"""Of a user's own service, in its state directory."""
+
 _GRACE_S = 10
 """For requests under way when the service ends."""
 
@@ -35,26 +40,52 @@ _log = structlog.get_logger(__name__)
 @app.command()
 def serve(
     *,
+    user: Annotated[
+        bool,
+        typer.Option("--user", help="For your own chains alone: no privilege, nobody else's jobs."),
+    ] = False,
     config: Annotated[
         Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, /etc/mirage.")
     ] = None,
 ) -> None:
-    """Run the service: REST API and worker. SIGTERM finishes the tick under way and ends."""
-    settings = settings_file.load(config)
+    """Run the service: REST API and worker. SIGTERM finishes the tick under way and ends.
+
+    With --user it keeps its database and its socket in ~/.local/state/mirage/service, which
+    `mirage chain` finds by itself; the file `url` there is for MIRAGE_URL of the wrapped sbatch.
+    """
+    settings = settings_file.load_own(config) if user else settings_file.load(config)
     logs.set_up(settings.log_format)
     bootstrap.check_slurm(settings)
     for sentence in bootstrap.check(settings):
         _log.warning(sentence)
-    run(bootstrap.service(settings))
+    if not user:
+        run(bootstrap.service(settings))
+        return
+    bootstrap.make_own_state_dir(settings.service.state_dir)
+    os.umask(0o077)
+    bootstrap.upgrade_database(settings)
+    run(bootstrap.service(settings), owner_uid=os.geteuid())
 
 
-def run(service: Service) -> None:
-    """Serve until told to stop. The worker has a thread of its own; the cluster is its alone."""
+def run(service: Service, *, owner_uid: int | None = None) -> None:
+    """Serve until told to stop. The worker has a thread of its own; the cluster is its alone.
+
+    `owner_uid`: the only user who is served, and whose jobs are touched.
+    """
     settings = service.settings.service
+    given = api_context(service, owner_uid=owner_uid)
+    worker = make_worker(service, owner_uid=owner_uid)
     listening = _listen(settings.host, settings.port)
+    url = f"http://{settings.host}:{listening.getsockname()[1]}"
+    sockets = [listening]
+    if settings.socket is not None:
+        sockets.append(peer.listen(settings.socket, private=owner_uid is not None))
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(api_context(service)),
+            create_app(given),
+            http=peer.PeerProtocol,
+            # What a proxy says of its caller is for no audit: anybody on this host may say it.
+            proxy_headers=False,
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=_GRACE_S,
@@ -70,17 +101,19 @@ def run(service: Service) -> None:
     # that ends the process, in the middle of a tick.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    worker = threading.Thread(
-        target=_work, args=(make_worker(service), service, stop), name="worker"
-    )
-    _log.info("serving", url=f"http://{settings.host}:{listening.getsockname()[1]}")
-    worker.start()
+    thread = threading.Thread(target=_work, args=(worker, service, stop), name="worker")
+    if owner_uid is not None:
+        (settings.state_dir / URL_FILE).write_text(f"{url}\n")
+    _log.info("serving", url=url, **({"socket": str(settings.socket)} if settings.socket else {}))
+    thread.start()
     try:
-        server.run([listening])
+        server.run(sockets)
     finally:
         stop.set()
-        worker.join()
+        thread.join()
         service.store.close()
+        if settings.socket is not None:
+            settings.socket.unlink(missing_ok=True)
     _log.info("ended")
 
 
@@ -106,7 +139,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def make_worker(service: Service) -> Worker:
+def make_worker(service: Service, *, owner_uid: int | None = None) -> Worker:
     settings = service.settings
     polling = settings.polling
     intervals = Intervals(
@@ -122,12 +155,14 @@ def make_worker(service: Service) -> Worker:
         rules=bootstrap.rules(service),
         intervals=intervals,
         kill_file=settings.service.state_dir / KILL_FILE,
+        owner_uid=owner_uid,
     )
 
 
-def api_context(service: Service) -> ApiContext:
+def api_context(service: Service, *, owner_uid: int | None = None) -> ApiContext:
     """What the routes may ask for."""
     settings = service.settings
+    roster = bootstrap.roster(service)
     return ApiContext(
         store=service.store,
         cluster_id=service.cluster_id,
@@ -136,6 +171,12 @@ def api_context(service: Service) -> ApiContext:
         clock=service.cluster.now,
         identify=munge.identify,
         pushers=settings.polling.pushers,
+        read_jwt=bootstrap.jwt_reader(settings),
+        admin_groups=settings.auth.admin_groups,
+        roster=roster,
+        hidden=bootstrap.hidden(service),
+        partial=bootstrap.partial_view(service, roster),
+        owner_uid=owner_uid,
         queue_interval_s=settings.polling.queue_s,
         policies=registry.NAMES,
         model=bootstrap.policies(settings),

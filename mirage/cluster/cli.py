@@ -14,7 +14,7 @@ from mirage.cluster.runner import Runner
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterError, ClusterUnavailable, MalformedText
-from mirage.slurm import rows, sacct, scancel, scontrol, sinfo, squeue
+from mirage.slurm import rows, sacct, sacctmgr, scancel, scontrol, sinfo, squeue
 from mirage.slurm.complaints import move_complaint, query_complaint
 
 T = TypeVar("T")
@@ -54,6 +54,10 @@ class SlurmCli:
 
     def site_config(self) -> scontrol.SiteConfig:
         return self._controller.ask("config", self._site_config)
+
+    def roster(self) -> sacctmgr.Roster:
+        """Who is Operator, and who coordinates which accounts. Asks slurmdbd."""
+        return self._accounting.ask("roster", self._roster)
 
     def history(self, since: int, until: int) -> Iterator[Job]:
         """One question: who wants a long span asks for it in pieces."""
@@ -107,6 +111,10 @@ class SlurmCli:
     def _site_config(self) -> scontrol.SiteConfig:
         answer = self._query(scontrol.show_config_argv())
         return _read("scontrol", lambda: scontrol.site_config(answer))
+
+    def _roster(self) -> sacctmgr.Roster:
+        answer = self._query(sacctmgr.show_users_argv())
+        return _read("sacctmgr", lambda: sacctmgr.parse_users(answer))
 
     def _window(self, since: int, until: int) -> list[Job]:
         return self._accounting.ask(

@@ -24,18 +24,21 @@ def identify(given: str, payload: str) -> Caller:
     if not _CREDENTIAL.fullmatch(given):
         raise NotIdentified("that is no MUNGE credential")
     done = _run(["unmunge", "--numeric", "--keys=STATUS,UID"], given)
-    if done.returncode >= _BAD_CREDENTIAL:
-        raise NotIdentified(
-            f"the MUNGE credential {_FAULTS.get(done.returncode, 'is not valid here')}"
-        )
     head, _, held = done.stdout.decode(errors="replace").partition("\n\n")
     facts = dict(_fact(line) for line in head.splitlines())
+    if done.returncode >= _BAD_CREDENTIAL:
+        fault = _FAULTS.get(done.returncode)
+        raise NotIdentified(
+            f"the MUNGE credential {fault or 'is not valid here'}",
+            # munged has read those that come too late, and says who made them.
+            _name(int(facts["UID"])) if fault and facts.get("UID", "").isdigit() else "",
+        )
     if done.returncode != 0 or facts.get("STATUS") != "0" or not facts.get("UID", "").isdigit():
         why = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
         raise ClusterUnavailable(f"munged does not vouch for anybody: {why}")
-    if held != payload:
-        raise NotIdentified("the MUNGE credential was made for another request")
     uid = int(facts["UID"])
+    if held != payload:
+        raise NotIdentified("the MUNGE credential was made for another request", _name(uid))
     return Caller(uid, _name(uid))
 
 
@@ -73,6 +76,7 @@ def _fact(line: str) -> tuple[str, str]:
 
 
 def _name(uid: int) -> str:
+    """Also of a user whom this host does not know."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

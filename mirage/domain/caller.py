@@ -1,11 +1,107 @@
-"""Who asks the service for something."""
+"""Who asks the service for something, and what of the cluster they may see and steer."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+
+from mirage.domain.chain import Chain, Link
+from mirage.domain.job import Job
+
+NOBODY_UID = -1
+"""Of a caller who is no user of the cluster: the holder of a token without one."""
+
+JOBS, USAGE, NODES, PARTITIONS = "jobs", "usage", "nodes", "partitions"
+EVERYTHING = frozenset({JOBS, USAGE, NODES, PARTITIONS})
+"""The words of PrivateData that a view of Mirage's answers to. The others (accounts, users, events,
+reservations, cloud) are of things that Mirage shows nowhere."""
+
+
+class Role(StrEnum):
+    """Each may do what those before it may."""
+
+    VIEWER = "viewer"
+    """Looks at what the cluster hides from nobody; changes nothing."""
+    USER = "user"
+    """And at the own chains, which obey."""
+    COORDINATOR = "coordinator"
+    """And at the chains of the accounts that Slurm has them coordinate, which obey."""
+    ADMIN = "admin"
+    """Sees all, and steers all: modes, the kill switch, the audit."""
+
+    def at_most(self, other: "Role") -> "Role":
+        order = list(Role)
+        return min(self, other, key=order.index)
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A user of the cluster, vouched for."""
+    """Somebody vouched for. `user` is a user of the cluster unless `uid` is NOBODY_UID."""
 
     uid: int
     user: str
+    via: str = "munge"
+    """Who vouches: munge, jwt, token, socket."""
+    role: Role | None = None
+    """The most that this credential allows; None: what its user may."""
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """What a query is narrowed to: the rows of one user, and of the accounts they coordinate."""
+
+    uid: int
+    user: str
+    accounts: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a caller, or somebody unknown, may see and steer. The defaults are nobody's."""
+
+    uid: int = NOBODY_UID
+    user: str = ""
+    role: Role = Role.VIEWER
+    accounts: frozenset[str] = frozenset()
+    """Those that they coordinate."""
+    hidden: frozenset[str] = frozenset()
+    """Words of PrivateData."""
+
+    @property
+    def known(self) -> bool:
+        return bool(self.user)
+
+    @property
+    def is_admin(self) -> bool:
+        return self.role is Role.ADMIN
+
+    def sees(self, *words: str) -> bool:
+        """Whether none of these words hides others' things from this caller."""
+        return self.is_admin or not self.hidden & set(words)
+
+    @property
+    def sees_all_chains(self) -> bool:
+        """A chain tells of jobs, and of the node-hours that they took."""
+        return self.sees(JOBS, USAGE)
+
+    def own(self) -> Own:
+        return Own(uid=self._own_uid, user=self.user, accounts=self.accounts)
+
+    def steers(self, chain: Chain, links: Sequence[Link]) -> bool:
+        """Whether the chain obeys."""
+        return self.is_admin or self._is_theirs(chain.uid, [link.account for link in links])
+
+    def sees_chain(self, chain: Chain, links: Sequence[Link]) -> bool:
+        return self.sees_all_chains or self.steers(chain, links)
+
+    def sees_job(self, job: Job) -> bool:
+        owner = NOBODY_UID if job.uid is None else job.uid
+        return self.sees(JOBS) or self._is_theirs(owner, [job.account])
+
+    @property
+    def _own_uid(self) -> int:
+        return NOBODY_UID if self.role is Role.VIEWER else self.uid
+
+    def _is_theirs(self, uid: int, accounts: Collection[str]) -> bool:
+        mine = self._own_uid == uid != NOBODY_UID
+        return mine or (bool(accounts) and set(accounts) <= self.accounts)

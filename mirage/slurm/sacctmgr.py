@@ -1,7 +1,7 @@
-"""sacctmgr: the QOS and the associations of accounting, as `-P` prints them with their header."""
+"""sacctmgr: QOS, associations and users of accounting, as `-P` prints them with their header."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mirage.domain.tres import parse_tres
 from mirage.errors import MalformedText
@@ -38,6 +38,34 @@ class ShownAssociation:
     default_qos: str
     limits: Mapping[str, str]
     """Those set, by column."""
+
+
+_USER_COLUMNS = frozenset({"User", "Admin", "Coord Accounts"})
+_OPERATORS = frozenset({"Operator", "Administrator"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """Users who may do more than others."""
+
+    operators: frozenset[str] = frozenset()
+    """AdminLevel Operator or Administrator."""
+    coordinated: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By user: the accounts that they coordinate, those below them included."""
+
+
+def show_users_argv() -> list[str]:
+    return ["sacctmgr", "-P", "show", "user", "withcoord", "format=user,admin,coordinators"]
+
+
+def parse_users(answer: str) -> Roster:
+    """Raises MalformedText for what is no such table."""
+    rows = _rows(answer, _USER_COLUMNS)
+    coordinated = {row["User"]: frozenset(row["Coord Accounts"].split(",")) - {""} for row in rows}
+    return Roster(
+        operators=frozenset(row["User"] for row in rows if row["Admin"] in _OPERATORS),
+        coordinated={user: accounts for user, accounts in coordinated.items() if accounts},
+    )
 
 
 def show_qos_argv() -> list[str]:

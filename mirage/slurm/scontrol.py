@@ -45,6 +45,22 @@ def resume_argv(job_id: JobId) -> list[str]:
     return ["scontrol", "release", str(job_id)]
 
 
+_NO_SUCH_RESERVATION = "Requested reservation is invalid"
+_NO_OPERATOR = re.compile(r"Invalid user id|permission denied", re.IGNORECASE)
+
+
+def operator_probe_argv() -> list[str]:
+    """An update of a reservation that is not there: slurmctld asks for Operator before it looks."""
+    return ["scontrol", "update", "ReservationName=mirage_is_not_there", "Duration=1"]
+
+
+def operator_probed(said: str) -> bool | None:
+    """What the answer to it tells; None: nothing."""
+    if _NO_SUCH_RESERVATION in said:
+        return True
+    return False if _NO_OPERATOR.search(said) else None
+
+
 def show_config_argv() -> list[str]:
     return ["scontrol", "show", "config"]
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sqlalchemy import Row, RowMapping, and_, func, or_, select, tuple_, update
 
+from mirage.domain.caller import Own
 from mirage.domain.chain import (
     Chain,
     ChainId,
@@ -24,6 +25,7 @@ from mirage.errors import NotFound
 from mirage.store import tables
 from mirage.store.engine import Transaction
 from mirage.store.upsert import put
+from mirage.store.visible import own_chains
 
 _CHAIN_COLUMNS = [c for c in tables.chains.columns if c.name != "cluster_id"]
 _LINK_COLUMNS = [c for c in tables.links.columns if c.name not in {"id", "cluster_id", "pushed_at"}]
@@ -84,16 +86,19 @@ def chains(  # noqa: PLR0913 - filters
     uid: int | None = None,
     user: str | None = None,
     state: ChainState | None = None,
+    own: Own | None = None,
     after: ChainId | None = None,
     limit: int = 100,
 ) -> list[Chain]:
-    """Chains, newest first. `after`: the last chain of the page before."""
+    """Chains, newest first. `after`: the last chain of the page before; `own`: theirs alone."""
     table = tables.chains
     equal = {"cluster_id": cluster_id, "uid": uid, "user": user}
     equal |= {"state": None if state is None else state.value}
     query = select(*_CHAIN_COLUMNS).where(
         *(table.c[n] == v for n, v in equal.items() if v is not None)
     )
+    if own is not None:
+        query = query.where(own_chains(own))
     if after is not None:
         place = select(table.c.created_at).where(table.c.chain_id == after).scalar_subquery()
         query = query.where(tuple_(table.c.created_at, table.c.chain_id) < tuple_(place, after))

@@ -17,11 +17,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, RowMapping, bindparam, func, insert, select, tuple_, update
 
+from mirage.domain.caller import Own
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.errors import NotFound
 from mirage.store.engine import Transaction
-from mirage.store.tables import decisions
+from mirage.store.tables import chains, decisions
+from mirage.store.visible import own_chains
 
 RUN_S = 3600
 """A run of repeats is broken after this long."""
@@ -216,14 +218,19 @@ def page(
     cluster_id: int | None = None,
     *,
     chain_id: ChainId | None = None,
+    own: Own | None = None,
     after: int | None = None,
     limit: int = 100,
 ) -> list[DecisionRow]:
-    """Decisions, newest first. `after`: the id of the last one of the page before."""
+    """Decisions, newest first. `after`: the id of the last one of the page before; `own`: on their
+    chains alone."""
     equal = {"cluster_id": cluster_id, "chain_id": chain_id}
     query = select(decisions).where(
         *(decisions.c[n] == v for n, v in equal.items() if v is not None)
     )
+    if own is not None:
+        theirs = select(chains.c.chain_id).where(own_chains(own))
+        query = query.where(decisions.c.chain_id.in_(theirs))
     if after is not None:
         query = query.where(decisions.c.id < after)
     rows = tx.execute(query.order_by(decisions.c.id.desc()).limit(limit)).mappings()

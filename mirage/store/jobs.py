@@ -14,11 +14,13 @@ import numpy as np
 from sqlalchemy import ColumnElement, Row, and_, bindparam, func, or_, select, tuple_, update
 from sqlalchemy import insert as plain_insert
 
+from mirage.domain.caller import Own
 from mirage.domain.decision import Waits
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import UNKNOWN
 from mirage.store.engine import Transaction
 from mirage.store.tables import clusters, jobs
+from mirage.store.visible import own_jobs
 
 _CHUNK = 5000
 """Rows merged at a time: well within the number of parameters SQLite takes (32766)."""
@@ -70,6 +72,8 @@ class JobFilter:
     user: str = ""
     uid: int | None = None
     state: JobState | None = None
+    own: Own | None = None
+    """Of this user, and of the accounts that they coordinate."""
 
 
 def upsert(tx: Transaction, cluster_id: int, records: Iterable[Job]) -> Counts:
@@ -134,6 +138,8 @@ def page(
     conditions += [jobs.c[n] == v for n, v in equal.items() if v]
     if wanted.uid is not None:
         conditions.append(jobs.c.uid == wanted.uid)
+    if wanted.own is not None:
+        conditions.append(own_jobs(wanted.own))
     if after is not None:
         conditions.append(tuple_(jobs.c.job_id, jobs.c.submit) < tuple_(*after))
     query = (

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0002"
+SCHEMA = "0003"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -221,6 +221,24 @@ leases = Table(
     Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
     Column("holder", Text, nullable=False),
     Column("until", BigInteger, nullable=False),
+)
+
+# Of the secret itself only a hash is kept: whoever reads this table can use no token.
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("token_id", Text, primary_key=True),
+    Column("digest", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("user", Text, nullable=False),  # "": of no user of the cluster
+    Column("uid", BigInteger, nullable=False),
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id")),  # NULL: of every cluster
+    Column("read_only", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger),
 )
 
 idempotency_keys = Table(

@@ -41,9 +41,9 @@ def context(store: Store, cluster_id: int) -> ApiContext:
 
 
 @pytest.fixture(scope="session")
-def stage() -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     made = Stage()
-    with made.open():
+    with made.open(tmp_path_factory.mktemp("stage")):
         yield made
 
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,13 +13,14 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
+from mirage.api import peer
 from mirage.api.app import ApiContext, create_app
 from mirage.api.deps import signed
 from mirage.domain.caller import Caller
 from mirage.errors import NotIdentified
 
 NOW = 1_800_000_000
-USERS = {"alice": 1001, "bob": 1002, "root": 0}
+USERS = {"alice": 1001, "bob": 1002, "carol": 1003, "root": 0}
 CHAIN = "k3v9x2m7q1zt"
 
 
@@ -67,9 +69,10 @@ class Client:
         params: Mapping[str, Any] | None = None,
     ) -> httpx.Response:
         sent = {"Content-Type": "application/json"} | dict(headers or {})
+        target = str(httpx.URL(path).copy_merge_params(params)) if params else path
         if who is not None:
-            sent["Authorization"] = f"MUNGE {who}:{signed(method, path, body)}"
-        return self.raw(method, path, content=body, headers=sent, params=params)
+            sent["Authorization"] = f"MUNGE {who}:{signed(method, target, body)}"
+        return self.raw(method, target, content=body, headers=sent)
 
 
 class Stage:
@@ -89,11 +92,29 @@ class Stage:
         self._app = before
 
     @contextmanager
-    def open(self) -> Iterator[None]:
+    def calling(self) -> Iterator[httpx.Client]:
+        """Calls through the unix socket."""
+        transport = httpx.HTTPTransport(uds=str(self.socket_path))
+        with httpx.Client(base_url="http://mirage", transport=transport, trust_env=False) as http:
+            yield http
+
+    @contextmanager
+    def open(self, folder: Path) -> Iterator[None]:
+        """On loopback, and on a unix socket in `folder`."""
         listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server = uvicorn.Server(uvicorn.Config(self, log_config=None, lifespan="off", ws="none"))
-        thread = threading.Thread(target=server.run, args=([listening],))
+        self.socket_path = folder / "socket"
+        local = peer.listen(self.socket_path, private=True)
+        config = uvicorn.Config(
+            self,
+            http=peer.PeerProtocol,
+            proxy_headers=False,
+            log_config=None,
+            lifespan="off",
+            ws="none",
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listening, local],))
         thread.start()
         try:
             yield

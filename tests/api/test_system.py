@@ -53,8 +53,6 @@ def test_what_is_the_admins_is_theirs_alone(client: Client, ask: Callable[[Clien
 def test_the_audit_tells_who_did_what(client: Client) -> None:
     client.put(MODE, b'{"mode": "act"}', who="root")
     client.post("/api/v1/kill", who="root")
-    first = client.get("/api/v1/audit?limit=1", who="root")
-    assert first.status_code == 401, "the credential is for the path alone"
     shown = client.get("/api/v1/audit", who="root", limit=1).json()
     assert shown["items"][0]["actor"] == "root"
     assert shown["items"][0]["detail"] == {"mode": "shadow", "partition": ""}

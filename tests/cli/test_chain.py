@@ -17,9 +17,12 @@ import pytest
 from mirage.__main__ import main
 from mirage.api.app import ApiContext
 from mirage.cluster import munge as real_munge
+from mirage.domain.caller import Role
 from mirage.domain.chain import Chain, ChainId, ChainState
+from mirage.services import tokens
 from mirage.store import chains
 from mirage.store.engine import Store
+from mirage.store.tokens import Token
 from tests.api.conftest import cluster_id, context, stage, store
 from tests.api.rows import add_decision, add_links
 from tests.api.running import CHAIN, NOW, Client, Stage
@@ -39,6 +42,7 @@ class Answer:
 def environment(url: str | None, **more: str) -> dict[str, str]:
     plain = {k: v for k, v in os.environ.items() if not k.startswith("MIRAGE_")}
     plain |= {"COLUMNS": "200", "MIRAGE_CLIENT_CONF": "/dev/null", "TZ": "UTC"}
+    plain |= {"XDG_STATE_HOME": "/nonexistent"}
     return plain | ({} if url is None else {"MIRAGE_URL": url}) | more
 
 
@@ -212,6 +216,51 @@ def test_without_the_service_it_says_what_does_the_same(word: str, instead: str)
     assert "no service at http://127.0.0.1:9: " in answer.err
     assert instead in answer.err
     assert answer.err.count("\n") == 1
+
+
+def test_where_jobs_are_private_munge_says_who_looks(
+    stage: Stage, context: ApiContext, munge: Path, chain: ChainId, store: Store, cluster_id: int
+) -> None:
+    other = Chain(chain_id=ChainId("otherchain1"), uid=ME.pw_uid + 1, user="other", created_at=NOW)
+    with store.begin() as tx:
+        chains.save_chain(tx, cluster_id, other)
+    private = replace(
+        context, identify=real_munge.identify, admins=(), hidden=lambda: frozenset({"jobs"})
+    )
+    with stage.serving(private) as client:
+        shown = json.loads(run("list", "--json", "--user", ME.pw_name, url=client.url).out)
+        assert [row["chain_id"] for row in shown] == [chain]
+        assert run("show", "otherchain1", url=client.url).code == 2
+        assert json.loads(run("list", "--json", url=f"unix://{stage.socket_path}").out) == shown
+
+
+def test_a_token_of_a_file_goes_before_munge(
+    client: Client, store: Store, cluster_id: int, chain: ChainId, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    asked = Token(
+        name="t",
+        role=Role.USER,
+        user=ME.pw_name,
+        uid=ME.pw_uid,
+        created_at=NOW,
+        created_by="root",
+        expires_at=NOW + 60,
+    )
+    with store.begin() as tx:
+        file.write_text(tokens.create(tx, asked, cluster_id=cluster_id)[1] + "\n")
+    file.chmod(0o644)
+    answer = run("pause", chain, url=client.url, MIRAGE_TOKEN_FILE=str(file))
+    assert (answer.code, answer.err) == (
+        2,
+        f"mirage: {file} is not yours alone: `chmod 600` it\n",
+    )
+    file.chmod(0o600)
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    assert run("pause", chain, url=client.url, MIRAGE_TOKEN_FILE=str(link)).code == 2
+    assert run("pause", chain, url=client.url, MIRAGE_TOKEN_FILE=str(file)).code == 0
+    assert state(store) is ChainState.PAUSED
 
 
 def test_an_answer_that_is_not_mirages(client: Client) -> None:

@@ -1,0 +1,26 @@
+"""Text of users and of Slurm, made safe for a terminal and for one line of a log."""
+
+import unicodedata
+
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that turn the direction of writing: they make a name look like another."""
+_BREAKS = frozenset({"Zl", "Zp"})
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """`text` with everything that ends a line, or that a terminal obeys, written as an escape.
+
+    `keep`: characters that stay all the same.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c in keep or _harmless(c) else _escaped(c) for c in text)
+
+
+def _harmless(character: str) -> bool:
+    kind = unicodedata.category(character)
+    return character not in _TURNING and kind not in _BREAKS and kind not in {"Cc", "Cs"}
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,242 @@
+"""Who is believed by the API, and that whoever is refused is written down."""
+
+import os
+import pwd
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from mirage.api.app import ApiContext
+from mirage.api.deps import signed
+from mirage.api.refusals import A_MINUTE
+from mirage.domain.caller import Caller, Role
+from mirage.errors import NotIdentified
+from mirage.services import tokens as token_service
+from mirage.store import audit, clusters, tokens
+from mirage.store.audit import AuditEntry
+from mirage.store.engine import Store
+from mirage.store.tokens import Token
+from tests.api.rows import add_chain
+from tests.api.running import CHAIN, NOW, USERS, Client, Stage
+
+CHAINS = "/api/v1/chains"
+MODE = "/api/v1/mode"
+ACT = b'{"mode": "act"}'
+NEW = b'{"chain_id": "otherchain1", "job_id": 101, "links": 8}'
+HEADER = "eyJhbGciOiJIUzI1NiJ9.e30.c2ln"
+
+
+def read_jwt(given: str) -> Caller:
+    if given != HEADER:
+        raise NotIdentified("the JSON web token has expired", "alice")
+    return Caller(USERS["alice"], "alice", via="jwt")
+
+
+@pytest.fixture
+def context(context: ApiContext) -> ApiContext:
+    return replace(context, read_jwt=read_jwt)
+
+
+@pytest.fixture
+def client(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> Iterator[Client]:
+    with store.begin() as tx:
+        add_chain(tx, cluster_id)
+    with stage.serving(context) as running:
+        yield running
+
+
+def token(store: Store, here: int, **fields: Any) -> str:
+    values: dict[str, Any] = {
+        "name": "t",
+        "role": Role.USER,
+        "user": "alice",
+        "uid": USERS["alice"],
+        "created_at": NOW,
+        "created_by": "root",
+        "expires_at": NOW + 60,
+    }
+    with store.begin() as tx:
+        asked = Token(**values | fields)
+        return token_service.create(tx, asked, cluster_id=here)[1]
+
+
+def bearer(client: Client, method: str, path: str, text: str, body: bytes = b"") -> httpx.Response:
+    headers = {"Authorization": f"Bearer {text}", "Content-Type": "application/json"}
+    return client.raw(method, path, content=body, headers=headers)
+
+
+def refusals(store: Store) -> list[AuditEntry]:
+    """Newest first."""
+    with store.read() as tx:
+        return [entry for entry in audit.page(tx) if entry.event.startswith("refused")]
+
+
+def test_a_token_acts_as_its_user(client: Client, store: Store, cluster_id: int) -> None:
+    mine, bobs = token(store, cluster_id), token(store, cluster_id, user="bob", uid=USERS["bob"])
+    path = f"{CHAINS}/{CHAIN}/pause"
+    assert bearer(client, "POST", path, bobs).status_code == 403
+    assert bearer(client, "POST", path, mine).status_code == 200
+    assert bearer(client, "POST", CHAINS, mine, NEW).json()["user"] == "alice"
+
+
+def test_a_json_web_token_acts_as_its_user(client: Client) -> None:
+    assert bearer(client, "POST", f"{CHAINS}/{CHAIN}/pause", HEADER).json()["state"] == "paused"
+
+
+@pytest.mark.parametrize(
+    ("fields", "statuses"),
+    [
+        ({"role": Role.VIEWER}, (200, 403, 403, 403)),
+        ({"role": Role.USER, "read_only": True}, (200, 403, 403, 403)),
+        ({"role": Role.USER}, (200, 200, 403, 403)),
+        ({"role": Role.ADMIN, "user": "root", "uid": 0, "read_only": True}, (200, 403, 403, 200)),
+        ({"role": Role.ADMIN, "user": "root", "uid": 0}, (200, 200, 200, 200)),
+        # No more than its user may.
+        ({"role": Role.ADMIN}, (200, 200, 403, 403)),
+    ],
+)
+def test_a_token_allows_what_its_scope_says(
+    client: Client,
+    store: Store,
+    cluster_id: int,
+    fields: dict[str, Any],
+    statuses: tuple[int, ...],
+) -> None:
+    text = token(store, cluster_id, **fields)
+    asked = [("GET", CHAINS, b""), ("POST", f"{CHAINS}/{CHAIN}/pause", b"")]
+    asked += [("PUT", MODE, ACT), ("GET", "/api/v1/audit", b"")]
+    assert tuple(bearer(client, m, p, text, b).status_code for m, p, b in asked) == statuses
+
+
+def test_a_token_without_a_user_owns_no_chain(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    text = token(store, cluster_id, role=Role.ADMIN, user="", uid=-1)
+    answer = bearer(client, "POST", CHAINS, text, NEW)
+    assert (answer.status_code, "this token is of none" in answer.text) == (403, True)
+
+
+def credential(which: str, store: Store, cluster_id: int) -> str:
+    with store.begin() as tx:
+        elsewhere = clusters.ensure(tx, "elsewhere")
+    spent = token(store, cluster_id, expires_at=NOW, created_at=NOW - 60)
+    return {
+        "expired jwt": "Bearer a.b.c",
+        "no token": "Bearer mirage_000000000000_" + "A" * 43,
+        "spent": f"Bearer {spent}",
+        "elsewhere": f"Bearer {token(store, cluster_id, cluster_id=elsewhere)}",
+        "other request": f"MUNGE alice:{signed('POST', CHAINS, b'')}",
+        "other query": f"MUNGE alice:{signed('GET', f'{CHAINS}?limit=1', b'')}",
+        "no scheme": spent,
+        "basic": "Basic cm9vdDpyb290",
+    }[which]
+
+
+REFUSED = {
+    "expired jwt": ("alice", "bearer", "the JSON web token has expired"),
+    "no token": ("nobody", "bearer", "there is no such token"),
+    "spent": ("token", "bearer", "the token has expired"),
+    "elsewhere": ("token", "bearer", "the token is for another cluster"),
+    "other request": ("nobody", "munge", "nobody vouches for that"),
+    "other query": ("nobody", "munge", "nobody vouches for that"),
+    "no scheme": ("nobody", "unknown", "this needs to know who asks"),
+    "basic": ("nobody", "unknown", "this needs to know who asks"),
+}
+
+
+@pytest.mark.parametrize("which", REFUSED)
+def test_who_is_not_believed_is_refused_and_audited(
+    client: Client, store: Store, cluster_id: int, which: str
+) -> None:
+    shown = credential(which, store, cluster_id)
+    answer = client.raw("GET", CHAINS, headers={"Authorization": shown})
+    assert (answer.status_code, answer.json()["type"]) == (401, "/problems/not-identified")
+    (entry,) = refusals(store)
+    actor, via, why = REFUSED[which]
+    assert entry.event == "refused: not identified"
+    assert entry.actor.partition(" ")[0] == actor
+    assert entry.detail["why"].startswith(why)
+    expected = {"method": "GET", "path": CHAINS, "via": via, "from": "127.0.0.1"}
+    assert {key: entry.detail[key] for key in expected} == expected
+    secret = shown.rpartition(" ")[2].split("_", 2)[-1]
+    assert secret not in str(entry)
+    assert secret not in answer.text
+
+
+def test_who_may_not_is_refused_and_audited(client: Client, store: Store) -> None:
+    assert client.post(f"{CHAINS}/{CHAIN}/cancel", who="bob").status_code == 403
+    (entry,) = refusals(store)
+    assert (entry.event, entry.actor) == ("refused: not allowed", "bob")
+    assert entry.detail["why"] == f"chain {CHAIN} is not bob's"
+    assert entry.detail["path"] == f"{CHAINS}/{CHAIN}/cancel"
+
+
+def test_who_shows_nothing_is_asked_and_not_written_down(client: Client, store: Store) -> None:
+    assert client.post(CHAINS, NEW).status_code == 401
+    assert refusals(store) == []
+
+
+def test_a_hostile_path_is_one_line_in_the_audit(client: Client, store: Store) -> None:
+    """Of an address that is none nobody is asked who they are: one that is, with a long query."""
+    path = f"{CHAINS}/{CHAIN}/pause?x=%0aroot%20did%20it%1b[2J"
+    client.raw("POST", path, headers={"Authorization": "MUNGE a\tb"})
+    (entry,) = refusals(store)
+    assert all(str(value).isprintable() for value in entry.detail.values())
+
+
+def test_a_flood_of_refusals_does_not_fill_the_database(client: Client, store: Store) -> None:
+    for _ in range(A_MINUTE + 5):
+        client.raw("GET", CHAINS, headers={"Authorization": "Basic x"})
+    with store.read() as tx:
+        assert len(audit.page(tx, limit=500)) == A_MINUTE
+
+
+def test_a_revoked_token_is_refused_at_once(client: Client, store: Store, cluster_id: int) -> None:
+    text = token(store, cluster_id)
+    assert bearer(client, "GET", CHAINS, text).status_code == 200
+    with store.begin() as tx:
+        tokens.revoke(tx, text.split("_")[1], now=NOW)
+    assert bearer(client, "GET", CHAINS, text).status_code == 401
+
+
+@pytest.mark.parametrize("header", [{}, {"X-Forwarded-For": "0"}, {"X-Peer-Uid": "0"}])
+def test_no_header_makes_a_peer(client: Client, header: Mapping[str, str]) -> None:
+    answer = client.raw("PUT", MODE, content=ACT, headers=header)
+    assert answer.status_code == 401
+
+
+def test_answers_are_taken_for_no_page(client: Client) -> None:
+    for path in (CHAINS, "/problems/not-found", "/nowhere", "/metrics"):
+        headers = client.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_on_a_unix_socket_the_kernel_says_who_calls(
+    stage: Stage, context: ApiContext, store: Store, cluster_id: int
+) -> None:
+    me = pwd.getpwuid(os.geteuid())
+    with store.begin() as tx:
+        add_chain(tx, cluster_id, user="root", uid=me.pw_uid)
+    with stage.serving(context), stage.calling() as http:
+        assert stat.S_ISSOCK(stage.socket_path.stat().st_mode)
+        shown = http.post(f"{CHAINS}/{CHAIN}/pause").json()
+        assert (shown["state"], shown["note"]) == ("paused", f"paused by {me.pw_name}")
+
+
+def test_a_users_own_service_is_theirs_alone(
+    stage: Stage, context: ApiContext, store: Store, cluster_id: int
+) -> None:
+    with store.begin() as tx:
+        add_chain(tx, cluster_id)
+    with stage.serving(replace(context, owner_uid=USERS["alice"], admins=("alice",))) as client:
+        assert client.get(CHAINS).status_code == 401, "nobody looks without a name"
+        assert client.get(CHAINS, who="bob").status_code == 403
+        assert client.get(CHAINS, who="root").status_code == 403
+        assert client.get(CHAINS, who="alice").json()["items"][0]["chain_id"] == CHAIN
+        assert client.put(MODE, ACT, who="alice").status_code == 200
+    assert [entry.actor for entry in refusals(store)] == ["root", "bob"]

@@ -1,0 +1,35 @@
+"""Text of users on a terminal and in a log."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirage.domain.printable import printable
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("train_8 naïve 漢字", "train_8 naïve 漢字"),
+        ("a\nb\r\tc", r"a\nb\r\tc"),
+        ("\x1b[2J\x1b]0;x\x07", r"\x1b[2J\x1b]0;x\x07"),
+        ("\x9b31m", r"\x9b31m"),
+        ("a\u2028b\u2029c\x85d", r"a\u2028b\u2029c\x85d"),
+        ("evil\u202egnp.exe", r"evil\u202egnp.exe"),
+        ("<script>$(id)</script>", "<script>$(id)</script>"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+@given(st.text())
+def test_it_is_one_line_and_holds_no_control(text: str) -> None:
+    shown = printable(text)
+    assert len(shown.splitlines()) <= 1
+    assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in shown)
+    assert printable(shown) == shown
+
+
+def test_lines_stay_where_they_are_meant() -> None:
+    assert printable("a\n\x1bb", keep="\n") == "a\n\\x1bb"

@@ -1,0 +1,133 @@
+"""What callers may: by configuration, by Slurm's word, and by their credential."""
+
+import grp
+import os
+import pwd
+
+import pytest
+
+from mirage.domain.caller import JOBS, NOBODY_UID, USAGE, Caller, Role, Standing
+from mirage.domain.chain import Chain, ChainId, Link
+from mirage.domain.job import JobId
+from mirage.errors import ClusterUnavailable
+from mirage.services.polled import KEPT_PERIODS, RETRY_S, Polled
+from mirage.services.standing import Rights
+from mirage.slurm.sacctmgr import Roster, parse_users
+
+ROSTER = Roster(operators=frozenset({"ops"}), coordinated={"coco": frozenset({"physics"})})
+RIGHTS = Rights(admins=("root",), roster=lambda: ROSTER)
+CHAIN = Chain(chain_id=ChainId("abcdefgh"), uid=1001, user="alice")
+
+
+def link(account: str) -> Link:
+    return Link(chain_id=CHAIN.chain_id, index=1, job_id=JobId(1), submit=1, account=account)
+
+
+@pytest.mark.parametrize(
+    ("caller", "role"),
+    [
+        (Caller(0, "root"), Role.ADMIN),
+        (Caller(1, "ops"), Role.ADMIN),
+        (Caller(2, "coco"), Role.COORDINATOR),
+        (Caller(3, "bob"), Role.USER),
+        (None, Role.VIEWER),
+        # What a token allows is a ceiling.
+        (Caller(0, "root", role=Role.VIEWER), Role.VIEWER),
+        (Caller(1, "ops", role=Role.USER), Role.USER),
+        (Caller(3, "bob", role=Role.ADMIN), Role.USER),
+        (Caller(NOBODY_UID, "token x", role=Role.VIEWER), Role.VIEWER),
+        (Caller(NOBODY_UID, "token x", role=Role.ADMIN), Role.ADMIN),
+    ],
+)
+def test_roles(caller: Caller | None, role: Role) -> None:
+    assert RIGHTS.of(caller).role is role
+
+
+def test_members_of_an_admin_group_are_admins() -> None:
+    me = pwd.getpwuid(os.geteuid())
+    group = grp.getgrgid(me.pw_gid).gr_name
+    caller = Caller(me.pw_uid, me.pw_name)
+    assert Rights(admin_groups=(group,)).of(caller).is_admin
+    assert not Rights(admin_groups=("no-such-group",)).of(caller).is_admin
+    assert not Rights(admin_groups=(group,)).of(Caller(4711, "no-such-user")).is_admin
+
+
+def test_a_coordinator_steers_chains_that_are_wholly_of_their_accounts() -> None:
+    coco, bob = RIGHTS.of(Caller(2, "coco")), RIGHTS.of(Caller(3, "bob"))
+    assert coco.steers(CHAIN, [link("physics")])
+    assert not coco.steers(CHAIN, [link("physics"), link("biology")])
+    assert not coco.steers(CHAIN, [])
+    assert not bob.steers(CHAIN, [link("physics")])
+    capped = RIGHTS.of(Caller(2, "coco", role=Role.USER))
+    assert not capped.steers(CHAIN, [link("physics")])
+
+
+def test_an_owner_steers_and_a_viewer_does_not_even_as_the_owner() -> None:
+    assert RIGHTS.of(Caller(1001, "alice")).steers(CHAIN, [])
+    assert not RIGHTS.of(Caller(1001, "alice", role=Role.VIEWER)).steers(CHAIN, [])
+
+
+@pytest.mark.parametrize("word", [JOBS, USAGE])
+def test_what_is_private_is_seen_by_its_owner_and_admins(word: str) -> None:
+    rights = Rights(admins=("root",), hidden=lambda: frozenset({word}))
+    seen = {
+        name: rights.of(Caller(uid, name)).sees_chain(CHAIN, [])
+        for name, uid in {"root": 0, "alice": 1001, "bob": 3}.items()
+    }
+    assert seen == {"root": True, "alice": True, "bob": False}
+    assert not rights.of(None).sees_chain(CHAIN, [])
+    assert not rights.of(Caller(0, "root", role=Role.VIEWER)).sees_chain(CHAIN, [])
+
+
+def test_nobody_has_a_standing_that_owns_nothing() -> None:
+    orphan = Chain(chain_id=ChainId("abcdefgh"), uid=NOBODY_UID)
+    assert not Standing(role=Role.USER).steers(orphan, [])
+
+
+def test_users_of_accounting_are_read() -> None:
+    """As `sacctmgr -P show user withcoord format=user,admin,coordinators` of 22.05.8 answers."""
+    answer = (
+        "User|Admin|Coord Accounts\nalice|None|\nbob|None|research,students\n"
+        "mirage|Operator|\nroot|Administrator|\n"
+    )
+    assert parse_users(answer) == Roster(
+        operators=frozenset({"mirage", "root"}),
+        coordinated={"bob": frozenset({"research", "students"})},
+    )
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_slurm_is_asked_once_a_period_and_believed_for_a_while() -> None:
+    clock, answers = Clock(), iter(["first", None, None, "second"])
+    asked = []
+
+    def ask() -> str:
+        asked.append(clock.now)
+        answer = next(answers)
+        if answer is None:
+            raise ClusterUnavailable("slurmdbd is away")
+        return answer
+
+    polled = Polled("roster", ask, unknown="nobody", every_s=600, clock=clock)
+    assert [polled(), polled()] == ["first", "first"]
+    clock.now += 600
+    assert [polled(), polled()] == ["first", "first"], "kept while there is no answer"
+    assert len(asked) == 2, "and not asked again at once"
+    clock.now = 1000 + KEPT_PERIODS * 600 + 1
+    assert polled() == "nobody", "until it is too old"
+    clock.now += RETRY_S
+    assert polled() == "second"
+
+
+def test_what_was_never_told_is_unknown() -> None:
+    def ask() -> str:
+        raise ClusterUnavailable("slurmctld is away")
+
+    assert Polled("PrivateData", ask, unknown="everything", every_s=600)() == "everything"
