@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 SERVE_STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-simulated test-slurm test-chains test-plugin check clean
+.PHONY: demo test kernels test-simulated test-slurm test-chains test-plugin check clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
 	$(BIN)/mirage demo --once
@@ -22,12 +22,14 @@ test: $(STAMP)  ## all checks and tests; as root on Debian the real Slurm, Postg
 	$(MAKE) --jobs=5 --output-sync=target check test-simulated test-slurm test-chains test-plugin
 
 # One file first, by itself: with it the kernels are compiled, which several processes would do each.
-test-simulated: $(STAMP)  ## what needs no Slurm
-	$(IDLE) $(PYTEST) $(FIRST)
+kernels: $(STAMP)
+	$(PYTEST) $(FIRST)
+
+test-simulated: kernels  ## what needs no Slurm
 	$(IDLE) $(PYTEST) -m "not slurm" --ignore=$(FIRST) --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
 # What waits for the real Slurm, as three that take about as long.
-test-slurm: $(STAMP)  ## the service's hands and the simulator against the real Slurm
+test-slurm: kernels  ## the service's hands and the simulator against the real Slurm
 	$(APART) $(PYTEST) -m slurm --ignore=tests/handover --ignore=tests/slurm_plugin
 
 test-chains: $(STAMP)  ## whole chains, and what they win
