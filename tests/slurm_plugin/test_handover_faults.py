@@ -8,6 +8,7 @@ real Slurm is in test_handover_real.py.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import time
@@ -104,6 +105,33 @@ def test_a_successor_killed(chain: Chain, point: str) -> None:
     overlap(chain, first=first, second=f"kill@{point}")
     chain.run_on()
     assert chain.links[2].returncode == -signal.SIGKILL
+    chain.prove()
+
+
+# HANDOVER_SWEEP=1 is every call that either link makes; without it some of them.
+SWEEP = range(1, 101) if os.environ.get("HANDOVER_SWEEP") else (11, 29, 43)
+
+
+@pytest.mark.parametrize("call", SWEEP)
+@pytest.mark.parametrize("link", [1, 2])
+def test_a_link_killed_at_any_call(chain: Chain, link: int, call: int) -> None:
+    fault = f"kill@*#{call}"
+    overlap(chain, first=fault if link == 1 else "", second=fault if link == 2 else "")
+    chain.run_on()
+    chain.prove()
+
+
+@pytest.mark.parametrize("call", SWEEP)
+def test_a_predecessor_stopped_at_any_call_and_lost_comes_back_in_vain(
+    chain: Chain, call: int
+) -> None:
+    overlap(chain, first=f"stop@*#{call}")
+    chain.wait(lambda: chain.halted(1) or chain.over(2), "the stop")
+    if chain.stopped(1):
+        chain.slurm_says(1, "NODE_FAIL")
+        chain.wait(lambda: chain.done or chain.over(2), "the successor's work")
+        chain.resume(1)
+    chain.run_on()
     chain.prove()
 
 
