@@ -244,6 +244,20 @@ def test_mirage_link_killed(chain: Chain, verb: str, point: str) -> None:
     assert "Killed" in (chain.root / f"out.{2 if verb == 'wait' else 1}").read_text()
 
 
+def test_a_lease_taken_by_a_mirage_link_that_was_killed_is_a_whole_one(chain: Chain) -> None:
+    """It died before it had taken away what the predecessor, stopped, was about to make current."""
+    chain.start(1, FAULT="stop@before rename checkpoint#2")
+    chain.wait(lambda: chain.stopped(1), "the stop")
+    chain.slurm_says(1, "NODE_FAIL")
+    killed = "FAULT='kill@after link lease' $verb wait; $verb wait || exit 0; exec $count"
+    chain.start(2, script=killed)
+    chain.wait(lambda: chain.committed_by(2), "a checkpoint of the successor")
+    chain.resume(1)
+    chain.run_on()
+    chain.prove()
+    assert chain.verdict(1).startswith("lost")
+
+
 DEAF = [
     ("down", "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1"),
     ("garbage", "echo '<html>502</html>'; exit 0"),
