@@ -19,7 +19,7 @@ import pytest
 
 from tests.slurm_plugin.counted_chain import STEPS, Chain
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 
 @pytest.fixture
