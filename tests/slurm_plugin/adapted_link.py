@@ -1,4 +1,5 @@
-"""A link that trains through an adapter, as a program: adapted_link.py torch|lightning|transformers.
+"""A link that trains through an adapter, as a program: adapted_link.py torch|lightning|transformers;
+torch also as several ranks, under torch.distributed.run.
 
 The model's one weight grows by one at each step and by nothing else: it counts what was kept.
 """
@@ -20,9 +21,14 @@ HOME = CHAIN.parent
 def main(library: str) -> None:
     sys.path.insert(0, os.environ["PLUGIN"])
     adapter = importlib.import_module(f"mirage_handover_{library}")
-    handover = importlib.import_module("mirage_handover").Handover(stale_s=0.5)
     model = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(model.weight)
+    if "RANK" in os.environ:
+        torch.distributed.init_process_group("gloo")
+    if os.environ.get("RANK", "0") != "0":
+        train_plainly(adapter, None, model)
+        return
+    handover = importlib.import_module("mirage_handover").Handover(stale_s=0.5)
     if library == "torch":
         train_plainly(adapter, handover, model)
         return
@@ -47,7 +53,8 @@ def train_plainly(adapter: Any, handover: Any, model: Any) -> None:
         stepped(handover, step)
         loop.step(lambda step=step: {"model": model.state_dict(), "step": step})
     loop.done()
-    (HOME / "weight").write_text(f"{model.weight.item()}\n")
+    if handover is not None:
+        (HOME / "weight").write_text(f"{model.weight.item()}\n")
 
 
 def train_with_lightning(adapter: Any, handover: Any, model: Any) -> None:
@@ -122,6 +129,8 @@ def train_with_transformers(adapter: Any, handover: Any, model: Any) -> None:
 
 def stepped(handover: Any, step: int) -> None:
     """Say so; link 1 stays at one step until it is asked, however long link 2 takes to load."""
+    if handover is None:  # another rank
+        return
     with (CHAIN / "lines").open("a") as lines:
         lines.write(f"step {handover.token} {step}\n")
     while step == GATE and os.environ["MIRAGE_LINK"] == "1" and not handover.should_release():

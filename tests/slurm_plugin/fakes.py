@@ -229,7 +229,7 @@ def _strings(path: Path) -> list[str]:
     return [os.fsdecode(part) for part in path.read_bytes().split(b"\0")[:-1]]
 
 
-def until(condition: Callable[[], bool], *, limit_s: float = 20.0) -> None:
+def until(condition: Callable[[], bool], *, limit_s: float = 60.0) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {limit_s:.0f} s"

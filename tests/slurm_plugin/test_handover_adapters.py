@@ -15,19 +15,23 @@ import pytest
 
 from tests.slurm_plugin.counted_chain import Chain
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 
 PYTHON = os.environ.get("MIRAGE_ADAPTERS_PYTHON", sys.executable)
 PROGRAM = Path(__file__).with_name("adapted_link.py")
 STEPS, GATE = 24, 20
 NEEDS = {"torch": "torch", "lightning": "lightning.pytorch", "transformers": "accelerate"}
+RANKS = "-m torch.distributed.run --nproc-per-node=2 --master-port=$((29500 + MIRAGE_LINK))"
 
 
-@pytest.mark.parametrize("library", NEEDS)
+@pytest.mark.parametrize("library", [*NEEDS, "torch with two ranks"])
 def test_an_adapter_hands_over_and_loses_no_step(library: str, tmp_path: Path) -> None:
+    library, _, several = library.partition(" with ")
     _needs(library)
+    if several and "MIRAGE_ADAPTERS_PYTHON" not in os.environ:
+        pytest.skip("several ranks take a minute: they run where MIRAGE_ADAPTERS_PYTHON is set")
     chain = Chain(tmp_path, limit_s=120)
-    script = f"exec {PYTHON} {PROGRAM} {library}"
+    script = f"exec {PYTHON} {RANKS if several else ''} {PROGRAM} {library}"
     home = {"HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
     try:
         chain.start(1, script=script, **home)

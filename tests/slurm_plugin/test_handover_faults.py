@@ -8,6 +8,7 @@ real Slurm is in test_handover_real.py.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import time
@@ -18,7 +19,7 @@ import pytest
 
 from tests.slurm_plugin.counted_chain import STEPS, Chain
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 
 @pytest.fixture
@@ -104,6 +105,33 @@ def test_a_successor_killed(chain: Chain, point: str) -> None:
     overlap(chain, first=first, second=f"kill@{point}")
     chain.run_on()
     assert chain.links[2].returncode == -signal.SIGKILL
+    chain.prove()
+
+
+# HANDOVER_SWEEP=1 is every call that either link makes; without it some of them.
+SWEEP = range(1, 101) if os.environ.get("HANDOVER_SWEEP") else (11, 29, 43)
+
+
+@pytest.mark.parametrize("call", SWEEP)
+@pytest.mark.parametrize("link", [1, 2])
+def test_a_link_killed_at_any_call(chain: Chain, link: int, call: int) -> None:
+    fault = f"kill@*#{call}"
+    overlap(chain, first=fault if link == 1 else "", second=fault if link == 2 else "")
+    chain.run_on()
+    chain.prove()
+
+
+@pytest.mark.parametrize("call", SWEEP)
+def test_a_predecessor_stopped_at_any_call_and_lost_comes_back_in_vain(
+    chain: Chain, call: int
+) -> None:
+    overlap(chain, first=f"stop@*#{call}")
+    chain.wait(lambda: chain.halted(1) or chain.over(2), "the stop")
+    if chain.stopped(1):
+        chain.slurm_says(1, "NODE_FAIL")
+        chain.wait(lambda: chain.done or chain.over(2), "the successor's work")
+        chain.resume(1)
+    chain.run_on()
     chain.prove()
 
 
@@ -214,6 +242,20 @@ def test_mirage_link_killed(chain: Chain, verb: str, point: str) -> None:
     chain.run_on()
     chain.prove(each_step_once=True)
     assert "Killed" in (chain.root / f"out.{2 if verb == 'wait' else 1}").read_text()
+
+
+def test_a_lease_taken_by_a_mirage_link_that_was_killed_is_a_whole_one(chain: Chain) -> None:
+    """It died before it had taken away what the predecessor, stopped, was about to make current."""
+    chain.start(1, FAULT="stop@before rename checkpoint#2")
+    chain.wait(lambda: chain.stopped(1), "the stop")
+    chain.slurm_says(1, "NODE_FAIL")
+    killed = "FAULT='kill@after link lease' $verb wait; $verb wait || exit 0; exec $count"
+    chain.start(2, script=killed)
+    chain.wait(lambda: chain.committed_by(2), "a checkpoint of the successor")
+    chain.resume(1)
+    chain.run_on()
+    chain.prove()
+    assert chain.verdict(1).startswith("lost")
 
 
 DEAF = [

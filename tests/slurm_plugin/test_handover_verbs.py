@@ -56,7 +56,7 @@ def test_a_request_by_hand_saves_and_goes_on(link: Any, chain_dir: Path) -> None
     until(first.should_release)
     assert first.reason == "by-hand asks"
     assert not first.release()
-    asked.join(10)
+    asked.join(60)
     assert first.token == "2-101.0"
     assert (chain_dir / "handover" / "verdict" / "1").read_text().startswith("took-back")
     _verb(chain_dir, "request", "--patience", "0.2", link=9, code=4)
