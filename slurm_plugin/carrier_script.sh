@@ -90,6 +90,7 @@ mirage_ending() { # Slurm is ending the job: at once, since KILL may follow with
     NODE_FAIL*) mirage_reason=node_fail ;;
     CANCELLED*) mirage_reason=cancelled ;;
     PENDING* | REQUEUED*) mirage_reason=requeued ;;
+    COMPLETING*) mirage_find_ending ;;
     esac
     if [ -n "$mirage_reason" ]; then
         mirage_put "ends/$mirage_index" "$mirage_reason"
@@ -97,6 +98,19 @@ mirage_ending() { # Slurm is ending the job: at once, since KILL may follow with
         rm -f "$mirage_dir/ends/$mirage_index" "$mirage_dir/ran/$mirage_index"
     fi
     mirage_log "terminated: ${mirage_reason:-still running}"
+}
+
+mirage_find_ending() { # squeue hides why while a job completes; scontrol shows what it left (22.05)
+    mirage_shown=" $(mirage_limit 20 scontrol -o show job "$mirage_job" 2>/dev/null | head -n 1) "
+    mirage_number "$(printf '%s' "$mirage_shown" | sed -n 's/.* Restarts=\([0-9]*\) .*/\1/p')" 0
+    if [ "$mirage_n" -gt "${SLURM_RESTART_COUNT:-0}" ]; then
+        mirage_reason=requeued
+    else
+        case $mirage_shown in
+        *" PreemptTime=None "*) ;;
+        *" PreemptTime="*) mirage_reason=preempted ;;
+        esac
+    fi
 }
 
 mirage_wait() { # wait is cut short by every signal; 127 is the shell's word for a child it has reaped

@@ -7,7 +7,7 @@ For links of mode `submit`, from inside the job. Exit code 1 where there is no a
 import os
 import sys
 
-LIMIT_S = 5
+LIMIT_S = 10
 MOST_S = 3600
 
 

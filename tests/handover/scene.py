@@ -180,12 +180,14 @@ class Scene:
             cwd=self.root / "mirage",
         ).stdout
 
-    def start_service(self, *, mode: str = "act", policy: str | None = None) -> None:
+    def start_service(
+        self, *, mode: str = "act", policy: str | None = None, more: str = ""
+    ) -> None:
         """`mirage serve` as the account mirage, an Operator and not root, in the cluster's time.
 
-        Without `policy`, with the product's default one.
+        Without `policy`, with the product's default one; `more` of its configuration as it stands.
         """
-        self._configure(policy)
+        self._configure(policy, more)
         self.mirage("db", "upgrade")
         self.mirage("mode", mode)
         python, environment = python_for_users()
@@ -234,7 +236,7 @@ class Scene:
     def _config(self) -> Path:
         return self.root / "mirage" / "mirage.toml"
 
-    def _configure(self, policy: str | None) -> None:
+    def _configure(self, policy: str | None, more: str) -> None:
         # Commands may take 15 s of real time: the cluster's clock runs faster.
         text = (
             f'[cluster]\nname = "testbed"\ncommand_timeout_s = {15 * int(self.testbed.speed)}\n'
@@ -242,7 +244,7 @@ class Scene:
         )
         text += "" if policy is None else f'[provision]\npolicy = "{policy}"\n'
         text += "allow_pin = true\n" if policy and policy.startswith("pin") else ""
-        self._config.write_text(text)
+        self._config.write_text(text + more)
 
 
 def _give_time_to_register(module: Path, speed: float) -> None:

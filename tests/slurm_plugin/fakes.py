@@ -63,6 +63,7 @@ case $format in
 '%T %S %e') echo "$state $start $end" ;;
 esac
 """
+SCONTROL = "#!/bin/sh\n[ -f {home}/shown ] && cat {home}/shown\n"
 SCANCEL = "#!/bin/sh\nprintf '%s\\n' \"$*\" >>{home}/scancelled\n"
 MUNGE = "#!/bin/sh\ncat >{home}/payload\nprintf 'MUNGE:credential:'\n"
 
@@ -96,7 +97,8 @@ class FakeSlurm:
             (root / folder).mkdir()
         for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL)):
             fake.command(name, text)
-        fake.command("munge", MUNGE)
+        for name, text in (("scontrol", SCONTROL), ("munge", MUNGE)):
+            fake.command(name, text)
         (root / "count").write_text("0\n")
         (root / "queue").write_text("")
         fake.answers()

@@ -250,6 +250,28 @@ def test_terminated_by_slurm_it_writes_why(
     assert link.end_of(1) == written
 
 
+@pytest.mark.parametrize(
+    ("shown", "written"),
+    [
+        ("JobId=101 Requeue=1 Restarts=1 PreemptTime=None End", "requeued"),
+        ("JobId=101 Requeue=1 Restarts=0 PreemptTime=2026-11-22T11:35:11 End", "preempted"),
+        ("JobId=101 Requeue=1 Restarts=0 PreemptTime=None End", "cancelled"),
+        ("", "cancelled"),
+    ],
+)
+def test_while_the_job_completes_scontrol_knows_why(
+    chain: Callable[..., Link], shown: str, written: str
+) -> None:
+    link = chain(script=TRAPS)
+    link.slurm.job_is(101, "COMPLETING")
+    (link.slurm.root / "shown").write_text(f"{shown}\n")
+    process = started(link, SLURM_JOB_END_TIME=str(int(time.time()) + 3600))
+    subprocess.run(["kill", "-s", "TERM", "--", f"-{process.pid}"], check=True)
+    time.sleep(0.5)
+    assert ended(link, process) == 5
+    assert link.end_of(1) == written
+
+
 def test_status_tells_the_links_so_far(chain: Callable[..., Link]) -> None:
     link = chain()
     link.run(1)
