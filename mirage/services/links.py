@@ -37,6 +37,9 @@ GRACE_S = 180
 REPLACED = "replaced"
 """The audit's word for a job that took the place of another one's."""
 
+PAUSED = "paused: "
+"""How the note begins of a chain that nobody asked to pause."""
+
 SENT_BACK = "SentBack"
 """What hinders a link that started too early once (`Link.hindered`): a job of it has ended beside
 its predecessor, and another one stands behind that."""
@@ -72,7 +75,7 @@ def sync(
                 continue
             if not accounting:
                 link = _standing(before, links.get(mark.index - 1), link, job)
-            chain = _taken_up(tx, cluster_id, chain, before, link)
+            chain = _taken_up(tx, cluster_id, chain, (before, link), links.values())
             links[mark.index] = link
             if before is not None and replace(before, seen_at=now) == link:
                 unchanged.append(link)
@@ -169,11 +172,22 @@ def _owned(
 
 
 def _taken_up(
-    tx: Transaction, cluster_id: int, chain: Chain, before: Link | None, link: Link
+    tx: Transaction,
+    cluster_id: int,
+    chain: Chain,
+    change: tuple[Link | None, Link],
+    links: Iterable[Link],
 ) -> Chain:
-    """That it was over was only concluded, where its owner has put another link in place since."""
+    """That it was over, or paused, was only concluded: its owner has put another link in place.
+
+    While a link runs a new one is that link's doing.
+    """
+    before, link = change
     known = before is not None and before.job_id == link.job_id
-    if chain.state not in _CONCLUDED or known or link.state is LinkState.ENDED:
+    paused = chain.state is ChainState.PAUSED and chain.note.startswith(PAUSED)
+    runs = any(other.state is LinkState.RUNNING for other in links)
+    concluded = chain.state in _CONCLUDED or (paused and not runs)
+    if not concluded or known or link.state is LinkState.ENDED:
         return chain
     active = replace(chain, state=ChainState.ACTIVE, note="")
     chains.save_chain(tx, cluster_id, active)

@@ -244,6 +244,28 @@ def test_a_standby_that_was_sent_back_has_not_vanished_before(store: Store) -> N
     assert found[:2] == (ChainState.ACTIVE, "StandbyVanished")
 
 
+def test_links_that_paused_their_chain_are_believed_and_their_owner_resumes_it(
+    store: Store,
+) -> None:
+    """The pause is a file of the owner's: from here it is a link that ends at once."""
+    jobs = [run(1, JobState.FAILED, 60), run(2, JobState.FAILED, 60), run(3, JobState.COMPLETED, 2)]
+    state, _, note = told(store, *jobs, now=NOW + 5000)
+    assert state is ChainState.PAUSED
+    assert note == f"paused: its links failed at once; `mirage-link resume {CHAIN}` goes on"
+    placed = job(3, job_id=JobId(19), submit=NOW + 6000)
+    assert told(store, placed, now=NOW + 6060)[0] is ChainState.ACTIVE
+    begun = running(3, start=NOW + 6100, job_id=JobId(19), submit=NOW + 6000)
+    assert told(store, begun, standby(4), now=NOW + 6120)[0] is ChainState.ACTIVE
+
+
+def test_what_an_owner_paused_no_new_link_resumes(store: Store) -> None:
+    told(store, run(1, JobState.TIMEOUT, 900), standby(2))
+    with store.begin() as tx:
+        chain_service.ask(tx, 1, chains.chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice")
+    found = told(store, standby(2, job_id=JobId(19), submit=NOW + 50), now=NOW + 2000)
+    assert (found[0], found[2]) == (ChainState.PAUSED, "paused by alice")
+
+
 def test_a_link_that_a_pause_turned_away_begins_anew_when_its_owner_resumes(store: Store) -> None:
     told(store, ended(1, JobState.FAILED, NOW - HOUR, NOW - 60), stepped_back(), now=NOW + 10)
     assert told(store, stepped_back(), now=NOW + HOUR)[0] is ChainState.FINISHED
