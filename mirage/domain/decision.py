@@ -96,6 +96,8 @@ class HandoverView:
     for both links, so that it cannot start there before its predecessor ends."""
     max_overlap_s: int | None = None
     """How early before its predecessor's end it may start; None: nothing bounds it."""
+    sent_back: bool = False
+    """It started earlier than that once, and forecasts of its wait are believed no more."""
     accrues_always: bool = False
     """It earns age in every position: PriorityFlags=ACCRUE_ALWAYS."""
 

@@ -22,6 +22,7 @@ from mirage.services.guards import guard, is_asked
 from mirage.services.handovers import OpenHandover
 from mirage.services.ingest import free_nodes
 from mirage.services.limits import Limits, Spent, limited, worst_overlap_node_h
+from mirage.services.links import SENT_BACK
 from mirage.services.observing import Observer, Sight
 from mirage.services.overlap import bounded
 from mirage.services.spending import spent_by_account
@@ -215,6 +216,7 @@ class Desk:
             queue=queue,
             free_nodes=self._free(standby.partition),
             max_overlap_s=handover.chain.max_overlap_s,
+            sent_back=standby.hindered == SENT_BACK,
             # What is not submitted yet earns nothing anywhere.
             accrues_always=not handover.submits and self._accrues_always,
             **self._pinning(handover).seen(),

@@ -37,6 +37,13 @@ GRACE_S = 180
 REPLACED = "replaced"
 """The audit's word for a job that took the place of another one's."""
 
+PAUSED = "paused: "
+"""How the note begins of a chain that nobody asked to pause."""
+
+SENT_BACK = "SentBack"
+"""What hinders a link that started too early once (`Link.hindered`): a job of it has ended beside
+its predecessor, and another one stands behind that."""
+
 _ORDER = (LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED)
 _CONCLUDED = frozenset({ChainState.FINISHED, ChainState.FAILED})
 _NEVER_RAN = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})
@@ -67,9 +74,8 @@ def sync(
             if link is None or _is_elsewhere(tx, cluster_id, before, link):
                 continue
             if not accounting:
-                position = _position(link, links.get(mark.index - 1), job)
-                link = _waiting(before, replace(link, position=position), job)
-            chain = _taken_up(tx, cluster_id, chain, before, link)
+                link = _standing(before, links.get(mark.index - 1), link, job)
+            chain = _taken_up(tx, cluster_id, chain, (before, link), links.values())
             links[mark.index] = link
             if before is not None and replace(before, seen_at=now) == link:
                 unchanged.append(link)
@@ -166,11 +172,22 @@ def _owned(
 
 
 def _taken_up(
-    tx: Transaction, cluster_id: int, chain: Chain, before: Link | None, link: Link
+    tx: Transaction,
+    cluster_id: int,
+    chain: Chain,
+    change: tuple[Link | None, Link],
+    links: Iterable[Link],
 ) -> Chain:
-    """That it was over was only concluded, where its owner has put another link in place since."""
+    """That it was over, or paused, was only concluded: its owner has put another link in place.
+
+    While a link runs a new one is that link's doing.
+    """
+    before, link = change
     known = before is not None and before.job_id == link.job_id
-    if chain.state not in _CONCLUDED or known or link.state is LinkState.ENDED:
+    paused = chain.state is ChainState.PAUSED and chain.note.startswith(PAUSED)
+    runs = any(other.state is LinkState.RUNNING for other in links)
+    concluded = chain.state in _CONCLUDED or (paused and not runs)
+    if not concluded or known or link.state is LinkState.ENDED:
         return chain
     active = replace(chain, state=ChainState.ACTIVE, note="")
     chains.save_chain(tx, cluster_id, active)
@@ -219,7 +236,7 @@ def _is_stale(known: Link, job: Job) -> bool:
     """The record is older than what is known, or of another job in the place of one that ran."""
     if known.job_id != job.job_id:
         older = (known.submit, known.job_id) > (job.submit, job.job_id)
-        return older or known.start is not None
+        return older or (known.start is not None and not _turned_away(known, job))
     if known.submit != job.submit:
         return known.submit > job.submit
     if known.end_state is JobState.UNKNOWN:
@@ -227,6 +244,15 @@ def _is_stale(known: Link, job: Job) -> bool:
     state = _link_state(job.state)
     # The same run never goes back.
     return state is not None and _ORDER.index(state) < _ORDER.index(known.state)
+
+
+def _turned_away(known: Link, job: Job) -> bool:
+    """The link's guard has ended that job before its script, and this one is to do its work: it had
+    started too early beside its predecessor, or the chain was paused and its owner resumes it."""
+    if known.end_state is not JobState.COMPLETED or known.start is None or job.state.ended:
+        return False
+    brief = (known.end or known.start) - known.start < GRACE_S
+    return brief and job.submit >= known.start
 
 
 def _link_state(state: JobState) -> LinkState | None:
@@ -243,6 +269,15 @@ def _start(link: Link, state: LinkState, job: Job) -> int | None:
     if state is LinkState.PENDING or (job.state in _NEVER_RAN and job.start == job.end):
         return None
     return link.start if job.start is None else job.start
+
+
+def _standing(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
+    """Where it stands, and why it waits."""
+    link = replace(link, position=_position(link, predecessor, job))
+    other = before is not None and before.job_id != link.job_id and before.start is not None
+    if other and predecessor is not None and predecessor.state is LinkState.RUNNING:
+        link = replace(link, hindered=SENT_BACK)
+    return _waiting(before, link, job)
 
 
 def _waiting(before: Link | None, link: Link, job: Job) -> Link:
@@ -298,7 +333,8 @@ def _store(tx: Transaction, cluster_id: int, before: Link | None, link: Link) ->
         since = max(link.freed_at, link.eligible or 0)
         forecasts.settle(tx, link.chain_id, link.index, max(0, link.start - since))
     if before is not None and before.job_id != link.job_id:
-        _audit(tx, cluster_id, link, REPLACED, link.seen_at, {"before": before.job_id})
+        event = REPLACED if before.start is None else "begins anew"
+        _audit(tx, cluster_id, link, event, link.seen_at, {"before": before.job_id})
     elif before is not None and before.submit != link.submit:
         _audit(tx, cluster_id, link, "requeued", link.seen_at, {})
 

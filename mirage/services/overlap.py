@@ -6,7 +6,8 @@ moment and gains nothing. What must not be early is the start, not the move: a s
 wait for ten hours may be freed ten hours before the time. So it is freed while no more is left than
 the allowed overlap and the wait that nine of ten forecasts agree on (p10). Of a policy that tells
 no p10, a wait of nothing is expected. One in ten is sent back then, which costs no more than plain
-Slurm does; waiting for certainty would cost every other hand-over its lead.
+Slurm does; waiting for certainty would cost every other hand-over its lead. One that was sent back
+is freed again when it cannot be too early any more: a link that is early twice waits in its place.
 
 A chain that never overlaps is never freed before its predecessor's end. Pinned to whole nodes it
 cannot start early, and earns its age: that is what stands in for freeing, where the admin allows
@@ -28,8 +29,7 @@ def bounded(decision: Decision, view: HandoverView) -> Decision:
         return decision
     if cap_s == 0:
         return _never_early(decision, view)
-    forecast = decision.forecast
-    least_wait_s = 0.0 if forecast is None or forecast.p10_s is None else forecast.p10_s
+    least_wait_s = _least_wait_s(decision, view)
     if view.time_left_s <= cap_s + least_wait_s:
         return decision
     reason = (
@@ -38,6 +38,12 @@ def bounded(decision: Decision, view: HandoverView) -> Decision:
         f"{least_wait_s / _HOUR_S:.1f} h"
     )
     return replace(decision, action=_back(view), reason=reason)
+
+
+def _least_wait_s(decision: Decision, view: HandoverView) -> float:
+    if decision.forecast is None or view.sent_back:
+        return 0.0
+    return decision.forecast.p10_s or 0.0
 
 
 def _never_early(decision: Decision, view: HandoverView) -> Decision:

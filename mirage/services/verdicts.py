@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from mirage.domain.chain import Chain, ChainMode, ChainState, Link, LinkState, Presubmit
 from mirage.domain.job import JobState
 from mirage.services import risks
-from mirage.services.links import GRACE_S
+from mirage.services.links import GRACE_S, PAUSED
 
 NEVER_SEEN_S = 86400
 """A registration whose job no queue has shown for so long was a mistake, or of another cluster."""
@@ -23,6 +23,7 @@ FORGOTTEN_S = 7 * 86400
 FAILS_FAST_S = 600
 FAST_FAILURES = 3
 """In a row. Links themselves stop at two, and know the chain's own --min-runtime."""
+_FAST_FOR_LINKS = 2
 
 BLINK_S = 60
 BLINKS = 5
@@ -149,13 +150,13 @@ def _ran_in_vain(look: _Look) -> Verdict | None:
     failed = [*takewhile(_failed_fast, ended)][:FAST_FAILURES]
     if len(failed) == FAST_FAILURES and _since_resumed(look, failed):
         minutes = FAILS_FAST_S // 60
-        note = f"paused: {FAST_FAILURES} links in a row failed within {minutes} minutes"
+        note = f"{PAUSED}{FAST_FAILURES} links in a row failed within {minutes} minutes"
         return Verdict(ChainState.PAUSED, note)
     blinked = [*takewhile(lambda li: _ran(li) < BLINK_S, ended)][:BLINKS]
     # Links that were all submitted beforehand outlast the work: each sees so, and ends.
     loops = len(blinked) == BLINKS and look.chain.presubmit is Presubmit.NEXT
     if loops and _since_resumed(look, blinked):
-        note = f"paused: {BLINKS} links in a row ran for less than a minute"
+        note = f"{PAUSED}{BLINKS} links in a row ran for less than a minute"
         return Verdict(ChainState.PAUSED, note)
     return None
 
@@ -184,11 +185,21 @@ def _without_standby(look: _Look, newest: Link) -> Verdict | None:
         return Verdict(chain.state, note, risks.UNKNOWN)
     if now - (newest.end or newest.seen_at) <= GRACE_S:
         return None
+    if look.chain.state is ChainState.ACTIVE and _paused_itself(look, newest):
+        note = f"{PAUSED}its links failed at once; `mirage-link resume {chain.chain_id}` goes on"
+        return Verdict(ChainState.PAUSED, note)
     if _has_its_total(look):
         return Verdict(ChainState.FINISHED, f"its links ran for {look.ran_s() / 3600:.1f} h in all")
     note = f"ended with link {newest.index}, {newest.end_state}"
     done = newest.end_state is JobState.COMPLETED
     return Verdict(ChainState.FINISHED if done else ChainState.FAILED, note)
+
+
+def _paused_itself(look: _Look, newest: Link) -> bool:
+    """Whether its last link was turned away by its guard, as after two that failed fast it is."""
+    brief = newest.end_state is JobState.COMPLETED and _ran(newest) < GRACE_S
+    before = look.started[:-1][-_FAST_FOR_LINKS:]
+    return brief and len(before) == _FAST_FOR_LINKS and all(map(_failed_fast, before))
 
 
 def _has_its_total(look: _Look) -> bool:
@@ -216,5 +227,5 @@ def _gone(look: _Look, newest: Link, gone: Link) -> Verdict:
     """The running link makes another standby, once: what takes that one away too means it."""
     how = f"the standby for link {gone.index} (job {gone.job_id}) is gone: {gone.end_state}"
     if look.chain.state is ChainState.ACTIVE and look.past.replaced(gone.index, newest.start or 0):
-        return Verdict(ChainState.PAUSED, f"paused: {how}, as was the one before it")
+        return Verdict(ChainState.PAUSED, f"{PAUSED}{how}, as was the one before it")
     return look.goes_on(risks.VANISHED, f"{risks.PREFIX}{how}")

@@ -10,6 +10,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,52 @@ def test_a_standby_that_vanishes_is_noticed_within_two_ticks_and_twice_pauses(
     testbed.wait_until(lambda: chain(scene, "vanishes")["state"] == "paused", 600, "the pause")
     assert testbed.now() - gone <= TWO_TICKS_S
     assert "as was the one before it" in chain(scene, "vanishes")["note"]
+
+
+def test_a_link_that_its_guard_sent_back_is_followed(scene: Scene) -> None:
+    """The wrapped sbatch, its registration, the link's guard and the service, end to end."""
+    testbed = scene.testbed
+    scene.submit_chain(
+        "early", links=3, run_s=None, limit_min=60, options=["--mirage-max-overlap=5"]
+    )
+    testbed.wait_until(lambda: len(scene.standbys()) == 1, 1200, "the standby")
+    ((standby, mark),) = scene.standbys()
+    name = mark.split(":")[1]
+    testbed.wait_until(lambda: len(chain(scene, name)["links"]) == 2, 600, "both to be known")
+    assert chain(scene, name)["max_overlap_s"] == 300
+    root(scene, "scontrol", "update", f"JobId={standby}", "Dependency=")
+    testbed.wait_until(lambda: _second(scene, name)["job_id"] != standby, 1200, "another job")
+    second = _second(scene, name)
+    assert (second["state"], second["position"]) == ("pending", "held")
+    seen = testbed.now()
+    testbed.wait_until(lambda: _looked_since(scene, name, seen), 600, "another look")
+    assert (chain(scene, name)["state"], _second(scene, name)["position"]) == ("active", "held")
+    assert [ran.link for ran in scene.ran("early")] == [1], "the script ran once"
+
+
+def _second(scene: Scene, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = chain(scene, name)["links"][1]
+    return found
+
+
+def _looked_since(scene: Scene, name: str, instant: float) -> bool:
+    return datetime.fromisoformat(chain(scene, name)["as_of"]).timestamp() > instant
+
+
+def test_a_submit_limit_is_at_risk_until_there_is_room(scene: Scene) -> None:
+    testbed = scene.testbed
+    limit = ["sacctmgr", "-i", "modify", "user", "alice", "set"]
+    root(scene, *limit, "MaxSubmitJobs=1")
+    try:
+        scene.submit_chain("full", links=3, run_s=None, limit_min=240)
+        testbed.wait_until(lambda: bool(scene.ran("full")), 600, "link 1")
+        name = scene.ran("full")[0].chain
+        testbed.wait_until(lambda: risk(scene, name) == "NoStandby", 1200, "the risk")
+        assert not scene.standbys()
+    finally:
+        root(scene, *limit, "MaxSubmitJobs=-1")
+    testbed.wait_until(lambda: len(scene.standbys()) == 1, 2400, "the standby after all")
+    testbed.wait_until(lambda: not risk(scene, name), 600, "no risk any more")
 
 
 # --- what slurmctld tells by itself -------------------------------------------------------------

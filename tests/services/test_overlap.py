@@ -37,6 +37,13 @@ def test_a_standby_is_freed_while_its_start_cannot_be_too_early(
     assert action is Action.FREE or "max-overlap" in answer.reason
 
 
+def test_what_was_sent_back_once_is_not_freed_by_a_forecast_again() -> None:
+    shown = view(10 * HOUR, max_overlap_s=4 * HOUR, sent_back=True)
+    assert bounded(frees(p10_h=9.0), shown).action is Action.WAIT
+    late = replace(shown, predecessor_end=shown.now + 4 * HOUR)
+    assert bounded(frees(p10_h=9.0), late).action is Action.FREE
+
+
 def test_nothing_bounds_a_hand_over_without_a_bound() -> None:
     assert bounded(FREES, view(100 * HOUR)) == FREES
 

@@ -219,6 +219,76 @@ def test_a_chain_that_its_owner_takes_up_again_is_not_over(store: Store) -> None
     assert entry.detail == {"link": 2, "was": "finished"}
 
 
+def stepped_back(start: int = NOW) -> Job:
+    """Link 2 began beside its predecessor, and its guard has put another job in its place."""
+    return ended(2, JobState.COMPLETED, start, start + 5)
+
+
+def test_a_link_that_was_sent_back_is_followed_as_its_new_job(store: Store) -> None:
+    told(store, running(1), running(2, start=NOW))
+    again = standby(2, job_id=JobId(19), submit=NOW + 2)
+    state, risk, note = told(store, running(1), stepped_back(), again, now=NOW + 60)
+    assert (state, risk, note) == (ChainState.ACTIVE, "", "")
+    link = links(store)[2]
+    assert (link.job_id, link.position, link.hindered) == (19, Position.HELD, "SentBack")
+    assert told(store, running(1), stepped_back(), again, now=NOW + 120)[0] is ChainState.ACTIVE
+    assert links(store)[2].job_id == 19, "its first job, still in the queue, changes nothing"
+    assert events(store)[-1] == "begins anew"
+
+
+def test_a_standby_that_was_sent_back_has_not_vanished_before(store: Store) -> None:
+    told(store, running(1), running(2, start=NOW))
+    told(store, running(1), stepped_back(), standby(2, job_id=JobId(19), submit=NOW + 2))
+    gone = replace(vanished(19), submit=NOW + 2)
+    found = told(store, running(1), gone, now=NOW + 60)
+    assert found[:2] == (ChainState.ACTIVE, "StandbyVanished")
+
+
+def test_links_that_paused_their_chain_are_believed_and_their_owner_resumes_it(
+    store: Store,
+) -> None:
+    """The pause is a file of the owner's: from here it is a link that ends at once."""
+    jobs = [run(1, JobState.FAILED, 60), run(2, JobState.FAILED, 60), run(3, JobState.COMPLETED, 2)]
+    state, _, note = told(store, *jobs, now=NOW + 5000)
+    assert state is ChainState.PAUSED
+    assert note == f"paused: its links failed at once; `mirage-link resume {CHAIN}` goes on"
+    placed = job(3, job_id=JobId(19), submit=NOW + 6000)
+    assert told(store, placed, now=NOW + 6060)[0] is ChainState.ACTIVE
+    begun = running(3, start=NOW + 6100, job_id=JobId(19), submit=NOW + 6000)
+    assert told(store, begun, standby(4), now=NOW + 6120)[0] is ChainState.ACTIVE
+
+
+def test_what_an_owner_paused_no_new_link_resumes(store: Store) -> None:
+    told(store, run(1, JobState.TIMEOUT, 900), standby(2))
+    with store.begin() as tx:
+        chain_service.ask(tx, 1, chains.chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice")
+    found = told(store, standby(2, job_id=JobId(19), submit=NOW + 50), now=NOW + 2000)
+    assert (found[0], found[2]) == (ChainState.PAUSED, "paused by alice")
+
+
+def test_a_link_that_a_pause_turned_away_begins_anew_when_its_owner_resumes(store: Store) -> None:
+    told(store, ended(1, JobState.FAILED, NOW - HOUR, NOW - 60), stepped_back(), now=NOW + 10)
+    assert told(store, stepped_back(), now=NOW + HOUR)[0] is ChainState.FINISHED
+    placed = job(2, job_id=JobId(19), submit=NOW + HOUR)
+    assert told(store, placed, now=NOW + HOUR + 60)[0] is ChainState.ACTIVE
+    assert (links(store)[2].job_id, links(store)[2].hindered) == (19, "")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ended(2, JobState.COMPLETED, NOW, NOW + GRACE_S),
+        ended(2, JobState.FAILED, NOW, NOW + 5),
+        ended(2, JobState.COMPLETED, NOW + 3, NOW + 5),
+    ],
+    ids=["it ran", "it failed", "submitted before it began"],
+)
+def test_nothing_else_takes_the_place_of_a_link_that_ran(store: Store, before: Job) -> None:
+    told(store, running(1), before)
+    told(store, running(1), standby(2, job_id=JobId(19), submit=NOW + 2), now=NOW + 60)
+    assert links(store)[2].job_id == 12
+
+
 def test_a_chain_that_was_cancelled_stays_so(store: Store) -> None:
     told(store, ended(1, JobState.CANCELLED, NOW - HOUR, NOW))
     assert told(store, running(2, start=NOW + HOUR))[0] is ChainState.CANCELLED
