@@ -42,12 +42,16 @@ class Cluster(Protocol):
     def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
         """Make the standby eligible anywhere. `dependency` is what stays of the user's own.
 
-        `unpin` where Mirage pinned it: a user's own node list stays otherwise.
+        `unpin` where Mirage pinned it, so that it had no node list of its own.
         """
         ...
 
     def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
-        """Make it eligible, but only on `node_list`, the predecessor's own nodes."""
+        """Make it eligible, but only on `node_list`, the predecessor's own nodes.
+
+        Raises ClusterRefused for one that asks for nodes by name itself: a job has one such list,
+        and the user's would be lost.
+        """
         ...
 
     def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:

@@ -13,7 +13,7 @@ from mirage.cluster.meter import Usage
 from mirage.cluster.runner import Runner
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue
-from mirage.errors import ClusterError, ClusterUnavailable, MalformedText
+from mirage.errors import ClusterError, ClusterRefused, ClusterUnavailable, MalformedText
 from mirage.slurm import rows, sacct, sacctmgr, scancel, scontrol, sinfo, squeue
 from mirage.slurm.complaints import move_complaint, query_complaint
 
@@ -78,6 +78,10 @@ class SlurmCli:
         self._pinned.discard(standby)
 
     def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
+        own = "" if standby in self._pinned else self._asked_nodes(standby)
+        if own:
+            # A job has one list of nodes: the pin would replace it, and the unpin clear it.
+            raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
         self._move(scontrol.pin_argv(standby, dependency, node_list))
         self._pinned.add(standby)
 
@@ -97,6 +101,12 @@ class SlurmCli:
         """A job that is over already is left at that."""
         done = self._runner.run(scancel.argv(job_id))
         _raise_if(move_complaint("scancel", done.code, scancel.remarks(done.stderr)))
+
+    def _asked_nodes(self, job_id: JobId) -> str:
+        """Part of a move: it waits for no other query."""
+        separator = _separator()
+        answer = self._query(squeue.asked_nodes_argv(job_id, separator))
+        return _read("squeue", lambda: squeue.asked_nodes(answer, separator))
 
     def _queue(self) -> Queue:
         separator, taken_at = _separator(), self.now()

@@ -98,6 +98,10 @@ class Slurmrestd:
         self._pinned.discard(standby)
 
     def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
+        own = "" if standby in self._pinned else self._asked_nodes(standby)
+        if own:
+            # A job has one list of nodes: the pin would replace it, and the unpin clear it.
+            raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
         self._move(standby, dependency, node_list)
         self._pinned.add(standby)
 
@@ -188,6 +192,11 @@ class Slurmrestd:
                 f"slurmrestd took the move of job {standby} and its dependency is still "
                 f'{found.dependency!r}: use cluster.transport = "cli"'
             )
+
+    def _asked_nodes(self, job_id: JobId) -> str:
+        """Part of a move: it waits for no other query."""
+        reply = self._asked(lambda v: self.http.get(_job(v, job_id), "job"))
+        return _read(lambda: payloads_queue.asked_nodes(reply.body))
 
     def _update(self, version: payloads.Dialect, job_id: JobId, body: Any) -> Reply:
         return self.http.post(_job(version, job_id), "update", body)

@@ -8,7 +8,7 @@ from mirage.cluster.simulated_words import Words
 from mirage.domain.chain import ChainId, Mark, find_mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
-from mirage.errors import InputError
+from mirage.errors import ClusterRefused, InputError
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import (
     Event,
@@ -204,6 +204,10 @@ class SimulatedCluster:
 
     def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
         dependencies = self._words.dependencies(dependency)
+        record = self.simulator.find(standby)
+        if record is not None and record.node_list and standby not in self._pinned:
+            own = self._words.node_names(record.node_list)
+            raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
         self.simulator.set_node_list(standby, self._words.node_numbers(node_list))
         self._pinned.add(standby)
         self.simulator.set_dependencies(standby, dependencies)

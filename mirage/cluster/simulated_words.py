@@ -50,6 +50,10 @@ class Words:
         """Ascending; `node_list` is names with commas between, as `Job.node_list` is here."""
         return tuple(sorted({self.node(name) for name in node_list.split(",")}))
 
+    def node_names(self, nodes: Sequence[int]) -> str:
+        """The inverse of `node_numbers`, in the order of `nodes`."""
+        return ",".join(self._names[i] for i in nodes)
+
     def dependencies(self, text: str) -> tuple[Dependency, ...]:
         """All of the list's terms; ClusterRefused for what the simulator does not have."""
         try:
@@ -88,7 +92,7 @@ class Words:
             gpus=gpus,
             exit_code=_exit_code(record.state),
             dependency=",".join(f"{d.kind}:{d.job_id}(unfulfilled)" for d in record.dependencies),
-            node_list=",".join(self._names[i] for i in record.allocated),
+            node_list=self.node_names(record.allocated),
             comment=job.comment,
         )
 

@@ -1,7 +1,8 @@
 """Pinned standbys: whether one may stand on its predecessor's nodes, and when it has to leave them.
 
-Slurm's queue does not show which nodes a pending job asks for, so that a standby is pinned is known
-from the database alone (`links.position`).
+What is read of Slurm's queue does not show which nodes a pending job asks for, so that a standby is
+pinned is known from the database alone (`links.position`). One that asks for nodes itself is
+refused by the cluster (`ports.Cluster.pin`), once, and not asked for again.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,10 @@ from mirage.errors import MalformedText
 from mirage.services.limits import Limits
 from mirage.slurm import hostlist
 
+_UNFIT = "BadConstraints"
+"""Slurm's word for a pending job whose nodes do not have what it asks for (--constraint), or are
+among those it will not have (--exclude). It takes such a pin (22.05.8), and never starts it.
+"""
 _UNDOING = 1
 """A move that is kept back: whatever is pinned must be let off its nodes."""
 
@@ -49,10 +54,12 @@ class Pinning:
 
     @property
     def good_nodes(self) -> bool:
-        """The predecessor's nodes are usable, and none has room for both links.
+        """The predecessor's nodes are usable, fit the standby, and none has room for both links.
 
         While nobody has told of the nodes, nothing is pinned and nothing unpinned.
         """
+        if self.shown is not None and self.shown.reason == _UNFIT:
+            return False
         nodes = self.nodes()
         if self.predecessor is None or self.shown is None or not nodes:
             return self.standby.position is Position.PINNED and not self.snapshot.nodes

@@ -18,12 +18,14 @@ from mirage.slurm.payloads import (
     listed,
     needed,
     number,
+    sequence,
     text,
     time_limit_s,
     words,
 )
 from mirage.slurm.rows import job_state
 
+_ASKED = "required_nodes"
 _FLAGS = (
     "COMPLETING",
     "CONFIGURING",
@@ -48,6 +50,22 @@ def parse(answer: Any, taken_at: int) -> Queue:
 def jobs(answer: Any) -> list[Job]:
     """The jobs in slurmctld's order, components of het jobs merged into their leaders."""
     return merge(_job(payload) for payload in listed(answer, "jobs"))
+
+
+def asked_nodes(answer: Any) -> str:
+    """The nodes that a job asks for by name, as a host list; empty where any will do.
+
+    Of a het job, those of all its components.
+    """
+    return ",".join(filter(None, map(_asked_nodes, listed(answer, "jobs"))))
+
+
+def _asked_nodes(payload: Payload) -> str:
+    """Not telling is no answer: a user's list would be lost."""
+    if _ASKED not in payload:
+        raise MalformedText(f"{_ASKED!r} is not among a job's fields")
+    value = payload[_ASKED]
+    return value if isinstance(value, str) else ",".join(map(text, sequence(value)))
 
 
 def state_of(value: Any) -> JobState:

@@ -54,11 +54,26 @@ FIELDS = (
 )
 
 
+_ASKED = "ReqNodes"
+
+
 def argv(separator: str = SEPARATOR) -> list[str]:
     """All jobs of all partitions, hidden ones too, of this cluster alone, in any state."""
     fields = ",".join(f"{name}:{separator}" for name in FIELDS)
     options = ["--noheader", "--all", "--local", "--noconvert", "--states=all"]
     return ["squeue", *options, f"--Format={fields}"]
+
+
+def asked_nodes_argv(job_id: JobId, separator: str = SEPARATOR) -> list[str]:
+    """One job's nodes that it asks for by name."""
+    options = ["--noheader", "--all", "--local", "--states=all", f"--jobs={job_id}"]
+    return ["squeue", *options, f"--Format={_ASKED}:{separator}"]
+
+
+def asked_nodes(answer: str, separator: str = SEPARATOR) -> str:
+    """As a host list; empty where any nodes will do. Of a het job, those of all its components."""
+    rows = split_rows(answer, (_ASKED,), separator)
+    return ",".join(filter(None, (text(row[_ASKED]) for row in rows)))
 
 
 def parse(answer: str, taken_at: int, separator: str = SEPARATOR) -> Queue:

@@ -54,6 +54,13 @@ class SlurmRig:
     def crowd(self) -> None:
         running(self.testbed)
 
+    def insist(self, node_list: str) -> JobId:
+        return self.submit(f"--dependency=afterany:{self.predecessor}", f"--nodelist={node_list}")
+
+    def asked_nodes(self, job_id: JobId) -> str:
+        shown = self.testbed.job(job_id)["ReqNodeList"]
+        return "" if shown == "(null)" else shown
+
 
 class RestRig:
     """The same scene, reached through slurmrestd."""
@@ -62,6 +69,7 @@ class RestRig:
         self.cluster = cluster
         self.predecessor, self.standby = scene.predecessor, scene.standby
         self.wait, self.until, self.crowd = scene.wait, scene.until, scene.crowd
+        self.insist, self.asked_nodes = scene.insist, scene.asked_nodes
 
 
 class Stage:

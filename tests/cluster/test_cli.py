@@ -223,6 +223,7 @@ def test_what_mirage_pinned_it_unpins_and_a_users_nodes_stay(
     commands: FakeCommands, cluster: SlurmCli
 ) -> None:
     commands.answers("scontrol")
+    commands.answers("squeue", "|\n")
     cluster.pin(JOB, dependency="", node_list="gpu01")
     cluster.free(JOB, dependency="")
     cluster.free(JOB, dependency="")
@@ -231,6 +232,19 @@ def test_what_mirage_pinned_it_unpins_and_a_users_nodes_stay(
     assert pinned[-1] == "ReqNodeList=gpu01"
     assert unpinned[-1] == told[-1] == "ReqNodeList="
     assert users[-1] == "Dependency="
+
+
+def test_nobody_is_pinned_whose_own_nodes_are_not_known(
+    commands: FakeCommands, cluster: SlurmCli
+) -> None:
+    commands.answers("scontrol")
+    commands.answers("squeue", stderr="squeue: error: Unable to contact slurm controller\n", code=1)
+    with pytest.raises(ClusterUnavailable):
+        cluster.pin(JOB, dependency="", node_list="gpu01")
+    commands.answers("squeue", "gpu01|\n", cut=1)
+    with pytest.raises(ClusterUnavailable, match="does not read"):
+        cluster.pin(JOB, dependency="", node_list="gpu01")
+    assert commands.calls("scontrol") == []
 
 
 @pytest.mark.parametrize("name", ["update-by-another-user", "update-ended-job"])

@@ -9,7 +9,7 @@ import pytest
 
 from mirage.cluster.cli import SlurmCli
 from mirage.cluster.lane import Patience
-from mirage.domain.job import JobId, JobState
+from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.slurm import dependency
 from tests.cluster.slurm_rig import SlurmRig, put_on_path
@@ -58,9 +58,7 @@ def test_windows_of_history_leave_nothing_out(slurm_rig: SlurmRig) -> None:
 
 
 def _dependency(rig: SlurmRig, job_id: JobId) -> str:
-    job = rig.cluster.queue().find(job_id)
-    assert job is not None
-    return dependency.plain(job.dependency)
+    return dependency.plain(_shown(rig, job_id).dependency)
 
 
 def test_a_users_own_dependencies_stay_through_free_and_hold(slurm_rig: SlurmRig) -> None:
@@ -95,6 +93,29 @@ def test_a_pin_is_taken_back_by_free_and_by_hold(slurm_rig: SlurmRig) -> None:
     # Another process, which does not know who pinned it, is told.
     SlurmCli().free(standby, dependency="", unpin=True)
     assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "(null)"
+
+
+def test_of_nodes_that_do_not_fit_the_queue_tells_and_letting_it_off_mends_it(
+    slurm_rig: SlurmRig,
+) -> None:
+    """Slurm takes such a pin, and sets the job's priority to 0 when it looks at it."""
+    cluster, behind = slurm_rig.cluster, f"afterany:{slurm_rig.predecessor}"
+    nodes = _shown(slurm_rig, slurm_rig.predecessor).node_list
+    standby = slurm_rig.submit(f"--dependency={behind}", f"--exclude={nodes}")
+    cluster.pin(standby, dependency="", node_list=nodes)
+    slurm_rig.testbed.wait_until(
+        lambda: _shown(slurm_rig, standby).reason == "BadConstraints", 30, "the scheduler's look"
+    )
+    cluster.hold(standby, dependency=behind)
+    held = _shown(slurm_rig, standby)
+    assert held.priority != 0
+    assert slurm_rig.testbed.job(standby)["ExcNodeList"] == nodes
+
+
+def _shown(rig: SlurmRig, job_id: JobId) -> Job:
+    job = rig.cluster.queue().find(job_id)
+    assert job is not None
+    return job
 
 
 def test_a_standby_of_components_is_freed_through_its_leader(slurm_rig: SlurmRig) -> None:

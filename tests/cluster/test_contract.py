@@ -13,7 +13,7 @@ from mirage.domain.chain import ChainId, find_mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused
 from mirage.ports import Cluster
-from mirage.sim.types import Params
+from mirage.sim.types import Params, SimJob, afterany
 
 UNKNOWN = JobId(999_999)
 
@@ -33,6 +33,14 @@ class Rig(Protocol):
 
     def crowd(self) -> None:
         """Fill every node, so that an eligible job does not start."""
+        ...
+
+    def insist(self, node_list: str) -> JobId:
+        """A second standby, whose user asks for these nodes (--nodelist)."""
+        ...
+
+    def asked_nodes(self, job_id: JobId) -> str:
+        """The nodes that a job asks for by name; empty: any."""
         ...
 
 
@@ -58,6 +66,25 @@ class SimulatedRig:
     def crowd(self) -> None:
         self.cluster.submit_chain(ChainId("crowd0000"), links=1, time_limit_s=7200)
         self.cluster.advance(10)
+
+    def insist(self, node_list: str) -> JobId:
+        standby = SimJob(
+            exclusive=True,
+            time_limit_s=3600,
+            run_s=3600,
+            node_list=(self._names.index(node_list),),
+            dependencies=afterany(self.predecessor),
+        )
+        return JobId(self.cluster.simulator.inject(standby))
+
+    def asked_nodes(self, job_id: JobId) -> str:
+        record = self.cluster.simulator.find(job_id)
+        assert record is not None
+        return ",".join(self._names[number] for number in record.node_list)
+
+    @property
+    def _names(self) -> list[str]:
+        return [node.name for node in self.cluster.nodes()]
 
 
 @pytest.fixture
@@ -125,6 +152,27 @@ def test_a_pinned_standby_takes_only_its_predecessors_nodes(rig: Rig) -> None:
     rig.cluster.pin(rig.standby, dependency="", node_list=nodes)
     rig.wait(30)
     assert find(rig, rig.standby).state is JobState.PENDING, "the other node is idle"
+
+
+def test_a_standby_that_asks_for_nodes_itself_is_not_pinned_and_keeps_them(rig: Rig) -> None:
+    """Though they are its predecessor's: unpinned, it would start anywhere."""
+    nodes = find(rig, rig.predecessor).node_list
+    standby = rig.insist(nodes)
+    with pytest.raises(ClusterRefused, match="asks for nodes itself"):
+        rig.cluster.pin(standby, dependency="", node_list=nodes)
+    assert find(rig, standby).dependency == f"{behind(rig)}(unfulfilled)"
+    rig.cluster.free(standby, dependency="")
+    rig.cluster.hold(standby, dependency=behind(rig))
+    assert rig.asked_nodes(standby) == nodes
+
+
+def test_what_is_pinned_may_be_let_off_and_pinned_again(rig: Rig) -> None:
+    nodes = find(rig, rig.predecessor).node_list
+    for _ in range(2):
+        rig.cluster.pin(rig.standby, dependency="", node_list=nodes)
+        assert rig.asked_nodes(rig.standby) == nodes
+        rig.cluster.hold(rig.standby, dependency=behind(rig))
+        assert rig.asked_nodes(rig.standby) == ""
 
 
 def test_a_suspended_standby_does_not_start_until_resumed(rig: Rig) -> None:

@@ -120,18 +120,34 @@ def test_a_slurmrestd_without_accounting_says_how_to_start_it(fake: FakeRestd) -
 
 
 def test_a_pin_is_taken_back_by_who_set_it_and_by_who_is_told(fake: FakeRestd) -> None:
-    fake.answers(JOB, FINE)
+    fake.answers(JOB, {**FINE, "jobs": [{"required_nodes": ""}]})
     slurm = cluster(fake)
     slurm.free(STANDBY, dependency="")
     slurm.pin(STANDBY, dependency="", node_list="gpu01")
     slurm.hold(STANDBY, dependency="afterany:6(unfulfilled)")
     slurm.free(STANDBY, dependency="", unpin=True)
-    assert [asked.body for asked in fake.calls(JOB)] == [
+    assert [asked.body for asked in fake.calls(JOB) if asked.method == "POST"] == [
         {"dependency": ""},
         {"dependency": "", "nodelist": "gpu01"},
         {"dependency": "afterany:6", "nodelist": ""},
         {"dependency": "", "nodelist": ""},
     ]
+
+
+@pytest.mark.parametrize("asked", ["gpu[01-02]", ["gpu01", "gpu02"]])
+def test_one_that_asks_for_nodes_itself_is_not_pinned(fake: FakeRestd, asked: object) -> None:
+    fake.answers(JOB, {**FINE, "jobs": [{"required_nodes": ""}, {"required_nodes": asked}]})
+    with pytest.raises(ClusterRefused, match="asks for nodes itself"):
+        cluster(fake).pin(STANDBY, dependency="", node_list="gpu01")
+    assert [asked.method for asked in fake.calls(JOB)] == ["GET"]
+
+
+@pytest.mark.parametrize("answer", [{**FINE, "jobs": [{"job_id": 7}]}, FINE])
+def test_nobody_is_pinned_whose_own_nodes_are_not_known(fake: FakeRestd, answer: object) -> None:
+    fake.answers(JOB, answer)
+    with pytest.raises(ClusterUnavailable):
+        cluster(fake).pin(STANDBY, dependency="", node_list="gpu01")
+    assert [asked.method for asked in fake.calls(JOB)] == ["GET"]
 
 
 def test_a_later_version_is_told_in_its_own_words_and_looked_at_afterwards(fake: FakeRestd) -> None:

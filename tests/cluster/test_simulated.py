@@ -230,13 +230,22 @@ def test_nodes_differ_by_their_groups_and_partitions() -> None:
 
 
 def test_a_users_own_node_list_stays_and_mirages_goes() -> None:
-    own = SimJob(job_id=1, time_limit_s=100, run_s=100, node_list=(1,), held=True)
-    c = cluster(own, nodes=2)
-    job_id, other = JobId(1), c.nodes()[0].name
+    def waits(number: int, *nodes: int) -> SimJob:
+        return SimJob(job_id=number, time_limit_s=100, run_s=100, node_list=nodes, held=True)
+
+    c = cluster(waits(1, 1), waits(2), nodes=2)
+    other = c.nodes()[0].name
     c.advance(0)
-    c.free(job_id, dependency="")
-    assert c.simulator.pending()[0].node_list == (1,)
-    c.pin(job_id, dependency="", node_list=other)
-    assert c.simulator.pending()[0].node_list == (0,)
-    c.free(job_id, dependency="")
-    assert c.simulator.pending()[0].node_list == ()
+
+    def asked() -> list[tuple[int, ...]]:
+        return [
+            record.node_list for record in sorted(c.simulator.pending(), key=lambda r: r.job_id)
+        ]
+
+    with pytest.raises(ClusterRefused, match=f"asks for nodes itself .{c.nodes()[1].name}."):
+        c.pin(JobId(1), dependency="", node_list=other)
+    c.pin(JobId(2), dependency="", node_list=other)
+    assert asked() == [(1,), (0,)]
+    for job_id in (1, 2):
+        c.free(JobId(job_id), dependency="")
+    assert asked() == [(1,), ()]

@@ -7,6 +7,7 @@ import pytest
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Mode
 from mirage.domain.job import JobId, JobState
+from mirage.domain.snapshot import Queue
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.policy import registry
 from mirage.services.foresight import Foresight
@@ -117,6 +118,44 @@ def test_a_restart_knows_that_it_is_pinned(store: Store) -> None:
     made.tick()
     assert made.standby.position is Position.PINNED
     assert told(made) == [Action.PIN]
+
+
+def test_a_users_own_nodes_stay_though_the_service_wants_to_pin(store: Store) -> None:
+    """Also after a restart, and once its predecessor has ended."""
+    made = Scene(store, policies=lambda _: registry.policy("pin"))
+    standby = made.job(2).job_id
+    own = [node.name for node in made.cluster.nodes()].index(names(made)[0])
+    made.cluster.simulator.set_node_list(standby, [own])
+    for worker in (made.worker, made.new_worker()):
+        made.worker = worker
+        made.tick()
+        assert made.standby.position is Position.HELD
+    (row,) = [row for row in made.decisions if row.action is Action.PIN]
+    assert row.effect is Effect.REFUSED
+    assert f"asks for nodes itself ({names(made)[0]})" in row.error
+    made.tick(HOUR - 60)
+    assert made.job(2).state is JobState.RUNNING
+    assert made.job(2).node_list == made.job(1).node_list
+    assert told(made) == []
+
+
+def test_it_is_let_off_nodes_that_do_not_have_what_it_asks_for(store: Store) -> None:
+    made = scene(store)
+    assert made.standby.position is Position.PINNED
+    queue = made.cluster.queue
+
+    def unfit() -> Queue:
+        shown = queue()
+        rows = (
+            replace(job, reason="BadConstraints") if job.job_id == made.standby.job_id else job
+            for job in shown
+        )
+        return Queue.of(shown.taken_at, rows)
+
+    made.cluster.queue = unfit  # type: ignore[method-assign]
+    made.tick()
+    assert told(made) == [Action.PIN, Action.HOLD]
+    assert made.held
 
 
 def test_auto_pins_and_says_why(store: Store) -> None:

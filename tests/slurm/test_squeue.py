@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirage.domain.job import Job, JobState
+from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import MalformedText
@@ -35,6 +35,16 @@ def test_a_running_job_is_told_in_full(queue: Queue) -> None:
     assert job.node_list == "gpu[05-06]"
     assert (job.reason, job.dependency) == ("", "")
     assert job.priority is not None
+
+
+def test_the_nodes_that_a_job_asks_for() -> None:
+    """As 22.05.8 printed them; of a het job, the components in any order."""
+    assert squeue.asked_nodes_argv(JobId(7), "<>")[-2:] == ["--jobs=7", "--Format=ReqNodes:<>"]
+    assert squeue.asked_nodes("<>\n", "<>") == ""
+    assert squeue.asked_nodes("gpu[01-02]<>\n", "<>") == "gpu[01-02]"
+    assert squeue.asked_nodes("<>\ngpu02<>\n", "<>") == "gpu02"
+    with pytest.raises(MalformedText):
+        squeue.asked_nodes("gpu01", "<>")
 
 
 def test_a_standby_is_not_eligible_and_names_its_predecessor(queue: Queue) -> None:
