@@ -200,6 +200,8 @@ def _ask_queue(chain):
         try:
             os.dup2(theirs, 1)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGALRM])
             _signal.setitimer(_signal.ITIMER_REAL, ASK_S)  # goes on in squeue, and ends it
             os.execve(squeue, words, chain.call.environ)
         finally:

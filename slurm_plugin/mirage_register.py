@@ -26,6 +26,7 @@ def register(chain_id, job, settings, environ):
     if child == 0:
         try:
             _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGALRM])
             _signal.setitimer(_signal.ITIMER_REAL, LIMIT_S - RESERVE_S)  # SIGALRM ends it
             os.close(said)
             os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # whoever reads our output waits for us only

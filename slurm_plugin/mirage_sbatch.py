@@ -34,7 +34,8 @@ class Call(object):
 
     def comment(self):
         """The comment that the job would have: an option goes before a directive."""
-        return self.reading.last("comment") or self.said.last("comment") or ""
+        given = self.reading.last("comment")
+        return (self.said.last("comment") or "") if given is None else given
 
 
 def main(argv):
@@ -235,8 +236,12 @@ def say(call, words):
 
 def complain(line):
     """Write a line to standard error, if there is one; what it quotes cannot steer a terminal."""
+    import _signal
+
     line = "".join(c if c.isprintable() else "?" for c in line)
+    before = _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)  # a reader that left is no reason to die
     try:
         os.write(2, line.encode("utf-8") + b"\n")
     except OSError:
-        return  # closed: nobody wants to know
+        pass  # closed: nobody wants to know
+    _signal.signal(_signal.SIGPIPE, before)

@@ -232,6 +232,12 @@ def test_ignored_pbs_lines_are_ignored(slurm: FakeSlurm) -> None:
     assert head(slurm)["links"] == "3"
 
 
+def test_an_empty_comment_is_the_users_own(slurm: FakeSlurm) -> None:
+    ask(slurm, "--mirage-chain=2", "--comment=", lines="#SBATCH --comment=mirage:style=wait\n")
+    assert slurm.calls()[-1].argv[-3] == f"--comment={tag(slurm)}"
+    assert head(slurm)["style"] == ""
+
+
 def test_the_second_components_comment_is_not_the_first_ones(slurm: FakeSlurm) -> None:
     lines = "#SBATCH -N1\n#SBATCH hetjob\n#SBATCH --comment=second\n"
     ask(slurm, "--mirage-chain=2", lines=lines)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import subprocess
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -71,3 +74,32 @@ def test_what_is_quoted_to_the_user_cannot_steer_the_terminal(slurm: FakeSlurm) 
         own = [line for line in done.stderr.split(b"\n") if b"mirage" in line]
         assert len(own) == 1
         assert b"\x1b" not in own[0]
+
+
+def test_a_reader_that_left_costs_a_chain_nothing(slurm: FakeSlurm) -> None:
+    """Nobody reads its errors, and it has something to say: the service is down."""
+    slurm.script("#!/bin/sh\ntrue\n")
+    words = f'{{ "{WRAPPER}" --mirage-chain=2 job.sh; echo $? >code; }} 2>&1 | true'
+    slow = slurm.root / "bin" / "sbatch"
+    slow.write_text(slow.read_text().replace("#!/bin/sh\n", "#!/bin/sh\nsleep 0.3\n", 1))
+    subprocess.run(["sh", "-c", words], check=True, cwd=slurm.root / "home", env=slurm.environ)
+    assert (slurm.root / "home" / "code").read_text() == "0\n"
+    assert len(slurm.chains()) == 1
+
+
+def test_a_blocked_alarm_delays_nothing(slurm: FakeSlurm) -> None:
+    """The service keeps silent, and whoever calls blocks the signal that ends the waiting."""
+    slurm.script("#!/bin/sh\ntrue\n")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        blocked = [signal.SIGALRM]
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+        try:
+            began = time.monotonic()
+            done = slurm.sbatch(
+                "--mirage-chain=2", "job.sh", env={"MIRAGE_URL": f"http://127.0.0.1:{port}"}
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert b"no answer in 1.8 s" in done.stderr
+    assert time.monotonic() - began < 4.0
