@@ -95,7 +95,8 @@ mirage_place() { # for `mirage-link resume`: put this link in the queue, with no
 mirage_submit_next() { # for `mirage-link next`: put this link in the queue, eligible at once
     mirage_next=$mirage_index mirage_err=2
     if [ "$mirage_mode" != submit ] || [ "$mirage_next" -gt "$mirage_links" ]; then
-        mirage_say "link $mirage_next is not to be submitted: the chain is of mode $mirage_mode"
+        mirage_why="the chain is of mode $mirage_mode, with $mirage_links links"
+        mirage_say "link $mirage_next is not to be submitted: $mirage_why"
         return 1
     fi
     mirage_stand '' || {

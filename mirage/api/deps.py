@@ -52,7 +52,7 @@ def signed(method: str, target: str, body: bytes) -> str:
     return f"{method} {target} {hashlib.sha256(body).hexdigest()}"
 
 
-def _reader(
+def reader(
     request: Request,
     given: Context,
     body: Body,
@@ -111,7 +111,7 @@ def _target(request: Request) -> str:
     return f"{path}?{query}" if query else str(path)
 
 
-Reader = Annotated[Standing, Depends(_reader)]
+Reader = Annotated[Standing, Depends(reader)]
 
 
 def _identified(reader: Reader) -> Standing:
@@ -124,13 +124,13 @@ Identified = Annotated[Standing, Depends(_identified)]
 """Somebody who is known."""
 
 
-def _writer(request: Request, who: Identified) -> Standing:
+def writer(request: Request, who: Identified) -> Standing:
     if request.state.who.read_only or who.role is Role.VIEWER:
         raise NotAllowed("this token is for reading alone")
     return who
 
 
-Writer = Annotated[Standing, Depends(_writer)]
+Writer = Annotated[Standing, Depends(writer)]
 """Somebody who may change what is theirs."""
 
 

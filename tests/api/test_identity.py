@@ -9,7 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 
+from mirage.api import chains, cluster, deps, machines, system
 from mirage.api.app import ApiContext
 from mirage.api.deps import signed
 from mirage.api.refusals import A_MINUTE
@@ -240,3 +243,20 @@ def test_a_users_own_service_is_theirs_alone(
         assert client.get(CHAINS, who="alice").json()["items"][0]["chain_id"] == CHAIN
         assert client.put(MODE, ACT, who="alice").status_code == 200
     assert [entry.actor for entry in refusals(store)] == ["root", "bob"]
+
+
+def asked(dependant: Dependant) -> set[object]:
+    """Everything that a route has looked up before it runs."""
+    return {dependant.call}.union(*(asked(inner) for inner in dependant.dependencies))
+
+
+def test_no_route_answers_without_asking_who_looks() -> None:
+    """Whoever adds one decides what PrivateData leaves of it."""
+    rooms = (chains, machines, cluster, system)
+    routes = [route for room in rooms for route in room.router.routes]
+    versioned = [route for route in routes if isinstance(route, APIRoute)]
+    assert len(versioned) == len(routes) > 10
+    blind = [route.path for route in versioned if deps.reader not in asked(route.dependant)]
+    assert blind == []
+    changing = [route for route in versioned if route.methods and "GET" not in route.methods]
+    assert [route.path for route in changing if deps.writer not in asked(route.dependant)] == []
