@@ -140,13 +140,15 @@ def _carry_out(
     effect, error = tell(handover, decision)
     now = cluster.now()
     with store.begin() as tx:
-        decisions.settle(tx, decision_id, effect, error)
+        # What was submitted has no number here yet: the queue shows it, and `reconcile` settles it.
+        seen = Effect.INTENDED if handover.submits and effect is Effect.DONE else effect
+        decisions.settle(tx, decision_id, seen, error)
         if effect is Effect.DONE and not handover.submits:
             chains.save_link(tx, cluster_id, _moved(standby, decision.action, now))
         entry = AuditEntry(
             at=now,
             actor="mirage",
-            event=f"{decision.action}: {effect}",
+            event=told(decision.action, effect),
             chain_id=handover.chain.chain_id,
             job_id=None if handover.submits else standby.job_id,
             detail={"link": standby.index, "reason": decision.reason, "error": error},
@@ -154,6 +156,11 @@ def _carry_out(
         audit.write(tx, cluster_id, entry)
     _log.info("moved", chain_id=handover.chain.chain_id, effect=effect.value, error=error)
     return effect is not Effect.INTENDED or not error
+
+
+def told(action: Action, effect: Effect) -> str:
+    """The audit's word for a move that Slurm was told."""
+    return f"{action}: {effect}"
 
 
 def _moved(standby: Link, action: Action, now: int) -> Link:
@@ -171,12 +178,11 @@ def _tell(
     handover: OpenHandover,
     decision: Decision,
 ) -> tuple[Effect, str]:
-    """What became of it, and Slurm's words; a link that the running one is to submit stays
-    intended until it is seen."""
+    """What became of it, and Slurm's words; intended without any: it is left to the link."""
     try:
         if decision.action is Action.SUBMIT:
-            rules.submit(_next_link(handover))
-            return Effect.INTENDED, ""
+            there = rules.submit(_next_link(handover))
+            return (Effect.DONE if there else Effect.INTENDED), ""
         _move(cluster, handover, decision, snapshot)
     except (ClusterRefused, InputError) as error:
         return Effect.REFUSED, str(error)

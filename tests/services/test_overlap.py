@@ -1,13 +1,26 @@
 """How early a chain lets its next link start."""
 
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from shutil import copy
 
 import pytest
 
 from mirage.domain.chain import Position
-from mirage.domain.decision import Action, Decision, Forecast
+from mirage.domain.decision import Action, Decision, Forecast, Mode
+from mirage.domain.snapshot import Snapshot
+from mirage.services import chains as chain_service
+from mirage.services import links
+from mirage.services.chains import Registration
+from mirage.services.desk import Rules
 from mirage.services.overlap import bounded
+from mirage.services.provision import provision
+from mirage.store import clusters
+from mirage.store.engine import Store
 from tests.policy.views import view
+from tests.services import slurm_jobs
+from tests.services.scene import Always
 
 HOUR = 3600
 FREES = Decision(action=Action.FREE, reason="x", policy="p")
@@ -73,3 +86,29 @@ def test_links_that_never_overlap_are_pinned_or_held(
 def test_only_freeing_is_bounded(action: Action) -> None:
     other = replace(FREES, action=action)
     assert bounded(other, view(60, max_overlap_s=0)) == other
+
+
+@pytest.mark.parametrize(
+    ("cap_s", "left_s", "told"),
+    [
+        (0, 60, []),
+        (600, 601, []),
+        (600, 600, [("free", 12, "")]),
+    ],
+)
+def test_slurm_hears_of_it_when_the_chain_allows_it(
+    sqlite_template: Path, tmp_path: Path, cap_s: int, left_s: int, told: list[object]
+) -> None:
+    copy(sqlite_template, tmp_path / "mirage.db")
+    now = slurm_jobs.NOW
+    shown = [slurm_jobs.running(1, start=now - HOUR + left_s), slurm_jobs.standby(2)]
+    cluster = slurm_jobs.Written(*shown)
+    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as store:
+        with store.begin() as tx:
+            clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+            new = Registration(chain_id=slurm_jobs.CHAIN, links=3, max_overlap_s=cap_s)
+            chain_service.register(tx, 1, new, uid=slurm_jobs.ALICE, user="alice", now=now - HOUR)
+            links.sync(tx, 1, shown, now)
+        snapshot = Snapshot(queue=cluster.queue(), nodes=())
+        provision(store, cluster, 1, snapshot, Rules(policy=Always, default="always"))
+    assert cluster.moves == told

@@ -168,8 +168,11 @@ def test_a_service_with_a_way_of_its_own_submits_by_itself(store: Store) -> None
     job_id = running(1).job_id
     expected = NextLink(chain_id=CHAIN, index=2, uid=ALICE, user="alice", predecessor=job_id)
     assert heard == [expected]
+    assert not asked(store).submit_now, "the link need not do it as well"
     tick(store, running(1), now=NOW + 60, rules=submitting(lambda: True, heard))
     assert heard == [expected], "not twice, while it is on its way"
+    tick(store, running(1), job(2, submit=NOW + 2), now=NOW + 120)
+    assert (last(store).effect, links(store)[2].freed_at) == (Effect.DONE, NOW)
 
 
 def test_a_submit_limit_is_at_risk_and_tried_again_when_there_may_be_room(store: Store) -> None:
