@@ -92,6 +92,7 @@ def test_no_helper_is_run_for_what_is_no_user(tmp_path: Path, user: str) -> None
         ("no token", 0, "holds no JSON Web Token"),
         (jwt("alice", time.time() + 60), 1, "exit code 1"),
     ],
+    ids=["another", "too long", "for ever", "over", "no token", "failed"],
 )
 def test_a_helper_that_gives_something_else_is_refused(
     tmp_path: Path, says: str, code: int, why: str
