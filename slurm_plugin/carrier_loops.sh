@@ -36,7 +36,7 @@ mirage_beat() { # the heartbeat: a file, no question to Slurm
 
 mirage_ask_service() { # where it is not reached, and in good time before the end, the standby after all
     mirage_misses=0
-    while [ "$mirage_misses" -lt 2 ] && mirage_has_time; do
+    while [ "$mirage_misses" -lt 2 ] && ! mirage_is_noted && mirage_has_time; do
         mirage_answer=$(MIRAGE_URL=${MIRAGE_URL:-$mirage_url} && export MIRAGE_URL &&
             mirage_limit 30 /usr/bin/python3 -IS "$mirage_plugin/mirage_next.py" "$mirage_chain" \
                 2>/dev/null) || mirage_answer=
@@ -55,6 +55,7 @@ mirage_ask_service() { # where it is not reached, and in good time before the en
         esac
         [ "$mirage_misses" -ge 2 ] || mirage_nap_until_late
     done
+    ! mirage_is_noted || return 0 # by the service's own way (mirage-link next)
     mirage_log "link $mirage_next is made a standby: ${mirage_answer:-the service is not reached}"
     mirage_stand "afterany:$mirage_job" || mirage_stand_later
 }

@@ -117,4 +117,8 @@ mirage_take_over() { # a predecessor that was requeued waits for a place that is
     [ "$mirage_index" -gt 1 ] && [ "$mirage_state" = PENDING ] || return 0
     mirage_limit 60 scancel --state=PENDING "$MIRAGE_PREV_JOBID" >/dev/null 2>&1
     mirage_log "took over from job $MIRAGE_PREV_JOBID, which was requeued"
+    if [ "$(mirage_ask "$MIRAGE_PREV_JOBID" %T)" = RUNNING ]; then # it has begun at this very moment
+        mirage_look_back
+        ! mirage_too_early || mirage_must_wait=yes
+    fi
 }

@@ -132,6 +132,22 @@ def test_a_link_that_took_over_cancels_its_requeued_predecessor(chain: MakeChain
     assert b"link 2 has begun since" in again.stderr
 
 
+def test_a_requeued_predecessor_that_begins_at_the_same_moment_is_waited_for(
+    chain: MakeChain,
+) -> None:
+    link = chain(max_overlap=0, pace_s=1)
+    link.has("jobs/1", 101)
+    link.has("started/1", 101)
+    link.slurm.job_is(101, "PENDING")
+    runs = "RUNNING None N/A N/A"
+    link.slurm.command("scancel", f"#!/bin/sh\necho '{runs}' >{{home}}/state.101\n")
+    process = link.start(2)
+    until(lambda: "waiting for its end" in link.logged())
+    assert link.says("started/2") == "102"
+    link.slurm.job_is(101, "COMPLETED")
+    assert process.communicate(timeout=30)[0] == b"ran\n"
+
+
 def test_presubmitted_links_make_no_standby(chain: MakeChain) -> None:
     link = chain(presubmit="all", links=3)
     for index in (1, 2, 3):

@@ -178,6 +178,7 @@ def test_a_link_takes_over_from_a_predecessor_that_was_requeued(alice: Alice) ->
     alice.await_lines("begin 1 after nothing")
     alice.run("scontrol", "requeue", str(first))
     alice.await_state(first, "PENDING")
+    assert alice.says("ends/1") == "requeued"
     assert alice.testbed.job(second)["Dependency"] == f"afterany:{first}(unfulfilled)"
     alice.free(second)
     alice.until(lambda: alice.lines()[-1].startswith("begin 2"), "link 2")
