@@ -58,9 +58,21 @@ mirage_stand_later() { # as long as the link runs: submit limits are lifted by o
     done
 }
 
-mirage_stand_at_last() { # the link ends and none stands yet: the last moment to see to that
+mirage_stand_at_last() { # the link ends and none stands: the last moment to see to that
     [ "$mirage_index" -lt "$mirage_links" ] || return 0
-    mirage_is_noted || mirage_stand "afterany:$mirage_job"
+    mirage_is_noted && ! mirage_is_lost || mirage_stand "afterany:$mirage_job"
+}
+
+mirage_is_lost() { # was the next link cancelled before it began? It is made anew, once. Where all
+    # links stand already another one stands behind it
+    [ "$mirage_presubmit" != all ] && [ ! -e "$mirage_dir/started/$mirage_next" ] || return 1
+    mirage_id=$(mirage_get "jobs/$mirage_next") && [ ! -e "$mirage_dir/lost.$mirage_next" ] || return 1
+    case $(mirage_ask "$mirage_id" %T) in
+    CANCELLED | DEADLINE) ;;
+    *) return 1 ;; # no answer is no end
+    esac
+    mirage_put "lost.$mirage_next" "$mirage_id" || return 1
+    mirage_log "link $mirage_next, job $mirage_id, was taken away before it began: it is made anew"
 }
 
 mirage_is_noted() { # has the next link been submitted?

@@ -18,8 +18,8 @@ _ADVICE = {
     NO_STANDBY: "The link tries again for as long as it runs; the log in its chain's directory has "
     "sbatch's words. Where a submit limit (MaxSubmitJobs) is reached, cancel jobs that are not "
     "needed.",
-    VANISHED: "The running link makes another one. Was it cancelled on purpose? "
-    "`mirage chain cancel` ends the chain.",
+    VANISHED: "The running link puts another one in place, once, when it ends. Was it cancelled on "
+    "purpose? `mirage chain cancel` ends the chain.",
     REFUSED: "It is tried again. Where a submit limit (MaxSubmitJobs) is reached, cancel jobs that "
     "are not needed.",
     UNKNOWN: "Neither the queue nor accounting has its job: ask the admins whether slurmctld lost "

@@ -224,7 +224,7 @@ def _runs_alone(look: _Look, newest: Link) -> Verdict | None:
 
 
 def _gone(look: _Look, newest: Link, gone: Link) -> Verdict:
-    """The running link makes another standby, once: what takes that one away too means it."""
+    """The link makes another standby, once: what takes that one away too means it."""
     how = f"the standby for link {gone.index} (job {gone.job_id}) is gone: {gone.end_state}"
     if look.chain.state is ChainState.ACTIVE and look.past.replaced(gone.index, newest.start or 0):
         return Verdict(ChainState.PAUSED, f"{PAUSED}{how}, as was the one before it")

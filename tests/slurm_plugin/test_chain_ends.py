@@ -150,3 +150,48 @@ def test_a_setting_that_makes_no_sense_never_stops_the_script(chain: MakeChain, 
     link.has("ran/1", value)
     link.has("resumed", value)
     assert link.run(2).stdout == b"ran\n"
+
+
+def taken(slurm: FakeSlurm) -> str:
+    """A script while which every pending job leaves the queue."""
+    return f"#!/bin/sh\n: >{slurm.root}/queue\n"
+
+
+@pytest.mark.parametrize("end", ["CANCELLED", "DEADLINE"])
+def test_a_standby_that_was_taken_away_is_made_anew(
+    slurm: FakeSlurm, chain: MakeChain, end: str
+) -> None:
+    """An admin's scancel, say: the link's own end is the last moment to see to it."""
+    link = chain(taken(slurm))
+    slurm.job_is(102, end)
+    link.run(1)
+    assert (submitted(link), link.says("jobs/2")) == (3, "103")
+    assert "--dependency=afterany:101" in slurm.calls()[-1].argv
+    assert "it is made anew" in link.logged()
+
+
+def test_a_standby_is_made_anew_once(slurm: FakeSlurm, chain: MakeChain) -> None:
+    link = chain(taken(slurm))
+    slurm.job_is(102, "CANCELLED")
+    link.has("lost.2", 100)
+    link.run(1)
+    assert submitted(link) == 2
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "COMPLETED", None])
+def test_a_standby_that_stands_or_ran_or_is_not_known_is_left_alone(
+    slurm: FakeSlurm, chain: MakeChain, state: str | None
+) -> None:
+    link = chain(taken(slurm))
+    if state is not None:
+        slurm.job_is(102, state)
+    link.run(1)
+    assert submitted(link) == 2
+
+
+def test_among_links_that_all_stand_none_is_made_anew(slurm: FakeSlurm, chain: MakeChain) -> None:
+    link = chain(taken(slurm), presubmit="all")
+    link.has("jobs/2", 102)
+    slurm.job_is(102, "CANCELLED")
+    link.run(1)
+    assert submitted(link) == 1
