@@ -80,11 +80,11 @@ def test_a_squeue_that_is_not_there_or_hangs_says_nothing(
     lease = importlib.import_module("mirage_lease")
     watch = importlib.import_module("mirage_watch")
     monkeypatch.setattr(watch, "ASK_TIMEOUT_S", 0.2)
-    (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\nexec sleep 20\n")
+    (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\nexec sleep 100\n")
     (tmp_path / "bin" / "squeue").chmod(0o755)
     began = time.monotonic()
     assert watch.slurms_word(lease.Holder(1, "101", 0)) is None
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     assert watch.slurms_word(lease.Holder(1, "101", 0)) is None
 
