@@ -106,11 +106,11 @@ def shadow(
     and slurm-estimate. The answer is a recommendation with its reason; docs/report.md has the
     rules. Users of the log appear in no output.
 
-    A first try:  sacct -a -P -S now-60days -o ALL > log.txt
+    A first try, with the sacct command of docs/report.md as log.txt:
 
-                  mirage cluster import --out c.toml
+    mirage cluster import --out c.toml
 
-                  mirage report shadow --from-sacct log.txt --cluster c.toml --html out.html
+    mirage report shadow --from-sacct log.txt --cluster c.toml --html out.html
 
     Exit code 0 whatever is recommended, too little data included; 2 where the log, the cluster
     file or an option does not read.
