@@ -15,6 +15,7 @@ from mirage.cli.report_html import page
 from mirage.sim.types import SimJob
 from tests.cli.test_episodes import CLUSTER
 from tests.episodes import small
+from tests.episodes.tables import MONDAY
 from tests.mirage_process import Answer, run
 
 PIECES = 10
@@ -67,9 +68,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def reported(site: Path, *words: str, log: str = "log.parquet", **more: str) -> Answer:
+def reported(site: Path, *words: str, log: str = "log.parquet") -> Answer:
     named = ("--from-sacct", log, "--cluster", "C.toml", "--jobs", "1")
-    return run("report", "shadow", *named, *words, cwd=site, **more)
+    return run("report", "shadow", *named, *words, cwd=site)
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +159,7 @@ def test_by_default_the_trace_says_which_hand_overs(site: Path) -> None:
 
 
 def test_a_short_log_is_too_little_and_no_error(site: Path) -> None:
-    short = [job for job in jobs() if job.submit < small.MONDAY + 3 * 86400]
+    short = [job for job in jobs() if job.submit < MONDAY + 3 * 86400]
     written(site / "short.parquet", short)
     words = (*PAIR, "--json", "--html", "short.html")
     answer = reported(site, *words, log="short.parquet")
