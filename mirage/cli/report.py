@@ -79,8 +79,8 @@ def shadow(
         ),
     ] = None,
     every: Annotated[
-        str, typer.Option(metavar="4h", help="Between two hand-overs that are asked about.")
-    ] = "4h",
+        str, typer.Option(metavar="6h", help="Between two hand-overs that are asked about.")
+    ] = "6h",
     overlap_price: Annotated[
         float, typer.Option(min=0.0, help="Cost of an hour of overlap in hours of interruption.")
     ] = OVERLAP_PRICE,
@@ -100,7 +100,7 @@ def shadow(
     """Had Mirage acted in the last weeks: what would it have saved, and is it needed?
 
     From a log alone: nothing is installed, configured or touched. The log is replayed on the
-    cluster that C.toml describes. Every 4 hours of the window a chain's hand-over is put into it,
+    cluster that C.toml describes. Every 6 hours of the window a chain's hand-over is put into it,
     and every moment to release its successor is tried. Mirage's default policy is then judged
     against afterany (reactive), afterany under PriorityFlags=ACCRUE_ALWAYS, fixed-lead, average
     and slurm-estimate. The answer is a recommendation with its reason; docs/report.md has the

@@ -14,9 +14,9 @@ from mirage.services.report import EARLY, REACTIVE
 
 NAMES = {
     REACTIVE: "afterany (reactive)",
-    EARLY: "afterany, ACCRUE_ALWAYS",
+    EARLY: "with ACCRUE_ALWAYS",
     AUTO: "Mirage (auto)",
-    "oracle": "best possible (oracle)",
+    "oracle": "best (oracle)",
 }
 ORDER = (AUTO, REACTIVE, EARLY, "fixed-lead", "average", "slurm-estimate", "oracle")
 COLUMNS = (
@@ -26,6 +26,8 @@ COLUMNS = (
     ("cost\nh", "cost_h", 2),
 )
 """Heading, figure of `mirage evaluate`, digits."""
+LED = "interruption_h"
+"""A terminal has width for the interval of one: JSON and page have them all."""
 
 
 def shown(document: dict[str, Any], console: Console) -> None:
@@ -62,12 +64,12 @@ def title(group: dict[str, Any]) -> str:
     return f"{what}: mean of {count} hand-overs on {group['days']} days [95 % interval over days]"
 
 
-def cell(told: dict[str, Any], figure: str, digits: int) -> str:
-    """A figure with its interval."""
+def cell(told: dict[str, Any], figure: str, digits: int, *, short: bool = False) -> str:
+    """A figure with its interval; in short without."""
     value, ends = told[figure], told[f"{figure}_ci"]
     if value is None:
         return ""
-    between = "" if ends is None else f" [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
+    between = "" if ends is None or short else f" [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
     return f"{value:.{digits}f}{between}"
 
 
@@ -79,12 +81,12 @@ def saved(group: dict[str, Any], name: str) -> str:
 
 def _table(group: dict[str, Any]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title=escape(title(group)), title_justify="left")
-    table.add_column("", overflow="fold")
+    table.add_column("", no_wrap=True)
     for heading, _, _ in COLUMNS:
         table.add_column(heading, justify="right", overflow="fold")
-    table.add_column("Mirage saves\nh in sum", justify="right", overflow="fold")
+    table.add_column("Mirage saves\nsum, h", justify="right", overflow="fold")
     for name in ORDER:
         told = group["policies"][name]["all"]
-        cells = [cell(told, figure, digits) for _, figure, digits in COLUMNS]
+        cells = [cell(told, figure, digits, short=figure != LED) for _, figure, digits in COLUMNS]
         table.add_row(NAMES.get(name, name), *map(escape, cells), escape(saved(group, name)))
     return table

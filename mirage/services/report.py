@@ -125,9 +125,10 @@ def _no_gain(seen: Evidence) -> Recommendation:
 
 
 def _early(seen: Evidence) -> Recommendation:
+    how = "better" if seen.on_early.interval_h[0] > 0.0 else "as good"
     return Recommendation(
         Verdict.EARLY_DEPENDENCY,
-        "A plain early dependency (PriorityFlags=ACCRUE_ALWAYS) is as good here: you do not need "
+        f"A plain early dependency (PriorityFlags=ACCRUE_ALWAYS) is {how} here: you do not need "
         "Mirage.",
         f"Against it Mirage's cost differs by {_signed(seen.on_early)} h a hand-over "
         f"({_asked()}); against afterany without the flag by {_signed(seen.on_reactive)} h.",

@@ -147,7 +147,7 @@ def test_the_page_stands_by_itself(made: dict[str, Any], site: Path) -> None:
     assert page.tags.count("svg") == page.tags.count("table") == len(made["groups"])
     assert page.links == []
     assert "script" not in page.tags
-    assert page.text.count("afterany, ACCRUE_ALWAYS") == 2 * len(made["groups"])
+    assert page.text.count("with ACCRUE_ALWAYS") == 2 * len(made["groups"])
 
 
 def test_by_default_the_trace_says_which_hand_overs(site: Path) -> None:
@@ -155,7 +155,7 @@ def test_by_default_the_trace_says_which_hand_overs(site: Path) -> None:
     assert answer.code == 0, answer.err
     assert "Too little data" in answer.out
     assert "the partition's most used long jobs" in answer.out
-    assert "afterany, ACCRUE_ALWAYS" in answer.out
+    assert "with ACCRUE_ALWAYS" in answer.out
 
 
 def test_a_short_log_is_too_little_and_no_error(site: Path) -> None:

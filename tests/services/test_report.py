@@ -54,10 +54,11 @@ def test_it_would_save() -> None:
 
 
 def test_a_plain_early_dependency_is_as_good() -> None:
-    told = advised(6.0, 0.1, 0.0)
+    told = advised(6.0, 0.1, 0.1)
     assert told.verdict is Verdict.EARLY_DEPENDENCY
     assert "PriorityFlags=ACCRUE_ALWAYS" in told.advice
-    assert "you do not need Mirage" in told.advice
+    assert "is as good here: you do not need Mirage" in told.advice
+    assert "is better here: you do not need Mirage" in advised(6.0, 0.0, 1.0).advice
 
 
 def test_waits_are_too_short_to_matter() -> None:
