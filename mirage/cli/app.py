@@ -31,6 +31,10 @@ COMMANDS = {
     "train": ("mirage.cli.train", "Train a policy on episode tables."),
     "models": ("mirage.cli.models", "Trained policies: list, show, promote, recalibrate."),
     "evaluate": ("mirage.cli.evaluate", "Judge policies on the same hand-overs."),
+    "report": (
+        "mirage.cli.report",
+        "What Mirage would have saved a site, and whether it is needed.",
+    ),
     "db": ("mirage.cli.ops", "The database: make it, or bring it to this program's schema."),
     "config": ("mirage.cli.ops", "The configuration file: check it, show it, list every key."),
     "doctor": (

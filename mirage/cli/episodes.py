@@ -1,54 +1,39 @@
 """`mirage episodes`: the table of hand-overs of a trace."""
 
-import hashlib
 import json
-import os
-import platform
-import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
 from mirage.cli.ask_twin import ask_twin
 from mirage.cli.kernels import say_if_compiling
-from mirage.domain.timelimit import UNLIMITED, parse_time_limit
-from mirage.episodes.blocks import Made, Plan, kept, make
-from mirage.episodes.build import describe
+from mirage.cli.tabling import (
+    LEAD_IN_S,
+    complain,
+    cores,
+    instant,
+    make_table,
+    midnight,
+    plan_of,
+    seconds,
+)
+from mirage.episodes.blocks import Made
 from mirage.episodes.deciding import reactive
 from mirage.episodes.evaluate import CLASSES, Handovers, classes
 from mirage.episodes.settings import Settings, account_of, check_account
 from mirage.episodes.table import EpisodeTable
-from mirage.errors import InputError, MalformedText
-from mirage.sim.types import Params, SimJob
+from mirage.errors import InputError
+from mirage.sim.types import SimJob
 from mirage.traces import replay
 from mirage.traces.clusterfile import read_cluster_file
 
 app = typer.Typer()
-
-LEAD_IN_S = 6 * 86400
-"""The first days of a trace lack the jobs that ran before it: no start points by default."""
-_DAY_S = 86400
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": _DAY_S}
-_AFTER_CTRL_C = 130
-"""As shells say."""
-_SHORT = re.compile(r"(\d+)([smhd])")
 
 
 @app.command()
@@ -127,10 +112,10 @@ def episodes(
         account=_account(replayed, user, account),
     )
     settings.check(params)
-    plan = _plan(trace, params, replayed, settings)
+    plan = plan_of(trace, params, replayed, settings)
     say_if_compiling()
     begun = time.perf_counter()
-    made = _made(plan, out, jobs or _cores())
+    made = make_table(plan, out, jobs or cores())
     wall_s = time.perf_counter() - begun
     if twin:
         ask_twin(out, EpisodeTable.load(out))
@@ -139,31 +124,7 @@ def episodes(
         typer.echo(json.dumps(report))
     else:
         Console().print(_table(report))
-    _complain(trace, taken)
-
-
-def _made(plan: Plan, out: Path, processes: int) -> Made:
-    total = len(plan.settings.start_points)
-    try:
-        with _progress(total) as told:
-            return make(plan, out, processes, told)
-    except KeyboardInterrupt:
-        done = kept(plan, out)
-        typer.echo(
-            f"mirage: {done} of {total} start points kept; the same command goes on", err=True
-        )
-        raise typer.Exit(_AFTER_CTRL_C) from None
-
-
-def _complain(trace: Path, taken: replay.Replay) -> None:
-    """On standard error, where rows of the trace are not in the replay."""
-    if taken.refused:
-        why = ", ".join(f"{reason} ({rows})" for reason, rows in taken.refused.items())
-        typer.echo(
-            f"mirage: warning: {trace}: {sum(taken.refused.values())} of {taken.read} rows are not "
-            f"replayed: {why}",
-            err=True,
-        )
+    complain(trace, taken)
 
 
 def _settings(
@@ -174,14 +135,14 @@ def _settings(
     since: str | None,
     until: str | None,
 ) -> Settings:
-    limit_s = _seconds(time_limit, "--time-limit")
+    limit_s = seconds(time_limit, "--time-limit")
     first, last = replayed[0].submit, replayed[-1].submit
     return Settings(
         nodes=nodes,
         time_limit_s=limit_s,
-        every_s=_seconds(every, "--every"),
-        since=_midnight(first + LEAD_IN_S) if since is None else _instant(since, "--from"),
-        until=last - 2 * limit_s if until is None else _instant(until, "--until"),
+        every_s=seconds(every, "--every"),
+        since=midnight(first + LEAD_IN_S) if since is None else instant(since, "--from"),
+        until=last - 2 * limit_s if until is None else instant(until, "--until"),
     )
 
 
@@ -189,50 +150,6 @@ def _account(replayed: Sequence[SimJob], user: str, account: str) -> str:
     if account:
         check_account(replayed, user, account)
     return account or (account_of(replayed, user) if user else "")
-
-
-def _plan(trace: Path, params: Params, replayed: Sequence[SimJob], settings: Settings) -> Plan:
-    about = describe(
-        params,
-        settings,
-        trace=trace.name,
-        source=str(trace.absolute()),
-        trace_sha256=hashlib.sha256(trace.read_bytes()).hexdigest(),
-        versions={
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("mirage-provisioner", "numba", "numpy")},
-        },
-    )
-    return Plan(params=params, jobs=replayed, settings=settings, about=about)
-
-
-def _seconds(text: str, option: str) -> int:
-    short = _SHORT.fullmatch(text.strip().lower())
-    if short:
-        return int(short[1]) * _UNITS_S[short[2]]
-    try:
-        seconds = parse_time_limit(text)
-    except MalformedText:
-        seconds = None
-    if not seconds or seconds == UNLIMITED:
-        raise InputError(f"{option} {text}: not a time such as 4h or 48:00:00")
-    return seconds
-
-
-def _instant(text: str, option: str) -> int:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise InputError(f"{option} {text}: not a date such as 2023-02-13") from None
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
-
-
-def _midnight(at: int) -> int:
-    return -(-at // _DAY_S) * _DAY_S
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _report(out: Path, made: Made, wall_s: float) -> dict[str, Any]:
@@ -281,20 +198,3 @@ def _table(report: dict[str, Any]) -> Table:
         shown = "" if hours is None else f"{hours:.2f}"
         table.add_row(f"  {load} ({figures['episodes']})", shown)
     return table
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, where that is a terminal."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
-    with bar:
-        task = bar.add_task("start points", total=total)
-        yield lambda done: bar.advance(task, done)

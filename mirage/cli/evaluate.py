@@ -1,9 +1,7 @@
 """`mirage evaluate`: what policies cost on episode tables."""
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,26 +10,18 @@ import typer
 from rich.console import Console
 
 from mirage.cli import pareto
-from mirage.cli.ask_twin import ask_where_needed
 from mirage.cli.configured import ConfigOption, models_folder
-from mirage.cli.evaluate_auto import Heard, who_decided
+from mirage.cli.evaluate_auto import who_decided
 from mirage.cli.evaluate_text import figure_tables
-from mirage.cli.progress import counted
-from mirage.domain.decision import Decision, HandoverView
+from mirage.cli.judging import judge, together
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
-from mirage.episodes import bootstrap, deciding
-from mirage.episodes.evaluate import Figures, Handovers, classes, evaluate
-from mirage.episodes.pooled import check_distinct, clusters
+from mirage.episodes import bootstrap
+from mirage.episodes.evaluate import Figures, classes, evaluate
+from mirage.episodes.pooled import clusters
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError, MalformedText
-from mirage.features import spec
-from mirage.policy import walked
-from mirage.policy.auto import Auto, Candidate, unfit
-from mirage.policy.foretold import wants_twin
-from mirage.policy.registry import AUTO, MOVES_OFTEN, NAMES, is_model, policy
-from mirage.policy.served import Served
-from mirage.ports import Policy, observes
+from mirage.policy.registry import AUTO, MOVES_OFTEN, NAMES, is_model
 
 app = typer.Typer()
 
@@ -89,21 +79,12 @@ def evaluate_tables(
         pareto.check(plot)
     startup_h = _startup_h(startup_time)
     under = models_folder(config)
-    asked = {name: policy(name, under) for name in names if name not in _KNOWN_AFTERWARDS}
     tables = [_loaded(path) for path in paths]
-    check_distinct([table.about for table in tables], [t.start_point for t in tables])
-    if any(map(is_model, names)):
-        _check_features(paths, tables)
-    ask_where_needed(asked.values(), paths, tables)
-    _say_if_learned(asked.values(), paths, tables)
-    heard = Heard()
-    run = _Run(tables, overlap_price, startup_h, heard)
-    chosen = {name: run.choices(asked.get(name)) for name in names}
-    handovers = {name: _together(tables, instants, startup_h) for name, instants in chosen.items()}
-    load = _together(tables, chosen["reactive"], 0.0)
-    figures = evaluate(handovers, classes(load.interruption_h), overlap_price)
+    judged = judge(paths, tables, names, under, overlap_price=overlap_price, startup_h=startup_h)
+    handovers = {name: judged.handovers(name) for name in names}
+    figures = evaluate(handovers, classes(judged.reactive_h()), overlap_price)
     if AUTO in figures:
-        figures[AUTO]["all"] |= heard.figures()
+        figures[AUTO]["all"] |= judged.heard.figures()
     if plot is not None:
         pareto.draw(plot, figures, _constant_leads(tables, startup_h))
     _say_if_pooled(tables)
@@ -148,112 +129,13 @@ def _startup_h(text: str) -> float:
     return seconds / _HOUR_S
 
 
-class _Run:
-    """Policies over tables; each is asked once, however many ask what it chooses."""
-
-    def __init__(
-        self, tables: Sequence[EpisodeTable], overlap_price: float, startup_h: float, heard: Heard
-    ) -> None:
-        self._tables = tables
-        self._price = overlap_price
-        self._startup_h = startup_h
-        self._heard = heard
-        self._known: dict[tuple[str, int], deciding.Chosen] = {}
-
-    def choices(self, asked: Policy | None) -> list[deciding.Chosen]:
-        """For each table, the instants that the policy chooses; the oracle is not asked."""
-        if asked is None:
-            return [deciding.oracle(t, self._price, self._startup_h) for t in self._tables]
-        if isinstance(asked, Auto):
-            return [self._walked(asked, place) for place in range(len(self._tables))]
-        return [self._decided(asked, place) for place in range(len(self._tables))]
-
-    def _walked(self, auto: Auto, place: int) -> deciding.Chosen:
-        table = self._tables[place]
-        auto = replace(auto, candidates=tuple(c for c in auto.candidates if not _saw(c, table)))
-        return walked.chosen(auto, table, lambda p: self._decided(p, place), self._heard)
-
-    def _decided(self, asked: Policy, place: int) -> deciding.Chosen:
-        key = (asked.name, place)
-        if key not in self._known:
-            self._known[key] = self._run(asked, self._tables[place])
-        return self._known[key]
-
-    def _run(self, asked: Policy, table: EpisodeTable) -> deciding.Chosen:
-        if asked.name == "reactive":
-            return deciding.reactive(table)
-        heeded = _Heeded(asked)
-        with counted(asked.name, len(table)) as told:
-            found = deciding.decided(table, heeded, self._price, lambda _: told())
-        heeded.say(table)
-        return found
-
-
-class _Heeded:
-    """A policy, and how often it could not be asked: its figures are then those of a rule."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy, self.name = policy, policy.name
-        self.observes, self.asks_twin = observes(policy), wants_twin(policy)
-        self._why: Counter[str | None] = Counter()
-
-    def decide(self, view: HandoverView) -> Decision:
-        if not isinstance(self._policy, Auto):
-            self._why[unfit(self._policy, view)] += 1
-        return self._policy.decide(view)
-
-    def say(self, table: EpisodeTable) -> None:
-        stood_in = sum(n for why, n in self._why.items() if why is not None)
-        if stood_in:
-            why = max((w for w in self._why if w is not None), key=lambda w: self._why[w])
-            told = f"a rule stood in for {self.name} in {stood_in} of {self._why.total()} decisions"
-            typer.echo(f"mirage: note: {table.about.trace}: {told} ({why})", err=True)
-
-
-def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
-    """A model that is shown no observation would be judged by its fall-back."""
-    for path, table in zip(paths, tables, strict=True):
-        if table.about.features_fingerprint != spec.FINGERPRINT:
-            raise InputError(
-                f"{path} was made with other features than this program's: make it again"
-            )
-
-
-def _say_if_learned(
-    policies: Iterable[Policy], paths: Sequence[Path], tables: Sequence[EpisodeTable]
-) -> None:
-    """Figures on weeks that a model was trained on are better than the model is."""
-    for path, table in zip(paths, tables, strict=True):
-        for one in policies:
-            if isinstance(one, Served) and _saw(one, table):
-                typer.echo(f"mirage: note: {one.name} was trained on weeks of {path}", err=True)
-            if isinstance(one, Auto):
-                for name in (c.name for c in one.candidates if _saw(c, table)):
-                    told = f"{name} was trained on weeks of {path}: auto does without it"
-                    typer.echo(f"mirage: note: {told}", err=True)
-
-
-def _saw(asked: Served | Candidate, table: EpisodeTable) -> bool:
-    scope = asked.artefact.scope if isinstance(asked, Served) else asked.scope
-    about = table.about
-    cluster = str(about.cluster.get("name", ""))
-    return scope is not None and scope.has_seen(cluster, about.since, about.until)
-
-
-def _together(
-    tables: Sequence[EpisodeTable], chosen: Sequence[deciding.Chosen], startup_h: float
-) -> Handovers:
-    parts = (Handovers.of(t, c, startup_h) for t, c in zip(tables, chosen, strict=True))
-    return Handovers.together(parts)
-
-
 def _constant_leads(tables: Sequence[EpisodeTable], startup_h: float) -> list[tuple[float, float]]:
     """(overlap, interruption) in mean hours of each constant lead that all tables have."""
     shortest = min(table.outcome_s.shape[1] for table in tables)
     points = []
     for back in range(1, shortest + 1):
         at = [np.full(len(t), t.outcome_s.shape[1] - back, dtype=np.int64) for t in tables]
-        handovers = _together(tables, at, startup_h)
+        handovers = together(tables, at, startup_h)
         points.append((float(handovers.overlap_h.mean()), float(handovers.interruption_h.mean())))
     return points
 

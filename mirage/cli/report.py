@@ -1,0 +1,216 @@
+"""`mirage report`: what Mirage would have done for a site."""
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from mirage.cli.configured import ConfigOption, models_folder
+from mirage.cli.judging import ORACLE, judge
+from mirage.cli.kernels import say_if_compiling
+from mirage.cli.report_document import Document, document, nothing_to_tell
+from mirage.cli.report_html import page
+from mirage.cli.report_pairs import Asked, Pair, pairs, span
+from mirage.cli.report_text import shown
+from mirage.cli.tabling import complain, cores, make_table, plan_of
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.episodes.table import EpisodeTable
+from mirage.errors import InputError
+from mirage.policy.registry import AUTO
+from mirage.sim.types import Params, SimJob
+from mirage.traces import replay
+from mirage.traces.clusterfile import read_cluster_file
+
+app = typer.Typer()
+report = typer.Typer(no_args_is_help=True)
+app.add_typer(
+    report, name="report", help="What Mirage would have saved a site, and whether it is needed."
+)
+
+JUDGED = ("reactive", "average", ORACLE, "fixed-lead", "slurm-estimate", AUTO)
+"""In the order of `mirage evaluate`."""
+
+
+@report.command()
+def shadow(
+    *,
+    from_sacct: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-sacct",
+            metavar="FILE",
+            help="The log: sacct text, swf, parquet or tacc, as `mirage ingest` reads it.",
+        ),
+    ] = None,
+    cluster: Annotated[
+        Path | None,
+        typer.Option(metavar="C.toml", help="The cluster file: `mirage cluster import`."),
+    ] = None,
+    since: Annotated[
+        str, typer.Option(metavar="28d", help="How far back from the end, or a first day, UTC.")
+    ] = "28d",
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="D", help="Hand-overs begin before it, UTC. Default: the log's end."),
+    ] = None,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="P", help="May be given several times. Default: the busiest, three at most."
+        ),
+    ] = None,
+    nodes: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="K",
+            help="Nodes of a link; may be given several times. Default: the one or two sizes that "
+            "the partition's long jobs use most.",
+        ),
+    ] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="48:00:00", help="Of a link. Default: the limit that long jobs use most."
+        ),
+    ] = None,
+    every: Annotated[
+        str, typer.Option(metavar="6h", help="Between two hand-overs that are asked about.")
+    ] = "6h",
+    overlap_price: Annotated[
+        float, typer.Option(min=0.0, help="Cost of an hour of overlap in hours of interruption.")
+    ] = OVERLAP_PRICE,
+    html: Annotated[
+        Path | None, typer.Option(metavar="OUT.html", help="Write a page that needs no network.")
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep the tables there, for `mirage evaluate`."),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes. Default: one for each core.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Had Mirage acted in the last weeks: what would it have saved, and is it needed?
+
+    From a log alone: nothing is installed, configured or touched. The log is replayed on the
+    cluster that C.toml describes. Every 6 hours of the window a chain's hand-over is put into it,
+    and every moment to release its successor is tried. Mirage's default policy is then judged
+    against afterany (reactive), afterany under PriorityFlags=ACCRUE_ALWAYS, fixed-lead, average
+    and slurm-estimate. The answer is a recommendation with its reason; docs/report.md has the
+    rules. Users of the log appear in no output.
+
+    A first try, with the sacct command of docs/report.md as log.txt:
+
+    mirage cluster import --out c.toml
+
+    mirage report shadow --from-sacct log.txt --cluster c.toml --html out.html
+
+    Exit code 0 whatever is recommended, too little data included; 2 where the log, the cluster
+    file or an option does not read.
+    """
+    if from_sacct is None or cluster is None:
+        raise InputError("the report is made from a log: give --from-sacct FILE --cluster C.toml")
+    _check_writable(html)
+    params = read_cluster_file(cluster)
+    taken = replay.read(from_sacct, params)
+    replayed = taken.workload.jobs
+    if not replayed:
+        raise InputError(f"{from_sacct}: not one of {taken.read} rows can be replayed")
+    asked = Asked(
+        since=since,
+        until=until,
+        every=every,
+        partitions=partition or (),
+        nodes=nodes or (),
+        time_limit=time_limit,
+    )
+    with _folder(keep) as folder:
+        made = _made(from_sacct, params, replayed, asked, folder, jobs or cores())
+        if made:
+            told = _judged(made, models_folder(config), overlap_price)
+        else:
+            told = nothing_to_tell(span(replayed, asked).days)
+    whole = told | {
+        "trace": from_sacct.name,
+        "cluster": params.name,
+        "accrue_always": params.accrue_always,
+        "overlap_price": overlap_price,
+    }
+    if html is not None:
+        _write(html, page(whole))
+    if as_json:
+        typer.echo(json.dumps(whole, indent=1))
+    else:
+        shown(whole, Console())
+    complain(from_sacct, taken)
+
+
+Tables = list[tuple[Pair, Path, EpisodeTable]]
+
+
+def _made(
+    trace: Path,
+    params: Params,
+    replayed: Sequence[SimJob],
+    asked: Asked,
+    folder: Path,
+    processes: int,
+) -> Tables:
+    """A table for each pair that has start points and episodes."""
+    wanted = [p for p in pairs(replayed, params, asked) if len(p.settings.start_points)]
+    if wanted:
+        say_if_compiling()
+    made: Tables = []
+    for number, pair in enumerate(wanted, start=1):
+        typer.echo(f"mirage: {number} of {len(wanted)}: {pair.name}", err=True)
+        path = folder / f"pair-{number}.npz"
+        try:
+            table = make_table(
+                plan_of(trace, params, replayed, pair.settings), path, processes
+            ).table
+        except InputError as error:
+            typer.echo(f"mirage: note: {pair.name}: {error}", err=True)
+            continue
+        made.append((pair, path, table))
+    return made
+
+
+def _judged(made: Tables, under: Path, overlap_price: float) -> Document:
+    tables = [table for _, _, table in made]
+    judged = judge(
+        [path for _, path, _ in made], tables, JUDGED, under, overlap_price=overlap_price
+    )
+    return document([pair for pair, _, _ in made], judged, overlap_price)
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="mirage-report-") as name:
+            yield Path(name)
+        return
+    try:
+        keep.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--keep {keep}: {error.strerror}") from error
+    yield keep
+
+
+def _check_writable(path: Path | None) -> None:
+    """Said before the long work, not after it."""
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise InputError(f"--html {path}: there is no such folder, or it is one itself")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from error

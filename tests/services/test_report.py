@@ -1,0 +1,98 @@
+"""The recommendation: each verdict, and the edges between them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mirage.episodes.evaluate import Handovers
+from mirage.services.report import (
+    EARLY,
+    LEAST_DAYS,
+    LEAST_GAIN_H,
+    OURS,
+    REACTIVE,
+    SHORT_H,
+    Evidence,
+    Recommendation,
+    Verdict,
+    recommend,
+)
+from tests.episodes.tables import DAY_S, MONDAY
+
+PRICE = 0.5
+
+
+def handovers(hours: float, *, days: int, noise: float = 0.0) -> Handovers:
+    """Four a day, alternately above and below the mean by `noise`, a day like the next."""
+    count = 4 * days
+    start_point = MONDAY + np.arange(count) * (DAY_S // 4)
+    swing = np.where((np.arange(count) // 4) % 2 == 0, noise, -noise)
+    return Handovers(start_point=start_point, x_h=hours + swing, lead_h=np.zeros(count))
+
+
+def advised(
+    reactive: float, early: float, ours: float, *, days: int = 28, noise: float = 0.0
+) -> Recommendation:
+    """Signed hours of each: interruption above 0."""
+    made = {
+        REACTIVE: handovers(reactive, days=days),
+        EARLY: handovers(early, days=days, noise=noise),
+        OURS: handovers(ours, days=days, noise=noise),
+    }
+    return recommend(Evidence.of(made, PRICE))
+
+
+def test_it_would_save() -> None:
+    told = advised(6.0, 5.0, -1.0)
+    assert told.verdict is Verdict.SAVES
+    assert "save 6.00 [6.00, 6.00] h of interruption a hand-over at 1.00 h of overlap" in (
+        told.advice
+    )
+    # 6 h of interruption against 1 h of overlap at half the price.
+    assert "-5.50 [-5.50, -5.50] h from it" in told.reason
+
+
+def test_a_plain_early_dependency_is_as_good() -> None:
+    told = advised(6.0, 0.1, 0.1)
+    assert told.verdict is Verdict.EARLY_DEPENDENCY
+    assert "PriorityFlags=ACCRUE_ALWAYS" in told.advice
+    assert "is as good here: you do not need Mirage" in told.advice
+    assert "is better here: you do not need Mirage" in advised(6.0, 0.0, 1.0).advice
+
+
+def test_waits_are_too_short_to_matter() -> None:
+    assert advised(SHORT_H - 0.01, 0.0, 0.0).verdict is Verdict.SHORT_WAITS
+    assert advised(SHORT_H, SHORT_H, 0.0).verdict is Verdict.SAVES
+
+
+def test_too_little_data_names_the_days() -> None:
+    told = advised(6.0, 6.0, 0.0, days=LEAST_DAYS - 1)
+    assert told.verdict is Verdict.TOO_LITTLE
+    assert "13 days with 52 hand-overs" in told.advice
+    assert advised(6.0, 6.0, 0.0, days=LEAST_DAYS).verdict is Verdict.SAVES
+
+
+def test_many_days_with_few_hand_overs_are_too_little() -> None:
+    seen = Evidence.of({n: handovers(6.0, days=28) for n in (REACTIVE, EARLY, OURS)}, PRICE)
+    assert recommend(replace(seen, handovers=19)).verdict is Verdict.TOO_LITTLE
+
+
+def test_no_gain_is_shown() -> None:
+    assert advised(3.0, 3.0, 3.0).verdict is Verdict.NO_GAIN
+    # Overlap is bought dearly: 3 h of interruption for 8 h of overlap.
+    assert advised(3.0, 3.0, -8.0).verdict is Verdict.NO_GAIN
+
+
+@pytest.mark.parametrize(
+    ("gain", "verdict"),
+    [(LEAST_GAIN_H - 0.01, Verdict.EARLY_DEPENDENCY), (LEAST_GAIN_H + 0.01, Verdict.SAVES)],
+)
+def test_what_nobody_would_notice_is_no_gain_over_the_flag(gain: float, verdict: Verdict) -> None:
+    assert advised(6.0, 2.0, 2.0 - gain).verdict is verdict
+
+
+def test_luck_is_no_gain() -> None:
+    """The mean gain is an hour, but days differ by far more."""
+    assert advised(12.0, 12.0, 11.0, noise=10.0).verdict is Verdict.NO_GAIN
+    assert advised(12.0, 12.0, 11.0, noise=0.1).verdict is Verdict.SAVES
