@@ -61,10 +61,10 @@ def doctor(
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Say what works here and what does not: database, Slurm, who decides, and which of the moves
-    this account may make. Run it as the user who runs the service.
+    """Say what works here and what does not: database, Slurm, who decides.
 
-    Moves are tried where nothing comes of it: without Operator on a held job of one's own, which is
+    And which of the moves this account may make. Run it as the user who runs the service. Moves
+    are tried where nothing comes of it: without Operator on a held job of one's own, which is
     cancelled again. The exit code is 1 where there is a fault.
     """
     settings = settings_file.load_own(config) if user else settings_file.load(config)
