@@ -64,7 +64,18 @@ case $format in
 esac
 """
 SCONTROL = "#!/bin/sh\n[ -f {home}/shown ] && cat {home}/shown\n"
-SCANCEL = "#!/bin/sh\nprintf '%s\\n' \"$*\" >>{home}/scancelled\n"
+SCANCEL = r"""#!/bin/sh
+printf '%s\n' "$*" >>{home}/scancelled
+only=
+for word in "$@"; do
+    case $word in
+    --state=*) only=${{word#--state=}} ;;
+    esac
+    [ -f {home}/state.$word ] || continue
+    read -r state rest <{home}/state.$word
+    [ "${{only:-$state}}" != "$state" ] || echo "CANCELLED $rest" >{home}/state.$word
+done
+"""
 MUNGE = "#!/bin/sh\ncat >{home}/payload\nprintf 'MUNGE:credential:'\n"
 
 

@@ -119,6 +119,18 @@ def test_a_requeued_run_is_another_holder_and_waits_for_its_own_past(
     assert again.token == "2-101.1"
 
 
+def test_a_requeued_holder_whose_job_its_successor_cancelled_ends_no_chain(
+    squeue: Any, link: Any, chain_dir: Path
+) -> None:
+    assert link(1).begin()
+    squeue("CANCELLED  1\\n")
+    (chain_dir / "passed.1").write_text("101\n")
+    second = link(2, stale_s=0.2)
+    assert second.begin()
+    assert second.token == "2-102.0"
+    assert not (chain_dir / "stop").exists()
+
+
 def test_a_link_leaves_where_a_later_one_has_had_the_lease(link: Any, chain_dir: Path) -> None:
     second = link(2)
     assert second.begin()

@@ -173,7 +173,9 @@ def test_two_fast_failures_pause_the_chain_and_resume_goes_on(alice: Alice) -> N
 
 
 def test_a_link_takes_over_from_a_predecessor_that_was_requeued(alice: Alice) -> None:
-    alice.submit(links=3)
+    wait = "plugin/mirage-link handover wait --stale 1 || exit 0\necho"
+    (alice.home / "link.sh").write_text(LINK.replace("echo", wait, 1))
+    alice.submit("--mirage-style=switch", links=3)
     first, second = alice.job(1), alice.job(2)
     alice.await_lines("begin 1 after nothing")
     alice.run("scontrol", "requeue", str(first))
