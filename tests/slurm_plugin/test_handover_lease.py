@@ -251,6 +251,20 @@ def test_outside_a_chain_nothing_waits_and_checkpoints_are_whole(
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+def test_a_job_that_a_link_submitted_gets_no_part_in_the_chain(
+    module: Any, link: Any, chain_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("jobs", "started"):
+        (chain_dir / folder).mkdir()
+        (chain_dir / folder / "1").write_text("101\n")
+    assert link(1).begin()
+    monkeypatch.setenv("SLURM_JOB_ID", "555")
+    with pytest.raises(module.NotALink, match=r"job 555 is no link .* link 1 is job 101"):
+        module.Handover(str(chain_dir))
+    monkeypatch.setenv("SLURM_JOB_ID", "101")
+    assert module.Handover(str(chain_dir)).adopt(), "a step of the link's job has its id"
+
+
 def test_a_lease_that_cannot_be_read_is_nobodys_to_take(
     module: Any, link: Any, chain_dir: Path
 ) -> None:

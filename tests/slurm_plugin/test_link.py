@@ -272,6 +272,14 @@ def test_while_the_job_completes_scontrol_knows_why(
     assert link.end_of(1) == written
 
 
+def test_begin_knows_a_link_from_a_job_that_it_submitted(chain: Callable[..., Link]) -> None:
+    begin = f"{PLUGIN}/mirage-link begin; echo $?"
+    link = chain(script=f"#!/bin/sh\n{begin}\nexport SLURM_JOB_ID=555\n{begin}\n")
+    done = link.run(1)
+    assert done.stdout == b"0\n1\n"
+    assert b"this job is no link; submit it with" in done.stderr
+
+
 def test_status_tells_the_links_so_far(chain: Callable[..., Link]) -> None:
     link = chain()
     link.run(1)
