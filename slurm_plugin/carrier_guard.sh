@@ -68,6 +68,14 @@ mirage_look_back() { # sets mirage_state, and of a job that Slurm knows mirage_b
         mirage_completing=$mirage_state
         mirage_state=$(mirage_written_state "$mirage_previous")
     fi
+    if [ "$mirage_state" = CANCELLED ] && mirage_is_passed "$mirage_previous"; then
+        mirage_state=REQUEUED
+    fi
+}
+
+mirage_is_passed() { # was its job cancelled by a link that took over, or before the user resumed the
+    # chain? That is nobody's word against the chain
+    mirage_passed=$(mirage_get "passed.$1") && [ "$mirage_passed" = "$(mirage_get "jobs/$1")" ]
 }
 
 mirage_ask_state() {
@@ -103,6 +111,7 @@ mirage_beats() { # has this link shown itself within three beats?
 
 mirage_write_down() { # what a link had no time to write itself
     [ "$(mirage_written_state "$1")" = "$mirage_state" ] ||
+        { [ -e "$mirage_dir/ends/$1" ] && mirage_is_passed "$1"; } ||
         mirage_put "ends/$1" "$(echo "$mirage_state" | tr '[:upper:]' '[:lower:]')"
     if [ ! -e "$mirage_dir/ran/$1" ] && [ -n "$mirage_began" ] && [ -n "$mirage_ends" ]; then
         mirage_put "ran/$1" "$((mirage_ends - mirage_began))"

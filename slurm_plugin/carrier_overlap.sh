@@ -115,10 +115,14 @@ mirage_is_over() { # an unanswered question is no end; and one that was requeued
 
 mirage_take_over() { # a predecessor that was requeued waits for a place that is this link's now
     [ "$mirage_index" -gt 1 ] && [ "$mirage_state" = PENDING ] || return 0
+    mirage_put "passed.$mirage_previous" "$MIRAGE_PREV_JOBID" # first: CANCELLED may be read at once
     mirage_limit 60 scancel --state=PENDING "$MIRAGE_PREV_JOBID" >/dev/null 2>&1
     mirage_log "took over from job $MIRAGE_PREV_JOBID, which was requeued"
     if [ "$(mirage_ask "$MIRAGE_PREV_JOBID" %T)" = RUNNING ]; then # it has begun at this very moment
+        rm -f "$mirage_dir/passed.$mirage_previous"
         mirage_look_back
         ! mirage_too_early || mirage_must_wait=yes
+    else
+        mirage_put "ends/$mirage_previous" requeued # where a lost node could not write it
     fi
 }

@@ -1,11 +1,13 @@
 # --- the standby: the next link, pending on this one ---------------------------------------------
 
 mirage_standing() { # the id of the next link if it stands in the queue already; fails when squeue does
-    mirage_queue=$(mirage_limit 60 squeue -h -u "$(id -un)" -o '%i %k' 2>/dev/null) || return 1
+    # The tag is the end of a comment, whose own words may have several lines; the id comes after it.
+    mirage_queue=$(mirage_limit 60 squeue -h -u "$(id -un)" -o '%k %i' 2>/dev/null) || return 1
     printf '%s\n' "$mirage_queue" |
-        while read -r mirage_id mirage_text; do
+        while read -r mirage_text; do
+            mirage_id=${mirage_text##* }
             case $mirage_text in
-            *"mirage:$mirage_chain:$mirage_next") printf '%s\n' "${mirage_id%%+*}" ;;
+            *"mirage:$mirage_chain:$mirage_next $mirage_id") printf '%s\n' "${mirage_id%%+*}" ;;
             esac
         done | head -n 1
 }
@@ -79,20 +81,31 @@ mirage_is_noted() { # has the next link been submitted?
     [ -e "$mirage_dir/jobs/$mirage_next" ]
 }
 
-mirage_take_back() { # the chain is over: cancel what stands in the queue for its later links
+mirage_take_back() { # the chain is over: cancel what stands in the queue for its later links, and for
+    # earlier ones that were requeued
     mirage_jobs=
     mirage_later_links jobs
     for mirage_k in $mirage_later; do
         [ -e "$mirage_dir/started/$mirage_k" ] ||
             mirage_jobs="$mirage_jobs $(mirage_get "jobs/$mirage_k")"
     done
+    mirage_jobs=$mirage_jobs$(mirage_requeued_before)
     [ -n "$mirage_jobs" ] || return 0
     mirage_limit 20 scancel --state=PENDING $mirage_jobs >/dev/null 2>&1
     mirage_log "taken back: job$mirage_jobs"
 }
 
+mirage_requeued_before() { # a space before each job
+    mirage_next=$mirage_index
+    mirage_behind_the_living PENDING | sed 's/^[^:]*//' | tr ':' ' '
+}
+
 mirage_place() { # for `mirage-link resume`: put this link in the queue, with none before it that lives
     mirage_next=$mirage_index mirage_err=2
+    if [ "$mirage_next" -gt "$mirage_links" ]; then
+        mirage_say "all $mirage_links links of the chain have begun"
+        return 1
+    fi
     while [ "$mirage_next" -le "$mirage_links" ]; do
         mirage_stand "$(mirage_behind_the_living)" || {
             mirage_say "link $mirage_next was not submitted: $(mirage_get "error.$mirage_job")"
@@ -118,11 +131,13 @@ mirage_submit_next() { # for `mirage-link next`: put this link in the queue, eli
     printf 'link %s\tjob %s\n' "$mirage_next" "$mirage_standby"
 }
 
-mirage_behind_the_living() { # a dependency on every earlier link of the chain that has not ended
-    mirage_limit 60 squeue -h -u "$(id -un)" -o '%i %k' 2>/dev/null |
-        while read -r mirage_id mirage_text; do
+mirage_behind_the_living() { # a dependency on every link before the next one that has not ended, or
+    # is in this state: mirage_behind_the_living [STATE]
+    mirage_limit 60 squeue -h ${1:+-t "$1"} -u "$(id -un)" -o '%k %i' 2>/dev/null |
+        while read -r mirage_text; do
             case $mirage_text in
             *"mirage:$mirage_chain:"*)
+                mirage_id=${mirage_text##* } mirage_text=${mirage_text% *}
                 mirage_number "${mirage_text##*:}" "$mirage_next"
                 [ "$mirage_n" -ge "$mirage_next" ] || printf ':%s' "${mirage_id%%+*}"
                 ;;

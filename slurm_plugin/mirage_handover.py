@@ -13,6 +13,7 @@
     handover.done()
 
 Outside a chain (no MIRAGE_DIR) it begins at once, is never asked, and writes checkpoints whole.
+A job that has MIRAGE_DIR from a link that submitted it, and is no link, gets NotALink.
 """
 
 import contextlib
@@ -21,9 +22,9 @@ import time
 
 import mirage_lease
 import mirage_watch
-from mirage_lease import HandoverError, LeaseLost
+from mirage_lease import HandoverError, LeaseLost, NotALink
 
-__all__ = ["Handover", "HandoverError", "LeaseLost"]
+__all__ = ["Handover", "HandoverError", "LeaseLost", "NotALink"]
 
 STYLES = ("switch", "wait", "serve")
 BEAT_S = 5.0
@@ -59,6 +60,8 @@ class Handover(object):
         self._takeover_s, self._stale_s, self._save_s = takeover_s, stale_s, save_s
         self._poll_s = float(poll_s or environ.get("MIRAGE_HANDOVER_POLL_S") or 1.0)
         self._leases = mirage_lease.Leases(self._chain) if self._chain else None
+        if self._chain:
+            mirage_lease.check_link(self._chain, self.me)
         self._number = None
         self._watch = None
         self._address = None

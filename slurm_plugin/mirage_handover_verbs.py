@@ -24,8 +24,8 @@ A server:
   mirage-link handover ready --address "$(hostname):$PORT" || exit 0
   mirage-link handover release --when-asked --drain 30; kill $server
 
-Exit codes: 0 done, 1 failed, 2 wrong use, 3 not this link's turn (the chain is done, or a later
-link has the lease), 4 timed out. What became of each link: $MIRAGE_DIR/handover/verdict/LINK.
+Exit codes: 0 done, 1 failed, 2 wrong use, 3 not this link's turn (the chain is done, a later link
+has the lease, or this job is no link), 4 timed out. What became of each link: $MIRAGE_DIR/handover/verdict/LINK.
 """
 
 
@@ -33,7 +33,7 @@ def main(words):
     given = _parser().parse_args(words)
     try:
         return given.run(given)
-    except mirage_handover.LeaseLost as error:
+    except (mirage_handover.LeaseLost, mirage_handover.NotALink) as error:
         return _say(error, NOT_OURS)
     except (mirage_handover.HandoverError, OSError) as error:
         return _say(error, FAILED)

@@ -30,6 +30,26 @@ class LeaseLost(HandoverError):
     """Another run holds the lease: this one must write no more."""
 
 
+class NotALink(HandoverError):
+    """This job has inherited the names of a link that submitted it, and is none itself."""
+
+
+def check_link(chain, holder):
+    """Raise NotALink where the chain's files say that this link is another job.
+
+    Every step and component of a link's job has that job's id (22.05); files that are not there,
+    or cannot be read, prove nothing.
+    """
+    places = [os.path.join(chain, folder, str(holder.link)) for folder in ("started", "jobs")]
+    jobs = [word for word in [(read(place) or "").strip() for place in places] if word]
+    if jobs and holder.job not in jobs:
+        raise NotALink(
+            "job %s is no link of this chain, whose link %d is job %s: submit it with"
+            " `env -u MIRAGE_DIR sbatch ...`, and it runs as if alone"
+            % (holder.job, holder.link, jobs[0])
+        )
+
+
 class Leases(object):
     """The leases of one chain, and what is kept under each: see docs/handover.md for the files."""
 

@@ -48,6 +48,11 @@ def slurms_word(holder):
     return "ended" if words else None
 
 
+def _is_passed(chain, holder):
+    passed = mirage_lease.read(os.path.join(chain, "passed.%d" % (holder.link,))) or ""
+    return passed.strip() == holder.job
+
+
 def _of_row(columns, holder):
     if len(columns) != 2 or not columns[1].isdigit():
         return None
@@ -65,7 +70,7 @@ class Watch(object):
     def __init__(self, leases, lease, stale_s):
         self.lease = lease
         self._stale_s = stale_s
-        chain = os.path.dirname(leases.root)
+        self._chain = chain = os.path.dirname(leases.root)
         link = str(lease.holder.link)
         self._beats = [leases.path("beat", lease.number), os.path.join(chain, "beat", link)]
         self._end = os.path.join(chain, "ends", link)
@@ -84,7 +89,7 @@ class Watch(object):
                 self._ask_at, self._pause_s = now, min(1.0, self._stale_s)
             self._seen, self._still_since = seen, now
         if now >= self._ask_at and self._word not in ("ended", "cancelled"):
-            self._word = slurms_word(self.lease.holder)
+            self._word = self._ask()
             self._ask_at = self._next_question()
         if self._word in ("ended", "cancelled"):
             return True
@@ -93,6 +98,14 @@ class Watch(object):
     def cancelled(self):
         """Gone by somebody's scancel: that is meant for the chain."""
         return self._word == "cancelled"
+
+    def _ask(self):
+        """A requeued job that its successor cancelled was cut off: nobody meant the chain by it."""
+        holder = self.lease.holder
+        word = slurms_word(holder)
+        if word == "cancelled" and _is_passed(self._chain, holder):
+            return "cut off"
+        return word
 
     def _next_question(self):
         """Not while the beat moves, but for a link that has written its end: it is about to go."""

@@ -28,7 +28,7 @@ job=$((100 + n)); out="Submitted batch job $job"
 for word in "$@"; do
     case $word in
     --parsable) out=$job ;;
-    --comment=*) echo "$job ${{word#--comment=}}" >>{home}/queue ;;
+    --comment=*) printf '%s\n' "$job ${{word#--comment=}}" | tr '\n' '\001' | sed 's/.$/\n/' >>{home}/queue ;;
     --test-only) echo "sbatch: Job 9 to start at once" >&2; exit 0 ;;
     esac
 done
@@ -36,15 +36,24 @@ printf '%s\n' "$out"
 """
 SQUEUE = r"""#!/bin/sh
 [ ! -f {home}/slurm.down ] || {{ echo "slurm_load_jobs error" >&2; exit 1; }}
-job=
+job= only=
 while [ $# -gt 0 ]; do
     case $1 in
     -j) job=$2; shift ;;
+    -t) only=$2; shift ;;
     -o) format=$2; shift ;;
     esac
     shift
 done
-[ -n "$job" ] || {{ cat {home}/queue; exit 0; }}
+if [ -z "$job" ]; then
+    while read -r id text; do
+        state=PENDING
+        [ ! -f {home}/begun.$id ] || state=RUNNING
+        [ ! -f {home}/state.$id ] || read -r state rest <{home}/state.$id
+        [ "${{only:-$state}}" != "$state" ] || printf '%s\n' "$text $id" | tr '\001' '\n'
+    done <{home}/queue
+    exit 0
+fi
 case $format in
 '%A %e')
     for one in $(echo "$job" | tr , ' '); do
@@ -64,7 +73,20 @@ case $format in
 esac
 """
 SCONTROL = "#!/bin/sh\n[ -f {home}/shown ] && cat {home}/shown\n"
-SCANCEL = "#!/bin/sh\nprintf '%s\\n' \"$*\" >>{home}/scancelled\n"
+SCANCEL = r"""#!/bin/sh
+printf '%s\n' "$*" >>{home}/scancelled
+only=
+for word in "$@"; do
+    case $word in
+    --state=*) only=${{word#--state=}} ;;
+    esac
+    state=PENDING rest=None
+    [ ! -f {home}/state.$word ] || read -r state rest <{home}/state.$word
+    [ "${{only:-$state}}" = "$state" ] || continue
+    [ ! -f {home}/state.$word ] || echo "CANCELLED $rest" >{home}/state.$word
+    sed -i "/^$word /d" {home}/queue
+done
+"""
 MUNGE = "#!/bin/sh\ncat >{home}/payload\nprintf 'MUNGE:credential:'\n"
 
 
@@ -182,6 +204,7 @@ class Link:
     def start(
         self, index: int = 1, *arguments: str, env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
+        (self.slurm.root / f"begun.{100 + index}").touch()
         return subprocess.Popen(
             [
                 *_HEARS_SIGNALS,

@@ -119,6 +119,18 @@ def test_a_requeued_run_is_another_holder_and_waits_for_its_own_past(
     assert again.token == "2-101.1"
 
 
+def test_a_requeued_holder_whose_job_its_successor_cancelled_ends_no_chain(
+    squeue: Any, link: Any, chain_dir: Path
+) -> None:
+    assert link(1).begin()
+    squeue("CANCELLED  1\\n")
+    (chain_dir / "passed.1").write_text("101\n")
+    second = link(2, stale_s=0.2)
+    assert second.begin()
+    assert second.token == "2-102.0"
+    assert not (chain_dir / "stop").exists()
+
+
 def test_a_link_leaves_where_a_later_one_has_had_the_lease(link: Any, chain_dir: Path) -> None:
     second = link(2)
     assert second.begin()
@@ -237,6 +249,20 @@ def test_outside_a_chain_nothing_waits_and_checkpoints_are_whole(
     assert alone.release()
     alone.done()
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_job_that_a_link_submitted_gets_no_part_in_the_chain(
+    module: Any, link: Any, chain_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("jobs", "started"):
+        (chain_dir / folder).mkdir()
+        (chain_dir / folder / "1").write_text("101\n")
+    assert link(1).begin()
+    monkeypatch.setenv("SLURM_JOB_ID", "555")
+    with pytest.raises(module.NotALink, match=r"job 555 is no link .* link 1 is job 101"):
+        module.Handover(str(chain_dir))
+    monkeypatch.setenv("SLURM_JOB_ID", "101")
+    assert module.Handover(str(chain_dir)).adopt(), "a step of the link's job has its id"
 
 
 def test_a_lease_that_cannot_be_read_is_nobodys_to_take(

@@ -9,6 +9,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.slurm_plugin.fakes import PLUGIN, until
 
 
@@ -45,6 +47,15 @@ def test_the_verbs_take_and_let_go_for_the_job(link: Any, chain_dir: Path) -> No
     _verb(chain_dir, "ready", "--address", "node7:8000", link=2)
     assert (chain_dir / "handover" / "address").read_text() == "node7:8000\n"
     assert "superseded" in _verb(chain_dir, "wait", code=3).stderr
+
+
+@pytest.mark.parametrize("words", [["wait"], ["wait", "--asked"], ["ready"], ["release"]], ids=str)
+def test_a_job_that_a_link_submitted_is_refused(chain_dir: Path, words: list[str]) -> None:
+    (chain_dir / "jobs").mkdir()
+    (chain_dir / "jobs" / "1").write_text("555\n")
+    done = _verb(chain_dir, *words, code=3)
+    assert "job 101 is no link of this chain, whose link 1 is job 555" in done.stderr
+    assert not list((chain_dir / "handover" / "lease").iterdir())
 
 
 def test_a_request_by_hand_saves_and_goes_on(link: Any, chain_dir: Path) -> None:

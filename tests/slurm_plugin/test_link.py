@@ -12,6 +12,8 @@ import pytest
 from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm, Link
 
 SCRIPT = "#!/bin/sh\necho link $MIRAGE_LINK of $MIRAGE_LINKS after ${MIRAGE_PREV_JOBID:-none}\n"
+REQUEUE = "echo PENDING None N/A N/A >$HOME/../state.101; touch $MIRAGE_DIR/done"
+"""What `scontrol requeue` of link 1 leaves, while a later link finishes the work."""
 TRAPS = (
     "#!/bin/bash\n"
     'for s in INT USR1 USR2 HUP TERM; do trap "echo $s >>$HOME/got" $s; done\n'
@@ -272,6 +274,14 @@ def test_while_the_job_completes_scontrol_knows_why(
     assert link.end_of(1) == written
 
 
+def test_begin_knows_a_link_from_a_job_that_it_submitted(chain: Callable[..., Link]) -> None:
+    begin = f"{PLUGIN}/mirage-link begin; echo $?"
+    link = chain(script=f"#!/bin/sh\n{begin}\nexport SLURM_JOB_ID=555\n{begin}\n")
+    done = link.run(1)
+    assert done.stdout == b"0\n1\n"
+    assert b"this job is no link; submit it with" in done.stderr
+
+
 def test_status_tells_the_links_so_far(chain: Callable[..., Link]) -> None:
     link = chain()
     link.run(1)
@@ -283,6 +293,35 @@ def test_status_tells_the_links_so_far(chain: Callable[..., Link]) -> None:
         env=link.slurm.environ,
     )
     assert shown.stdout == "link 1\tjob 101\texit 0\nlink 2\tjob 102\tstandby\n"
+
+
+def test_a_taken_back_link_is_no_standby(chain: Callable[..., Link]) -> None:
+    link = chain(script="#!/bin/sh\ntouch $MIRAGE_DIR/done\n")
+    link.run(1)
+    status = [str(PLUGIN / "mirage-link"), "status", link.chain.name]
+    shown = subprocess.run(status, capture_output=True, text=True, env=link.slurm.environ)
+    assert "link 2\tjob 102\tnot in the queue\n" in shown.stdout
+    (link.slurm.root / "slurm.down").touch()
+    shown = subprocess.run(status, capture_output=True, text=True, env=link.slurm.environ)
+    assert "link 2\tjob 102\tstandby\n" in shown.stdout, "nobody knows better"
+
+
+def test_a_comment_of_several_lines_hides_no_standby(chain: Callable[..., Link]) -> None:
+    link = chain("--mirage-chain=3", "--comment=exp\nseven", "job.sh")
+    link.run(1)
+    again = link.run(1, env={"SLURM_RESTART_COUNT": "1"})
+    assert (again.stdout, again.stderr) == (b"link 1 of 3 after none\n", b"")
+    assert len(link.slurm.calls()) == 2
+    assert (link.chain / "jobs" / "2").read_text() == "102\n"
+
+
+def test_done_takes_back_an_earlier_link_that_was_requeued(chain: Callable[..., Link]) -> None:
+    link = chain(script=f"#!/bin/sh\n{REQUEUE}\n")
+    (link.chain / "started" / "1").write_text("101\n")
+    (link.chain / "jobs" / "1").write_text("101\n")
+    link.run(2)
+    assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 102 101\n"
+    assert (link.slurm.root / "state.101").read_text().startswith("CANCELLED")
 
 
 @pytest.mark.parametrize(("words", "code"), [([], 2), (["handover"], 2), (["done", "nochain"], 1)])

@@ -132,6 +132,26 @@ def test_a_link_that_took_over_cancels_its_requeued_predecessor(chain: MakeChain
     assert b"link 2 has begun since" in again.stderr
 
 
+def test_the_cancelling_of_a_requeued_predecessor_is_not_the_users(chain: MakeChain) -> None:
+    """Link 2 took over, and was itself requeued later: Slurm calls link 1 CANCELLED by then."""
+    link = chain("#!/bin/sh\necho after $MIRAGE_PREV_STATE\n")
+    link.has("jobs/1", 101)
+    link.has("started/1", 101)
+    link.slurm.job_is(101, "PENDING")
+    assert link.run(2).stdout == b"after PENDING\n"
+    assert (link.slurm.root / "state.101").read_text().startswith("CANCELLED")
+    assert link.run(2, env={"SLURM_RESTART_COUNT": "1"}).stdout == b"after REQUEUED\n"
+    assert (link.says("stop"), link.says("ends/1")) == (None, "requeued")
+
+
+def test_a_new_job_of_a_link_that_was_passed_is_cancelled_by_its_user(chain: MakeChain) -> None:
+    link = chain()
+    link.ran(1, "cancelled")
+    link.has("passed.1", 99)
+    assert link.run(2).stdout == b""
+    assert link.says("stop") == "link 1 was cancelled"
+
+
 def test_a_requeued_predecessor_that_begins_at_the_same_moment_is_waited_for(
     chain: MakeChain,
 ) -> None:

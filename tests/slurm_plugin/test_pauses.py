@@ -206,6 +206,54 @@ def test_a_resume_that_fails_leaves_the_chain_paused(chain: MakeChain, trouble: 
     assert link.says("paused") == "a reason"
 
 
+def test_a_chain_that_lost_its_standby_unseen_is_resumed(chain: MakeChain) -> None:
+    """Both were cancelled, or the standby while no service was there: no guard has seen it."""
+    link = chain()
+    link.ran(1, "cancelled")
+    link.slurm.job_is(101, "CANCELLED")
+    (link.slurm.root / "queue").write_text("")
+    done = mirage_link(link, "resume", link.chain.name)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "link 2\tjob 102\n", "")
+    assert link.run(2).stdout == b"ran\n"
+    assert link.says("stop") is None
+
+
+def test_a_chain_that_is_in_the_queue_or_may_be_is_not_resumed(chain: MakeChain) -> None:
+    link = chain()
+    link.ran(1, "exit 0")
+    (link.slurm.root / "queue").write_text(f"102 exp\001 mirage:{link.chain.name}:2\n")
+    assert "is in the queue: job 102" in mirage_link(link, "resume", link.chain.name).stderr
+    (link.slurm.root / "slurm.down").touch()
+    assert "squeue does not answer" in mirage_link(link, "resume", link.chain.name).stderr
+    assert (len(link.slurm.calls()), link.says("passed.1")) == (1, None)
+
+
+def test_a_chain_whose_links_have_all_begun_has_none_to_resume_with(chain: MakeChain) -> None:
+    link = chain(links=1)
+    link.ran(1, "exit 0")
+    (link.slurm.root / "queue").write_text("")
+    done = mirage_link(link, "resume", link.chain.name)
+    assert (done.returncode, "all 1 links" in done.stderr) == (1, True)
+
+
+def test_a_resumed_link_has_the_chains_name_and_any_script_name_will_do(
+    slurm: FakeSlurm, shell: list[str]
+) -> None:
+    for name in (".hid.sh", "..hid.sh"):
+        slurm.script("#!/bin/sh\n", name)
+        assert slurm.sbatch("--mirage-chain=3", name).returncode == 0
+    for chain in slurm.chains():
+        (chain / "paused").write_text("a reason\n")
+        done = subprocess.run(
+            [PLUGIN / "mirage-link", "resume", chain.name],
+            env=slurm.environ | {"SLURM_JOB_NAME": "interactive"},
+            capture_output=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert not [word for word in slurm.calls()[-1].argv if "job-name" in word]
+
+
 @pytest.mark.parametrize("marker", ["stop", "done", None])
 def test_only_a_paused_chain_is_resumed(chain: MakeChain, marker: str | None) -> None:
     link = chain()

@@ -158,22 +158,28 @@ def test_a_cancelled_link_of_many_that_stand_lets_none_start_beside_a_running_on
 
 def test_two_fast_failures_pause_the_chain_and_resume_goes_on(alice: Alice) -> None:
     (alice.home / "fail").touch()
-    alice.submit(links=9)
+    alice.submit("--comment=exp\nseven", links=9)
     alice.until(lambda: alice.says("paused") is not None, "the pause")
     assert alice.says("paused") == "links 1 and 2 each failed within 600 s"
     alice.until(lambda: not alice.run("squeue", "-h", "-u", "alice"), "an empty queue")
     assert alice.lines() == ["begin 1 after nothing", "begin 2 after FAILED"]
     assert "mirage: the chain is paused: links 1 and 2" in (alice.home / "chain.out").read_text()
+    assert "link 3\tjob" in alice.run("mirage-link", "status", alice.chain.name)
+    assert "not in the queue" in alice.run("mirage-link", "status", alice.chain.name)
     (alice.home / "fail").unlink()
     shown = alice.run("mirage-link", "resume", alice.chain.name)
     third = alice.job(3)
     assert shown == f"link 3\tjob {third}\n"
     alice.until(lambda: alice.lines()[2:] == ["begin 3 after FAILED"], "link 3")
     assert alice.says("paused") is None
+    standby = f"link 4\tjob {alice.job(4)}\tstandby\n"
+    assert standby in alice.run("mirage-link", "status", alice.chain.name)
 
 
 def test_a_link_takes_over_from_a_predecessor_that_was_requeued(alice: Alice) -> None:
-    alice.submit(links=3)
+    wait = "plugin/mirage-link handover wait --stale 1 || exit 0\necho"
+    (alice.home / "link.sh").write_text(LINK.replace("echo", wait, 1))
+    alice.submit("--mirage-style=switch", links=3)
     first, second = alice.job(1), alice.job(2)
     alice.await_lines("begin 1 after nothing")
     alice.run("scontrol", "requeue", str(first))
