@@ -17,15 +17,15 @@ HEAD_BYTES = 65536
 class Call(object):
     """One call of sbatch: its words, and its script as far as it was found."""
 
-    __slots__ = ("environ", "path", "piped", "reading", "real", "said", "submitted")
+    __slots__ = ("code", "environ", "path", "piped", "reading", "real", "said")
 
     def __init__(self, real, words, environ):
         self.real = real
+        self.code = None  # the real sbatch's exit code, once it has submitted a chain's first link
         self.reading = mirage_options.read(words)
         self.said = mirage_options.Reading([])  # the script's own directives, once they are read
         self.environ = environ
         self.path = None
-        self.submitted = False
         self.piped = None  # what was read from a pipe, to be given on
 
     def quiet(self):
@@ -51,9 +51,9 @@ def main(argv):
         complain("sbatch: error: mirage: %s; nothing was submitted" % (refusal,))
         return _error_code(call.environ)
     except Exception as error:
-        if call.submitted:  # never twice
+        if call.code is not None:  # never twice
             say(call, "%s: %s" % (type(error).__name__, error))
-            return 0
+            return call.code
         say(call, "%s: %s; submitted without a chain" % (type(error).__name__, error))
         return become_sbatch(call)
 
@@ -64,10 +64,16 @@ def _undo_python():
 
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
-    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
-        _signal.signal(number, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
     if os.environ.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):  # PEP 538: for none and for C
         _restore(b"LC_CTYPE")
+
+
+def signals_for_a_program():
+    """The rest of it, last of all: until then a file over `ulimit -f` is an error and no death."""
+    import _signal
+
+    _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
 
 
 def _restore(name):
@@ -204,6 +210,7 @@ def become_sbatch(call):
     if call.piped is not None:
         _give_on(call.piped)
     words = call.reading.plain()
+    signals_for_a_program()
     try:
         os.execv(call.real, ["sbatch"] + words)
     except OSError as error:
