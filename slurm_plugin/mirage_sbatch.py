@@ -50,6 +50,9 @@ def main(argv):
     except mirage_request.Refused as refusal:
         complain("sbatch: error: mirage: %s; nothing was submitted" % (refusal,))
         return _error_code(call.environ)
+    except mirage_request.NotAsked as why:
+        say(call, "%s; submitted without a chain" % (why,))
+        return become_sbatch(call)
     except Exception as error:
         if call.code is not None:  # never twice
             say(call, "%s: %s" % (type(error).__name__, error))
@@ -117,16 +120,25 @@ def _decide(call):
     head = b"" if ASKS_NOTHING.intersection(o.name for o in reading.options) else _head(call)
     if not mirage_request.wants(reading, environ, head) or mirage_request.CARRIER_MARK in head:
         return become_sbatch(call)
-    import mirage_settings
-
-    call.said = mirage_request.directives(head)
-    settings = mirage_settings.find(reading, environ, head, call.comment())
+    settings = _settings(call, head)
     if settings is None or not _understood(call):
         return become_sbatch(call)
+    if reading.script is None and reading.last("wrap") is None:  # it may come through a pipe
+        head = mirage_request.leading_block(script_bytes(call))
+        settings = _settings(call, head)
+        if mirage_request.CARRIER_MARK in head:
+            return become_sbatch(call)
     mirage_request.check(reading, call.said, environ, head)
     import mirage_chain
 
     return mirage_chain.submit(call, settings)
+
+
+def _settings(call, head):
+    import mirage_settings
+
+    call.said = mirage_request.directives(head)
+    return mirage_settings.find(call.reading, call.environ, head, call.comment())
 
 
 def _understood(call):
@@ -153,7 +165,7 @@ def _head(call):
     if reading.not_understood is not None or reading.last("wrap") is not None:
         return b""
     if reading.script is None:
-        return mirage_request.leading_block(_peek_stdin(call))
+        return mirage_request.leading_block(_peek_stdin())
     word = reading.words[reading.script]
     call.path = mirage_request.find_script(word, reading.last("chdir"), call.environ)
     if call.path is None:
@@ -167,20 +179,21 @@ def _all(script, start):
     return start + script.read()
 
 
-def _peek_stdin(call):
-    """A script on standard input: seen in place in a file, read and given on from a pipe."""
+def _peek_stdin():
+    """A script on standard input, seen in place where that is a file.
+
+    A pipe is left alone: sbatch refuses bad options before it reads, and what is read from a pipe
+    could not be put back without waiting for its writer.
+    """
     import stat
 
     try:
-        kind = os.fstat(0).st_mode
+        found = os.fstat(0)
     except OSError:  # closed
         return b""
-    if stat.S_ISREG(kind):
-        return os.pread(0, os.fstat(0).st_size, os.lseek(0, 0, os.SEEK_CUR))
-    if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
-        call.piped = _read_all(0)
-        return call.piped
-    return b""  # a terminal or a device is left to sbatch, unless a chain is asked for
+    if stat.S_ISREG(found.st_mode):
+        return os.pread(0, found.st_size, os.lseek(0, 0, os.SEEK_CUR))
+    return b""
 
 
 def _read_all(fd):
