@@ -232,7 +232,23 @@ def become_sbatch(call):
 
 
 def _give_on(script):
-    """Make `script` standard input again. What fits into a pipe needs no writer beside it."""
+    """Make `script` standard input again."""
+    try:
+        end = _pipe_with(script)
+    except OSError:  # no process to be had
+        import tempfile
+
+        with tempfile.TemporaryFile() as unnamed:
+            unnamed.write(script)
+            unnamed.seek(0)
+            os.dup2(unnamed.fileno(), 0)
+        return
+    os.dup2(end, 0)
+    os.close(end)
+
+
+def _pipe_with(script):
+    """The end to read from. What fits into a pipe needs no writer beside it."""
     end, start = os.pipe()
     if len(script) <= 65536:
         os.write(start, script)
@@ -244,8 +260,7 @@ def _give_on(script):
         finally:
             os._exit(0)
     os.close(start)
-    os.dup2(end, 0)
-    os.close(end)
+    return end
 
 
 def say(call, words):

@@ -17,29 +17,43 @@ import mirage_carrier, mirage_chain, mirage_sbatch
 def fails(*_):
     raise BlockingIOError(11, "Resource temporarily unavailable")
 {what} = fails
-sys.exit(mirage_sbatch.main([{wrapper!r}, "--mirage-chain=2", *sys.argv[1:], "job.sh"]))
+sys.exit(mirage_sbatch.main([{wrapper!r}, "--mirage-chain=2", *sys.argv[1:]]))
 """
 
 
-def broken(slurm: FakeSlurm, what: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+def broken(
+    slurm: FakeSlurm, what: str, *words: str, stdin: bytes | None = None
+) -> subprocess.CompletedProcess[bytes]:
     """The wrapper, with one of its functions failing as where processes or files run out."""
     slurm.script("#!/bin/sh\ntrue\n")
     text = BROKEN.format(plugin=str(PLUGIN), wrapper=str(WRAPPER), what=what)
     driver = slurm.root / "driver.py"
     driver.write_text(text)
-    return slurm.sbatch("-ISB", str(driver), *words, program=Path(sys.executable))
+    return slurm.sbatch("-ISB", str(driver), *words, program=Path(sys.executable), stdin=stdin)
 
 
 @pytest.mark.parametrize("what", ["os.fork", "os.pipe"])
 def test_where_no_process_can_be_had_the_job_is_submitted_plain(
     slurm: FakeSlurm, what: str
 ) -> None:
-    done = broken(slurm, what)
+    done = broken(slurm, what, "job.sh")
     assert (done.returncode, done.stdout) == (0, b"Submitted batch job 101\n")
     assert done.stderr.startswith(b"mirage: BlockingIOError: [Errno 11]")
     assert done.stderr.endswith(b"; submitted without a chain\n")
     assert done.stderr.count(b"\n") == 1
     assert [call.argv for call in slurm.calls()] == [["job.sh"]]
+    assert slurm.chains() == []
+
+
+@pytest.mark.parametrize("what", ["os.fork", "os.pipe"])
+@pytest.mark.parametrize("lines", [1, 50_000])
+def test_so_is_a_script_that_was_read_from_a_pipe(
+    slurm: FakeSlurm, what: str, lines: int
+) -> None:
+    script = b"#!/bin/sh\n" + b"true\n" * lines
+    done = broken(slurm, what, stdin=script)
+    assert (done.returncode, done.stdout) == (0, b"Submitted batch job 101\n")
+    assert slurm.calls()[0].script == script
     assert slurm.chains() == []
 
 
@@ -66,7 +80,7 @@ def test_once_sbatch_has_run_its_code_is_the_answer(
 ) -> None:
     slurm.answers(code=code)
     (slurm.root / "bin" / "sbatch").write_text(_silent(slurm))
-    done = broken(slurm, what)
+    done = broken(slurm, what, "job.sh")
     assert done.returncode == code
     assert done.stderr.startswith(b"mirage: BlockingIOError")
     assert done.stderr.count(b"\n") == 1
