@@ -5,7 +5,7 @@ import time
 
 import mirage_carrier
 import mirage_settings
-from mirage_sbatch import become_sbatch, complain, say, script_bytes
+from mirage_sbatch import become_sbatch, say, script_bytes, signals_for_a_program
 
 ID_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 without i, l, o, u; in ASCII order
 FIRST_LINK_ONLY = frozenset(["begin", "comment", "dependency", "hold", "parsable", "quiet"])
@@ -66,18 +66,22 @@ def submit(call, settings):
     except Unsound:
         return become_sbatch(call)
     mirage_carrier.lay_out(chain)
-    call.submitted = True
-    code, said_by_sbatch = run(call.real, first_words(chain), first_environment(call.environ))
-    if code != 0:
+    try:
+        child, out = start(call.real, first_words(chain), first_environment(call.environ))
+    except Exception:
         mirage_carrier.take_away(chain)
-        return code
+        raise
+    said_by_sbatch = await_end(call, child, out)
+    if call.code != 0:
+        mirage_carrier.take_away(chain)
+        return call.code
     job = job_id(said_by_sbatch) or _ask_queue(chain)
     if settings.presubmit == "all" and job is not None:
         import mirage_presubmit
 
         mirage_presubmit.submit_later(chain, job)
     _tell(chain, job)
-    return code
+    return call.code
 
 
 def new_id():
@@ -134,31 +138,52 @@ def first_environment(environ):
     return {name: value for name, value in environ.items() if name not in ASKING}
 
 
-def run(real, words, environ):
-    """Run the real sbatch, passing its standard output on as it comes and keeping a copy."""
-    import _signal
+def start(real, words, environ):
+    """Start the real sbatch: its process, and what it says on standard output.
 
+    Raises OSError where no sbatch came to run, be it for want of processes, files or memory.
+    """
     out, theirs = os.pipe()
+    trouble, their_trouble = os.pipe()  # an exec that succeeds closes it
     child = os.fork()
     if child == 0:
         try:
             os.dup2(theirs, 1)
+            signals_for_a_program()
             os.execve(real, ["sbatch"] + words, environ)
         except OSError as error:
-            complain("mirage: %s: %s" % (real, error.strerror))
+            os.write(their_trouble, b"%d" % (error.errno,))
         finally:
             os._exit(127)
     os.close(theirs)
+    os.close(their_trouble)
+    with os.fdopen(trouble, "rb") as told:
+        number = told.read()
+    if number:
+        os.waitpid(child, 0)
+        raise OSError(int(number), os.strerror(int(number)), real)
+    return child, out
+
+
+def await_end(call, child, out):
+    """Pass sbatch's output on until it has ended; its exit code is the answer from then on."""
+    import _signal
+
     # The child decides what ^C means; that nobody reads matters less than the submission.
     before = [(n, _signal.signal(n, _signal.SIG_IGN)) for n in (_signal.SIGINT, _signal.SIGPIPE)]
-    said = _pass_on(out)
-    status = os.waitpid(child, 0)[1]
+    try:
+        said = _pass_on(out)
+    finally:
+        status = os.waitpid(child, 0)[1]
+        signalled = os.WIFSIGNALED(status)
+        call.code = 128 + os.WTERMSIG(status) if signalled else os.WEXITSTATUS(status)
     for number, handler in before:
         _signal.signal(number, handler)
-    if os.WIFSIGNALED(status):
-        _signal.signal(os.WTERMSIG(status), _signal.SIG_DFL)
+    if signalled:
+        if os.WTERMSIG(status) != _signal.SIGKILL:
+            _signal.signal(os.WTERMSIG(status), _signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
-    return os.WEXITSTATUS(status), said
+    return said
 
 
 def _pass_on(out):
@@ -203,6 +228,7 @@ def _ask_queue(chain):
             _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
             _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGALRM])
             _signal.setitimer(_signal.ITIMER_REAL, ASK_S)  # goes on in squeue, and ends it
+            signals_for_a_program()
             os.execve(squeue, words, chain.call.environ)
         finally:
             os._exit(127)

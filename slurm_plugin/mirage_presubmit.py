@@ -8,7 +8,7 @@ import os
 
 import mirage_carrier
 import mirage_chain
-from mirage_sbatch import say
+from mirage_sbatch import say, signals_for_a_program
 
 
 def submit_later(chain, first):
@@ -50,6 +50,7 @@ def _ask(real, words, environ):
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(theirs, 1)
             os.dup2(their_errors, 2)
+            signals_for_a_program()
             os.execve(real, ["sbatch"] + words, environ)
         finally:
             os._exit(127)

@@ -15,6 +15,10 @@ class Refused(Exception):
     """The request cannot be a chain; the message is the sentence that the user reads."""
 
 
+class NotAsked(Exception):
+    """Words for Mirage that ask for no chain; the message is the sentence that the user reads."""
+
+
 def wants(reading, environ, head):
     """Whether anything at all may ask for a chain, however badly."""
     if environ.get("MIRAGE_CHAIN") or environ.get("MIRAGE_TOTAL"):

@@ -17,15 +17,15 @@ HEAD_BYTES = 65536
 class Call(object):
     """One call of sbatch: its words, and its script as far as it was found."""
 
-    __slots__ = ("environ", "path", "piped", "reading", "real", "said", "submitted")
+    __slots__ = ("code", "environ", "path", "piped", "reading", "real", "said")
 
     def __init__(self, real, words, environ):
         self.real = real
+        self.code = None  # the real sbatch's exit code, once it has submitted a chain's first link
         self.reading = mirage_options.read(words)
         self.said = mirage_options.Reading([])  # the script's own directives, once they are read
         self.environ = environ
         self.path = None
-        self.submitted = False
         self.piped = None  # what was read from a pipe, to be given on
 
     def quiet(self):
@@ -50,10 +50,13 @@ def main(argv):
     except mirage_request.Refused as refusal:
         complain("sbatch: error: mirage: %s; nothing was submitted" % (refusal,))
         return _error_code(call.environ)
+    except mirage_request.NotAsked as why:
+        say(call, "%s; submitted without a chain" % (why,))
+        return become_sbatch(call)
     except Exception as error:
-        if call.submitted:  # never twice
+        if call.code is not None:  # never twice
             say(call, "%s: %s" % (type(error).__name__, error))
-            return 0
+            return call.code
         say(call, "%s: %s; submitted without a chain" % (type(error).__name__, error))
         return become_sbatch(call)
 
@@ -64,10 +67,16 @@ def _undo_python():
 
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
-    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
-        _signal.signal(number, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
     if os.environ.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):  # PEP 538: for none and for C
         _restore(b"LC_CTYPE")
+
+
+def signals_for_a_program():
+    """The rest of it, last of all: until then a file over `ulimit -f` is an error and no death."""
+    import _signal
+
+    _signal.signal(_signal.SIGXFSZ, _signal.SIG_DFL)
 
 
 def _restore(name):
@@ -111,16 +120,25 @@ def _decide(call):
     head = b"" if ASKS_NOTHING.intersection(o.name for o in reading.options) else _head(call)
     if not mirage_request.wants(reading, environ, head) or mirage_request.CARRIER_MARK in head:
         return become_sbatch(call)
-    import mirage_settings
-
-    call.said = mirage_request.directives(head)
-    settings = mirage_settings.find(reading, environ, head, call.comment())
+    settings = _settings(call, head)
     if settings is None or not _understood(call):
         return become_sbatch(call)
+    if reading.script is None and reading.last("wrap") is None:  # it may come through a pipe
+        head = mirage_request.leading_block(script_bytes(call))
+        settings = _settings(call, head)
+        if mirage_request.CARRIER_MARK in head:
+            return become_sbatch(call)
     mirage_request.check(reading, call.said, environ, head)
     import mirage_chain
 
     return mirage_chain.submit(call, settings)
+
+
+def _settings(call, head):
+    import mirage_settings
+
+    call.said = mirage_request.directives(head)
+    return mirage_settings.find(call.reading, call.environ, head, call.comment())
 
 
 def _understood(call):
@@ -147,7 +165,7 @@ def _head(call):
     if reading.not_understood is not None or reading.last("wrap") is not None:
         return b""
     if reading.script is None:
-        return mirage_request.leading_block(_peek_stdin(call))
+        return mirage_request.leading_block(_peek_stdin())
     word = reading.words[reading.script]
     call.path = mirage_request.find_script(word, reading.last("chdir"), call.environ)
     if call.path is None:
@@ -161,20 +179,21 @@ def _all(script, start):
     return start + script.read()
 
 
-def _peek_stdin(call):
-    """A script on standard input: seen in place in a file, read and given on from a pipe."""
+def _peek_stdin():
+    """A script on standard input, seen in place where that is a file.
+
+    A pipe is left alone: sbatch refuses bad options before it reads, and what is read from a pipe
+    could not be put back without waiting for its writer.
+    """
     import stat
 
     try:
-        kind = os.fstat(0).st_mode
+        found = os.fstat(0)
     except OSError:  # closed
         return b""
-    if stat.S_ISREG(kind):
-        return os.pread(0, os.fstat(0).st_size, os.lseek(0, 0, os.SEEK_CUR))
-    if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
-        call.piped = _read_all(0)
-        return call.piped
-    return b""  # a terminal or a device is left to sbatch, unless a chain is asked for
+    if stat.S_ISREG(found.st_mode):
+        return os.pread(0, found.st_size, os.lseek(0, 0, os.SEEK_CUR))
+    return b""
 
 
 def _read_all(fd):
@@ -204,6 +223,7 @@ def become_sbatch(call):
     if call.piped is not None:
         _give_on(call.piped)
     words = call.reading.plain()
+    signals_for_a_program()
     try:
         os.execv(call.real, ["sbatch"] + words)
     except OSError as error:
@@ -212,7 +232,23 @@ def become_sbatch(call):
 
 
 def _give_on(script):
-    """Make `script` standard input again. What fits into a pipe needs no writer beside it."""
+    """Make `script` standard input again."""
+    try:
+        end = _pipe_with(script)
+    except OSError:  # no process to be had
+        import tempfile
+
+        with tempfile.TemporaryFile() as unnamed:
+            unnamed.write(script)
+            unnamed.seek(0)
+            os.dup2(unnamed.fileno(), 0)
+        return
+    os.dup2(end, 0)
+    os.close(end)
+
+
+def _pipe_with(script):
+    """The end to read from. What fits into a pipe needs no writer beside it."""
     end, start = os.pipe()
     if len(script) <= 65536:
         os.write(start, script)
@@ -224,8 +260,7 @@ def _give_on(script):
         finally:
             os._exit(0)
     os.close(start)
-    os.dup2(end, 0)
-    os.close(end)
+    return end
 
 
 def say(call, words):

@@ -5,7 +5,7 @@ An option wins over the environment, that over `#MIRAGE` lines in the script, an
 """
 
 import mirage_options
-from mirage_request import CARRIER_MARK, Refused, shown
+from mirage_request import CARRIER_MARK, NotAsked, Refused, shown
 
 MAX_LINKS = 1000
 MAX_PRESUBMITTED = 100  # the last depends on all before it, and slurmctld tests each
@@ -31,6 +31,7 @@ FLAGS = frozenset(name[len(mirage_options.MIRAGE) :] for name in mirage_options.
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@/+-")
 DIGITS = frozenset("0123456789")
 TAG = "mirage:"
+ASKING = frozenset(["chain", "total"])  # the other settings ask for no chain
 
 
 class Settings(object):
@@ -84,21 +85,29 @@ def find(reading, environ, head, comment):
 
     `head` is the script's leading comment block, `comment` the job's whole comment.
     """
-    said = from_comment(comment)[1]
-    _take(said, _from_script(head))
+    said, wrong = from_comment(comment)[1:]
+    _take(said, _from_script(head, wrong))
+    environment = _from_environment(environ)
+    none = environment.get("chain") == "0"
+    for place in (said, environment) if none else ():
+        for name in ASKING.intersection(place):
+            del place[name]
     in_script = bool(said)
-    _take(said, _from_environment(environ))
+    _take(said, environment)
     words = _from_words(reading)
     _take(said, words)
-    if "chain" in said or "total" in said:
+    if ASKING.intersection(said):
+        if wrong:
+            raise Refused(wrong[0])
         return Settings(said)
     # A profile may set MIRAGE_MAX_OVERLAP and the like for all the chains to come.
-    if in_script or words:
-        raise Refused(
-            "--mirage-%s means nothing without --mirage-chain=N or --mirage-total=TIME"
-            % (sorted(said)[0],)
-        )
-    return None
+    if none or not (wrong or in_script or words):
+        return None
+    useless = "--mirage-%s means nothing without --mirage-chain=N or --mirage-total=TIME"
+    if words:
+        raise Refused(useless % (sorted(words)[0],))
+    # A comment need not have been meant for us: no reason to keep a job back.
+    raise NotAsked(wrong[0] if wrong else useless % (sorted(said)[0],))
 
 
 def _take(said, more):
@@ -109,7 +118,7 @@ def _take(said, more):
 
 
 def from_comment(comment):
-    """Split a comment into the user's own words and the settings in it.
+    """Split a comment into the user's own words, the settings in it, and what is wrong with these.
 
     Ours is a word `mirage:NAME=VALUE,...` that begins with a name we know; all else is the
     user's, be it `mirage:` or not.
@@ -118,15 +127,15 @@ def from_comment(comment):
     while True:
         at = comment.find(TAG, at)
         if at < 0:
-            return comment, {}
+            return comment, {}, []
         end = at
         while end < len(comment) and not comment[end].isspace():
             end += 1
         if (at == 0 or comment[at - 1].isspace()) and _is_ours(comment[at + len(TAG) : end]):
-            said = {}
-            _take(said, _items(comment[at + len(TAG) : end]))
+            said, wrong = {}, []
+            _take(said, _items(comment[at + len(TAG) : end], wrong))
             rest = comment[:at].rstrip() + " " * bool(comment[:at].strip()) + comment[end:].lstrip()
-            return rest.rstrip() if not comment[end:].strip() else rest, said
+            return rest.rstrip() if not comment[end:].strip() else rest, said, wrong
         at = end
 
 
@@ -135,7 +144,7 @@ def _is_ours(text):
     return name in FLAGS if not equals else name in NAMES - FLAGS
 
 
-def _items(text):
+def _items(text, wrong):
     """The settings of `NAME=VALUE,FLAG,...`; the states of `continue` are parted by commas too."""
     said = {}
     last = None
@@ -147,7 +156,9 @@ def _items(text):
             said[last] += "," + item
             continue
         elif not equals or name not in NAMES or name in FLAGS:
-            raise Refused("no such thing in --comment=mirage:...: %s" % (shown(item),))
+            wrong.append("no such thing in --comment=mirage:...: %s" % (shown(item),))
+            if name in ASKING:
+                said[name] = value
         else:
             said[name] = value
         last = name
@@ -183,7 +194,7 @@ def _from_environment(environ):
     return said
 
 
-def _from_script(head):
+def _from_script(head, wrong):
     said = {}
     if b"#MIRAGE" not in head or CARRIER_MARK in head:
         return said
@@ -194,10 +205,12 @@ def _from_script(head):
         for word in words[1:]:
             if word.startswith("#"):
                 break
-            name, equals, value = word[2:].partition("=")
-            flag = name in FLAGS
-            if not word.startswith("--") or name not in NAMES or flag == bool(equals):
-                raise Refused("no such thing in a #MIRAGE line: %s" % (shown(word),))
+            name, equals, value = word.lstrip("-").partition("=")
+            dashes = word == "--" + word.lstrip("-")
+            if not dashes or name not in NAMES or (name in FLAGS) == bool(equals):
+                wrong.append("no such thing in a #MIRAGE line: %s" % (shown(word),))
+                if name not in ASKING or not (dashes or equals):
+                    continue
             _take(said, {name: value})
     return said
 

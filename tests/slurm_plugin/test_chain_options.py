@@ -188,14 +188,71 @@ def test_settings_in_a_profile_ask_for_no_chain(slurm: FakeSlurm) -> None:
     assert (head(slurm)["max_overlap"], head(slurm)["style"]) == ("3600", "")
 
 
-def test_a_setting_without_a_chain_is_refused(slurm: FakeSlurm) -> None:
-    for words, lines in (
-        (["--mirage-style=wait"], ""),
-        ([], "#MIRAGE --style=wait\n"),
-        (["--comment=mirage:style=wait"], ""),
-    ):
-        assert "means nothing without --mirage-chain=N" in ask(slurm, *words, lines=lines)
+def test_an_option_without_a_chain_is_refused(slurm: FakeSlurm) -> None:
+    said = ask(slurm, "--mirage-style=wait")
+    assert said.startswith("sbatch: error: mirage: --mirage-style means nothing without")
     assert slurm.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "lines", "said"),
+    [
+        ([], "#MIRAGE --style=wait\n", "--mirage-style means nothing without"),
+        ([], "#MIRAGE dataset v2\n", "no such thing in a #MIRAGE line: 'dataset'"),
+        ([], "#MIRAGE chain of thought\n", "no such thing in a #MIRAGE line: 'chain'"),
+        ([], "#MIRAGE --colour=red --style=wait\n", "no such thing in a #MIRAGE line: '--col"),
+        (["--comment=mirage:style=wait"], "", "--mirage-style means nothing without"),
+        (["--comment=mirage:mode=fast"], "", "--mirage-mode means nothing without"),
+        (["--comment=mirage:mode=fast,x"], "", "no such thing in --comment=mirage:...: 'x'"),
+        ([], "#SBATCH --comment='mirage:mode=fast'\n", "--mirage-mode means nothing without"),
+    ],
+)
+def test_a_comment_that_asks_for_no_chain_keeps_no_job_back(
+    slurm: FakeSlurm, words: list[str], lines: str, said: str
+) -> None:
+    heard = ask(slurm, *words, lines=lines)
+    assert heard.startswith(f"mirage: {said}")
+    assert heard.endswith("; submitted without a chain\n")
+    assert heard.count("\n") == 1
+    assert slurm.calls()[-1].argv == [*words, "job.sh"]
+    assert ask(slurm, "--parsable", *words, lines=lines) == ""
+    assert slurm.chains() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        ([], "#MIRAGE --chain 8\n"),
+        ([], "#MIRAGE chain=8\n"),
+        ([], "#MIRAGE --chain=abc\n"),
+        ([], "#MIRAGE --total=1-0 dataset\n"),
+        (["--comment=mirage:chain=abc"], ""),
+        (["--comment=mirage:mode=submit,chain"], ""),
+    ],
+)
+def test_a_chain_that_is_asked_for_badly_is_refused(
+    slurm: FakeSlurm, words: list[str], lines: str
+) -> None:
+    said = ask(slurm, *words, lines=lines)
+    assert said.startswith("sbatch: error: mirage: ")
+    assert said.count("\n") == 1
+    assert slurm.calls() == []
+
+
+@pytest.mark.parametrize("value", ["0", ""])
+def test_no_chain_in_the_environment_is_none(slurm: FakeSlurm, value: str) -> None:
+    none = {"MIRAGE_CHAIN": value}
+    assert ask(slurm, env=none) == ""
+    assert slurm.calls()[-1].argv == ["job.sh"]
+    ask(slurm, "--mirage-chain=2", env=none)
+    assert head(slurm)["links"] == "2"
+
+
+def test_no_chain_in_the_environment_goes_before_the_scripts_own(slurm: FakeSlurm) -> None:
+    for words, lines in (([], "#MIRAGE --chain=4\n"), (["--comment=mirage:total=1-0,style=wait"], "")):
+        assert ask(slurm, *words, lines=lines, env={"MIRAGE_CHAIN": "0"}) == ""
+        assert slurm.calls()[-1].argv == [*words, "job.sh"]
+    assert slurm.chains() == []
 
 
 def test_paths_are_seen_from_the_directory_of_the_submission(slurm: FakeSlurm) -> None:

@@ -175,23 +175,31 @@ def test_the_programs_environment_gains_the_chain_alone(runs: list[Run], index: 
     assert {name for name in real.keys() & mine.keys() if real[name] != mine[name]} <= DIFFERS
 
 
+ODD = {"ODD": "a\nb'\"\\ $X `x`", "BASH_FUNC_f%%": "() {  :\n}"}
+CHAINS = [
+    call("-n2", "see.sh", "a b", "", "*", **ODD),
+    call("--export=NONE", "see.sh", "x", **ODD),
+    call("see.sh", SBATCH_EXPORT="ODD,Z=3", SBATCH_JOB_NAME="named", **ODD),
+]
+
+
 def test_the_third_link_sees_what_the_first_did(side: Side) -> None:
     side.write("see.sh", SHELL)
-    odd = {"ODD": "a\nb'\"\\ $X `x`", "BASH_FUNC_f%%": "() {  :\n}", "SBATCH_EXPORT": "ALL"}
-    made = call("--mirage-chain=3", "--parsable", "-n2", "see.sh", "a b", "", "*", **odd)
-    (answer,) = side.run([side.call(made, wrapped=True)])
-    chain = side.chain_of(answer.jobs[0])
-    side.testbed.wait_until((chain / "ends" / "3").exists, 60, "the third link's end")
-    one, two, three = (
-        side.home / f"seen.{(chain / 'jobs' / str(link)).read_text().strip()}" for link in (1, 2, 3)
-    )
-    for name in ("argv", "cwd", "name", "limits", "traps", "streams", "stdin"):
-        assert (three / name).read_bytes() == (one / name).read_bytes(), name
-    for first, later in ((one, two), (two, three), (one, three)):
-        before, after = environment(first / "env"), environment(later / "env")
-        names = before.keys() | after.keys()
-        assert {n for n in names if before.get(n) != after.get(n)} <= LATER_DIFFERS
-        assert odd.items() <= after.items()
+    words = ["--mirage-chain=3", "--parsable"]
+    answers = side.run([side.call(made.with_words(*words), wrapped=True) for made in CHAINS])
+    chains = [side.chain_of(answer.jobs[0]) for answer in answers]
+    ends = [chain / "ends" / "3" for chain in chains]
+    side.testbed.wait_until(lambda: all(end.exists() for end in ends), 60, "the third links' ends")
+    for made, chain in zip(CHAINS, chains, strict=True):
+        jobs = [(chain / "jobs" / str(link)).read_text().strip() for link in (1, 2, 3)]
+        one, two, three = (side.home / f"seen.{job}" for job in jobs)
+        for name in ("argv", "cwd", "name", "limits", "traps", "streams", "stdin"):
+            assert (three / name).read_bytes() == (one / name).read_bytes(), name
+        for first, later in ((one, two), (two, three), (one, three)):
+            before, after = environment(first / "env"), environment(later / "env")
+            names = before.keys() | after.keys()
+            assert {n for n in names if before.get(n) != after.get(n)} <= LATER_DIFFERS
+            assert ("ODD" in after) == ("--export=NONE" not in made.words)
 
 
 def test_waiting_ends_with_the_jobs_own_code(side: Side) -> None:

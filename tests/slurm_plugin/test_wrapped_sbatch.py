@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
+from tests.slurm_plugin.fakes import PLUGIN, WRAPPER, FakeSlurm
 
 SCRIPT = "#!/bin/sh\n#SBATCH --time=10\necho hello\n"
 
@@ -69,6 +70,33 @@ def test_a_script_on_a_pipe_reaches_sbatch_whole(slurm: FakeSlurm, size: int) ->
     assert slurm.calls()[0].script == text
 
 
+@pytest.mark.parametrize("words", [[], ["--comment=mirage:style=wait"], ["--mirage-chain=x"]])
+def test_a_call_without_a_chain_leaves_a_pipe_alone(slurm: FakeSlurm, words: list[str]) -> None:
+    """Nothing is ever written: sbatch refuses bad options without waiting for that."""
+    slurm.command("sbatch", "#!/bin/sh\nexit 255\n")
+    ours, theirs = os.pipe()
+    with os.fdopen(ours), os.fdopen(theirs, "w"):
+        done = subprocess.run(
+            [WRAPPER, *words, "--time=abc"],
+            stdin=ours,
+            check=False,
+            capture_output=True,
+            env=slurm.environ,
+            timeout=30,
+        )
+    assert done.returncode == (1 if "--mirage-chain=x" in words else 255)
+
+
+def test_directives_on_a_pipe_count_where_a_chain_is_asked_for(slurm: FakeSlurm) -> None:
+    lines = b"#SBATCH --comment=mine\n#MIRAGE --style=wait\n"
+    assert slurm.sbatch("--mirage-chain=2", stdin=b"#!/bin/sh\n" + lines + b"true\n").returncode == 0
+    (call,) = slurm.calls()
+    assert b"\nmirage_style='wait'\n" in call.script
+    assert call.argv[0].startswith("--comment=mine mirage:")
+    refused = slurm.sbatch("--mirage-chain=2", stdin=b"#!/bin/sh\n#SBATCH --array=1-3\ntrue\n")
+    assert b"a job array cannot be a chain" in refused.stderr
+
+
 def test_a_chain_is_asked_for_by_option_environment_or_script(slurm: FakeSlurm) -> None:
     slurm.script(SCRIPT)
     slurm.script("#!/bin/sh\n#MIRAGE --chain=4 --policy=average\ntrue\n", "own.sh")
@@ -77,7 +105,9 @@ def test_a_chain_is_asked_for_by_option_environment_or_script(slurm: FakeSlurm) 
         (["--mirage-chain", "4", "--mirage-policy=average", "job.sh"], {"MIRAGE_CHAIN": "9"}, None),
         (["job.sh"], {"MIRAGE_CHAIN": "4"}, None),
         (["own.sh"], {}, None),
-        ([], {}, b"#!/bin/sh\n#MIRAGE --chain=4\ntrue\n"),
+        (["--mirage-chain=4"], {}, SCRIPT.encode()),
+        (["--comment=mirage:chain=4"], {}, SCRIPT.encode()),
+        ([], {"MIRAGE_CHAIN": "4"}, SCRIPT.encode()),
         (["--mirage-chain=4", "--wrap=true"], {}, None),
     ]
     for words, env, stdin in asked:
