@@ -34,6 +34,9 @@ class ToldLink(Link):
         files = {"jobs": job, "started": job, "ends": end, "ran": seconds}
         for folder, text in files.items():
             self.has(f"{folder}/{index}", text)
+        queue = self.slurm.root / "queue"
+        lines = queue.read_text().splitlines(keepends=True)
+        queue.write_text("".join(line for line in lines if not line.startswith(f"{job} ")))
 
     def says(self, name: str) -> str | None:
         path = self.chain / name
