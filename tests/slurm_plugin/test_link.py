@@ -229,6 +229,28 @@ def test_a_signal_for_the_whole_job_is_not_passed_on(chain: Callable[..., Link],
 
 
 @pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("trap 'kill 0' EXIT; sleep 100 & sleep 0.4; exit 0", 143),
+        ("sleep 0.4; kill 0", 143),
+        ("sleep 0.4; kill -USR1 0", 138),
+        ("sleep 0.4; kill -INT 0", 130),
+        ("sleep 0.4; kill -TERM $PPID $$", 143),
+        ("trap 'exit 5' TERM; sleep 0.4; kill 0; sleep 9", 5),
+    ],
+)
+def test_a_script_that_signals_its_own_group_ends_the_link(
+    chain: Callable[..., Link], script: str, code: int
+) -> None:
+    link = chain(script=f"#!/bin/bash\n{script}\n")
+    link.slurm.job_is(101, "RUNNING")
+    process = link.start(1)
+    process.communicate(timeout=30)
+    assert process.returncode == code
+    assert link.end_of(1) == f"exit {code}"
+
+
+@pytest.mark.parametrize(
     ("deadline_in_s", "slurm_says", "written"),
     [
         (3600, None, "cancelled"),
