@@ -73,6 +73,27 @@ def test_the_standby_has_the_first_submissions_environment_and_directory(
     assert "--open-mode=append" not in two.argv
 
 
+@pytest.mark.parametrize("python", ["/usr/bin/python3", "/nowhere/python3"])
+def test_a_large_environment_reaches_sbatch_whole_and_in_no_command_line(
+    slurm: FakeSlurm, shell: list[str], python: str
+) -> None:
+    large = {f"LARGE{n}": "x" * 100_000 for n in range(11)}
+    odd = {"BASH_FUNC_f%%": "() {  :\n}", "a-b": "1"} if "usr" in python else {}
+    own = {"AAA": "secret 'of' alice\n", "ZZZ": "2", "UID": "7", **large, **odd}
+    slurm.command("env", '#!/bin/sh\necho "$@" >>{home}/seen; exec /usr/bin/env "$@"\n')
+    slurm.script(SCRIPT)
+    assert slurm.sbatch("--mirage-chain=2", "job.sh", env=own).returncode == 0
+    (directory,) = slurm.chains()
+    carrier = directory / "carrier" / "job.sh"
+    text = carrier.read_text().replace("mirage_python=/usr/bin/python3", f"mirage_python={python}")
+    carrier.write_text(text)
+    Link(slurm=slurm, shell=shell, carrier=carrier, chain=directory).run()
+    one, two = slurm.calls()
+    differ = {n for n in one.env.keys() | two.env.keys() if one.env.get(n) != two.env.get(n)}
+    assert differ <= {"_", "OLDPWD", "PWD", "SHLVL", *({"UID"} if "nowhere" in python else ())}
+    assert b"secret" not in (slurm.root / "seen").read_bytes()
+
+
 @pytest.mark.parametrize("marker", ["stop", "done"])
 def test_a_marker_ends_the_chain_before_the_script(chain: Callable[..., Link], marker: str) -> None:
     link = chain()
