@@ -129,7 +129,7 @@ mirage_pass_on() { # a signal, to the script
     until [ -s "$mirage_tmp/child" ] || ! kill -0 "$mirage_minder"; do
         sleep 0.1 || sleep 1
     done
-    read -r mirage_n <"$mirage_tmp/child" && kill -s "$1" "$mirage_n"
+    read -r mirage_child <"$mirage_tmp/child" && kill -s "$1" "$mirage_child"
 }
 
 mirage_wait() { # wait is cut short by every signal, and what it says then is of that signal
@@ -139,6 +139,6 @@ mirage_wait() { # wait is cut short by every signal, and what it says then is of
         wait "$mirage_minder"
         mirage_code=$?
     done
-    ! read -r mirage_n <"$mirage_tmp/code" || mirage_code=$mirage_n
+    [ ! -s "$mirage_tmp/code" ] || read -r mirage_code <"$mirage_tmp/code"
     [ "$mirage_code" -le 128 ] || sleep 0.2 # the signal that ended it may be on its way to us too
 }
