@@ -65,7 +65,7 @@ shift
 mirage_index=${mirage_tag##*:}
 mirage_next=$((mirage_index + 1))
 mirage_job=${SLURM_JOB_ID:-0}
-mirage_caught= mirage_child= mirage_code= mirage_early= mirage_loops= mirage_reason= mirage_state=
+mirage_minder= mirage_code= mirage_early= mirage_loops= mirage_reason= mirage_state=
 mirage_tmp= mirage_usable= mirage_watch= mirage_err=2 mirage_ran_before= mirage_claimed=
 mirage_since=$(date +%s)
 mirage_read_settings
@@ -79,7 +79,8 @@ next:*)
     exit
     ;;
 esac
-for mirage_signal in HUP INT QUIT USR1 USR2 ALRM TERM; do
+mirage_signals='HUP INT QUIT USR1 USR2 ALRM TERM'
+for mirage_signal in $mirage_signals; do
     trap "mirage_on $mirage_signal" "$mirage_signal"
 done
 if [ -d "$mirage_dir" ] && [ ! -L "$mirage_dir" ] && [ -O "$mirage_dir" ]; then
@@ -106,10 +107,10 @@ if [ -n "$mirage_reason" ]; then # terminated before it began
     mirage_finish
     exit 143
 fi
-mirage_run_script "$mirage_tmp/slurm_script" "$@" <&9 2>&8 7>&- 8>&- 9<&- &
-mirage_child=$!
+mirage_mind "$mirage_tmp/slurm_script" "$@" 7>&- &
+mirage_minder=$!
 for mirage_signal in $mirage_early; do
-    kill -s "$mirage_signal" "$mirage_child" 2>/dev/null
+    mirage_pass_on "$mirage_signal"
 done
 mirage_wait
 mirage_finish

@@ -1,4 +1,4 @@
-# --- the user's script, as a child: this shell stays to write down how it ended -------------------
+# --- the user's script, below this shell, which stays to write down how it ended ------------------
 
 mirage_find_launcher() { # a shell starts background commands with INT and QUIT ignored: undo that
     mirage_launcher=
@@ -62,14 +62,13 @@ mirage_whole_job() { # did every process of the job get this signal, or this she
 }
 
 mirage_on() { # a signal has come: pass it on unless the script has had it too
-    mirage_caught=$1
-    if [ -z "$mirage_child" ]; then
+    if [ -z "$mirage_minder" ]; then
         if [ "$1" = TERM ]; then mirage_ending; else mirage_early="$mirage_early $1"; fi
     elif mirage_whole_job; then
         if [ "$1" = TERM ]; then mirage_ending; fi
         [ -n "$mirage_reason" ] || mirage_lookout
     else
-        kill -s "$1" "$mirage_child" 2>/dev/null
+        mirage_pass_on "$1"
         [ "$1" != TERM ] || case $(mirage_ask "$mirage_job" %T) in
         COMPLETING | CANCELLED | TIMEOUT | PREEMPTED | NODE_FAIL) mirage_ending ;;
         esac
@@ -113,16 +112,33 @@ mirage_find_ending() { # squeue hides why while a job completes; scontrol shows 
     fi
 }
 
-mirage_wait() { # wait is cut short by every signal; 127 is the shell's word for a child it has reaped
-    wait "$mirage_child"
+mirage_mind() { # the script's parent, deaf to all that the script and Slurm may send. Where a signal
+    # comes as a child dies bash's `wait` may lose the child's end, and a second one never returns; a
+    # shell that no signal interrupts loses none. Handlers first: what is ignored the script would inherit
+    trap : $mirage_signals
+    mirage_run_script "$@" <&9 2>&8 8>&- 9<&- &
+    trap '' $mirage_signals
+    echo "$!" >"$mirage_tmp/child"
+    wait "$!"
     mirage_code=$?
-    while [ -n "$mirage_caught" ]; do
-        mirage_caught=
-        wait "$mirage_child"
-        mirage_again=$?
-        [ "$mirage_again" -ne 127 ] || break
-        mirage_code=$mirage_again
-    done
-    [ "$mirage_code" -le 128 ] || sleep 0.2 # the signal that ended it may be on its way to us too
+    echo "$mirage_code" >"$mirage_tmp/code"
+    exit "$mirage_code"
 }
 
+mirage_pass_on() { # a signal, to the script
+    until [ -s "$mirage_tmp/child" ] || ! kill -0 "$mirage_minder"; do
+        sleep 0.1 || sleep 1
+    done
+    read -r mirage_child <"$mirage_tmp/child" && kill -s "$1" "$mirage_child"
+}
+
+mirage_wait() { # wait is cut short by every signal, and what it says then is of that signal
+    wait "$mirage_minder"
+    mirage_code=$?
+    while [ ! -s "$mirage_tmp/code" ] && kill -0 "$mirage_minder"; do
+        wait "$mirage_minder"
+        mirage_code=$?
+    done
+    [ ! -s "$mirage_tmp/code" ] || read -r mirage_code <"$mirage_tmp/code"
+    [ "$mirage_code" -le 128 ] || sleep 0.2 # the signal that ended it may be on its way to us too
+}

@@ -15,12 +15,29 @@ mirage_standing() { # the id of the next link if it stands in the queue already;
 mirage_submit() { # sbatch with the first submission's words, environment and directory, and with
     # this dependency: mirage_submit [DEPENDENCY]
     [ -x "$mirage_sbatch" ] || mirage_sbatch=$(command -v sbatch) || return 1
-    {
-        cat "$mirage_dir/env" &&
-            mirage_sbatch_words --parsable ${1:+"--dependency=$1"} \
-                --comment="${mirage_comment:+$mirage_comment }mirage:$mirage_chain:$mirage_next" \
-                ${SLURM_JOB_NAME:+"--job-name=$SLURM_JOB_NAME"} $mirage_append
-    } | (cd "$mirage_cwd" && mirage_limit 120 xargs -0 -x -s 1000000 env -i --)
+    (cd "$mirage_cwd" && mirage_run_sbatch --parsable ${1:+"--dependency=$1"} \
+        --comment="${mirage_comment:+$mirage_comment }mirage:$mirage_chain:$mirage_next" \
+        ${SLURM_JOB_NAME:+"--job-name=$SLURM_JOB_NAME"} $mirage_append </dev/null)
+}
+
+mirage_python=/usr/bin/python3
+mirage_in_env() { # a command in the first submission's environment, which comes from a file: everybody
+    # can read the words of a command
+    if [ -x "$mirage_python" ]; then
+        mirage_limit 120 "$mirage_python" -IS -c '
+import os, signal, sys
+for ignored in signal.SIGPIPE, signal.SIGXFSZ:  # by Python
+    signal.signal(ignored, signal.SIG_DFL)
+try:
+    with open(sys.argv[1], "rb") as env:
+        pairs = [entry.split(b"=", 1) for entry in env.read().split(b"\0")[:-1]]
+    os.execve(sys.argv[2], sys.argv[2:], dict(pairs))
+except OSError as error:
+    sys.exit("sbatch cannot be run: %s" % (error,))
+' "$mirage_dir/env" "$@"
+    else
+        mirage_limit 120 env -i /bin/sh -c '. "$0" || exit; exec "$@"' "$mirage_dir/env.sh" "$@"
+    fi
 }
 
 mirage_stand() { # put the standby in place; says nothing but its success or the error

@@ -6,6 +6,7 @@ know, the core in carrier.sh, a marker, and then the user's script byte for byte
 
 import os
 import pwd
+import re
 
 import mirage_register
 import mirage_request
@@ -19,6 +20,8 @@ END_OF_CORE = b"# --- the script as submitted ---\n"
 FOLDERS = ("beat", "carrier", "ends", "jobs", "made", "ran", "requeued", "started")
 # What travels in every carrier, in this order: the last one runs what the others define.
 PIECES = ("files", "guard", "progress", "overlap", "standby", "loops", "script")
+SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+SHELLS_OWN = frozenset("BASHOPTS BASH_VERSINFO EUID OPTIND PPID SHELLOPTS UID".split())  # read-only
 KEPT_SLURM = frozenset(["SLURM_CONF"])  # says which Slurm; the other SLURM_ names describe a job
 # What asks for a chain, and what a link of another chain was told.
 NOT_KEPT = frozenset(
@@ -56,6 +59,7 @@ def lay_out(chain):
             os.mkdir(os.path.join(chain.directory, folder), 0o700)
         saved = kept_environment(chain.call.environ)
         write(os.path.join(chain.directory, "env"), _joined(map("%s=%s".__mod__, saved.items())))
+        write(os.path.join(chain.directory, "env.sh"), _exports(saved))
         write(os.path.join(chain.directory, "argv"), _joined(chain.call.reading.words))
         write(chain.carrier(), text_of(chain))
     except Exception:
@@ -100,6 +104,15 @@ def _state_directory(environ):
 def kept_environment(environ):
     """The submitter's environment for the later links."""
     return {name: value for name, value in sorted(environ.items()) if _is_kept(name)}
+
+
+def _exports(environ):
+    """The environment for a shell, where a node has no python3: of names that a shell can set."""
+    lines = []
+    for name, value in environ.items():
+        if SHELL_NAME.match(name) and name not in SHELLS_OWN:
+            lines.append(b"export %s=%s\n" % (name.encode(), quoted(value)))
+    return b"".join(lines)
 
 
 def _is_kept(name):
@@ -182,7 +195,7 @@ def _functions(chain):
     words += [quoted(word) for word in chain.arguments()]
     run = b" ".join(quoted(os.fsdecode(word)) for word in interpreter(chain.script.text))
     return (
-        b"mirage_sbatch_words() { printf '%s\\0' \"$mirage_sbatch\" " + b" ".join(words) + b"; }\n"
+        b'mirage_run_sbatch() { mirage_in_env "$mirage_sbatch" ' + b" ".join(words) + b"; }\n"
         b"mirage_run_script() { mirage_exec " + run + b' "$@"; }\n'
     )
 

@@ -73,6 +73,27 @@ def test_the_standby_has_the_first_submissions_environment_and_directory(
     assert "--open-mode=append" not in two.argv
 
 
+@pytest.mark.parametrize("python", ["/usr/bin/python3", "/nowhere/python3"])
+def test_a_large_environment_reaches_sbatch_whole_and_in_no_command_line(
+    slurm: FakeSlurm, shell: list[str], python: str
+) -> None:
+    large = {f"LARGE{n}": "x" * 100_000 for n in range(11)}
+    odd = {"BASH_FUNC_f%%": "() {  :\n}", "a-b": "1"} if "usr" in python else {}
+    own = {"AAA": "secret 'of' alice\n", "ZZZ": "2", "UID": "7", **large, **odd}
+    slurm.command("env", '#!/bin/sh\necho "$@" >>{home}/seen; exec /usr/bin/env "$@"\n')
+    slurm.script(SCRIPT)
+    assert slurm.sbatch("--mirage-chain=2", "job.sh", env=own).returncode == 0
+    (directory,) = slurm.chains()
+    carrier = directory / "carrier" / "job.sh"
+    text = carrier.read_text().replace("mirage_python=/usr/bin/python3", f"mirage_python={python}")
+    carrier.write_text(text)
+    Link(slurm=slurm, shell=shell, carrier=carrier, chain=directory).run()
+    one, two = slurm.calls()
+    differ = {n for n in one.env.keys() | two.env.keys() if one.env.get(n) != two.env.get(n)}
+    assert differ <= {"_", "OLDPWD", "PWD", "SHLVL", *({"UID"} if "nowhere" in python else ())}
+    assert b"secret" not in (slurm.root / "seen").read_bytes()
+
+
 @pytest.mark.parametrize("marker", ["stop", "done"])
 def test_a_marker_ends_the_chain_before_the_script(chain: Callable[..., Link], marker: str) -> None:
     link = chain()
@@ -226,6 +247,28 @@ def test_a_signal_for_the_whole_job_is_not_passed_on(chain: Callable[..., Link],
     time.sleep(0.5)
     assert ended(link, process) == 5
     assert got(link) == [name]
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("trap 'kill 0' EXIT; sleep 100 & sleep 0.4; exit 0", 143),
+        ("sleep 0.4; kill 0", 143),
+        ("sleep 0.4; kill -USR1 0", 138),
+        ("sleep 0.4; kill -INT 0", 130),
+        ("sleep 0.4; kill -TERM $PPID $$", 143),
+        ("trap 'exit 5' TERM; sleep 0.4; kill 0; sleep 9", 5),
+    ],
+)
+def test_a_script_that_signals_its_own_group_ends_the_link(
+    chain: Callable[..., Link], script: str, code: int
+) -> None:
+    link = chain(script=f"#!/bin/bash\n{script}\n")
+    link.slurm.job_is(101, "RUNNING")
+    process = link.start(1)
+    process.communicate(timeout=30)
+    assert process.returncode == code
+    assert link.end_of(1) == f"exit {code}"
 
 
 @pytest.mark.parametrize(

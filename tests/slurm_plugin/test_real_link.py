@@ -191,3 +191,15 @@ def test_a_link_takes_over_from_a_predecessor_that_was_requeued(alice: Alice) ->
     alice.await_state(first, "CANCELLED")
     assert alice.state(second) == "RUNNING"
     assert alice.lines() == ["begin 1 after nothing", "begin 2 after PENDING"]
+
+
+def test_a_script_that_ends_its_own_process_group_ends_its_link(alice: Alice) -> None:
+    script = alice.home / "link.sh"
+    script.write_text(
+        LINK.split("echo", 1)[0] + "trap 'kill 0' EXIT\nsleep 100 & sleep 1; exit 0\n"
+    )
+    alice.submit(links=1)
+    first = alice.job(1)
+    alice.await_state(first, "FAILED")
+    assert alice.testbed.job(first)["ExitCode"] == "143:0"
+    alice.until(lambda: alice.says("ends/1") == "exit 143", "the link's own word")
