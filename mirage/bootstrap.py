@@ -10,6 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from mirage import safe_place
 from mirage.cluster import sudo
 from mirage.cluster.cli import SlurmCli
 from mirage.cluster.meter import Usage
@@ -326,14 +327,23 @@ def make_own_state_dir(path: Path) -> None:
         raise StoreUnavailable(f"{path} is not a directory of yours: take it away")
     if found.st_mode & 0o077:
         raise StoreUnavailable(f"others may look into {path}: `chmod go= {path}`")
-    for parent in path.parents:
-        held = parent.stat()
-        open_to_all = held.st_mode & 0o002 and not held.st_mode & stat.S_ISVTX
-        if open_to_all or held.st_uid not in {0, os.geteuid()}:
-            raise StoreUnavailable(f"others may put something in the place of {path}: {parent}")
+    if said := safe_place.fault(path):
+        raise StoreUnavailable(said)
 
 
-def make_state_dir(path: Path, *, mode: int = 0o777) -> None:
+def check_places(settings: Settings) -> None:
+    """Raise ConfigError where others could pull the kill switch, or put another database there."""
+    file = database_file(settings)
+    places = {"service.state_dir": [settings.service.state_dir]}
+    if file is not None:
+        places["database.url"] = [file.parent, file]
+    for key, paths in places.items():
+        for path in paths:
+            if said := safe_place.fault(path):
+                raise ConfigError(key, [said])
+
+
+def make_state_dir(path: Path, *, mode: int = 0o755) -> None:
     try:
         path.mkdir(mode=mode, parents=True, exist_ok=True)
     except OSError as error:

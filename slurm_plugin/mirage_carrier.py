@@ -85,7 +85,7 @@ def write(path, data):
 
 
 def _state_directory(environ):
-    """The directory for chains: ours or root's, and nobody else may move things in it."""
+    """The directory for chains: nobody else may move things in it, nor move it away."""
     base = environ.get("MIRAGE_STATE_DIR")
     if not base:
         home = environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
@@ -93,12 +93,37 @@ def _state_directory(environ):
     base = os.path.abspath(base)
     if not os.path.isdir(base):
         os.makedirs(base, 0o700)
-    found = os.stat(base)
-    if found.st_uid not in (0, os.geteuid()):
-        raise PermissionError("%s belongs to somebody else" % (base,))
-    if found.st_mode & 0o022 and not found.st_mode & 0o1000:
-        raise PermissionError("others may write in %s" % (base,))
+    for start in (base, os.path.realpath(base)):
+        _refuse_others(start)
     return base
+
+
+def _refuse_others(path):
+    """Raise unless `path` and all above it are ours or root's, and only they may write there."""
+    while True:
+        found = os.stat(path)
+        # In a sticky directory a link is its owner's to change, wherever it leads.
+        if not {found.st_uid, os.lstat(path).st_uid} <= {0, os.geteuid()}:
+            raise PermissionError("%s belongs to somebody else" % (path,))
+        if _is_open(found) and not found.st_mode & 0o1000:
+            raise PermissionError("others may write in %s" % (path,))
+        if path == os.path.dirname(path):
+            return
+        path = os.path.dirname(path)
+
+
+def _is_open(found):
+    """Whether anybody else may write: all, or a group that is not root's or the user's alone."""
+    if found.st_mode & 0o002 or not found.st_mode & 0o020:
+        return bool(found.st_mode & 0o002)
+    import grp
+
+    try:
+        me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(found.st_gid)
+    except KeyError:
+        return found.st_gid != 0
+    own = group.gr_name == me.pw_name and me.pw_gid == found.st_gid
+    return found.st_gid != 0 and not (own and set(group.gr_mem) <= {me.pw_name})
 
 
 def kept_environment(environ):

@@ -3,13 +3,14 @@
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mirage import bootstrap
 from mirage.cluster.simulated import SimulatedCluster
-from mirage.errors import StoreUnavailable
+from mirage.errors import ConfigError, StoreUnavailable
 from mirage.ports import Cluster
 from mirage.services.desk import Rules
 from mirage.settings import Settings
@@ -76,3 +77,49 @@ def test_a_users_own_service_lives_where_nobody_else_may_write(tmp_path: Path, h
         state.symlink_to(tmp_path / "moved")
     with pytest.raises(StoreUnavailable, match=re.escape(str(state))):
         bootstrap.make_own_state_dir(state)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to others")
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("as made", ""),
+        ("of root's group", ""),
+        ("open to all", "others may write in {state}: `chmod go-w {state}`"),
+        ("open to all and sticky", "others may write in {state}: `chmod go-w {state}`"),
+        ("open to a group", "others may write in {state}: `chmod go-w {state}`"),
+        ("somebody else's", "{state} belongs to nobody, not to root"),
+        ("below an open one", "others may put something in the place of {state}: {state.parent}"),
+        ("by a link of theirs", "others may put something in the place of {link}: {link.parent}"),
+        ("the file theirs", "{file} belongs to nobody, not to root"),
+        ("the file open", "others may write in {file}: `chmod go-w {file}`"),
+    ],
+)
+def test_nobody_else_may_change_what_the_service_keeps(tmp_path: Path, how: str, told: str) -> None:
+    state, link = tmp_path / "srv" / "state", tmp_path / "link" / "state"
+    named = link if "link" in how else state
+    settings = Settings.model_validate({"service": {"state_dir": named}})
+    state.mkdir(parents=True, mode=0o755)
+    link.parent.symlink_to(state.parent)
+    bootstrap.upgrade_database(settings)
+    file = state / "mirage.db"
+    if how == "open to a group":
+        shutil.chown(state, group="users")
+    spoilt: dict[str, Callable[[], None]] = {
+        "of root's group": lambda: state.chmod(0o775),
+        "open to all": lambda: state.chmod(0o777),
+        "open to all and sticky": lambda: state.chmod(0o1777),
+        "open to a group": lambda: state.chmod(0o775),
+        "somebody else's": lambda: shutil.chown(state, "nobody"),
+        "below an open one": lambda: state.parent.chmod(0o777),
+        "by a link of theirs": lambda: os.lchown(link.parent, 65534, 65534),
+        "the file theirs": lambda: shutil.chown(file, "nobody"),
+        "the file open": lambda: file.chmod(0o666),
+    }
+    spoilt.get(how, lambda: None)()
+    if not told:
+        bootstrap.check_places(settings)
+        return
+    with pytest.raises(ConfigError) as caught:
+        bootstrap.check_places(settings)
+    assert caught.value.faults == [told.format(state=state, link=link, file=file)]

@@ -11,7 +11,7 @@ from mirage.api.context import ApiContext
 from mirage.api.deps import Body, Context, Reader, Reading, Writer, Writing, freshness, need
 from mirage.api.documented import read_errors, write_errors
 from mirage.api.paging import Paging, Wanted
-from mirage.api.problems import CONFLICT, KEY_REUSED, ProblemError, invalid
+from mirage.api.problems import CONFLICT, KEY_REUSED, NOT_FOUND, ProblemError, invalid
 from mirage.domain.caller import JOBS, NOBODY_UID, USAGE, Own, Standing
 from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.errors import InputError, NotAllowed, NotFound
@@ -54,8 +54,10 @@ def list_chains(
 def _known_cursor(paging: Wanted, reader: Standing, cursor: str) -> ChainId:
     try:
         return seen(paging.tx, ChainId(cursor), reader).chain_id
-    except NotFound:
-        raise invalid("no such cursor: begin again without it", parameter="cursor") from None
+    except (NotFound, ProblemError) as error:
+        hidden = error.refusal if isinstance(error, ProblemError) else None
+        said = "no such cursor: begin again without it"
+        raise invalid(said, parameter="cursor", refusal=hidden) from None
 
 
 @router.post("/chains", operation_id="registerChain", status_code=201, responses=write_errors(409))
@@ -108,9 +110,19 @@ def _register(
         style=new.style,
         mode=new.mode,
     )
-    chain_service.register(
-        tx, given.cluster_id, registration, uid=who.uid, user=who.user, now=given.clock()
-    )
+    try:
+        chain_service.register(
+            tx, given.cluster_id, registration, uid=who.uid, user=who.user, now=given.clock()
+        )
+    except NotAllowed as error:
+        if who.sees_all_chains:
+            raise
+        # Whose chain it is, or that it is one, is no business of this caller's.
+        raise invalid(
+            "this chain cannot be registered: take another chain_id",
+            pointer="#/chain_id",
+            refusal=error,
+        ) from None
     return _shown(tx, given, ChainId(new.chain_id))
 
 
@@ -133,10 +145,11 @@ def _shown(tx: Transaction, given: ApiContext, chain_id: ChainId) -> schemas.Cha
 
 def seen(tx: Transaction, chain_id: ChainId, reader: Standing) -> Chain:
     """One that this caller may not see is one that is not there."""
+    need(reader, JOBS, USAGE)  # before the look-up, which would tell whether there is one
     found = chains.chain(tx, chain_id)
     if not reader.sees_chain(found, chains.links(tx, chain_id)):
-        need(reader, JOBS, USAGE)
-        raise NotFound(f"there is no chain {chain_id}")
+        hidden = NotAllowed(f"chain {chain_id} is hidden from {reader.user}")
+        raise ProblemError(NOT_FOUND, f"there is no chain {chain_id}", refusal=hidden)
     return found
 
 

@@ -13,7 +13,7 @@ from mirage.api.peer import peer
 from mirage.domain.caller import Caller, Role, Standing
 from mirage.errors import NotAllowed, NotIdentified
 from mirage.services import tokens
-from mirage.store import snapshots
+from mirage.store import audit, snapshots
 from mirage.store.engine import Transaction
 
 
@@ -24,18 +24,12 @@ def context(request: Request) -> ApiContext:
 Context = Annotated[ApiContext, Depends(context)]
 
 
-def _begin(given: Context) -> Iterator[Transaction]:
-    with given.store.begin() as tx:
-        yield tx
-
-
 def _read(given: Context) -> Iterator[Transaction]:
     with given.store.read() as tx:
         yield tx
 
 
 # Of scope "function": committed before the answer is sent, so that a commit that fails is told.
-Writing = Annotated[Transaction, Depends(_begin, scope="function")]
 Reading = Annotated[Transaction, Depends(_read, scope="function")]
 
 
@@ -132,6 +126,16 @@ def writer(request: Request, who: Identified) -> Standing:
 
 Writer = Annotated[Standing, Depends(writer)]
 """Somebody who may change what is theirs."""
+
+
+def _begin(request: Request, given: Context, who: Writer) -> Iterator[Transaction]:  # noqa: ARG001
+    with given.store.begin() as tx:
+        audit.acting(tx, request.state.who.via)
+        yield tx
+
+
+Writing = Annotated[Transaction, Depends(_begin, scope="function")]
+"""A transaction of somebody who may write; what it leaves in the audit tells by what credential."""
 
 
 def _admin(who: Identified) -> Standing:

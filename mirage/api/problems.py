@@ -149,10 +149,18 @@ class ProblemError(Exception):
     kind: Kind
     detail: str
     errors: Sequence[Fault] = field(default_factory=tuple)
+    refusal: NotAllowed | None = None
+    """What the audit is told, and the caller is not: that there is such a thing, of others."""
 
 
-def invalid(detail: str, *, pointer: str | None = None, parameter: str | None = None) -> Exception:
-    return ProblemError(INVALID, detail, (Fault(detail, pointer, parameter),))
+def invalid(
+    detail: str,
+    *,
+    pointer: str | None = None,
+    parameter: str | None = None,
+    refusal: NotAllowed | None = None,
+) -> Exception:
+    return ProblemError(INVALID, detail, (Fault(detail, pointer, parameter),), refusal)
 
 
 def install(app: FastAPI) -> None:
@@ -192,6 +200,8 @@ def answer(
 
 def _own(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ProblemError)  # noqa: S101 - installed for it alone
+    if error.refusal is not None:
+        refusals.record(request, error.refusal)
     return answer(request, error.kind, error.detail, errors=error.errors)
 
 

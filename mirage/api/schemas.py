@@ -21,6 +21,8 @@ from mirage.store.decisions import Effect
 _NOON = "2026-03-02T12:00:00Z"
 _CHAIN_ID = "k3v9x2m7q1zt"
 _TEN_YEARS_S = 3650 * 86400
+_LARGEST = 2**63 - 1
+"""That a column of the database holds."""
 
 ChainIdText = Annotated[str, Field(pattern=r"^[a-z0-9]{8,32}$", examples=[_CHAIN_ID])]
 
@@ -70,7 +72,7 @@ class NewChain(_Asked):
     )
 
     chain_id: ChainIdText
-    job_id: int = Field(gt=0, description="The first link's.")
+    job_id: int = Field(gt=0, le=_LARGEST, description="The first link's.")
     links: int = Field(ge=1, le=MAX_LINKS)
     policy: str | None = Field(None, max_length=80, description="Default: the service's.")
     overlap_price: float | None = Field(
@@ -183,7 +185,7 @@ class NextLinkView(_Wire):
 class CompletionEvent(_Asked):
     """A job has ended. Nothing but its number is believed, and that only to look sooner."""
 
-    job_id: int = Field(gt=0, examples=[4711])
+    job_id: int = Field(gt=0, le=_LARGEST, examples=[4711])
 
 
 class CompletionView(_Wire):

@@ -50,9 +50,12 @@ def get_readiness(given: Context) -> schemas.Health:
     "/metrics",
     operation_id="getMetrics",
     response_class=PlainTextResponse,
-    responses=read_errors(),
+    responses=read_errors(401, 403),
 )
-def get_metrics(given: Context) -> Response:
+def get_metrics(
+    given: Context,
+    reader: Reader,  # noqa: ARG001 - of a user's own service they are that user's
+) -> Response:
     """For Prometheus."""
     return Response(metrics.text(given), media_type=metrics.MEDIA_TYPE)
 

@@ -95,6 +95,7 @@ def _found(what: str, look: Callable[[], tuple[Verdict, str]]) -> Finding:
 
 def _database(settings: Settings) -> tuple[Verdict, str]:
     bootstrap.open_store(settings).close()
+    bootstrap.check_places(settings)
     file = bootstrap.database_file(settings)
     if file is not None and file.stat().st_mode & 0o004:
         return Verdict.WARNING, f"everybody may read {file}, whatever PrivateData says: chmod o= it"

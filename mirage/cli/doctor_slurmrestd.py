@@ -28,7 +28,5 @@ def _of_the_token(settings: Settings) -> Iterator[str]:
     file = bootstrap.token_file(settings)
     if file is None:
         return
-    if file.path.stat().st_mode & 0o077:
-        yield f"others may read {file.path} (chmod 600)"
     if file.token().user in _MASTERS:
         yield f"{file.path} is {file.token().user}'s and may act as anybody: an Operator's will do"

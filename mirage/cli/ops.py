@@ -13,6 +13,7 @@ from mirage.cli.configured import ConfigOption
 from mirage.domain.decision import Mode
 from mirage.services import modes
 from mirage.store import clusters
+from mirage.store.engine import masked
 
 app = typer.Typer()
 db = typer.Typer(
@@ -45,8 +46,11 @@ def config_check(*, config: ConfigOption = None) -> None:
 
 @config_app.command("show")
 def config_show(*, config: ConfigOption = None) -> None:
-    """The settings in force, as JSON."""
-    typer.echo(settings_file.load(config).model_dump_json(indent=2))
+    """The settings in force, as JSON; of the database's URL without its password."""
+    settings = settings_file.load(config)
+    shown = settings.model_dump(mode="json")
+    shown["database"]["url"] = masked(settings.database_url)
+    typer.echo(json.dumps(shown, indent=2))
 
 
 @config_app.command("reference")

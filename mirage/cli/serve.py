@@ -59,6 +59,7 @@ def serve(
     for sentence in bootstrap.check(settings):
         _log.warning(sentence)
     if not user:
+        bootstrap.check_places(settings)
         run(bootstrap.service(settings))
         return
     bootstrap.make_own_state_dir(settings.service.state_dir)

@@ -7,6 +7,7 @@ one from a bad one, which slurmrestd of 22.05.8 does not: to both it answers 500
 import base64
 import binascii
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -79,9 +80,7 @@ class TokenFile:
     def token(self) -> Token:
         """Raises ClusterUnavailable for a file without a token that is still good."""
         try:
-            with self.path.open(encoding="ascii") as file:
-                said = file.read(_LARGEST)
-            token = read_token(said, user=self._user)
+            token = read_token(_own_text(self.path), user=self._user)
         except (OSError, ValueError) as error:
             told = error.strerror if isinstance(error, OSError) else str(error)
             if isinstance(error, UnicodeError):
@@ -94,6 +93,14 @@ class TokenFile:
                 f"cluster.rest_token_file {self.path}: its token has expired: renew it"
             )
         return token
+
+
+def _own_text(path: Path) -> str:
+    """Of a file that nobody else may read."""
+    with path.open(encoding="ascii") as file:
+        if os.fstat(file.fileno()).st_mode & 0o077:
+            raise ValueError("others may read it: `chmod 600` it")
+        return file.read(_LARGEST)
 
 
 class TokenCommand:

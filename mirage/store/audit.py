@@ -25,7 +25,16 @@ class AuditEntry:
     """Given by the database."""
 
 
+_VIA = "mirage_audit_via"
+
+
+def acting(tx: Transaction, via: str) -> None:
+    """Every entry of this transaction tells by which credential its actor was known."""
+    tx.execution_options(**{_VIA: via})
+
+
 def write(tx: Transaction, cluster_id: int, entry: AuditEntry) -> int:
+    via = tx.get_execution_options().get(_VIA)
     values = {
         "cluster_id": cluster_id,
         "at": entry.at,
@@ -33,7 +42,7 @@ def write(tx: Transaction, cluster_id: int, entry: AuditEntry) -> int:
         "event": entry.event,
         "chain_id": entry.chain_id,
         "job_id": entry.job_id,
-        "detail": dict(entry.detail),
+        "detail": dict(entry.detail) | ({} if via is None else {"via": via}),
     }
     return int(tx.execute(insert(audit).values(**values).returning(audit.c.id)).scalar_one())
 

@@ -101,6 +101,16 @@ def schema_version(tx: Transaction) -> str | None:
     return None if found is None else str(found)
 
 
+def masked(url: str) -> str:
+    """The URL without its secrets, wherever it holds them; nothing of one that does not read."""
+    try:
+        read = make_url(url)
+    except (ArgumentError, ValueError):
+        return "***"
+    query = {k: "hidden" if "password" in k.lower() else v for k, v in read.query.items()}
+    return read.set(query=query).render_as_string(hide_password=True)
+
+
 def parse_url(url: str) -> URL:
     """The URL with its driver named; messages never repeat it, as it may hold a password."""
     try:

@@ -213,6 +213,12 @@ def test_an_owner_moves_a_chain(
     assert (entry.actor, entry.event.split(":")[0]) == ("alice", "asked")
 
 
+@pytest.mark.parametrize("number", [2**63, 99999999999999999999])
+def test_a_job_id_that_no_column_holds_is_a_mistake(client: Client, number: int) -> None:
+    new = {"chain_id": CHAIN, "job_id": number, "links": 1}
+    assert client.post(PATH, json.dumps(new).encode(), who="alice").status_code == 422
+
+
 def test_an_admin_moves_anybodys_chain(client: Client, store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         add_chain(tx, cluster_id)

@@ -86,6 +86,24 @@ def test_a_token_acts_as_its_user(client: Client, store: Store, cluster_id: int)
     assert bearer(client, "POST", CHAINS, mine, NEW).json()["user"] == "alice"
 
 
+def test_the_audit_tells_by_which_credential(client: Client, store: Store, cluster_id: int) -> None:
+    text = token(store, cluster_id)
+    bearer(client, "POST", CHAINS, text, NEW)
+    bearer(client, "POST", f"{CHAINS}/{CHAIN}/pause", text)
+    bearer(client, "POST", f"{CHAINS}/{CHAIN}/resume", HEADER)
+    client.put(MODE, ACT, who="root")
+    with store.read() as tx:
+        rows = {entry.event: entry.detail.get("via") for entry in audit.page(tx)}
+    mine = f"token {text.split('_')[1]}"
+    assert rows == {
+        "token created": None,
+        "registered": mine,
+        "asked: paused": mine,
+        "asked: resumed": "jwt",
+        "mode set": "munge",
+    }
+
+
 def test_a_json_web_token_acts_as_its_user(client: Client) -> None:
     assert bearer(client, "POST", f"{CHAINS}/{CHAIN}/pause", HEADER).json()["state"] == "paused"
 
@@ -238,6 +256,10 @@ def test_a_users_own_service_is_theirs_alone(
         add_chain(tx, cluster_id)
     with stage.serving(replace(context, owner_uid=USERS["alice"], admins=("alice",))) as client:
         assert client.get(CHAINS).status_code == 401, "nobody looks without a name"
+        assert client.get("/metrics").status_code == 401
+        assert client.get("/metrics", who="alice").status_code == 200
+        for path in ("/healthz", "/problems/not-found", "/api/v1/openapi.json"):
+            assert client.get(path).status_code == 200, "nothing of the service's chains"
         assert client.get(CHAINS, who="bob").status_code == 403
         assert client.get(CHAINS, who="root").status_code == 403
         assert client.get(CHAINS, who="alice").json()["items"][0]["chain_id"] == CHAIN

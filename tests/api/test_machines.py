@@ -104,6 +104,8 @@ def test_nobody_else_is_believed(
         assert pushes.find(tx, cluster_id) == Pushes(None, None, None)
 
 
-@pytest.mark.parametrize("wrong", [{"job_id": 0}, {"job_id": "x"}, {"state": "COMPLETED"}])
+@pytest.mark.parametrize(
+    "wrong", [{"job_id": 0}, {"job_id": 2**63}, {"job_id": "x"}, {"state": "COMPLETED"}]
+)
 def test_an_end_is_a_jobs_number_and_nothing_else(pushed: Client, wrong: dict[str, object]) -> None:
     assert pushed.post(COMPLETIONS, body(**wrong), who="root").status_code == 422

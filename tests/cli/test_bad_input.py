@@ -1,5 +1,6 @@
 """Bad input: what the `mirage` command says, and its exit code. Each is a process of its own."""
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -121,6 +122,20 @@ def test_a_database_without_a_schema(
     assert sentence == (
         f"the database {tmp_path}/state/mirage.db has no schema yet: run `mirage db upgrade`"
     )
+
+
+def test_serve_where_others_may_pull_the_kill_switch(
+    config: Path, slurm: QuietSlurm, tmp_path: Path
+) -> None:
+    assert run("db", "upgrade", "--config", str(config)).code == 0
+    (tmp_path / "state").chmod(0o777)
+    sentence = f"others may write in {tmp_path}/state: `chmod go-w {tmp_path}/state`"
+    answer = run("serve", "--config", str(config), PATH=slurm.path)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == f"mirage: service.state_dir: 1 fault(s)\n  {sentence}\n"
+    answer = run("doctor", "--no-moves", "--json", "--config", str(config), PATH=slurm.path)
+    (found,) = [f for f in json.loads(answer.out)["findings"] if f["what"] == "database"]
+    assert (answer.code, found["verdict"], sentence in found["told"]) == (1, "fault", True)
 
 
 def at_schema(config: Path, number: str) -> None:

@@ -35,6 +35,27 @@ def test_config_check_and_show(config: str) -> None:
     assert (shown["cluster"]["name"], shown["polling"]["queue_s"]) == ("lab", 60)
 
 
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("postgresql://me:hunter2@h/m", "postgresql://me:***@h/m"),
+        ("postgresql://h/m?user=me&password=hunter2", "postgresql://h/m?password=hidden&user=me"),
+        ("postgresql:me:hunter2@h", "***"),
+    ],
+)
+def test_config_show_keeps_the_databases_password(
+    config: str, tmp_path: Path, url: str, told: str
+) -> None:
+    """Of the file's and of the environment's, which goes before it."""
+    named = tmp_path / "named.toml"
+    named.write_text(f'[database]\nurl = "{url}"\n')
+    of_file = run("config", "show", "--config", str(named))
+    of_environment = run("config", "show", "--config", config, MIRAGE_DATABASE_URL=url)
+    for answer in (of_file, of_environment):
+        assert "hunter2" not in answer.out
+        assert json.loads(answer.out)["database"]["url"] == told
+
+
 def test_config_reference() -> None:
     assert run("config", "reference").out == config_text.reference()
 

@@ -58,11 +58,13 @@ def test_the_doctor_says_what_slurmrestd_lacks(
     config: Path, fake: FakeRestd, tmp_path: Path
 ) -> None:
     fake.answers("/openapi/v3", openapi("v0.0.38", accounting=False))
-    (tmp_path / "token").chmod(0o644)
     verdict, said = told(config, str(tmp_path))
     assert verdict == "warning"
-    for words in ("serves no accounting", "without scontrol", "others may read"):
+    for words in ("serves no accounting", "without scontrol"):
         assert words in said
+    (tmp_path / "token").chmod(0o644)
+    verdict, said = told(config, str(tmp_path))
+    assert (verdict, "others may read it" in said) == ("fault", True)
 
 
 def test_the_doctor_wants_no_token_of_a_master(config: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ def fake(tmp_path: Path) -> Iterator[FakeRestd]:
 
 def test_the_token_of_the_moment_goes_with_each_request(fake: FakeRestd, tmp_path: Path) -> None:
     path = tmp_path / "token"
+    path.touch(mode=0o600)
     http = RestHttp(fake.url, identity=TokenFile(path).token)
     fake.answers("/a", {"errors": []})
     texts = [jwt("mirage", time.time() + left) for left in (60, 90)]

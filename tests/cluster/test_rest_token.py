@@ -15,6 +15,7 @@ NOW = 1_000_000
 
 def file_with(folder: Path, text: str) -> TokenFile:
     path = folder / "token"
+    path.touch(mode=0o600)
     path.write_text(text)
     return TokenFile(path, clock=lambda: NOW)
 
@@ -39,6 +40,14 @@ def test_a_file_without_a_token_is_said_and_not_shown(tmp_path: Path, text: str)
     with pytest.raises(ClusterUnavailable, match="rest_token_file") as told:
         file_with(tmp_path, text).token()
     assert not text or text not in str(told.value)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
+def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
+    file = file_with(tmp_path, jwt("mirage", NOW + 60))
+    file.path.chmod(mode)
+    with pytest.raises(ClusterUnavailable, match="others may read it: `chmod 600` it"):
+        file.token()
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:

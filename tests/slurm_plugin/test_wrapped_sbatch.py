@@ -216,7 +216,7 @@ def test_the_chain_directory_is_the_users_alone(slurm: FakeSlurm) -> None:
     assert not [entry for entry in saved if entry.startswith(b"SLURM_")]
 
 
-@pytest.mark.parametrize("mode", ["file", "world-writable"])
+@pytest.mark.parametrize("mode", ["file", "world-writable", "below one", "by a link below one"])
 def test_without_a_place_for_the_chain_the_job_is_submitted_all_the_same(
     slurm: FakeSlurm, mode: str
 ) -> None:
@@ -224,6 +224,13 @@ def test_without_a_place_for_the_chain_the_job_is_submitted_all_the_same(
     state = slurm.root / "state"
     if mode == "file":
         state.write_text("")
+    elif "below one" in mode:
+        (slurm.root / "open" / "deep" / "state").mkdir(parents=True)
+        (slurm.root / "open").chmod(0o777)
+        state = slurm.root / "open" / "deep" / "state"
+        if "link" in mode:
+            (slurm.root / "link").symlink_to(state)
+            state = slurm.root / "link"
     else:
         state.mkdir()
         state.chmod(0o777)
@@ -232,6 +239,15 @@ def test_without_a_place_for_the_chain_the_job_is_submitted_all_the_same(
     assert done.stderr.endswith(b"submitted without a chain\n")
     assert done.stderr.count(b"\n") == 1
     assert slurm.calls()[0].argv == ["job.sh"]
+
+
+def test_a_place_for_the_chain_below_a_sticky_directory_will_do(slurm: FakeSlurm) -> None:
+    slurm.script(SCRIPT)
+    (slurm.root / "open").mkdir()
+    (slurm.root / "open").chmod(0o1777)
+    state = slurm.root / "open" / "deep" / "state"
+    slurm.sbatch("--mirage-chain=2", "job.sh", env={"MIRAGE_STATE_DIR": str(state)})
+    assert len(list(state.iterdir())) == 1
 
 
 def test_switched_off_it_strips_its_options_and_is_sbatch(slurm: FakeSlurm) -> None:

@@ -1,0 +1,69 @@
+"""Whether somebody else could change, or put something in the place of, what the service keeps."""
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+
+
+def fault(path: Path) -> str | None:
+    """What is wrong with a file or directory of the service's, a sentence; None: nothing.
+
+    What is not there yet has no fault; the directories above it may have.
+    """
+    try:
+        return _fault_at(path) or _fault_above(path)
+    except OSError as error:
+        return f"{path} cannot be looked at: {error.strerror}"
+
+
+def _fault_at(path: Path) -> str | None:
+    if not path.exists():
+        return None
+    held = path.stat()
+    if not (_trusted(held.st_uid) and _trusted(path.lstat().st_uid)):
+        return f"{path} belongs to {_name(held.st_uid)}, not to {_name(os.geteuid())}"
+    return f"others may write in {path}: `chmod go-w {path}`" if _open(held) else None
+
+
+def _fault_above(path: Path) -> str | None:
+    given = path.absolute()
+    for parent in [*given.parents, *given.resolve().parents]:
+        if not parent.exists():
+            continue
+        # In a sticky directory a link is its owner's to change, wherever it leads.
+        owners = {parent.lstat().st_uid, parent.stat().st_uid}
+        sticky = parent.stat().st_mode & stat.S_ISVTX
+        if not all(map(_trusted, owners)) or (_open(parent.stat()) and not sticky):
+            return f"others may put something in the place of {path}: {parent}"
+    return None
+
+
+def _trusted(uid: int) -> bool:
+    return uid in {0, os.geteuid()}
+
+
+def _open(held: os.stat_result) -> bool:
+    """Whether anybody but its owner and root may write it."""
+    others = bool(held.st_mode & stat.S_IWOTH)
+    return others or bool(held.st_mode & stat.S_IWGRP and _shared(held.st_gid))
+
+
+def _shared(gid: int) -> bool:
+    """All groups but root's and the user's own, which many sites give with a umask of 002."""
+    if gid == 0:
+        return False
+    try:
+        me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return True
+    alone = group.gr_name == me.pw_name and set(group.gr_mem) <= {me.pw_name}
+    return not (alone and me.pw_gid == gid)
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
