@@ -17,7 +17,8 @@ MirageError
 ├── ServiceUnavailable    Mirage's own service does not answer its command line (exit 5)
 ├── IllegalTransition     a state machine was asked for a move it does not have (HTTP 409)
 ├── NotIdentified         nobody vouches for the caller (HTTP 401)
-└── NotAllowed            the caller may not do this (HTTP 403)
+├── NotAllowed            the caller may not do this (HTTP 403)
+└── TooMany               the caller has too much under way (HTTP 429)
 """
 
 
@@ -113,3 +114,7 @@ class NotIdentified(MirageError):
 
 class NotAllowed(MirageError):
     """The caller may not do this."""
+
+
+class TooMany(MirageError):
+    """The caller has as much under way as one may: the message says of what."""

@@ -136,7 +136,8 @@ class Worker:
         with self._store.begin() as tx:
             ingest_queue(tx, self._cluster_id, queue, nodes, before=self._queue)
             ran = pushing.running(tx, self._cluster_id)
-            links.sync(tx, self._cluster_id, self._ours(links.links_in(queue)), queue.taken_at)
+            found = self._ours(links.links_in(queue))
+            links.sync(tx, self._cluster_id, found, queue.taken_at, queue=queue)
             pushing.check(tx, self._cluster_id, ran, queue.taken_at)
             self._pushed = pushes.find(tx, self._cluster_id)
             missing = links.missing(tx, self._cluster_id, queue.taken_at)

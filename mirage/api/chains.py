@@ -14,6 +14,7 @@ from mirage.api.paging import Paging, Wanted
 from mirage.api.problems import CONFLICT, KEY_REUSED, NOT_FOUND, ProblemError, invalid
 from mirage.domain.caller import JOBS, NOBODY_UID, USAGE, Own, Standing
 from mirage.domain.chain import Chain, ChainId, ChainState
+from mirage.domain.job import JobId
 from mirage.errors import InputError, NotAllowed, NotFound
 from mirage.policy.registry import is_model
 from mirage.services import chains as chain_service
@@ -60,7 +61,9 @@ def _known_cursor(paging: Wanted, reader: Standing, cursor: str) -> ChainId:
         raise invalid(said, parameter="cursor", refusal=hidden) from None
 
 
-@router.post("/chains", operation_id="registerChain", status_code=201, responses=write_errors(409))
+@router.post(
+    "/chains", operation_id="registerChain", status_code=201, responses=write_errors(409, 429)
+)
 def register_chain(
     *,
     new: schemas.NewChain,
@@ -102,6 +105,7 @@ def _register(
     registration = Registration(
         chain_id=ChainId(new.chain_id),
         links=new.links,
+        job_id=JobId(new.job_id),
         policy=new.policy,
         overlap_price=new.overlap_price,
         total_s=new.total_s,

@@ -20,6 +20,7 @@ from mirage.errors import (
     NotFound,
     NotIdentified,
     StoreError,
+    TooMany,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -79,6 +80,13 @@ CONFLICT = Kind(
 REFUSED = Kind(
     "refused-by-slurm", 409, "Slurm refused", "Slurm's own words are in `detail`. Do not repeat it."
 )
+TOO_MANY = Kind(
+    "too-many",
+    429,
+    "You have too much under way",
+    "`detail` says of what. A chain that is not registered runs all the same, and is found in the "
+    "queue by its mark.",
+)
 TOO_LARGE = Kind("too-large", 413, "The body is too large", "Bodies are at most 64 KiB.")
 BROKEN = Kind(
     "internal-error",
@@ -111,7 +119,7 @@ KINDS = {
     kind.name: kind
     for kind in (
         *(INVALID, KEY_REUSED, NOT_IDENTIFIED, NOT_ALLOWED, NOT_FOUND, NO_METHOD, CONFLICT),
-        *(REFUSED, TOO_LARGE, BROKEN, NO_STORE, NO_CLUSTER, NOT_READY, HTTP),
+        *(REFUSED, TOO_LARGE, TOO_MANY, BROKEN, NO_STORE, NO_CLUSTER, NOT_READY, HTTP),
     )
 }
 
@@ -122,6 +130,7 @@ _OF_ERROR: tuple[tuple[type[MirageError], Kind], ...] = (
     (NotIdentified, NOT_IDENTIFIED),
     (NotAllowed, NOT_ALLOWED),
     (IllegalTransition, CONFLICT),
+    (TooMany, TOO_MANY),
     (InputError, INVALID),
     (ClusterUnavailable, NO_CLUSTER),
     (ClusterRefused, REFUSED),

@@ -195,6 +195,7 @@ def _submit(
     new = Registration(
         chain_id=chain_id,
         links=plan.links,
+        job_id=job_id,
         policy=policy,
         # Policies are compared as over tables, where nothing but their price bounds the overlap.
         max_overlap_s=plan.time_limit_s,

@@ -14,13 +14,19 @@ from mirage.domain.chain import (
     Style,
 )
 from mirage.domain.handover import OVERLAP_PRICE
-from mirage.errors import InputError, NotAllowed, NotFound
+from mirage.domain.job import JobId
+from mirage.errors import InputError, NotAllowed, NotFound, TooMany
 from mirage.services.links import REPLACED
+from mirage.services.owners import REGISTERED
 from mirage.services.verdicts import verdict
 from mirage.store import audit, chains, decisions
 from mirage.store.audit import AuditEntry
 from mirage.store.decisions import Effect
 from mirage.store.engine import Transaction
+
+UNSEEN_MAX = 100
+"""Chains of one user that are registered and of which Slurm has shown no job: more than anybody
+submits between two looks at the queue. What is never seen is over after a day (`verdicts`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +35,8 @@ class Registration:
 
     chain_id: ChainId
     links: int
+    job_id: JobId | None = None
+    """The first link's: once Slurm shows it, it has to bear the registration out (`owners`)."""
     policy: str | None = None
     overlap_price: float | None = None
     total_s: int | None = None
@@ -45,13 +53,15 @@ def register(
 
     Nothing is believed of its jobs: the links are those that Slurm shows for this uid.
     """
-    if not 1 <= new.links <= MAX_LINKS:
-        raise InputError(f"a chain has 1 to {MAX_LINKS} links, not {new.links}")
-    if new.mode is ChainMode.SUBMIT and new.presubmit is Presubmit.ALL:
-        raise InputError("a chain of mode submit has no links to submit beforehand: presubmit=next")
+    _check(new)
     known = _known(tx, new.chain_id)
     if known is not None and known.uid != uid:
         raise NotAllowed(f"chain {new.chain_id} belongs to another user")
+    if known is None and chains.count_unseen(tx, cluster_id, uid) >= UNSEEN_MAX:
+        raise TooMany(
+            f"{UNSEEN_MAX} chains of yours are registered and Slurm has shown no job of them yet:"
+            " register more once the service has seen some"
+        )
     chain = replace(
         known or Chain(chain_id=new.chain_id, uid=uid, user=user, created_at=now),
         links_planned=new.links,
@@ -65,9 +75,17 @@ def register(
     )
     if chain != known:
         chains.save_chain(tx, cluster_id, chain)
-        event = "registered" if known is None else "registered again"
-        audit.write(tx, cluster_id, _entry(chain, event, now, {"links": new.links}, user))
+        event = REGISTERED if known is None else "registered again"
+        entry = _entry(chain, event, now, {"links": new.links}, user)
+        audit.write(tx, cluster_id, replace(entry, job_id=new.job_id))
     return chain
+
+
+def _check(new: Registration) -> None:
+    if not 1 <= new.links <= MAX_LINKS:
+        raise InputError(f"a chain has 1 to {MAX_LINKS} links, not {new.links}")
+    if new.mode is ChainMode.SUBMIT and new.presubmit is Presubmit.ALL:
+        raise InputError("a chain of mode submit has no links to submit beforehand: presubmit=next")
 
 
 def ask(

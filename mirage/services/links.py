@@ -1,6 +1,6 @@
 """Links: found in Slurm by their marks, and followed through queue and accounting."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
@@ -15,21 +15,17 @@ from mirage.domain.chain import (
     Mark,
     Position,
     find_mark,
-    made_at,
 )
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.errors import MalformedText
+from mirage.services import owners
 from mirage.slurm import dependency, reasons
 from mirage.store import audit, chains, forecasts
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Transaction
 
 _log = structlog.get_logger(__name__)
-
-CLOCKS_DIFFER_S = 5
-"""Between a login node, which makes a chain's id, and slurmctld. What clocks that differ by more
-cost is adoption: a chain that was registered is its owner's all the same."""
 
 GRACE_S = 180
 """What does not show up within three queue ticks will not come by itself."""
@@ -50,13 +46,21 @@ _NEVER_RAN = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED}
 
 
 def sync(
-    tx: Transaction, cluster_id: int, jobs: Iterable[Job], now: int, *, accounting: bool = False
+    tx: Transaction,
+    cluster_id: int,
+    jobs: Iterable[Job],
+    now: int,
+    *,
+    accounting: bool = False,
+    queue: Queue | None = None,
 ) -> None:
     """Bring chains and links to what Slurm says of their jobs, adopting those not known yet.
 
     Accounting knows no dependencies: from it, a standby's position is not learned. It may have
-    lost the marks too, so open links are then also found by their jobs' numbers.
+    lost the marks too, so open links are then also found by their jobs' numbers. `queue`: the whole
+    of it, where a job may be that a registration names and that has no mark.
     """
+    jobs = list(jobs)
     known = _open_marks(tx, cluster_id) if accounting else {}
     found = sorted(marked(jobs, known), key=_in_order)
     chain_ids = {mark.chain_id for mark, _ in found}
@@ -65,9 +69,12 @@ def sync(
     unchanged: list[Link] = []
     for chain_id, pairs in groupby(found, key=lambda pair: pair[0].chain_id):
         group, links = list(pairs), {link.index: link for link in stored[chain_id]}
-        chain = _owned(tx, cluster_id, owned.get(chain_id), group, now, has_links=bool(links))
+        chain = owned.get(chain_id)
+        if chain is None or (not links and owners.falls(tx, chain, jobs, queue)):
+            chain = owners.adopted(tx, cluster_id, chain, group, now)
         for mark, job in group:
             if chain is None or chain.uid != job.uid:
+                owners.ignored(tx, cluster_id, chain, job, now)
                 continue
             before = links.get(mark.index)
             link = _followed(before, mark, job, now)
@@ -139,36 +146,6 @@ def _in_order(pair: tuple[Mark, Job]) -> tuple[ChainId, int, int, int]:
 def _unquoted(submit_line: str) -> str:
     """Words of the line; sacct prints `--comment=mirage:x:1` or the two words apart."""
     return submit_line.replace("--comment=", " ").replace('"', " ").replace("'", " ")
-
-
-def _owned(
-    tx: Transaction,
-    cluster_id: int,
-    chain: Chain | None,
-    found: Sequence[tuple[Mark, Job]],
-    now: int,
-    *,
-    has_links: bool,
-) -> Chain | None:
-    """The chain with its owner: the uid of its first job, for a mark is public once it is seen.
-
-    So one who registered it or copied its mark before the service saw the job gets nothing, nor
-    does one who writes the mark on a job older than the chain's id.
-    """
-    made = made_at(found[0][0].chain_id)
-    oldest = 0 if made is None or made > now else made - CLOCKS_DIFFER_S
-    named = [(mark, job) for mark, job in found if job.uid is not None and job.submit >= oldest]
-    if (chain is not None and has_links) or not named:
-        return chain
-    mark, first = min(named, key=lambda pair: pair[1].job_id)
-    if first.uid is None or (chain is not None and chain.uid == first.uid):
-        return chain
-    adopted = Chain(chain_id=mark.chain_id, uid=first.uid, user=first.user, created_at=first.submit)
-    chains.save_chain(tx, cluster_id, adopted)
-    what = {"link": mark.index, "job": first.job_id}
-    entry = AuditEntry(at=now, actor="mirage", event="adopted", chain_id=mark.chain_id, detail=what)
-    audit.write(tx, cluster_id, entry)
-    return adopted
 
 
 def _taken_up(

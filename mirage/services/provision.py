@@ -19,7 +19,7 @@ from mirage.ports import Cluster, NextLink
 from mirage.services.desk import Desk, Rules, found
 from mirage.services.handovers import OpenHandover, open_handovers
 from mirage.services.limits import too_wrong
-from mirage.services.links import CLOCKS_DIFFER_S
+from mirage.services.owners import CLOCKS_DIFFER_S
 from mirage.slurm import dependency
 from mirage.store import audit, chains, clusters, decisions, forecasts
 from mirage.store.audit import AuditEntry

@@ -114,6 +114,18 @@ def count_by_state(tx: Transaction, cluster_id: int) -> dict[ChainState, int]:
     return {state: found.get(state, 0) for state in ChainState}
 
 
+def count_unseen(tx: Transaction, cluster_id: int, uid: int) -> int:
+    """That user's live chains of which no link is known."""
+    table, links = tables.chains, tables.links
+    query = select(func.count()).where(
+        table.c.cluster_id == cluster_id,
+        table.c.uid == uid,
+        table.c.state.not_in(_OVER),
+        ~select(links.c.id).where(links.c.chain_id == table.c.chain_id).exists(),
+    )
+    return int(tx.execute(query).scalar_one())
+
+
 def count_at_risk(tx: Transaction, cluster_id: int) -> dict[str, int]:
     """Live chains at risk, by what of."""
     table = tables.chains

@@ -13,8 +13,9 @@ import pytest
 from mirage.api.app import ApiContext
 from mirage.api.problems import KINDS
 from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.services import chains as chain_service
 from mirage.store.engine import Store
-from tests.api.rows import add_chain
+from tests.api.rows import add_chain, add_links
 from tests.api.running import CHAIN, Client, Stage
 
 CHAINS = "/api/v1/chains"
@@ -166,6 +167,30 @@ def test_a_move_there_is_not(client: Client) -> None:
     answer = client.post(f"{CHAINS}/{CHAIN}/resume", who="alice")
     assert answer.status_code == 409
     assert problem(answer)["detail"] == f"chain {CHAIN} is active: it cannot become active"
+
+
+def test_more_chains_than_slurm_has_shown(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up ids fill no database; a chain known already, and other users, are not refused."""
+    monkeypatch.setattr(chain_service, "UNSEEN_MAX", 3)
+    made_up = [NEW.replace(b"k3v9x2m7q1zt", b"madeup%06d" % n) for n in range(4)]
+    statuses = [client.post(CHAINS, body, who="alice").status_code for body in made_up]
+    assert statuses == [201, 201, 201, 429]
+    answer = client.post(CHAINS, made_up[3], who="alice")
+    assert problem(answer)["type"] == "/problems/too-many"
+    assert "Slurm has shown no job" in answer.json()["detail"]
+    assert client.post(CHAINS, made_up[0], who="alice").status_code == 201
+    assert client.post(CHAINS, made_up[3], who="bob").status_code == 201
+
+
+def test_chains_that_slurm_has_shown_do_not_count(
+    client: Client, store: Store, cluster_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain_service, "UNSEEN_MAX", 1)
+    with store.begin() as tx:
+        add_chain(tx, cluster_id)
+        add_links(tx, cluster_id)
+    new = NEW.replace(b"k3v9x2m7q1zt", b"another00001")
+    assert client.post(CHAINS, new, who="alice").status_code == 201
 
 
 @pytest.mark.parametrize("path", [CHAINS, f"{CHAINS}/{CHAIN}/pause"])

@@ -93,34 +93,6 @@ def test_a_mark_on_a_foreign_job_is_ignored(store: Store) -> None:
     assert chain(store).uid == ALICE
 
 
-@pytest.mark.parametrize("registered", [False, True], ids=["unregistered", "registered by her"])
-def test_a_copied_mark_does_not_make_the_copier_the_owner(
-    store: Store, *, registered: bool
-) -> None:
-    """The service was down when alice submitted; mallory read the mark in the queue."""
-    if registered:
-        with store.begin() as tx:
-            new = Registration(chain_id=CHAIN, links=5)
-            register(tx, 1, new, uid=MALLORY, user="mallory", now=NOW)
-    sync(store, job(1, uid=MALLORY, user="mallory", job_id=JobId(99), submit=NOW - 5), running(1))
-    assert (chain(store).uid, links(store)[1].job_id) == (ALICE, 11)
-
-
-def test_a_mark_on_a_job_older_than_the_chain_gives_nothing(store: Store) -> None:
-    """mallory rewrites the comment of a job he had before alice submitted."""
-    chain_id = ChainId(_id_made_at(NOW))
-    mine = job(1, uid=MALLORY, job_id=JobId(5), submit=NOW - 10, comment=str(Mark(chain_id, 1)))
-    hers = job(1, submit=NOW + 1, comment=str(Mark(chain_id, 1)))
-    sync(store, mine, hers, now=NOW + 60)
-    assert chain(store, chain_id).uid == ALICE
-
-
-def _id_made_at(second: int) -> str:
-    alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
-    digits = [alphabet[second >> shift & 31] for shift in range(30, -1, -5)]
-    return "".join(digits) + "x" * 9
-
-
 def test_a_copied_mark_of_a_link_that_slurm_has_forgotten_gets_nothing(store: Store) -> None:
     sync(store, job(1, uid=MALLORY, user="mallory", job_id=JobId(99)), running(2), standby(3))
     assert (chain(store).uid, sorted(links(store))) == (ALICE, [2, 3])

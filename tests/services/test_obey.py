@@ -219,7 +219,7 @@ def test_a_chain_that_somebody_else_registered_is_its_jobs_owners(store: Store) 
     """A mark is seen in the queue: who registers it first does not own it."""
     with store.begin() as tx:
         cluster_id = clusters.ensure(tx, "lab")
-        new = chain_service.Registration(chain_id=CHAIN, links=3)
+        new = chain_service.Registration(chain_id=CHAIN, links=3, job_id=JobId(1))
         chain_service.register(tx, cluster_id, new, uid=666, user="mallory", now=999_000)
     scene = Scene(store)
     assert scene.chain.user == "chain-abcd1234"

@@ -1,0 +1,92 @@
+"""Whose a chain is, where marks can be copied: its registrant's, else its first job's user's."""
+
+from collections.abc import Iterable, Sequence
+
+from mirage.domain.chain import Chain, Mark, find_mark, made_at
+from mirage.domain.job import Job
+from mirage.domain.snapshot import Queue
+from mirage.store import audit, chains
+from mirage.store.audit import AuditEntry
+from mirage.store.engine import Transaction
+
+REGISTERED = "registered"
+"""The audit's word for a chain that its user told of; the entry's job is the one that was named."""
+
+FOREIGN = "foreign mark"
+"""The audit's word for a chain's mark on a job of somebody else."""
+
+CLOCKS_DIFFER_S = 5
+"""Between a login node, which makes a chain's id, and slurmctld. What clocks that differ by more
+cost is adoption: a chain that was registered is its owner's all the same."""
+
+
+def falls(tx: Transaction, chain: Chain, jobs: Iterable[Job], queue: Queue | None) -> bool:
+    """Whether Slurm contradicts the registration of a chain that has no link yet.
+
+    A registration is its caller's word, vouched for, and no mark on other jobs weighs against it.
+    But whoever saw the mark in the queue can register it too: the job that it names has to be the
+    caller's and, in the queue, to bear the mark. Accounting may have lost that.
+    """
+    entries = audit.page(tx, chain_id=chain.chain_id, event=REGISTERED, limit=1)
+    job_id = entries[0].job_id if entries and entries[0].actor == chain.user else None
+    if job_id is None:
+        return False
+    in_queue = None if queue is None else queue.find(job_id)
+    named = in_queue or next((job for job in jobs if job.job_id == job_id), None)
+    if named is None or named.uid is None:
+        return False
+    mark = find_mark(named.comment)
+    unmarked = in_queue is not None and (mark is None or mark.chain_id != chain.chain_id)
+    return named.uid != chain.uid or unmarked
+
+
+def adopted(
+    tx: Transaction,
+    cluster_id: int,
+    chain: Chain | None,
+    found: Sequence[tuple[Mark, Job]],
+    now: int,
+) -> Chain | None:
+    """The chain as that of its first job's user, where no registration stands.
+
+    A mark is public once it is seen, and may be written on any job one has. So a job from before
+    the chain's id was made gives nothing; what clocks that differ leave of that comes last. A
+    requeue makes a submit time later, never earlier, and a low number says nothing.
+    """
+    made = made_at(found[0][0].chain_id)
+    made = 0 if made is None or made > now else made
+    named = [
+        (job.submit < made, job.submit, job.job_id, mark.index, job)
+        for mark, job in found
+        if job.uid is not None and job.submit >= made - CLOCKS_DIFFER_S
+    ]
+    if not named:
+        return chain
+    *_, index, first = min(named, key=lambda one: one[:4])
+    if first.uid is None or (chain is not None and chain.uid == first.uid):
+        return chain
+    chain_id = found[0][0].chain_id
+    taken = Chain(chain_id=chain_id, uid=first.uid, user=first.user, created_at=first.submit)
+    chains.save_chain(tx, cluster_id, taken)
+    what = {"link": index, "job": first.job_id}
+    entry = AuditEntry(at=now, actor="mirage", event="adopted", chain_id=chain_id, detail=what)
+    audit.write(tx, cluster_id, entry)
+    return taken
+
+
+def ignored(tx: Transaction, cluster_id: int, chain: Chain | None, job: Job, now: int) -> None:
+    """Say once of each chain and user that a mark on that user's job was not believed."""
+    if chain is None or job.uid is None:
+        return
+    told = audit.page(tx, chain_id=chain.chain_id, event=FOREIGN)
+    if any(entry.detail.get("uid") == job.uid for entry in told):
+        return
+    entry = AuditEntry(
+        at=now,
+        actor="mirage",
+        event=FOREIGN,
+        chain_id=chain.chain_id,
+        job_id=job.job_id,
+        detail={"uid": job.uid, "user": job.user},
+    )
+    audit.write(tx, cluster_id, entry)
