@@ -51,9 +51,7 @@ def _open(held: os.stat_result) -> bool:
 
 
 def _shared(gid: int) -> bool:
-    """All groups but root's and the user's own, which many sites give with a umask of 002."""
-    if gid == 0:
-        return False
+    """All groups but the user's own, which many sites give with a umask of 002."""
     try:
         me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:

@@ -113,7 +113,7 @@ def _refuse_others(path):
 
 
 def _is_open(found):
-    """Whether anybody else may write: all, or a group that is not root's or the user's alone."""
+    """Whether anybody else may write: all, or a group that is not the user's alone."""
     if found.st_mode & 0o002 or not found.st_mode & 0o020:
         return bool(found.st_mode & 0o002)
     import grp
@@ -121,9 +121,9 @@ def _is_open(found):
     try:
         me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(found.st_gid)
     except KeyError:
-        return found.st_gid != 0
+        return True
     own = group.gr_name == me.pw_name and me.pw_gid == found.st_gid
-    return found.st_gid != 0 and not (own and set(group.gr_mem) <= {me.pw_name})
+    return not (own and set(group.gr_mem) <= {me.pw_name})
 
 
 def kept_environment(environ):

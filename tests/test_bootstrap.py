@@ -84,7 +84,7 @@ def test_a_users_own_service_lives_where_nobody_else_may_write(tmp_path: Path, h
     ("how", "told"),
     [
         ("as made", ""),
-        ("of root's group", ""),
+        ("of its own group", ""),
         ("open to all", "others may write in {state}: `chmod go-w {state}`"),
         ("open to all and sticky", "others may write in {state}: `chmod go-w {state}`"),
         ("open to a group", "others may write in {state}: `chmod go-w {state}`"),
@@ -106,7 +106,7 @@ def test_nobody_else_may_change_what_the_service_keeps(tmp_path: Path, how: str,
     if how == "open to a group":
         shutil.chown(state, group="users")
     spoilt: dict[str, Callable[[], None]] = {
-        "of root's group": lambda: state.chmod(0o775),
+        "of its own group": lambda: state.chmod(0o775),
         "open to all": lambda: state.chmod(0o777),
         "open to all and sticky": lambda: state.chmod(0o1777),
         "open to a group": lambda: state.chmod(0o775),

@@ -54,7 +54,10 @@ def test_bobs_chain_does_not_obey_alice(site: Site, chains: dict[str, str]) -> N
     for verb in ("pause", "resume", "cancel"):
         assert site.ask("POST", f"/chains/{bobs}/{verb}", token).status_code == 404
     body = json.dumps({"chain_id": bobs, "job_id": 1, "links": 1}).encode()
-    assert site.ask("POST", "/chains", token, body).status_code == 403
+    taken = site.ask("POST", "/chains", token, body)
+    assert (taken.status_code, "bob" in taken.json()["detail"]) == (422, False)
+    refused = [row for row in site.audit() if row["event"] == "refused: not allowed"]
+    assert sum(bobs in row["detail"] for row in refused if row["actor"] == "alice") >= 8
     assert states(site, chains) == {"alice": "active", "bob": "active"}
     assert set(site.chain_jobs(bobs).values()) == {"bob"}
 
