@@ -3,8 +3,10 @@
     python -m benchmarks.boundary_factors E.npz... [--twin]
 
 On rolling windows of the tables, what each factor of the ensemble would have cost in a window at
-each price, and what came of two ways to choose one in the weeks before: the cheapest, or the one
-nearest to 1 (the newsvendor's) that is not dearer by more than a standard error over days.
+each price, and what came of three ways to choose one in the weeks before: the cheapest; the one
+nearest to 1 (the newsvendor's) that is not dearer by more than a standard error over days; the
+geometric mean of the cheapest in draws of days with replacement. The last lines are shares of the
+reactive cost, summed over the windows: docs/decisions/0017-the-boundary-factor.md judges by them.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from mirage.learn.train import PRICES
 from mirage.policy.boundary import late_enough
 
 _DAY_S = 86400
+_DRAWS = 200
 
 
 def main(arguments: list[str]) -> int:
@@ -35,38 +38,60 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--windows", type=int, default=3)
     options = parser.parse_args(arguments)
     rows = Rows.of([EpisodeTable.load(path) for path in options.tables], EVERY, twin=options.twin)
-    totals: dict[str, list[Floats]] = {"cheapest": [], "nearest to 1": []}
-    for chosen, cost_h in _windows(rows, options.windows):
-        for factor, line in zip(FACTORS, cost_h, strict=True):
-            _say(f"  {factor}", line)
-        for name, factor in chosen.items():
-            totals[name].append(cost_h[FACTORS.index(factor)])
-            _say(f"  {name}: {factor}", totals[name][-1])
+    totals: dict[str, list[Floats]] = {}
+    for window in _windows(rows, options.windows):
+        for name, line in window.items():
+            totals.setdefault(name, []).append(line)
+    reactive_h = np.sum(totals.pop("reactive"), axis=0)
     for name, lines in totals.items():
-        _say(f"{name}, mean of the windows", np.mean(lines, axis=0))
+        share = np.sum(lines, axis=0) / reactive_h
+        _say(f"{name}, share of reactive", np.append(share, share.mean()), digits=4)
     return 0
 
 
-def _windows(rows: Rows, count: int) -> Iterator[tuple[dict[str, float], Floats]]:
-    """What each way chooses in the past of a window, and costs in it: [factors, P] hours."""
+def _windows(rows: Rows, count: int) -> Iterator[dict[str, Floats]]:
+    """What each way to choose in the past of a window costs in it: [P] hours, summed."""
     trees = family("ensemble", read(None), 0)
     for learned, window in folds.rolling(rows, count):
         past, later = rows.part(learned), rows.part(window)
         before = stopping.cross_fitted(past, trees)
         late = stopping.fitted(past, trees).predict(later.flat).reshape(len(later), -1)
-        cost_h = np.array([_costs(later, late, factor).mean(axis=0) for factor in FACTORS])
         _say(f"{len(past)} hand-overs, then {len(later)}; price", np.array(PRICES))
-        yield _choices(past, before), cost_h
+        for factor in FACTORS:
+            _say(f"  {factor:.3g}", _costs(later, late, factor).mean(axis=0))
+        costs = {"reactive": stopping.costs(later.outcome_h, PRICES)[:, -1]}
+        for name, factor in _choices(past, before).items():
+            costs[name] = _costs(later, late, factor)
+            _say(f"  {name}: {factor:.3g}", costs[name].mean(axis=0))
+        yield {name: cost_h.sum(axis=0) for name, cost_h in costs.items()}
 
 
 def _choices(past: Rows, late: Floats) -> dict[str, float]:
     plain_h = stopping.costs(past.outcome_h, PRICES)[:, -1].mean(axis=0)
     share = np.array([(_costs(past, late, f) / plain_h).mean(axis=1) for f in FACTORS])
+    day = past.start_point // _DAY_S
+    cheapest = stopping.factor(past, late, PRICES)
+    return {
+        "cheapest": cheapest,
+        "nearest to 1": _nearest(share, day),
+        "bagged": _bagged(share, day),
+    }
+
+
+def _nearest(share: Floats, day: np.ndarray) -> float:
     dearer = share - share[share.mean(axis=1).argmin()]
-    good = dearer.mean(axis=1) <= _standard_errors(dearer, past.start_point // _DAY_S)
+    good = dearer.mean(axis=1) <= _standard_errors(dearer, day)
     tied = [f for f, is_good in zip(FACTORS, good, strict=True) if is_good]
-    nearest = min(tied, key=lambda f: abs(log(f)))
-    return {"cheapest": stopping.factor(past, late, PRICES), "nearest to 1": nearest}
+    return min(tied, key=lambda f: abs(log(f)))
+
+
+def _bagged(share: Floats, day: np.ndarray) -> float:
+    """`share`: [N, E], summed by day; each draw takes as many days as there are."""
+    _, day_of = np.unique(day, return_inverse=True)
+    sums = np.array([np.bincount(day_of, row) for row in share])
+    draws = np.random.default_rng(0).integers(sums.shape[1], size=(_DRAWS, sums.shape[1]))
+    best = sums[:, draws].sum(axis=2).argmin(axis=0)
+    return float(np.exp(np.log(FACTORS)[best].mean()))
 
 
 def _costs(rows: Rows, late: Floats, factor: float) -> Floats:
@@ -85,8 +110,8 @@ def _standard_errors(values: Floats, day: np.ndarray) -> Floats:
     return found
 
 
-def _say(name: str, line: Floats) -> None:
-    sys.stdout.write(f"{name:<34}" + "".join(f"{value:8.2f}" for value in line) + "\n")
+def _say(name: str, line: Floats, digits: int = 2) -> None:
+    sys.stdout.write(f"{name:<34}" + "".join(f"{value:8.{digits}f}" for value in line) + "\n")
     sys.stdout.flush()
 
 

@@ -41,6 +41,7 @@ from mirage.installed import data_dir, models_dir
 from mirage.policy import registry
 from mirage.policy.artefact import CARD, GRAPH
 from mirage.policy.foretold import wants_twin
+from mirage.policy.scope import Scope
 from mirage.ports import Policy, observes
 from mirage.services import links
 from mirage.services.desk import Rules
@@ -54,6 +55,8 @@ from mirage.store.engine import Store
 
 TICK_LIMIT_S, PEAK_LIMIT_MIB, P99_LIMIT_MS = 1.0, 1024.0, 5.0
 CHAINS, JOBS, HOURS = 1000, 2600, 20
+LIMIT_H = 48
+"""Of a link, which has one node."""
 RULE = "quantile"
 _NO_ENDS = {"low": -1e9, "high": 1e9}
 HOUR_S = 3600
@@ -89,7 +92,7 @@ def stage(folder: Path) -> dict[str, int]:
     cluster = SimulatedCluster(PARAMS, load(random.Random(1)), now=BEGIN - 1)  # noqa: S311
     for i in range(CHAINS):
         cluster.submit_chain(
-            ChainId(f"chain{i:05d}"), links=3, time_limit_s=48 * HOUR_S, user=f"user-{i % 200}"
+            ChainId(f"chain{i:05d}"), links=3, time_limit_s=LIMIT_H * HOUR_S, user=f"user-{i % 200}"
         )
     cluster.advance(HOURS * HOUR_S)
     url = database(folder)
@@ -108,6 +111,14 @@ def stage(folder: Path) -> dict[str, int]:
 
 def database(folder: Path) -> str:
     return f"sqlite:///{folder}/mirage.db"
+
+
+def fitting(under: Path) -> Iterator[str]:
+    """The models whose cards say that they are for such links; others leave them to the rule."""
+    for folder in registry.models(under):
+        scope = Scope.of(json.loads(folder.joinpath(CARD).read_text()))
+        if scope.outside(1, LIMIT_H * HOUR_S) is None:
+            yield registry.shown(folder)
 
 
 def unbounded(model: str, under: Path, folder: Path) -> None:
@@ -249,7 +260,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--model", action="append", help="Default: all there are.")
+    parser.add_argument("--model", action="append", help="Default: all for such links.")
     parser.add_argument("--models-dir", type=Path, default=models_dir())
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", action="store_true")
@@ -258,9 +269,9 @@ def main() -> None:
     if words.within:
         print(json.dumps(measured(words.model[0], words.within, words.rounds)))
         return
-    models = words.model or [registry.shown(f) for f in registry.models(words.models_dir)]
+    models = words.model or list(fitting(words.models_dir))
     if not models:
-        sys.exit(f"decisions: there are no models in {words.models_dir}")
+        sys.exit(f"decisions: {words.models_dir} has no model for links of {LIMIT_H} h on a node")
     with tempfile.TemporaryDirectory(prefix="mirage-decisions-") as made:
         folder = Path(made)
         scene = stage(folder)
