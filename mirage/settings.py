@@ -103,6 +103,9 @@ class ServiceSettings(_Section):
     admins: tuple[str, ...] = ("root",)
     """Users who may set modes and the kill switch, read the audit, and act on any chain; with them
     Slurm's Operators and Administrators, and `auth.admin_groups`."""
+    root_path: str = Field("", pattern=r"^(/[A-Za-z0-9._~-]+)*$", max_length=200)
+    """Where a proxy has it below its own root, such as /mirage; whether the proxy takes that off or
+    leaves it on."""
     socket: Path | None = None
     """A unix socket that the API listens on as well: its callers are known by the kernel's word."""
 

@@ -22,9 +22,30 @@ PACKAGES = {
     "libslurm-dev": "/usr/include/slurm/spank.h",
     "make": "/usr/bin/make",
     "sudo": "/usr/sbin/visudo",
+    "chromium": "/usr/bin/chromium",
+    "npm": "/usr/bin/npm",
 }
 """Package: what it brings. Slurm's own are known to the testbed."""
 TESTBED = Path(__file__).resolve().parents[1] / "deploy" / "testbed" / "testbed.py"
+
+
+AXE = "axe-core@4.10.3"
+"""Judges pages by the rules of accessibility. Fetched once, and kept out of the repository."""
+
+
+def axe() -> Path:
+    """Its one script, fetched with npm (which runs nothing of it) if it is not there yet."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "mirage-tests" / AXE
+    script = folder / "package" / "axe.min.js"
+    if not script.exists() and shutil.which("npm") is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        packed = ["npm", "pack", AXE, "--ignore-scripts", "--silent", "--pack-destination", "."]
+        done = subprocess.run(packed, cwd=folder, check=False, capture_output=True)
+        if done.returncode == 0:
+            (archive,) = folder.glob("*.tgz")
+            subprocess.run(["tar", "-xzf", archive.name], cwd=folder, check=True)
+    return script
 
 
 def installable() -> bool:
@@ -51,6 +72,8 @@ def left_out() -> list[str]:
     """One sentence for each kind of test that cannot run here."""
     why = "neither installed nor installable (root and apt-get)"
     found = [f"tests of {name}: {why}" for name in missing()]
+    if not axe().exists():
+        found.append(f"the judge of accessibility: {AXE} cannot be fetched (npm and its registry)")
     if os.geteuid() != 0:
         found.append("real Slurm (marker slurm): starts daemons as several users, run as root")
     elif not installable() and shutil.which("slurmctld") is None:

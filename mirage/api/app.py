@@ -25,6 +25,7 @@ def create_app(context: ApiContext) -> FastAPI:
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,  # its pages load scripts from elsewhere
         redoc_url=None,
+        root_path=context.root_path,
     )
     app.state.context = context
     app.state.refusals = Flood()
@@ -33,15 +34,21 @@ def create_app(context: ApiContext) -> FastAPI:
     app.include_router(system.probes)
     problems.install(app)
     documented.install(app)
-    app.add_middleware(_Edge)
+    app.add_middleware(_Edge, root_path=context.root_path)
     return app
+
+
+def _put_root(scope: Scope, root_path: str) -> None:
+    """Some proxies take it off the path, some do not: here it is on, as ASGI has it."""
+    if root_path and not f"{scope['path']}/".startswith(f"{root_path}/"):
+        scope["path"] = root_path + scope["path"]
 
 
 class _Edge:
     """Gives each request an id, and no request more than MAX_BODY bytes."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, root_path: str) -> None:
+        self._app, self._root_path = app, root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -49,6 +56,7 @@ class _Edge:
             return
         request_id = secrets.token_hex(8)
         scope.setdefault("state", {})["request_id"] = request_id
+        _put_root(scope, self._root_path)
 
         left = MAX_BODY
 

@@ -46,6 +46,8 @@ class ApiContext:
     """What the cluster shows nobody of others: words of PrivateData."""
     partial: Callable[[], bool] = lambda: False
     """Whether others' jobs are kept from this service itself."""
+    root_path: str = ""
+    """Where a proxy has the service below its own root, such as /mirage."""
     owner_uid: int | None = None
     """In per-user mode: the one user who is served."""
     pushers: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Header, Request
 
+from mirage.api import browser
 from mirage.api.context import ApiContext
 from mirage.api.peer import peer
 from mirage.domain.caller import Caller, Role, Standing
@@ -79,7 +80,7 @@ def _caller(
     request: Request, given: ApiContext, body: bytes, authorization: str | None
 ) -> Caller | None:
     if not authorization:
-        return peer(request.state)
+        return browser.session(request, given) or peer(request.state)
     scheme, _, credential = authorization.partition(" ")
     credential = credential.strip()
     match scheme.upper():

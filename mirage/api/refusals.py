@@ -42,7 +42,8 @@ class Flood:
 def record(request: Request, error: MirageError) -> None:
     """Write down what was refused to somebody who showed a credential. A failure is only logged."""
     who: Caller | None = getattr(request.state, "who", None)
-    if who is None and not request.headers.get("authorization"):
+    claimed = request.headers.get("authorization") or getattr(request.state, "claimed", False)
+    if who is None and not claimed:
         return  # a question without a credential: nothing was claimed
     entry = _entry(request, error, who)
     _log.warning("refused", actor=entry.actor, **entry.detail)

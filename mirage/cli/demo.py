@@ -34,6 +34,7 @@ from mirage.policy import registry
 from mirage.services.foresight import Foresight
 from mirage.services.observing import Observer
 from mirage.settings import DEFAULT_PORT, Settings
+from mirage.web.app import mount
 from mirage.worker import Intervals, Worker
 
 _PORT = DEFAULT_PORT + 1
@@ -164,7 +165,8 @@ def demo(
         service = _service(state, world, pin=pin)
         url = stack.enter_context(_api(service, port))
         console = Console(stderr=True)
-        console.print(f"API: {url}/api/v1/chains (simulated cluster {world.params.name})")
+        cluster_name = f"simulated cluster {world.params.name}"
+        console.print(f"Pages: {url}/  API: {url}/api/v1/chains ({cluster_name})")
         with console.status(f"letting the cluster fill up to {_day(start)}"):
             _fill(world, start, ending)
         _rehearse(plan, service, world, console, ending)
@@ -201,9 +203,9 @@ def _service(state: Path, world: SimulatedCluster, *, pin: bool) -> Service:
 def _api(service: Service, port: int) -> Iterator[str]:
     """Serve the API in a thread of its own; its clock is the last tick's."""
     listening = _listen(port)
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(api_context(service)), log_config=None, access_log=False)
-    )
+    served = create_app(api_context(service))
+    mount(served)
+    server = uvicorn.Server(uvicorn.Config(served, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, args=([listening],), name="api", daemon=True)
     thread.start()
     try:

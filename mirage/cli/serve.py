@@ -21,6 +21,7 @@ from mirage.cluster import munge
 from mirage.errors import InputError
 from mirage.policy import registry
 from mirage.services import site
+from mirage.web.app import mount
 from mirage.worker import Intervals, Worker
 
 app = typer.Typer()
@@ -81,9 +82,11 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     sockets = [listening]
     if settings.socket is not None:
         sockets.append(peer.listen(settings.socket, private=owner_uid is not None))
+    served = create_app(given)
+    mount(served)
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(given),
+            served,
             http=peer.PeerProtocol,
             # What a proxy says of its caller is for no audit: anybody on this host may say it.
             proxy_headers=False,
@@ -177,6 +180,7 @@ def api_context(service: Service, *, owner_uid: int | None = None) -> ApiContext
         roster=roster,
         hidden=bootstrap.hidden(service),
         partial=bootstrap.partial_view(service, roster),
+        root_path=settings.service.root_path,
         owner_uid=owner_uid,
         queue_interval_s=settings.polling.queue_s,
         policies=registry.NAMES,

@@ -27,11 +27,15 @@ def open_handovers(tx: Transaction, cluster_id: int) -> Iterator[OpenHandover]:
     active = [c for c in chains.live_chains(tx, cluster_id) if c.state is ChainState.ACTIVE]
     by_chain = chains.links_of(tx, [c.chain_id for c in active])
     for chain in active:
-        links = by_chain[chain.chain_id]
-        yield from _standing(chain, links)
-        unborn = to_submit(chain, links)
-        if unborn is not None:
-            yield unborn
+        yield from of_chain(chain, by_chain[chain.chain_id])
+
+
+def of_chain(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover]:
+    """Those of one chain; `links` by index."""
+    yield from _standing(chain, links)
+    unborn = to_submit(chain, links)
+    if unborn is not None:
+        yield unborn
 
 
 def _standing(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover]:

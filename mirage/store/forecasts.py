@@ -4,11 +4,11 @@ One row a link and source, the newest: the course of a forecast is in the decisi
 is free no more forecasts are made for it, so the newest is the one in force at the move.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import RowMapping, select, update
 
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Forecast
@@ -92,16 +92,25 @@ def of_link(tx: Transaction, chain_id: ChainId, index: int) -> list[ForecastRow]
     """Each source's forecast for the link, newest first."""
     query = select(forecasts).where(forecasts.c.chain_id == chain_id, forecasts.c.index == index)
     rows = tx.execute(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()))
-    return [
-        ForecastRow(
-            chain_id=ChainId(r["chain_id"]),
-            index=r["index"],
-            source=r["source"],
-            at=r["at"],
-            forecast=Forecast(
-                p10_s=r["p10_s"], p50_s=r["p50_s"], p90_s=r["p90_s"], samples=r["samples"]
-            ),
-            actual_wait_s=r["actual_wait_s"],
-        )
-        for r in rows.mappings()
-    ]
+    return [_row(r) for r in rows.mappings()]
+
+
+def newest_of(
+    tx: Transaction, chain_ids: Collection[ChainId]
+) -> dict[tuple[ChainId, int], ForecastRow]:
+    """The newest forecast of each link of these chains that has one, by chain and index."""
+    query = select(forecasts).where(forecasts.c.chain_id.in_(chain_ids))
+    rows = tx.execute(query.order_by(forecasts.c.at, forecasts.c.id)).mappings()
+    return {(row.chain_id, row.index): row for row in map(_row, rows)}
+
+
+def _row(row: RowMapping) -> ForecastRow:
+    made = {name: row[name] for name in ("p10_s", "p50_s", "p90_s", "samples")}
+    return ForecastRow(
+        chain_id=ChainId(row["chain_id"]),
+        index=row["index"],
+        source=row["source"],
+        at=row["at"],
+        forecast=Forecast(**made),
+        actual_wait_s=row["actual_wait_s"],
+    )

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0003"
+SCHEMA = "0010"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -153,6 +153,7 @@ links = Table(
     UniqueConstraint("chain_id", "index"),
     UniqueConstraint("cluster_id", "job_id", "submit"),
     Index(None, "cluster_id", "start"),
+    Index(None, "cluster_id", "state"),
 )
 
 decisions = Table(
@@ -239,6 +240,16 @@ tokens = Table(
     Column("created_by", Text, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Column("revoked_at", BigInteger),
+)
+
+# Of a browser that has shown a token; again only a hash of what its cookie holds.
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("token_id", Text, ForeignKey("tokens.token_id"), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
 )
 
 idempotency_keys = Table(

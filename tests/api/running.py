@@ -87,7 +87,13 @@ class Stage:
 
     @contextmanager
     def serving(self, context: ApiContext) -> Iterator[Client]:
-        before, self._app = self._app, create_app(context)
+        with self.showing(create_app(context)) as client:
+            yield client
+
+    @contextmanager
+    def showing(self, app: FastAPI) -> Iterator[Client]:
+        """That app, whatever has been added to it."""
+        before, self._app = self._app, app
         yield Client(self.url)
         self._app = before
 
