@@ -1,0 +1,1 @@
+"""Pages for people: HTML made here of what is stored, with a stylesheet and one small script."""

@@ -1,0 +1,83 @@
+"""`mount` adds the pages to the service's app, and gives errors a page where a browser asks."""
+
+import json
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import RedirectResponse
+
+from mirage.api.context import ApiContext
+from mirage.web import assets, chain, login, now
+from mirage.web.page import HEADERS, Entry, answer
+
+_PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
+    (assets.router, None),
+    (login.router, None),
+    (now.router, now.ENTRY),
+    (chain.router, None),
+)
+"""Routers, and their places in the navigation."""
+
+_API = "/api/"
+_EVENTS = "/api/v1/events"
+_UNIDENTIFIED = 401
+
+_Handler = Callable[[Request, Any], Response | Awaitable[Response]]
+
+
+def mount(app: FastAPI) -> None:
+    """Add the pages to an app of `create_app`."""
+    there = any(getattr(route, "path", "") == _EVENTS for route in app.routes)
+    app.state.events = _EVENTS if there else ""
+    for router, _ in _PAGES:
+        app.include_router(router)
+    entries = [entry for _, entry in _PAGES if entry is not None]
+    app.state.entries = tuple(sorted(entries, key=lambda entry: entry.order))
+    for kind, handler in list(app.exception_handlers.items()):
+        app.exception_handlers[kind] = _shown(handler)
+
+
+def _shown(handler: _Handler) -> Callable[[Request, Any], Awaitable[Response]]:
+    """Whatever the API would say of an error, to a person as a page."""
+
+    async def handle(request: Request, error: Any) -> Response:
+        made = handler(request, error)
+        told = await made if isawaitable(made) else made
+        return _page(request, told) if _is_person(request) else told
+
+    return handle
+
+
+def _is_person(request: Request) -> bool:
+    given: ApiContext = request.app.state.context
+    path = request.url.path.removeprefix(given.root_path)
+    return not path.startswith(_API) and "text/html" in request.headers.get("accept", "")
+
+
+def _page(request: Request, told: Response) -> Response:
+    problem: dict[str, Any] = json.loads(bytes(told.body))
+    if told.status_code == _UNIDENTIFIED and request.method == "GET":
+        return _to_login(request)
+    shown = answer(
+        request,
+        "error.html",
+        title=problem["title"],
+        status=told.status_code,
+        problem=problem,
+    )
+    shown.headers["X-Request-Id"] = problem["request_id"]
+    return shown
+
+
+def _to_login(request: Request) -> Response:
+    given: ApiContext = request.app.state.context
+    wanted = request.url.path.removeprefix(given.root_path) or "/"
+    if request.url.query:
+        wanted += f"?{request.url.query}"
+    headers = HEADERS | {"Cache-Control": "no-store"}
+    return RedirectResponse(
+        f"{given.root_path}/login?next={quote(wanted, safe='')}", 303, headers=headers
+    )

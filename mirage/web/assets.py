@@ -1,0 +1,44 @@
+"""Style and scripts: their addresses change with their content, so browsers may keep them."""
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from fastapi import APIRouter, Response
+from starlette.exceptions import HTTPException
+
+router = APIRouter(prefix="/static", include_in_schema=False)
+
+_FOLDER = Path(__file__).parent / "static"
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_FOR_EVER = "public, max-age=31536000, immutable"
+
+
+@cache
+def _files() -> dict[str, tuple[str, bytes]]:
+    """By name: a digest of the content, and the content."""
+    found = {path.name: path.read_bytes() for path in _FOLDER.iterdir() if path.suffix in _TYPES}
+    return {name: (hashlib.sha256(body).hexdigest()[:16], body) for name, body in found.items()}
+
+
+def address(name: str) -> str:
+    """Of that file, below the service's root."""
+    return f"/static/{_files()[name][0]}/{name}"
+
+
+@router.get("/{digest}/{name}")
+def serve(digest: str, name: str) -> Response:
+    """An old address has the newest content, which is then not kept."""
+    known = _files().get(name)
+    if known is None:
+        raise HTTPException(404, f"there is no file {name}")
+    headers = {
+        "Cache-Control": _FOR_EVER if digest == known[0] else "no-cache",
+        "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }
+    return Response(known[1], media_type=_TYPES[Path(name).suffix], headers=headers)

@@ -1,0 +1,129 @@
+"""What every page has: who looks, what they look at, how old it is, and the answer's headers."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Response
+from fastapi.responses import HTMLResponse
+
+from mirage.api.context import ApiContext
+from mirage.api.deps import Context, Reader, Reading
+from mirage.domain.caller import Standing
+from mirage.store import clusters, snapshots
+from mirage.store.engine import Transaction
+from mirage.web import templating
+
+POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "style-src 'self'",
+        "script-src 'self'",
+        "img-src 'self'",
+        "object-src 'none'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    # A form of ours must say where it is sent from (`api.browser`), and nobody else learns it.
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-cache, private",
+    "Vary": "Cookie",
+}
+
+_OK = 200
+_AGE = re.compile(r"<time[^>]* data-age[^>]*>[^<]*</time>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A page in the navigation."""
+
+    name: str
+    path: str
+    order: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Somebody looking at a page: what a page is made from, and how it is answered."""
+
+    request: Request
+    given: ApiContext
+    tx: Transaction
+    reader: Standing
+
+    @property
+    def cluster_id(self) -> int:
+        return self.given.cluster_id
+
+    @property
+    def now(self) -> int:
+        """Epoch seconds, the cluster's."""
+        return self.given.clock()
+
+    def page(self, template: str, *, title: str, status: int = _OK, **values: Any) -> Response:
+        """`template` under templates/, in the layout, with the age of what it shows.
+
+        The template has `at` as well: when the queue was read, from which spans are told, so that
+        a page changes when its data does.
+        """
+        latest = snapshots.latest(self.tx, self.cluster_id)
+        taken_at = None if latest is None else latest.taken_at
+        now = self.now
+        shown = {
+            "now": now,
+            "taken_at": taken_at,
+            "at": now if taken_at is None else taken_at,
+            "stale": taken_at is None or now - taken_at > self.given.stale_after_s,
+            "mode": clusters.mode(self.tx, self.cluster_id),
+            "live": True,
+        }
+        return answer(
+            self.request, template, title=title, status=status, reader=self.reader, **shown | values
+        )
+
+
+def _look(request: Request, given: Context, tx: Reading, reader: Reader) -> Look:
+    return Look(request=request, given=given, tx=tx, reader=reader)
+
+
+Looking = Annotated[Look, Depends(_look)]
+"""What a page's route asks for."""
+
+
+def answer(
+    request: Request,
+    template: str,
+    *,
+    title: str,
+    status: int = _OK,
+    reader: Standing | None = None,
+    **values: Any,
+) -> Response:
+    """The page; or 304 for a caller that has it as it is but for its age."""
+    given: ApiContext = request.app.state.context
+    entries: Sequence[Entry] = request.app.state.entries
+    html = templating.render(
+        template,
+        given.root_path,
+        title=title,
+        reader=reader or Standing(),
+        entries=entries,
+        path=request.url.path.removeprefix(given.root_path) or "/",
+        cluster=given.cluster_name,
+        poll_s=given.queue_interval_s,
+        events=request.app.state.events,
+        **{"live": False, "mode": None, **values},
+    )
+    digest = hashlib.sha256(_AGE.sub("", html).encode()).hexdigest()[:24]
+    headers = HEADERS | {"ETag": f'W/"{digest}"'}
+    if status == _OK and headers["ETag"] in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return HTMLResponse(html, status, headers)

@@ -1,0 +1,64 @@
+"""Instants and spans as people read them. Instants are epoch seconds, shown in UTC."""
+
+from datetime import UTC, datetime
+
+from markupsafe import Markup
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_MANY_DAYS = 10
+
+
+def _at(instant: int) -> datetime:
+    return datetime.fromtimestamp(instant, UTC)
+
+
+def when(instant: int | None) -> Markup:
+    """A <time> element: 2 Mar 12:00."""
+    if instant is None:
+        return Markup("<span class='dim'>not yet</span>")
+    at = _at(instant)
+    return Markup("<time datetime='{}' title='{}'>{}</time>").format(
+        at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        f"{at.day} {at:%b %H:%M}",
+    )
+
+
+def clock(instant: int) -> str:
+    return f"{_at(instant):%H:%M:%S} UTC"
+
+
+def age(instant: int, now: int) -> Markup:
+    """A <time> element that a script keeps counting: 34 s ago."""
+    seconds = max(0, now - instant)
+    return Markup("<time datetime='{}' data-age='{}'>{} ago</time>").format(
+        _at(instant).strftime("%Y-%m-%dT%H:%M:%SZ"), seconds, span(seconds)
+    )
+
+
+def span(seconds: float | None) -> str:
+    """34 s, 12 min, 3 h 20 min, 2 d 4 h; with a minus where it is negative."""
+    if seconds is None:
+        return "unknown"
+    sign, left = ("-" if seconds < 0 else ""), abs(round(seconds))
+    if left < 2 * _MINUTE:
+        return f"{sign}{left} s"
+    if left < 2 * _HOUR:
+        return f"{sign}{round(left / _MINUTE)} min"
+    if left < 2 * _DAY:
+        hours, minutes = divmod(round(left / _MINUTE), 60)
+        return f"{sign}{hours} h" + (f" {minutes} min" if minutes else "")
+    days, hours = divmod(round(left / _HOUR), 24)
+    return f"{sign}{days} d" + (f" {hours} h" if hours and days < _MANY_DAYS else "")
+
+
+def hours(value: float) -> str:
+    """0 h, 0.25 h, 12.5 h, 340 h."""
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0  # noqa: PLR2004
+    text = f"{value:.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} h"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """1 chain, 2 chains, 2,000 chains."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
