@@ -1,0 +1,103 @@
+"""From values to pixels: numbers, hours, instants, and waits by their logarithm."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import ceil, floor, log10
+from typing import Protocol
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+Tick = tuple[float, str]
+"""A value and how it is written."""
+
+_HOUR_STEPS = (0.25, 0.5, 1, 2, 3, 6, 12, 24, 48, 168, 336)
+_MINUTE_STEPS = (1, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080, 20160, 43200)
+_WAITS: tuple[Tick, ...] = (
+    *((1.0, "1 s"), (10.0, "10 s"), (60.0, "1 min"), (600.0, "10 min"), (3600.0, "1 h")),
+    *((6 * 3600.0, "6 h"), (86400.0, "1 d"), (7 * 86400.0, "7 d"), (30 * 86400.0, "30 d")),
+)
+
+
+class Scale(Protocol):
+    """Values `low` to `high` lie at pixels `at_low` to `at_high`."""
+
+    @property
+    def at_low(self) -> float: ...
+    @property
+    def at_high(self) -> float: ...
+    def __call__(self, value: float) -> float: ...
+    def ticks(self, most: int) -> list[Tick]:
+        """Round values within it, about so many at most."""
+        ...
+
+
+@dataclass(frozen=True)
+class Linear:
+    low: float
+    high: float
+    at_low: float
+    at_high: float
+
+    def __call__(self, value: float) -> float:
+        width = self.high - self.low or 1.0
+        return self.at_low + (value - self.low) / width * (self.at_high - self.at_low)
+
+    def within(self, value: float) -> float:
+        """The pixel of the value, or of the end that it lies beyond."""
+        return self(min(max(value, self.low), self.high))
+
+    def ticks(self, most: int = 8) -> list[Tick]:
+        step = _round_step((self.high - self.low) / most)
+        return [(value, f"{value:g}") for value in _multiples(self.low, self.high, step)]
+
+
+class Hours(Linear):
+    """Values are hours."""
+
+    def ticks(self, most: int = 8) -> list[Tick]:
+        least = (self.high - self.low) / most
+        step = next((s for s in _HOUR_STEPS if s >= least), _round_step(least))
+        return [(value, f"{value:g} h") for value in _multiples(self.low, self.high, step)]
+
+
+class Time(Linear):
+    """Values are epoch seconds; ticks are round in UTC."""
+
+    def ticks(self, most: int = 8) -> list[Tick]:
+        least = (self.high - self.low) / most
+        steps = (minutes * _MINUTE for minutes in _MINUTE_STEPS)
+        step = next((s for s in steps if s >= least), 90 * _DAY)
+        return [(at, _instant(at, step)) for at in _multiples(self.low, self.high, step)]
+
+
+class Waits(Linear):
+    """Values are seconds, in equal steps for equal factors; those below `low` lie at it."""
+
+    def __call__(self, value: float) -> float:
+        begin, end = log10(self.low), log10(self.high)
+        share = (log10(max(value, self.low)) - begin) / (end - begin or 1.0)
+        return self.at_low + share * (self.at_high - self.at_low)
+
+    def ticks(self, most: int = 8) -> list[Tick]:
+        within = [tick for tick in _WAITS if self.low <= tick[0] <= self.high]
+        return within[:: max(1, ceil(len(within) / most))]
+
+
+def _multiples(low: float, high: float, step: float) -> list[float]:
+    """Within [low, high]; counted, so that no error adds up."""
+    return [n * step for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+
+
+def _round_step(least: float) -> float:
+    """The next of 1, 2, 5 times a power of ten."""
+    if least <= 0:
+        return 1.0
+    power = 10.0 ** floor(log10(least))
+    return next((f * power for f in (1, 2, 5) if f * power >= least * (1 - 1e-9)), 10 * power)
+
+
+def _instant(at: float, step: float) -> str:
+    moment = datetime.fromtimestamp(at, UTC)
+    if step >= _DAY or moment.hour == moment.minute == 0:
+        return f"{moment.day} {moment:%b}"
+    return f"{moment:%H:%M}"
