@@ -77,7 +77,9 @@ def test_a_decision_has_its_parts_in_order(path: Path) -> None:
     assert parts == sorted(parts)
 
 
-@pytest.mark.parametrize("module", ["mirage.api.app", "mirage.web.app", "mirage.worker", "mirage.cli.serve"])
+@pytest.mark.parametrize(
+    "module", ["mirage.api.app", "mirage.web.app", "mirage.worker", "mirage.cli.serve"]
+)
 def test_the_service_loads_nothing_that_only_training_needs(module: str) -> None:
     program = f"import sys, {module}; print(*sorted({TRAINING!r} & set(sys.modules)))"
     done = subprocess.run(

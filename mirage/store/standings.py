@@ -87,9 +87,7 @@ def _rank() -> ColumnElement[int]:
     )
 
 
-def _filters(
-    cluster_id: int, wanted: Wanted, live: tuple[str, ...]
-) -> list[ColumnElement[bool]]:
+def _filters(cluster_id: int, wanted: Wanted, live: tuple[str, ...]) -> list[ColumnElement[bool]]:
     found = [chains.c.cluster_id == cluster_id, chains.c.state.in_(live)]
     if wanted.own is not None:
         found.append(own_chains(wanted.own))

@@ -42,9 +42,7 @@ def log_in(request: Request, given: Context, body: Body) -> Response:
         refusals.record(request, error)
         return _form(request, after, said=str(error), status=401)
     answered = RedirectResponse(given.root_path + after, 303, headers=HEADERS)
-    answered.set_cookie(
-        value=begun.secret, max_age=begun.lasts_s, **browser.cookie(request, given)
-    )
+    answered.set_cookie(value=begun.secret, max_age=begun.lasts_s, **browser.cookie(request, given))
     return answered
 
 

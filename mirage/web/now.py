@@ -1,4 +1,4 @@
-"""The page Now: what needs somebody's eyes, the next hand-overs, and what Mirage does about them."""
+"""The page Now: what needs somebody's eyes, the next hand-overs, and what Mirage does there."""
 
 import re
 from typing import Annotated

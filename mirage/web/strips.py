@@ -1,4 +1,4 @@
-"""The next hand-overs on one time axis: when the predecessor ends, and when the successor starts."""
+"""The next hand-overs on one time axis: the predecessor's end, and the successor's start."""
 
 from collections.abc import Sequence
 

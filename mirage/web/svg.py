@@ -5,6 +5,7 @@ the dark. Coordinates are pixels from the top left (`scales` makes them). Every 
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -68,9 +69,7 @@ def line(points: Points, *, cls: str = "line") -> Markup:
 def steps(points: Points, *, cls: str = "line") -> Markup:
     """As `line`, each height kept until the next point."""
     corners = [
-        corner
-        for (x, y), (following, _) in zip(points, points[1:], strict=False)
-        for corner in ((x, y), (following, y))
+        corner for (x, y), (following, _) in pairwise(points) for corner in ((x, y), (following, y))
     ]
     return line([*corners, *points[-1:]], cls=cls)
 
@@ -94,7 +93,9 @@ def bar(
     )
 
 
-def rule(x1: float, y1: float, x2: float, y2: float, *, cls: str = "rule", says: str = "") -> Markup:
+def rule(
+    x1: float, y1: float, x2: float, y2: float, *, cls: str = "rule", says: str = ""
+) -> Markup:
     return Markup("<line class='{}' x1='{}' y1='{}' x2='{}' y2='{}'>{}</line>").format(
         cls, _px(x1), _px(y1), _px(x2), _px(y2), _says(says)
     )

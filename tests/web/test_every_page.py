@@ -60,7 +60,9 @@ def test_it_fits_a_phone_and_works_without_scripts(
 
 
 @pytest.mark.parametrize("page", EACH)
-def test_its_headers_leave_no_way_for_scripts_of_others(page: Shown, sites: dict[str, Site]) -> None:
+def test_its_headers_leave_no_way_for_scripts_of_others(
+    page: Shown, sites: dict[str, Site]
+) -> None:
     site = sites["one"]
     held = {"Cookie": f"mirage_session={cookie(site, page)}"} if page.who else {}
     answer = site.client.raw("GET", page.path, headers={"Accept": "text/html", **held})
