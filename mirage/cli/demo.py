@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from mirage import bootstrap, logs
+from mirage.api import peer
 from mirage.api.app import create_app
 from mirage.bootstrap import Service
 from mirage.cli import rehearsal
@@ -202,7 +203,12 @@ def _api(service: Service, port: int) -> Iterator[str]:
     """Serve the API in a thread of its own; its clock is the last tick's."""
     listening = _listen(port)
     server = uvicorn.Server(
-        uvicorn.Config(create_app(api_context(service)), log_config=None, access_log=False)
+        uvicorn.Config(
+            create_app(api_context(service)),
+            http=peer.PeerProtocol,
+            log_config=None,
+            access_log=False,
+        )
     )
     thread = threading.Thread(target=server.run, args=([listening],), name="api", daemon=True)
     thread.start()
