@@ -38,9 +38,7 @@ def owners(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, Own
     for chain_id, account in tx.execute(query.distinct()):
         accounts.setdefault(chain_id, set()).add(account)
     rows = tx.execute(select(chains.c.chain_id, chains.c.uid).where(chains.c.chain_id.in_(wanted)))
-    return {
-        chain_id: Owner(uid, frozenset(accounts.get(chain_id, ()))) for chain_id, uid in rows
-    }
+    return {chain_id: Owner(uid, frozenset(accounts.get(chain_id, ()))) for chain_id, uid in rows}
 
 
 def own_jobs(own: Own) -> ColumnElement[bool]:
