@@ -2,12 +2,14 @@
 
 import signal
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.api.streams import listening
 from tests.mirage_process import SITE, QuietSlurm, configured, run, serving, wait_for_call
 
 SLOW_S = 1.5
@@ -66,6 +68,19 @@ def test_a_signal_in_the_middle_of_a_tick_lets_it_finish(
     assert rows(config, "SELECT count(*) FROM leases") == [(0,)]
     assert len(slurm.calls("sinfo")) == 1
     assert len(slurm.calls("squeue")) == 1
+
+
+def test_it_ends_though_somebody_listens(slurm: QuietSlurm, config: Path) -> None:
+    """Well within the ten seconds after which requests under way are cut off."""
+    with serving(config, slurm) as service:
+        service.wait_until_ready()
+        with listening(service.url()) as stream:
+            assert stream.next().name == "health"
+            began = time.monotonic()
+            assert service.end() == 0
+            assert time.monotonic() - began < 5
+            assert list(stream) == [], "ended in order, not cut off"
+    assert [line["event"] for line in service.log()][-1] == "ended"
 
 
 def test_slurm_away_is_said_and_no_reason_to_end(slurm: QuietSlurm, config: Path) -> None:

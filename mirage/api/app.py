@@ -7,8 +7,9 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mirage.api import chains, cluster, documented, machines, problems, system
+from mirage.api import chains, cluster, documented, events, machines, problems, system
 from mirage.api.context import ApiContext
+from mirage.api.live import Live
 from mirage.api.refusals import Flood
 
 PREFIX = "/api/v1"
@@ -29,8 +30,9 @@ def create_app(context: ApiContext) -> FastAPI:
     )
     app.state.context = context
     app.state.refusals = Flood()
-    for router in (chains.router, machines.router, cluster.router, system.router):
-        app.include_router(router, prefix=PREFIX)
+    app.state.live = Live(context)
+    for routes in (chains, machines, cluster, events, system):
+        app.include_router(routes.router, prefix=PREFIX)
     app.include_router(system.probes)
     problems.install(app)
     documented.install(app)

@@ -6,6 +6,7 @@ import pwd
 import socket
 import stat
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,31 @@ class PeerProtocol(H11Protocol):
     """HTTP/1.1 that tells the application which user is at the other end of a unix socket.
 
     In the application's state, where no header reaches: X-Forwarded-For can say nothing here.
+
+    And one whose answers may be without end: `at_ending` in that state takes what is to be called
+    when the server is told to end, which else waits for the answer under way.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._ending = False
+        self._end: Callable[[], None] | None = None
+        self.app_state = {**self.app_state, "at_ending": self._call_at_ending}
         end: socket.socket = transport.get_extra_info("socket")
         if end.family is socket.AF_UNIX:
             found = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-            self.app_state = {**self.app_state, "peer_uid": _CREDENTIALS.unpack(found)[1]}
+            self.app_state["peer_uid"] = _CREDENTIALS.unpack(found)[1]
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self._ending = True
+        if self._end is not None:
+            self._end()
+
+    def _call_at_ending(self, end: Callable[[], None]) -> None:
+        self._end = end  # of the one answer under way: HTTP/1.1 has no two at once
+        if self._ending:
+            end()
 
 
 def peer(state: State) -> Caller | None:

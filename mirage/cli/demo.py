@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from mirage import bootstrap, logs
+from mirage.api import peer
 from mirage.api.app import create_app
 from mirage.bootstrap import Service
 from mirage.cli import rehearsal
@@ -205,7 +206,9 @@ def _api(service: Service, port: int) -> Iterator[str]:
     listening = _listen(port)
     served = create_app(api_context(service))
     mount(served)
-    server = uvicorn.Server(uvicorn.Config(served, log_config=None, access_log=False))
+    server = uvicorn.Server(
+        uvicorn.Config(served, http=peer.PeerProtocol, log_config=None, access_log=False)
+    )
     thread = threading.Thread(target=server.run, args=([listening],), name="api", daemon=True)
     thread.start()
     try:

@@ -94,6 +94,10 @@ class Standing:
     def sees_chain(self, chain: Chain, links: Sequence[Link]) -> bool:
         return self.sees_all_chains or self.steers(chain, links)
 
+    def sees_chain_of(self, uid: int, accounts: Collection[str]) -> bool:
+        """The same of one known by its owner and the accounts of its links."""
+        return self.sees_all_chains or self._is_theirs(uid, accounts)
+
     def sees_job(self, job: Job) -> bool:
         owner = NOBODY_UID if job.uid is None else job.uid
         return self.sees(JOBS) or self._is_theirs(owner, [job.account])

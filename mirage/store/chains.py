@@ -22,7 +22,8 @@ from mirage.domain.decision import Waits
 from mirage.domain.job import JobId, JobState
 from mirage.domain.snapshot import UNKNOWN
 from mirage.errors import NotFound
-from mirage.store import tables
+from mirage.store import changes, tables
+from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
 from mirage.store.upsert import put
 from mirage.store.visible import own_chains
@@ -49,6 +50,7 @@ def save_chain(tx: Transaction, cluster_id: int, chain: Chain) -> None:
     values |= {"presubmit": chain.presubmit.value, "mode": chain.mode.value}
     values |= {"style": None if chain.style is None else chain.style.value}
     put(tx, tables.chains, values, key=["chain_id"])
+    changes.tell(tx, cluster_id, Topic.CHAINS, [chain.chain_id])
 
 
 def chain(tx: Transaction, chain_id: ChainId, *, lock: bool = False) -> Chain:
@@ -145,6 +147,7 @@ def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
     values |= {"cluster_id": cluster_id, "end_state": end_state}
     values |= {"state": link.state.value, "position": link.position.value}
     put(tx, tables.links, values, key=["chain_id", "index"])
+    changes.tell(tx, cluster_id, Topic.CHAINS, [link.chain_id])
 
 
 def seen(tx: Transaction, links: Collection[Link], now: int) -> None:

@@ -6,6 +6,8 @@ from sqlalchemy import delete, or_, select, update
 
 from mirage.domain.decision import Mode
 from mirage.errors import NotFound
+from mirage.store import changes
+from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
 from mirage.store.tables import clusters, leases, partition_modes
 from mirage.store.upsert import insert, put, put_if_absent
@@ -66,6 +68,7 @@ def mode_among(modes: Mapping[str, Mode], partition: str) -> Mode:
 def set_mode(tx: Transaction, cluster_id: int, mode: Mode, partition: str = "") -> None:
     values = {"cluster_id": cluster_id, "partition": partition, "mode": mode.value}
     put(tx, partition_modes, values, key=["cluster_id", "partition"])
+    changes.tell(tx, cluster_id, Topic.MODE)
 
 
 def take_lease(tx: Transaction, cluster_id: int, holder: str, *, now: int, ttl_s: int) -> bool:

@@ -21,6 +21,8 @@ from mirage.domain.caller import Own
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.errors import NotFound
+from mirage.store import changes
+from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
 from mirage.store.tables import chains, decisions
 from mirage.store.visible import own_chains
@@ -117,6 +119,8 @@ def record_all(tx: Transaction, cluster_id: int, news: Sequence[NewDecision]) ->
         made = insert(decisions).returning(decisions.c.id, sort_by_parameter_order=True)
         rows = [_made(cluster_id, news[place]) for place in added]
         ids |= zip(added, tx.scalars(made, rows), strict=True)
+    if news:
+        changes.tell(tx, cluster_id, Topic.DECISIONS, [new.chain_id for new in news])
     return [ids[place] for place in range(len(news))]
 
 
@@ -142,9 +146,11 @@ def settle(tx: Transaction, decision_id: int, effect: Effect, error: str = "") -
         update(decisions)
         .where(decisions.c.id == decision_id)
         .values(effect=effect.value, error=error)
-    )
-    if done.rowcount == 0:
+        .returning(decisions.c.cluster_id, decisions.c.chain_id)
+    ).first()
+    if done is None:
         raise NotFound(f"there is no decision {decision_id}")
+    changes.tell(tx, done.cluster_id, Topic.DECISIONS, [ChainId(done.chain_id)])
 
 
 def intended(tx: Transaction, cluster_id: int) -> list[DecisionRow]:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -39,6 +39,7 @@ BUSY_S = 15.0
 
 _CONNECT_S = 10
 _READ_ONLY = "mirage_read_only"
+_BEFORE_COMMIT = "mirage_before_commit"
 _SQLITE, _POSTGRESQL = "sqlite", "postgresql"
 
 
@@ -52,8 +53,12 @@ class Store:
     @contextmanager
     def begin(self) -> Iterator[Transaction]:
         """A transaction that may write: committed at the end, rolled back by an exception."""
+        last: list[Callable[[Transaction], None]] = []
         with _translated(self._url), self._engine.connect() as tx, tx.begin():
+            tx.execution_options(**{_BEFORE_COMMIT: last})
             yield tx
+            for act in last:
+                act(tx)
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
@@ -84,6 +89,16 @@ class Store:
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def before_commit(tx: Transaction, act: Callable[[Transaction], None]) -> None:
+    """Have `act` write as the last thing of this transaction, so what it locks is locked briefly.
+
+    Only in one of `Store.begin`: others, as a migration's, end elsewhere and call nothing.
+    """
+    last: list[Callable[[Transaction], None]] | None
+    if (last := tx.get_execution_options().get(_BEFORE_COMMIT)) is not None:
+        last.append(act)
 
 
 def newer(where: str, found: str) -> SchemaMismatch:

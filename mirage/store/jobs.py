@@ -18,6 +18,8 @@ from mirage.domain.caller import Own
 from mirage.domain.decision import Waits
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import UNKNOWN
+from mirage.store import changes
+from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
 from mirage.store.tables import clusters, jobs
 from mirage.store.visible import own_jobs
@@ -90,6 +92,8 @@ def upsert(tx: Transaction, cluster_id: int, records: Iterable[Job]) -> Counts:
     rest = iter(records)
     while chunk := list(islice(rest, _CHUNK)):
         total += _upsert_chunk(tx, cluster_id, chunk)
+    if total.added or total.updated:
+        changes.tell(tx, cluster_id, Topic.QUEUE)
     return total
 
 

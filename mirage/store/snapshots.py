@@ -12,6 +12,8 @@ from sqlalchemy import func, null, or_, select, update
 from mirage.domain.job import JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import NotFound
+from mirage.store import changes
+from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
 from mirage.store.tables import snapshots
 from mirage.store.upsert import put_if_absent
@@ -49,6 +51,7 @@ def add(
         "nodes": None if nodes is None else _pack([asdict(n) for n in nodes]),
     }
     put_if_absent(tx, snapshots, values, key=["cluster_id", "taken_at"])
+    changes.tell(tx, cluster_id, Topic.QUEUE)
 
 
 def latest(tx: Transaction, cluster_id: int) -> SnapshotRow | None:

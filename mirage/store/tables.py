@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0010"
+SCHEMA = "0020"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -262,4 +262,21 @@ idempotency_keys = Table(
     Column("body", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
     Index(None, "at"),
+)
+
+# What has changed, in the order of its commits: `seq` counts without a gap (store/changes.py).
+changes = Table(
+    "changes",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    Column("topic", Text, nullable=False),
+    Column("chain_ids", JSON, nullable=False),  # null: of many
+)
+
+change_counts = Table(
+    "change_counts",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("newest", BigInteger, nullable=False),
 )

@@ -18,6 +18,7 @@ OPERATIONS = {
     "GET /api/v1/chains/{chain_id}/next": "getNextLink",
     "GET /api/v1/cluster": "getCluster",
     "GET /api/v1/decisions": "listDecisions",
+    "GET /api/v1/events": "streamEvents",
     "GET /api/v1/forecasts": "getForecast",
     "GET /api/v1/jobs": "listJobs",
     "POST /api/v1/completions": "reportCompletion",
