@@ -178,6 +178,7 @@ def api_context(service: Service, *, owner_uid: int | None = None) -> ApiContext
         hidden=bootstrap.hidden(service),
         partial=bootstrap.partial_view(service, roster),
         owner_uid=owner_uid,
+        keeps_recipes=settings.submits_by_rest,
         queue_interval_s=settings.polling.queue_s,
         policies=registry.NAMES,
         model=bootstrap.policies(settings),

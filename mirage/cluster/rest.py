@@ -22,7 +22,14 @@ from mirage.errors import (
     ClusterUnavailable,
     MalformedText,
 )
-from mirage.slurm import payloads, payloads_history, payloads_moves, payloads_nodes, payloads_queue
+from mirage.slurm import (
+    payloads,
+    payloads_history,
+    payloads_moves,
+    payloads_nodes,
+    payloads_queue,
+    payloads_submit,
+)
 from mirage.slurm.complaints import no_accounting, no_answer, plain_no
 from mirage.slurm.dependency import plain
 
@@ -137,10 +144,10 @@ class Slurmrestd:
                 "nothing is submitted for users: set cluster.rest_token_command to allow it"
             )
         version = self.dialect()
-        body, token = payloads_moves.submit(version, job), self._user_token(user)
+        body, token = payloads_submit.submit(version, job), self._user_token(user)
         path = f"/slurm/{version.version}/job/submit"
         reply = self._told("submit", lambda _: self.http.post(path, "submit", body, token=token))
-        return _read(lambda: payloads_moves.submitted(reply.body))
+        return _read(lambda: payloads_submit.submitted(reply.body))
 
     def _queue(self) -> Queue:
         taken_at = self.now()

@@ -216,10 +216,7 @@ WORK = Submission(
     directory="/home/alice",
     name="a; b",
     comment="mirage:abcdefgh:2",
-    time_limit_s=61,
-    nodes=2,
-    gres="gpu:a100:8",
-    exclusive=True,
+    options={"time": "1:01", "nodes": "2", "gres": "gpu:a100:8", "exclusive": ""},
     dependency="afterany:6",
 )
 
@@ -245,7 +242,7 @@ def test_a_job_is_submitted_as_its_user_and_in_full(fake: FakeRestd) -> None:
             "dependency": "afterany:6",
             "nodes": "2",
             "gres": "gpu:a100:8",
-            "exclusive": "exclusive",
+            "exclusive": "true",
             "time_limit": 2,
             "current_working_directory": "/home/alice",
             "open_mode": "append",
