@@ -49,9 +49,11 @@ import os, signal, sys
 for ignored in signal.SIGPIPE, signal.SIGXFSZ:  # by Python
     signal.signal(ignored, signal.SIG_DFL)
 given = os.fsencode(sys.argv[2]).split()
-with open(sys.argv[1], "rb") as env:
-    pairs = dict(entry.split(b"=", 1) for entry in env.read().split(b"\0")[:-1])
-pairs.update((name, text) for name, text in os.environb.items() if name not in given)
+pairs = {}
+for place, apart in (sys.argv[1], []), ("/proc/self/environ", given):  # os.environ has LC_CTYPE of Python
+    with open(place, "rb") as env:
+        entries = [entry.split(b"=", 1) for entry in env.read().split(b"\0")[:-1]]
+    pairs.update(entry for entry in entries if entry[0] not in apart)
 os.execve(sys.argv[3], sys.argv[3:], pairs)
 ' "$mirage_dir/env" "$mirage_given"
     fi

@@ -247,9 +247,7 @@ def _tell(chain, job):
 
         if job is None:
             raise mirage_register.Unreachable("sbatch named no job")
-        mirage_register.register(
-            chain.id, job, chain.settings, chain.call.environ, _recipe(chain)
-        )
+        mirage_register.register(chain.id, job, chain.settings, chain.call.environ, _recipe(chain))
     except Exception as error:
         say(
             chain.call,

@@ -27,6 +27,7 @@ LETTERS = {
     "p": "partition",
     "q": "qos",
     "t": "time",
+    "w": "nodelist",
     "v": "verbose",
 }
 VARIABLES = {

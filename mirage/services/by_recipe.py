@@ -8,7 +8,7 @@ import posixpath
 import pwd
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import structlog
@@ -23,6 +23,14 @@ from mirage.store.engine import Store
 
 _log = structlog.get_logger(__name__)
 _PATH = "/usr/local/bin:/usr/bin:/bin"
+_TOLD = {
+    "cpus-per-task": "SLURM_CPUS_PER_TASK",
+    "gpus": "SLURM_GPUS",
+    "gpus-per-node": "SLURM_GPUS_PER_NODE",
+    "ntasks": "SLURM_NTASKS",
+    "ntasks-per-node": "SLURM_NTASKS_PER_NODE",
+}
+"""What sbatch itself, and no daemon, tells the job of its options."""
 _CONTROLS = re.compile(r"[\0-\x1f\x7f]")
 
 
@@ -57,7 +65,7 @@ def submission(
     recipe: Recipe, chain_id: ChainId, index: int, owner: pwd.struct_passwd
 ) -> Submission:
     """The job that becomes this link."""
-    mark = Mark(chain_id, index)
+    mark, options = Mark(chain_id, index), _mailed(recipe.options, owner.pw_name)
     return Submission(
         script=_script(recipe, mark),
         environment={
@@ -67,12 +75,19 @@ def submission(
             "LOGNAME": owner.pw_name,
             "SHELL": owner.pw_shell,
             "SLURM_SUBMIT_DIR": recipe.directory,
+            "SLURM_PRIO_PROCESS": "0",
+            **{name: options[word] for word, name in _TOLD.items() if word in options},
         },
         directory=recipe.directory,
         name=recipe.name,
         comment=f"{recipe.comment} {mark}".lstrip(),
-        options=recipe.options,
+        options=options,
     )
+
+
+def _mailed(options: Mapping[str, str], user: str) -> dict[str, str]:
+    """sbatch has mail go to its caller where no address is given."""
+    return ({"mail-user": user} if "mail-type" in options else {}) | dict(options)
 
 
 def _script(recipe: Recipe, mark: Mark) -> str:

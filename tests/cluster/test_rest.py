@@ -242,7 +242,7 @@ def test_a_job_is_submitted_as_its_user_and_in_full(fake: FakeRestd) -> None:
             "dependency": "afterany:6",
             "nodes": "2",
             "gres": "gpu:a100:8",
-            "exclusive": "true",
+            "exclusive": "exclusive",
             "time_limit": 2,
             "current_working_directory": "/home/alice",
             "open_mode": "append",

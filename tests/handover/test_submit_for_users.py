@@ -1,14 +1,13 @@
-"""Mode `submit` on a real Slurm, where the service submits by itself: through slurmrestd with a token
-of the owner's, and through one rule of sudo. In real time, for which the links' time-outs are made.
+"""Mode `submit` on a real Slurm, where the service submits: through slurmrestd with a token of the
+owner's, and through one rule of sudo. In real time, for which the links' time-outs are made.
 """
 
-import os
 import pwd
 import shutil
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.timeout(180)]
 _REAL_TIME = testbed_with(TestbedSettings())
 _EACH_SECOND = "[polling]\nqueue_s = 1\nnodes_s = 5\n"
 _SCRIPT = """#!/bin/bash
-#SBATCH --gres=gpu:4 --cpus-per-task=2 --mem=100M --signal=B:USR1@60 --nice=7 --mail-type=NONE
+#SBATCH --gres=gpu:4 --cpus-per-task=2 --mem=100M --nice=7 --mail-type=FAIL
 echo "start $MIRAGE_CHAIN_ID $MIRAGE_LINK $SLURM_JOB_ID $(date +%s)" >> "$1"
 env -0 >"$1.env.$MIRAGE_LINK"
 { umask; pwd; printf '%s\\n' "$@"; } >"$1.seen.$MIRAGE_LINK"
@@ -32,7 +31,37 @@ echo "end $MIRAGE_CHAIN_ID $MIRAGE_LINK $SLURM_JOB_ID $(date +%s)" >> "$1"
 """
 OPTIONS = (
     *("--mirage-mode=submit", "-J", "a name; $(id)", "--comment=my words", "-N", "1-2"),
-    *("--ntasks-per-node=1", "--no-requeue", "--time-min=20", "-t", "40"),
+    *("--ntasks-per-node=1", "-t", "40"),
+)
+
+OF_EACH_LINK = {
+    *("MIRAGE_LINK", "MIRAGE_PREV_JOBID", "MIRAGE_PREV_STATE", "MIRAGE_RESUME", "MIRAGE_DEADLINE"),
+    *("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_TASK_PID", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES"),
+    *(
+        "GPU_DEVICE_ORDINAL",
+        "ROCR_VISIBLE_DEVICES",
+        "ZE_AFFINITY_MASK",
+        "SLURM_OPEN_MODE",
+        "TMPDIR",
+    ),
+    *("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURMD_NODENAME", "SLURM_TOPOLOGY_ADDR", "_"),
+}
+NOT_BY_REST = {"SLURM_SUBMIT_HOST"}
+ASKED_FOR = (
+    *(
+        "JobName",
+        "UserId",
+        "GroupId",
+        "Nice",
+        "Account",
+        "QOS",
+        "TimeLimit",
+        "Partition",
+        "Requeue",
+    ),
+    *("NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "TRES", "NtasksPerN:B:S:C", "MinCPUsNode"),
+    *("MinMemoryNode", "OverSubscribe", "WorkDir", "StdErr", "StdIn", "StdOut", "TresPerNode"),
+    *("MailUser", "MailType", "ReqNodeList", "Features", "Licenses", "Priority", "Dependency"),
 )
 
 
@@ -84,23 +113,71 @@ def differences(one: dict[str, str], other: dict[str, str]) -> set[str]:
     return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
 
 
+def awaited(scene: Scene, event: str, link: int) -> None:
+    """Until the audit tells that of the link."""
+    scene.testbed.wait_until(
+        lambda: any(e == event and d.get("link") == link for e, _, d in scene.audit()), 40, event
+    )
+
+
+def kept_recipes(scene: Scene) -> int:
+    with closing(sqlite3.connect(scene.root / "mirage" / "mirage.db")) as db:
+        return int(db.execute("SELECT count(*) FROM recipes").fetchone()[0])
+
+
 @_REAL_TIME
-def test_explore(scene: Scene) -> None:
+def test_links_are_submitted_as_their_owner_through_slurmrestd(scene: Scene) -> None:
     with by_rest(scene) as host:
         submit(scene, 5, MARK="a b\nc", SBATCH_QOS="normal")
-        await_links(scene, 1)
-        try:
-            await_links(scene, 1, 2)
-        finally:
-            print(scene.service_log()[-3000:])
-            print(scene.audit())
-        scene.testbed.wait_until(lambda: Path(f"{scene.log('a')}.seen.2").exists(), 10)
-        print(seen(scene, 1)[1], seen(scene, 2)[1])
-        e1, e2 = seen(scene, 1)[0], seen(scene, 2)[0]
-        for n in sorted(differences(e1, e2)):
-            print("ENV", n, repr(e1.get(n)), repr(e2.get(n)))
-        j1, j2 = (scene.testbed.job(r.job_id) for r in scene.ran("a"))
-        for n in sorted(differences(j1, j2)):
-            print("JOB", n, repr(j1.get(n)), repr(j2.get(n)))
-        print(j1)
-        assert 0
+        await_links(scene, 1, 2)
+        scene.let_end("a", 1)
+        await_links(scene, 1, 2, 3)
+        awaited(scene, "submit: done", 3)
+        first, *others = (scene.testbed.job(run.job_id) for run in scene.ran("a"))
+        for job in others:
+            assert {n: job[n] for n in ASKED_FOR} == {n: first[n] for n in ASKED_FOR}
+        environment, rest = seen(scene, 1)
+        for link in (2, 3):
+            scene.testbed.wait_until(lambda n=link: seen(scene, n)[1] == rest, 10, "the same words")  # type: ignore[misc]
+            assert differences(environment, seen(scene, link)[0]) <= OF_EACH_LINK | NOT_BY_REST
+        assert environment["MARK"] == "a b\nc"
+
+        # bob's token is none of alice's: nothing is submitted with it, and the link does it.
+        (scene.root / "mirage" / "tokens" / "alice").write_text(host.token("bob", 600).text)
+        scene.let_end("a", 2)
+        awaited(scene, "submit: refused", 4)
+        assert scene.testbed.run(["squeue", "-h", "-u", "bob"]).stdout == ""
+        scene.let_end("a", 3)
+        await_links(scene, 1, 2, 3, 4)
+        carrier = scene.testbed.job(scene.ran("a")[3].job_id)["Command"]
+        assert kept_recipes(scene) == 1
+    # Without slurmrestd the service knows nothing, and the chain loses nothing.
+    scene.let_end("a", 4)
+    await_links(scene, 1, 2, 3, 4, 5)
+    scene.let_end("a", 5)
+    chain_id = scene.ran("a")[0].chain
+    said = scene.service_log() + str(scene.api(f"/api/v1/chains/{chain_id}"))
+    assert carrier.split()[0] not in said
+    assert "ntasks-per-node" not in said
+    assert "eyJ" not in said
+
+
+@_REAL_TIME
+def test_links_are_submitted_as_their_owner_through_sudo(scene: Scene) -> None:
+    link = scene.root / "slurm_plugin" / "mirage-link"
+    rule = (REPOSITORY / "deploy" / "sudoers" / "mirage").read_text()
+    rule = rule.replace("/opt/mirage/slurm_plugin/mirage-link", str(link))
+    include = Path("/etc/sudoers.d/mirage-test")
+    include.write_text(rule.replace("%mirage-users", "%alice"))
+    include.chmod(0o440)
+    try:
+        scene.start_service(policy="at-once", more=f'{_EACH_SECOND}[submit]\nsudo = "{link}"\n')
+        home = pwd.getpwnam("alice").pw_dir
+        submit(scene, 2, MARK="a b\nc", HOME=home, MIRAGE_STATE_DIR="")
+        await_links(scene, 1, 2)
+        awaited(scene, "submit: done", 2)
+        environment, rest = seen(scene, 1)
+        scene.testbed.wait_until(lambda: seen(scene, 2)[1] == rest, 10, "the same words")
+        assert differences(environment, seen(scene, 2)[0]) <= OF_EACH_LINK
+    finally:
+        include.unlink()

@@ -1,4 +1,4 @@
-"""What the wrapped sbatch leaves of a chain of mode submit, and how a job without words becomes a link."""
+"""What the wrapped sbatch leaves of a chain of mode submit; a job without words becomes a link."""
 
 from __future__ import annotations
 
