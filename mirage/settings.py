@@ -205,6 +205,17 @@ class Settings(_Section):
         given = os.environ.get("MIRAGE_DATABASE_URL") or self.database.url
         return given or f"sqlite:///{self.service.state_dir / 'mirage.db'}"
 
+    @property
+    def submits_by_rest(self) -> bool:
+        """Whether links of mode submit go through slurmrestd, with tokens of their owners."""
+        return self.cluster.transport == "rest" and bool(self.cluster.rest_token_command)
+
+    @model_validator(mode="after")
+    def _one_way_to_submit(self) -> Self:
+        if self.submits_by_rest and self.submit.sudo is not None:
+            raise ValueError("set submit.sudo or cluster.rest_token_command, not both")
+        return self
+
 
 def load(path: Path | None) -> Settings:
     """The settings of `path`; without one, of MIRAGE_CONFIG or /etc/mirage where that exists.

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0020"
+SCHEMA = "0070"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -119,11 +119,21 @@ chains = Table(
     Column("presubmit", Text, nullable=False),
     Column("style", Text),
     Column("mode", Text, nullable=False),
+    Column("min_runtime_s", BigInteger),  # NULL: ten minutes
     Column("created_at", BigInteger, nullable=False),
     Column("note", Text, nullable=False),
     Column("at_risk", Text, nullable=False),
     Index(None, "cluster_id", "state"),
     Index(None, "created_at", "chain_id"),
+)
+
+# What an owner left for who submits the next link; gone when the chain is over. No view shows it.
+recipes = Table(
+    "recipes",
+    metadata,
+    Column("chain_id", Text, ForeignKey("chains.chain_id"), primary_key=True),
+    Column("uid", BigInteger, nullable=False),  # whose word it is
+    Column("recipe", JSON, nullable=False),
 )
 
 links = Table(
