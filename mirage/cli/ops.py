@@ -1,4 +1,4 @@
-"""Commands for whoever runs the service: the database, the mode, the configuration."""
+"""Commands for whoever runs the service: the database, the mode."""
 
 import json
 import time
@@ -8,22 +8,16 @@ import typer
 
 from mirage import bootstrap
 from mirage import settings as settings_file
-from mirage.cli import config_text
 from mirage.cli.configured import ConfigOption
 from mirage.domain.decision import Mode
 from mirage.services import modes
 from mirage.store import clusters
-from mirage.store.engine import masked
 
 app = typer.Typer()
 db = typer.Typer(
     no_args_is_help=True, help="The database: make it, or bring it to this program's schema."
 )
-config_app = typer.Typer(
-    no_args_is_help=True, help="The configuration file: check it, show it, list every key."
-)
 app.add_typer(db, name="db")
-app.add_typer(config_app, name="config")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
@@ -34,29 +28,6 @@ def db_upgrade(*, config: ConfigOption = None) -> None:
     settings = settings_file.load(config)
     bootstrap.upgrade_database(settings)
     typer.echo("the database has this program's schema")
-
-
-@config_app.command("check")
-def config_check(*, config: ConfigOption = None) -> None:
-    """Read the configuration, the model and the cluster file it names, and tell every fault."""
-    for sentence in bootstrap.check(settings_file.load(config)):
-        typer.echo(f"warning: {sentence}", err=True)
-    typer.echo("the configuration is right")
-
-
-@config_app.command("show")
-def config_show(*, config: ConfigOption = None) -> None:
-    """The settings in force, as JSON; of the database's URL without its password."""
-    settings = settings_file.load(config)
-    shown = settings.model_dump(mode="json")
-    shown["database"]["url"] = masked(settings.database_url)
-    typer.echo(json.dumps(shown, indent=2))
-
-
-@config_app.command("reference")
-def config_reference() -> None:
-    """Every key with its default and meaning, as the Markdown of docs/configuration.md."""
-    typer.echo(config_text.reference(), nl=False)
 
 
 @app.command()
