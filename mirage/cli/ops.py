@@ -10,14 +10,18 @@ from mirage import bootstrap
 from mirage import settings as settings_file
 from mirage.cli.configured import ConfigOption
 from mirage.domain.decision import Mode
-from mirage.services import modes
+from mirage.services import killswitch, modes
+from mirage.services.killswitch import Way
 from mirage.store import clusters
+from mirage.store.engine import Transaction
 
 app = typer.Typer()
 db = typer.Typer(
     no_args_is_help=True, help="The database: make it, or bring it to this program's schema."
 )
 app.add_typer(db, name="db")
+
+_ACTOR = "mirage mode"
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
@@ -38,28 +42,45 @@ def mode(
     user: Annotated[
         bool, typer.Option("--user", help="Of your own service (`mirage serve --user`).")
     ] = False,
+    release: Annotated[
+        bool, typer.Option(help="Release the kill switch, also where it was pulled by REST.")
+    ] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """How far Mirage goes: observe, shadow (decide and log; the default) or act.
 
     Writes the database, so whoever may write that may set the mode; the service obeys at its next
-    tick. To stop all acting at once: `mirage mode shadow`, or an empty file named `shadow` in the
-    state directory.
+    tick. To stop all acting at once: `mirage mode shadow`, the kill switch; `mirage mode act`
+    releases it again, unless it was pulled by REST (--release) or by an empty file named `shadow`
+    in the state directory (take that away).
     """
     settings = settings_file.load_own(config) if user else settings_file.load(config)
     store = bootstrap.open_store(settings)
     with store.begin() as tx:
         cluster_id = clusters.ensure(tx, settings.cluster.name)
-        if wanted is Mode.SHADOW and not partition:
-            modes.stop_acting(tx, cluster_id, now=int(time.time()), actor="mirage mode")
-        if wanted is not None:
-            now = int(time.time())
-            modes.set_mode(tx, cluster_id, wanted, partition, now=now, actor="mirage mode")
+        if wanted is not None or release:
+            _set(tx, cluster_id, wanted, partition, release=release)
         current = clusters.modes(tx, cluster_id)
+        pulled = killswitch.pulled(tx, cluster_id)
+    if pulled:
+        typer.echo(f"note: {killswitch.says(pulled)}", err=True)
     shown = sorted(current.items())
     if as_json:
         typer.echo(json.dumps({name or "*": m.value for name, m in shown}))
         return
     for name, m in shown:
         typer.echo(f"{name or 'cluster ' + settings.cluster.name}: {m.value}")
+
+
+def _set(
+    tx: Transaction, cluster_id: int, wanted: Mode | None, partition: str, *, release: bool
+) -> None:
+    now = int(time.time())
+    if wanted is Mode.SHADOW and not partition:
+        killswitch.pull(tx, cluster_id, Way.COMMAND, now=now, actor=_ACTOR)
+    if release or wanted is Mode.ACT:
+        ways = killswitch.BY_HAND if release else {Way.COMMAND}
+        killswitch.release(tx, cluster_id, ways, now=now, actor=_ACTOR)
+    if wanted is not None:
+        modes.set_mode(tx, cluster_id, wanted, partition, now=now, actor=_ACTOR)

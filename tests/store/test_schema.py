@@ -20,10 +20,10 @@ from tests.fixtures_store import MIGRATIONS
 
 CHAIN = Chain(chain_id=ChainId("abcdefgh"), uid=1)
 
-REBUILD_CHAINS = """
+REBUILD_CHAINS = f"""
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision = "0004", "0003"
+revision, down_revision = "9999", "{SCHEMA}"
 def upgrade():
     # PostgreSQL alters the column; SQLite makes the table anew and drops the old one.
     with op.batch_alter_table("chains") as batch:
@@ -31,10 +31,10 @@ def upgrade():
 def downgrade(): pass
 """
 
-FAIL_HALFWAY = """
+FAIL_HALFWAY = f"""
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision = "0004", "0003"
+revision, down_revision = "9999", "{SCHEMA}"
 def upgrade():
     op.create_table("half", sa.Column("x", sa.Integer))
     op.execute("SELECT * FROM nowhere")
@@ -61,7 +61,7 @@ def set_version(url: str, revision: str) -> None:
 
 def with_second(folder: Path, code: str) -> Path:
     migrations = shutil.copytree(MIGRATIONS, folder / "migrations")
-    (migrations / "versions" / "0004_second.py").write_text(code)
+    (migrations / "versions" / "9999_second.py").write_text(code)
     return migrations
 
 
