@@ -36,7 +36,7 @@ COMMANDS = {
         "What Mirage would have saved a site, and whether it is needed.",
     ),
     "db": ("mirage.cli.ops", "The database: make it, or bring it to this program's schema."),
-    "config": ("mirage.cli.ops", "The configuration file: check it, show it, list every key."),
+    "config": ("mirage.cli.config", "The configuration file: check it, show it, list every key."),
     "doctor": (
         "mirage.cli.doctor",
         "Say what works here and what does not: database, Slurm, who decides.",

@@ -160,6 +160,7 @@ def make_worker(service: Service, *, owner_uid: int | None = None) -> Worker:
         intervals=intervals,
         kill_file=settings.service.state_dir / KILL_FILE,
         owner_uid=owner_uid,
+        usage=bootstrap.usage(service.cluster),
     )
 
 

@@ -224,6 +224,8 @@ audit = Table(
     Column("detail", JSON, nullable=False),
     Index(None, "chain_id"),
     Index(None, "cluster_id", "at"),
+    Index(None, "cluster_id", "actor", "id"),
+    Index(None, "cluster_id", "event", "id"),
 )
 
 leases = Table(
@@ -232,6 +234,53 @@ leases = Table(
     Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
     Column("holder", Text, nullable=False),
     Column("until", BigInteger, nullable=False),
+)
+
+# While a row is here nothing acts, whatever the modes say (services/killswitch.py).
+kill_switches = Table(
+    "kill_switches",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("way", Text, primary_key=True),
+    Column("pulled_by", Text, nullable=False),
+    Column("pulled_at", BigInteger, nullable=False),
+    Column("stopped", JSON, nullable=False),  # partitions that acted; "" is the cluster
+)
+
+# What an admin has set in the place of the configuration's.
+limits = Table(
+    "limits",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("value", Float, nullable=False),
+    Column("set_by", Text, nullable=False),
+    Column("set_at", BigInteger, nullable=False),
+)
+
+# What asking Slurm has cost, by hour, so that every process can tell it.
+slurm_calls = Table(
+    "slurm_calls",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("hour", BigInteger, primary_key=True),  # the instant it begins
+    Column("command", Text, primary_key=True),
+    Column("calls", BigInteger, nullable=False),
+    Column("failures", BigInteger, nullable=False),
+    Column("seconds", Float, nullable=False),
+)
+
+# The last round of the worker.
+ticks = Table(
+    "ticks",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("took_s", Float, nullable=False),
+    Column("good_at", BigInteger),  # the last one without an error
+    Column("holder", Text, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("version", Text, nullable=False),
 )
 
 # Of the secret itself only a hash is kept: whoever reads this table can use no token.
