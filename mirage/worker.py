@@ -14,7 +14,7 @@ from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
-from mirage.services import links, pushing
+from mirage.services import links, pushing, waits
 from mirage.services.chains import conclude
 from mirage.services.desk import Rules
 from mirage.services.ingest import (
@@ -155,6 +155,7 @@ class Worker:
         # Last, for a week of accounting takes minutes, and moves want a queue just seen.
         self._catch_up(queue.taken_at)
         self._thin(queue.taken_at)
+        waits.refresh(self._store, self._cluster_id)
 
     def _ours(self, jobs: Iterable[Job]) -> list[Job]:
         """Those that may become links: only what is a link is ever moved."""

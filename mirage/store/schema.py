@@ -30,7 +30,7 @@ def downgrade(url: str, migrations_dir: Path, revision: str) -> None:
 def revision(url: str, migrations_dir: Path, message: str) -> None:
     """Write the next migration from the difference between the database and tables.py."""
     with _migrating(url, migrations_dir) as config:
-        number = len(list(ScriptDirectory.from_config(config).walk_revisions())) + 1
+        number = int(ScriptDirectory.from_config(config).get_current_head() or 0) + 1
         command.revision(config, message, autogenerate=True, rev_id=f"{number:04}")
 
 

@@ -20,10 +20,12 @@ from tests.fixtures_store import MIGRATIONS
 
 CHAIN = Chain(chain_id=ChainId("abcdefgh"), uid=1)
 
-REBUILD_CHAINS = """
+NEXT = f"{int(SCHEMA) + 1:04}"
+
+REBUILD_CHAINS = f"""
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision = "0004", "0003"
+revision, down_revision = "{NEXT}", "{SCHEMA}"
 def upgrade():
     # PostgreSQL alters the column; SQLite makes the table anew and drops the old one.
     with op.batch_alter_table("chains") as batch:
@@ -31,15 +33,15 @@ def upgrade():
 def downgrade(): pass
 """
 
-FAIL_HALFWAY = """
+FAIL_HALFWAY = f"""
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision = "0004", "0003"
+revision, down_revision = "{NEXT}", "{SCHEMA}"
 def upgrade():
     op.create_table("half", sa.Column("x", sa.Integer))
     op.execute("SELECT * FROM nowhere")
 def downgrade(): pass
-"""
+"""  # noqa: S608 - of a migration
 
 
 @pytest.fixture
@@ -61,7 +63,7 @@ def set_version(url: str, revision: str) -> None:
 
 def with_second(folder: Path, code: str) -> Path:
     migrations = shutil.copytree(MIGRATIONS, folder / "migrations")
-    (migrations / "versions" / "0004_second.py").write_text(code)
+    (migrations / "versions" / f"{NEXT}_second.py").write_text(code)
     return migrations
 
 
@@ -172,8 +174,8 @@ def test_upgrade_that_fails_halfway_leaves_the_database_as_it_was(
 def test_revision_writes_the_next_migration(database_url: str, tmp_path: Path) -> None:
     migrations = shutil.copytree(MIGRATIONS, tmp_path / "migrations")
     schema.revision(database_url, migrations, "nothing new")
-    (written,) = (migrations / "versions").glob("0004_*.py")
-    assert 'down_revision = "0003"' in written.read_text().replace("'", '"')
+    (written,) = (migrations / "versions").glob(f"{NEXT}_*.py")
+    assert f'down_revision = "{SCHEMA}"' in written.read_text().replace("'", '"')
 
 
 def test_chains_of_before_are_what_their_wrapper_meant(empty_database_url: str) -> None:
