@@ -7,7 +7,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mirage.api import chains, cluster, documented, machines, problems, system
+from mirage.api import chains, cluster, documented, machines, problems, queue, system
 from mirage.api.context import ApiContext
 from mirage.api.refusals import Flood
 
@@ -28,7 +28,8 @@ def create_app(context: ApiContext) -> FastAPI:
     )
     app.state.context = context
     app.state.refusals = Flood()
-    for router in (chains.router, machines.router, cluster.router, system.router):
+    routes = (chains, machines, cluster, queue, system)
+    for router in (room.router for room in routes):
         app.include_router(router, prefix=PREFIX)
     app.include_router(system.probes)
     problems.install(app)
