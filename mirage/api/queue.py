@@ -22,6 +22,8 @@ router = APIRouter(tags=["cluster"])
 
 DAYS = 14
 """That are shown where nobody says which."""
+_LAST = 7_258_118_400
+"""The year 2200."""
 
 
 @router.get("/queue", operation_id="getQueue", responses=read_errors(401))
@@ -52,8 +54,8 @@ def _asked(
 ) -> Asked:
     now = given.clock()
     return Asked(
-        since=now - DAYS * DAY_S if since is None else _epoch(since),
-        until=now + 1 if until is None else _epoch(until),
+        since=now - DAYS * DAY_S if since is None else _epoch(since, "since"),
+        until=now + 1 if until is None else _epoch(until, "until"),
         by=by,
         partition=partition,
         size=nodes,
@@ -80,12 +82,12 @@ def least_of(reader: Standing) -> int:
     return 1 if reader.sees(JOBS) else waits.LEAST
 
 
-def _epoch(at: datetime) -> int:
-    """Without a time zone: UTC. Raises for what no clock shows."""
-    try:
-        return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
-    except (OverflowError, ValueError) as error:
-        raise invalid("that is no time", parameter="since") from error
+def _epoch(at: datetime, parameter: str) -> int:
+    """Without a time zone: UTC. Raises for what no job was submitted in."""
+    found = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    if not 0 <= found <= _LAST:
+        raise invalid("it lies between 1970 and 2200", parameter=parameter)
+    return found
 
 
 def _waits(
