@@ -66,6 +66,7 @@ def _shapes() -> None:
         sa.Column("p10_s", sa.Float()),
         sa.Column("p50_s", sa.Float()),
         sa.Column("p90_s", sa.Float()),
+        sa.Column("samples", sa.BigInteger()),
         sa.Column("refused", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint(
             *("cluster_id", "partition", "nodes", "time_limit_s", "gpus", "account"),

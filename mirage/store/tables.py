@@ -299,6 +299,7 @@ shapes = Table(
     Column("p10_s", Float),
     Column("p50_s", Float),
     Column("p90_s", Float),
+    Column("samples", BigInteger),
     Column("refused", Text, nullable=False),
 )
 

@@ -117,8 +117,15 @@ def _summed(tx: Transaction, cluster_id: int, begin: int, end: int) -> Cells:
 
 def _part(cells: Cells, hour: int) -> Cells:
     mine = cells.at == hour
-    columns = (cells.at, cells.partition, cells.size, cells.limit, cells.bin, cells.jobs)
-    return Cells(*(column[mine] for column in columns), partitions=cells.partitions)
+    return Cells(
+        at=cells.at[mine],
+        partition=cells.partition[mine],
+        size=cells.size[mine],
+        limit=cells.limit[mine],
+        bin=cells.bin[mine],
+        jobs=cells.jobs[mine],
+        partitions=cells.partitions,
+    )
 
 
 def _put(tx: Transaction, cluster_id: int, span_s: int, rows: Sequence[tuple[int, Cells]]) -> None:
