@@ -15,7 +15,7 @@ from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
-from mirage.services import caps, killswitch, links, pushing
+from mirage.services import caps, killswitch, links, pushing, waits
 from mirage.services.chains import conclude
 from mirage.services.desk import Rules
 from mirage.services.health import Teller
@@ -179,6 +179,7 @@ class Worker:
         # Last, for a week of accounting takes minutes, and moves want a queue just seen.
         self._catch_up(queue.taken_at)
         self._thin(queue.taken_at)
+        waits.refresh(self._store, self._cluster_id)
 
     def _ours(self, jobs: Iterable[Job]) -> list[Job]:
         """Those that may become links: only what is a link is ever moved."""
