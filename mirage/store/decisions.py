@@ -96,7 +96,7 @@ def record(tx: Transaction, cluster_id: int, new: NewDecision) -> int:
 def record_all(tx: Transaction, cluster_id: int, news: Sequence[NewDecision]) -> list[int]:
     """The same of many, each of another link, in a handful of statements; the ids in order."""
     idle = [(new.chain_id, new.index) for new in news if new.effect is Effect.NONE]
-    before = _last_of(tx, idle)
+    before = last_of(tx, idle)
     ids: dict[int, int] = {}
     waits, moves, added = [], [], []
     for place, new in enumerate(news):
@@ -156,10 +156,10 @@ def intended(tx: Transaction, cluster_id: int) -> list[DecisionRow]:
 
 
 def last(tx: Transaction, chain_id: ChainId, index: int) -> DecisionRow | None:
-    return _last_of(tx, [(chain_id, index)]).get((chain_id, index))
+    return last_of(tx, [(chain_id, index)]).get((chain_id, index))
 
 
-def _last_of(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, DecisionRow]:
+def last_of(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, DecisionRow]:
     """The newest decision of each link that has one."""
     found: dict[LinkKey, DecisionRow] = {}
     for wanted in _of_links(links):

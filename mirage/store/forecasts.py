@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import RowMapping, func, select, update
 
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Forecast
@@ -56,16 +56,13 @@ def _values(cluster_id: int, new: ForecastRow) -> dict[str, Any]:
 
 
 def settle(tx: Transaction, chain_id: ChainId, index: int, actual_wait_s: int) -> None:
-    """Say how long the successor did wait: to the newest forecast of the link, if there is one."""
-    newest = (
-        select(forecasts.c.id)
-        .where(forecasts.c.chain_id == chain_id, forecasts.c.index == index)
-        .order_by(forecasts.c.at.desc(), forecasts.c.id.desc())
-        .limit(1)
-    )
+    """Say how long the successor did wait: to the newest forecast of the link, if there is one, and
+    to what others said at the same instant."""
+    of_link = (forecasts.c.chain_id == chain_id, forecasts.c.index == index)
+    newest = select(func.max(forecasts.c.at)).where(*of_link)
     tx.execute(
         update(forecasts)
-        .where(forecasts.c.id == newest.scalar_subquery())
+        .where(*of_link, forecasts.c.at == newest.scalar_subquery())
         .values(actual_wait_s=actual_wait_s)
     )
 
@@ -92,16 +89,30 @@ def of_link(tx: Transaction, chain_id: ChainId, index: int) -> list[ForecastRow]
     """Each source's forecast for the link, newest first."""
     query = select(forecasts).where(forecasts.c.chain_id == chain_id, forecasts.c.index == index)
     rows = tx.execute(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()))
-    return [
-        ForecastRow(
-            chain_id=ChainId(r["chain_id"]),
-            index=r["index"],
-            source=r["source"],
-            at=r["at"],
-            forecast=Forecast(
-                p10_s=r["p10_s"], p50_s=r["p50_s"], p90_s=r["p90_s"], samples=r["samples"]
-            ),
-            actual_wait_s=r["actual_wait_s"],
-        )
-        for r in rows.mappings()
-    ]
+    return [_row(r) for r in rows.mappings()]
+
+
+def settled(
+    tx: Transaction, cluster_id: int, since: int, until: int, last: int
+) -> list[ForecastRow]:
+    """Those made in [since, until) whose wait is known, newest first, `last` at most."""
+    query = select(forecasts).where(
+        forecasts.c.cluster_id == cluster_id,
+        forecasts.c.at >= since,
+        forecasts.c.at < until,
+        forecasts.c.actual_wait_s.is_not(None),
+    )
+    rows = tx.execute(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()).limit(last))
+    return [_row(r) for r in rows.mappings()]
+
+
+def _row(row: RowMapping) -> ForecastRow:
+    p10_s, p50_s, p90_s = row["p10_s"], row["p50_s"], row["p90_s"]
+    return ForecastRow(
+        chain_id=ChainId(row["chain_id"]),
+        index=row["index"],
+        source=row["source"],
+        at=row["at"],
+        forecast=Forecast(p10_s=p10_s, p50_s=p50_s, p90_s=p90_s, samples=row["samples"]),
+        actual_wait_s=row["actual_wait_s"],
+    )
