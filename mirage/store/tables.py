@@ -34,7 +34,7 @@ metadata = MetaData(
 _Serial = BigInteger().with_variant(Integer(), "sqlite")
 
 
-def _cluster() -> Column[int]:
+def cluster_column() -> Column[int]:
     return Column("cluster_id", BigInteger, ForeignKey("clusters.id"), nullable=False)
 
 
@@ -95,7 +95,7 @@ snapshots = Table(
     "snapshots",
     metadata,
     Column("id", _Serial, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("taken_at", BigInteger, nullable=False),
     Column("features", JSON, nullable=False),
     Column("queue", LargeBinary),  # NULL once thinned
@@ -107,7 +107,7 @@ chains = Table(
     "chains",
     metadata,
     Column("chain_id", Text, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("uid", BigInteger, nullable=False),
     Column("user", Text, nullable=False),
     Column("state", Text, nullable=False),
@@ -142,7 +142,7 @@ links = Table(
     Column("id", _Serial, primary_key=True),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
-    _cluster(),
+    cluster_column(),
     Column("job_id", BigInteger, nullable=False),
     Column("submit", BigInteger, nullable=False),
     Column("state", Text, nullable=False),
@@ -170,7 +170,7 @@ decisions = Table(
     "decisions",
     metadata,
     Column("id", _Serial, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
@@ -196,7 +196,7 @@ forecasts = Table(
     "forecasts",
     metadata,
     Column("id", _Serial, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
     Column("source", Text, nullable=False),
@@ -215,7 +215,7 @@ audit = Table(
     "audit",
     metadata,
     Column("id", _Serial, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("at", BigInteger, nullable=False),
     Column("actor", Text, nullable=False),
     Column("event", Text, nullable=False),
@@ -323,78 +323,19 @@ idempotency_keys = Table(
     Index(None, "at"),
 )
 
-)
-
-# What pages show of waits and of the queue, summed up by the worker (docs/forecast.md).
-
-wait_sums = Table(
-    "wait_sums",
+# What has changed, in the order of its commits: `seq` counts without a gap (store/changes.py).
+changes = Table(
+    "changes",
     metadata,
     Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
-    Column("span_s", BigInteger, primary_key=True),  # an hour or a day
-    Column("at", BigInteger, primary_key=True),  # its beginning
-    Column("partitions", JSON, nullable=False),
-    Column("cells", LargeBinary, nullable=False),  # mirage/store/wait_sums.py
+    Column("seq", BigInteger, primary_key=True),
+    Column("topic", Text, nullable=False),
+    Column("chain_ids", JSON, nullable=False),  # null: of many
 )
 
-# Hours whose jobs have changed since they were summed.
-wait_marks = Table(
-    "wait_marks",
+change_counts = Table(
+    "change_counts",
     metadata,
     Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
-    Column("at", BigInteger, primary_key=True),
+    Column("newest", BigInteger, nullable=False),
 )
-
-queue_now = Table(
-    "queue_now",
-    metadata,
-    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Column("queue", JSON, nullable=False),
-    Column("nodes_at", BigInteger),
-    Column("nodes", JSON),
-)
-
-# What a job of some shape would wait if submitted now, foretold by the worker.
-shapes = Table(
-    "shapes",
-    metadata,
-    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
-    Column("partition", Text, primary_key=True),
-    Column("nodes", BigInteger, primary_key=True),
-    Column("time_limit_s", BigInteger, primary_key=True),
-    Column("gpus", BigInteger, primary_key=True),  # over all nodes; 0: whole nodes
-    Column("account", Text, primary_key=True),  # "": nobody's in particular
-    Column("usual", BigInteger, nullable=False),  # jobs of it lately; 0: somebody asked
-    Column("asked_at", BigInteger, nullable=False),  # 0: nobody asked
-    Column("at", BigInteger),  # NULL: not foretold yet
-    Column("p10_s", Float),
-    Column("p50_s", Float),
-    Column("p90_s", Float),
-    Column("samples", BigInteger),
-    Column("refused", Text, nullable=False),
-)
-
-# What the users of jobs would have been told as they submitted them.
-shape_trials = Table(
-    "shape_trials",
-    metadata,
-    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
-    Column("job_id", BigInteger, primary_key=True),
-    Column("submit", BigInteger, primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("p10_s", Float, nullable=False),
-    Column("p50_s", Float, nullable=False),
-    Column("p90_s", Float, nullable=False),
-    Index(None, "cluster_id", "at"),
-)
-
-# And how near that came, of each source.
-shape_quality = Table(
-    "shape_quality",
-    metadata,
-    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
-    Column("source", Text, primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Column("found", JSON, nullable=False),

@@ -10,7 +10,8 @@ from mirage.domain.decision import Forecast
 from mirage.domain.job import JobId, JobState
 from mirage.domain.shape import Quality
 from mirage.store.engine import Transaction
-from mirage.store.tables import jobs, shape_quality, shape_trials
+from mirage.store.tables import jobs
+from mirage.store.tables_shown import shape_quality, shape_trials
 from mirage.store.upsert import put, put_if_absent
 
 
@@ -73,7 +74,7 @@ def outcomes(tx: Transaction, cluster_id: int, since: int, now: int, most: int) 
     found = []
     for row in tx.execute(query):
         ended = JobState(row.state).ended
-        if row.start is None and ended or (ended and row.start == row.end):
+        if (row.start is None and ended) or (ended and row.start == row.end):
             continue  # cancelled while it waited: nobody knows how long it would have
         until = now if row.start is None else row.start
         found.append(
