@@ -18,8 +18,8 @@ from pydantic import (
 )
 
 from mirage.errors import ConfigError
+from mirage.installed import DEFAULT_PORT, own_state_dir
 
-DEFAULT_PORT = 6480
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 
 PlainName = Literal[
@@ -220,14 +220,6 @@ def load(path: Path | None) -> Settings:
         raise ConfigError(str(chosen), [f"not TOML: {error}"]) from error
     except ValidationError as error:
         raise ConfigError(str(chosen), _faults(text, error)) from error
-
-
-def own_state_dir() -> Path:
-    """Where a service of the user who runs this keeps its database and its socket."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    # A relative one is invalid and ignored (XDG Base Directory Specification).
-    base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
-    return base / "mirage" / "service"
 
 
 def load_own(path: Path | None) -> Settings:

@@ -22,6 +22,9 @@ PACKAGES = {
     "libslurm-dev": "/usr/include/slurm/spank.h",
     "make": "/usr/bin/make",
     "sudo": "/usr/sbin/visudo",
+    "zsh": "/usr/bin/zsh",
+    "fish": "/usr/bin/fish",
+    "groff-base": "/usr/bin/groff",
 }
 """Package: what it brings. Slurm's own are known to the testbed."""
 TESTBED = Path(__file__).resolve().parents[1] / "deploy" / "testbed" / "testbed.py"
