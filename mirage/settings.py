@@ -17,9 +17,9 @@ from pydantic import (
 
 from mirage import config_file
 from mirage.config_file import Given
+from mirage.installed import DEFAULT_PORT, own_state_dir
 from mirage.knobs import SECRET
 
-DEFAULT_PORT = 6480
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 
 PlainName = Literal[
@@ -229,14 +229,6 @@ def given(path: Path | None) -> Given:
     """What is set, and where: by `path`, without one by MIRAGE_CONFIG or /etc/mirage where that
     exists, and by variables. Raises ConfigError for a file that does not read."""
     return config_file.read(Settings, path or _implied_path(), os.environ)
-
-
-def own_state_dir() -> Path:
-    """Where a service of the user who runs this keeps its database and its socket."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    # A relative one is invalid and ignored (XDG Base Directory Specification).
-    base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
-    return base / "mirage" / "service"
 
 
 def load_own(path: Path | None) -> Settings:
