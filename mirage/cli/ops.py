@@ -8,6 +8,7 @@ import typer
 
 from mirage import bootstrap
 from mirage import settings as settings_file
+from mirage.cli import backup
 from mirage.cli.configured import ConfigOption
 from mirage.domain.decision import Mode
 from mirage.services import killswitch, modes
@@ -20,6 +21,7 @@ db = typer.Typer(
     no_args_is_help=True, help="The database: make it, or bring it to this program's schema."
 )
 app.add_typer(db, name="db")
+db.command("backup")(backup.db_backup)
 
 _ACTOR = "mirage mode"
 
