@@ -243,6 +243,13 @@ def page(
     return [_row(r) for r in rows]
 
 
+def of_link(tx: Transaction, chain_id: ChainId, index: int, *, last: int) -> list[DecisionRow]:
+    """The newest decisions on one link, oldest first."""
+    query = select(decisions).where(decisions.c.chain_id == chain_id, decisions.c.index == index)
+    rows = tx.execute(query.order_by(decisions.c.id.desc()).limit(last)).mappings()
+    return [_row(r) for r in rows][::-1]
+
+
 def count_by_effect(tx: Transaction, cluster_id: int) -> dict[Effect, int]:
     """Decisions made, repeats included; every effect, also those that none had."""
     made = func.sum(1 + decisions.c.repeats)

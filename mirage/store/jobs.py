@@ -4,7 +4,7 @@ What is stored is history, not plans: the start that backfill plans for a pendin
 by the time limit of a running one are left out.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import attrgetter, itemgetter
@@ -186,6 +186,19 @@ def in_order(tx: Transaction, cluster_id: int, since: int, batch: int) -> Iterat
 
 def last_submission(tx: Transaction, cluster_id: int) -> int | None:
     return tx.scalar(select(func.max(jobs.c.submit)).where(jobs.c.cluster_id == cluster_id))
+
+
+def submit_lines(
+    tx: Transaction, cluster_id: int, keys: Collection[tuple[int, int]]
+) -> dict[tuple[int, int], str]:
+    """By (job id, submit), the command that each of these jobs was submitted with, as accounting
+    has it; those of which it is not known are left out."""
+    query = select(jobs.c.job_id, jobs.c.submit, jobs.c.submit_line).where(
+        jobs.c.cluster_id == cluster_id,
+        jobs.c.submit_line != "",
+        tuple_(jobs.c.job_id, jobs.c.submit).in_(keys),
+    )
+    return {(row.job_id, row.submit): row.submit_line for row in tx.execute(query)}
 
 
 def count(tx: Transaction, cluster_id: int) -> int:

@@ -16,6 +16,7 @@ OPERATIONS = {
     "POST /api/v1/chains/{chain_id}/pause": "pauseChain",
     "POST /api/v1/chains/{chain_id}/resume": "resumeChain",
     "GET /api/v1/chains/{chain_id}/next": "getNextLink",
+    "GET /api/v1/chains/{chain_id}/timeline": "getChainTimeline",
     "GET /api/v1/cluster": "getCluster",
     "GET /api/v1/decisions": "listDecisions",
     "GET /api/v1/events": "streamEvents",
@@ -30,6 +31,7 @@ OPERATIONS = {
     "GET /healthz": "getHealth",
     "GET /metrics": "getMetrics",
     "GET /problems/{name}": "explainProblem",
+    "GET /api/v1/overview": "getOverview",
     "GET /readyz": "getReadiness",
 }
 
