@@ -2,15 +2,28 @@
 
 import secrets
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mirage.api import chains, cluster, documented, events, machines, problems, system
+from mirage.api import (
+    chains,
+    cluster,
+    documented,
+    events,
+    handovers,
+    machines,
+    once,
+    problems,
+    system,
+)
 from mirage.api.context import ApiContext
+from mirage.api.deps import no_nul, only_json
 from mirage.api.live import Live
+from mirage.api.once import RepeatError
 from mirage.api.refusals import Flood
+from mirage.api.revalidation import Revalidation
 
 PREFIX = "/api/v1"
 MAX_BODY = 64 * 1024
@@ -31,11 +44,15 @@ def create_app(context: ApiContext) -> FastAPI:
     app.state.context = context
     app.state.refusals = Flood()
     app.state.live = Live(context)
-    for routes in (chains, machines, cluster, events, system):
-        app.include_router(routes.router, prefix=PREFIX)
+    for routes in (chains, handovers, machines, cluster, events, system):
+        app.include_router(
+            routes.router, prefix=PREFIX, dependencies=[Depends(only_json), Depends(no_nul)]
+        )
     app.include_router(system.probes)
     problems.install(app)
-    documented.install(app)
+    app.add_exception_handler(RepeatError, once.replayed)
+    documented.install(app, PREFIX)
+    app.add_middleware(Revalidation, prefix=PREFIX)
     app.add_middleware(_Edge, root_path=context.root_path)
     return app
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from mirage.api import schemas, views
 from mirage.api.deps import Context, Reader, Reading, freshness, need
 from mirage.api.documented import read_errors
-from mirage.api.paging import Paging, row_cursor
+from mirage.api.paging import Between, Paging, pair_cursor
 from mirage.domain.caller import JOBS, NODES, PARTITIONS
 from mirage.domain.job import JobState
 from mirage.domain.timelimit import UNLIMITED
@@ -61,34 +61,42 @@ def _sums(tx: Transaction, cluster_id: int, *, with_nodes: bool) -> schemas.Clus
 
 @router.get("/jobs", operation_id="listJobs", responses=read_errors(401))
 def list_jobs(
+    *,
     paging: Paging,
     reader: Reader,
+    between: Between,
     partition: Annotated[str, Query(max_length=64)] = "",
     user: Annotated[str, Query(max_length=64)] = "",
+    account: Annotated[str, Query(max_length=64)] = "",
+    qos: Annotated[str, Query(max_length=64)] = "",
     state: JobState | None = None,
 ) -> schemas.JobPage:
     """Jobs that the cluster has, and had, highest id first; the caller's own where it keeps them
-    private."""
+    private. `since` and `until` are of their submission."""
     need(reader, JOBS)
     own = None if reader.sees(JOBS) else reader.own()
     rows = jobs.page(
         paging.tx,
         paging.given.cluster_id,
-        JobFilter(partition=partition, user=user, state=state, own=own),
-        after=_job_cursor(paging.cursor),
+        JobFilter(
+            partition=partition,
+            user=user,
+            account=account,
+            qos=qos,
+            state=state,
+            since=between.since,
+            until=between.until,
+            own=own,
+        ),
+        after=paging.after_pair,
         limit=paging.limit,
     )
     return paging.answer(
-        schemas.JobPage, rows, view=views.job, cursor=lambda job: f"{job.job_id}-{job.submit}"
+        schemas.JobPage,
+        rows,
+        view=views.job,
+        cursor=lambda job: pair_cursor(job.job_id, job.submit),
     )
-
-
-def _job_cursor(cursor: str | None) -> tuple[int, int] | None:
-    """A job's id and submit time, which together name it."""
-    if cursor is None:
-        return None
-    job_id, dash, submit = cursor.partition("-")
-    return row_cursor(job_id), row_cursor(submit if dash else "")
 
 
 @router.get("/forecasts", operation_id="getForecast", responses=read_errors(401, 404))
