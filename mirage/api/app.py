@@ -20,6 +20,7 @@ from mirage.api import (
 )
 from mirage.api.context import ApiContext
 from mirage.api.deps import no_nul, only_json
+from mirage.api.export import Gate
 from mirage.api.live import Live
 from mirage.api.once import RepeatError
 from mirage.api.refusals import Flood
@@ -44,6 +45,7 @@ def create_app(context: ApiContext) -> FastAPI:
     app.state.context = context
     app.state.refusals = Flood()
     app.state.live = Live(context)
+    app.state.gate = Gate()
     for routes in (chains, handovers, machines, cluster, events, system):
         app.include_router(
             routes.router, prefix=PREFIX, dependencies=[Depends(only_json), Depends(no_nul)]

@@ -1,14 +1,15 @@
 """Routes on chains: register, look, pause, resume, cancel, and why Mirage did what it did."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
-from mirage.api import schemas, views
+from mirage.api import export, schemas, views
 from mirage.api.context import ApiContext
 from mirage.api.deps import Context, Reader, Reading, Writer, Writing, freshness, need
 from mirage.api.documented import read_errors, write_errors
+from mirage.api.export import EXPORTED, AsFormat, Format
 from mirage.api.once import Once
 from mirage.api.paging import NO_SUCH_CURSOR, Between, Paging, Wanted
 from mirage.api.problems import NOT_FOUND, ProblemError, invalid
@@ -22,7 +23,7 @@ from mirage.services import chains as chain_service
 from mirage.services.chains import Registration
 from mirage.store import chains, decisions
 from mirage.store.chains import ChainFilter
-from mirage.store.decisions import DecisionFilter, Effect
+from mirage.store.decisions import DecisionFilter, DecisionRow, Effect
 from mirage.store.engine import Transaction
 
 router = APIRouter(tags=["chains"])
@@ -30,9 +31,15 @@ router = APIRouter(tags=["chains"])
 ChainPath = Annotated[str, Path(pattern=r"^[a-z0-9]{8,32}$", examples=["k3v9x2m7q1zt"])]
 
 
-@router.get("/chains", operation_id="listChains", responses=read_errors(401))
+@router.get(
+    "/chains",
+    operation_id="listChains",
+    response_model=schemas.ChainPage,
+    responses=read_errors(429) | EXPORTED,
+)
 def list_chains(
     *,
+    wanted: AsFormat,
     paging: Paging,
     reader: Reader,
     between: Between,
@@ -41,11 +48,11 @@ def list_chains(
     partition: Annotated[str, Query(max_length=64, description="With a link in it.")] = "",
     account: Annotated[str, Query(max_length=64, description="With a link of it.")] = "",
     at_risk: Annotated[bool | None, Query(description="True: at risk alone.")] = None,
-) -> schemas.ChainPage:
+) -> schemas.ChainPage | Response:
     """Chains, newest first; where the cluster keeps jobs private, the caller's own."""
     need(reader, JOBS, USAGE)
-    tx, cluster_id = paging.tx, paging.given.cluster_id
-    after = None if paging.cursor is None else _known_cursor(paging, reader, paging.cursor)
+    cluster_id = paging.given.cluster_id
+    begin = None if paging.cursor is None else _known_cursor(paging, reader, paging.cursor)
     own = None if reader.sees_all_chains else reader.own()
     where = ChainFilter(
         partition=partition,
@@ -54,23 +61,35 @@ def list_chains(
         since=between.since,
         until=between.until,
     )
-    rows = chains.chains(
-        tx,
-        cluster_id,
-        user=user,
-        state=state,
-        own=own,
-        after=after,
-        limit=paging.limit,
-        where=where,
-    )
-    links = chains.links_of(tx, [chain.chain_id for chain in rows])
+
+    def look(tx: Transaction, last: Chain | None, limit: int) -> list[Chain]:
+        after = begin if last is None else last.chain_id
+        return chains.chains(
+            tx,
+            cluster_id,
+            user=user,
+            state=state,
+            own=own,
+            where=where,
+            after=after,
+            limit=limit,
+        )
+
+    if wanted is not Format.JSON:
+        return export.file(paging.request, wanted, schemas.ChainSummary, look, _summaries)
+    rows = look(paging.tx, None, paging.limit)
+    links = chains.links_of(paging.tx, [chain.chain_id for chain in rows])
     return paging.answer(
         schemas.ChainPage,
         rows,
         view=lambda chain: views.chain_summary(chain, links[chain.chain_id]),
         cursor=lambda chain: chain.chain_id,
     )
+
+
+def _summaries(tx: Transaction, rows: Sequence[Chain]) -> list[schemas.ChainSummary]:
+    links = chains.links_of(tx, [chain.chain_id for chain in rows])
+    return [views.chain_summary(chain, links[chain.chain_id]) for chain in rows]
 
 
 def _known_cursor(paging: Wanted, reader: Standing, cursor: str) -> ChainId:
@@ -192,42 +211,60 @@ Deciding = Annotated[DecisionFilter, Depends(_decision_filter)]
 @router.get(
     "/chains/{chain_id}/decisions",
     operation_id="listChainDecisions",
-    responses=read_errors(401, 404),
+    response_model=schemas.DecisionPage,
+    responses=read_errors(404, 429) | EXPORTED,
 )
 def list_chain_decisions(
-    chain_id: ChainPath, paging: Paging, reader: Reader, where: Deciding
-) -> schemas.DecisionPage:
+    chain_id: ChainPath, paging: Paging, reader: Reader, where: Deciding, wanted: AsFormat
+) -> schemas.DecisionPage | Response:
     """Why Mirage moved, or did not: newest first, with what each decision was made from."""
     found = seen(paging.tx, ChainId(chain_id), reader)
-    return _decision_page(paging, where, chain_id=found.chain_id)
+    return _decisions(paging, wanted, where, chain_id=found.chain_id)
 
 
-@router.get("/decisions", operation_id="listDecisions", responses=read_errors(401))
-def list_decisions(paging: Paging, reader: Reader, where: Deciding) -> schemas.DecisionPage:
+@router.get(
+    "/decisions",
+    operation_id="listDecisions",
+    response_model=schemas.DecisionPage,
+    responses=read_errors(429) | EXPORTED,
+)
+def list_decisions(
+    paging: Paging, reader: Reader, where: Deciding, wanted: AsFormat
+) -> schemas.DecisionPage | Response:
     """Decisions on all chains that the caller may see, newest first."""
     need(reader, JOBS, USAGE)
-    return _decision_page(paging, where, own=None if reader.sees_all_chains else reader.own())
+    own = None if reader.sees_all_chains else reader.own()
+    return _decisions(paging, wanted, where, own=own)
 
 
-def _decision_page(
+def _decisions(
     paging: Wanted,
+    wanted: Format,
     where: DecisionFilter,
     *,
     chain_id: ChainId | None = None,
     own: Own | None = None,
-) -> schemas.DecisionPage:
-    rows = decisions.page(
-        paging.tx,
-        paging.given.cluster_id,
-        chain_id=chain_id,
-        own=own,
-        after=paging.after,
-        limit=paging.limit,
-        where=where,
-    )
+) -> schemas.DecisionPage | Response:
+    cluster_id, begin = paging.given.cluster_id, paging.after
+
+    def look(tx: Transaction, last: DecisionRow | None, limit: int) -> list[DecisionRow]:
+        after = begin if last is None else last.id
+        return decisions.page(
+            tx, cluster_id, chain_id=chain_id, own=own, after=after, limit=limit, where=where
+        )
+
+    if wanted is not Format.JSON:
+        return export.file(paging.request, wanted, schemas.DecisionView, look, _shown_decisions)
     return paging.answer(
-        schemas.DecisionPage, rows, view=views.decision, cursor=lambda row: str(row.id)
+        schemas.DecisionPage,
+        look(paging.tx, None, paging.limit),
+        view=views.decision,
+        cursor=lambda row: str(row.id),
     )
+
+
+def _shown_decisions(_tx: Transaction, rows: Sequence[DecisionRow]) -> list[schemas.DecisionView]:
+    return [views.decision(row) for row in rows]
 
 
 def _asking(
