@@ -54,7 +54,7 @@ def create_app(context: ApiContext) -> FastAPI:
     problems.install(app)
     app.add_exception_handler(RepeatError, once.replayed)
     documented.install(app, PREFIX)
-    app.add_middleware(Revalidation, prefix=PREFIX)
+    app.add_middleware(Revalidation, prefix=context.root_path + PREFIX)
     app.add_middleware(_Edge, root_path=context.root_path)
     return app
 

@@ -21,9 +21,11 @@ from tests.api.openapi_document import COMMITTED
 from tests.api.rows import add_chain, add_decision, add_links, job, look
 from tests.api.running import CHAIN, NOW, USERS, Stage
 
-SETTINGS = (
-    "post_hooks: []\nproject_name_override: made_client\npackage_name_override: made_client\n"
-)
+SETTINGS = """
+post_hooks: []
+project_name_override: made_client
+package_name_override: made_client
+"""
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +34,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("client")
     (folder / "settings.yaml").write_text(SETTINGS)
     words = ["generate", "--path", str(COMMITTED), "--meta", "none", "--fail-on-warning"]
+    words += ["--output-path", str(folder / "made_client"), "--config", "settings.yaml"]
     done = subprocess.run(
-        [sys.executable, "-m", "openapi_python_client", *words]
-        + ["--output-path", str(folder / "made_client"), "--config", "settings.yaml"],
+        [sys.executable, "-m", "openapi_python_client", *words],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -65,7 +67,7 @@ def service(stage: Stage, context: ApiContext, store: Store, cluster_id: int) ->
 
 
 @pytest.fixture
-def caller(made: Path, service: str, store: Store, cluster_id: int) -> Any:
+def caller(made: Path, service: str, store: Store, cluster_id: int) -> Iterator[Any]:
     """As alice."""
     asked = Token(
         name="client",
@@ -78,7 +80,8 @@ def caller(made: Path, service: str, store: Store, cluster_id: int) -> Any:
     )
     with store.begin() as tx:
         _, secret = tokens.create(tx, asked, cluster_id=cluster_id)
-    return part("client").AuthenticatedClient(base_url=service, token=secret)
+    with part("client").AuthenticatedClient(base_url=service, token=secret) as client:
+        yield client
 
 
 def test_every_operation_is_a_function(made: Path) -> None:
