@@ -21,6 +21,7 @@ from mirage.domain.snapshot import UNKNOWN
 from mirage.store import changes
 from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
+from mirage.store.spans import within
 from mirage.store.tables import clusters, jobs
 from mirage.store.visible import own_jobs
 from mirage.store.wait_marks import mark
@@ -77,7 +78,13 @@ class JobFilter:
     partition: str = ""
     user: str = ""
     uid: int | None = None
+    account: str = ""
+    qos: str = ""
     state: JobState | None = None
+    since: int | None = None
+    """Submitted then or later."""
+    until: int | None = None
+    """Submitted before."""
     own: Own | None = None
     """Of this user, and of the accounts that they coordinate."""
 
@@ -142,7 +149,8 @@ def page(
     wanted = where or JobFilter()
     state = None if wanted.state is None else wanted.state.value
     equal = {"partition": wanted.partition, "user": wanted.user, "state": state}
-    conditions = [jobs.c.cluster_id == cluster_id]
+    equal |= {"account": wanted.account, "qos": wanted.qos}
+    conditions = [jobs.c.cluster_id == cluster_id, *within(jobs.c.submit, wanted)]
     conditions += [jobs.c[n] == v for n, v in equal.items() if v]
     if wanted.uid is not None:
         conditions.append(jobs.c.uid == wanted.uid)
