@@ -1,10 +1,6 @@
 """Chains at risk: what of is said, and their hand-overs are held against nobody."""
 
-from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from shutil import copy
 from typing import Any
 
 import pytest
@@ -38,13 +34,11 @@ DOWN = "ReqNodeNotAvail, UnavailableNodes:gpu03"
 
 
 @pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        with opened.begin() as tx:
-            clusters.ensure(tx, "lab")
-        register(opened)
-        yield opened
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.ensure(tx, "lab")
+    register(sqlite_store)
+    return sqlite_store
 
 
 def register(store: Store, **more: Any) -> None:
