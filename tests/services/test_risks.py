@@ -167,6 +167,16 @@ def test_links_that_fail_fast_in_a_row_pause_the_chain(store: Store) -> None:
     assert found[2] == f"paused: {FAST_FAILURES} links in a row failed within 10 minutes"
 
 
+def test_what_is_fast_is_the_chains_own_word(store: Store) -> None:
+    jobs = [run(i, JobState.FAILED, 60) for i in range(1, FAST_FAILURES + 1)]
+    register(store, min_runtime_s=60)
+    found = told(store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
+    assert found[0] is ChainState.ACTIVE
+    register(store, min_runtime_s=61)
+    found = told(store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
+    assert found[2] == f"paused: {FAST_FAILURES} links in a row failed within 61 s"
+
+
 def test_a_link_that_worked_in_between_is_no_row_of_failures(store: Store) -> None:
     ends = [JobState.FAILED, JobState.FAILED, JobState.TIMEOUT, JobState.FAILED]
     jobs = [run(i, state, 590) for i, state in enumerate(ends, start=1)]
