@@ -1,4 +1,4 @@
-"""What a chain of mode submit leaves with its registration: kept where it is of use, and never shown."""
+"""What a chain of mode submit leaves: kept where it is of use, and never shown."""
 
 import json
 from dataclasses import replace
@@ -29,8 +29,8 @@ def test_it_is_kept_where_links_go_through_slurmrestd_and_shown_nowhere(
 ) -> None:
     with stage.serving(replace(context, keeps_recipes=keeps)) as client:
         answers = [client.post(PATH, body(mode="submit", recipe=RECIPE), who="alice").text]
-        for path in (PATH, f"{PATH}/{CHAIN}", f"{PATH}/{CHAIN}/decisions", "/api/v1/audit"):
-            answers.append(client.get(path, who="root").text)
+        paths = (PATH, f"{PATH}/{CHAIN}", f"{PATH}/{CHAIN}/decisions", "/api/v1/audit")
+        answers += [client.get(path, who="root").text for path in paths]
     assert "secret" not in "".join(answers)
     with store.read() as tx:
         assert (recipes.find(tx, ChainId(CHAIN)) is not None) == keeps
