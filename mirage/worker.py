@@ -75,6 +75,7 @@ class Worker:
         self._intervals = intervals or Intervals()
         self._kill_file = kill_file
         self._owner_uid = owner_uid
+        self._watch = watch
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
         self._teller = Teller(self._holder, usage)
         self._queue: Queue | None = None
@@ -175,6 +176,8 @@ class Worker:
         with self._store.begin() as tx:
             reconcile(tx, self._cluster_id, queue.taken_at)
             conclude(tx, self._cluster_id, queue.taken_at)
+            if self._watch is not None:
+                self._watch.note(tx, self._cluster_id, queue.taken_at)
         obey(self._store, self._cluster, self._cluster_id, queue)
         snapshot = Snapshot(queue=queue, nodes=self._nodes)
         provision(self._store, self._cluster, self._cluster_id, snapshot, self._rules_now())

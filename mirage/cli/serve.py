@@ -118,11 +118,13 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
         (settings.state_dir / URL_FILE).write_text(f"{url}\n")
     _log.info("serving", url=url, **({"socket": str(settings.socket)} if settings.socket else {}))
     thread.start()
+    post.start()
     try:
         server.run(sockets)
     finally:
         stop.set()
         thread.join()
+        post.join(_GRACE_S)
         service.store.close()
         if settings.socket is not None:
             settings.socket.unlink(missing_ok=True)
