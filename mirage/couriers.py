@@ -18,7 +18,7 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 def watch(notify: NotifySettings) -> Watch | None:
     """What the worker writes down."""
-    channels = tuple(senders(notify))
+    channels = tuple(Channel(name) for name in senders(notify))
     if not channels:
         return None
     return Watch(channels=channels, interruption_s=notify.interruption_h * _HOUR_S)
@@ -39,9 +39,9 @@ def courier(service: Service) -> Courier | None:
     )
 
 
-def senders(notify: NotifySettings) -> dict[Channel, Send]:
+def senders(notify: NotifySettings) -> dict[str, Send]:
     """By channel, those that are configured."""
-    found: dict[Channel, Send] = {}
+    found: dict[str, Send] = {}
     if notify.smtp_host is not None and notify.mail_from is not None:
         mailer = Mailer(
             host=notify.smtp_host,

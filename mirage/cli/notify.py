@@ -36,7 +36,7 @@ def try_out(
     failed = 0
     for channel, send in senders.items():
         try:
-            send(_digest(settings.cluster.name, user, channel.value), int(time.time()))
+            send(_digest(settings.cluster.name, user, channel), int(time.time()))
             typer.echo(f"{channel}: taken")
         except PostError as error:
             failed += 1

@@ -16,7 +16,6 @@ from mirage import couriers
 from mirage.domain.chain import ChainId
 from mirage.errors import ConfigError
 from mirage.services.courier import CLAIM_S, MAX_TRIES, Courier, Pace, back_off_s
-from mirage.services.notices import Channel
 from mirage.settings import NotifySettings, load
 from mirage.store import audit, clusters, outbox
 from mirage.store.engine import Store
@@ -65,10 +64,25 @@ class Site:
             pace=self.pace,
         )
 
-    def post(self, event: str, chain_id: ChainId = FIRST, **more: str) -> None:
-        values = {"user": "alice", "channel": Channel.OWNER.value, "says": "so it is"} | more
+    def post(
+        self,
+        event: str,
+        chain_id: ChainId = FIRST,
+        *,
+        user: str = "alice",
+        channel: str = "owner",
+        says: str = "so it is",
+    ) -> None:
+        new = Notice(
+            cluster_id=1,
+            chain_id=chain_id,
+            user=user,
+            channel=channel,
+            event=event,
+            says=says,
+            at=self.clock(),
+        )
         with self.store.begin() as tx:
-            new = Notice(cluster_id=1, chain_id=chain_id, event=event, at=self.clock(), **values)
             outbox.post(tx, [new])
 
     def states(self) -> list[str]:

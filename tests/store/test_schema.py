@@ -41,7 +41,7 @@ def upgrade():
     op.create_table("half", sa.Column("x", sa.Integer))
     op.execute("SELECT * FROM nowhere")
 def downgrade(): pass
-""".replace("NEWEST", SCHEMA)
+"""
 
 
 @pytest.fixture
