@@ -21,6 +21,7 @@ from mirage.cluster.runner import Runner
 from mirage.domain.caller import EVERYTHING, Caller
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.installed import data_dir, models_dir
+from mirage.knobs import knobs
 from mirage.policy import registry
 from mirage.policy.auto import Auto
 from mirage.ports import Cluster, NextLink, Policy, observes

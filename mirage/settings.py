@@ -185,6 +185,9 @@ class ProvisionSettings(_Section):
     """For chains that name none."""
     models_dir: Path | None = None
     """Holds NAME/VERSION of models; unset: `models` where it starts, or those that came along."""
+    tables_dir: Path | None = None
+    """Holds the episode tables of the newest days, by which the API and the page Admin judge a
+    model before it is promoted; unset: `tables` in `service.state_dir`."""
     max_lead_h: _Hours = 24.0
     """A standby is never freed earlier than this before its predecessor's end; hours."""
     min_gain_s: int = Field(60, ge=0)

@@ -79,6 +79,7 @@ def test_every_number_and_choice_is_tried_above() -> None:
     tried = {(table, key) for table, key, _, _ in BOUNDS}
     free = {("database", "url"), ("service", "host"), ("service", "state_dir")}
     free |= {("cluster", "rest_token_file"), ("cluster", "rest_user")}
+    free |= {("provision", "tables_dir")}
     free |= {("cluster", "file"), ("provision", "models_dir"), ("service", "socket")}
     free |= {("auth", "jwt_key_file"), ("auth", "jwks_file"), ("submit", "sudo")}
     free |= {("notify", "smtp_host"), ("notify", "smtp_user"), ("notify", "smtp_password_file")}

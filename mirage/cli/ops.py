@@ -67,7 +67,7 @@ def mode(
             _set(tx, cluster_id, wanted, partition, release=release)
         current = clusters.modes(tx, cluster_id)
         pulled = killswitch.pulled(tx, cluster_id)
-    if pulled:
+    if any(each.way != Way.COMMAND for each in pulled):
         typer.echo(f"note: {killswitch.says(pulled)}", err=True)
     shown = sorted(current.items())
     if as_json:

@@ -22,6 +22,7 @@ from mirage.bootstrap import Service
 from mirage.cluster import munge
 from mirage.cluster.attended import Attended
 from mirage.errors import InputError
+from mirage.installed import models_dir
 from mirage.policy import registry
 from mirage.sd_notify import Notifier
 from mirage.services import site
@@ -217,4 +218,9 @@ def api_context(service: Service, *, owner_uid: int | None = None) -> ApiContext
         policies=registry.NAMES,
         model=bootstrap.policies(settings),
         usage=bootstrap.usage(service.cluster),
+        limits=bootstrap.limits(settings),
+        limits_told=bootstrap.limits_told(settings),
+        models_dir=models_dir(settings.provision.models_dir),
+        tables_dir=bootstrap.tables_dir(settings),
+        kill_file=settings.service.state_dir / KILL_FILE,
     )
