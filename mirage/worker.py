@@ -26,6 +26,7 @@ from mirage.services.ingest import (
     ingest_history,
     ingest_queue,
 )
+from mirage.services.notices import Watch
 from mirage.services.obey import obey
 from mirage.services.provision import provision, reconcile
 from mirage.services.pushing import Cadence
@@ -66,10 +67,11 @@ class Worker:
         intervals: Intervals | None = None,
         kill_file: Path | None = None,
         owner_uid: int | None = None,
+        watch: Watch | None = None,
         usage: Callable[[], Mapping[str, Usage]] | None = None,
     ) -> None:
-        """`owner_uid`: of a user's own service, which touches nobody else's jobs. `usage`: what
-        asking Slurm has cost this process."""
+        """`owner_uid`: of a user's own service, which touches nobody else's jobs. `watch`: what
+        people are told of chains. `usage`: what asking Slurm has cost this process."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
         self._rules = rules
         self._intervals = intervals or Intervals()

@@ -14,7 +14,7 @@ import structlog
 import typer
 import uvicorn
 
-from mirage import bootstrap, logs, sd_notify
+from mirage import bootstrap, couriers, logs, sd_notify
 from mirage import settings as settings_file
 from mirage.api import peer
 from mirage.api.app import ApiContext, create_app
@@ -115,6 +115,9 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     thread = threading.Thread(target=_work, args=(worker, service, stop, systemd), name="worker")
+    courier = couriers.courier(service)
+    # Ends with the process: what it was about to send is sent after the next start.
+    post = threading.Thread(target=courier.run if courier else _nobody, args=(stop,), daemon=True)
     if owner_uid is not None:
         (settings.state_dir / URL_FILE).write_text(f"{url}\n")
     _log.info("serving", url=url, **({"socket": str(settings.socket)} if settings.socket else {}))
@@ -130,6 +133,10 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
         if settings.socket is not None:
             settings.socket.unlink(missing_ok=True)
     _log.info("ended")
+
+
+def _nobody(_stop: threading.Event) -> None:
+    """Nobody is told of anything."""
 
 
 class _Server(uvicorn.Server):
@@ -190,6 +197,7 @@ def make_worker(
         intervals=intervals,
         kill_file=settings.service.state_dir / KILL_FILE,
         owner_uid=owner_uid,
+        watch=couriers.watch(settings.notify),
         usage=bootstrap.usage(service.cluster),
     )
 

@@ -11,6 +11,7 @@ from mirage.services import caps, catalogue, health, killswitch, modes
 from mirage.services.caps import CAPS
 from mirage.services.killswitch import RELEASED_BY, Way
 from mirage.store import audit, clusters, snapshots
+from mirage.store.switches import Pulled
 from mirage.web import calls_chart, forms
 from mirage.web.page import Entry, Look, Looking
 
@@ -126,11 +127,11 @@ def _number(name: str, text: str) -> float:
         raise InputError(f"{name} is a number, not {text!r}") from None
 
 
-def _pulled(look: Look) -> list[killswitch.Pulled]:
+def _pulled(look: Look) -> list[Pulled]:
     return list(killswitch.pulled(look.tx, look.cluster_id))
 
 
-def _ways(look: Look) -> list[tuple[Way, killswitch.Pulled | None, str]]:
+def _ways(look: Look) -> list[tuple[Way, Pulled | None, str]]:
     """Each way, who has pulled it, and how it is released."""
     by = {each.way: each for each in _pulled(look)}
     return [(way, by.get(way.value), RELEASED_BY[way]) for way in Way]

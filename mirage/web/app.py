@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
 from mirage.api.context import ApiContext
-from mirage.web import assets, chains, login, now
+from mirage.web import admin, admin_audit, admin_models, assets, chains, login, now
 from mirage.web.page import HEADERS, Entry, answer
 
 _PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
@@ -18,6 +18,9 @@ _PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
     (login.router, None),
     (now.router, now.ENTRY),
     (chains.router, None),
+    (admin.router, admin.ENTRY),
+    (admin_models.router, None),
+    (admin_audit.router, None),
 )
 """Routers, and their places in the navigation."""
 

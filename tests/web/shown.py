@@ -19,6 +19,9 @@ PAGES = (
     Shown("now", "/"),
     Shown("now-admin", "/", who="root"),
     Shown("login", "/login"),
+    Shown("admin", "/admin", who="root"),
+    Shown("admin-kill", "/admin/kill", who="root"),
+    Shown("admin-audit", "/admin/audit", who="root"),
     Shown("chain", f"/chains/{chain_id(0)}", needs_chain=True),
     Shown("chain-owner", f"/chains/{chain_id(0)}", who="alice", needs_chain=True),
 )
