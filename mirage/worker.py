@@ -15,6 +15,7 @@ from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
 from mirage.services import links, pushing
+from mirage.services.bookkeeping import Bookkeeping
 from mirage.services.chains import conclude
 from mirage.services.desk import Rules
 from mirage.services.ingest import (
@@ -80,6 +81,7 @@ class Worker:
         self._thinned_at: int | None = None
         self._cadence = Cadence(self._intervals.queue_s, self._intervals.pushed_queue_s)
         self._pushed = Pushes(None, None, None)
+        self._books = Bookkeeping(store, cluster_id)
 
     def run(self, stop: threading.Event, sleep: Callable[[float], None] = time.sleep) -> None:
         """Tick until `stop`; the tick under way is finished."""
@@ -154,6 +156,7 @@ class Worker:
         provision(self._store, self._cluster, self._cluster_id, snapshot, self._rules)
         # Last, for a week of accounting takes minutes, and moves want a queue just seen.
         self._catch_up(queue.taken_at)
+        self._books.look(queue)
         self._thin(queue.taken_at)
 
     def _ours(self, jobs: Iterable[Job]) -> list[Job]:

@@ -8,13 +8,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import RowMapping, select, update
+from sqlalchemy import RowMapping, func, select, update
 
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Forecast
 from mirage.store.engine import Transaction
 from mirage.store.tables import forecasts
 from mirage.store.upsert import put_all
+
+BESIDE = "slurm-estimate"
+"""The source that is written down beside the one that decides, of the same instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +59,13 @@ def _values(cluster_id: int, new: ForecastRow) -> dict[str, Any]:
 
 
 def settle(tx: Transaction, chain_id: ChainId, index: int, actual_wait_s: int) -> None:
-    """Say how long the successor did wait: to the newest forecast of the link, if there is one."""
-    newest = (
-        select(forecasts.c.id)
-        .where(forecasts.c.chain_id == chain_id, forecasts.c.index == index)
-        .order_by(forecasts.c.at.desc(), forecasts.c.id.desc())
-        .limit(1)
-    )
+    """Say how long the successor did wait: to the newest forecast of the link, if there is one, and
+    to what others said at the same instant."""
+    of_link = (forecasts.c.chain_id == chain_id, forecasts.c.index == index)
+    newest = select(func.max(forecasts.c.at)).where(*of_link)
     tx.execute(
         update(forecasts)
-        .where(forecasts.c.id == newest.scalar_subquery())
+        .where(*of_link, forecasts.c.at == newest.scalar_subquery())
         .values(actual_wait_s=actual_wait_s)
     )
 
@@ -100,17 +100,32 @@ def newest_of(
 ) -> dict[tuple[ChainId, int], ForecastRow]:
     """The newest forecast of each link of these chains that has one, by chain and index."""
     query = select(forecasts).where(forecasts.c.chain_id.in_(chain_ids))
-    rows = tx.execute(query.order_by(forecasts.c.at, forecasts.c.id)).mappings()
+    decided = forecasts.c.source != BESIDE
+    rows = tx.execute(query.order_by(forecasts.c.at, decided, forecasts.c.id)).mappings()
     return {(row.chain_id, row.index): row for row in map(_row, rows)}
 
 
+def settled(
+    tx: Transaction, cluster_id: int, since: int, until: int, last: int
+) -> list[ForecastRow]:
+    """Those made in [since, until) whose wait is known, newest first, `last` at most."""
+    query = select(forecasts).where(
+        forecasts.c.cluster_id == cluster_id,
+        forecasts.c.at >= since,
+        forecasts.c.at < until,
+        forecasts.c.actual_wait_s.is_not(None),
+    )
+    rows = tx.execute(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()).limit(last))
+    return [_row(r) for r in rows.mappings()]
+
+
 def _row(row: RowMapping) -> ForecastRow:
-    made = {name: row[name] for name in ("p10_s", "p50_s", "p90_s", "samples")}
+    p10_s, p50_s, p90_s = row["p10_s"], row["p50_s"], row["p90_s"]
     return ForecastRow(
         chain_id=ChainId(row["chain_id"]),
         index=row["index"],
         source=row["source"],
         at=row["at"],
-        forecast=Forecast(**made),
+        forecast=Forecast(p10_s=p10_s, p50_s=p50_s, p90_s=p90_s, samples=row["samples"]),
         actual_wait_s=row["actual_wait_s"],
     )

@@ -167,6 +167,23 @@ def submitted_since(tx: Transaction, cluster_id: int, since: int, now: int) -> l
     return [_job(row) for row in tx.execute(query)]
 
 
+def in_order(tx: Transaction, cluster_id: int, since: int, batch: int) -> Iterator[list[Job]]:
+    """Jobs submitted at `since` or later by submission and number, `batch` at a time."""
+    key = (jobs.c.submit, jobs.c.job_id)
+    after: tuple[int, int] = (since, -1)
+    while True:
+        query = _all_fields().where(jobs.c.cluster_id == cluster_id, tuple_(*key) > tuple_(*after))
+        rows = [_job(row) for row in tx.execute(query.order_by(*key).limit(batch))]
+        if not rows:
+            return
+        yield rows
+        after = rows[-1].submit, rows[-1].job_id
+
+
+def last_submission(tx: Transaction, cluster_id: int) -> int | None:
+    return tx.scalar(select(func.max(jobs.c.submit)).where(jobs.c.cluster_id == cluster_id))
+
+
 def count(tx: Transaction, cluster_id: int) -> int:
     query = select(func.count()).select_from(jobs).where(jobs.c.cluster_id == cluster_id)
     return tx.execute(query).scalar_one()

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0020"
+SCHEMA = "0040"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -279,4 +279,71 @@ change_counts = Table(
     metadata,
     Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
     Column("newest", BigInteger, nullable=False),
+)
+
+# The last report of a kind; an older one is of no use to anybody.
+reports = Table(
+    "reports",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("document", JSON, nullable=False),
+)
+
+# What was foretold of a job's wait when it was submitted, until it is known.
+foretold = Table(
+    "foretold",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("job_id", BigInteger, primary_key=True),
+    Column("submit", BigInteger, primary_key=True),
+    Column("partition", Text, nullable=False),
+    Column("quantiles_s", JSON, nullable=False),
+    Column("slurm_wait_s", BigInteger),  # by Slurm's own plan at the same look
+    Index(None, "cluster_id", "submit"),
+)
+
+accuracy_days = Table(
+    "accuracy_days",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("day", BigInteger, primary_key=True),  # its first second, of submission, UTC
+    Column("partition", Text, primary_key=True),
+    Column("tally", JSON, nullable=False),
+)
+
+# When each simple rule, and Mirage where it does not act, would free a standby.
+would_free = Table(
+    "would_free",
+    metadata,
+    Column("chain_id", Text, ForeignKey("chains.chain_id"), primary_key=True),
+    Column("index", BigInteger, primary_key=True),
+    Column("policy", Text, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+)
+
+# One row a complete hand-over. Interruption and overlap: as they were, then as they would have been
+# under each policy; NULL where nobody can tell.
+outcomes = Table(
+    "outcomes",
+    metadata,
+    _cluster(),
+    Column("chain_id", Text, ForeignKey("chains.chain_id"), primary_key=True),
+    Column("index", BigInteger, primary_key=True),  # the successor's
+    Column("at", BigInteger, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("uid", BigInteger, nullable=False),
+    Column("nodes", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("interruption_s", BigInteger, nullable=False),
+    Column("overlap_s", BigInteger, nullable=False),
+    *(
+        Column(f"{policy}_{figure}_s", BigInteger)
+        for policy in ("mirage", "reactive", "fixed_lead", "average", "slurm_estimate")
+        for figure in ("interruption", "overlap")
+    ),
+    Index(None, "cluster_id", "at"),
 )
