@@ -134,9 +134,7 @@ def by_payer(tx: Transaction, span: Span, limit: int) -> list[Group]:
 
 def by_chain(tx: Transaction, span: Span, limit: int) -> list[Group]:
     """Of mode act by (chain, user, partition), who spent most first."""
-    return _most(
-        tx, (outcomes.c.chain_id, outcomes.c.user, outcomes.c.partition), span, limit
-    )
+    return _most(tx, (outcomes.c.chain_id, outcomes.c.user, outcomes.c.partition), span, limit)
 
 
 def _most(tx: Transaction, columns: tuple[Any, ...], span: Span, limit: int) -> list[Group]:
