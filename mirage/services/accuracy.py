@@ -113,8 +113,8 @@ def accuracy(
     tx: Transaction, cluster_id: int, since: int, until: int, reader: Standing
 ) -> Accuracy:
     """Of jobs submitted, and hand-overs decided, in [since, until): whole days, UTC."""
-    since -= since % _DAY_S
     step_s = _DAY_S if until - since <= _BY_DAY_S else _WEEK_S
+    since -= since % _DAY_S
     stored = foretold.tallies(tx, cluster_id, since, until)
     days = [(day, name, Tally.of_stored(tally)) for day, name, tally in stored]
     still = foretold.count_open(tx, cluster_id, since)
