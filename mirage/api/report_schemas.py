@@ -158,13 +158,14 @@ class RecommendationView(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     verdict: str = Field(examples=["early-dependency"])
-    advice: str
-    reason: str
+    advice: str = Field(examples=["A plain early dependency is as good here: no Mirage is needed."])
+    reason: str = Field(examples=["Against it Mirage's cost differs by +0.02 [-0.1, +0.1] h."])
 
 
 class ShadowReportView(Answer):
     made_at: datetime = Field(examples=[_NOON])
     recommendation: RecommendationView
     report: dict[str, Any] = Field(
-        description="As `mirage report shadow --json` prints it (docs/report.md)."
+        description="As `mirage report shadow --json` prints it (docs/report.md).",
+        examples=[{"from": _MIDNIGHT, "until": _NOON, "groups": []}],
     )

@@ -17,4 +17,6 @@ PAGES = (
     Shown("now", "/"),
     Shown("now-admin", "/", who="root"),
     Shown("login", "/login"),
+    Shown("accuracy", "/accuracy"),
+    Shown("impact", "/impact"),
 )

@@ -1,0 +1,12 @@
+"""How far back a page looks: a few choices, and any number of days in its address."""
+
+from typing import Annotated
+
+from fastapi import Query
+
+DAY_S = 86400
+DAYS = 30
+MOST_DAYS = 366
+CHOICES = (7, 30, 90, 365)
+
+Days = Annotated[int, Query(ge=1, le=MOST_DAYS)]
