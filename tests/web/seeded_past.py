@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def seed(
         for partition, typical_h in (("gpu", 6.0), ("long", 20.0), ("cpu", 0.5)):
             told = _tally(typical_h, luck).stored()
             foretold.put_tally(tx, cluster_id, at, partition, told)
-    pairs = zip(links, links[1:], strict=False)
+    pairs = pairwise(links)
     found = [_outcome(b, a, users, luck) for b, a in pairs if _handed_over(b, a)]
     outcomes.put_outcomes(tx, cluster_id, found)
     reports.put_report(tx, cluster_id, reports.SHADOW, report(), at=NOW - 6 * HOUR)
