@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
@@ -181,7 +180,7 @@ def _place(partition: str, days: Sequence[Day], still: int, step_s: int) -> Plac
 
 
 def _together(days: Sequence[Day]) -> Tally:
-    return reduce(Tally.and_, (tally for _, _, tally in days), Tally())
+    return Tally.together([tally for _, _, tally in days])
 
 
 def _parts(days: Sequence[Day], step_s: int) -> list[tuple[int, list[Day]]]:

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from mirage.services.impact import Day, Part, Saved
 from mirage.services.report import NAMES
 from mirage.web import svg
-from mirage.web.scales import Hours, Time
+from mirage.web.scales import Linear, Time
 from mirage.web.words import hours, when
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 640, 158, 90, 12
@@ -28,7 +28,7 @@ def against(part: Part, name: str) -> Markup:
     ends = [end for one in part.saved for end in (one.interruption_saved_h_ci or ())]
     values = [*ends, *(one.interruption_saved_h for one in part.saved), 0.0]
     low, high = min(values), max(*values, 0.5)
-    x = Hours(low, high, _LEFT, _WIDTH - _RIGHT)
+    x = Linear(low, high, _LEFT, _WIDTH - _RIGHT)
     bottom = _TOP + _ROW * len(part.saved)
     parts = [svg.x_axis(x, top=_TOP, bottom=bottom, label="hours of interruption saved", most=6)]
     for place, one in enumerate(part.saved):
@@ -39,7 +39,7 @@ def against(part: Part, name: str) -> Markup:
     return svg.figure(_WIDTH, bottom + 40, parts, name=name, title=title, desc=desc)
 
 
-def _saved(one: Saved, x: Hours, middle: float) -> Iterator[Markup]:
+def _saved(one: Saved, x: Linear, middle: float) -> Iterator[Markup]:
     begin, end = sorted((x(0), x(one.interruption_saved_h)))
     cls = "bar c2" if one.interruption_saved_h >= 0 else "bar gap"
     yield svg.text(_LEFT - 10, middle + 4, shown(one.baseline), anchor="end")
@@ -70,15 +70,15 @@ def by_day(days: Sequence[Day]) -> Markup:
     high = max([0.5, *(max(d.act_saved_h, d.shadow_saved_h) for d in days)])
     bottom = _DAYS_HEIGHT - _BOTTOM
     x = Time(days[0].at, days[-1].at + _DAY_S, 60, width - 16)
-    y = Hours(low, high, bottom, 28)
+    y = Linear(low, high, bottom, 28)
     parts = [
         svg.x_axis(x, top=28, bottom=bottom),
-        svg.y_axis(y, left=60, right=width - 16, label="saved a day, against afterany"),
+        svg.y_axis(y, left=60, right=width - 16, label="hours saved a day, against afterany"),
     ]
     wide = (x(days[0].at + _DAY_S) - x(days[0].at)) * 0.4
     for day in days:
         for place, (value, cls, what) in enumerate(
-            ((day.act_saved_h, "bar c2", "acting"), (day.shadow_saved_h, "bar band", "in shadow"))
+            ((day.act_saved_h, "bar c2", "acting"), (day.shadow_saved_h, "bar done", "in shadow"))
         ):
             if value:
                 left = x(day.at) + wide * (0.25 + place)

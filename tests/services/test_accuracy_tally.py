@@ -83,9 +83,9 @@ def test_slurms_plan_is_held_against_the_same_jobs() -> None:
 def test_days_add_up_and_come_back_from_the_store() -> None:
     waits = [0, 30, HOUR, 5 * HOUR, 19 * HOUR]
     parts = Tally.of_stored(json.loads(json.dumps(tally(*waits[:2]).stored())))
-    both = parts.and_(tally(*waits[2:]))
+    both = Tally.together([parts, tally(*waits[2:])])
     whole = tally(*waits)
     assert both.pit == pytest.approx(whole.pit)
     assert both.pinball_s == pytest.approx(whole.pinball_s)
     assert (both.count, both.errors, both.waited) == (whole.count, whole.errors, whole.waited)
-    assert Tally.of_stored(None) == Tally()
+    assert Tally.of_stored(None) == Tally() == Tally.together([])
