@@ -1,9 +1,10 @@
 """What the routes work on: made by bootstrap or a test, handed to `create_app`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from mirage.api.remembered import Remembered
 from mirage.domain.caller import Caller
 from mirage.services.standing import NO_ROSTER, Rights
 from mirage.slurm.sacctmgr import Roster
@@ -59,6 +60,9 @@ class ApiContext:
     """A trained model by name; raises InputError where it cannot be used."""
     usage: Callable[[], Mapping[str, CommandUsage]] | None = None
     """By Slurm command; None where none are run."""
+
+    remembered: Remembered = field(default_factory=Remembered)
+    """Answers that many ask for."""
 
     @property
     def rights(self) -> Rights:

@@ -9,6 +9,7 @@ from mirage.api import report_schemas as schemas
 from mirage.api.context import ApiContext
 from mirage.api.deps import Context, Reader, Reading, freshness, instant, need
 from mirage.api.documented import read_errors
+from mirage.api.remembered import lately
 from mirage.domain.caller import JOBS, USAGE
 from mirage.errors import NotFound
 from mirage.services import stored_report
@@ -18,7 +19,6 @@ from mirage.store.engine import Transaction
 
 router = APIRouter(tags=["reports"])
 
-DAY_S = 86400
 DAYS = 30
 MOST_DAYS = 366
 
@@ -35,8 +35,8 @@ def get_accuracy(
 
     Of a sample of the jobs submitted, each foretold at its submission, and of hand-overs.
     """
-    until = given.clock() + 1
-    found = accuracy(tx, given.cluster_id, until - days * DAY_S, until, reader)
+    span = (given.cluster_id, *lately(given.clock(), days))
+    found = given.remembered.of(accuracy, tx, span, reader)
     return schemas.AccuracyView.model_validate(_seen(found, tx, given), from_attributes=True)
 
 
@@ -49,8 +49,8 @@ def get_impact(
     Where the cluster keeps jobs or usage private, of the caller's own chains.
     """
     need(reader, JOBS, USAGE)
-    until = given.clock() + 1
-    found = impact(tx, given.cluster_id, until - days * DAY_S, until, reader)
+    span = (given.cluster_id, *lately(given.clock(), days))
+    found = given.remembered.of(impact, tx, span, reader)
     return schemas.ImpactView.model_validate(_seen(found, tx, given), from_attributes=True)
 
 

@@ -2,12 +2,13 @@
 
 from fastapi import APIRouter, Response
 
+from mirage.api.remembered import lately
 from mirage.services import stored_report
 from mirage.services.accuracy import NOMINAL, accuracy
 from mirage.services.report import ORDER
 from mirage.web import accuracy_charts as charts
 from mirage.web.page import Entry, Looking
-from mirage.web.ranges import CHOICES, DAY_S, DAYS, Days
+from mirage.web.ranges import CHOICES, DAYS, Days
 
 ENTRY = Entry(name="Accuracy", path="/accuracy", order=3)
 router = APIRouter(include_in_schema=False)
@@ -16,8 +17,8 @@ router = APIRouter(include_in_schema=False)
 @router.get("/accuracy")
 def show(look: Looking, days: Days = DAYS) -> Response:
     """Of the last `days` days."""
-    until = look.now + 1
-    found = accuracy(look.tx, look.cluster_id, until - days * DAY_S, until, look.reader)
+    span = (look.cluster_id, *lately(look.now, days))
+    found = look.given.remembered.of(accuracy, look.tx, span, look.reader)
     report = stored_report.shadow(look.tx, look.cluster_id, look.reader)
     groups = [] if report is None else report.document["groups"]
     return look.page(

@@ -4,7 +4,6 @@ from typing import Annotated
 
 from fastapi import Query
 
-DAY_S = 86400
 DAYS = 30
 MOST_DAYS = 366
 CHOICES = (7, 30, 90, 365)
