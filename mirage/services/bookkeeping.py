@@ -4,8 +4,8 @@ import structlog
 
 from mirage.domain.snapshot import Queue
 from mirage.errors import MirageError
-from mirage.services import foretelling, outcomes
-from mirage.services.foretelling import Foreteller
+from mirage.services import outcomes, promised
+from mirage.services.promised import Foreteller
 from mirage.store import changes
 from mirage.store.changes import Topic
 from mirage.store.engine import Store
@@ -37,7 +37,7 @@ class Bookkeeping:
         if self._counted_at is not None and now < self._counted_at + EVERY_S:
             return
         with self._store.begin() as tx:
-            foretelling.settle(tx, self._cluster_id, now)
+            promised.settle(tx, self._cluster_id, now)
             changes.tell(tx, self._cluster_id, Topic.QUEUE)
             outcomes.record(tx, self._cluster_id)
         self._counted_at = now

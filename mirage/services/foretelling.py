@@ -1,125 +1,186 @@
-"""What Mirage would say of the wait of each new job, kept until the wait is known.
+"""The twin, asked ahead of those who look: what jobs of the usual shapes would wait.
 
-It is the forecast that `GET /forecasts` gives, from what had started before the job was submitted;
-so jobs that start at once are in it as well as those that are seen to wait. Beside it stands the
-start that Slurm planned for the job when the queue first showed it.
+It is the worker's, after all moves of a tick: each tick brings a little time, which is saved up for
+a round over the shapes that are due. Who asked for a shape of their own is answered first.
 """
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
-import numpy as np
+import structlog
 
-from mirage.domain.job import Job
-from mirage.domain.snapshot import Ints, Queue
-from mirage.features.foretold import LEVELS
-from mirage.policy.rules import waits_of_like
-from mirage.services.accuracy_tally import Tally
-from mirage.services.desk import RECENT_JOBS
-from mirage.store import foretold, jobs
+from mirage.domain.decision import Forecast
+from mirage.domain.shape import Shape
+from mirage.domain.snapshot import Queue, Snapshot
+from mirage.errors import MirageError, NotFound
+from mirage.services import forecasting, judging
+from mirage.services.forecasting import ASKED_S
+from mirage.services.foresight import BUDGET_S, LONGEST_SAVING
+from mirage.services.observing import NO_FILE, Observer
+from mirage.sim.types import Params, SelectType
+from mirage.store import shapes, trials
 from mirage.store.engine import Store, Transaction
-from mirage.store.foretold import Foretold, Outcome
 
-MOST = 60
-"""New jobs of one look that something is foretold of: a burst is like itself, so a sample will do.
-"""
-LEAST_SAMPLES = 20
-_LATE_S = 120
-"""A job that the queue shows so long after its submission was not new in it."""
-_FORGOTTEN_S = 90 * 86400
-_DAY_S = 86400
+if TYPE_CHECKING:
+    # With them comes the compiler: half a second and 60 MiB, for nothing where nobody asks.
+    from mirage.features.history import History
+    from mirage.features.link import Link
+    from mirage.features.observe import Look
+
+_log = structlog.get_logger(__name__)
+
+GOOD_S = 600
+"""So old an answer may be before it is asked for again."""
+USUAL = 24
+"""Shapes that are looked after without being asked."""
+USUAL_S = 7 * 86400
+"""They are those of the jobs that started lately."""
+AGAIN_S = 3600
+"""Between two looks at which shapes are usual, and at how good the forecasts are."""
 
 
+@dataclass(slots=True)
 class Foreteller:
-    """Of one cluster's worker: it remembers which jobs the last look showed."""
+    """How much time there is to ask in, and what was seen last."""
 
-    def __init__(self, cluster_id: int) -> None:
-        self._cluster_id = cluster_id
-        self._before: Queue | None = None
+    budget_s: float = BUDGET_S
+    """That a tick brings."""
+    clock: Callable[[], float] = time.perf_counter
+    _saved_s: float = 0.0
+    _cost_s: float = 0.0
+    """Of a round with one answer: the next one is taken to cost as much."""
+    _usual_at: int | None = None
+    _seen_at: int | None = None
 
-    def look(self, store: Store, queue: Queue) -> None:
-        """Foretell what is new since the last look."""
-        before, self._before = self._before, queue
-        if before is None:
-            return
-        found = sample([job for job in new_jobs(queue, before) if is_plain(job)])
-        if not found:
-            return
+    def tick(
+        self, store: Store, cluster_id: int, snapshot: Snapshot, observer: Observer | None
+    ) -> None:
+        """What a tick has time for."""
+        now = snapshot.queue.taken_at
+        self._try_on(store, cluster_id, snapshot.queue)
+        if self._usual_at is None or now >= self._usual_at + AGAIN_S:
+            self._usual_at = now
+            with store.begin() as tx:
+                _look_after(tx, cluster_id, now, observer)
+                judging.judge(tx, cluster_id, now)
+        full_s = max(LONGEST_SAVING * self.budget_s, self._cost_s)
+        self._saved_s = min(max(self._saved_s, 0.0) + self.budget_s, full_s)
         with store.read() as tx:
-            news = list(made(tx, self._cluster_id, found, queue))
+            wanted = shapes.wanted(tx, cluster_id, now - ASKED_S)
+            due = shapes.due(tx, cluster_id, older_than=now - GOOD_S, asked_since=now - ASKED_S)
+            if not due or self._saved_s < (self._cost_s if wanted else full_s):
+                return
+            told = list(self._round(due, tx, cluster_id, snapshot, observer))
         with store.begin() as tx:
-            foretold.add_all(tx, self._cluster_id, news)
+            for shape, answer in told:
+                shapes.save(tx, cluster_id, shape, now, answer)
+
+    def _try_on(self, store: Store, cluster_id: int, queue: Queue) -> None:
+        """Once a look has been seen before: what is new in this one."""
+        seen_at, self._seen_at = self._seen_at, queue.taken_at
+        if seen_at is None or queue.taken_at <= seen_at:
+            return
+        with store.begin() as tx:
+            told = partial(_told, tx, cluster_id, queue.taken_at)
+            trials.record(tx, cluster_id, judging.try_on(queue, seen_at, told))
+
+    def _round(
+        self,
+        due: Sequence[Shape],
+        tx: Transaction,
+        cluster_id: int,
+        snapshot: Snapshot,
+        observer: Observer | None,
+    ) -> Iterator[tuple[Shape, Forecast | str]]:
+        """Answers, or why there are none, until the time is used up; one at least."""
+        begun = self.clock()
+        asked = _ready(tx, cluster_id, snapshot, observer)
+        for number, shape in enumerate(due):
+            yield shape, (asked if isinstance(asked, str) else _answer(asked, shape))
+            if number == 0:
+                self._cost_s = self.clock() - begun
+            if self.clock() - begun >= self._saved_s:
+                break
+        self._saved_s -= self.clock() - begun
 
 
-def new_jobs(queue: Queue, before: Queue) -> Iterator[Job]:
-    """Submitted since `before`, whatever has become of them by now."""
-    fresh = (queue.submit > before.taken_at - _LATE_S) & ~np.isin(queue.job_id, before.job_id)
-    return (queue.row(int(i)) for i in np.flatnonzero(fresh))
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The twin, and what it is asked with."""
+
+    look: "Look"
+    history: "History"
+    params: Params
+    now: int
 
 
-def is_plain(job: Job) -> bool:
-    """Eligible from its submission on: nothing that its user asked for keeps it waiting."""
-    held = bool(job.dependency) or job.priority == 0
-    return not held and job.eligible is not None and job.eligible <= job.submit + 1
+def _ready(
+    tx: Transaction, cluster_id: int, snapshot: Snapshot, observer: Observer | None
+) -> _Asked | str:
+    """Or why it cannot be asked."""
+    if observer is None:
+        return NO_FILE
+    try:
+        look = observer.look(tx, cluster_id, snapshot)
+        history = observer.history(tx, cluster_id, snapshot)
+    except MirageError as error:
+        return str(error)
+    return _Asked(look, history, observer.params, snapshot.queue.taken_at)
 
 
-def sample(found: Sequence[Job]) -> list[Job]:
-    """MOST of them at most, evenly over their numbers."""
-    ordered = sorted(found, key=lambda job: job.job_id)
-    places = np.unique(np.linspace(0, len(ordered) - 1, min(MOST, len(ordered))).astype(int))
-    return [ordered[place] for place in places]
+def _answer(asked: _Asked, shape: Shape) -> Forecast | str:
+    from mirage.policy.twin import Twin  # noqa: PLC0415 - see above
+
+    if shape.partition not in {p.name for p in asked.params.partitions}:
+        return "the cluster file has no such partition (`mirage cluster import` writes a new one)"
+    try:
+        link = _link(asked.params, shape, asked.now)
+        return Twin().of_look(asked.look, link, asked.history, seed=asked.now).forecast()
+    except MirageError as error:
+        return str(error)
+    except Exception as error:
+        _log.exception("a shape could not be foretold")
+        return f"it failed: {error!r}"
 
 
-def made(
-    tx: Transaction, cluster_id: int, found: Sequence[Job], queue: Queue
-) -> Iterator[Foretold]:
-    """One for each job of whose partition enough is known."""
-    for partition in dict.fromkeys(job.partition for job in found):
-        mine = [job for job in found if job.partition == partition]
-        first = min(job.submit for job in mine)
-        waits = jobs.waits(tx, cluster_id, partition, before=first, last=RECENT_JOBS)
-        for job in mine:
-            like = waits_of_like(waits, job.nodes, job.time_limit_s or 0)
-            if len(like) >= LEAST_SAMPLES:
-                yield Foretold(
-                    job_id=job.job_id,
-                    submit=job.submit,
-                    partition=partition,
-                    quantiles_s=_quantiles(like),
-                    slurm_wait_s=_planned_s(job, queue.taken_at),
-                )
+def _link(params: Params, shape: Shape, now: int) -> "Link":
+    """A job that follows nothing, of nobody in particular."""
+    from mirage.features.link import Link  # noqa: PLC0415 - see above
+
+    shared = params.select_type is not SelectType.LINEAR
+    some = shared and shape.gpus > 0
+    gpus = -(-shape.gpus // shape.nodes) if some else 0
+    part = min(1.0, gpus / max(1, params.gpus_per_node))
+    return Link(
+        nodes=shape.nodes,
+        time_limit_s=shape.time_limit_s,
+        user="",
+        account=shape.account,
+        partition=shape.partition,
+        cpus=max(1, round(part * params.cpus_per_node)) if some else 0,
+        gpus=gpus,
+        exclusive=shared and not some,
+        predecessor_submit=now,
+        predecessor_start=now,
+        predecessor_end=now,
+    )
 
 
-def _quantiles(waits: Ints) -> tuple[int, ...]:
-    return tuple(int(q) for q in np.quantile(waits, LEVELS, method="inverted_cdf"))
+def _look_after(tx: Transaction, cluster_id: int, now: int, observer: Observer | None) -> None:
+    """Which shapes are usual; none where nobody can be asked about them."""
+    found: dict[Shape, int] = {}
+    if observer is not None:
+        shared = observer.params.select_type is not SelectType.LINEAR
+        found = shapes.usual(tx, cluster_id, now - USUAL_S, USUAL, shared=shared)
+    shapes.keep(tx, cluster_id, found, now - ASKED_S)
 
 
-def _planned_s(job: Job, now: int) -> int | None:
-    """The wait by Slurm's plan; None where it had none yet, or needed none."""
-    if not job.state.waiting or job.start is None:
+def _told(tx: Transaction, cluster_id: int, now: int, shape: Shape) -> tuple[str, Forecast] | None:
+    try:
+        found = forecasting.foretell(tx, cluster_id, shape, now)
+    except NotFound:
         return None
-    return max(0, max(job.start, now) - job.submit)
-
-
-def settle(tx: Transaction, cluster_id: int, now: int) -> int:
-    """Count what has become known into its day; returns how many forecasts that were."""
-    found = foretold.outcomes(tx, cluster_id)
-    by_day: dict[tuple[int, str], list[Outcome]] = {}
-    for outcome in found:
-        day = outcome.foretold.submit // _DAY_S * _DAY_S
-        by_day.setdefault((day, outcome.foretold.partition), []).append(outcome)
-    for (day, partition), outcomes in by_day.items():
-        tally = Tally.of_stored(foretold.tally(tx, cluster_id, day, partition))
-        for outcome in outcomes:
-            _count(tally, outcome)
-        foretold.put_tally(tx, cluster_id, day, partition, tally.stored())
-    foretold.drop(tx, cluster_id, [outcome.foretold.key for outcome in found])
-    foretold.drop_before(tx, cluster_id, now - _FORGOTTEN_S)
-    return len(found)
-
-
-def _count(tally: Tally, outcome: Outcome) -> None:
-    if outcome.wait_s is None:
-        tally.gave_up += 1
-        return
-    told = outcome.foretold
-    tally.add(told.quantiles_s, outcome.wait_s, told.slurm_wait_s)
+    return found.source, found.plain

@@ -12,7 +12,8 @@ from sqlalchemy import and_, delete, func, or_, select, tuple_
 
 from mirage.domain.job import Job, JobId, JobState
 from mirage.store.engine import Transaction
-from mirage.store.tables import accuracy_days, foretold, jobs
+from mirage.store.tables import jobs
+from mirage.store.tables_shown import accuracy_days, foretold
 from mirage.store.upsert import put, put_all
 
 _CHUNK = 5000

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, false, func, literal_column, or_, select, 
 from mirage.domain.caller import NOBODY_UID, Own
 from mirage.domain.chain import ChainId
 from mirage.store.engine import Transaction
-from mirage.store.tables import outcomes, would_free
+from mirage.store.tables_shown import outcomes, would_free
 from mirage.store.upsert import put_all
 
 MIRAGE = "mirage"

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select
 
 from mirage.store.engine import Transaction
-from mirage.store.tables import reports
+from mirage.store.tables_shown import reports
 from mirage.store.upsert import put
 
 SHADOW = "shadow"

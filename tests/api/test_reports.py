@@ -10,7 +10,7 @@ from mirage.api.app import ApiContext
 from mirage.domain.chain import ChainId
 from mirage.domain.job import JobId
 from mirage.features.foretold import LEVELS
-from mirage.services import foretelling, outcomes
+from mirage.services import outcomes, promised
 from mirage.store import chains, changes, foretold, jobs, reports
 from mirage.store.changes import Topic
 from mirage.store.engine import Store
@@ -36,7 +36,7 @@ def past(store: Store, cluster_id: int) -> None:
             for j in done
         ]
         foretold.add_all(tx, cluster_id, news)
-        foretelling.settle(tx, cluster_id, NOW)
+        promised.settle(tx, cluster_id, NOW)
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)
         for link in chains.links(tx, ChainId(CHAIN)):

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser
 from sqlalchemy import update
 
-from mirage.store.tables import outcomes
+from mirage.store.tables_shown import outcomes
 from mirage.web.words import hours
 from tests.web.looking import visiting
 from tests.web.serving import Site

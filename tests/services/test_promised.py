@@ -10,7 +10,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.features.foretold import LEVELS
 from mirage.services.accuracy import Accuracy, accuracy
-from mirage.services.foretelling import LEAST_SAMPLES, MOST, Foreteller, is_plain, sample, settle
+from mirage.services.promised import LEAST_SAMPLES, MOST, Foreteller, is_plain, sample, settle
 from mirage.store import clusters, foretold, jobs
 from mirage.store.engine import Store
 
