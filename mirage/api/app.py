@@ -19,6 +19,7 @@ from mirage.api import (
     overviews,
     problems,
     queue,
+    reports,
     system,
 )
 from mirage.api.context import ApiContext
@@ -57,6 +58,7 @@ def create_app(context: ApiContext) -> FastAPI:
         queue,
         events,
         overviews,
+        reports,
         system,
         admin,
     ):

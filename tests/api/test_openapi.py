@@ -7,6 +7,7 @@ import pytest
 from tests.api.running import Client
 
 OPERATIONS = {
+    "GET /api/v1/accuracy": "getAccuracy",
     "GET /api/v1/audit": "listAudit",
     "GET /api/v1/chains": "listChains",
     "POST /api/v1/chains": "registerChain",
@@ -22,12 +23,14 @@ OPERATIONS = {
     "GET /api/v1/events": "streamEvents",
     "GET /api/v1/forecasts": "getForecast",
     "GET /api/v1/handovers": "listHandovers",
+    "GET /api/v1/impact": "getImpact",
     "GET /api/v1/jobs": "listJobs",
     "POST /api/v1/completions": "reportCompletion",
     "POST /api/v1/kill": "stopActing",
     "GET /api/v1/mode": "getMode",
     "PUT /api/v1/mode": "setMode",
     "GET /api/v1/queue": "getQueue",
+    "GET /api/v1/reports/shadow": "getShadowReport",
     "GET /api/v1/waits": "getWaits",
     "GET /healthz": "getHealth",
     "GET /metrics": "getMetrics",

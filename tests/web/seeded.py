@@ -17,6 +17,7 @@ from mirage.store import clusters
 from mirage.store.engine import Store, Transaction
 from mirage.store.tables import chains, decisions, forecasts, jobs, links, snapshots
 from tests.api.running import NOW
+from tests.web import seeded_past
 from tests.web.seeded_chain import USERS, SeededChain, chain_id
 
 HOUR, DAY = 3600, 86400
@@ -51,6 +52,12 @@ def seed(store: Store, size: Size) -> int:
         put(tx, links, (row for chain in made for row in chain.links))
         put(tx, decisions, (row for chain in made for row in chain.decisions))
         put(tx, forecasts, (row for chain in made for row in chain.forecasts))
+        seeded_past.seed(
+            tx,
+            cluster_id,
+            [row for chain in made for row in chain.links],
+            {chain.row["chain_id"]: (chain.row["user"], chain.row["uid"]) for chain in made},
+        )
         tx.exec_driver_sql("ANALYZE")
     return cluster_id
 

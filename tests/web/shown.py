@@ -24,4 +24,6 @@ PAGES = (
     Shown("admin-audit", "/admin/audit", who="root"),
     Shown("chain", f"/chains/{chain_id(0)}", needs_chain=True),
     Shown("chain-owner", f"/chains/{chain_id(0)}", who="alice", needs_chain=True),
+    Shown("accuracy", "/accuracy"),
+    Shown("impact", "/impact"),
 )
