@@ -14,9 +14,10 @@ from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
-from mirage.services import links, pushing
+from mirage.services import links, pushing, waits
 from mirage.services.chains import conclude
 from mirage.services.desk import Rules
+from mirage.services.foretelling import Foreteller
 from mirage.services.ingest import (
     FIRST_WINDOW_S,
     history_windows,
@@ -64,13 +65,16 @@ class Worker:
         intervals: Intervals | None = None,
         kill_file: Path | None = None,
         owner_uid: int | None = None,
+        foreteller: Foreteller | None = None,
     ) -> None:
-        """`owner_uid`: of a user's own service, which touches nobody else's jobs."""
+        """`owner_uid`: of a user's own service, which touches nobody else's jobs. `foreteller`:
+        says what jobs would wait that nobody has submitted yet."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
         self._rules = rules
         self._intervals = intervals or Intervals()
         self._kill_file = kill_file
         self._owner_uid = owner_uid
+        self._foreteller = foreteller
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
         self._queue: Queue | None = None
         self._nodes: tuple[Node, ...] = ()
@@ -155,6 +159,9 @@ class Worker:
         # Last, for a week of accounting takes minutes, and moves want a queue just seen.
         self._catch_up(queue.taken_at)
         self._thin(queue.taken_at)
+        waits.refresh(self._store, self._cluster_id)
+        if self._foreteller is not None:
+            self._foreteller.tick(self._store, self._cluster_id, snapshot, self._rules.observer)
 
     def _ours(self, jobs: Iterable[Job]) -> list[Job]:
         """Those that may become links: only what is a link is ever moved."""

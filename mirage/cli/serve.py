@@ -21,6 +21,7 @@ from mirage.cluster import munge
 from mirage.errors import InputError
 from mirage.policy import registry
 from mirage.services import site
+from mirage.services.foretelling import Foreteller
 from mirage.web.app import mount
 from mirage.worker import Intervals, Worker
 
@@ -160,6 +161,7 @@ def make_worker(service: Service, *, owner_uid: int | None = None) -> Worker:
         intervals=intervals,
         kill_file=settings.service.state_dir / KILL_FILE,
         owner_uid=owner_uid,
+        foreteller=Foreteller(),
     )
 
 

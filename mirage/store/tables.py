@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0020"
+SCHEMA = "0030"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -279,4 +279,79 @@ change_counts = Table(
     metadata,
     Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
     Column("newest", BigInteger, nullable=False),
+)
+
+# What pages show of waits and of the queue, summed up by the worker (docs/forecast.md).
+
+wait_sums = Table(
+    "wait_sums",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("span_s", BigInteger, primary_key=True),  # an hour or a day
+    Column("at", BigInteger, primary_key=True),  # its beginning
+    Column("partitions", JSON, nullable=False),
+    Column("cells", LargeBinary, nullable=False),  # mirage/store/wait_sums.py
+)
+
+# Hours whose jobs have changed since they were summed.
+wait_marks = Table(
+    "wait_marks",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("at", BigInteger, primary_key=True),
+)
+
+queue_now = Table(
+    "queue_now",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("queue", JSON, nullable=False),
+    Column("nodes_at", BigInteger),
+    Column("nodes", JSON),
+)
+
+# What a job of some shape would wait if submitted now, foretold by the worker.
+shapes = Table(
+    "shapes",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("partition", Text, primary_key=True),
+    Column("nodes", BigInteger, primary_key=True),
+    Column("time_limit_s", BigInteger, primary_key=True),
+    Column("gpus", BigInteger, primary_key=True),  # over all nodes; 0: whole nodes
+    Column("account", Text, primary_key=True),  # "": nobody's in particular
+    Column("usual", BigInteger, nullable=False),  # jobs of it lately; 0: somebody asked
+    Column("asked_at", BigInteger, nullable=False),  # 0: nobody asked
+    Column("at", BigInteger),  # NULL: not foretold yet
+    Column("p10_s", Float),
+    Column("p50_s", Float),
+    Column("p90_s", Float),
+    Column("samples", BigInteger),
+    Column("refused", Text, nullable=False),
+)
+
+# What the users of jobs would have been told as they submitted them.
+shape_trials = Table(
+    "shape_trials",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("job_id", BigInteger, primary_key=True),
+    Column("submit", BigInteger, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("p10_s", Float, nullable=False),
+    Column("p50_s", Float, nullable=False),
+    Column("p90_s", Float, nullable=False),
+    Index(None, "cluster_id", "at"),
+)
+
+# And how near that came, of each source.
+shape_quality = Table(
+    "shape_quality",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("found", JSON, nullable=False),
 )
