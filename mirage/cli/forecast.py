@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from mirage.cli.chain_text import duration
@@ -72,6 +71,7 @@ def forecast(
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
+    typer.echo(_heading(found))
     Console().print(_table(found))
     for sentence in found["says"]:
         typer.echo(printable(sentence))
@@ -104,12 +104,16 @@ def _ask(service: Service, shape: Mapping[str, str | int]) -> None:
     )
 
 
-def _table(found: Mapping[str, Any]) -> Table:
+def _heading(found: Mapping[str, Any]) -> str:
     gpus = f", {found['gpus']} GPUs" if found["gpus"] else ""
+    nodes = "1 node" if found["nodes"] == 1 else f"{found['nodes']} nodes"
     limit = format_time_limit(found["time_limit_s"])
-    title = f"{escape(printable(found['partition']))}: {found['nodes']} nodes, {limit}{gpus}"
-    made = Table(title=f"Wait if submitted now. {title}")
+    return f"If submitted now to {printable(found['partition'])}, {nodes}{gpus}, {limit}:"
+
+
+def _table(found: Mapping[str, Any]) -> Table:
+    made = Table()
     for name in ("p10", "p50", "p90"):
-        made.add_column(name, justify="right")
+        made.add_column(f"wait {name}", justify="right")
     made.add_row(*(duration(found[name]) for name in ("p10_s", "p50_s", "p90_s")))
     return made

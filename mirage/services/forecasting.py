@@ -110,8 +110,10 @@ def ask(tx: Transaction, cluster_id: int, shape: Shape, now: int) -> None:
 
 def _is_known(tx: Transaction, cluster_id: int, partition: str) -> bool:
     seen = queue_now.find(tx, cluster_id)
-    if seen is not None and partition in {row.partition for row in (*seen.queue, *seen.nodes)}:
-        return True
+    if seen is not None:
+        named = {row.partition for row in seen.queue} | {row.partition for row in seen.nodes}
+        if partition in named:
+            return True
     return len(jobs.waits(tx, cluster_id, partition, before=_FAR, last=1)) > 0
 
 

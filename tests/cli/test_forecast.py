@@ -62,7 +62,7 @@ def test_a_table_and_who_says_so(client: Client, store: Store, cluster_id: int) 
     foretold(store, cluster_id, NOW - 60)
     shown = run(*WORDS, url=client.url)
     assert (shown.code, shown.err) == (0, "")
-    assert "gpu: 4 nodes, 2-00:00:00" in shown.out
+    assert "If submitted now to gpu, 4 nodes, 2-00:00:00:" in shown.out
     for word in ("1 min", "1 h 30 min", "1 d 3 h", "the twin", "1 min ago"):
         assert word in shown.out
 
