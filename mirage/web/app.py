@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
 from mirage.api.context import ApiContext
-from mirage.web import assets, chain, login, now
+from mirage.web import assets, chain, login, now, queue
 from mirage.web.page import HEADERS, Entry, answer
 
 _PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
@@ -18,6 +18,7 @@ _PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
     (login.router, None),
     (now.router, now.ENTRY),
     (chain.router, None),
+    (queue.router, queue.ENTRY),
 )
 """Routers, and their places in the navigation."""
 

@@ -18,6 +18,7 @@ from mirage.store.engine import Store, Transaction
 from mirage.store.tables import chains, decisions, forecasts, jobs, links, snapshots
 from tests.api.running import NOW
 from tests.web.seeded_chain import USERS, SeededChain, chain_id
+from tests.web.seeded_queue import seed_queue
 
 HOUR, DAY = 3600, 86400
 PARTITIONS = ("gpu", "long", "cpu")
@@ -52,6 +53,7 @@ def seed(store: Store, size: Size) -> int:
         put(tx, decisions, (row for chain in made for row in chain.decisions))
         put(tx, forecasts, (row for chain in made for row in chain.forecasts))
         tx.exec_driver_sql("ANALYZE")
+    seed_queue(store, cluster_id, LOOKED_AT, PARTITIONS, jobs=size.jobs)
     return cluster_id
 
 

@@ -17,4 +17,6 @@ PAGES = (
     Shown("now", "/"),
     Shown("now-admin", "/", who="root"),
     Shown("login", "/login"),
+    Shown("queue", "/queue?to=gpu&nodes=4&time=2-0"),
+    Shown("queue-alice", "/queue?over=7d&partition=gpu&to=gpu&nodes=x", who="alice"),
 )
