@@ -300,12 +300,6 @@ class JobPage(Page):
     items: list[JobView]
 
 
-class WaitForecast(Answer, ForecastView):
-    partition: str = Field(examples=["gpu"])
-    nodes: int = Field(examples=[4])
-    time_limit_s: int | None = Field(examples=[172800])
-
-
 class Modes(_Wire):
     mode: Mode = Field(description="The cluster's.")
     partitions: dict[str, Mode] = Field(

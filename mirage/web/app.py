@@ -20,6 +20,7 @@ from mirage.web import (
     impact,
     login,
     now,
+    queue,
 )
 from mirage.web.page import HEADERS, Entry, answer
 
@@ -28,6 +29,7 @@ _PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
     (login.router, None),
     (now.router, now.ENTRY),
     (chains.router, None),
+    (queue.router, queue.ENTRY),
     (accuracy.router, accuracy.ENTRY),
     (impact.router, impact.ENTRY),
     (admin.router, admin.ENTRY),

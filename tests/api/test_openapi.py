@@ -32,6 +32,7 @@ OPERATIONS = {
     "GET /api/v1/queue": "getQueue",
     "GET /api/v1/reports/shadow": "getShadowReport",
     "GET /api/v1/waits": "getWaits",
+    "POST /api/v1/forecasts": "askForecast",
     "GET /healthz": "getHealth",
     "GET /metrics": "getMetrics",
     "GET /problems/{name}": "explainProblem",

@@ -19,6 +19,7 @@ from mirage.store.tables import chains, decisions, forecasts, jobs, links, snaps
 from tests.api.running import NOW
 from tests.web import seeded_past
 from tests.web.seeded_chain import USERS, SeededChain, chain_id
+from tests.web.seeded_queue import seed_queue
 
 HOUR, DAY = 3600, 86400
 PARTITIONS = ("gpu", "long", "cpu")
@@ -59,6 +60,7 @@ def seed(store: Store, size: Size) -> int:
             {chain.row["chain_id"]: (chain.row["user"], chain.row["uid"]) for chain in made},
         )
         tx.exec_driver_sql("ANALYZE")
+    seed_queue(store, cluster_id, LOOKED_AT, PARTITIONS, jobs=size.jobs)
     return cluster_id
 
 
