@@ -101,7 +101,7 @@ def ask(
 ) -> Chain:
     """Pause, resume or cancel at a user's word; `obey` has Slurm follow at the next tick."""
     chain = chains.chain(tx, chain.chain_id, lock=True)
-    moved = chain.moved(target, f"{_ASKED[target]} by {actor}")
+    moved = chain.moved(target, f"{_ASKED[target]} by {actor}")  # `links.ASKED_TO_END`
     chains.save_chain(tx, cluster_id, moved)
     audit.write(tx, cluster_id, _entry(moved, asked(target), now, {}, actor))
     return moved
