@@ -34,7 +34,7 @@ from tests.slurm_testbed import Testbed
 pytestmark = pytest.mark.slurm
 
 NEEDS = ("gcc", "libc6-dev", "libslurm-dev", "make")
-MARK = re.compile(r"(?:^|.* )mirage:([0-9a-z]{16}):(\d+)$")
+MARK = re.compile(r"(?:^|.* )mirage:([0-9a-z]{20}):(\d+)$")
 
 
 @pytest.fixture(scope="module")
