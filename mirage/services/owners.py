@@ -48,8 +48,8 @@ def adopted(
 ) -> Chain | None:
     """The chain as that of its first job's user, where no registration stands.
 
-    A mark is public once it is seen, and may be written on any job one has: the id itself says whose
-    it may be. A requeue makes a submit time later, never earlier.
+    A mark is public once it is seen, and may be written on any job one has: the id itself says
+    whose it may be. A requeue makes a submit time later, never earlier.
     """
     chain_id = found[0][0].chain_id
     named = [
