@@ -39,7 +39,6 @@ _PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
 """Routers, and their places in the navigation."""
 
 _API = "/api/"
-_EVENTS = "/api/v1/events"
 _UNIDENTIFIED = 401
 
 _Handler = Callable[[Request, Any], Response | Awaitable[Response]]
@@ -47,8 +46,6 @@ _Handler = Callable[[Request, Any], Response | Awaitable[Response]]
 
 def mount(app: FastAPI) -> None:
     """Add the pages to an app of `create_app`."""
-    there = any(getattr(route, "path", "") == _EVENTS for route in app.routes)
-    app.state.events = _EVENTS if there else ""
     for router, _ in _PAGES:
         app.include_router(router)
     entries = [entry for _, entry in _PAGES if entry is not None]

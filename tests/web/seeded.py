@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Table
 
 from mirage.domain.chain import ChainId
+from mirage.domain.decision import Mode
 from mirage.store import clusters
 from mirage.store.engine import Store, Transaction
 from mirage.store.tables import chains, decisions, forecasts, jobs, links, snapshots
@@ -46,6 +47,7 @@ def seed(store: Store, size: Size) -> int:
     luck = random.Random(20260302)  # noqa: S311 - the same each time
     with store.begin() as tx:
         cluster_id = clusters.ensure(tx, "lab")
+        clusters.set_mode(tx, cluster_id, Mode.ACT)
         put(tx, jobs, _jobs(cluster_id, size.jobs, luck))
         put(tx, snapshots, _snapshots(cluster_id, size.days, luck))
         made = [SeededChain(cluster_id, n, luck) for n in range(size.chains)]
