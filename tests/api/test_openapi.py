@@ -33,7 +33,7 @@ OPERATIONS = {
     "PUT /api/v1/limits/{name}": "setLimit",
     "GET /api/v1/models": "getModels",
     "GET /api/v1/models/{name}/{version}": "getModel",
-    "POST /api/v1/models/{name}/{version}/promote": "promoteModel",
+    "PUT /api/v1/models/{name}/promoted": "promoteModel",
     "GET /api/v1/polling": "getPolling",
     "GET /api/v1/status": "getStatus",
     "GET /api/v1/mode": "getMode",
