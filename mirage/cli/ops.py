@@ -8,7 +8,7 @@ import typer
 
 from mirage import bootstrap
 from mirage import settings as settings_file
-from mirage.cli import config_text
+from mirage.cli import backup, config_text
 from mirage.cli.configured import ConfigOption
 from mirage.domain.decision import Mode
 from mirage.services import modes
@@ -23,6 +23,7 @@ config_app = typer.Typer(
     no_args_is_help=True, help="The configuration file: check it, show it, list every key."
 )
 app.add_typer(db, name="db")
+db.command("backup")(backup.db_backup)
 app.add_typer(config_app, name="config")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]

@@ -4,6 +4,8 @@ import os
 import signal
 import socket
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -12,14 +14,16 @@ import structlog
 import typer
 import uvicorn
 
-from mirage import bootstrap, logs
+from mirage import bootstrap, logs, sd_notify
 from mirage import settings as settings_file
 from mirage.api import peer
 from mirage.api.app import ApiContext, create_app
 from mirage.bootstrap import Service
 from mirage.cluster import munge
+from mirage.cluster.attended import Attended
 from mirage.errors import InputError
 from mirage.policy import registry
+from mirage.sd_notify import Notifier
 from mirage.services import site
 from mirage.web.app import mount
 from mirage.worker import Intervals, Worker
@@ -75,8 +79,10 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     `owner_uid`: the only user who is served, and whose jobs are touched.
     """
     settings = service.settings.service
+    systemd = sd_notify.from_environment()
+    systemd.patient(service.settings.cluster.command_timeout_s)
     given = api_context(service, owner_uid=owner_uid)
-    worker = make_worker(service, owner_uid=owner_uid)
+    worker = make_worker(service, owner_uid=owner_uid, alive=systemd.alive)
     listening = _listen(settings.host, settings.port)
     url = f"http://{settings.host}:{listening.getsockname()[1]}"
     sockets = [listening]
@@ -84,7 +90,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
         sockets.append(peer.listen(settings.socket, private=owner_uid is not None))
     served = create_app(given)
     mount(served)
-    server = uvicorn.Server(
+    server = _Server(
         uvicorn.Config(
             served,
             http=peer.PeerProtocol,
@@ -93,19 +99,21 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=_GRACE_S,
-        )
+        ),
+        started=lambda: systemd.ready(f"serving {url}"),
     )
     stop = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
         stop.set()
+        systemd.stopping()
         server.should_exit = True
 
     # uvicorn ends on these, and then raises them again for whoever was asked before it: by default
     # that ends the process, in the middle of a tick.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    thread = threading.Thread(target=_work, args=(worker, service, stop), name="worker")
+    thread = threading.Thread(target=_work, args=(worker, service, stop, systemd), name="worker")
     if owner_uid is not None:
         (settings.state_dir / URL_FILE).write_text(f"{url}\n")
     _log.info("serving", url=url, **({"socket": str(settings.socket)} if settings.socket else {}))
@@ -121,10 +129,26 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     _log.info("ended")
 
 
-def _work(worker: Worker, service: Service, stop: threading.Event) -> None:
+class _Server(uvicorn.Server):
+    """Says when it answers."""
+
+    def __init__(self, config: uvicorn.Config, *, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._when_started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._when_started()
+
+
+def _work(worker: Worker, service: Service, stop: threading.Event, systemd: Notifier) -> None:
+    def sleep(seconds: float) -> None:
+        systemd.alive()
+        time.sleep(seconds)
+
     if ask := bootstrap.site_config(service.cluster):
         site.tell(ask, service.settings.cluster.name)
-    worker.run(stop)
+    worker.run(stop, sleep)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -143,7 +167,10 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def make_worker(service: Service, *, owner_uid: int | None = None) -> Worker:
+def make_worker(
+    service: Service, *, owner_uid: int | None = None, alive: Callable[[], None] = lambda: None
+) -> Worker:
+    """`alive` hears of each answer of Slurm's, and of each question without one."""
     settings = service.settings
     polling = settings.polling
     intervals = Intervals(
@@ -154,7 +181,7 @@ def make_worker(service: Service, *, owner_uid: int | None = None) -> Worker:
     )
     return Worker(
         service.store,
-        service.cluster,
+        Attended(service.cluster, alive),
         service.cluster_id,
         rules=bootstrap.rules(service),
         intervals=intervals,
