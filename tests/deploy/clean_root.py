@@ -1,5 +1,7 @@
 """A root file system of its own over this host's, in which packages come and go."""
 
+import os
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +18,7 @@ class CleanRoot:
         self._enter = ["nsenter", f"--target={pid}", "--mount", "--pid", "--net", "--root", "--wd"]
 
     def argv(self, *words: str, user: str = "") -> list[str]:
-        """To hand to Popen, for what goes on."""
+        """To hand to Popen, for what goes on; `end` ends it."""
         who = [f"--reuid={user}", f"--regid={user}", "--init-groups", "--"] if user else []
         return [*self._enter, *(["setpriv", *who] if who else []), *words]
 
@@ -37,6 +39,12 @@ class CleanRoot:
         answer = self.run(*words, user=user)
         assert answer.returncode == 0, f"{words}: {answer.stdout}{answer.stderr}"
         return answer.stdout
+
+    @staticmethod
+    def end(process: subprocess.Popen[bytes]) -> None:
+        """SIGTERM to what was started: the process itself only waits for it outside."""
+        if process.poll() is None:
+            os.kill(_child(process.pid), signal.SIGTERM)
 
     def files(self, *left_out: str) -> set[str]:
         """Every path, but those below `left_out`."""

@@ -87,7 +87,7 @@ def served(root: CleanRoot) -> Iterator[subprocess.Popen[bytes]]:
         try:
             yield process
         finally:
-            process.terminate()
+            root.end(process)
 
 
 def answers(root: CleanRoot, path: str) -> str:
@@ -173,7 +173,7 @@ def test_the_installed_service_answers_and_the_doctor_finds_no_fault_but_of_slur
         assert answers(root, "/healthz") == '200 {"status":"ok"}\n'
         assert answers(root, "/api/v1/mode").startswith("200 ")
         found = findings(root)
-        process.terminate()
+        root.end(process)
         process.communicate(timeout=_PATIENCE_S)
     assert process.returncode == 0
     faults = {what: told for what, (verdict, told) in found.items() if verdict == "fault"}
