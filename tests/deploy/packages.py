@@ -70,7 +70,9 @@ def later(folder: Path) -> Path:
     shutil.copytree(CHECKOUT, folder, ignore=shutil.ignore_patterns(*ignored))
     (folder / "migrations" / "versions" / f"{NEXT_SCHEMA}_later.py").write_text(_MIGRATION)
     tables = folder / "mirage" / "store" / "tables.py"
-    text, count = re.subn(rf'(?m)^(SCHEMA\b.*= )"{SCHEMA}"', rf'\1"{NEXT_SCHEMA}"', tables.read_text())
+    text, count = re.subn(
+        rf'(?m)^(SCHEMA\b.*= )"{SCHEMA}"', rf'\1"{NEXT_SCHEMA}"', tables.read_text()
+    )
     assert count == 1
     tables.write_text(text)
     return folder

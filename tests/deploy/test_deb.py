@@ -132,7 +132,7 @@ def test_a_package_comes_serves_is_upgraded_and_goes_without_a_trace(
     assert root.done("stat", "-c", "%U %G %a", STATE) == "mirage mirage 750\n"
     assert root.done("stat", "-c", "%U %a", "/etc/default/mirage") == "root 640\n"
     root.done("mirage-as-service", "mode", "observe", "--partition", "gpu")
-    edited = "# the site's own words\n"
+    edited = "# the words of this site\n"
     root.done("sh", "-c", f"printf '{edited}' >> /etc/mirage/mirage.toml")
 
     # The parent's database, brought to a program of one more migration, and copied before.
@@ -189,9 +189,7 @@ def test_the_installed_service_answers_and_the_doctor_finds_no_fault_but_of_slur
 
 
 def test_one_commit_makes_one_package_byte_for_byte(debs: Debs, tmp_path: Path) -> None:
-    again = packages.build(
-        packages.CHECKOUT, tmp_path / "out", epoch=packages.committed_at("HEAD")
-    )
+    again = packages.build(packages.CHECKOUT, tmp_path / "out", epoch=packages.committed_at("HEAD"))
     assert again.name == debs.present.name
     same = subprocess.run(["cmp", again, debs.present], capture_output=True, check=False)
     assert same.returncode == 0, same.stdout
