@@ -24,6 +24,7 @@ from mirage.installed import data_dir, models_dir
 from mirage.policy import registry
 from mirage.policy.auto import Auto
 from mirage.ports import Cluster, NextLink, Policy, observes
+from mirage.services import by_recipe
 from mirage.services.desk import Rules
 from mirage.services.limits import Limits
 from mirage.services.observing import Observer
@@ -141,7 +142,7 @@ def rules(service: Service) -> Rules:
         default=provision.policy,
         observer=_observer(service),
         accrues_always=_accrues_always(service),
-        **_submit(service.settings),
+        **_submit(service),
         limits=Limits(
             max_lead_s=round(provision.max_lead_h * _HOUR_S),
             min_gain_s=provision.min_gain_s,
@@ -155,8 +156,11 @@ def rules(service: Service) -> Rules:
     )
 
 
-def _submit(settings: Settings) -> dict[str, Callable[[NextLink], bool]]:
+def _submit(service: Service) -> dict[str, Callable[[NextLink], bool]]:
     """Who puts links of chains of mode submit into the queue; nothing: the link that runs does."""
+    settings, cluster = service.settings, service.cluster
+    if settings.submits_by_rest and isinstance(cluster, Slurmrestd):
+        return {"submit": by_recipe.submitter(service.store, cluster.submit)}
     link = settings.submit.sudo
     if link is None:
         return {}

@@ -3,23 +3,23 @@
 import os
 import pwd
 import re
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
-    ValidationError,
     WithJsonSchema,
     model_validator,
 )
 
-from mirage.errors import ConfigError
+from mirage import config_file
+from mirage.config_file import Given
+from mirage.installed import DEFAULT_PORT, own_state_dir
+from mirage.knobs import SECRET
 
-DEFAULT_PORT = 6480
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 
 PlainName = Literal[
@@ -89,8 +89,8 @@ class ClusterSettings(_Section):
 
 
 class DatabaseSettings(_Section):
-    url: str | None = None
-    """SQLAlchemy URL; SQLite in `service.state_dir` when unset. MIRAGE_DATABASE_URL goes before."""
+    url: str | None = Field(None, json_schema_extra=SECRET)
+    """SQLAlchemy URL; SQLite in `service.state_dir` when unset."""
 
 
 class ServiceSettings(_Section):
@@ -205,45 +205,44 @@ class Settings(_Section):
         given = os.environ.get("MIRAGE_DATABASE_URL") or self.database.url
         return given or f"sqlite:///{self.service.state_dir / 'mirage.db'}"
 
+    @property
+    def submits_by_rest(self) -> bool:
+        """Whether links of mode submit go through slurmrestd, with tokens of their owners."""
+        return self.cluster.transport == "rest" and bool(self.cluster.rest_token_command)
+
+    @model_validator(mode="after")
+    def _one_way_to_submit(self) -> Self:
+        if self.submits_by_rest and self.submit.sudo is not None:
+            raise ValueError("set submit.sudo or cluster.rest_token_command, not both")
+        return self
+
 
 def load(path: Path | None) -> Settings:
-    """The settings of `path`; without one, of MIRAGE_CONFIG or /etc/mirage where that exists.
+    """The settings of `path`, or of the file that is implied, and of the environment before it.
 
-    Raises ConfigError with every fault of the file at once.
+    Raises ConfigError with every fault at once.
     """
-    chosen = path or _implied_path()
-    if chosen is None:
-        return Settings()
-    try:
-        text = chosen.read_text(encoding="utf-8")
-        return Settings.model_validate(tomllib.loads(text))
-    except OSError as error:
-        raise ConfigError(str(chosen), [f"cannot be read: {error.strerror}"]) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(str(chosen), [f"not TOML: {error}"]) from error
-    except ValidationError as error:
-        raise ConfigError(str(chosen), _faults(text, error)) from error
+    return config_file.checked(Settings, given(path))
 
 
-def own_state_dir() -> Path:
-    """Where a service of the user who runs this keeps its database and its socket."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    # A relative one is invalid and ignored (XDG Base Directory Specification).
-    base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
-    return base / "mirage" / "service"
+def given(path: Path | None) -> Given:
+    """What is set, and where: by `path`, without one by MIRAGE_CONFIG or /etc/mirage where that
+    exists, and by variables. Raises ConfigError for a file that does not read."""
+    return config_file.read(Settings, path or _implied_path(), os.environ)
 
 
 def load_own(path: Path | None) -> Settings:
     """Of a user's own service: `path`, MIRAGE_CONFIG or ~/.config/mirage/mirage.toml, or defaults.
 
     Whatever the file says, state is in the user's own directory, callers are on this host, and the
-    user alone is admin. /etc/mirage and MIRAGE_DATABASE_URL are the site's.
+    user alone is admin. /etc/mirage and the variables are the site's.
     """
     given = os.environ.get("XDG_CONFIG_HOME", "")
     base = Path(given) if given.startswith("/") else Path.home() / ".config"
     implied = base / "mirage" / "mirage.toml"
     chosen = path or (None if os.environ.get("MIRAGE_CONFIG") or not implied.exists() else implied)
-    read = load(chosen) if chosen or os.environ.get("MIRAGE_CONFIG") else Settings()
+    named = chosen or (_implied_path() if os.environ.get("MIRAGE_CONFIG") else None)
+    read = config_file.checked(Settings, config_file.read(Settings, named, {}))
     state = own_state_dir()
     me = pwd.getpwuid(os.geteuid()).pw_name
     service = read.service.model_copy(
@@ -268,39 +267,3 @@ def _implied_path() -> Path | None:
     if named := os.environ.get("MIRAGE_CONFIG"):
         return Path(named)
     return CONFIG_PATH if CONFIG_PATH.exists() else None
-
-
-def _faults(text: str, error: ValidationError) -> list[str]:
-    """In the order of the file's lines."""
-    found = []
-    for detail in error.errors():
-        keys = [str(key) for key in detail["loc"]]
-        found.append((_line_of(text, keys) or 0, keys, dict(detail)))
-    found.sort(key=lambda fault: fault[0])
-    return [_fault(line, keys, detail) for line, keys, detail in found]
-
-
-def _fault(line: int, keys: list[str], detail: dict[str, Any]) -> str:
-    name = ".".join(keys)
-    where = f"line {line}: " if line else ""
-    if detail["type"] == "extra_forbidden":
-        return f"{where}unknown key {name!r}"
-    if detail["type"] == "model_type":
-        return f"{where}{name} = {detail['input']!r}: {name} is a table, [{name}]"
-    return f"{where}{name} = {detail['input']!r}: {detail['msg'].removeprefix('Value error, ')}"
-
-
-def _line_of(text: str, keys: list[str]) -> int | None:
-    """The line that sets the key, or what holds it; TOML parsers keep no positions."""
-    lines: dict[str, int] = {}
-    table = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        bare = line.split("#", 1)[0].strip()
-        if bare.startswith("["):
-            table = bare.strip("[] ")
-            lines.setdefault(table, number)
-        elif "=" in bare:
-            key = bare.partition("=")[0].strip()
-            lines.setdefault(f"{table}.{key}" if table else key, number)
-    outward = (".".join(keys[:end]) for end in range(len(keys), 0, -1))
-    return next((lines[name] for name in outward if name in lines), None)

@@ -78,6 +78,10 @@ next:*)
     mirage_submit_next
     exit
     ;;
+enter:*)
+    mirage_enter
+    exit
+    ;;
 esac
 mirage_signals='HUP INT QUIT USR1 USR2 ALRM TERM'
 for mirage_signal in $mirage_signals; do

@@ -7,7 +7,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mirage.api import chains, cluster, documented, events, machines, problems, system
+from mirage.api import chains, cluster, documented, events, machines, problems, queue, system
 from mirage.api.context import ApiContext
 from mirage.api.live import Live
 from mirage.api.refusals import Flood
@@ -30,7 +30,7 @@ def create_app(context: ApiContext) -> FastAPI:
     app.state.context = context
     app.state.refusals = Flood()
     app.state.live = Live(context)
-    for routes in (chains, machines, cluster, events, system):
+    for routes in (chains, machines, cluster, queue, events, system):
         app.include_router(routes.router, prefix=PREFIX)
     app.include_router(system.probes)
     problems.install(app)

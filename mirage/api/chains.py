@@ -113,6 +113,8 @@ def _register(
         presubmit=new.presubmit,
         style=new.style,
         mode=new.mode,
+        min_runtime_s=new.min_runtime_s,
+        recipe=new.recipe.kept() if new.recipe and given.keeps_recipes else None,
     )
     try:
         chain_service.register(

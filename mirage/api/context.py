@@ -52,6 +52,8 @@ class ApiContext:
     """In per-user mode: the one user who is served."""
     pushers: tuple[str, ...] = ()
     """Users who may say that jobs have ended: SlurmUser."""
+    keeps_recipes: bool = False
+    """Whether links of mode submit go through slurmrestd, which takes a recipe of each chain."""
     queue_interval_s: int = 60
     policies: tuple[str, ...] = ()
     """Rules that a chain may ask for."""

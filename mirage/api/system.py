@@ -14,7 +14,8 @@ from mirage.api.problems import KINDS, NOT_READY, ProblemError
 from mirage.domain.caller import PARTITIONS
 from mirage.domain.chain import ChainId
 from mirage.errors import NotFound
-from mirage.services import modes
+from mirage.services import killswitch, modes
+from mirage.services.killswitch import Way
 from mirage.store import audit, clusters
 from mirage.store.engine import Transaction
 
@@ -80,9 +81,9 @@ def get_mode(given: Context, reader: Reader, tx: Reading) -> schemas.Modes:
     return _modes(tx, given, with_partitions=reader.sees(PARTITIONS))
 
 
-@router.put("/mode", operation_id="setMode", responses=write_errors())
+@router.put("/mode", operation_id="setMode", responses=write_errors(409))
 def set_mode(new: schemas.NewMode, given: Context, who: AdminWriter, tx: Writing) -> schemas.Modes:
-    """Set the mode of a partition, or of the cluster."""
+    """Set the mode of a partition, or of the cluster; not to act while the kill switch is pulled."""
     now = given.clock()
     modes.set_mode(tx, given.cluster_id, new.mode, new.partition, now=now, actor=who.user)
     return _modes(tx, given)
@@ -90,8 +91,9 @@ def set_mode(new: schemas.NewMode, given: Context, who: AdminWriter, tx: Writing
 
 @router.post("/kill", operation_id="stopActing", responses=write_errors())
 def stop_acting(given: Context, who: AdminWriter, tx: Writing) -> schemas.Modes:
-    """The kill switch: whatever acts goes back to shadow. Running jobs are not touched."""
-    modes.stop_acting(tx, given.cluster_id, now=given.clock(), actor=who.user)
+    """The kill switch: whatever acts goes back to shadow, until release. Running jobs are not
+    touched."""
+    killswitch.pull(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
     return _modes(tx, given)
 
 

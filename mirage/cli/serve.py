@@ -187,6 +187,7 @@ def make_worker(
         intervals=intervals,
         kill_file=settings.service.state_dir / KILL_FILE,
         owner_uid=owner_uid,
+        usage=bootstrap.usage(service.cluster),
     )
 
 
@@ -209,6 +210,7 @@ def api_context(service: Service, *, owner_uid: int | None = None) -> ApiContext
         partial=bootstrap.partial_view(service, roster),
         root_path=settings.service.root_path,
         owner_uid=owner_uid,
+        keeps_recipes=settings.submits_by_rest,
         queue_interval_s=settings.polling.queue_s,
         policies=registry.NAMES,
         model=bootstrap.policies(settings),

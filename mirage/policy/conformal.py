@@ -11,7 +11,7 @@ order the k-th is taken where k / (n + 1) is the level, which moves the outer qu
 the fewer days there are. docs/train.md says how the window was chosen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -79,8 +79,12 @@ def shift(residuals: Floats, start_point: Ints, window_days: int = WINDOW_DAYS) 
         return np.zeros(len(LEVELS))
     recent = start_point > start_point.max() - window_days * _DAY_S
     days = len(np.unique(start_point[recent] // _DAY_S))
-    columns = residuals[recent].reshape(-1, len(LEVELS)).T
-    pairs = zip(columns, _levels(days), strict=True)
+    return shift_of(residuals[recent].reshape(-1, len(LEVELS)), days)
+
+
+def shift_of(residuals: Floats, days: int, levels: Sequence[float] = LEVELS) -> Floats:
+    """[Q]: what each quantile would have needed: residuals [n, Q], of so many days."""
+    pairs = zip(residuals.T, _levels(days, levels), strict=True)
     return np.array([np.quantile(column, level) for column, level in pairs])
 
 
@@ -104,8 +108,8 @@ def rolling(
     return found
 
 
-def _levels(days: int) -> Floats:
+def _levels(days: int, levels: Sequence[float] = LEVELS) -> Floats:
     """[Q]: k / (n + 1) = level, as numpy counts: (k - 1) / (n - 1)."""
     n = max(days, 2)
-    wider: Floats = 0.5 + (np.asarray(LEVELS) - 0.5) * (n + 1) / (n - 1)
+    wider: Floats = 0.5 + (np.asarray(levels) - 0.5) * (n + 1) / (n - 1)
     return np.clip(wider, 0.0, 1.0)

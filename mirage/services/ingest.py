@@ -9,7 +9,8 @@ import numpy as np
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Node, Queue
 from mirage.ports import Cluster
-from mirage.store import jobs, snapshots
+from mirage.services import queue_sums
+from mirage.store import jobs, queue_now, snapshots
 from mirage.store.engine import Store, Transaction
 from mirage.store.jobs import Counts
 
@@ -37,6 +38,8 @@ def ingest_queue(
     which shows ended jobs for MinJobAge.
     """
     snapshots.add(tx, cluster_id, queue, nodes, features(queue, nodes))
+    on_nodes = None if nodes is None else queue_sums.of_nodes(nodes)
+    queue_now.save(tx, cluster_id, queue.taken_at, queue_sums.of_queue(queue), on_nodes)
     jobs.upsert(tx, cluster_id, map(observed, changed(queue, before)))
 
 

@@ -47,18 +47,26 @@ def write(tx: Transaction, cluster_id: int, entry: AuditEntry) -> int:
     return int(tx.execute(insert(audit).values(**values).returning(audit.c.id)).scalar_one())
 
 
-def page(
+def page(  # noqa: PLR0913 - what a list may be narrowed by
     tx: Transaction,
     cluster_id: int | None = None,
     *,
     chain_id: ChainId | None = None,
     event: str | None = None,
+    actor: str | None = None,
+    since: int | None = None,
+    until: int | None = None,
     after: int | None = None,
     limit: int = 100,
 ) -> list[AuditEntry]:
-    """Entries, newest first. `after`: the id of the last one of the page before."""
-    equal = {"cluster_id": cluster_id, "chain_id": chain_id, "event": event}
+    """Entries, newest first, from `since` on and before `until`. `after`: the id of the last one of
+    the page before."""
+    equal = {"cluster_id": cluster_id, "chain_id": chain_id, "event": event, "actor": actor}
     query = select(audit).where(*(audit.c[n] == v for n, v in equal.items() if v is not None))
+    if since is not None:
+        query = query.where(audit.c.at >= since)
+    if until is not None:
+        query = query.where(audit.c.at < until)
     if after is not None:
         query = query.where(audit.c.id < after)
     return [

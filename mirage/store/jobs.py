@@ -6,8 +6,8 @@ by the time limit of a running one are left out.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
-from operator import attrgetter
+from itertools import chain, islice
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
 from mirage.store.tables import clusters, jobs
 from mirage.store.visible import own_jobs
+from mirage.store.wait_marks import mark
 
 _CHUNK = 5000
 """Rows merged at a time: well within the number of parameters SQLite takes (32766)."""
@@ -32,6 +33,9 @@ _Values = tuple[Any, ...]
 _Key = tuple[int, int]
 
 _values_of = attrgetter(*_FIELDS)
+_WAITED = ("start", "eligible", "partition", "nodes", "time_limit_s")
+_waited = itemgetter(*(_FIELDS.index(n) for n in _WAITED))
+"""What the sums of waits count a row by, beside whether it ran."""
 _JOB_ID, _SUBMIT, _STATE = (_FIELDS.index(n) for n in ("job_id", "submit", "state"))
 _START, _END = _FIELDS.index("start"), _FIELDS.index("end")
 
@@ -167,6 +171,23 @@ def submitted_since(tx: Transaction, cluster_id: int, since: int, now: int) -> l
     return [_job(row) for row in tx.execute(query)]
 
 
+def in_order(tx: Transaction, cluster_id: int, since: int, batch: int) -> Iterator[list[Job]]:
+    """Jobs submitted at `since` or later by submission and number, `batch` at a time."""
+    key = (jobs.c.submit, jobs.c.job_id)
+    after: tuple[int, int] = (since, -1)
+    while True:
+        query = _all_fields().where(jobs.c.cluster_id == cluster_id, tuple_(*key) > tuple_(*after))
+        rows = [_job(row) for row in tx.execute(query.order_by(*key).limit(batch))]
+        if not rows:
+            return
+        yield rows
+        after = rows[-1].submit, rows[-1].job_id
+
+
+def last_submission(tx: Transaction, cluster_id: int) -> int | None:
+    return tx.scalar(select(func.max(jobs.c.submit)).where(jobs.c.cluster_id == cluster_id))
+
+
 def count(tx: Transaction, cluster_id: int) -> int:
     query = select(func.count()).select_from(jobs).where(jobs.c.cluster_id == cluster_id)
     return tx.execute(query).scalar_one()
@@ -190,6 +211,7 @@ def _upsert_chunk(tx: Transaction, cluster_id: int, records: list[Job]) -> Count
         tx.execute(plain_insert(jobs), [dict(_named(cluster_id, v)) for v in added])
     if updated:
         tx.execute(_UPDATE, [{f"new_{n}": v for n, v in _named(cluster_id, u)} for u in updated])
+    mark(tx, cluster_id, _starts(added, updated, stored))
     changed = len(added) + len(updated)
     return Counts(
         read=len(records),
@@ -197,6 +219,21 @@ def _upsert_chunk(tx: Transaction, cluster_id: int, records: list[Job]) -> Count
         updated=len(updated),
         unchanged=len(records) - changed,
     )
+
+
+def _starts(
+    added: list[_Values], updated: list[_Values], stored: dict[_Key, _Values]
+) -> Iterator[int]:
+    """When the jobs started that sums of waits count otherwise now: before the merge, and since."""
+    known = ((stored[row[_JOB_ID], row[_SUBMIT]], row) for row in updated)
+    changed = (pair for pair in known if _counted(pair[0]) != _counted(pair[1]))
+    rows = chain(added, chain.from_iterable(changed))
+    return (row[_START] for row in rows if row[_START] is not None)
+
+
+def _counted(row: _Values) -> tuple[object, ...]:
+    never_ran = row[_START] == row[_END] and row[_STATE] in _NEVER_STARTED
+    return never_ran, *_waited(row)
 
 
 def _stored(tx: Transaction, cluster_id: int, wanted: dict[_Key, _Values]) -> dict[_Key, _Values]:

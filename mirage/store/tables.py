@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0020"
+SCHEMA = "0070"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -34,7 +34,7 @@ metadata = MetaData(
 _Serial = BigInteger().with_variant(Integer(), "sqlite")
 
 
-def _cluster() -> Column[int]:
+def cluster_column() -> Column[int]:
     return Column("cluster_id", BigInteger, ForeignKey("clusters.id"), nullable=False)
 
 
@@ -95,7 +95,7 @@ snapshots = Table(
     "snapshots",
     metadata,
     Column("id", _Serial, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("taken_at", BigInteger, nullable=False),
     Column("features", JSON, nullable=False),
     Column("queue", LargeBinary),  # NULL once thinned
@@ -107,7 +107,7 @@ chains = Table(
     "chains",
     metadata,
     Column("chain_id", Text, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("uid", BigInteger, nullable=False),
     Column("user", Text, nullable=False),
     Column("state", Text, nullable=False),
@@ -119,11 +119,21 @@ chains = Table(
     Column("presubmit", Text, nullable=False),
     Column("style", Text),
     Column("mode", Text, nullable=False),
+    Column("min_runtime_s", BigInteger),  # NULL: ten minutes
     Column("created_at", BigInteger, nullable=False),
     Column("note", Text, nullable=False),
     Column("at_risk", Text, nullable=False),
     Index(None, "cluster_id", "state"),
     Index(None, "created_at", "chain_id"),
+)
+
+# What an owner left for who submits the next link; gone when the chain is over. No view shows it.
+recipes = Table(
+    "recipes",
+    metadata,
+    Column("chain_id", Text, ForeignKey("chains.chain_id"), primary_key=True),
+    Column("uid", BigInteger, nullable=False),  # whose word it is
+    Column("recipe", JSON, nullable=False),
 )
 
 links = Table(
@@ -132,7 +142,7 @@ links = Table(
     Column("id", _Serial, primary_key=True),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
-    _cluster(),
+    cluster_column(),
     Column("job_id", BigInteger, nullable=False),
     Column("submit", BigInteger, nullable=False),
     Column("state", Text, nullable=False),
@@ -160,7 +170,7 @@ decisions = Table(
     "decisions",
     metadata,
     Column("id", _Serial, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
@@ -186,7 +196,7 @@ forecasts = Table(
     "forecasts",
     metadata,
     Column("id", _Serial, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
     Column("source", Text, nullable=False),
@@ -205,7 +215,7 @@ audit = Table(
     "audit",
     metadata,
     Column("id", _Serial, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("at", BigInteger, nullable=False),
     Column("actor", Text, nullable=False),
     Column("event", Text, nullable=False),
@@ -214,6 +224,8 @@ audit = Table(
     Column("detail", JSON, nullable=False),
     Index(None, "chain_id"),
     Index(None, "cluster_id", "at"),
+    Index(None, "cluster_id", "actor", "id"),
+    Index(None, "cluster_id", "event", "id"),
 )
 
 leases = Table(
@@ -222,6 +234,53 @@ leases = Table(
     Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
     Column("holder", Text, nullable=False),
     Column("until", BigInteger, nullable=False),
+)
+
+# While a row is here nothing acts, whatever the modes say (services/killswitch.py).
+kill_switches = Table(
+    "kill_switches",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("way", Text, primary_key=True),
+    Column("pulled_by", Text, nullable=False),
+    Column("pulled_at", BigInteger, nullable=False),
+    Column("stopped", JSON, nullable=False),  # partitions that acted; "" is the cluster
+)
+
+# What an admin has set in the place of the configuration's.
+limits = Table(
+    "limits",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("value", Float, nullable=False),
+    Column("set_by", Text, nullable=False),
+    Column("set_at", BigInteger, nullable=False),
+)
+
+# What asking Slurm has cost, by hour, so that every process can tell it.
+slurm_calls = Table(
+    "slurm_calls",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("hour", BigInteger, primary_key=True),  # the instant it begins
+    Column("command", Text, primary_key=True),
+    Column("calls", BigInteger, nullable=False),
+    Column("failures", BigInteger, nullable=False),
+    Column("seconds", Float, nullable=False),
+)
+
+# The last round of the worker.
+ticks = Table(
+    "ticks",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("took_s", Float, nullable=False),
+    Column("good_at", BigInteger),  # the last one without an error
+    Column("holder", Text, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("version", Text, nullable=False),
 )
 
 # Of the secret itself only a hash is kept: whoever reads this table can use no token.

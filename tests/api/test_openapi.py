@@ -25,6 +25,8 @@ OPERATIONS = {
     "POST /api/v1/kill": "stopActing",
     "GET /api/v1/mode": "getMode",
     "PUT /api/v1/mode": "setMode",
+    "GET /api/v1/queue": "getQueue",
+    "GET /api/v1/waits": "getWaits",
     "GET /healthz": "getHealth",
     "GET /metrics": "getMetrics",
     "GET /problems/{name}": "explainProblem",

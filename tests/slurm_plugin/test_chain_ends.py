@@ -12,7 +12,6 @@ from tests.slurm_plugin.fakes import FakeSlurm
 from tests.slurm_plugin.told import MakeChain, ToldLink
 
 
-
 def submitted(link: ToldLink) -> int:
     """How many links sbatch has been asked for."""
     return len(link.slurm.calls())

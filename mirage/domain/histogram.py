@@ -1,0 +1,59 @@
+"""Waits counted in bins: what can be added up over hours and classes, and still has quantiles.
+
+Eight bins for each doubling of the wait, so that a quantile is within 5 % of the wait that it
+stands for. The first bin is of no wait at all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.snapshot import Ints
+
+BINS = 256
+PER_DOUBLING = 8
+
+Counts = NDArray[np.int64]
+"""[BINS]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """What a number of waits come to; seconds."""
+
+    jobs: int
+    p10_s: float | None = None
+    p50_s: float | None = None
+    p90_s: float | None = None
+
+
+def bins(wait_s: Ints) -> NDArray[np.uint8]:
+    """[n]: the bin of each wait, seconds."""
+    place = 1 + np.floor(np.log2(np.maximum(wait_s, 1)) * PER_DOUBLING)
+    found: NDArray[np.uint8] = np.where(wait_s < 1, 0, np.minimum(place, BINS - 1)).astype(np.uint8)
+    return found
+
+
+def quantiles(counts: Counts, fractiles: Sequence[float]) -> list[float]:
+    """The middle of the bin that holds the least wait at or above each fractile; of one at least.
+
+    Seconds, whole.
+    """
+    reached = np.cumsum(counts)
+    places = np.searchsorted(reached, np.asarray(fractiles) * reached[-1] - 1e-9)
+    return [float(_MIDDLE_S[min(place, BINS - 1)]) for place in places.tolist()]
+
+
+def spread(counts: Counts) -> Spread:
+    """Their number, and the three quantiles where there is one."""
+    jobs = int(counts.sum())
+    if not jobs:
+        return Spread(jobs=0)
+    p10, p50, p90 = quantiles(counts, (0.1, 0.5, 0.9))
+    return Spread(jobs=jobs, p10_s=p10, p50_s=p50, p90_s=p90)
+
+
+_MIDDLE_S = np.rint(2.0 ** ((np.arange(BINS) - 0.5) / PER_DOUBLING))
+_MIDDLE_S[0] = 0.0

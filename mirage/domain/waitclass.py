@@ -1,0 +1,51 @@
+"""Classes of jobs by which waits are told: how many nodes, and how long a time limit."""
+
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.snapshot import Ints
+
+_HOUR_S = 3600
+
+
+class SizeClass(StrEnum):
+    """By nodes."""
+
+    ONE = "1"
+    FEW = "2-4"
+    SOME = "5-16"
+    MANY = "17-64"
+    MOST = "65-up"
+
+
+class LimitClass(StrEnum):
+    """By time limit: at most so long."""
+
+    HOUR = "1h"
+    HOURS_4 = "4h"
+    HOURS_12 = "12h"
+    DAY = "24h"
+    DAYS_2 = "48h"
+    LONGER = "longer"
+    """Or no limit."""
+    UNKNOWN = "unknown"
+
+
+SIZES = tuple(SizeClass)
+LIMITS = tuple(LimitClass)
+
+_LARGEST = np.array([1, 4, 16, 64], dtype=np.int64)
+_LONGEST_S = np.array([1, 4, 12, 24, 48], dtype=np.int64) * _HOUR_S
+
+
+def size_codes(nodes: Ints) -> NDArray[np.uint8]:
+    """[n]: places in `SIZES`; a count that is not known is taken for one node."""
+    return np.searchsorted(_LARGEST, nodes).astype(np.uint8)
+
+
+def limit_codes(time_limit_s: Ints) -> NDArray[np.uint8]:
+    """[n]: places in `LIMITS`, of seconds; less than 1 is not known."""
+    found = np.searchsorted(_LONGEST_S, time_limit_s)
+    return np.where(time_limit_s < 1, LIMITS.index(LimitClass.UNKNOWN), found).astype(np.uint8)

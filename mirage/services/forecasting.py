@@ -1,0 +1,134 @@
+"""If I submitted this now: how long it would wait, from what is stored.
+
+The worker asks the twin ahead of those who look (`services.foretelling`). Where it has no answer
+for a job of this shape, nor one near it, what like jobs waited lately is told.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mirage.domain.decision import Forecast
+from mirage.domain.shape import Quality, Shape, ShapeForecast
+from mirage.errors import InputError, NotFound, TooMany
+from mirage.policy.rules import forecast_wait
+from mirage.services import judging
+from mirage.services.waits import LEAST
+from mirage.store import jobs, shapes, trials
+from mirage.store.engine import Transaction
+
+RECENT_JOBS = 1000
+FRESH_S = 1800
+"""An older answer of the twin is not shown."""
+NEAR = 1.0
+"""Doublings of nodes and of time limit together, within which another shape's answer is shown."""
+ASKED_S = 1800
+"""For so long the worker tries to answer what somebody asked."""
+MOST_ASKED = 64
+"""Shapes that may be asked about in that time."""
+JUDGED_S = 2 * 86400
+"""An older judgement of the forecasts is not shown."""
+
+TWIN, QUANTILE = "twin", "quantile"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foretold:
+    """What would be told to somebody who submits a job of the shape now."""
+
+    shape: Shape
+    source: str
+    """Who says so: the twin, or the quantiles of what like jobs waited."""
+    used: Shape
+    """The shape that it was foretold of."""
+    at: int
+    """When."""
+    forecast: Forecast
+    """Moved by what the last weeks would have needed, where they say."""
+    plain: Forecast
+    """As it was foretold."""
+    quality: Quality | None
+    refused: str
+    """Why the twin says nothing of exactly this shape; empty: it does, or was not asked yet."""
+    waiting: bool
+    """Somebody has asked for exactly this shape, and the worker has not answered yet."""
+
+    @property
+    def exact(self) -> bool:
+        return self.used == self.shape
+
+    @property
+    def calibrated(self) -> bool:
+        return self.forecast != self.plain or bool(self.quality and self.quality.shift)
+
+
+def foretell(
+    tx: Transaction, cluster_id: int, shape: Shape, now: int, *, least: int = 1
+) -> Foretold:
+    """Raises NotFound where nothing is known; `least`: nor from fewer started jobs than that."""
+    known = shapes.of_partition(tx, cluster_id, shape.partition)
+    own = next((row for row in known if row.shape == shape), None)
+    nearest = _nearest(known, shape, now)
+    if nearest is None:
+        source, used, at, plain = QUANTILE, shape, now, _of_like(tx, cluster_id, shape, now, least)
+    else:
+        source, used = TWIN, nearest.shape
+        at, plain = nearest.at or now, nearest.forecast or Forecast(p50_s=0.0)
+    quality = trials.quality(tx, cluster_id, source, now - JUDGED_S)
+    return Foretold(
+        shape=shape,
+        source=source,
+        used=used,
+        at=at,
+        forecast=judging.moved(plain, quality),
+        plain=plain,
+        quality=quality,
+        refused="" if own is None else own.refused,
+        waiting=own is not None and _waits(own, now),
+    )
+
+
+def ask(tx: Transaction, cluster_id: int, shape: Shape, now: int) -> None:
+    """Have the twin asked for exactly this shape. Raises InputError, TooMany."""
+    if not shape.partition.isprintable() or "," in shape.partition:
+        raise InputError("name one partition")
+    own = shapes.find(tx, cluster_id, shape)
+    if own is not None and _waits(own, now):
+        return
+    if shapes.asked_about(tx, cluster_id, now - ASKED_S) >= MOST_ASKED:
+        raise TooMany(
+            f"{MOST_ASKED} other jobs have been asked about in the last {ASKED_S // 60} minutes: "
+            "ask again later, or look at the nearest one that was foretold"
+        )
+    shapes.ask(tx, cluster_id, shape, now)
+
+
+def _waits(row: ShapeForecast, now: int) -> bool:
+    return row.asked_at >= now - ASKED_S and (row.at is None or row.at < row.asked_at)
+
+
+def _nearest(known: Iterable[ShapeForecast], shape: Shape, now: int) -> ShapeForecast | None:
+    fresh = [
+        row
+        for row in known
+        if row.forecast is not None
+        and row.at is not None
+        and row.at >= now - FRESH_S
+        and row.shape.gpus == shape.gpus
+        and row.shape.account in {"", shape.account}
+        and row.shape.apart(shape) <= NEAR
+    ]
+    return min(fresh, key=lambda r: (r.shape.apart(shape), r.shape != shape), default=None)
+
+
+def _of_like(tx: Transaction, cluster_id: int, shape: Shape, now: int, least: int) -> Forecast:
+    """From what like jobs of the partition waited lately."""
+    waits = jobs.waits(tx, cluster_id, shape.partition, before=now, last=RECENT_JOBS)
+    made = forecast_wait(waits, shape.nodes, shape.time_limit_s)
+    if made is None:
+        raise NotFound(f"no started jobs of partition {shape.partition} are known")
+    if made.samples < least:
+        raise NotFound("too few jobs like it have started to tell of them without telling whose")
+    return made
+
+
+__all__ = ["LEAST", "Foretold", "ask", "foretell"]

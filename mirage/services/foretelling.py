@@ -1,0 +1,186 @@
+"""The twin, asked ahead of those who look: what jobs of the usual shapes would wait.
+
+It is the worker's, after all moves of a tick: each tick brings a little time, which is saved up for
+a round over the shapes that are due. Who asked for a shape of their own is answered first.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from mirage.domain.decision import Forecast
+from mirage.domain.shape import Shape
+from mirage.domain.snapshot import Queue, Snapshot
+from mirage.errors import MirageError, NotFound
+from mirage.services import forecasting, judging
+from mirage.services.forecasting import ASKED_S
+from mirage.services.foresight import BUDGET_S, LONGEST_SAVING
+from mirage.services.observing import NO_FILE, Observer
+from mirage.sim.types import Params, SelectType
+from mirage.store import shapes, trials
+from mirage.store.engine import Store, Transaction
+
+if TYPE_CHECKING:
+    # With them comes the compiler: half a second and 60 MiB, for nothing where nobody asks.
+    from mirage.features.history import History
+    from mirage.features.link import Link
+    from mirage.features.observe import Look
+
+_log = structlog.get_logger(__name__)
+
+GOOD_S = 600
+"""So old an answer may be before it is asked for again."""
+USUAL = 24
+"""Shapes that are looked after without being asked."""
+USUAL_S = 7 * 86400
+"""They are those of the jobs that started lately."""
+AGAIN_S = 3600
+"""Between two looks at which shapes are usual, and at how good the forecasts are."""
+
+
+@dataclass(slots=True)
+class Foreteller:
+    """How much time there is to ask in, and what was seen last."""
+
+    budget_s: float = BUDGET_S
+    """That a tick brings."""
+    clock: Callable[[], float] = time.perf_counter
+    _saved_s: float = 0.0
+    _cost_s: float = 0.0
+    """Of a round with one answer: the next one is taken to cost as much."""
+    _usual_at: int | None = None
+    _seen_at: int | None = None
+
+    def tick(
+        self, store: Store, cluster_id: int, snapshot: Snapshot, observer: Observer | None
+    ) -> None:
+        """What a tick has time for."""
+        now = snapshot.queue.taken_at
+        self._try_on(store, cluster_id, snapshot.queue)
+        if self._usual_at is None or now >= self._usual_at + AGAIN_S:
+            self._usual_at = now
+            with store.begin() as tx:
+                _look_after(tx, cluster_id, now, observer)
+                judging.judge(tx, cluster_id, now)
+        full_s = max(LONGEST_SAVING * self.budget_s, self._cost_s)
+        self._saved_s = min(max(self._saved_s, 0.0) + self.budget_s, full_s)
+        with store.read() as tx:
+            wanted = shapes.wanted(tx, cluster_id, now - ASKED_S)
+            due = shapes.due(tx, cluster_id, older_than=now - GOOD_S, asked_since=now - ASKED_S)
+            if not due or self._saved_s < (self._cost_s if wanted else full_s):
+                return
+            told = list(self._round(due, tx, cluster_id, snapshot, observer))
+        with store.begin() as tx:
+            for shape, answer in told:
+                shapes.save(tx, cluster_id, shape, now, answer)
+
+    def _try_on(self, store: Store, cluster_id: int, queue: Queue) -> None:
+        """Once a look has been seen before: what is new in this one."""
+        seen_at, self._seen_at = self._seen_at, queue.taken_at
+        if seen_at is None or queue.taken_at <= seen_at:
+            return
+        with store.begin() as tx:
+            told = partial(_told, tx, cluster_id, queue.taken_at)
+            trials.record(tx, cluster_id, judging.try_on(queue, seen_at, told))
+
+    def _round(
+        self,
+        due: Sequence[Shape],
+        tx: Transaction,
+        cluster_id: int,
+        snapshot: Snapshot,
+        observer: Observer | None,
+    ) -> Iterator[tuple[Shape, Forecast | str]]:
+        """Answers, or why there are none, until the time is used up; one at least."""
+        begun = self.clock()
+        asked = _ready(tx, cluster_id, snapshot, observer)
+        for number, shape in enumerate(due):
+            yield shape, (asked if isinstance(asked, str) else _answer(asked, shape))
+            if number == 0:
+                self._cost_s = self.clock() - begun
+            if self.clock() - begun >= self._saved_s:
+                break
+        self._saved_s -= self.clock() - begun
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The twin, and what it is asked with."""
+
+    look: "Look"
+    history: "History"
+    params: Params
+    now: int
+
+
+def _ready(
+    tx: Transaction, cluster_id: int, snapshot: Snapshot, observer: Observer | None
+) -> _Asked | str:
+    """Or why it cannot be asked."""
+    if observer is None:
+        return NO_FILE
+    try:
+        look = observer.look(tx, cluster_id, snapshot)
+        history = observer.history(tx, cluster_id, snapshot)
+    except MirageError as error:
+        return str(error)
+    return _Asked(look, history, observer.params, snapshot.queue.taken_at)
+
+
+def _answer(asked: _Asked, shape: Shape) -> Forecast | str:
+    from mirage.policy.twin import Twin  # noqa: PLC0415 - see above
+
+    if shape.partition not in {p.name for p in asked.params.partitions}:
+        return "the cluster file has no such partition (`mirage cluster import` writes a new one)"
+    try:
+        link = _link(asked.params, shape, asked.now)
+        return Twin().of_look(asked.look, link, asked.history, seed=asked.now).forecast()
+    except MirageError as error:
+        return str(error)
+    except Exception as error:
+        _log.exception("a shape could not be foretold")
+        return f"it failed: {error!r}"
+
+
+def _link(params: Params, shape: Shape, now: int) -> "Link":
+    """A job that follows nothing, of nobody in particular."""
+    from mirage.features.link import Link  # noqa: PLC0415 - see above
+
+    shared = params.select_type is not SelectType.LINEAR
+    some = shared and shape.gpus > 0
+    gpus = -(-shape.gpus // shape.nodes) if some else 0
+    part = min(1.0, gpus / max(1, params.gpus_per_node))
+    return Link(
+        nodes=shape.nodes,
+        time_limit_s=shape.time_limit_s,
+        user="",
+        account=shape.account,
+        partition=shape.partition,
+        cpus=max(1, round(part * params.cpus_per_node)) if some else 0,
+        gpus=gpus,
+        exclusive=shared and not some,
+        predecessor_submit=now,
+        predecessor_start=now,
+        predecessor_end=now,
+    )
+
+
+def _look_after(tx: Transaction, cluster_id: int, now: int, observer: Observer | None) -> None:
+    """Which shapes are usual; none where nobody can be asked about them."""
+    found: dict[Shape, int] = {}
+    if observer is not None:
+        shared = observer.params.select_type is not SelectType.LINEAR
+        found = shapes.usual(tx, cluster_id, now - USUAL_S, USUAL, shared=shared)
+    shapes.keep(tx, cluster_id, found, now - ASKED_S)
+
+
+def _told(tx: Transaction, cluster_id: int, now: int, shape: Shape) -> tuple[str, Forecast] | None:
+    try:
+        found = forecasting.foretell(tx, cluster_id, shape, now)
+    except NotFound:
+        return None
+    return found.source, found.plain

@@ -1,0 +1,75 @@
+"""Every pending reason in plain words: those that time cures, beside `slurm.reasons`."""
+
+from dataclasses import dataclass
+
+from mirage.slurm.reasons import hindrance, named, short
+
+QUEUE = "queue"
+"""What cures an ordinary wait."""
+LONGEST = 40
+"""Of a word: what Slurm has not said yet, or a plugin of the site says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Why jobs wait."""
+
+    word: str
+    """Slurm's."""
+    cure: str
+    """A `reasons.Cure`, or `QUEUE`."""
+    says: str
+    """Half a sentence, with the job as its subject; empty for a word that is not known."""
+    advice: str
+    """A sentence; empty where there is nothing to do."""
+
+
+_ORDINARY = {
+    "Priority": ("jobs with a higher priority stand before it", ""),
+    "Resources": ("it is next, and the nodes it needs are not free yet", ""),
+    "None": ("Slurm has not looked at it yet", ""),
+    "Dependency": ("other jobs that it depends on have not ended", ""),
+    "BeginTime": ("its user asked for it to begin later (--begin)", ""),
+    "Licenses": ("licenses that it asks for are in use", ""),
+    "Reserved": (
+        "nodes that it could have are kept for jobs with a higher priority, or are down",
+        "",
+    ),
+    "Cleaning": ("its last run is being cleaned up after a requeue", ""),
+    "Prolog": ("the prolog of its nodes runs", ""),
+    "JobArrayTaskLimit": (
+        "as many tasks of its array run as its user lets run at once (%)",
+        "`scontrol update JobId=N ArrayTaskThrottle=M` lets more run.",
+    ),
+    "PartitionBusy": ("its partition's nodes are all in use", ""),
+    "BurstBufferStageIn": ("its data are being staged in", ""),
+    "Other": ("other reasons, each of few jobs", ""),
+}
+_SENTENCES = {
+    "Nodes required for job are DOWN": "Reserved",
+    "ReqNodeNotAvail": "Reserved",
+    "": "None",
+    "(null)": "None",
+}
+"""What Slurm says at greater length, of an ordinary wait."""
+
+
+def word(reason: str) -> str:
+    """Of a pending reason as squeue shows it: Slurm's word, from a bounded set."""
+    found = hindrance(reason)
+    if found is not None:
+        return found.word
+    plain = short(reason).replace("_", " ")
+    plain = _SENTENCES.get(plain, plain).strip("()")
+    return _SENTENCES.get(plain, plain.partition(" ")[0])[:LONGEST]
+
+
+def waiting(known: str) -> Waiting:
+    """By what `word` gave."""
+    if known in _ORDINARY:
+        says, advice = _ORDINARY[known]
+        return Waiting(word=known, cure=QUEUE, says=says, advice=advice)
+    found = named(known)
+    if found is None:
+        return Waiting(word=known, cure=QUEUE, says="", advice="")
+    return Waiting(word=known, cure=found.cure.value, says=found.says, advice=found.advice)

@@ -1,0 +1,117 @@
+"""What users would have been told as they submitted their jobs, and how long they waited then."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import delete, func, select
+
+from mirage.domain.decision import Forecast
+from mirage.domain.job import JobId, JobState
+from mirage.domain.shape import Quality
+from mirage.store.engine import Transaction
+from mirage.store.tables import jobs
+from mirage.store.tables_shown import shape_quality, shape_trials
+from mirage.store.upsert import put, put_if_absent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    job_id: JobId
+    submit: int
+    at: int
+    source: str
+    forecast: Forecast
+    """With all three quantiles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A trial, and what became of its job."""
+
+    at: int
+    source: str
+    told_s: tuple[float, float, float]
+    """p10, p50, p90."""
+    wait_s: int
+    """So far, where it still waits."""
+    started: bool
+
+
+def record(tx: Transaction, cluster_id: int, news: Iterable[Trial]) -> None:
+    """The first word on a job stands."""
+    for new in news:
+        told = new.forecast
+        values: dict[str, Any] = {
+            "cluster_id": cluster_id,
+            "job_id": new.job_id,
+            "submit": new.submit,
+            "at": new.at,
+            "source": new.source,
+            "p10_s": told.p10_s,
+            "p50_s": told.p50_s,
+            "p90_s": told.p90_s,
+        }
+        put_if_absent(tx, shape_trials, values, key=["cluster_id", "job_id", "submit"])
+
+
+def outcomes(tx: Transaction, cluster_id: int, since: int, now: int, most: int) -> list[Outcome]:
+    """The newest of those since then, whose jobs run, have run, or still wait."""
+    trials, ready = shape_trials.c, func.coalesce(jobs.c.eligible, jobs.c.submit)
+    query = (
+        select(trials.at, trials.source, trials.p10_s, trials.p50_s, trials.p90_s, jobs.c.start)
+        .add_columns(ready.label("ready"), jobs.c.submit, jobs.c.state, jobs.c.end)
+        .join(
+            jobs,
+            (jobs.c.cluster_id == trials.cluster_id)
+            & (jobs.c.job_id == trials.job_id)
+            & (jobs.c.submit == trials.submit),
+        )
+        .where(trials.cluster_id == cluster_id, trials.at >= since)
+        .order_by(trials.at.desc())
+        .limit(most)
+    )
+    found = []
+    for row in tx.execute(query):
+        ended = JobState(row.state).ended
+        if (row.start is None and ended) or (ended and row.start == row.end):
+            continue  # cancelled while it waited: nobody knows how long it would have
+        until = now if row.start is None else row.start
+        found.append(
+            Outcome(
+                at=row.at,
+                source=row.source,
+                told_s=(row.p10_s, row.p50_s, row.p90_s),
+                wait_s=max(0, until - max(row.ready, row.submit)),
+                started=row.start is not None,
+            )
+        )
+    return found
+
+
+def forget(tx: Transaction, cluster_id: int, before: int) -> None:
+    tx.execute(
+        delete(shape_trials).where(
+            shape_trials.c.cluster_id == cluster_id, shape_trials.c.at < before
+        )
+    )
+
+
+def save_quality(tx: Transaction, cluster_id: int, source: str, at: int, found: Quality) -> None:
+    values = {"cluster_id": cluster_id, "source": source, "at": at, "found": asdict(found)}
+    put(tx, shape_quality, values, key=["cluster_id", "source"])
+
+
+def quality(tx: Transaction, cluster_id: int, source: str, since: int) -> Quality | None:
+    """The last judgement, where it was made since then."""
+    found = tx.scalar(
+        select(shape_quality.c.found).where(
+            shape_quality.c.cluster_id == cluster_id,
+            shape_quality.c.source == source,
+            shape_quality.c.at >= since,
+        )
+    )
+    if found is None:
+        return None
+    shift = found["shift"]
+    return Quality(**(found | {"shift": None if shift is None else tuple(shift)}))

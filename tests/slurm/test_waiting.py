@@ -1,0 +1,48 @@
+"""Every pending reason has plain words, and few enough words to be counted by."""
+
+import pytest
+
+from mirage.slurm.reasons import HINDRANCES, Hindrance
+from mirage.slurm.waiting import LONGEST, QUEUE, waiting, word
+
+
+@pytest.mark.parametrize(
+    ("reason", "counted_as"),
+    [
+        ("Priority", "Priority"),
+        ("(Resources)", "Resources"),
+        ("", "None"),
+        ("(null)", "None"),
+        ("ReqNodeNotAvail, May be reserved for other job", "Reserved"),
+        ("ReqNodeNotAvail,_UnavailableNodes:gpu03", "ReqNodeNotAvail"),
+        (
+            "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority "
+            "partitions",
+            "Reserved",
+        ),
+        ("launch failed requeued held", "JobLaunchFailure"),
+        ("QOSMaxJobsPerUserLimit", "QOSMaxJobsPerUserLimit"),
+        ("x" * 500, "x" * LONGEST),
+    ],
+)
+def test_reasons_are_counted_by_one_word(reason: str, counted_as: str) -> None:
+    assert word(reason) == counted_as
+
+
+@pytest.mark.parametrize("reason", ["Priority", "Resources", "Dependency", "Reserved", "None"])
+def test_ordinary_waits_have_words_and_time_cures_them(reason: str) -> None:
+    told = waiting(reason)
+    assert told.cure == QUEUE
+    assert told.says
+    assert not told.says.endswith(".")
+
+
+@pytest.mark.parametrize("found", HINDRANCES, ids=lambda found: found.word)
+def test_hindrances_say_what_to_do(found: Hindrance) -> None:
+    told = waiting(found.word)
+    assert (told.cure, told.says, told.advice) == (found.cure, found.says, found.advice)
+
+
+def test_an_unknown_word_is_told_as_it_is() -> None:
+    told = waiting("SomethingNew")
+    assert (told.word, told.says, told.cure) == ("SomethingNew", "", QUEUE)
