@@ -55,8 +55,12 @@ def test_the_audit_tells_who_did_what(client: Client) -> None:
     client.post("/api/v1/kill", who="root")
     shown = client.get("/api/v1/audit", who="root", limit=1).json()
     assert shown["items"][0]["actor"] == "root"
-    assert shown["items"][0]["detail"] == {"mode": "shadow", "partition": "", "via": "munge"}
-    rest = client.get("/api/v1/audit", who="root", cursor=shown["items"][0]["id"]).json()
+    detail = {"way": "rest", "stopped": [""], "via": "munge"}
+    assert (shown["items"][0]["event"], shown["items"][0]["detail"]) == (
+        "kill switch pulled",
+        detail,
+    )
+    rest = client.get("/api/v1/audit", who="root", cursor=f"audit.{shown['items'][0]['id']}").json()
     assert [row["detail"]["mode"] for row in rest["items"]] == ["act"]
 
 
