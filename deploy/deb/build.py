@@ -65,6 +65,7 @@ def build(source: Path, out: Path, work: Path, *, level: int) -> Path:
     _lay_environment(tree)
     _lay_files(tree)
     _lay_documents(source, tree / "usr/share/doc/mirage", version, epoch)
+    _lay_manual(work / "source", tree / "usr/share/man")
     _control(tree, version)
     _plain_modes(tree)
     out.mkdir(parents=True, exist_ok=True)
@@ -138,6 +139,16 @@ def _lay_documents(source: Path, place: Path, version: str, epoch: int) -> None:
     told = f"mirage ({version}) stable; urgency=medium\n\n  * See changelog.gz.\n\n"
     told += f" -- Mirage developers <mirage@localhost>  {when}\n"
     _gzip(place / "changelog.Debian.gz", told.encode())
+
+
+def _lay_manual(source: Path, place: Path) -> None:
+    """A page for each command, as `mirage man` writes them."""
+    words = [sys.executable, "-m", "mirage", "man", str(place)]
+    environment = os.environ | {"PYTHONPATH": str(source)}
+    subprocess.run(words, cwd=source, env=environment, capture_output=True, check=True)
+    for page in sorted((place / "man1").iterdir()):
+        _gzip(page.with_name(f"{page.name}.gz"), page.read_bytes())
+        page.unlink()
 
 
 def _control(tree: Path, version: str) -> None:
