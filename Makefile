@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 SERVE_STAMP := $(VENV)/.installed
 
-.PHONY: demo test kernels test-simulated test-slurm test-chains test-plugin test-deb deb check generated man clean
+.PHONY: demo test kernels test-simulated test-slurm test-chains test-plugin test-deb deb lint-ansible check generated man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
 	$(BIN)/mirage demo --once
@@ -43,6 +43,12 @@ test-deb: $(STAMP)  ## the Debian package: built, installed on a root of its own
 
 deb: $(STAMP)  ## the Debian package, into dist/
 	$(BIN)/python deploy/deb/build.py --level 19
+
+# In an environment of its own: it brings all of Ansible.
+lint-ansible:  ## the Ansible role, by Ansible's own linter
+	$(PYTHON) -m venv build/ansible
+	build/ansible/bin/pip install --quiet --disable-pip-version-check ansible-lint
+	cd deploy/ansible && PATH=$(CURDIR)/build/ansible/bin:$$PATH ansible-lint --offline
 
 check: $(STAMP)  ## lint, format, types, layers
 	$(BIN)/ruff check .

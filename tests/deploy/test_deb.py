@@ -26,7 +26,7 @@ PYTHON = "/usr/lib/mirage/bin/python3"
 DPKG = ("dpkg", "--force-unsafe-io")
 _WRITTEN_BY_DPKG = ("/var/lib/dpkg", "/var/log", "/var/cache", "/etc/passwd-", "/etc/group-")
 _WRITTEN_BY_DPKG += ("/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-")
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 _ASK = """
 import httpx, sys
 transport = httpx.HTTPTransport(uds="/run/mirage/api.sock")
