@@ -13,12 +13,14 @@ from mirage.api import (
     cluster,
     documented,
     events,
+    forecasts,
     handovers,
     machines,
     once,
     overviews,
     problems,
     queue,
+    reports,
     system,
 )
 from mirage.api.context import ApiContext
@@ -54,8 +56,10 @@ def create_app(context: ApiContext) -> FastAPI:
         machines,
         cluster,
         queue,
+        forecasts,
         events,
         overviews,
+        reports,
         system,
         admin,
     ):
