@@ -1,6 +1,7 @@
 """Files that no engine runs here, as their linters read them: container, compose, Ansible."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 import yaml
 
 from mirage.settings import Settings
+from tests import needed
 from tests.mirage_process import CHECKOUT, run
 
 DEPLOY = CHECKOUT / "deploy"
@@ -22,7 +24,10 @@ COMPOSE = DEPLOY / "container" / "compose.yaml"
 
 def linted(*words: str, cwd: Path) -> None:
     """By a tool of this environment (pyproject.toml, extra `dev`)."""
-    tool = Path(sys.executable).with_name(words[0])
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    tool = shutil.which(words[0], path=places)
+    if tool is None:
+        needed.absent(f"{words[0]} is not installed")
     done = subprocess.run(
         [tool, *words[1:]], cwd=cwd, capture_output=True, text=True, check=False, timeout=120
     )
