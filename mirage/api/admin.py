@@ -12,6 +12,7 @@ from mirage.api import admin_views as views
 from mirage.api import promotion
 from mirage.api.deps import Admin, AdminWriter, Context, Reading, Writing
 from mirage.api.documented import read_errors, write_errors
+from mirage.api.once import Once, Slowly
 from mirage.services import caps, catalogue, health, killswitch
 
 router = APIRouter(tags=["admin"])
@@ -29,14 +30,18 @@ def get_kill_switch(given: Context, who: Admin, tx: Reading) -> schemas.KillSwit
     return views.kill_switch(killswitch.pulled(tx, given.cluster_id), given.kill_file)
 
 
-@router.post("/kill/release", operation_id="releaseKillSwitch", responses=write_errors())
+@router.post("/kill/release", operation_id="releaseKillSwitch", responses=write_errors(409))
 def release_kill_switch(
-    asked: schemas.Release, given: Context, who: AdminWriter, tx: Writing
+    asked: schemas.Release, given: Context, who: AdminWriter, tx: Writing, key: Once
 ) -> schemas.KillSwitch:
     """Release what was pulled by command and by REST. A file is released by taking it away."""
-    now = given.clock()
-    killswitch.release(tx, given.cluster_id, now=now, actor=who.user, act_again=asked.act_again)
-    return views.kill_switch(killswitch.pulled(tx, given.cluster_id), given.kill_file)
+
+    def release() -> schemas.KillSwitch:
+        now = given.clock()
+        killswitch.release(tx, given.cluster_id, now=now, actor=who.user, act_again=asked.act_again)
+        return views.kill_switch(killswitch.pulled(tx, given.cluster_id), given.kill_file)
+
+    return key.once(release)
 
 
 @router.get("/limits", operation_id="listLimits", responses=read_errors(401, 403))
@@ -87,21 +92,22 @@ def promote_model(
     version: Version,
     asked: schemas.Promote,
     request: Request,
+    *,
     given: Context,
     who: AdminWriter,
+    key: Slowly,
 ) -> schemas.Evidence:
     """Put a version in use, where it beats the one in use: judged on tables that neither has seen,
     the 95 % interval of the difference in cost has to lie below zero. Else 409, with the figures.
     """
-    found = promotion.promote(
-        given,
-        promotion.Asked(
-            model=promotion.named(name, version), tables=tuple(asked.tables), force=asked.force
-        ),
-        actor=who.user,
-        via=request.state.who.via,
-    )
-    return views.evidence(found)
+    model, tables = promotion.named(name, version), tuple(asked.tables)
+    wanted = promotion.Asked(model=model, tables=tables, force=asked.force)
+    actor, via = who.user, request.state.who.via
+
+    def promote() -> schemas.Evidence:
+        return views.evidence(promotion.promote(given, wanted, actor=actor, via=via))
+
+    return key.once(promote)
 
 
 @router.get("/polling", operation_id="getPolling", responses=read_errors(401, 403))
