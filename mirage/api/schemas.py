@@ -76,24 +76,30 @@ class NewRecipe(_Asked):
     """What a chain of mode submit leaves for a service that submits its links through slurmrestd;
     any other service drops it. Nothing ever shows it."""
 
-    carrier: str = Field(
-        min_length=2,
-        max_length=4096,
-        description="The chain's own file.",
-        examples=["/home/alice/.mirage/train.sh"],
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "carrier": f"/home/alice/.local/state/mirage/{_CHAIN_ID}/carrier/job.sh",
+                    "directory": "/home/alice",
+                    "name": "job.sh",
+                    "options": {"time": "48:00:00", "gres": "gpu:8"},
+                }
+            ]
+        },
     )
-    directory: str = Field(
-        min_length=1, max_length=4096, description="Of the submission.", examples=["/home/alice"]
-    )
-    name: str = Field(min_length=1, max_length=1024, description="Of the jobs.", examples=["train"])
-    comment: str = Field(
-        "", max_length=4096, description="The user's own words in it.", examples=["run 7"]
-    )
-    umask: int = Field(0o022, ge=0, le=0o777, examples=[18])
+
+    carrier: str = Field(min_length=2, max_length=4096, description="The chain's own file.")
+    directory: str = Field(min_length=1, max_length=4096, description="Of the submission.")
+    name: str = Field(min_length=1, max_length=1024, description="Of the jobs.")
+    comment: str = Field("", max_length=4096, description="The user's own words in it.")
+    umask: int = Field(0o022, ge=0, le=0o777, description="Of the submission.")
     options: dict[
         Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")],
         Annotated[str, Field(max_length=4096)],
-    ] = Field(max_length=60, description="Of sbatch, by long name.", examples=[{"time": "60"}])
+    ] = Field(max_length=60, description="Of sbatch, by long name.")
 
     def kept(self) -> Recipe:
         return Recipe(**self.model_dump())
