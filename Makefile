@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 SERVE_STAMP := $(VENV)/.installed
 
-.PHONY: demo test kernels test-simulated test-slurm test-chains test-plugin check clean
+.PHONY: demo test kernels test-simulated test-slurm test-chains test-plugin check generated man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
 	$(BIN)/mirage demo --once
@@ -54,6 +54,13 @@ $(STAMP): $(SERVE_STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@
+
+# What is committed and made from the code: a test fails where it is not up to date.
+generated: $(STAMP)
+	$(BIN)/python -m mirage.cli.tree
+
+man: $(SERVE_STAMP)  ## the manual pages, into build/man
+	$(BIN)/mirage man build/man
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

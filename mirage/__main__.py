@@ -3,7 +3,7 @@
 import os
 import sys
 
-from mirage.cli.app import app
+from mirage.cli import completing
 from mirage.domain.printable import printable
 from mirage.errors import MirageError
 
@@ -12,6 +12,10 @@ NEWLINE = "\n"
 
 def main() -> None:
     """Exit codes: 0 done, 1 failed, 2 bad input, 3 Slurm, 4 database, 5 service (errors.py)."""
+    if os.environ.get(completing.VARIABLE, "").removeprefix("complete_") in completing.SHELLS:
+        sys.exit(completing.run(os.environ))
+    from mirage.cli.app import app  # noqa: PLC0415 - a Tab does not wait for it
+
     try:
         app()
     except MirageError as error:

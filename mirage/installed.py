@@ -1,7 +1,10 @@
-"""Where the files that are not Python are: beside the package in a wheel, else in the checkout."""
+"""Where things are: files that are not Python beside the package in a wheel, else in the checkout;
+a service of one's own; the API's port."""
 
+import os
 from pathlib import Path
 
+DEFAULT_PORT = 6480
 _PACKAGE = Path(__file__).parent
 
 
@@ -18,3 +21,11 @@ def models_dir(configured: Path | None = None) -> Path:
         return configured
     here = Path("models")
     return here if here.is_dir() else data_dir("models")
+
+
+def own_state_dir() -> Path:
+    """Where a service of the user who runs this keeps its database and its socket."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    # A relative one is invalid and ignored (XDG Base Directory Specification).
+    base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
+    return base / "mirage" / "service"

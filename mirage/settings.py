@@ -3,23 +3,23 @@
 import os
 import pwd
 import re
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
-    ValidationError,
     WithJsonSchema,
     model_validator,
 )
 
-from mirage.errors import ConfigError
+from mirage import config_file
+from mirage.config_file import Given
+from mirage.installed import DEFAULT_PORT, own_state_dir
+from mirage.knobs import SECRET
 
-DEFAULT_PORT = 6480
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 
 PlainName = Literal[
@@ -52,6 +52,21 @@ PolicyName = Annotated[str, AfterValidator(_policy_name), WithJsonSchema({"enum"
 _REST_URL = r"^(unix:/\S+|https?://[^\s/@]+/?)$"
 Hidden = Literal["jobs", "usage", "nodes", "partitions"]
 """Words of Slurm's PrivateData that Mirage has a view of (domain/caller.py)."""
+
+THIS_HOST = frozenset({"localhost", "127.0.0.1", "::1"})
+
+_ADDRESS = r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,253}"
+Address = Annotated[str, Field(pattern=f"^{_ADDRESS}$")]
+
+
+def _owner_address(template: str | None) -> str | None:
+    if template is None:
+        return None
+    address = re.fullmatch(_ADDRESS, template.replace("{user}", "u"))
+    if template.count("{user}") != 1 or address is None:
+        raise ValueError("an address with {user} in it, such as {user}@example.org")
+    return template
+
 
 _Seconds = Annotated[int, Field(gt=0, le=31 * 86400)]
 _Hours = Annotated[float, Field(ge=0)]
@@ -89,8 +104,8 @@ class ClusterSettings(_Section):
 
 
 class DatabaseSettings(_Section):
-    url: str | None = None
-    """SQLAlchemy URL; SQLite in `service.state_dir` when unset. MIRAGE_DATABASE_URL goes before."""
+    url: str | None = Field(None, json_schema_extra=SECRET)
+    """SQLAlchemy URL; SQLite in `service.state_dir` when unset."""
 
 
 class ServiceSettings(_Section):
@@ -170,6 +185,9 @@ class ProvisionSettings(_Section):
     """For chains that name none."""
     models_dir: Path | None = None
     """Holds NAME/VERSION of models; unset: `models` where it starts, or those that came along."""
+    tables_dir: Path | None = None
+    """Holds the episode tables of the newest days, by which the API and the page Admin judge a
+    model before it is promoted; unset: `tables` in `service.state_dir`."""
     max_lead_h: _Hours = 24.0
     """A standby is never freed earlier than this before its predecessor's end; hours."""
     min_gain_s: int = Field(60, ge=0)
@@ -189,6 +207,55 @@ class ProvisionSettings(_Section):
     """A larger mean error turns mode act into shadow; hours."""
 
 
+class NotifySettings(_Section):
+    """Mail and webhook on what becomes of chains (docs/notify.md). Unset: nobody is told."""
+
+    smtp_host: str | None = Field(None, min_length=1, max_length=253)
+    """The mail server; unset: no mail."""
+    smtp_port: int = Field(25, ge=1, le=65535)
+    """Its port."""
+    smtp_security: Literal["none", "starttls", "tls"] = "starttls"
+    """How mail goes there; `none` for a server on this host."""
+    smtp_user: str = ""
+    """Who logs in there; empty: nobody does."""
+    smtp_password_file: Path | None = None
+    """Holds the password of `smtp_user`, mode 0600, read at each mail."""
+    mail_from: Address | None = None
+    """The sender of mail."""
+    owner_address: Annotated[str | None, AfterValidator(_owner_address)] = None
+    """A chain's owner's address, with `{user}` for the name in Slurm: `{user}@example.org`; unset:
+    owners get no mail."""
+    admin_addresses: tuple[Address, ...] = ()
+    """Who is told of every chain."""
+    webhook_url_file: Path | None = None
+    """Holds the address that digests are posted to, mode 0600 (whoever knows it may post): https,
+    or http on this host."""
+    webhook_secret_file: Path | None = None
+    """Holds the key of the signature in `Mirage-Signature`, mode 0600; unset: none is sent."""
+    interruption_h: float = Field(1.0, gt=0)
+    """An interruption is told of once it is longer; hours."""
+    chain_every_s: _Seconds = 900
+    """Between two digests on one chain; what happens meanwhile is in the second; seconds."""
+    max_per_hour: int = Field(60, ge=1)
+    """Digests in an hour, of all chains and channels; the others wait."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.smtp_host is not None and self.mail_from is None:
+            raise ValueError("smtp_host needs mail_from")
+        if self.smtp_host is not None and not (self.owner_address or self.admin_addresses):
+            raise ValueError("smtp_host needs owner_address or admin_addresses: whom to mail")
+        if self.smtp_password_file and self.smtp_security == "none" and not self.smtp_is_here:
+            raise ValueError(
+                'a password is not sent unencrypted: set smtp_security to "starttls" or "tls"'
+            )
+        return self
+
+    @property
+    def smtp_is_here(self) -> bool:
+        return self.smtp_host in THIS_HOST
+
+
 class Settings(_Section):
     cluster: ClusterSettings = ClusterSettings()
     database: DatabaseSettings = DatabaseSettings()
@@ -197,6 +264,7 @@ class Settings(_Section):
     submit: SubmitSettings = SubmitSettings()
     polling: PollingSettings = PollingSettings()
     provision: ProvisionSettings = ProvisionSettings()
+    notify: NotifySettings = NotifySettings()
     log_format: Literal["auto", "json", "console"] = "auto"
     """auto: colours on a terminal, JSON otherwise."""
 
@@ -205,45 +273,44 @@ class Settings(_Section):
         given = os.environ.get("MIRAGE_DATABASE_URL") or self.database.url
         return given or f"sqlite:///{self.service.state_dir / 'mirage.db'}"
 
+    @property
+    def submits_by_rest(self) -> bool:
+        """Whether links of mode submit go through slurmrestd, with tokens of their owners."""
+        return self.cluster.transport == "rest" and bool(self.cluster.rest_token_command)
+
+    @model_validator(mode="after")
+    def _one_way_to_submit(self) -> Self:
+        if self.submits_by_rest and self.submit.sudo is not None:
+            raise ValueError("set submit.sudo or cluster.rest_token_command, not both")
+        return self
+
 
 def load(path: Path | None) -> Settings:
-    """The settings of `path`; without one, of MIRAGE_CONFIG or /etc/mirage where that exists.
+    """The settings of `path`, or of the file that is implied, and of the environment before it.
 
-    Raises ConfigError with every fault of the file at once.
+    Raises ConfigError with every fault at once.
     """
-    chosen = path or _implied_path()
-    if chosen is None:
-        return Settings()
-    try:
-        text = chosen.read_text(encoding="utf-8")
-        return Settings.model_validate(tomllib.loads(text))
-    except OSError as error:
-        raise ConfigError(str(chosen), [f"cannot be read: {error.strerror}"]) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(str(chosen), [f"not TOML: {error}"]) from error
-    except ValidationError as error:
-        raise ConfigError(str(chosen), _faults(text, error)) from error
+    return config_file.checked(Settings, given(path))
 
 
-def own_state_dir() -> Path:
-    """Where a service of the user who runs this keeps its database and its socket."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    # A relative one is invalid and ignored (XDG Base Directory Specification).
-    base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
-    return base / "mirage" / "service"
+def given(path: Path | None) -> Given:
+    """What is set, and where: by `path`, without one by MIRAGE_CONFIG or /etc/mirage where that
+    exists, and by variables. Raises ConfigError for a file that does not read."""
+    return config_file.read(Settings, path or _implied_path(), os.environ)
 
 
 def load_own(path: Path | None) -> Settings:
     """Of a user's own service: `path`, MIRAGE_CONFIG or ~/.config/mirage/mirage.toml, or defaults.
 
     Whatever the file says, state is in the user's own directory, callers are on this host, and the
-    user alone is admin. /etc/mirage and MIRAGE_DATABASE_URL are the site's.
+    user alone is admin. /etc/mirage and the variables are the site's.
     """
     given = os.environ.get("XDG_CONFIG_HOME", "")
     base = Path(given) if given.startswith("/") else Path.home() / ".config"
     implied = base / "mirage" / "mirage.toml"
     chosen = path or (None if os.environ.get("MIRAGE_CONFIG") or not implied.exists() else implied)
-    read = load(chosen) if chosen or os.environ.get("MIRAGE_CONFIG") else Settings()
+    named = chosen or (_implied_path() if os.environ.get("MIRAGE_CONFIG") else None)
+    read = config_file.checked(Settings, config_file.read(Settings, named, {}))
     state = own_state_dir()
     me = pwd.getpwuid(os.geteuid()).pw_name
     service = read.service.model_copy(
@@ -268,39 +335,3 @@ def _implied_path() -> Path | None:
     if named := os.environ.get("MIRAGE_CONFIG"):
         return Path(named)
     return CONFIG_PATH if CONFIG_PATH.exists() else None
-
-
-def _faults(text: str, error: ValidationError) -> list[str]:
-    """In the order of the file's lines."""
-    found = []
-    for detail in error.errors():
-        keys = [str(key) for key in detail["loc"]]
-        found.append((_line_of(text, keys) or 0, keys, dict(detail)))
-    found.sort(key=lambda fault: fault[0])
-    return [_fault(line, keys, detail) for line, keys, detail in found]
-
-
-def _fault(line: int, keys: list[str], detail: dict[str, Any]) -> str:
-    name = ".".join(keys)
-    where = f"line {line}: " if line else ""
-    if detail["type"] == "extra_forbidden":
-        return f"{where}unknown key {name!r}"
-    if detail["type"] == "model_type":
-        return f"{where}{name} = {detail['input']!r}: {name} is a table, [{name}]"
-    return f"{where}{name} = {detail['input']!r}: {detail['msg'].removeprefix('Value error, ')}"
-
-
-def _line_of(text: str, keys: list[str]) -> int | None:
-    """The line that sets the key, or what holds it; TOML parsers keep no positions."""
-    lines: dict[str, int] = {}
-    table = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        bare = line.split("#", 1)[0].strip()
-        if bare.startswith("["):
-            table = bare.strip("[] ")
-            lines.setdefault(table, number)
-        elif "=" in bare:
-            key = bare.partition("=")[0].strip()
-            lines.setdefault(f"{table}.{key}" if table else key, number)
-    outward = (".".join(keys[:end]) for end in range(len(keys), 0, -1))
-    return next((lines[name] for name in outward if name in lines), None)

@@ -4,27 +4,30 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
 
+from mirage.cluster.meter import Usage
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
-from mirage.services import links, pushing, waits
+from mirage.services import caps, killswitch, links, pushing, waits
+from mirage.services.bookkeeping import Bookkeeping
 from mirage.services.chains import conclude
 from mirage.services.desk import Rules
 from mirage.services.foretelling import Foreteller
+from mirage.services.health import Teller
 from mirage.services.ingest import (
     FIRST_WINDOW_S,
     history_windows,
     ingest_history,
     ingest_queue,
 )
-from mirage.services.modes import stop_acting
+from mirage.services.notices import Watch
 from mirage.services.obey import obey
 from mirage.services.provision import provision, reconcile
 from mirage.services.pushing import Cadence
@@ -65,17 +68,22 @@ class Worker:
         intervals: Intervals | None = None,
         kill_file: Path | None = None,
         owner_uid: int | None = None,
+        watch: Watch | None = None,
+        usage: Callable[[], Mapping[str, Usage]] | None = None,
         foreteller: Foreteller | None = None,
     ) -> None:
-        """`owner_uid`: of a user's own service, which touches nobody else's jobs. `foreteller`:
+        """`owner_uid`: of a user's own service, which touches nobody else's jobs. `watch`: what
+        people are told of chains. `usage`: what asking Slurm has cost this process. `foreteller`:
         says what jobs would wait that nobody has submitted yet."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
         self._rules = rules
         self._intervals = intervals or Intervals()
         self._kill_file = kill_file
         self._owner_uid = owner_uid
+        self._watch = watch
         self._foreteller = foreteller
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
+        self._teller = Teller(self._holder, usage)
         self._queue: Queue | None = None
         self._nodes: tuple[Node, ...] = ()
         self._nodes_at: int | None = None
@@ -84,6 +92,7 @@ class Worker:
         self._thinned_at: int | None = None
         self._cadence = Cadence(self._intervals.queue_s, self._intervals.pushed_queue_s)
         self._pushed = Pushes(None, None, None)
+        self._books = Bookkeeping(store, cluster_id)
 
     def run(self, stop: threading.Event, sleep: Callable[[float], None] = time.sleep) -> None:
         """Tick until `stop`; the tick under way is finished."""
@@ -110,16 +119,32 @@ class Worker:
 
     def tick(self) -> None:
         """One round. Slurm being away is normal: it is logged, and the next tick asks again."""
+        began = time.monotonic()
+        error = ""
         try:
-            if self._has_lease():
-                self._obey_kill_file()
-                self._look_and_act()
-        except ClusterUnavailable as error:
-            _log.warning("Slurm does not answer", error=str(error))
-        except MirageError as error:
-            _log.error("tick failed", error=str(error))
+            if not self._has_lease():
+                return
+            self._obey_kill_switch()
+            self._look_and_act()
+        except ClusterUnavailable as away:
+            error = f"Slurm does not answer: {away}"
+            _log.warning("Slurm does not answer", error=str(away))
+        except MirageError as fault:
+            error = str(fault)
+            _log.error("tick failed", error=error)
         except Exception:
+            error = "an error that Mirage did not foresee: the log has it"
             _log.exception("tick failed")
+        self._tell(error, time.monotonic() - began)
+
+    def _tell(self, error: str, took_s: float) -> None:
+        """For the page Admin, whichever process shows it."""
+        try:
+            with self._store.begin() as tx:
+                now = self._cluster.now()
+                self._teller.tell(tx, self._cluster_id, now, took_s=took_s, error=error)
+        except MirageError as trouble:
+            _log.error("the tick is not written down", error=str(trouble))
 
     def _has_lease(self) -> bool:
         ttl_s = _MISSED_TICKS * self._intervals.queue_s
@@ -128,11 +153,15 @@ class Worker:
                 tx, self._cluster_id, self._holder, now=self._cluster.now(), ttl_s=ttl_s
             )
 
-    def _obey_kill_file(self) -> None:
-        if self._kill_file is not None and self._kill_file.exists():
-            with self._store.begin() as tx:
-                now = self._cluster.now()
-                stop_acting(tx, self._cluster_id, now=now, actor=f"file {self._kill_file}")
+    def _obey_kill_switch(self) -> None:
+        with self._store.begin() as tx:
+            killswitch.obey(tx, self._cluster_id, self._kill_file, now=self._cluster.now())
+
+    def _rules_now(self) -> Rules:
+        """Within the limits that an admin may have set since the last tick."""
+        with self._store.read() as tx:
+            limits = caps.in_force(tx, self._cluster_id, self._rules.limits)
+        return replace(self._rules, limits=limits)
 
     def _look_and_act(self) -> None:
         queue = self._cluster.queue()
@@ -153,11 +182,14 @@ class Worker:
         with self._store.begin() as tx:
             reconcile(tx, self._cluster_id, queue.taken_at)
             conclude(tx, self._cluster_id, queue.taken_at)
+            if self._watch is not None:
+                self._watch.note(tx, self._cluster_id, queue.taken_at)
         obey(self._store, self._cluster, self._cluster_id, queue)
         snapshot = Snapshot(queue=queue, nodes=self._nodes)
-        provision(self._store, self._cluster, self._cluster_id, snapshot, self._rules)
+        provision(self._store, self._cluster, self._cluster_id, snapshot, self._rules_now())
         # Last, for a week of accounting takes minutes, and moves want a queue just seen.
         self._catch_up(queue.taken_at)
+        self._books.look(queue)
         self._thin(queue.taken_at)
         waits.refresh(self._store, self._cluster_id)
         if self._foreteller is not None:

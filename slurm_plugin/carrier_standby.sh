@@ -40,6 +40,27 @@ except OSError as error:
     fi
 }
 
+mirage_given='PATH HOME USER LOGNAME SHELL PWD OLDPWD SHLVL _' # by the service, or by a shell
+mirage_enter() { # a job whose script only names this file: become the link, in the environment of the
+    # first submission; what Slurm gave this job goes before that
+    if [ -x "$mirage_python" ]; then
+        mirage_run_link exec "$mirage_python" -IS -c '
+import os, signal, sys
+for ignored in signal.SIGPIPE, signal.SIGXFSZ:  # by Python
+    signal.signal(ignored, signal.SIG_DFL)
+given = os.fsencode(sys.argv[2]).split()
+pairs = {}
+for place, apart in (sys.argv[1], []), ("/proc/self/environ", given):  # os.environ has LC_CTYPE of Python
+    with open(place, "rb") as env:
+        entries = [entry.split(b"=", 1) for entry in env.read().split(b"\0")[:-1]]
+    pairs.update(entry for entry in entries if entry[0] not in apart)
+os.execve(sys.argv[3], sys.argv[3:], pairs)
+' "$mirage_dir/env" "$mirage_given"
+    fi
+    . "$mirage_dir/env.sh"
+    mirage_run_link exec
+}
+
 mirage_stand() { # put the standby in place; says nothing but its success or the error
     # An unanswered question is no "none stands": asking sbatch then could make two.
     mirage_standby=$(mirage_standing) || {

@@ -166,8 +166,11 @@ def _core():
     return b"\n".join(parts)
 
 
+def _shell():
+    return BETTER_SHELL + " --posix" if os.path.exists(BETTER_SHELL) else SHELL
+
+
 def _top(chain):
-    shell = BETTER_SHELL + " --posix" if os.path.exists(BETTER_SHELL) else SHELL
     block = mirage_request.leading_block(chain.script.text)
     if not block.endswith(b"\n"):
         block += b"\n"
@@ -181,7 +184,7 @@ def _top(chain):
         ("url", mirage_register._url(chain.call.environ)),
         ("append", chain.open_mode()),
     ] + _asked(chain.settings)
-    lines = [b"#!%s\n" % (shell.encode(),), mirage_request.CARRIER_MARK + b"1\n", block]
+    lines = [b"#!%s\n" % (_shell().encode(),), mirage_request.CARRIER_MARK + b"1\n", block]
     lines += [b"mirage_%s=%s\n" % (name.encode(), quoted(value)) for name, value in settings]
     lines += [b"mirage_offset=%010d\n" % (0,), b"mirage_size=%d\n" % (len(chain.script.text),)]
     return b"".join(lines) + _functions(chain)
@@ -210,18 +213,23 @@ def _whole(path):
 
 
 def _functions(chain):
-    """The two places where the user's own words stand: sbatch's line, and the interpreter's."""
+    """The places where the user's own words stand: sbatch's line, the interpreter's, and the link's
+    own for a job that was submitted without words (mirage_enter)."""
     import mirage_chain
 
     before, after = mirage_chain.later_words(chain)
     words = [quoted(word) for word in before]
     words += [b'"$@"'] + [quoted(word) for word in [*after, chain.carrier()]]
     words += [b'"mirage:$mirage_chain:$mirage_next"']
-    words += [quoted(word) for word in chain.arguments()]
+    arguments = [quoted(word) for word in chain.arguments()]
+    words += arguments
+    link = [quoted(word) for word in [*_shell().split(), chain.carrier()]]
+    link += [b'"mirage:$mirage_chain:$mirage_index"'] + arguments
     run = b" ".join(quoted(os.fsdecode(word)) for word in interpreter(chain.script.text))
     return (
         b'mirage_run_sbatch() { mirage_in_env "$mirage_sbatch" ' + b" ".join(words) + b"; }\n"
         b"mirage_run_script() { mirage_exec " + run + b' "$@"; }\n'
+        b'mirage_run_link() { "$@" ' + b" ".join(link) + b"; }\n"
     )
 
 

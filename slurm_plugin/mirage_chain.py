@@ -247,10 +247,19 @@ def _tell(chain, job):
 
         if job is None:
             raise mirage_register.Unreachable("sbatch named no job")
-        mirage_register.register(chain.id, job, chain.settings, chain.call.environ)
+        mirage_register.register(chain.id, job, chain.settings, chain.call.environ, _recipe(chain))
     except Exception as error:
         say(
             chain.call,
             "the chain is not registered (%s); it runs all the same, each link queueing when the"
             " last one ends, until Mirage finds it by its comment" % (error,),
         )
+
+
+def _recipe(chain):
+    """For a chain without standing jobs: what another needs who submits the next link."""
+    if chain.settings.mode != "submit":
+        return None
+    import mirage_recipe
+
+    return mirage_recipe.of(chain)

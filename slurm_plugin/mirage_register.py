@@ -14,8 +14,8 @@ class Unreachable(Exception):
     """The service did not take the chain; the message says why in a few words."""
 
 
-def register(chain_id, job, settings, environ):
-    """POST the chain; whoever submitted it is shown by MUNGE.
+def register(chain_id, job, settings, environ, recipe=None):
+    """POST the chain; whoever submitted it is shown by MUNGE. `recipe`: JSON (mirage_recipe).
 
     In a process of its own: neither a name server nor munged, silent both, can hold up the user.
     """
@@ -30,7 +30,8 @@ def register(chain_id, job, settings, environ):
             _signal.setitimer(_signal.ITIMER_REAL, LIMIT_S - RESERVE_S)  # SIGALRM ends it
             os.close(said)
             os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # whoever reads our output waits for us only
-            os.write(word, _tried(chain_id, job, settings, environ))
+            body = _body(chain_id, job, settings, recipe)
+            os.write(word, _tried(body, chain_id, environ))
         finally:
             os._exit(0)
     os.close(word)
@@ -41,10 +42,10 @@ def register(chain_id, job, settings, environ):
         raise Unreachable(why)
 
 
-def _tried(chain_id, job, settings, environ):
+def _tried(body, chain_id, environ):
     """What came of it, in a line."""
     try:
-        _post(_url(environ), chain_id, _body(chain_id, job, settings), environ)
+        _post(_url(environ), chain_id, body, environ)
     except (OSError, Unreachable) as error:
         return (getattr(error, "strerror", None) or str(error)).encode("utf-8", "replace")
     except Exception as error:
@@ -66,7 +67,7 @@ def _url(environ):
     return DEFAULT_URL
 
 
-def _body(chain_id, job, settings):
+def _body(chain_id, job, settings, recipe):
     """JSON by hand: nothing in here needs escaping, and json costs 6 ms to load.
 
     What nobody asked for is left out, so that an older service understands the rest.
@@ -84,9 +85,12 @@ def _body(chain_id, job, settings):
         ("presubmit", "presubmit", '"%s"' % (settings.presubmit,)),
         ("style", "style", '"%s"' % (settings.style,)),
         ("mode", "mode", '"%s"' % (settings.mode,)),
+        ("min-runtime", "min_runtime_s", settings.min_runtime_s),
     ):
         if name in settings.asked:
             fields.append((field, value))
+    if recipe is not None:
+        fields.append(("recipe", recipe))
     return ("{%s}" % ", ".join('"%s": %s' % field for field in fields)).encode("ascii")
 
 

@@ -24,6 +24,9 @@ PACKAGES = {
     "sudo": "/usr/sbin/visudo",
     "chromium": "/usr/bin/chromium",
     "npm": "/usr/bin/npm",
+    "zsh": "/usr/bin/zsh",
+    "fish": "/usr/bin/fish",
+    "groff-base": "/usr/bin/groff",
 }
 """Package: what it brings. Slurm's own are known to the testbed."""
 TESTBED = Path(__file__).resolve().parents[1] / "deploy" / "testbed" / "testbed.py"

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from mirage import settings
 from mirage.cli import config_text
 from mirage.errors import ConfigError
+from mirage.knobs import knobs, variables
 from mirage.policy import registry
 from mirage.settings import PlainName, Settings
 
@@ -24,6 +25,7 @@ BOUNDS = [
     ("service", "port", 0, -1),
     ("service", "port", 65535, 65536),
     ("service", "admins", ["root", "ada"], "root"),
+    ("service", "root_path", "/tools/mirage", "tools/"),
     ("auth", "admin_groups", ["hpc"], "hpc"),
     ("auth", "hide", ["jobs", "nodes"], ["secrets"]),
     ("auth", "slurm_s", 1, 0),
@@ -48,6 +50,15 @@ BOUNDS = [
     ("provision", "max_touches", 1, 0),
     ("provision", "demote_after", 1, 0),
     ("provision", "demote_error_h", 0.1, 0),
+    ("notify", "smtp_port", 25, 0),
+    ("notify", "smtp_port", 65535, 65536),
+    ("notify", "smtp_security", "tls", "ssl"),
+    ("notify", "mail_from", "m@example.org", "m@example.org\n"),
+    ("notify", "owner_address", "{user}@example.org", "{user}@example.org\n"),
+    ("notify", "admin_addresses", ["a@b.c"], ["a"]),
+    ("notify", "interruption_h", 0.5, 0),
+    ("notify", "chain_every_s", 1, 0),
+    ("notify", "max_per_hour", 1, 0),
     ("", "log_format", "json", "xml"),
 ]
 
@@ -68,8 +79,11 @@ def test_every_number_and_choice_is_tried_above() -> None:
     tried = {(table, key) for table, key, _, _ in BOUNDS}
     free = {("database", "url"), ("service", "host"), ("service", "state_dir")}
     free |= {("cluster", "rest_token_file"), ("cluster", "rest_user")}
+    free |= {("provision", "tables_dir")}
     free |= {("cluster", "file"), ("provision", "models_dir"), ("service", "socket")}
     free |= {("auth", "jwt_key_file"), ("auth", "jwks_file"), ("submit", "sudo")}
+    free |= {("notify", "smtp_host"), ("notify", "smtp_user"), ("notify", "smtp_password_file")}
+    free |= {("notify", "webhook_url_file"), ("notify", "webhook_secret_file")}
     plain = {("", "log_format")}
     tables = {name: type(info.default) for name, info in Settings.model_fields.items()}
     own = {
@@ -111,11 +125,12 @@ queue_s = 0
 x = 1
 """
     assert sorted(faults(tmp_path, text)) == [
-        "line 12: polling.queue_s = 0: Input should be greater than 0",
+        "line 12: polling.queue_s = 0: Input should be greater than 0 (allowed: > 0, <= 2678400)",
         "line 13: unknown key 'worker'",
         "line 2: unknown key 'colour'",
-        "line 4: service.port = 70000: Input should be less than or equal to 65535",
-        "line 5: unknown key 'service.ports'",
+        "line 4: service.port = 70000: Input should be less than or equal to 65535 "
+        "(allowed: >= 0, <= 65535)",
+        "line 5: unknown key 'service.ports': is 'service.port' meant?",
         "line 6: service.admins.1 = 7: Input should be a valid string",
     ]
 
@@ -123,8 +138,9 @@ x = 1
 def test_lines_of_dotted_keys_and_inline_tables(tmp_path: Path) -> None:
     text = "polling.queue_s = 0\nservice = {port = -1}\ncluster = 5\n"
     assert sorted(faults(tmp_path, text)) == [
-        "line 1: polling.queue_s = 0: Input should be greater than 0",
-        "line 2: service.port = -1: Input should be greater than or equal to 0",
+        "line 1: polling.queue_s = 0: Input should be greater than 0 (allowed: > 0, <= 2678400)",
+        "line 2: service.port = -1: Input should be greater than or equal to 0 "
+        "(allowed: >= 0, <= 65535)",
         "line 3: cluster = 5: cluster is a table, [cluster]",
     ]
 
@@ -157,6 +173,48 @@ def test_which_file_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.delenv("MIRAGE_CONFIG")
     monkeypatch.setattr(settings, "CONFIG_PATH", tmp_path / "none.toml")
     assert settings.load(None) == Settings()
+
+
+def test_a_variable_goes_before_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "mirage.toml"
+    path.write_text("[polling]\nqueue_s = 30\nnodes_s = 90\n")
+    for name, text in {
+        "POLLING_QUEUE_S": "45",
+        "POLLING_NODES_S": "",
+        "PROVISION_ALLOW_PIN": "true",
+        "SERVICE_ADMINS": "root, ada",
+        "AUTH_HIDE": '["jobs"]',
+        "CLUSTER_NAME": "8",
+    }.items():
+        monkeypatch.setenv(f"MIRAGE_{name}", text)
+    found = settings.load(path)
+    assert (found.polling.queue_s, found.polling.nodes_s) == (45, 90)
+    assert found.provision.allow_pin
+    assert (found.service.admins, found.auth.hide) == (("root", "ada"), ("jobs",))
+    assert found.cluster.name == "8"
+
+
+def test_a_users_own_service_hears_no_variable_of_the_sites(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MIRAGE_POLLING_QUEUE_S", "45")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("MIRAGE_CONFIG", raising=False)
+    assert settings.load_own(None).polling.queue_s == 60
+
+
+def test_a_fault_of_a_variable_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MIRAGE_POLLING_QUEUE_S", "soon")
+    (told,) = faults(tmp_path, "[polling]\nqueue_s = 30\n")
+    assert told.startswith("MIRAGE_POLLING_QUEUE_S: polling.queue_s = 'soon': ")
+
+
+def test_no_variable_stands_for_two_keys() -> None:
+    assert len(variables(Settings)) == len(knobs(Settings))
+
+
+def test_every_key_is_explained() -> None:
+    assert [knob.key for knob in knobs(Settings).values() if not knob.meaning] == []
 
 
 def test_the_reference_is_current() -> None:

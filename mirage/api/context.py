@@ -1,10 +1,13 @@
 """What the routes work on: made by bootstrap or a test, handed to `create_app`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from mirage.domain.caller import Caller
+from mirage.services.caps import Told
+from mirage.services.limits import Limits
 from mirage.services.standing import NO_ROSTER, Rights
 from mirage.slurm.sacctmgr import Roster
 from mirage.store.engine import Store
@@ -52,6 +55,8 @@ class ApiContext:
     """In per-user mode: the one user who is served."""
     pushers: tuple[str, ...] = ()
     """Users who may say that jobs have ended: SlurmUser."""
+    keeps_recipes: bool = False
+    """Whether links of mode submit go through slurmrestd, which takes a recipe of each chain."""
     queue_interval_s: int = 60
     policies: tuple[str, ...] = ()
     """Rules that a chain may ask for."""
@@ -59,6 +64,16 @@ class ApiContext:
     """A trained model by name; raises InputError where it cannot be used."""
     usage: Callable[[], Mapping[str, CommandUsage]] | None = None
     """By Slurm command; None where none are run."""
+    limits: Limits = field(default_factory=Limits)
+    """As configured."""
+    limits_told: Mapping[str, Told] = field(default_factory=dict)
+    """What each of them is, by name."""
+    models_dir: Path | None = None
+    """Holds models/NAME/VERSION; None: there are none."""
+    tables_dir: Path | None = None
+    """Holds the episode tables that a model may be judged on; None: there are none."""
+    kill_file: Path | None = None
+    """The worker's: while it is there nothing acts."""
 
     @property
     def rights(self) -> Rights:

@@ -16,6 +16,7 @@ from mirage.domain.chain import (
 )
 from mirage.domain.decision import Action, Mode
 from mirage.domain.job import JobState
+from mirage.domain.submission import Recipe
 from mirage.store.decisions import Effect
 
 _NOON = "2026-03-02T12:00:00Z"
@@ -50,6 +51,24 @@ class Page(Answer):
         description="Where the next page is; null on the last one.",
         examples=["/api/v1/chains?limit=100&cursor=k3v9x2m7q1zt"],
     )
+
+
+class NewRecipe(_Asked):
+    """What a chain of mode submit leaves for a service that submits its links through slurmrestd;
+    any other service drops it. Nothing ever shows it."""
+
+    carrier: str = Field(min_length=2, max_length=4096, description="The chain's own file.")
+    directory: str = Field(min_length=1, max_length=4096, description="Of the submission.")
+    name: str = Field(min_length=1, max_length=1024, description="Of the jobs.")
+    comment: str = Field("", max_length=4096, description="The user's own words in it.")
+    umask: int = Field(0o022, ge=0, le=0o777)
+    options: dict[
+        Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")],
+        Annotated[str, Field(max_length=4096)],
+    ] = Field(max_length=60, description="Of sbatch, by long name.", examples=[{"time": "60"}])
+
+    def kept(self) -> Recipe:
+        return Recipe(**self.model_dump())
 
 
 class NewChain(_Asked):
@@ -95,6 +114,13 @@ class NewChain(_Asked):
     mode: ChainMode | None = Field(
         None, description="Whether a successor stands in the queue. Default: standby."
     )
+    min_runtime_s: int | None = Field(
+        None,
+        ge=0,
+        le=_TEN_YEARS_S,
+        description="A link that fails sooner has failed fast. Default: ten minutes.",
+    )
+    recipe: NewRecipe | None = None
 
 
 class AtRisk(_Wire):
@@ -227,6 +253,25 @@ class DecisionView(_Wire):
 
 class DecisionPage(Page):
     items: list[DecisionView]
+
+
+class HandoverItem(HandoverView):
+    chain_id: str = Field(examples=[_CHAIN_ID])
+    user: str = Field(examples=["alice"])
+    account: str = Field(examples=["physics"])
+    partition: str = Field(description="The successor's, as are nodes.", examples=["gpu"])
+    nodes: int = Field(examples=[4])
+    predecessor: int = Field(description="Its job.", examples=[4711])
+    successor: int = Field(description="Its job.", examples=[4720])
+    position: Position = Field(description="Where the successor stood as a standby.")
+    freed_at: datetime | None = Field(description="When Mirage made it eligible.", examples=[_NOON])
+    hindered: str = Field(
+        description="What of its wait no forecast could know; empty: nothing.", examples=[""]
+    )
+
+
+class HandoverPage(Page):
+    items: list[HandoverItem]
 
 
 class JobView(_Wire):

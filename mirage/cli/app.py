@@ -10,6 +10,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from mirage.cli import manual
+
 COMMANDS = {
     "demo": (
         "mirage.cli.demo",
@@ -40,7 +42,7 @@ COMMANDS = {
         "What Mirage would have saved a site, and whether it is needed.",
     ),
     "db": ("mirage.cli.ops", "The database: make it, or bring it to this program's schema."),
-    "config": ("mirage.cli.ops", "The configuration file: check it, show it, list every key."),
+    "config": ("mirage.cli.config", "The configuration file: check it, show it, list every key."),
     "doctor": (
         "mirage.cli.doctor",
         "Say what works here and what does not: database, Slurm, who decides.",
@@ -48,6 +50,8 @@ COMMANDS = {
     "handover": ("mirage.cli.link", "Inside a link: hand over between links that overlap."),
     "done": ("mirage.cli.link", "Inside a link: its chain's work is finished."),
     "token": ("mirage.cli.token", "Bearer tokens: create, list, revoke."),
+    "notify": ("mirage.cli.notify", "Mail and webhook on chains: try what is configured."),
+    "man": ("mirage.cli.man", "Write the manual pages: mirage(1), and one for each command."),
     "mode": (
         "mirage.cli.ops",
         "How far Mirage goes: observe, shadow (decide and log; the default) or act.",
@@ -66,6 +70,7 @@ class _Later(TyperCommand):
         name = self.name or ""
         module, _ = COMMANDS[name]
         real = get_group(import_module(module).app).commands[name]
+        manual.attach(real, name)
         return real.make_context(info_name, args, parent=parent, **extra)
 
 

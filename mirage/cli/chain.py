@@ -6,10 +6,11 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from mirage.cli import chain_text
-from mirage.cli.client import Service, service_url
+from mirage.cli import chain_text, timeline
+from mirage.cli.address import service_url
+from mirage.cli.client import Service
+from mirage.cli.terminal import console
 from mirage.domain.chain import MAX_LINKS, ChainState
 from mirage.errors import InputError
 from mirage.installed import data_dir
@@ -19,6 +20,9 @@ chain_app = typer.Typer(
     no_args_is_help=True, help="Chains: submit, look at, pause, resume, cancel."
 )
 app.add_typer(chain_app, name="chain")
+
+_FORECASTS = 20
+"""The newest decisions: the forecast that is drawn is among them."""
 
 _LOOK = "`squeue --me -O JobID,State,Reason,Comment` shows your links (mirage:<chain>:<link>)."
 
@@ -82,18 +86,32 @@ def list_chains(
     elif not found:
         typer.echo("no chains")
     else:
-        Console().print(chain_text.table(found))
+        console().print(chain_text.table(found))
 
 
 @chain_app.command()
-def show(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
-    """A chain with its links and hand-overs."""
-    chain = Service(service_url(url), by_hand=_LOOK).get(f"/chains/{_checked(chain_id)}")
+def show(
+    chain_id: ChainId,
+    *,
+    links: Annotated[int, typer.Option(min=1, help="Draw the newest so many links.")] = 24,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """A chain: its links drawn to scale in time, with interruption, overlap and the next start's
+    forecast; then links and hand-overs in figures.
+
+    Times are this host's. A mark is at least one character wide, so that none is lost.
+    """
+    service = Service(service_url(url), by_hand=_LOOK)
+    chain = service.get(f"/chains/{_checked(chain_id)}")
     if as_json:
         _print_json(chain)
         return
-    for part in chain_text.page(chain):
-        Console().print(part)
+    decided = service.get(f"/chains/{chain_id}/decisions", limit=_FORECASTS)["items"]
+    out = console()
+    drawn = timeline.read(chain, decided, newest=links)
+    for part in chain_text.page(chain, chain_text.drawing(drawn, out)):
+        out.print(part)
 
 
 @chain_app.command()

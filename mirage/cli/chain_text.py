@@ -4,10 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from mirage.cli import timeline_text
+from mirage.cli.timeline import Timeline
 from mirage.domain.printable import printable
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
@@ -62,8 +64,20 @@ def _outcome(chain: Mapping[str, Any]) -> str:
     )
 
 
-def page(chain: Mapping[str, Any]) -> Iterator[RenderableType]:
+def drawing(drawn: Timeline, out: Console) -> Iterator[RenderableType]:
+    """The timeline, as wide as what it is printed on."""
+    width, ascii_only = out.width, out.options.ascii_only
+    for line in timeline_text.draw(drawn, width, ascii_only=ascii_only):
+        line.no_wrap, line.overflow = True, "crop"
+        yield line
+
+
+def page(
+    chain: Mapping[str, Any], drawn: Iterable[RenderableType] = ()
+) -> Iterator[RenderableType]:
+    """`drawn`: its timeline, line by line."""
     yield table([chain])
+    yield from drawn
     links = Table(
         *("link", "job", "state", "stands", "waits for", "nodes", "limit", "freed", "start", "end")
     )

@@ -1,19 +1,12 @@
-"""The service as the command line reaches it: HTTP, and a credential where one is asked for.
+"""The service as the command line reaches it: HTTP, and a credential where one is asked for."""
 
-On a unix socket the kernel says who calls; elsewhere munge vouches, or the token of a file.
-"""
-
-import hashlib
 import json
-import os
-import socket
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import httpx
 
-from mirage.cluster import munge
+from mirage.cli.address import PREFIX, UNIX, credential
 from mirage.errors import (
     IllegalTransition,
     InputError,
@@ -23,15 +16,8 @@ from mirage.errors import (
     ServiceUnavailable,
     TooMany,
 )
-from mirage.settings import DEFAULT_PORT, own_state_dir
 
-DEFAULT_URL = f"http://127.0.0.1:{DEFAULT_PORT}"
-CLIENT_CONFIG = "/etc/mirage/client.conf"
-"""Shared with the wrapped sbatch (slurm_plugin/README.md): a line `url = ...`."""
-
-_PREFIX = "/api/v1"
 _TIMEOUT_S = 10.0
-_UNIX = "unix://"
 _UNIDENTIFIED, _SERVER_ERROR = 401, 500
 _ERRORS: dict[int, type[MirageError]] = {
     401: NotIdentified,
@@ -41,38 +27,6 @@ _ERRORS: dict[int, type[MirageError]] = {
     422: InputError,
     429: TooMany,
 }
-
-
-def service_url(given: str | None) -> str:
-    """What was given, MIRAGE_URL, the user's own service where one runs, the client's configuration
-    file, or this host."""
-    chosen = given or os.environ.get("MIRAGE_URL") or _own() or _configured() or DEFAULT_URL
-    if not chosen.startswith(("http://", "https://", f"{_UNIX}/")):
-        raise InputError(f"the service's URL {chosen!r} is no http address")
-    return chosen.rstrip("/")
-
-
-def _own() -> str | None:
-    """The socket of `mirage serve --user`, where it is the user's and somebody listens."""
-    path = own_state_dir() / "socket"
-    try:
-        if path.lstat().st_uid != os.geteuid():
-            return None
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.connect(str(path))
-    except OSError:
-        return None
-    return f"{_UNIX}{path}"
-
-
-def _configured() -> str | None:
-    path = Path(os.environ.get("MIRAGE_CLIENT_CONF") or CLIENT_CONFIG)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return None
-    pairs = (line.partition("=") for line in lines)
-    return next((v.strip().strip("\"'") for k, eq, v in pairs if eq and k.strip() == "url"), None)
 
 
 class Service:
@@ -85,7 +39,7 @@ class Service:
 
     def get(self, path: str, **params: str | int | None) -> dict[str, Any]:
         asked = {name: value for name, value in params.items() if value is not None}
-        return self._answer("GET", _PREFIX + path, params=asked)
+        return self._answer("GET", PREFIX + path, params=asked)
 
     def items(self, path: str, limit: int, **params: str | int | None) -> Iterator[dict[str, Any]]:
         """Rows of a paged answer, page after page, up to `limit`."""
@@ -99,7 +53,7 @@ class Service:
 
     def post(self, path: str, new: Mapping[str, str | int] | None = None) -> dict[str, Any]:
         body = b"" if new is None else json.dumps(dict(new)).encode()
-        return self._answer("POST", _PREFIX + path, body=body)
+        return self._answer("POST", PREFIX + path, body=body)
 
     def _answer(
         self,
@@ -122,11 +76,11 @@ class Service:
         raise _ERRORS.get(answer.status_code, MirageError)(detail)
 
     def _ask(self, method: str, target: str, body: bytes, *, identified: bool) -> httpx.Response:
-        socket_path = self._url.removeprefix(_UNIX) if self._url.startswith(_UNIX) else None
+        socket_path = self._url.removeprefix(UNIX) if self._url.startswith(UNIX) else None
         base = "http://mirage" if socket_path else self._url
         headers = {"Content-Type": "application/json"} if body else {}
         if identified and not socket_path:
-            headers |= _credential(method, target, body)
+            headers |= credential(method, target, body)
         try:
             # Proxies of the environment are for elsewhere; the wrapped sbatch uses none either.
             with httpx.Client(
@@ -152,25 +106,3 @@ class Service:
             f"no service at {self._url}: {why}. "
             f"Slurm keeps the chains all the same; {self._by_hand}"
         )
-
-
-def _credential(method: str, target: str, body: bytes) -> dict[str, str]:
-    """MUNGE's for this request; or the token of the file that MIRAGE_TOKEN_FILE names."""
-    named = os.environ.get("MIRAGE_TOKEN_FILE")
-    if named:
-        return {"Authorization": f"Bearer {_token(Path(named))}"}
-    held = f"{method} {target} {hashlib.sha256(body).hexdigest()}"
-    return {"Authorization": f"MUNGE {munge.credential(held)}"}
-
-
-def _token(path: Path) -> str:
-    """Of a file that nobody else may read. Raises InputError."""
-    try:
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        with os.fdopen(number, encoding="ascii") as file:
-            found = os.fstat(number)
-            if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-                raise InputError(f"{path} is not yours alone: `chmod 600` it")
-            return file.readline().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"no token in {path}: {error}") from error

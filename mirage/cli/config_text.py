@@ -1,17 +1,10 @@
 """The configuration's reference, written from settings.py: its fields, defaults and docstrings."""
 
-import ast
 import inspect
 import json
-from collections.abc import Iterator
-from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable
 
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
-
-from mirage import settings
+from mirage.knobs import Knob, knobs, tables
 from mirage.settings import CONFIG_PATH, Settings
 
 _HEAD = f"""# Configuration
@@ -19,64 +12,43 @@ _HEAD = f"""# Configuration
 Written by `mirage config reference` from `mirage/settings.py`; do not edit.
 
 One TOML file: `--config`, else the one that MIRAGE_CONFIG names, else `{CONFIG_PATH}` where there
-is one. Every key may be left out, and so may the file. `mirage config check` names every fault at
-once, `mirage config show` prints what is in force. A running service has read it at its start.
-MIRAGE_DATABASE_URL goes before `database.url`.
+is one. Every key may be left out, and so may the file. The variable of a key goes before the file;
+an empty one counts as left out, a list is written as in TOML or as words between commas. A user's
+own service (`mirage serve --user`) hears none of them. A running service has read all at its start.
+
+- `mirage config check [FILE] [--json]` names every fault at once: the key, its value, what is
+  allowed, the key that may be meant. Exit codes: 0 nothing wrong (what may not be meant is told as
+  a warning), 2 a fault.
+- `mirage config show [--origin] [--json]` prints what is in force, and with `--origin` where each
+  value comes from: `default`, FILE:LINE or a variable. Passwords and secrets are never shown.
 """
-_COLUMNS = "| key | default | allowed | |\n|---|---|---|---|\n"
+_COLUMNS = "| key | type | unit | default | allowed | variable | |\n|---|---|---|---|---|---|---|\n"
 
 
 def reference() -> str:
     """The whole page."""
-    plain = {name: info for name, info in Settings.model_fields.items() if not _is_table(info)}
-    tables = {name: info for name, info in Settings.model_fields.items() if _is_table(info)}
-    parts = [_HEAD, "\n## Before the first table\n\n", _table(Settings, plain)]
-    for name, info in tables.items():
-        section = _section(info)
-        said = f"{section.__doc__}\n\n" if section.__doc__ else ""
-        parts += [f"\n## [{name}]\n\n{said}", _table(section, section.model_fields)]
+    known = knobs(Settings).values()
+    plain = [knob for knob in known if "." not in knob.key]
+    parts = [_HEAD, "\n## Before the first table\n\n", _table(plain)]
+    for name, section in tables(Settings).items():
+        said = f"{inspect.cleandoc(section.__doc__)}\n\n" if section.__doc__ else ""
+        inside = [knob for knob in known if knob.key.startswith(f"{name}.")]
+        parts += [f"\n## [{name}]\n\n{said}", _table(inside)]
     return "".join(parts)
 
 
-def _table(section: type[BaseModel], fields: dict[str, FieldInfo]) -> str:
-    docs = dict(_docstrings(section))
-    schema = section.model_json_schema()["properties"]
-    rows = (
-        f"| `{name}` | {_value(info.default)} | {_allowed(schema[name])} | {docs[name]} |\n"
-        for name, info in fields.items()
+def _table(given: Iterable[Knob]) -> str:
+    return _COLUMNS + "".join(_row(knob) for knob in given)
+
+
+def _row(knob: Knob) -> str:
+    cells = (
+        f"`{knob.key.rpartition('.')[2]}`",
+        knob.kind,
+        knob.unit,
+        "unset" if knob.default is None else f"`{json.dumps(knob.default, default=str)}`",
+        knob.allowed.replace("|", "\\|"),
+        f"`{knob.variable}`",
+        knob.meaning,
     )
-    return _COLUMNS + "".join(rows)
-
-
-def _docstrings(section: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    """Each field of the class with the docstring below it, which Python itself does not keep."""
-    tree = ast.parse(Path(inspect.getfile(settings)).read_text(encoding="utf-8"))
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    for field, doc in pairwise(classes[section.__name__].body):
-        if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
-            yield ast.unparse(field.target), " ".join(ast.literal_eval(doc.value).split())
-
-
-def _value(default: object) -> str:
-    if default is None:
-        return "unset"
-    return f"`{json.dumps(default, default=str)}`"
-
-
-def _allowed(schema: dict[str, Any]) -> str:
-    if "enum" in schema:
-        return ", ".join(f"`{word}`" for word in schema["enum"])
-    if schema.get("type") == "array":
-        return "list of strings"
-    kind = "string" if "anyOf" in schema else schema["type"]
-    signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<="}
-    bounds = [f"{sign} {schema[word]}" for word, sign in signs.items() if word in schema]
-    return " ".join([kind, *bounds])
-
-
-def _is_table(info: FieldInfo) -> bool:
-    return isinstance(info.default, BaseModel)
-
-
-def _section(info: FieldInfo) -> type[BaseModel]:
-    return type(info.default)
+    return f"| {' | '.join(cells)} |\n"

@@ -31,10 +31,11 @@ from mirage.cli.stage import PRESET, SEED, WARM_UP_DAYS, staged, window
 from mirage.cluster.simulated import SimulatedCluster
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.errors import InputError
+from mirage.installed import DEFAULT_PORT
 from mirage.policy import registry
 from mirage.services.foresight import Foresight
 from mirage.services.observing import Observer
-from mirage.settings import DEFAULT_PORT, Settings
+from mirage.settings import Settings
 from mirage.web.app import mount
 from mirage.worker import Intervals, Worker
 

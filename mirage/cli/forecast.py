@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from mirage.cli.address import service_url
 from mirage.cli.chain_text import duration
-from mirage.cli.client import Service, service_url
+from mirage.cli.client import Service
 from mirage.domain.printable import printable
 from mirage.domain.timelimit import format_time_limit, parse_time_limit
 from mirage.errors import InputError, MalformedText, ServiceUnavailable

@@ -1,4 +1,4 @@
-"""Commands for whoever runs the service: the database, the mode, the configuration."""
+"""Commands for whoever runs the service: the database, the mode."""
 
 import json
 import time
@@ -8,22 +8,24 @@ import typer
 
 from mirage import bootstrap
 from mirage import settings as settings_file
-from mirage.cli import config_text
+from mirage.cli import backup
 from mirage.cli.configured import ConfigOption
 from mirage.domain.decision import Mode
-from mirage.services import modes
+from mirage.services import killswitch, modes
+from mirage.services.killswitch import Way
 from mirage.store import clusters
-from mirage.store.engine import masked
+from mirage.store.engine import Transaction
 
 app = typer.Typer()
 db = typer.Typer(
     no_args_is_help=True, help="The database: make it, or bring it to this program's schema."
 )
-config_app = typer.Typer(
-    no_args_is_help=True, help="The configuration file: check it, show it, list every key."
-)
 app.add_typer(db, name="db")
-app.add_typer(config_app, name="config")
+db.command("backup")(backup.db_backup)
+
+_ACTOR = "mirage mode"
+
+_ACTOR = "mirage mode"
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
@@ -36,29 +38,6 @@ def db_upgrade(*, config: ConfigOption = None) -> None:
     typer.echo("the database has this program's schema")
 
 
-@config_app.command("check")
-def config_check(*, config: ConfigOption = None) -> None:
-    """Read the configuration, the model and the cluster file it names, and tell every fault."""
-    for sentence in bootstrap.check(settings_file.load(config)):
-        typer.echo(f"warning: {sentence}", err=True)
-    typer.echo("the configuration is right")
-
-
-@config_app.command("show")
-def config_show(*, config: ConfigOption = None) -> None:
-    """The settings in force, as JSON; of the database's URL without its password."""
-    settings = settings_file.load(config)
-    shown = settings.model_dump(mode="json")
-    shown["database"]["url"] = masked(settings.database_url)
-    typer.echo(json.dumps(shown, indent=2))
-
-
-@config_app.command("reference")
-def config_reference() -> None:
-    """Every key with its default and meaning, as the Markdown of docs/configuration.md."""
-    typer.echo(config_text.reference(), nl=False)
-
-
 @app.command()
 def mode(
     wanted: Annotated[Mode | None, typer.Argument(help="Leave out to see the modes.")] = None,
@@ -67,28 +46,45 @@ def mode(
     user: Annotated[
         bool, typer.Option("--user", help="Of your own service (`mirage serve --user`).")
     ] = False,
+    release: Annotated[
+        bool, typer.Option(help="Release the kill switch, also where it was pulled by REST.")
+    ] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """How far Mirage goes: observe, shadow (decide and log; the default) or act.
 
     Writes the database, so whoever may write that may set the mode; the service obeys at its next
-    tick. To stop all acting at once: `mirage mode shadow`, or an empty file named `shadow` in the
-    state directory.
+    tick. To stop all acting at once: `mirage mode shadow`, the kill switch; `mirage mode act`
+    releases it again, unless it was pulled by REST (--release) or by an empty file named `shadow`
+    in the state directory (take that away).
     """
     settings = settings_file.load_own(config) if user else settings_file.load(config)
     store = bootstrap.open_store(settings)
     with store.begin() as tx:
         cluster_id = clusters.ensure(tx, settings.cluster.name)
-        if wanted is Mode.SHADOW and not partition:
-            modes.stop_acting(tx, cluster_id, now=int(time.time()), actor="mirage mode")
-        if wanted is not None:
-            now = int(time.time())
-            modes.set_mode(tx, cluster_id, wanted, partition, now=now, actor="mirage mode")
+        if wanted is not None or release:
+            _set(tx, cluster_id, wanted, partition, release=release)
         current = clusters.modes(tx, cluster_id)
+        pulled = killswitch.pulled(tx, cluster_id)
+    if any(each.way != Way.COMMAND for each in pulled):
+        typer.echo(f"note: {killswitch.says(pulled)}", err=True)
     shown = sorted(current.items())
     if as_json:
         typer.echo(json.dumps({name or "*": m.value for name, m in shown}))
         return
     for name, m in shown:
         typer.echo(f"{name or 'cluster ' + settings.cluster.name}: {m.value}")
+
+
+def _set(
+    tx: Transaction, cluster_id: int, wanted: Mode | None, partition: str, *, release: bool
+) -> None:
+    now = int(time.time())
+    if wanted is Mode.SHADOW and not partition:
+        killswitch.pull(tx, cluster_id, Way.COMMAND, now=now, actor=_ACTOR)
+    if release or wanted is Mode.ACT:
+        ways = killswitch.BY_HAND if release else {Way.COMMAND}
+        killswitch.release(tx, cluster_id, ways, now=now, actor=_ACTOR)
+    if wanted is not None:
+        modes.set_mode(tx, cluster_id, wanted, partition, now=now, actor=_ACTOR)

@@ -4,6 +4,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from mirage.cli.configured import ConfigOption, models_folder
 from mirage.cli.judging import ORACLE, judge
 from mirage.cli.kernels import say_if_compiling
 from mirage.cli.report_document import Document, document, nothing_to_tell
+from mirage.cli.report_history import Log, Site
 from mirage.cli.report_html import page
 from mirage.cli.report_pairs import Asked, Pair, pairs, span
 from mirage.cli.report_text import shown
@@ -44,12 +46,16 @@ def shadow(
         typer.Option(
             "--from-sacct",
             metavar="FILE",
-            help="The log: sacct text, swf, parquet or tacc, as `mirage ingest` reads it.",
+            help="A log: sacct text, swf, parquet or tacc, as `mirage ingest` reads it. "
+            "Default: the history that the service has stored.",
         ),
     ] = None,
     cluster: Annotated[
         Path | None,
-        typer.Option(metavar="C.toml", help="The cluster file: `mirage cluster import`."),
+        typer.Option(
+            metavar="C.toml",
+            help="The cluster file: `mirage cluster import`. Default: cluster.file, without a log.",
+        ),
     ] = None,
     since: Annotated[
         str, typer.Option(metavar="28d", help="How far back from the end, or a first day, UTC.")
@@ -91,6 +97,13 @@ def shadow(
         Path | None,
         typer.Option(metavar="FOLDER", help="Keep the tables there, for `mirage evaluate`."),
     ] = None,
+    store: Annotated[
+        bool,
+        typer.Option(
+            help="Of the stored history: whether the dashboard and REST show this report from now "
+            "on, in the place of the one before."
+        ),
+    ] = True,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes. Default: one for each core.")
     ] = None,
@@ -99,12 +112,16 @@ def shadow(
 ) -> None:
     """Had Mirage acted in the last weeks: what would it have saved, and is it needed?
 
-    From a log alone: nothing is installed, configured or touched. The log is replayed on the
-    cluster that C.toml describes. Every 6 hours of the window a chain's hand-over is put into it,
-    and every moment to release its successor is tried. Mirage's default policy is then judged
-    against afterany (reactive), afterany under PriorityFlags=ACCRUE_ALWAYS, fixed-lead, average
-    and slurm-estimate. The answer is a recommendation with its reason; docs/report.md has the
-    rules. Users of the log appear in no output.
+    Of the history that the service has stored, or of a log alone with --from-sacct: then nothing
+    need be installed. Nothing is touched: the jobs are replayed on the cluster that C.toml
+    describes. Every 6 hours of the window a chain's hand-over is put into it, and every moment to
+    release its successor is tried. Mirage's default policy is then judged against afterany
+    (reactive), afterany under PriorityFlags=ACCRUE_ALWAYS, fixed-lead, average and slurm-estimate.
+    The answer is a recommendation with its reason; docs/report.md has the rules. Users appear in no
+    output.
+
+    Without a log the report is kept, and the dashboard and REST show the last one: run it from a
+    timer, once a day.
 
     A first try, with the sacct command of docs/report.md as log.txt:
 
@@ -115,14 +132,7 @@ def shadow(
     Exit code 0 whatever is recommended, too little data included; 2 where the log, the cluster
     file or an option does not read.
     """
-    if from_sacct is None or cluster is None:
-        raise InputError("the report is made from a log: give --from-sacct FILE --cluster C.toml")
     _check_writable(html)
-    params = read_cluster_file(cluster)
-    taken = replay.read(from_sacct, params)
-    replayed = taken.workload.jobs
-    if not replayed:
-        raise InputError(f"{from_sacct}: not one of {taken.read} rows can be replayed")
     asked = Asked(
         since=since,
         until=until,
@@ -131,28 +141,59 @@ def shadow(
         nodes=nodes or (),
         time_limit=time_limit,
     )
+    how = _How(jobs or cores(), models_folder(config), overlap_price)
+    site = Site.of(config, cluster) if from_sacct is None else None
     with _folder(keep) as folder:
-        made = _made(from_sacct, params, replayed, asked, folder, jobs or cores())
-        if made:
-            told = _judged(made, models_folder(config), overlap_price)
+        if site is not None:
+            log, params = site.log(folder, asked), site.params
         else:
-            told = nothing_to_tell(span(replayed, asked).days)
-    whole = told | {
-        "trace": from_sacct.name,
-        "cluster": params.name,
-        "accrue_always": params.accrue_always,
-        "overlap_price": overlap_price,
-    }
+            log, params = _given(from_sacct, cluster)
+        taken = replay.read(log.path, params)
+        whole = _told(log, params, taken, asked, folder, how)
+    if site is not None and store:
+        site.keep(whole)
     if html is not None:
         _write(html, page(whole))
     if as_json:
         typer.echo(json.dumps(whole, indent=1))
     else:
         shown(whole, Console())
-    complain(from_sacct, taken)
+    complain(Path(log.name), taken)
 
 
 Tables = list[tuple[Pair, Path, EpisodeTable]]
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    processes: int
+    models: Path
+    overlap_price: float
+
+
+def _given(trace: Path | None, cluster: Path | None) -> tuple[Log, Params]:
+    if trace is None or cluster is None:
+        raise InputError("a log needs its cluster file: give --from-sacct FILE --cluster C.toml")
+    return Log(trace, trace.name), read_cluster_file(cluster)
+
+
+def _told(
+    log: Log, params: Params, taken: replay.Replay, asked: Asked, folder: Path, how: _How
+) -> Document:
+    replayed = taken.workload.jobs
+    if not replayed:
+        raise InputError(f"{log.path}: not one of {taken.read} rows can be replayed")
+    made = _made(log.path, params, replayed, asked, folder, how.processes)
+    if made:
+        told = _judged(made, how.models, how.overlap_price)
+    else:
+        told = nothing_to_tell(span(replayed, asked).days)
+    return told | {
+        "trace": log.name,
+        "cluster": params.name,
+        "accrue_always": params.accrue_always,
+        "overlap_price": how.overlap_price,
+    }
 
 
 def _made(

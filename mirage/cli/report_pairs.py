@@ -66,10 +66,10 @@ def span(jobs: Sequence[SimJob], asked: Asked, limit_s: int = 0) -> Span:
     until = last - 2 * limit_s
     if asked.until is not None:
         until = min(until, instant(asked.until, "--until"))
-    return Span(since=max(midnight(first + LEAD_IN_S), _since(asked.since, until)), until=until)
+    return Span(since=max(midnight(first + LEAD_IN_S), since_of(asked.since, until)), until=until)
 
 
-def _since(text: str, until: int) -> int:
+def since_of(text: str, until: int) -> int:
     """`28d` is so long before `until`; else a date."""
     try:
         return until - seconds(text, "--since")

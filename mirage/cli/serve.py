@@ -4,6 +4,8 @@ import os
 import signal
 import socket
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -12,14 +14,17 @@ import structlog
 import typer
 import uvicorn
 
-from mirage import bootstrap, logs
+from mirage import bootstrap, couriers, logs, sd_notify
 from mirage import settings as settings_file
 from mirage.api import peer
 from mirage.api.app import ApiContext, create_app
 from mirage.bootstrap import Service
 from mirage.cluster import munge
+from mirage.cluster.attended import Attended
 from mirage.errors import InputError
+from mirage.installed import models_dir
 from mirage.policy import registry
+from mirage.sd_notify import Notifier
 from mirage.services import site
 from mirage.services.foretelling import Foreteller
 from mirage.web.app import mount
@@ -76,8 +81,10 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     `owner_uid`: the only user who is served, and whose jobs are touched.
     """
     settings = service.settings.service
+    systemd = sd_notify.from_environment()
+    systemd.patient(service.settings.cluster.command_timeout_s)
     given = api_context(service, owner_uid=owner_uid)
-    worker = make_worker(service, owner_uid=owner_uid)
+    worker = make_worker(service, owner_uid=owner_uid, alive=systemd.alive)
     listening = _listen(settings.host, settings.port)
     url = f"http://{settings.host}:{listening.getsockname()[1]}"
     sockets = [listening]
@@ -85,7 +92,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
         sockets.append(peer.listen(settings.socket, private=owner_uid is not None))
     served = create_app(given)
     mount(served)
-    server = uvicorn.Server(
+    server = _Server(
         uvicorn.Config(
             served,
             http=peer.PeerProtocol,
@@ -94,38 +101,65 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=_GRACE_S,
-        )
+        ),
+        started=lambda: systemd.ready(f"serving {url}"),
     )
     stop = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
         stop.set()
+        systemd.stopping()
         server.should_exit = True
 
     # uvicorn ends on these, and then raises them again for whoever was asked before it: by default
     # that ends the process, in the middle of a tick.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    thread = threading.Thread(target=_work, args=(worker, service, stop), name="worker")
+    thread = threading.Thread(target=_work, args=(worker, service, stop, systemd), name="worker")
+    courier = couriers.courier(service)
+    # Ends with the process: what it was about to send is sent after the next start.
+    post = threading.Thread(target=courier.run if courier else _nobody, args=(stop,), daemon=True)
     if owner_uid is not None:
         (settings.state_dir / URL_FILE).write_text(f"{url}\n")
     _log.info("serving", url=url, **({"socket": str(settings.socket)} if settings.socket else {}))
     thread.start()
+    post.start()
     try:
         server.run(sockets)
     finally:
         stop.set()
         thread.join()
+        post.join(_GRACE_S)
         service.store.close()
         if settings.socket is not None:
             settings.socket.unlink(missing_ok=True)
     _log.info("ended")
 
 
-def _work(worker: Worker, service: Service, stop: threading.Event) -> None:
+def _nobody(_stop: threading.Event) -> None:
+    """Nobody is told of anything."""
+
+
+class _Server(uvicorn.Server):
+    """Says when it answers."""
+
+    def __init__(self, config: uvicorn.Config, *, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._when_started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._when_started()
+
+
+def _work(worker: Worker, service: Service, stop: threading.Event, systemd: Notifier) -> None:
+    def sleep(seconds: float) -> None:
+        systemd.alive()
+        time.sleep(seconds)
+
     if ask := bootstrap.site_config(service.cluster):
         site.tell(ask, service.settings.cluster.name)
-    worker.run(stop)
+    worker.run(stop, sleep)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -144,7 +178,10 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def make_worker(service: Service, *, owner_uid: int | None = None) -> Worker:
+def make_worker(
+    service: Service, *, owner_uid: int | None = None, alive: Callable[[], None] = lambda: None
+) -> Worker:
+    """`alive` hears of each answer of Slurm's, and of each question without one."""
     settings = service.settings
     polling = settings.polling
     intervals = Intervals(
@@ -155,12 +192,14 @@ def make_worker(service: Service, *, owner_uid: int | None = None) -> Worker:
     )
     return Worker(
         service.store,
-        service.cluster,
+        Attended(service.cluster, alive),
         service.cluster_id,
         rules=bootstrap.rules(service),
         intervals=intervals,
         kill_file=settings.service.state_dir / KILL_FILE,
         owner_uid=owner_uid,
+        watch=couriers.watch(settings.notify),
+        usage=bootstrap.usage(service.cluster),
         foreteller=Foreteller(),
     )
 
@@ -184,8 +223,14 @@ def api_context(service: Service, *, owner_uid: int | None = None) -> ApiContext
         partial=bootstrap.partial_view(service, roster),
         root_path=settings.service.root_path,
         owner_uid=owner_uid,
+        keeps_recipes=settings.submits_by_rest,
         queue_interval_s=settings.polling.queue_s,
         policies=registry.NAMES,
         model=bootstrap.policies(settings),
         usage=bootstrap.usage(service.cluster),
+        limits=bootstrap.limits(settings),
+        limits_told=bootstrap.limits_told(settings),
+        models_dir=models_dir(settings.provision.models_dir),
+        tables_dir=bootstrap.tables_dir(settings),
+        kill_file=settings.service.state_dir / KILL_FILE,
     )

@@ -20,9 +20,17 @@ from mirage.errors import (
     AccountingOff,
     ClusterRefused,
     ClusterUnavailable,
+    InputError,
     MalformedText,
 )
-from mirage.slurm import payloads, payloads_history, payloads_moves, payloads_nodes, payloads_queue
+from mirage.slurm import (
+    payloads,
+    payloads_history,
+    payloads_moves,
+    payloads_nodes,
+    payloads_queue,
+    payloads_submit,
+)
 from mirage.slurm.complaints import no_accounting, no_answer, plain_no
 from mirage.slurm.dependency import plain
 
@@ -130,17 +138,22 @@ class Slurmrestd:
     def submit(self, job: Submission, *, user: str) -> JobId:
         """Submit as that user, with a token of theirs for this one request.
 
-        ClusterUnavailable: whether it was taken is not known; its mark tells.
+        ClusterUnavailable: whether it was taken is not known; its mark tells. InputError: this
+        slurmrestd cannot be told of such a job; nothing was submitted.
         """
         if self._user_token is None:
             raise ClusterRefused(
                 "nothing is submitted for users: set cluster.rest_token_command to allow it"
             )
         version = self.dialect()
-        body, token = payloads_moves.submit(version, job), self._user_token(user)
+        body, token = payloads_submit.submit(version, job), self._user_token(user)
         path = f"/slurm/{version.version}/job/submit"
-        reply = self._told("submit", lambda _: self.http.post(path, "submit", body, token=token))
-        return _read(lambda: payloads_moves.submitted(reply.body))
+        reply = self._spoken(lambda _: self.http.post(path, "submit", body, token=token))
+        said = _said(reply)
+        if said is not None and reply.status == _BAD:
+            raise InputError(f"slurmrestd does not understand the job: {said}")
+        reply = self._told("submit", lambda _: reply)
+        return _read(lambda: payloads_submit.submitted(reply.body))
 
     def _queue(self) -> Queue:
         taken_at = self.now()

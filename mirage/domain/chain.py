@@ -129,6 +129,8 @@ class Chain:
     presubmit: Presubmit = Presubmit.NEXT
     style: Style | None = None
     mode: ChainMode = ChainMode.STANDBY
+    min_runtime_s: int | None = None
+    """A link that fails sooner has failed fast; None: ten minutes."""
     created_at: int = 0
     note: str = ""
     """Why it is in this state, or at risk, in one sentence."""

@@ -6,33 +6,41 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A batch job in full: whoever takes it reads no directives out of the script.
-
-    Empty text and None leave a choice to Slurm, as a missing option of sbatch does.
-    """
+    """A batch job in full: whoever takes it reads no directives out of the script."""
 
     script: str
     """The bytes that Slurm stores, beginning with `#!`."""
     environment: Mapping[str, str]
     """The whole environment of the job; Slurm refuses an empty one."""
     directory: str
-    """Where the job starts, and where its output goes unless `output` says otherwise."""
+    """Where the job starts, and where its output goes unless an option says otherwise."""
     name: str
     comment: str
     """Holds the link's mark, by which the job is known again."""
-    partition: str = ""
-    account: str = ""
-    qos: str = ""
     dependency: str = ""
-    time_limit_s: int | None = None
-    """Rounded up to Slurm's whole minutes."""
-    nodes: int = 1
-    tasks: int | None = None
-    cpus_per_task: int | None = None
-    gres: str = ""
-    """Per node, as `--gres` takes it: `gpu:a100:8`."""
-    exclusive: bool = False
-    output: str = ""
-    error: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Of sbatch, by their long names, as sbatch takes their values; empty for those without one.
+    What is missing is left to Slurm, as a missing option of sbatch is."""
     arguments: tuple[str, ...] = field(default=())
     """The script's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What the owner of a chain leaves, so that another may submit its next link for them.
+
+    Neither the script nor the environment of the user: those stay in files that only they can
+    read, and the job reads them itself.
+    """
+
+    carrier: str
+    """The absolute path of the chain's carrier, a file of the owner's."""
+    directory: str
+    """Where the chain was submitted."""
+    name: str
+    """Of the jobs."""
+    comment: str = ""
+    """The user's own words, before the mark."""
+    umask: int = 0o022
+    options: Mapping[str, str] = field(default_factory=dict)
+    """As in `Submission`: what command line, environment and directives came to."""

@@ -81,11 +81,18 @@ class FixedLead:
 
     def decide(self, view: HandoverView) -> Decision:
         waits = view.handovers.wait_s[-self.last :]
-        if len(waits) < self.enough:
+        lead_s = self.lead_s(view)
+        if lead_s is None:
             reason = f"{len(waits)} past hand-overs of this size, {self.enough} are needed"
             return Decision(action=Action.WAIT, reason=reason, policy=self.name)
-        lead_s = quantile(waits, best_fractile(view.overlap_price))
         return by_lead(view, lead_s, forecast_of(waits), self.name)
+
+    def lead_s(self, view: HandoverView) -> float | None:
+        """None: there are too few past hand-overs."""
+        waits = view.handovers.wait_s[-self.last :]
+        if len(waits) < self.enough:
+            return None
+        return quantile(waits, best_fractile(view.overlap_price))
 
 
 class SlurmEstimate:
@@ -140,11 +147,15 @@ def quantile(waits: NDArray[np.int64], fractile: float) -> float:
 
 def forecast_wait(jobs: Waits, nodes: int, time_limit_s: int) -> Forecast | None:
     """How long such a job would wait if submitted now, as `Quantile` sees it; None: no history."""
+    waits = waits_of_like(jobs, nodes, time_limit_s)
+    return forecast_of(waits) if len(waits) else None
+
+
+def waits_of_like(jobs: Waits, nodes: int, time_limit_s: int) -> NDArray[np.int64]:
+    """The sample that `forecast_wait` goes by, oldest first; empty without a history."""
     rule = Quantile()
     waits = like_waits(jobs, nodes, time_limit_s, enough=rule.enough)[-rule.last :]
-    if not len(waits):
-        return None
-    return forecast_of(since_change(waits, best_fractile(OVERLAP_PRICE)))
+    return since_change(waits, best_fractile(OVERLAP_PRICE)) if len(waits) else waits
 
 
 def like_waits(jobs: Waits, nodes: int, time_limit_s: int, *, enough: int) -> NDArray[np.int64]:

@@ -15,11 +15,13 @@ from mirage.domain.chain import (
 )
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.job import JobId
+from mirage.domain.submission import Recipe
 from mirage.errors import InputError, NotAllowed, NotFound, TooMany
+from mirage.services.by_recipe import checked
 from mirage.services.links import REPLACED
 from mirage.services.owners import REGISTERED
 from mirage.services.verdicts import verdict
-from mirage.store import audit, chains, decisions
+from mirage.store import audit, chains, decisions, recipes
 from mirage.store.audit import AuditEntry
 from mirage.store.decisions import Effect
 from mirage.store.engine import Transaction
@@ -44,6 +46,9 @@ class Registration:
     presubmit: Presubmit | None = None
     style: Style | None = None
     mode: ChainMode | None = None
+    min_runtime_s: int | None = None
+    recipe: Recipe | None = None
+    """Kept for a chain of mode submit until it is over."""
 
 
 def register(
@@ -72,12 +77,15 @@ def register(
         presubmit=new.presubmit or Presubmit.NEXT,
         style=new.style,
         mode=new.mode or ChainMode.STANDBY,
+        min_runtime_s=new.min_runtime_s,
     )
     if chain != known:
         chains.save_chain(tx, cluster_id, chain)
         event = REGISTERED if known is None else "registered again"
         entry = _entry(chain, event, now, {"links": new.links}, user)
         audit.write(tx, cluster_id, replace(entry, job_id=new.job_id))
+    if new.recipe is not None and chain.mode is ChainMode.SUBMIT:
+        recipes.keep(tx, chain.chain_id, uid, checked(new.recipe))
     return chain
 
 
@@ -120,6 +128,7 @@ def _known(tx: Transaction, chain_id: ChainId) -> Chain | None:
 
 def conclude(tx: Transaction, cluster_id: int, now: int) -> None:
     """Move chains on by what became of their links."""
+    recipes.drop_ended(tx)
     live = chains.live_chains(tx, cluster_id, lock=True)
     by_chain = chains.links_of(tx, [c.chain_id for c in live])
     for chain in live:

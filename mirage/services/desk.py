@@ -18,6 +18,7 @@ from mirage.policy.registry import is_model
 from mirage.policy.unserved import Unserved
 from mirage.ports import NextLink, Policy, looks_back, observes, outright
 from mirage.services import pinning
+from mirage.services.foregone import Foregone
 from mirage.services.guards import guard, is_asked
 from mirage.services.handovers import OpenHandover
 from mirage.services.ingest import free_nodes
@@ -97,6 +98,7 @@ class Desk:
         links = [(h.chain.chain_id, h.standby.index) for h in open_ones]
         self._touches = decisions.moves(tx, links)
         self._refused_pins = decisions.refused_pins(tx, links)
+        self.foregone = Foregone(tx, links)
         self._ordered = {(row.chain_id, row.index) for row in decisions.intended(tx, cluster_id)}
         """Links that are on their way: they are not submitted twice."""
 
@@ -110,6 +112,7 @@ class Desk:
         if guarded is not None or not is_asked(standby, predecessor):
             return guarded
         view = self._view(handover)
+        self.foregone.ask(handover, view)
         spent = self._spending(standby.account)
         asked = bounded(self._ask(handover, view), view)
         decision = limited(asked, view, self._rules.limits, spent)

@@ -1,22 +1,29 @@
-"""How far Mirage goes, and the kill switch."""
+"""How far Mirage goes."""
 
 from mirage.domain.decision import Mode
+from mirage.errors import IllegalTransition
+from mirage.services import killswitch
 from mirage.store import audit, clusters
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Transaction
+
+MEANS = {
+    Mode.OBSERVE: "look at the cluster and forecast; decide nothing",
+    Mode.SHADOW: "decide, and write down what would be done; touch nothing",
+    Mode.ACT: "decide, and move standbys in Slurm",
+}
 
 
 def set_mode(
     tx: Transaction, cluster_id: int, mode: Mode, partition: str, *, now: int, actor: str
 ) -> None:
-    """Set the mode of a partition, or of the cluster ("")."""
+    """Set the mode of a partition, or of the cluster ("").
+
+    Raises IllegalTransition for `act` while the kill switch is pulled.
+    """
+    pulled = killswitch.pulled(tx, cluster_id)
+    if mode is Mode.ACT and pulled:
+        raise IllegalTransition(killswitch.says(pulled))
     clusters.set_mode(tx, cluster_id, mode, partition)
     detail = {"mode": mode.value, "partition": partition}
     audit.write(tx, cluster_id, AuditEntry(at=now, actor=actor, event="mode set", detail=detail))
-
-
-def stop_acting(tx: Transaction, cluster_id: int, *, now: int, actor: str) -> None:
-    """The kill switch: whatever acts goes back to shadow. Running jobs are not touched."""
-    for partition, mode in clusters.modes(tx, cluster_id).items():
-        if mode is Mode.ACT:
-            set_mode(tx, cluster_id, Mode.SHADOW, partition, now=now, actor=actor)

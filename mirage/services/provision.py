@@ -11,17 +11,18 @@ from functools import partial
 import structlog
 
 from mirage.domain.chain import Link, LinkState, Position
-from mirage.domain.decision import Action, Decision, Mode
+from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
 from mirage.policy.registry import is_model
 from mirage.ports import Cluster, NextLink
 from mirage.services.desk import Desk, Rules, found
+from mirage.services.foregone import SLURM, Foregone
 from mirage.services.handovers import OpenHandover, open_handovers
 from mirage.services.limits import too_wrong
 from mirage.services.owners import CLOCKS_DIFFER_S
 from mirage.slurm import dependency
-from mirage.store import audit, chains, clusters, decisions, forecasts
+from mirage.store import audit, chains, clusters, decisions, forecasts, outcomes
 from mirage.store.audit import AuditEntry
 from mirage.store.decisions import DecisionRow, Effect, NewDecision
 from mirage.store.engine import Store, Transaction
@@ -43,9 +44,11 @@ def provision(
     with store.begin() as tx:
         demote(tx, cluster_id, snapshot.queue.taken_at, rules)
     with store.read() as tx:
-        made = list(_decided(tx, cluster_id, snapshot, rules))
+        open_ones = list(open_handovers(tx, cluster_id))
+        desk = Desk(tx, cluster_id, snapshot, rules, open_ones)
+        made = list(_decided(tx, cluster_id, desk, open_ones))
     with store.begin() as tx:
-        planned = list(_written(tx, cluster_id, made))
+        planned = list(_written(tx, cluster_id, made, desk.foregone))
     for move in planned:
         tell = partial(_tell, cluster, rules, snapshot)
         if not _carry_out(store, cluster, cluster_id, move, tell):
@@ -86,11 +89,9 @@ def _source(rules: Rules) -> str:
 
 
 def _decided(
-    tx: Transaction, cluster_id: int, snapshot: Snapshot, rules: Rules
+    tx: Transaction, cluster_id: int, desk: Desk, open_ones: Sequence[OpenHandover]
 ) -> Iterator[tuple[OpenHandover, NewDecision]]:
     modes = clusters.modes(tx, cluster_id)
-    open_ones = list(open_handovers(tx, cluster_id))
-    desk = Desk(tx, cluster_id, snapshot, rules, open_ones)
     for handover in open_ones:
         mode = clusters.mode_among(modes, handover.standby.partition)
         undone = None if mode is Mode.ACT else desk.undo(handover)
@@ -98,32 +99,46 @@ def _decided(
             yield handover, desk.written(handover, undone, Mode.ACT)
             continue
         decision = None if mode is Mode.OBSERVE else desk.decide(handover)
-        if decision is not None:
-            yield handover, desk.written(handover, decision, mode)
+        if decision is None:
+            continue
+        new = desk.written(handover, decision, mode)
+        if mode is Mode.SHADOW and decision.action in _MADE_ELIGIBLE:
+            desk.foregone.frees(handover, outcomes.MIRAGE, new.at)
+        yield handover, new
 
 
 def _written(
-    tx: Transaction, cluster_id: int, made: Sequence[tuple[OpenHandover, NewDecision]]
+    tx: Transaction,
+    cluster_id: int,
+    made: Sequence[tuple[OpenHandover, NewDecision]],
+    foregone: Foregone,
 ) -> Iterator[tuple[OpenHandover, Decision, int]]:
     """What Slurm is to be told."""
     news = [new for _, new in made]
     ids = decisions.record_all(tx, cluster_id, news)
-    forecasts.record_all(tx, cluster_id, [row for new in news for row in _forecasts(new)])
+    told = [row for pair in made for row in _forecasts(*pair, foregone)]
+    forecasts.record_all(tx, cluster_id, told)
+    outcomes.put_would_free(tx, foregone.found)
     for (handover, new), decision_id in zip(made, ids, strict=True):
         if new.effect is Effect.INTENDED:
             yield handover, new.decision, decision_id
 
 
-def _forecasts(new: NewDecision) -> Iterator[ForecastRow]:
-    """Of a wait none is kept: the course of a forecast is in the decisions."""
+def _forecasts(
+    handover: OpenHandover, new: NewDecision, foregone: Foregone
+) -> Iterator[ForecastRow]:
+    """The one that decided, and beside it Slurm's own. Of a wait none is kept: the course of a
+    forecast is in the decisions."""
     decision = new.decision
-    if decision.forecast is not None and decision.action is not Action.WAIT:
+    if decision.forecast is None or decision.action is Action.WAIT:
+        return
+    made = {decision.policy: decision.forecast}
+    slurm_s = foregone.slurm_s(handover)
+    if slurm_s is not None:
+        made.setdefault(SLURM, Forecast(p50_s=slurm_s))
+    for source, forecast in made.items():
         yield ForecastRow(
-            chain_id=new.chain_id,
-            index=new.index,
-            source=decision.policy,
-            at=new.at,
-            forecast=decision.forecast,
+            chain_id=new.chain_id, index=new.index, source=source, at=new.at, forecast=forecast
         )
 
 

@@ -21,8 +21,9 @@ FORGOTTEN_S = 7 * 86400
 """A link that Slurm has not known for so long has ended."""
 
 FAILS_FAST_S = 600
+"""Unless the chain has a --mirage-min-runtime of its own."""
 FAST_FAILURES = 3
-"""In a row. Links themselves stop at two, and know the chain's own --min-runtime."""
+"""In a row. Links themselves stop at two."""
 _FAST_FOR_LINKS = 2
 
 BLINK_S = 60
@@ -76,6 +77,14 @@ class _Look:
         if self.chain.state is not ChainState.ACTIVE:
             return Verdict(self.chain.state, self.chain.note)
         return Verdict(self.chain.state, note, at_risk)
+
+    @property
+    def fails_fast_s(self) -> int:
+        own = self.chain.min_runtime_s
+        return FAILS_FAST_S if own is None else own
+
+    def failed_fast(self, link: Link) -> bool:
+        return link.end_state in _FAILED and _ran(link) < self.fails_fast_s
 
     def ran_s(self) -> int:
         """How long its links have run, a running one to its time limit."""
@@ -147,10 +156,10 @@ def _waits(look: _Look, standby: Link) -> Verdict:
 def _ran_in_vain(look: _Look) -> Verdict | None:
     """Whether its last links ran for nothing, one after the other."""
     ended = [li for li in look.started[::-1] if li.state is LinkState.ENDED]
-    failed = [*takewhile(_failed_fast, ended)][:FAST_FAILURES]
+    failed = [*takewhile(look.failed_fast, ended)][:FAST_FAILURES]
     if len(failed) == FAST_FAILURES and _since_resumed(look, failed):
-        minutes = FAILS_FAST_S // 60
-        note = f"{PAUSED}{FAST_FAILURES} links in a row failed within {minutes} minutes"
+        span = _span(look.fails_fast_s)
+        note = f"{PAUSED}{FAST_FAILURES} links in a row failed within {span}"
         return Verdict(ChainState.PAUSED, note)
     blinked = [*takewhile(lambda li: _ran(li) < BLINK_S, ended)][:BLINKS]
     # Links that were all submitted beforehand outlast the work: each sees so, and ends.
@@ -167,8 +176,8 @@ def _since_resumed(look: _Look, links: Sequence[Link]) -> bool:
     return all((link.start or 0) >= resumed_at for link in links)
 
 
-def _failed_fast(link: Link) -> bool:
-    return link.end_state in _FAILED and _ran(link) < FAILS_FAST_S
+def _span(seconds: int) -> str:
+    return f"{seconds} s" if seconds % 60 else f"{seconds // 60} minutes"
 
 
 def _ran(link: Link) -> int:
@@ -199,7 +208,7 @@ def _paused_itself(look: _Look, newest: Link) -> bool:
     """Whether its last link was turned away by its guard, as after two that failed fast it is."""
     brief = newest.end_state is JobState.COMPLETED and _ran(newest) < GRACE_S
     before = look.started[:-1][-_FAST_FOR_LINKS:]
-    return brief and len(before) == _FAST_FOR_LINKS and all(map(_failed_fast, before))
+    return brief and len(before) == _FAST_FOR_LINKS and all(map(look.failed_fast, before))
 
 
 def _has_its_total(look: _Look) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import RowMapping, select, update
+from sqlalchemy import RowMapping, func, select, update
 
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Forecast
@@ -56,16 +56,13 @@ def _values(cluster_id: int, new: ForecastRow) -> dict[str, Any]:
 
 
 def settle(tx: Transaction, chain_id: ChainId, index: int, actual_wait_s: int) -> None:
-    """Say how long the successor did wait: to the newest forecast of the link, if there is one."""
-    newest = (
-        select(forecasts.c.id)
-        .where(forecasts.c.chain_id == chain_id, forecasts.c.index == index)
-        .order_by(forecasts.c.at.desc(), forecasts.c.id.desc())
-        .limit(1)
-    )
+    """Say how long the successor did wait: to the newest forecast of the link, if there is one, and
+    to what others said at the same instant."""
+    of_link = (forecasts.c.chain_id == chain_id, forecasts.c.index == index)
+    newest = select(func.max(forecasts.c.at)).where(*of_link)
     tx.execute(
         update(forecasts)
-        .where(forecasts.c.id == newest.scalar_subquery())
+        .where(*of_link, forecasts.c.at == newest.scalar_subquery())
         .values(actual_wait_s=actual_wait_s)
     )
 
@@ -102,6 +99,20 @@ def newest_of(
     query = select(forecasts).where(forecasts.c.chain_id.in_(chain_ids))
     rows = tx.execute(query.order_by(forecasts.c.at, forecasts.c.id)).mappings()
     return {(row.chain_id, row.index): row for row in map(_row, rows)}
+
+
+def settled(
+    tx: Transaction, cluster_id: int, since: int, until: int, last: int
+) -> list[ForecastRow]:
+    """Those made in [since, until) whose wait is known, newest first, `last` at most."""
+    query = select(forecasts).where(
+        forecasts.c.cluster_id == cluster_id,
+        forecasts.c.at >= since,
+        forecasts.c.at < until,
+        forecasts.c.actual_wait_s.is_not(None),
+    )
+    rows = tx.execute(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()).limit(last))
+    return [_row(r) for r in rows.mappings()]
 
 
 def _row(row: RowMapping) -> ForecastRow:

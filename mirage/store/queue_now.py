@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select
 
 from mirage.store.engine import Transaction
-from mirage.store.tables import queue_now
+from mirage.store.tables_shown import queue_now
 from mirage.store.upsert import put
 
 

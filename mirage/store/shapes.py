@@ -9,7 +9,8 @@ from mirage.domain.decision import Forecast
 from mirage.domain.shape import Shape, ShapeForecast
 from mirage.store.engine import Transaction
 from mirage.store.jobs import ran
-from mirage.store.tables import jobs, shapes
+from mirage.store.tables import jobs
+from mirage.store.tables_shown import shapes
 from mirage.store.upsert import put_if_absent
 
 _KEY = ("partition", "nodes", "time_limit_s", "gpus", "account")

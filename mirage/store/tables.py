@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0030"
+SCHEMA = "0070"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -34,7 +34,7 @@ metadata = MetaData(
 _Serial = BigInteger().with_variant(Integer(), "sqlite")
 
 
-def _cluster() -> Column[int]:
+def cluster_column() -> Column[int]:
     return Column("cluster_id", BigInteger, ForeignKey("clusters.id"), nullable=False)
 
 
@@ -95,7 +95,7 @@ snapshots = Table(
     "snapshots",
     metadata,
     Column("id", _Serial, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("taken_at", BigInteger, nullable=False),
     Column("features", JSON, nullable=False),
     Column("queue", LargeBinary),  # NULL once thinned
@@ -107,7 +107,7 @@ chains = Table(
     "chains",
     metadata,
     Column("chain_id", Text, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("uid", BigInteger, nullable=False),
     Column("user", Text, nullable=False),
     Column("state", Text, nullable=False),
@@ -119,11 +119,21 @@ chains = Table(
     Column("presubmit", Text, nullable=False),
     Column("style", Text),
     Column("mode", Text, nullable=False),
+    Column("min_runtime_s", BigInteger),  # NULL: ten minutes
     Column("created_at", BigInteger, nullable=False),
     Column("note", Text, nullable=False),
     Column("at_risk", Text, nullable=False),
     Index(None, "cluster_id", "state"),
     Index(None, "created_at", "chain_id"),
+)
+
+# What an owner left for who submits the next link; gone when the chain is over. No view shows it.
+recipes = Table(
+    "recipes",
+    metadata,
+    Column("chain_id", Text, ForeignKey("chains.chain_id"), primary_key=True),
+    Column("uid", BigInteger, nullable=False),  # whose word it is
+    Column("recipe", JSON, nullable=False),
 )
 
 links = Table(
@@ -132,7 +142,7 @@ links = Table(
     Column("id", _Serial, primary_key=True),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
-    _cluster(),
+    cluster_column(),
     Column("job_id", BigInteger, nullable=False),
     Column("submit", BigInteger, nullable=False),
     Column("state", Text, nullable=False),
@@ -160,7 +170,7 @@ decisions = Table(
     "decisions",
     metadata,
     Column("id", _Serial, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
@@ -186,7 +196,7 @@ forecasts = Table(
     "forecasts",
     metadata,
     Column("id", _Serial, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
     Column("source", Text, nullable=False),
@@ -205,7 +215,7 @@ audit = Table(
     "audit",
     metadata,
     Column("id", _Serial, primary_key=True),
-    _cluster(),
+    cluster_column(),
     Column("at", BigInteger, nullable=False),
     Column("actor", Text, nullable=False),
     Column("event", Text, nullable=False),
@@ -214,6 +224,40 @@ audit = Table(
     Column("detail", JSON, nullable=False),
     Index(None, "chain_id"),
     Index(None, "cluster_id", "at"),
+    Index(None, "cluster_id", "actor", "id"),
+    Index(None, "cluster_id", "event", "id"),
+)
+
+# What is to be told of a chain, a row for each channel; no foreign key: it outlives the chain.
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    cluster_column(),
+    Column("chain_id", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("says", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("due_at", BigInteger, nullable=False),
+    Column("tries", BigInteger, nullable=False),
+    Column("sent_at", BigInteger),
+    Column("error", Text, nullable=False),
+    Index("ix_notices_cluster_id_state", "cluster_id", "state", "due_at"),
+    Index("ix_notices_cluster_id_sent_at", "cluster_id", "sent_at"),
+)
+
+# How each chain stood when notices were last written.
+situations = Table(
+    "situations",
+    metadata,
+    Column("chain_id", Text, ForeignKey("chains.chain_id"), primary_key=True),
+    cluster_column(),
+    Column("state", Text, nullable=False),
+    Column("at_risk", Text, nullable=False),
+    Column("interrupted", Boolean, nullable=False),
 )
 
 leases = Table(
@@ -222,6 +266,53 @@ leases = Table(
     Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
     Column("holder", Text, nullable=False),
     Column("until", BigInteger, nullable=False),
+)
+
+# While a row is here nothing acts, whatever the modes say (services/killswitch.py).
+kill_switches = Table(
+    "kill_switches",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("way", Text, primary_key=True),
+    Column("pulled_by", Text, nullable=False),
+    Column("pulled_at", BigInteger, nullable=False),
+    Column("stopped", JSON, nullable=False),  # partitions that acted; "" is the cluster
+)
+
+# What an admin has set in the place of the configuration's.
+limits = Table(
+    "limits",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("value", Float, nullable=False),
+    Column("set_by", Text, nullable=False),
+    Column("set_at", BigInteger, nullable=False),
+)
+
+# What asking Slurm has cost, by hour, so that every process can tell it.
+slurm_calls = Table(
+    "slurm_calls",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("hour", BigInteger, primary_key=True),  # the instant it begins
+    Column("command", Text, primary_key=True),
+    Column("calls", BigInteger, nullable=False),
+    Column("failures", BigInteger, nullable=False),
+    Column("seconds", Float, nullable=False),
+)
+
+# The last round of the worker.
+ticks = Table(
+    "ticks",
+    metadata,
+    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("took_s", Float, nullable=False),
+    Column("good_at", BigInteger),  # the last one without an error
+    Column("holder", Text, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("version", Text, nullable=False),
 )
 
 # Of the secret itself only a hash is kept: whoever reads this table can use no token.
@@ -279,79 +370,4 @@ change_counts = Table(
     metadata,
     Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
     Column("newest", BigInteger, nullable=False),
-)
-
-# What pages show of waits and of the queue, summed up by the worker (docs/forecast.md).
-
-wait_sums = Table(
-    "wait_sums",
-    metadata,
-    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
-    Column("span_s", BigInteger, primary_key=True),  # an hour or a day
-    Column("at", BigInteger, primary_key=True),  # its beginning
-    Column("partitions", JSON, nullable=False),
-    Column("cells", LargeBinary, nullable=False),  # mirage/store/wait_sums.py
-)
-
-# Hours whose jobs have changed since they were summed.
-wait_marks = Table(
-    "wait_marks",
-    metadata,
-    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
-    Column("at", BigInteger, primary_key=True),
-)
-
-queue_now = Table(
-    "queue_now",
-    metadata,
-    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Column("queue", JSON, nullable=False),
-    Column("nodes_at", BigInteger),
-    Column("nodes", JSON),
-)
-
-# What a job of some shape would wait if submitted now, foretold by the worker.
-shapes = Table(
-    "shapes",
-    metadata,
-    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
-    Column("partition", Text, primary_key=True),
-    Column("nodes", BigInteger, primary_key=True),
-    Column("time_limit_s", BigInteger, primary_key=True),
-    Column("gpus", BigInteger, primary_key=True),  # over all nodes; 0: whole nodes
-    Column("account", Text, primary_key=True),  # "": nobody's in particular
-    Column("usual", BigInteger, nullable=False),  # jobs of it lately; 0: somebody asked
-    Column("asked_at", BigInteger, nullable=False),  # 0: nobody asked
-    Column("at", BigInteger),  # NULL: not foretold yet
-    Column("p10_s", Float),
-    Column("p50_s", Float),
-    Column("p90_s", Float),
-    Column("samples", BigInteger),
-    Column("refused", Text, nullable=False),
-)
-
-# What the users of jobs would have been told as they submitted them.
-shape_trials = Table(
-    "shape_trials",
-    metadata,
-    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
-    Column("job_id", BigInteger, primary_key=True),
-    Column("submit", BigInteger, primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("p10_s", Float, nullable=False),
-    Column("p50_s", Float, nullable=False),
-    Column("p90_s", Float, nullable=False),
-    Index(None, "cluster_id", "at"),
-)
-
-# And how near that came, of each source.
-shape_quality = Table(
-    "shape_quality",
-    metadata,
-    Column("cluster_id", BigInteger, ForeignKey("clusters.id"), primary_key=True),
-    Column("source", Text, primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Column("found", JSON, nullable=False),
 )

@@ -10,7 +10,8 @@ from mirage.domain.decision import Forecast
 from mirage.domain.job import JobId, JobState
 from mirage.domain.shape import Quality
 from mirage.store.engine import Transaction
-from mirage.store.tables import jobs, shape_quality, shape_trials
+from mirage.store.tables import jobs
+from mirage.store.tables_shown import shape_quality, shape_trials
 from mirage.store.upsert import put, put_if_absent
 
 

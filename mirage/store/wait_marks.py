@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from sqlalchemy import delete, func, select
 
 from mirage.store.engine import Transaction
-from mirage.store.tables import wait_marks
+from mirage.store.tables_shown import wait_marks
 from mirage.store.upsert import insert
 
 HOUR_S = 3600

@@ -16,7 +16,8 @@ from mirage.domain.snapshot import UNKNOWN, Ints
 from mirage.domain.waitclass import limit_codes, size_codes
 from mirage.store.engine import Transaction
 from mirage.store.jobs import ran
-from mirage.store.tables import clusters, jobs, wait_sums
+from mirage.store.tables import clusters, jobs
+from mirage.store.tables_shown import wait_sums
 from mirage.store.upsert import put_all
 from mirage.store.wait_marks import DAY_S, HOUR_S
 

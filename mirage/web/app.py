@@ -10,15 +10,18 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
 from mirage.api.context import ApiContext
-from mirage.web import assets, chain, login, now, queue
+from mirage.web import admin, admin_audit, admin_models, assets, chains, login, now, queue
 from mirage.web.page import HEADERS, Entry, answer
 
 _PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
     (assets.router, None),
     (login.router, None),
     (now.router, now.ENTRY),
-    (chain.router, None),
+    (chains.router, None),
     (queue.router, queue.ENTRY),
+    (admin.router, admin.ENTRY),
+    (admin_models.router, None),
+    (admin_audit.router, None),
 )
 """Routers, and their places in the navigation."""
 

@@ -13,7 +13,8 @@ import pytest
 from mirage.cli import rehearsal
 from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.domain.job import JobId
-from mirage.settings import DEFAULT_PORT, Settings
+from mirage.installed import DEFAULT_PORT
+from mirage.settings import Settings
 from mirage.store.chains import HandoverRow
 from tests.mirage_process import MIRAGE, Answer, environment, run
 

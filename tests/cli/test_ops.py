@@ -1,4 +1,4 @@
-"""Commands for whoever runs the service: db, config, mode."""
+"""Commands for whoever runs the service: db, mode, and the configuration as they use it."""
 
 import json
 import sqlite3
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli import config_text
 from mirage.store.tables import SCHEMA, VERSION_TABLE
 from tests.learn.trained import save
 from tests.mirage_process import QuietSlurm, configured, run
@@ -26,38 +25,6 @@ def test_upgrading_twice_is_upgrading_once(config: str, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "state" / "mirage.db")) as database:
         found = list(database.execute(f"SELECT * FROM {VERSION_TABLE}"))  # noqa: S608
     assert found == [(SCHEMA,)]
-
-
-def test_config_check_and_show(config: str) -> None:
-    answer = run("config", "check", "--config", config)
-    assert (answer.code, answer.out, answer.err) == (0, "the configuration is right\n", "")
-    shown = json.loads(run("config", "show", MIRAGE_CONFIG=config).out)
-    assert (shown["cluster"]["name"], shown["polling"]["queue_s"]) == ("lab", 60)
-
-
-@pytest.mark.parametrize(
-    ("url", "told"),
-    [
-        ("postgresql://me:hunter2@h/m", "postgresql://me:***@h/m"),
-        ("postgresql://h/m?user=me&password=hunter2", "postgresql://h/m?password=hidden&user=me"),
-        ("postgresql:me:hunter2@h", "***"),
-    ],
-)
-def test_config_show_keeps_the_databases_password(
-    config: str, tmp_path: Path, url: str, told: str
-) -> None:
-    """Of the file's and of the environment's, which goes before it."""
-    named = tmp_path / "named.toml"
-    named.write_text(f'[database]\nurl = "{url}"\n')
-    of_file = run("config", "show", "--config", str(named))
-    of_environment = run("config", "show", "--config", config, MIRAGE_DATABASE_URL=url)
-    for answer in (of_file, of_environment):
-        assert "hunter2" not in answer.out
-        assert json.loads(answer.out)["database"]["url"] == told
-
-
-def test_config_reference() -> None:
-    assert run("config", "reference").out == config_text.reference()
 
 
 def test_modes_of_the_cluster_and_of_partitions(config: str) -> None:
@@ -91,12 +58,12 @@ def test_a_model_that_cannot_be_used_is_refused_before_the_service_starts(
 ) -> None:
     folder = save(tmp_path / "models" / "made" / "1", features_fingerprint="0" * 64)
     with_policy(config, "models/made/1", tmp_path / "models")
-    for command in (("config", "check"), ("serve",)):
-        answer = run(*command, "--config", config, PATH=QuietSlurm(tmp_path / command[0]).path)
-        assert answer.code == 2
-        assert answer.err == (
-            f"mirage: {folder} was trained on other features than this program's\n"
-        )
+    told = f"{folder} was trained on other features than this program's\n"
+    checked = run("config", "check", "--config", config)
+    assert checked.code == 2
+    assert checked.err.endswith(f"provision.policy = 'models/made/1': {told}")
+    served = run("serve", "--config", config, PATH=QuietSlurm(tmp_path / "slurm").path)
+    assert (served.code, served.err) == (2, f"mirage: {told}")
     found = json.loads(run("doctor", "--config", config, "--json").out)["findings"]
     assert {f["what"]: f["verdict"] for f in found}["policy"] == "fault"
 

@@ -216,10 +216,7 @@ WORK = Submission(
     directory="/home/alice",
     name="a; b",
     comment="mirage:abcdefgh:2",
-    time_limit_s=61,
-    nodes=2,
-    gres="gpu:a100:8",
-    exclusive=True,
+    options={"time": "1:01", "nodes": "2", "gres": "gpu:a100:8", "exclusive": ""},
     dependency="afterany:6",
 )
 

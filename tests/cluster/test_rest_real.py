@@ -96,10 +96,7 @@ WORK = Submission(
     directory="/home/alice",
     name="link; two",
     comment="mirage:abcdefgh:2",
-    partition="gpu",
-    time_limit_s=300,
-    gres="gpu:2",
-    output="rest-%j.out",
+    options={"partition": "gpu", "time": "5", "gres": "gpu:2", "output": "rest-%j.out"},
 )
 
 
@@ -118,7 +115,7 @@ def test_a_job_is_submitted_as_its_user(slurm_rig: SlurmRig, rest_host: RestHost
 
 def test_a_submission_that_slurm_refuses_is_told(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
     with pytest.raises(ClusterRefused, match="Invalid partition name"):
-        rest_host.cluster().submit(replace(WORK, partition="nowhere"), user="alice")
+        rest_host.cluster().submit(replace(WORK, options={"partition": "nowhere"}), user="alice")
 
 
 def test_one_users_token_submits_nothing_for_another(rest_host: RestHost) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ class Scene:
 
     # Users
 
-    def submit_chain(
+    def submit_chain(  # noqa: PLR0913 - what a user may type
         self,
         name: str,
         *,
@@ -88,6 +88,7 @@ class Scene:
         limit_min: int,
         policy: str | None = None,
         options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
     ) -> int:
         """alice types sbatch, the wrapped one; returns the first link's job id.
 
@@ -102,6 +103,7 @@ class Scene:
         environment = {
             "MIRAGE_URL": _URL,
             "MIRAGE_STATE_DIR": str(self.root / "alice" / "state"),
+            **(env or {}),
         }
         done = self.testbed.run(words, user="alice", env=environment, cwd=self.root / "alice")
         return int(done.stdout.partition(";")[0])
@@ -181,13 +183,14 @@ class Scene:
         ).stdout
 
     def start_service(
-        self, *, mode: str = "act", policy: str | None = None, more: str = ""
+        self, *, mode: str = "act", policy: str | None = None, more: str = "", cluster: str = ""
     ) -> None:
         """`mirage serve` as the account mirage, an Operator and not root, in the cluster's time.
 
-        Without `policy`, with the product's default one; `more` of its configuration as it stands.
+        Without `policy`, with the product's default one; `more` of its configuration as it stands,
+        `cluster` of its table [cluster].
         """
-        self._configure(policy, more)
+        self._configure(policy, more, cluster)
         self.mirage("db", "upgrade")
         self.mirage("mode", mode)
         python, environment = python_for_users()
@@ -236,10 +239,11 @@ class Scene:
     def _config(self) -> Path:
         return self.root / "mirage" / "mirage.toml"
 
-    def _configure(self, policy: str | None, more: str) -> None:
+    def _configure(self, policy: str | None, more: str, cluster: str) -> None:
         # Commands may take 15 s of real time: the cluster's clock runs faster.
         text = (
             f'[cluster]\nname = "testbed"\ncommand_timeout_s = {15 * int(self.testbed.speed)}\n'
+            f"{cluster}"
             f'[service]\nport = {PORT}\nstate_dir = "{self.root / "mirage"}"\n'
         )
         text += "" if policy is None else f'[provision]\npolicy = "{policy}"\n'

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tests.web.seeded_chain import chain_id
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -17,6 +19,11 @@ PAGES = (
     Shown("now", "/"),
     Shown("now-admin", "/", who="root"),
     Shown("login", "/login"),
+    Shown("admin", "/admin", who="root"),
+    Shown("admin-kill", "/admin/kill", who="root"),
+    Shown("admin-audit", "/admin/audit", who="root"),
+    Shown("chain", f"/chains/{chain_id(0)}", needs_chain=True),
+    Shown("chain-owner", f"/chains/{chain_id(0)}", who="alice", needs_chain=True),
     Shown("queue", "/queue?to=gpu&nodes=4&time=2-0"),
     Shown("queue-alice", "/queue?over=7d&partition=gpu&to=gpu&nodes=x", who="alice"),
 )

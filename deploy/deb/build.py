@@ -1,0 +1,211 @@
+"""Builds the Debian package: Mirage, its own Python environment, its units. No root needed.
+
+    python deploy/deb/build.py --out dist          # `make deb`; prints the package's path
+
+What is shipped is what was tested: the dependencies are those of the environment that runs this
+(the closure of pyproject.toml's serving ones, and of the extras postgres and jwt), without tests and
+headers. One commit and one environment give one package, byte for byte.
+"""
+
+import argparse
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+
+import closure
+
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parents[1]
+EXTRAS = ("postgres", "jwt")
+PYTHON = "python3.11"
+"""Of Debian 12: the compiled modules are for this one."""
+LIB = Path("usr/lib/mirage")
+SITE = LIB / "lib" / PYTHON / "site-packages"
+PLACES = {
+    "mirage": "usr/bin/mirage",
+    "mirage-as-service": "usr/sbin/mirage-as-service",
+    "mirage.toml": "etc/mirage/mirage.toml",
+    "default": "etc/default/mirage",
+    "copyright": "usr/share/doc/mirage/copyright",
+}
+"""Of deploy/deb/files, where each goes."""
+UNITS = {
+    "mirage.service": "lib/systemd/system/mirage.service",
+    "mirage-backup.service": "lib/systemd/system/mirage-backup.service",
+    "mirage-backup.timer": "lib/systemd/system/mirage-backup.timer",
+    "user/mirage.service": "usr/lib/systemd/user/mirage.service",
+    "submit-by-sudo.conf": "usr/share/mirage/systemd/submit-by-sudo.conf",
+}
+EXAMPLES = ("grafana", "prometheus", "nginx", "sudoers")
+_LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv", "shared", ".*_cache", "dist", "__pycache__")
+_RUN_BY_DPKG = ("postinst", "postrm", "prerm")
+
+
+def main() -> None:
+    options = _options()
+    print(build(options.source, options.out, options.work, level=options.level))
+
+
+def build(source: Path, out: Path, work: Path, *, level: int) -> Path:
+    """The package of the checkout `source` in `out`; `work` keeps the environment for the next.
+
+    `level`: of zstd, 1 (seconds) to 19 (minutes, a quarter smaller).
+    """
+    version, epoch = _version(source), _epoch(source)
+    os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
+    tree = work / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    shutil.copytree(_dependencies(source, work), tree / SITE, copy_function=os.link)
+    _lay_mirage(source, tree, work)
+    _lay_environment(tree)
+    _lay_files(source, tree)
+    _lay_documents(source, tree / "usr/share/doc/mirage", version, epoch)
+    _control(tree, version)
+    _plain_modes(tree)
+    out.mkdir(parents=True, exist_ok=True)
+    package = out / f"mirage_{version}_amd64.deb"
+    _run("dpkg-deb", "--root-owner-group", "-Zzstd", f"-z{level}", "--build", tree, package)
+    return package
+
+
+def _dependencies(source: Path, work: Path) -> Path:
+    """Compiled already; made once a `work`."""
+    ready, making = work / "dependencies", work / "making"
+    if not ready.exists():
+        shutil.rmtree(making, ignore_errors=True)
+        closure.copy(_requirements(source), making)
+        _compile(making, SITE)
+        making.rename(ready)
+    return ready
+
+
+def _requirements(source: Path) -> list[str]:
+    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
+    more = (project["optional-dependencies"][extra] for extra in EXTRAS)
+    return [*project["dependencies"], *(word for words in more for word in words)]
+
+
+def _lay_mirage(source: Path, tree: Path, work: Path) -> None:
+    """The wheel, as pip installs it; what users touch stands apart, at a path that is short."""
+    copy, wheels, fresh = work / "source", work / "wheels", work / "mirage"
+    for folder in (copy, wheels, fresh):
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(source, copy, ignore=_LEFT_BEHIND)
+    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, copy)
+    (wheel,) = wheels.glob("*.whl")
+    _run(*pip, "install", "--no-deps", "--no-compile", "--no-index", "--target", fresh, wheel)
+    for name in ("direct_url.json", "RECORD"):  # they say where it was built
+        for found in fresh.rglob(name):
+            found.unlink()
+    shutil.rmtree(fresh / "bin")
+    plugin = LIB / "slurm_plugin"
+    shutil.move(fresh / "mirage/_data/slurm_plugin", tree / plugin)
+    _compile(fresh, SITE)
+    _compile(tree / plugin, plugin)
+    shutil.copytree(fresh, tree / SITE, dirs_exist_ok=True)
+    (tree / SITE / "mirage/_data/slurm_plugin").symlink_to(f"/{plugin}")
+
+
+def _lay_environment(tree: Path) -> None:
+    """A virtual environment as `python3 -m venv` makes it, without what installs into it."""
+    (tree / LIB / "bin").mkdir()
+    (tree / LIB / "bin/python3").symlink_to(f"/usr/bin/{PYTHON}")
+    told = "home = /usr/bin\ninclude-system-site-packages = false\n"
+    (tree / LIB / "pyvenv.cfg").write_text(told)
+
+
+def _lay_files(source: Path, tree: Path) -> None:
+    for name, place in PLACES.items():
+        _lay(HERE / "files" / name, tree / place)
+    for name, place in UNITS.items():
+        _lay(HERE.parent / "systemd" / name, tree / place)
+    for folder in EXAMPLES:
+        target = tree / "usr/share/mirage" / folder
+        shutil.copytree(HERE.parent / folder, target, ignore=_LEFT_BEHIND)
+
+
+def _lay_documents(source: Path, place: Path, version: str, epoch: int) -> None:
+    for page in sorted((source / "docs").glob("*.md")):
+        _lay(page, place / page.name)
+    _gzip(place / "changelog.gz", (source / "CHANGELOG.md").read_bytes())
+    when = datetime.fromtimestamp(epoch, tz=UTC).strftime("%a, %d %b %Y %H:%M:%S +0000")
+    told = f"mirage ({version}) stable; urgency=medium\n\n  * See changelog.gz.\n\n"
+    told += f" -- Mirage developers <mirage@localhost>  {when}\n"
+    _gzip(place / "changelog.Debian.gz", told.encode())
+
+
+def _control(tree: Path, version: str) -> None:
+    """Name, dependencies, what is the admin's, and what dpkg runs."""
+    control = tree / "DEBIAN"
+    control.mkdir()
+    size_kib = sum(p.lstat().st_size for p in tree.rglob("*") if not p.is_dir()) // 1024
+    text = (HERE / "files/control").read_text()
+    (control / "control").write_text(text.format(version=version, size_kib=size_kib))
+    conffiles = sorted(p for p in (tree / "etc").rglob("*") if p.is_file())
+    (control / "conffiles").write_text("".join(f"/{p.relative_to(tree)}\n" for p in conffiles))
+    for name in _RUN_BY_DPKG:
+        _lay(HERE / name, control / name)
+
+
+def _compile(folder: Path, installed: Path) -> None:
+    """Nothing writes there later; never looked at again, so that a package is the same each time."""
+    words = ("-q", "-j0", "--invalidation-mode", "unchecked-hash")
+    places = ("-s", folder, "-p", f"/{installed}")
+    _run(sys.executable, "-m", "compileall", *words, *places, folder)
+
+
+def _plain_modes(tree: Path) -> None:
+    """Whatever umask there was. /etc/default/mirage may hold the database's password."""
+    for path in [tree, *tree.rglob("*")]:
+        if not path.is_symlink():
+            runnable = path.is_dir() or path.stat().st_mode & 0o100
+            path.chmod(0o755 if runnable else 0o644)
+    (tree / "etc/default/mirage").chmod(0o640)
+
+
+def _lay(file: Path, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(file, place)
+
+
+def _gzip(path: Path, content: bytes) -> None:
+    path.write_bytes(gzip.compress(content, mtime=0))
+
+
+def _version(source: Path) -> str:
+    """Of the project, and when the commit was made: later commits are newer packages."""
+    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
+    made = datetime.fromtimestamp(_epoch(source), tz=UTC)
+    return f"{project['version']}+{made:%Y%m%d.%H%M%S}"
+
+
+def _epoch(source: Path) -> int:
+    if given := os.environ.get("SOURCE_DATE_EPOCH"):
+        return int(given)
+    words = ["git", "-C", str(source), "log", "-1", "--format=%ct"]
+    return int(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+
+
+def _run(*words: str | Path) -> None:
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Build the Debian package.")
+    parser.add_argument("--source", type=Path, default=CHECKOUT, help="The checkout.")
+    parser.add_argument("--out", type=Path, default=CHECKOUT / "dist")
+    parser.add_argument("--work", type=Path, default=CHECKOUT / "dist" / "work")
+    parser.add_argument("--level", type=int, default=12, help="Of zstd, 1 to 19.")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""What a command's function declares of its parameters: typer's own records differ by version."""
+
+from collections.abc import Callable
+from enum import Enum
+from inspect import unwrap
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+_KINDS = {int: "INTEGER", float: "FLOAT", Path: "PATH", str: "TEXT"}
+
+
+def types(callback: Callable[..., Any] | None) -> dict[str, Any]:
+    """By the parameter's name: its type, without what typer is told of it."""
+    return {} if callback is None else get_type_hints(unwrap(callback))
+
+
+def choices(declared: Any) -> list[str] | None:
+    """The words that there are; None where any will do."""
+    for inner in (declared, *get_args(declared)):
+        if isinstance(inner, type) and issubclass(inner, Enum):
+            return [str(member.value) for member in inner]
+        if get_origin(inner) is Literal:
+            return [str(word) for word in get_args(inner)]
+    return None
+
+
+def kind(declared: Any) -> str:
+    """As usage lines name it."""
+    if choices(declared) is not None:
+        return "WORD"
+    found = (_KINDS.get(inner) for inner in (declared, *get_args(declared)))
+    return next((name for name in found if name is not None), "VALUE")

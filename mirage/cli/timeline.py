@@ -1,0 +1,134 @@
+"""A chain's timeline: what of `mirage chain show` is drawn, in epoch seconds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One link. Spans are (from, until); None where there is none."""
+
+    index: int
+    job_id: int
+    waits: Span | None = None
+    """Eligible, and not started."""
+    interruption: Span | None = None
+    """No link ran: from its predecessor's end until it started, or until now."""
+    runs: Span | None = None
+    overlap: Span | None = None
+    """It ran beside its predecessor."""
+    rest: Span | None = None
+    """From now to the end by its time limit."""
+    forecast: tuple[float, float, float] | None = None
+    """When it starts: p10, p50, p90."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    now: float
+    rows: Sequence[Row]
+
+    @property
+    def span(self) -> Span:
+        """From the first instant that is drawn to the last."""
+        found = [at for row in self.rows for at in _instants(row)]
+        begin, end = min(found, default=self.now), max(found, default=self.now)
+        return begin, max(end, begin + 1.0)
+
+
+def read(
+    chain: Mapping[str, Any], decisions: Sequence[Mapping[str, Any]] = (), *, newest: int
+) -> Timeline:
+    """From the service's answers on a chain and on its decisions (newest first).
+
+    `newest`: so many links at most.
+    """
+    links = chain["links"]
+    now = _now(chain)
+    by_index = {link["index"]: link for link in links}
+    rows = [
+        _row(link, by_index.get(link["index"] - 1), _forecast(link, decisions, now), now)
+        for link in links[-newest:]
+    ]
+    return Timeline(now=now, rows=rows)
+
+
+def _now(chain: Mapping[str, Any]) -> float:
+    """When the cluster was last looked at; what is later is not known."""
+    known = [_at(chain["as_of"]), _at(chain["created_at"])]
+    known += [_at(link[name]) for link in chain["links"] for name in ("start", "end")]
+    return max(at for at in known if at is not None)
+
+
+def _row(
+    link: Mapping[str, Any],
+    before: Mapping[str, Any] | None,
+    forecast: tuple[float, float, float] | None,
+    now: float,
+) -> Row:
+    start, end, eligible = _at(link["start"]), _at(link["end"]), _at(link["eligible"])
+    ended = None if before is None else _at(before["end"])
+    begins = now if link["state"] == "pending" else start
+    beside = now if before is not None and before["state"] == "running" else ended
+    return Row(
+        index=link["index"],
+        job_id=link["job_id"],
+        waits=_span(eligible, begins),
+        interruption=_span(ended, begins),
+        runs=_span(start, end or now),
+        overlap=None if start is None or beside is None else _span(start, min(beside, end or now)),
+        rest=_rest(link, start, now),
+        forecast=forecast,
+        note=_note(link),
+    )
+
+
+def _rest(link: Mapping[str, Any], start: float | None, now: float) -> Span | None:
+    limit = link["time_limit_s"]
+    if link["state"] != "running" or start is None or limit is None:
+        return None
+    return _span(now, start + limit)
+
+
+def _forecast(
+    link: Mapping[str, Any], decisions: Sequence[Mapping[str, Any]], now: float
+) -> tuple[float, float, float] | None:
+    """Of the last decision on a link that waits: when it would start, were it freed then."""
+    if link["state"] != "pending":
+        return None
+    mine = (row for row in decisions if row["link"] == link["index"] and row["forecast"])
+    row = next(mine, None)
+    if row is None:
+        return None
+    made = _at(row["last_at"]) or now
+    waits = [row["forecast"][name] for name in ("p10_s", "p50_s", "p90_s")]
+    if None in waits:
+        return None
+    p10, p50, p90 = (max(now, made + wait) for wait in waits)
+    return p10, p50, p90
+
+
+def _note(link: Mapping[str, Any]) -> str:
+    if link["state"] == "pending":
+        return f"waits, {link['position']}"
+    if link["state"] == "running":
+        return "runs"
+    return str(link["end_state"] or "ended").lower().replace("_", " ")
+
+
+def _span(begin: float | None, end: float | None) -> Span | None:
+    return None if begin is None or end is None or end <= begin else (begin, end)
+
+
+def _at(text: str | None) -> float | None:
+    return None if text is None else datetime.fromisoformat(text).timestamp()
+
+
+def _instants(row: Row) -> list[float]:
+    spans = [row.waits, row.interruption, row.runs, row.overlap, row.rest, row.forecast]
+    return [at for span in spans if span is not None for at in span]

@@ -1,0 +1,57 @@
+"""A cluster that says after each answer that whoever asked gets on."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from mirage.domain.job import Job, JobId
+from mirage.domain.snapshot import Node, Queue
+from mirage.ports import Cluster
+
+T = TypeVar("T")
+
+
+class Attended:
+    """Implements `ports.Cluster`. `beat` is called after each question, also after one without an
+    answer: a Slurm that is slow or away is no fault of the service's."""
+
+    def __init__(self, cluster: Cluster, beat: Callable[[], None]) -> None:
+        self._cluster, self._beat = cluster, beat
+
+    def now(self) -> int:
+        return self._cluster.now()
+
+    def queue(self) -> Queue:
+        return self._told(self._cluster.queue)
+
+    def nodes(self) -> tuple[Node, ...]:
+        return self._told(self._cluster.nodes)
+
+    def history(self, since: int, until: int) -> Iterator[Job]:
+        return self._told(lambda: self._cluster.history(since, until))
+
+    def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
+        return self._told(lambda: self._cluster.jobs(job_ids))
+
+    def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+        self._told(lambda: self._cluster.free(standby, dependency=dependency, unpin=unpin))
+
+    def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
+        self._told(lambda: self._cluster.pin(standby, dependency=dependency, node_list=node_list))
+
+    def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+        self._told(lambda: self._cluster.hold(standby, dependency=dependency, unpin=unpin))
+
+    def suspend(self, standby: JobId) -> None:
+        self._told(lambda: self._cluster.suspend(standby))
+
+    def resume(self, standby: JobId) -> None:
+        self._told(lambda: self._cluster.resume(standby))
+
+    def cancel(self, job_id: JobId) -> None:
+        self._told(lambda: self._cluster.cancel(job_id))
+
+    def _told(self, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        finally:
+            self._beat()

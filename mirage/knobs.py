@@ -1,0 +1,137 @@
+"""Every key of a class of settings: its type, bounds, unit, default, meaning and variable."""
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, SecretStr
+from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
+
+PREFIX = "MIRAGE_"
+"""Of the variables of the environment that go before the file."""
+
+SECRET: JsonDict = {"secret": True}
+"""As `json_schema_extra` of a field: its value is shown to nobody."""
+
+_UNITS = (("_node_h", "node-hours"), ("_h", "hours"), ("_s", "seconds"), ("_mib", "MiB"))
+_SIGNS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+_PASSWORD = re.compile(r"(://[^\s/@:]*):[^\s/@]*@")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """One key, as its table and name have it: `polling.queue_s`."""
+
+    key: str
+    kind: str
+    """string, path, integer, number, boolean, list."""
+    allowed: str
+    """In words; empty: whatever is of its kind."""
+    default: object
+    meaning: str
+    secret: bool
+
+    @property
+    def unit(self) -> str:
+        """As the name's last word says; empty where a number is a plain one, and of words."""
+        return next((unit for end, unit in _UNITS if self.key.endswith(end)), "")
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.key.upper().replace(".", "_")
+
+    def shown(self, value: object) -> object:
+        """The value, or what of it anybody may see."""
+        if value is None or value in ("", (), []):
+            return value
+        return "***" if self.secret else _without_password(value)
+
+
+def tables(settings: type[BaseModel]) -> Mapping[str, type[BaseModel]]:
+    """By name; the keys before the first table are not among them."""
+    found = settings.model_fields.items()
+    return {name: type(info.default) for name, info in found if _is_table(info)}
+
+
+def knobs(settings: type[BaseModel]) -> Mapping[str, Knob]:
+    """By key, those before the first table first."""
+    plain = {name: info for name, info in settings.model_fields.items() if not _is_table(info)}
+    found = list(_of(settings, plain, ""))
+    for name, section in tables(settings).items():
+        found += _of(section, section.model_fields, f"{name}.")
+    return {knob.key: knob for knob in found}
+
+
+def variables(settings: type[BaseModel]) -> Mapping[str, Knob]:
+    """By the variable of the environment that sets it."""
+    return {knob.variable: knob for knob in knobs(settings).values()}
+
+
+def _without_password(value: object) -> object:
+    if isinstance(value, str | Path):
+        return _PASSWORD.sub(r"\1:***@", str(value))
+    if isinstance(value, list | tuple):
+        return [_without_password(part) for part in value]
+    return value
+
+
+def _of(section: type[BaseModel], fields: Mapping[str, FieldInfo], under: str) -> Iterator[Knob]:
+    docs = dict(_docstrings(section))
+    schema = section.model_json_schema()["properties"]
+    for name, info in fields.items():
+        told = _told(schema[name])
+        secret = bool(told.get("secret") or told.get("writeOnly"))
+        yield Knob(
+            key=f"{under}{name}",
+            kind=_kind(told),
+            allowed=_allowed(told),
+            default=info.default,
+            meaning=docs.get(name, ""),
+            secret=secret or isinstance(info.default, SecretStr),
+        )
+
+
+def _told(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what may be left out, what it is where it is set."""
+    set_to = (part for part in schema.get("anyOf", ()) if part.get("type") != "null")
+    return {**dict(next(set_to, {})), **schema}
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    kind = "list" if schema.get("type") == "array" else str(schema.get("type", "string"))
+    return "path" if schema.get("format") == "path" else kind
+
+
+def _allowed(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{word}`" for word in schema["enum"])
+    if "enum" in schema.get("items", {}):
+        return "some of " + ", ".join(f"`{word}`" for word in schema["items"]["enum"])
+    bounds = [f"{sign} {schema[word]}" for word, sign in _SIGNS.items() if word in schema]
+    if "pattern" in schema:
+        bounds.append(f"matches `{schema['pattern']}`")
+    if "maxLength" in schema:
+        bounds.append(f"{schema.get('minLength', 0)} to {schema['maxLength']} characters")
+    return ", ".join(bounds)
+
+
+def _docstrings(section: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    """Each field of the class with the docstring below it, which Python itself does not keep."""
+    source = Path(inspect.getfile(sys.modules[section.__module__]))
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    for field, doc in pairwise(classes[section.__name__].body):
+        if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
+            assert isinstance(field.target, ast.Name)  # noqa: S101 - of a class of fields
+            yield field.target.id, " ".join(ast.literal_eval(doc.value).split())
+
+
+def _is_table(info: FieldInfo) -> bool:
+    return isinstance(info.default, BaseModel)

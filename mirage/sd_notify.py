@@ -1,0 +1,74 @@
+"""What systemd is told of the service: it is ready, it is alive, it ends (sd_notify(3), watchdog)."""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+_AGAIN = 8
+"""A sign of life is passed on so many times in the time that systemd waits for one."""
+_MARGIN = 3
+"""Times the longest silence that is no fault; systemd waits at least so long."""
+
+
+class Notifier:
+    """Sends nothing where nobody listens: without systemd, or without a watchdog.
+
+    `alive` is called by the worker's thread alone, so that a worker that hangs is not heard of.
+    """
+
+    def __init__(
+        self,
+        address: str | None,
+        watchdog_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`address`: a path, or `@name` of an abstract socket."""
+        self._address = address
+        self._watchdog_s = watchdog_s
+        self._clock = clock
+        self._told_at: float | None = None
+
+    def ready(self, status: str) -> None:
+        """It serves. `status` stands in `systemctl status`."""
+        self._send(f"READY=1\nSTATUS={status}")
+
+    def alive(self) -> None:
+        """The worker gets on. Costs nothing where systemd was told a moment ago."""
+        if self._watchdog_s is None:
+            return
+        now = self._clock()
+        if self._told_at is None or now >= self._told_at + self._watchdog_s / _AGAIN:
+            self._told_at = now
+            self._send("WATCHDOG=1")
+
+    def patient(self, silence_s: float) -> None:
+        """Make systemd wait longer where a silence of so many seconds is no fault."""
+        if self._watchdog_s is None or self._watchdog_s >= _MARGIN * silence_s:
+            return
+        self._watchdog_s = _MARGIN * silence_s
+        self._send(f"WATCHDOG_USEC={round(self._watchdog_s * 1e6)}")
+
+    def stopping(self) -> None:
+        self._send("STOPPING=1\nSTATUS=finishing the tick under way")
+
+    def _send(self, text: str) -> None:
+        """What cannot be sent is no reason to end: systemd then acts as it sees fit."""
+        if self._address is None:
+            return
+        name = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sending:
+            try:
+                sending.settimeout(1.0)
+                sending.sendto(text.encode(), name)
+            except OSError:
+                return
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Notifier:
+    """As systemd asked (NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID)."""
+    watchdog = environment.get("WATCHDOG_USEC", "")
+    # systemd names whom it watches: of a child that has inherited the rest nothing is expected.
+    mine = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    watchdog_s = int(watchdog) / 1e6 if mine and watchdog.isdecimal() else None
+    return Notifier(environment.get("NOTIFY_SOCKET") or None, watchdog_s)

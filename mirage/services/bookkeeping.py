@@ -1,0 +1,40 @@
+"""What the worker writes down for those who look later: forecasts and what became of them."""
+
+import structlog
+
+from mirage.domain.snapshot import Queue
+from mirage.errors import MirageError
+from mirage.services import outcomes, promised
+from mirage.services.promised import Foreteller
+from mirage.store.engine import Store
+
+_log = structlog.get_logger(__name__)
+
+EVERY_S = 300
+
+
+class Bookkeeping:
+    """Of one cluster. Nothing waits for it: what fails is logged, and tried again."""
+
+    def __init__(self, store: Store, cluster_id: int) -> None:
+        self._store, self._cluster_id = store, cluster_id
+        self._foreteller = Foreteller(cluster_id)
+        self._counted_at: int | None = None
+
+    def look(self, queue: Queue) -> None:
+        """Once a tick, after all that matters to chains."""
+        try:
+            self._foreteller.look(self._store, queue)
+            self._count(queue.taken_at)
+        except MirageError as error:
+            _log.warning("forecasts and outcomes are not counted", error=str(error))
+        except Exception:
+            _log.exception("forecasts and outcomes are not counted")
+
+    def _count(self, now: int) -> None:
+        if self._counted_at is not None and now < self._counted_at + EVERY_S:
+            return
+        with self._store.begin() as tx:
+            promised.settle(tx, self._cluster_id, now)
+            outcomes.record(tx, self._cluster_id)
+        self._counted_at = now

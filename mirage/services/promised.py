@@ -1,0 +1,125 @@
+"""What Mirage would say of the wait of each new job, kept until the wait is known.
+
+It is the forecast that `GET /forecasts` gives, from what had started before the job was submitted;
+so jobs that start at once are in it as well as those that are seen to wait. Beside it stands the
+start that Slurm planned for the job when the queue first showed it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mirage.domain.job import Job
+from mirage.domain.snapshot import Ints, Queue
+from mirage.features.foretold import LEVELS
+from mirage.policy.rules import waits_of_like
+from mirage.services.accuracy_tally import Tally
+from mirage.services.desk import RECENT_JOBS
+from mirage.store import foretold, jobs
+from mirage.store.engine import Store, Transaction
+from mirage.store.foretold import Foretold, Outcome
+
+MOST = 60
+"""New jobs of one look that something is foretold of: a burst is like itself, so a sample will do.
+"""
+LEAST_SAMPLES = 20
+_LATE_S = 120
+"""A job that the queue shows so long after its submission was not new in it."""
+_FORGOTTEN_S = 90 * 86400
+_DAY_S = 86400
+
+
+class Foreteller:
+    """Of one cluster's worker: it remembers which jobs the last look showed."""
+
+    def __init__(self, cluster_id: int) -> None:
+        self._cluster_id = cluster_id
+        self._before: Queue | None = None
+
+    def look(self, store: Store, queue: Queue) -> None:
+        """Foretell what is new since the last look."""
+        before, self._before = self._before, queue
+        if before is None:
+            return
+        found = sample([job for job in new_jobs(queue, before) if is_plain(job)])
+        if not found:
+            return
+        with store.read() as tx:
+            news = list(made(tx, self._cluster_id, found, queue))
+        with store.begin() as tx:
+            foretold.add_all(tx, self._cluster_id, news)
+
+
+def new_jobs(queue: Queue, before: Queue) -> Iterator[Job]:
+    """Submitted since `before`, whatever has become of them by now."""
+    fresh = (queue.submit > before.taken_at - _LATE_S) & ~np.isin(queue.job_id, before.job_id)
+    return (queue.row(int(i)) for i in np.flatnonzero(fresh))
+
+
+def is_plain(job: Job) -> bool:
+    """Eligible from its submission on: nothing that its user asked for keeps it waiting."""
+    held = bool(job.dependency) or job.priority == 0
+    return not held and job.eligible is not None and job.eligible <= job.submit + 1
+
+
+def sample(found: Sequence[Job]) -> list[Job]:
+    """MOST of them at most, evenly over their numbers."""
+    ordered = sorted(found, key=lambda job: job.job_id)
+    places = np.unique(np.linspace(0, len(ordered) - 1, min(MOST, len(ordered))).astype(int))
+    return [ordered[place] for place in places]
+
+
+def made(
+    tx: Transaction, cluster_id: int, found: Sequence[Job], queue: Queue
+) -> Iterator[Foretold]:
+    """One for each job of whose partition enough is known."""
+    for partition in dict.fromkeys(job.partition for job in found):
+        mine = [job for job in found if job.partition == partition]
+        first = min(job.submit for job in mine)
+        waits = jobs.waits(tx, cluster_id, partition, before=first, last=RECENT_JOBS)
+        for job in mine:
+            like = waits_of_like(waits, job.nodes, job.time_limit_s or 0)
+            if len(like) >= LEAST_SAMPLES:
+                yield Foretold(
+                    job_id=job.job_id,
+                    submit=job.submit,
+                    partition=partition,
+                    quantiles_s=_quantiles(like),
+                    slurm_wait_s=_planned_s(job, queue.taken_at),
+                )
+
+
+def _quantiles(waits: Ints) -> tuple[int, ...]:
+    return tuple(int(q) for q in np.quantile(waits, LEVELS, method="inverted_cdf"))
+
+
+def _planned_s(job: Job, now: int) -> int | None:
+    """The wait by Slurm's plan; None where it had none yet, or needed none."""
+    if not job.state.waiting or job.start is None:
+        return None
+    return max(0, max(job.start, now) - job.submit)
+
+
+def settle(tx: Transaction, cluster_id: int, now: int) -> int:
+    """Count what has become known into its day; returns how many forecasts that were."""
+    found = foretold.outcomes(tx, cluster_id)
+    by_day: dict[tuple[int, str], list[Outcome]] = {}
+    for outcome in found:
+        day = outcome.foretold.submit // _DAY_S * _DAY_S
+        by_day.setdefault((day, outcome.foretold.partition), []).append(outcome)
+    for (day, partition), outcomes in by_day.items():
+        tally = Tally.of_stored(foretold.tally(tx, cluster_id, day, partition))
+        for outcome in outcomes:
+            _count(tally, outcome)
+        foretold.put_tally(tx, cluster_id, day, partition, tally.stored())
+    foretold.drop(tx, cluster_id, [outcome.foretold.key for outcome in found])
+    foretold.drop_before(tx, cluster_id, now - _FORGOTTEN_S)
+    return len(found)
+
+
+def _count(tally: Tally, outcome: Outcome) -> None:
+    if outcome.wait_s is None:
+        tally.gave_up += 1
+        return
+    told = outcome.foretold
+    tally.add(told.quantiles_s, outcome.wait_s, told.slurm_wait_s)

@@ -1,0 +1,123 @@
+"""The service on itself: its worker's last round, what asking Slurm cost, the database's size."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import delete, select, text
+
+from mirage.store.engine import Transaction
+from mirage.store.tables import leases, slurm_calls, ticks
+from mirage.store.upsert import insert, put
+
+HOUR_S = 3600
+KEPT_S = 30 * 86400
+"""Hours of calls are kept so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """The last round of the worker."""
+
+    at: int
+    took_s: float
+    good_at: int | None
+    """The last one without an error."""
+    holder: str
+    """HOST:PID."""
+    error: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    calls: int
+    failures: int
+    seconds: float
+
+
+def ticked(tx: Transaction, cluster_id: int, tick: Tick) -> None:
+    """Replaces the one before. Without `good_at` that of the one before stays."""
+    values: dict[str, object] = {
+        "cluster_id": cluster_id,
+        "at": tick.at,
+        "took_s": tick.took_s,
+        "holder": tick.holder,
+        "error": tick.error,
+        "version": tick.version,
+    }
+    if tick.good_at is not None:
+        values["good_at"] = tick.good_at
+    put(tx, ticks, values, key=["cluster_id"])
+
+
+def last_tick(tx: Transaction, cluster_id: int) -> Tick | None:
+    row = tx.execute(select(ticks).where(ticks.c.cluster_id == cluster_id)).first()
+    if row is None:
+        return None
+    return Tick(
+        at=row.at,
+        took_s=row.took_s,
+        good_at=row.good_at,
+        holder=row.holder,
+        error=row.error,
+        version=row.version,
+    )
+
+
+def lease(tx: Transaction, cluster_id: int) -> tuple[str, int] | None:
+    """Who holds it, and until when."""
+    row = tx.execute(select(leases).where(leases.c.cluster_id == cluster_id)).first()
+    return None if row is None else (row.holder, row.until)
+
+
+def add_calls(tx: Transaction, cluster_id: int, at: int, made: Mapping[str, Calls]) -> None:
+    """Count these to the hour of `at`; hours older than KEPT_S go."""
+    hour = at - at % HOUR_S
+    rows = [
+        {
+            "cluster_id": cluster_id,
+            "hour": hour,
+            "command": command,
+            "calls": each.calls,
+            "failures": each.failures,
+            "seconds": each.seconds,
+        }
+        for command, each in made.items()
+    ]
+    if not rows:
+        return
+    statement = insert(tx, slurm_calls)
+    more = {n: slurm_calls.c[n] + statement.excluded[n] for n in ("calls", "failures", "seconds")}
+    key = ["cluster_id", "hour", "command"]
+    tx.execute(statement.on_conflict_do_update(index_elements=key, set_=more), rows)
+    old = slurm_calls.c.hour < at - KEPT_S
+    tx.execute(delete(slurm_calls).where(slurm_calls.c.cluster_id == cluster_id, old))
+
+
+def calls(tx: Transaction, cluster_id: int, since: int) -> list[tuple[int, str, Calls]]:
+    """Hour, command and what it cost, oldest first; `since` counts from the hour it is in."""
+    query = select(slurm_calls).where(
+        slurm_calls.c.cluster_id == cluster_id,
+        slurm_calls.c.hour >= since - since % HOUR_S,
+    )
+    rows = tx.execute(query.order_by(slurm_calls.c.hour, slurm_calls.c.command))
+    return [
+        (row.hour, row.command, Calls(calls=row.calls, failures=row.failures, seconds=row.seconds))
+        for row in rows
+    ]
+
+
+def size_bytes(tx: Transaction) -> int:
+    """Of the whole database; of SQLite without its journal."""
+    if tx.dialect.name == "sqlite":
+        query = text("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+    else:
+        query = text("SELECT pg_database_size(current_database())")
+    return int(tx.execute(query).scalar_one())
+
+
+def database_version(tx: Transaction) -> str:
+    """Of the server, or of the library."""
+    if tx.dialect.name == "sqlite":
+        return f"SQLite {tx.execute(text('SELECT sqlite_version()')).scalar_one()}"
+    return f"PostgreSQL {tx.execute(text('SHOW server_version')).scalar_one()}"

@@ -1,0 +1,146 @@
+"""The timeline of `mirage chain show`: to scale, marked, and fit for every terminal."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from mirage.cli import timeline, timeline_text
+from mirage.cli.timeline import Timeline
+
+NOW = 1_800_000_000
+HOUR = 3600
+WIDE, NARROW = 140, 40
+CELLS = WIDE - len("   1 101 ") - 34
+"""That are drawn on, where notes stand beside."""
+
+
+def iso(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat()
+
+
+def link(index: int, start: float | None, end: float | None, **more: Any) -> dict[str, Any]:
+    """Instants are hours from now."""
+    begun, over = (None if h is None else NOW + h * HOUR for h in (start, end))
+    state = "pending" if start is None else "running" if end is None else "ended"
+    values = {
+        "index": index,
+        "job_id": 100 + index,
+        "state": state,
+        "position": "held",
+        "eligible": None,
+        "start": iso(begun),
+        "end": iso(over),
+        "end_state": None if end is None else "TIMEOUT",
+        "time_limit_s": 20 * HOUR,
+    }
+    return values | more
+
+
+def chain(*links: dict[str, Any]) -> dict[str, Any]:
+    return {"as_of": iso(NOW), "created_at": iso(NOW - 100 * HOUR), "links": list(links)}
+
+
+def lines(shown: Timeline, width: int = WIDE, *, ascii_only: bool = True) -> list[str]:
+    return [line.plain for line in timeline_text.draw(shown, width, ascii_only=ascii_only)]
+
+
+def row(drawn: list[str], index: int) -> str:
+    return next(line for line in drawn if line.startswith(f"{index:>4} {100 + index} "))
+
+
+LATE = chain(link(1, -40, -20), link(2, -10, None))
+EARLY = chain(link(1, -40, -20), link(2, -30, None))
+WAITING = chain(link(1, -10, None), link(2, None, None, eligible=iso(NOW - 2 * HOUR)))
+
+
+def forecast(*hours: float | None) -> list[dict[str, Any]]:
+    waits = [None if h is None else h * HOUR for h in hours]
+    told = dict(zip(("p10_s", "p50_s", "p90_s"), waits, strict=True))
+    return [{"link": 2, "last_at": iso(NOW), "forecast": told}]
+
+
+def test_interruption_and_runs_are_to_scale() -> None:
+    """40 h run and interrupted, 10 h left of the limit: 50 h in all."""
+    drawn = row(lines(timeline.read(LATE, newest=9)), 2)
+    for mark in "!#-":
+        assert drawn.count(mark) == pytest.approx(CELLS * 10 / 50, abs=1)
+    assert drawn.endswith("runs, 10.00 h interrupted")
+
+
+def test_overlap_is_marked_on_the_successor() -> None:
+    drawn = row(lines(timeline.read(EARLY, newest=9)), 2)
+    assert drawn.count("%") == pytest.approx(CELLS * 10 / 40, abs=1)
+    assert "10.00 h overlap" in drawn
+    assert "!" not in drawn
+
+
+def test_a_short_interruption_is_still_seen() -> None:
+    brief = chain(link(1, -400, -20), link(2, -20 + 1 / 60, None))
+    assert row(lines(timeline.read(brief, newest=9)), 2).count("!") == 1
+
+
+def test_the_next_start_is_a_range() -> None:
+    drawn = row(lines(timeline.read(WAITING, forecast(1, 3, 6), newest=9)), 2)
+    left, middle, right = (drawn.index(mark) for mark in "[+]")
+    assert middle - left == pytest.approx(2 * CELLS / 20, abs=1)
+    assert right - middle == pytest.approx(3 * CELLS / 20, abs=1)
+    assert set(drawn[left + 1 : middle]) == {"~"}
+
+
+def test_a_forecast_of_one_value_is_no_range() -> None:
+    assert timeline.read(WAITING, forecast(None, 3, None), newest=9).rows[1].forecast is None
+
+
+def test_a_predecessor_that_ended_leaves_an_interruption_that_goes_on() -> None:
+    open_gap = chain(link(1, -40, -5), link(2, None, None))
+    shown = timeline.read(open_gap, newest=9).rows[1]
+    assert shown.interruption == (NOW - 5 * HOUR, NOW)
+
+
+def test_only_the_newest_links_are_drawn() -> None:
+    many = chain(*(link(i, -100 + i, -99 + i) for i in range(1, 60)))
+    drawn = lines(timeline.read(many, newest=5))
+    assert [line.split()[0] for line in drawn if " 1" in line[:9]] == ["55", "56", "57", "58", "59"]
+
+
+@pytest.mark.parametrize("width", [20, NARROW, 60, 80, WIDE])
+def test_no_line_of_the_drawing_is_wider_than_the_terminal(width: int) -> None:
+    drawn = lines(timeline.read(WAITING, forecast(1, 2, 3), newest=9), width)
+    assert max(map(len, drawn[: 2 + len(WAITING["links"])])) <= width
+
+
+def test_on_a_narrow_terminal_notes_stand_below() -> None:
+    drawn = lines(timeline.read(LATE, newest=9), NARROW)
+    assert drawn[-1] == "link 2: runs, 10.00 h interrupted"
+    assert len(row(drawn, 2)) == NARROW
+
+
+def test_ascii_is_ascii() -> None:
+    assert "".join(lines(timeline.read(WAITING, forecast(1, 3, 6), newest=9))).isascii()
+    assert not "".join(lines(timeline.read(LATE, newest=9), ascii_only=False)).isascii()
+
+
+def test_a_chain_without_links_draws_nothing() -> None:
+    assert lines(timeline.read(chain(), newest=9)) == []
+
+
+PROGRAM = """
+from mirage.cli.terminal import console
+out = console()
+out.print("[red]x[/red]", out.options.ascii_only)
+"""
+
+
+@pytest.mark.parametrize(
+    ("locale", "plain"),
+    [({"LC_ALL": "C"}, True), ({"LANG": "C"}, True), ({"LC_ALL": "C.UTF-8"}, False)],
+)
+def test_the_locale_decides_and_a_pipe_has_no_colour(locale: dict[str, str], plain: bool) -> None:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "PYTHONUTF8"))}
+    program = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(program, env=kept | locale, capture_output=True, text=True, check=True)
+    assert done.stdout == f"x {plain}\n"
