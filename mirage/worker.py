@@ -68,20 +68,20 @@ class Worker:
         intervals: Intervals | None = None,
         kill_file: Path | None = None,
         owner_uid: int | None = None,
+        foreteller: Foreteller | None = None,
         watch: Watch | None = None,
         usage: Callable[[], Mapping[str, Usage]] | None = None,
-        foreteller: Foreteller | None = None,
     ) -> None:
-        """`owner_uid`: of a user's own service, which touches nobody else's jobs. `watch`: what
-        people are told of chains. `usage`: what asking Slurm has cost this process. `foreteller`:
-        says what jobs would wait that nobody has submitted yet."""
+        """`owner_uid`: of a user's own service, which touches nobody else's jobs. `foreteller`:
+        says what jobs would wait that nobody has submitted yet. `watch`: what people are told of
+        chains. `usage`: what asking Slurm has cost this process."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
         self._rules = rules
         self._intervals = intervals or Intervals()
         self._kill_file = kill_file
         self._owner_uid = owner_uid
-        self._watch = watch
         self._foreteller = foreteller
+        self._watch = watch
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
         self._teller = Teller(self._holder, usage)
         self._queue: Queue | None = None

@@ -43,7 +43,9 @@ class KillSwitch(_Wire):
 
 class Release(_Asked):
     act_again: bool = Field(
-        False, description="What acted until it was pulled acts again; else all stays in shadow."
+        False,
+        description="What acted until it was pulled acts again; else all stays in shadow.",
+        examples=[False],
     )
 
 
@@ -100,7 +102,7 @@ class Promote(_Asked):
     """Both are judged on episode tables of days that neither was trained on."""
 
     tables: list[TableName] = Field(default_factory=list, max_length=64)
-    force: bool = Field(False, description="Whatever the one in use would do.")
+    force: bool = Field(False, description="Whatever the one in use would do.", examples=[False])
 
 
 class Evidence(_Wire):

@@ -20,6 +20,7 @@ from mirage.api import (
     overviews,
     problems,
     queue,
+    reports,
     system,
 )
 from mirage.api.context import ApiContext
@@ -44,7 +45,6 @@ def create_app(context: ApiContext) -> FastAPI:
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,  # its pages load scripts from elsewhere
         redoc_url=None,
-        root_path=context.root_path,
     )
     app.state.context = context
     app.state.refusals = Flood()
@@ -59,6 +59,7 @@ def create_app(context: ApiContext) -> FastAPI:
         forecasts,
         events,
         overviews,
+        reports,
         system,
         admin,
     ):
@@ -76,6 +77,7 @@ def create_app(context: ApiContext) -> FastAPI:
 
 def _put_root(scope: Scope, root_path: str) -> None:
     """Some proxies take it off the path, some do not: here it is on, as ASGI has it."""
+    scope["root_path"] = root_path
     if root_path and not f"{scope['path']}/".startswith(f"{root_path}/"):
         scope["path"] = root_path + scope["path"]
 

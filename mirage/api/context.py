@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from mirage.api.remembered import Remembered
 from mirage.domain.caller import Caller
 from mirage.services.caps import Told
 from mirage.services.limits import Limits
@@ -74,6 +75,9 @@ class ApiContext:
     """Holds the episode tables that a model may be judged on; None: there are none."""
     kill_file: Path | None = None
     """The worker's: while it is there nothing acts."""
+
+    remembered: Remembered = field(default_factory=Remembered)
+    """Answers that many ask for."""
 
     @property
     def rights(self) -> Rights:

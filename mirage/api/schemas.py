@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from mirage.domain.chain import (
     MAX_LINKS,
@@ -36,6 +36,13 @@ class _Asked(BaseModel):
     """What a caller sends: a key that is not known is a mistake, not to be passed over."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*")
+    @classmethod
+    def _no_nul(cls, value: object) -> object:
+        if isinstance(value, str) and "\0" in value:  # PostgreSQL keeps none in a text
+            raise ValueError("must not contain NUL")
+        return value
 
 
 class Answer(_Wire):
@@ -361,6 +368,17 @@ class AuditPage(Page):
 
 class Health(_Wire):
     status: Literal["ok"] = "ok"
+
+
+class LiveEvent(_Wire):
+    """One event of the stream, as server-sent events have it."""
+
+    id: str = Field(description="To be sent as Last-Event-ID.", examples=["4711"])
+    event: Literal["chains", "decisions", "queue", "mode", "health", "reset"]
+    data: str = Field(
+        description="JSON: `topic`, and `chain_ids` (null: many) or `status`.",
+        examples=['{"id": 4711, "topic": "chains", "chain_ids": ["k3v9x2m7q1zt"]}'],
+    )
 
 
 class FaultView(_Wire):

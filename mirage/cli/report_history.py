@@ -14,7 +14,8 @@ from mirage.cli.tabling import instant
 from mirage.errors import InputError
 from mirage.services.history_file import write_history
 from mirage.sim.types import Params
-from mirage.store import clusters, jobs, reports
+from mirage.store import changes, clusters, jobs, reports
+from mirage.store.changes import Topic
 from mirage.store.engine import Store
 from mirage.traces.clusterfile import read_cluster_file
 
@@ -75,3 +76,4 @@ class Site:
         with self.store.begin() as tx:
             cluster_id = clusters.ensure(tx, self.name)
             reports.put_report(tx, cluster_id, reports.SHADOW, document, at=int(time.time()))
+            changes.tell(tx, cluster_id, Topic.QUEUE)

@@ -5,7 +5,8 @@ from html import escape
 from typing import Any
 
 from mirage.cli.report_plot import plot
-from mirage.cli.report_text import COLUMNS, NAMES, ORDER, asked_lines, cell, saved, title
+from mirage.cli.report_text import COLUMNS, asked_lines, cell, saved, title
+from mirage.services.report import NAMES, ORDER
 
 _STYLE = """
 :root { color-scheme: light dark; }

@@ -8,11 +8,12 @@ from mirage.domain.timelimit import format_time_limit
 from mirage.episodes.settings import Settings
 from mirage.episodes.typical import Typical, busy_partitions, heaviest_user, typical
 from mirage.errors import InputError
+from mirage.services.stored_report import HEAVIEST
 from mirage.sim.types import Params, SimJob
 
 _DAY_S = 86400
-OWN, HEAVIEST = "new user", "heaviest user"
-"""User classes. A pair of a user without usage waits less where fair share weighs."""
+OWN = "new user"
+"""The other user class. A pair of a user without usage waits less where fair share weighs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from html import escape
 from typing import Any
 
 from mirage.cli.pareto import front
-from mirage.cli.report_text import NAMES, ORDER
 from mirage.policy.registry import AUTO
+from mirage.services.report import NAMES, ORDER
 
 _WIDTH, _HEIGHT = 640, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 190, 16, 48

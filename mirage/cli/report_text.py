@@ -10,15 +10,8 @@ from rich.table import Table
 
 from mirage.cli.evaluate_auto import who_decided
 from mirage.policy.registry import AUTO
-from mirage.services.report import EARLY, REACTIVE
+from mirage.services.report import NAMES, ORDER, REACTIVE
 
-NAMES = {
-    REACTIVE: "afterany (reactive)",
-    EARLY: "with ACCRUE_ALWAYS",
-    AUTO: "Mirage (auto)",
-    "oracle": "best (oracle)",
-}
-ORDER = (AUTO, REACTIVE, EARLY, "fixed-lead", "average", "slurm-estimate", "oracle")
 COLUMNS = (
     ("inter-\nruption h", "interruption_h", 2),
     ("overlap\nh", "overlap_h", 2),

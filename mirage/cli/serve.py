@@ -198,9 +198,9 @@ def make_worker(
         intervals=intervals,
         kill_file=settings.service.state_dir / KILL_FILE,
         owner_uid=owner_uid,
+        foreteller=Foreteller(),
         watch=couriers.watch(settings.notify),
         usage=bootstrap.usage(service.cluster),
-        foreteller=Foreteller(),
     )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
@@ -113,8 +112,8 @@ def accuracy(
     tx: Transaction, cluster_id: int, since: int, until: int, reader: Standing
 ) -> Accuracy:
     """Of jobs submitted, and hand-overs decided, in [since, until): whole days, UTC."""
-    since -= since % _DAY_S
     step_s = _DAY_S if until - since <= _BY_DAY_S else _WEEK_S
+    since -= since % _DAY_S
     stored = foretold.tallies(tx, cluster_id, since, until)
     days = [(day, name, Tally.of_stored(tally)) for day, name, tally in stored]
     still = foretold.count_open(tx, cluster_id, since)
@@ -181,7 +180,7 @@ def _place(partition: str, days: Sequence[Day], still: int, step_s: int) -> Plac
 
 
 def _together(days: Sequence[Day]) -> Tally:
-    return reduce(Tally.and_, (tally for _, _, tally in days), Tally())
+    return Tally.together([tally for _, _, tally in days])
 
 
 def _parts(days: Sequence[Day], step_s: int) -> list[tuple[int, list[Day]]]:

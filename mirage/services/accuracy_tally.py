@@ -1,5 +1,6 @@
 """What forecasts were worth, as sums: of a day, and of any days together."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
@@ -78,18 +79,21 @@ class Tally:
             self.both_errors[_bin(error_s)] += 1
             self.slurm_errors[_bin(abs(slurm_s - wait))] += 1
 
-    def and_(self, other: "Tally") -> "Tally":
-        """Of both together."""
-        return Tally(
-            count=self.count + other.count,
-            gave_up=self.gave_up + other.gave_up,
-            waited=self.waited + other.waited,
-            pit=_sum(self.pit, other.pit),
-            errors=_sum(self.errors, other.errors),
-            pinball_s=_sum(self.pinball_s, other.pinball_s),
-            both=self.both + other.both,
-            both_errors=_sum(self.both_errors, other.both_errors),
-            slurm_errors=_sum(self.slurm_errors, other.slurm_errors),
+    @classmethod
+    def together(cls, parts: Sequence["Tally"]) -> Self:
+        """Of all of them."""
+        if not parts:
+            return cls()
+        return cls(
+            count=sum(part.count for part in parts),
+            gave_up=sum(part.gave_up for part in parts),
+            waited=sum(part.waited for part in parts),
+            pit=_sum([part.pit for part in parts]),
+            errors=_sum([part.errors for part in parts]),
+            pinball_s=_sum([part.pinball_s for part in parts]),
+            both=sum(part.both for part in parts),
+            both_errors=_sum([part.both_errors for part in parts]),
+            slurm_errors=_sum([part.slurm_errors for part in parts]),
         )
 
     @property
@@ -140,5 +144,6 @@ def _bin(error_s: float) -> int:
     return int(np.searchsorted(_EDGES, error_s, side="right")) - 1
 
 
-def _sum(one: list[Any], other: list[Any]) -> list[Any]:
-    return [a + b for a, b in zip(one, other, strict=True)]
+def _sum(columns: Sequence[list[Any]]) -> list[Any]:
+    """Cell by cell."""
+    return [sum(cells) for cells in zip(*columns, strict=True)]

@@ -6,6 +6,8 @@ from mirage.domain.snapshot import Queue
 from mirage.errors import MirageError
 from mirage.services import outcomes, promised
 from mirage.services.promised import Foreteller
+from mirage.store import changes
+from mirage.store.changes import Topic
 from mirage.store.engine import Store
 
 _log = structlog.get_logger(__name__)
@@ -36,5 +38,6 @@ class Bookkeeping:
             return
         with self._store.begin() as tx:
             promised.settle(tx, self._cluster_id, now)
+            changes.tell(tx, self._cluster_id, Topic.QUEUE)
             outcomes.record(tx, self._cluster_id)
         self._counted_at = now

@@ -1,6 +1,7 @@
 """Intervals of sums and shares that are kept by day: whole days are resampled, as episodes are."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ def of_share(part: Sequence[float], whole: Sequence[float]) -> Interval | None:
     return interval((drawn @ parts) / (drawn @ wholes))
 
 
+@lru_cache(maxsize=8)
 def _drawn(days: int) -> NDArray[np.float64]:
     """[DRAWS, days]: how often each day is in each resample."""
     generator = np.random.default_rng(SEED)

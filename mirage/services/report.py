@@ -24,6 +24,16 @@ LEAST_GAIN_H = 0.25
 REACTIVE, EARLY, OURS = "reactive", "accrue-always", "auto"
 """Plain afterany; the same on a site with PriorityFlags=ACCRUE_ALWAYS; Mirage's default."""
 
+NAMES = {
+    REACTIVE: "afterany (reactive)",
+    EARLY: "with ACCRUE_ALWAYS",
+    OURS: "Mirage (auto)",
+    "oracle": "best (oracle)",
+}
+"""As people read them; others go by their own."""
+ORDER = (OURS, REACTIVE, EARLY, "fixed-lead", "average", "slurm-estimate", "oracle")
+"""In which they are shown."""
+
 
 class Verdict(StrEnum):
     TOO_LITTLE = "too-little-data"

@@ -16,6 +16,9 @@ from mirage.store.engine import Transaction
 from mirage.store.tables import forecasts
 from mirage.store.upsert import put_all
 
+BESIDE = "slurm-estimate"
+"""The source that is written down beside the one that decides, of the same instant."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastRow:
@@ -97,7 +100,8 @@ def newest_of(
 ) -> dict[tuple[ChainId, int], ForecastRow]:
     """The newest forecast of each link of these chains that has one, by chain and index."""
     query = select(forecasts).where(forecasts.c.chain_id.in_(chain_ids))
-    rows = tx.execute(query.order_by(forecasts.c.at, forecasts.c.id)).mappings()
+    decided = forecasts.c.source != BESIDE
+    rows = tx.execute(query.order_by(forecasts.c.at, decided, forecasts.c.id)).mappings()
     return {(row.chain_id, row.index): row for row in map(_row, rows)}
 
 
@@ -116,12 +120,12 @@ def settled(
 
 
 def _row(row: RowMapping) -> ForecastRow:
-    made = {name: row[name] for name in ("p10_s", "p50_s", "p90_s", "samples")}
+    p10_s, p50_s, p90_s = row["p10_s"], row["p50_s"], row["p90_s"]
     return ForecastRow(
         chain_id=ChainId(row["chain_id"]),
         index=row["index"],
         source=row["source"],
         at=row["at"],
-        forecast=Forecast(**made),
+        forecast=Forecast(p10_s=p10_s, p50_s=p50_s, p90_s=p90_s, samples=row["samples"]),
         actual_wait_s=row["actual_wait_s"],
     )

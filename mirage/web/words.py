@@ -59,9 +59,9 @@ def span(seconds: float | None) -> str:
 
 
 def hours(value: float) -> str:
-    """0 h, 0.25 h, 12.5 h, 340 h."""
+    """0 h, 0.25 h, 12.5 h, 1,340 h."""
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0  # noqa: PLR2004
-    text = f"{value:.{digits}f}"
+    text = f"{value:,.{digits}f}"
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} h"
 
 

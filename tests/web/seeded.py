@@ -13,10 +13,12 @@ from typing import Any
 from sqlalchemy import Table
 
 from mirage.domain.chain import ChainId
+from mirage.domain.decision import Mode
 from mirage.store import clusters
 from mirage.store.engine import Store, Transaction
 from mirage.store.tables import chains, decisions, forecasts, jobs, links, snapshots
 from tests.api.running import NOW
+from tests.web import seeded_past
 from tests.web.seeded_chain import USERS, SeededChain, chain_id
 from tests.web.seeded_queue import seed_queue
 
@@ -45,6 +47,7 @@ def seed(store: Store, size: Size) -> int:
     luck = random.Random(20260302)  # noqa: S311 - the same each time
     with store.begin() as tx:
         cluster_id = clusters.ensure(tx, "lab")
+        clusters.set_mode(tx, cluster_id, Mode.ACT)
         put(tx, jobs, _jobs(cluster_id, size.jobs, luck))
         put(tx, snapshots, _snapshots(cluster_id, size.days, luck))
         made = [SeededChain(cluster_id, n, luck) for n in range(size.chains)]
@@ -52,6 +55,12 @@ def seed(store: Store, size: Size) -> int:
         put(tx, links, (row for chain in made for row in chain.links))
         put(tx, decisions, (row for chain in made for row in chain.decisions))
         put(tx, forecasts, (row for chain in made for row in chain.forecasts))
+        seeded_past.seed(
+            tx,
+            cluster_id,
+            [row for chain in made for row in chain.links],
+            {chain.row["chain_id"]: (chain.row["user"], chain.row["uid"]) for chain in made},
+        )
         tx.exec_driver_sql("ANALYZE")
     seed_queue(store, cluster_id, LOOKED_AT, PARTITIONS, jobs=size.jobs)
     return cluster_id

@@ -24,6 +24,8 @@ PAGES = (
     Shown("admin-audit", "/admin/audit", who="root"),
     Shown("chain", f"/chains/{chain_id(0)}", needs_chain=True),
     Shown("chain-owner", f"/chains/{chain_id(0)}", who="alice", needs_chain=True),
+    Shown("accuracy", "/accuracy"),
+    Shown("impact", "/impact"),
     Shown("queue", "/queue?to=gpu&nodes=4&time=2-0"),
     Shown("queue-alice", "/queue?over=7d&partition=gpu&to=gpu&nodes=x", who="alice"),
 )

@@ -1,0 +1,11 @@
+"""How far back a page looks: a few choices, and any number of days in its address."""
+
+from typing import Annotated
+
+from fastapi import Query
+
+DAYS = 30
+MOST_DAYS = 366
+CHOICES = (7, 30, 90, 365)
+
+Days = Annotated[int, Query(ge=1, le=MOST_DAYS)]
