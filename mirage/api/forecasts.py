@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from mirage.api import forecast_schemas as schemas
 from mirage.api import views
-from mirage.api.deps import Context, Freshness, Reader, Reading, Writing, freshness, instant
+from mirage.api.deps import Context, Freshness, Reader, Reading, Writer, Writing, freshness, instant
 from mirage.api.documented import read_errors, write_errors
 from mirage.api.once import Once
 from mirage.api.queue import least_of
@@ -42,9 +42,15 @@ def get_forecast(
     return _view(found, now, freshness(tx, given))
 
 
-@router.post("/forecasts", operation_id="askForecast", status_code=202, responses=write_errors(429))
+@router.post(
+    "/forecasts", operation_id="askForecast", status_code=202, responses=write_errors(409, 429)
+)
 def ask_forecast(
-    new: schemas.NewForecast, given: Context, tx: Writing, key: Once
+    new: schemas.NewForecast,
+    given: Context,
+    who: Writer,  # noqa: ARG001 - who is known alone may put the worker to work
+    tx: Writing,
+    key: Once,
 ) -> schemas.ForecastAsked:
     """Have the twin asked for exactly this job: the worker answers within some minutes, and
     getForecast tells then."""

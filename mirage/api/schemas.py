@@ -64,11 +64,20 @@ class NewRecipe(_Asked):
     """What a chain of mode submit leaves for a service that submits its links through slurmrestd;
     any other service drops it. Nothing ever shows it."""
 
-    carrier: str = Field(min_length=2, max_length=4096, description="The chain's own file.")
-    directory: str = Field(min_length=1, max_length=4096, description="Of the submission.")
-    name: str = Field(min_length=1, max_length=1024, description="Of the jobs.")
-    comment: str = Field("", max_length=4096, description="The user's own words in it.")
-    umask: int = Field(0o022, ge=0, le=0o777)
+    carrier: str = Field(
+        min_length=2,
+        max_length=4096,
+        description="The chain's own file.",
+        examples=["/home/ada/.mirage/c/carrier"],
+    )
+    directory: str = Field(
+        min_length=1, max_length=4096, description="Of the submission.", examples=["/home/ada"]
+    )
+    name: str = Field(min_length=1, max_length=1024, description="Of the jobs.", examples=["train"])
+    comment: str = Field(
+        "", max_length=4096, description="The user's own words in it.", examples=["run 7"]
+    )
+    umask: int = Field(0o022, ge=0, le=0o777, examples=[18])
     options: dict[
         Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")],
         Annotated[str, Field(max_length=4096)],
@@ -374,7 +383,9 @@ class LiveEvent(_Wire):
     """One event of the stream, as server-sent events have it."""
 
     id: str = Field(description="To be sent as Last-Event-ID.", examples=["4711"])
-    event: Literal["chains", "decisions", "queue", "mode", "health", "reset"]
+    event: Literal["chains", "decisions", "queue", "mode", "health", "reset"] = Field(
+        examples=["chains"]
+    )
     data: str = Field(
         description="JSON: `topic`, and `chain_ids` (null: many) or `status`.",
         examples=['{"id": 4711, "topic": "chains", "chain_ids": ["k3v9x2m7q1zt"]}'],
