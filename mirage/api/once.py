@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from mirage.api.deps import Body, Context, Writer, Writing
 from mirage.api.problems import CONFLICT, KEY_REUSED, ProblemError
 from mirage.store import idempotency
-from mirage.store.engine import Store, Transaction
+from mirage.store.engine import Transaction
 from mirage.store.idempotency import Answer
 
 REPLAYED = "Idempotency-Replayed"
@@ -112,30 +112,3 @@ def _in_one(words: Asked, tx: Writing) -> InOne:
 
 Once = Annotated[InOne, Depends(_in_one)]
 """What every POST asks for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Apart:
-    """Of what takes long: no transaction is open while it is done."""
-
-    words: Words
-    store: Store
-
-    def once(self, make: Callable[[], Made]) -> Made:
-        """The same, but that two at once may both be done."""
-        if self.words.key is None:
-            return make()
-        with self.store.read() as tx:
-            self.words.known(tx)
-        made = make()
-        with self.store.begin() as tx:
-            self.words.keep(tx, made)
-        return made
-
-
-def _apart(words: Asked, given: Context) -> Apart:
-    return Apart(words, given.store)
-
-
-Slowly = Annotated[Apart, Depends(_apart)]
-"""What a POST asks for that takes seconds."""
