@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 SERVE_STAMP := $(VENV)/.installed
 
-.PHONY: demo test kernels test-simulated test-slurm test-chains test-plugin test-deb deb lint-ansible check generated man clean
+.PHONY: demo test kernels test-simulated test-slurm test-chains test-plugin test-deb deb lint-ansible check docs generated man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
 	$(BIN)/mirage demo --once
@@ -70,6 +70,9 @@ $(STAMP): $(SERVE_STAMP)
 # What is committed and made from the code: a test fails where it is not up to date.
 generated: $(STAMP)
 	$(BIN)/python -m mirage.cli.tree
+
+docs: $(STAMP)  ## the pages as a static site, into build/docs; a broken link is an error
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs -b html . build/docs
 
 man: $(SERVE_STAMP)  ## the manual pages, into build/man
 	$(BIN)/mirage man build/man

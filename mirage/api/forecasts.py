@@ -8,6 +8,7 @@ from mirage.api import forecast_schemas as schemas
 from mirage.api import views
 from mirage.api.deps import Context, Freshness, Reader, Reading, Writer, Writing, freshness, instant
 from mirage.api.documented import read_errors, write_errors
+from mirage.api.once import Once
 from mirage.api.queue import least_of
 from mirage.domain.shape import Shape
 from mirage.domain.timelimit import UNLIMITED
@@ -41,17 +42,24 @@ def get_forecast(
     return _view(found, now, freshness(tx, given))
 
 
-@router.post("/forecasts", operation_id="askForecast", status_code=202, responses=write_errors(429))
+@router.post(
+    "/forecasts", operation_id="askForecast", status_code=202, responses=write_errors(409, 429)
+)
 def ask_forecast(
     new: schemas.NewForecast,
     given: Context,
     who: Writer,  # noqa: ARG001 - who is known alone may put the worker to work
     tx: Writing,
+    key: Once,
 ) -> schemas.ForecastAsked:
     """Have the twin asked for exactly this job: the worker answers within some minutes, and
     getForecast tells then."""
-    forecasting.ask(tx, given.cluster_id, Shape(**new.model_dump()), given.clock())
-    return schemas.ForecastAsked(ask_again_s=given.queue_interval_s)
+
+    def ask() -> schemas.ForecastAsked:
+        forecasting.ask(tx, given.cluster_id, Shape(**new.model_dump()), given.clock())
+        return schemas.ForecastAsked(ask_again_s=given.queue_interval_s)
+
+    return key.once(ask)
 
 
 def _view(found: Foretold, now: int, fresh: Freshness) -> schemas.WaitForecast:

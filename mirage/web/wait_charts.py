@@ -11,7 +11,7 @@ from mirage.web import svg
 from mirage.web.scales import Time, Waits
 from mirage.web.words import count, span, when
 
-_WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT = 1000, 62, 14, 26, 230
+_WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT = 1160, 62, 24, 26, 240
 _BARS = 46
 """Pixels for the numbers of jobs, below the waits."""
 _GAP = 34

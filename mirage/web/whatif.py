@@ -22,7 +22,7 @@ class WhatIf:
 
     @classmethod
     def read(cls, **written: str) -> "WhatIf":
-        """`to` (the partition), `nodes`, `time`, `gpus`, `account`; all empty: nothing was asked."""
+        """`to` (the partition), nodes, time, gpus, account; all empty: nothing was asked."""
         fields = {name: text.strip() for name, text in written.items()}
         if not any(fields[name] for name in ("to", "nodes", "time")):
             return cls(fields=fields)

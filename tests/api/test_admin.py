@@ -58,7 +58,7 @@ READS = [KILL, LIMITS, MODELS, f"{MODELS}/made/1", "/api/v1/polling", "/api/v1/s
 WRITES = [
     ("POST", RELEASE, b"{}"),
     ("PUT", f"{LIMITS}/max_touches", b'{"value": 3}'),
-    ("POST", f"{MODELS}/made/2/promote", b'{"force": true}'),
+    ("PUT", f"{MODELS}/made/promoted", b'{"version": "2", "force": true}'),
 ]
 
 
@@ -127,9 +127,9 @@ def test_a_limit_that_cannot_be_is_refused(
     assert answer.status_code == status
 
 
-def promote(client: Client, *tables: str, version: int = 2, **more: Any) -> Any:
-    body = json.dumps({"tables": tables} | more).encode()
-    return client.post(f"{MODELS}/made/{version}/promote", body, who="root")
+def promote(client: Client, *tables: str, version: str = "2", **more: Any) -> Any:
+    body = json.dumps({"version": version, "tables": tables} | more).encode()
+    return client.put(f"{MODELS}/made/promoted", body, who="root")
 
 
 def test_a_model_that_is_better_is_promoted_with_its_evidence(client: Client, models: Path) -> None:
@@ -165,7 +165,8 @@ def test_without_enough_evidence_nothing_changes(client: Client, models: Path) -
     assert promote(client).status_code == 422
     assert promote(client, "none.npz").status_code == 404
     assert promote(client, "../tables/calm.npz").status_code == 422
-    assert promote(client, version=9).status_code == 404
+    assert promote(client, version="9").status_code == 404
+    assert promote(client, version="../1").status_code == 422
     assert registry.promoted(models / "made") == "1"
     assert events(client)[0]["event"] == "promotion refused"
 
