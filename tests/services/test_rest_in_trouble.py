@@ -75,7 +75,7 @@ def site(sqlite_store: Store, tmp_path: Path) -> Iterator[Site]:
 
 FINE = {"errors": [], "job_id": 12}
 FAILED = {"errors": [{"error_number": -1, "error": "Unspecified error"}]}
-TROUBLE = {
+TROUBLE: dict[str, dict[str, Any]] = {
     "slow": {"body": FINE, "seconds": 1.0},
     "dripping": {"body": FINE, "drip_s": 0.1},
     "cut off": {"body": FINE, "cut": 5},
