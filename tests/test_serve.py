@@ -38,6 +38,8 @@ def test_it_becomes_ready_and_tells_what_it_saw(slurm: QuietSlurm, config: Path)
         assert httpx.get(f"{service.url()}/healthz").status_code == 200
         mode = httpx.get(f"{service.url()}/api/v1/mode").json()
         assert mode == {"mode": "shadow", "partitions": {}}
+        page = httpx.get(service.url(), headers={"Accept": "text/html"})
+        assert "mode shadow" in page.text
         assert len(slurm.calls("squeue")) == 1
         assert service.end() == 0
     assert [line["event"] for line in service.log()][-1] == "ended"

@@ -2,7 +2,7 @@
 
 import secrets
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,15 +12,22 @@ from mirage.api import (
     cluster,
     documented,
     events,
+    handovers,
     machines,
+    once,
+    overviews,
     problems,
     queue,
     reports,
     system,
 )
 from mirage.api.context import ApiContext
+from mirage.api.deps import no_nul, only_json
+from mirage.api.export import Gate
 from mirage.api.live import Live
+from mirage.api.once import RepeatError
 from mirage.api.refusals import Flood
+from mirage.api.revalidation import Revalidation
 
 PREFIX = "/api/v1"
 MAX_BODY = 64 * 1024
@@ -41,11 +48,26 @@ def create_app(context: ApiContext) -> FastAPI:
     app.state.context = context
     app.state.refusals = Flood()
     app.state.live = Live(context)
-    for routes in (chains, machines, cluster, queue, events, reports, system):
-        app.include_router(routes.router, prefix=PREFIX)
+    app.state.gate = Gate()
+    for routes in (
+        chains,
+        handovers,
+        machines,
+        cluster,
+        queue,
+        events,
+        overviews,
+        reports,
+        system,
+    ):
+        app.include_router(
+            routes.router, prefix=PREFIX, dependencies=[Depends(only_json), Depends(no_nul)]
+        )
     app.include_router(system.probes)
     problems.install(app)
-    documented.install(app)
+    app.add_exception_handler(RepeatError, once.replayed)
+    documented.install(app, PREFIX)
+    app.add_middleware(Revalidation, prefix=context.root_path + PREFIX)
     app.add_middleware(_Edge, root_path=context.root_path)
     return app
 

@@ -1,49 +1,84 @@
 """Routes on chains: register, look, pause, resume, cancel, and why Mirage did what it did."""
 
-import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
-from mirage.api import schemas, views
+from mirage.api import export, schemas, views
 from mirage.api.context import ApiContext
-from mirage.api.deps import Body, Context, Reader, Reading, Writer, Writing, freshness, need
+from mirage.api.deps import Context, Reader, Reading, Writer, Writing, freshness, need
 from mirage.api.documented import read_errors, write_errors
-from mirage.api.paging import Paging, Wanted
-from mirage.api.problems import CONFLICT, KEY_REUSED, NOT_FOUND, ProblemError, invalid
+from mirage.api.export import EXPORTED, AsFormat, Format
+from mirage.api.once import Once
+from mirage.api.paging import NO_SUCH_CURSOR, Between, Paging, Wanted
+from mirage.api.problems import NOT_FOUND, ProblemError, invalid
 from mirage.domain.caller import JOBS, NOBODY_UID, USAGE, Own, Standing
 from mirage.domain.chain import Chain, ChainId, ChainState
+from mirage.domain.decision import Action, Mode
 from mirage.domain.job import JobId
 from mirage.errors import InputError, NotAllowed, NotFound
 from mirage.policy.registry import is_model
 from mirage.services import chains as chain_service
 from mirage.services.chains import Registration
-from mirage.store import chains, decisions, idempotency
+from mirage.store import chains, decisions
+from mirage.store.chains import ChainFilter
+from mirage.store.decisions import DecisionFilter, DecisionRow, Effect
 from mirage.store.engine import Transaction
-from mirage.store.idempotency import Answer
 
 router = APIRouter(tags=["chains"])
 
 ChainPath = Annotated[str, Path(pattern=r"^[a-z0-9]{8,32}$", examples=["k3v9x2m7q1zt"])]
 
 
-@router.get("/chains", operation_id="listChains", responses=read_errors(401))
+@router.get(
+    "/chains",
+    operation_id="listChains",
+    response_model=schemas.ChainPage,
+    responses=read_errors(429) | EXPORTED,
+)
 def list_chains(
+    *,
+    wanted: AsFormat,
     paging: Paging,
     reader: Reader,
+    between: Between,
     user: Annotated[str | None, Query(max_length=64, description="Of this user only.")] = None,
     state: Annotated[ChainState | None, Query(description="In this state only.")] = None,
-) -> schemas.ChainPage:
+    partition: Annotated[str, Query(max_length=64, description="With a link in it.")] = "",
+    account: Annotated[str, Query(max_length=64, description="With a link of it.")] = "",
+    at_risk: Annotated[bool | None, Query(description="True: at risk alone.")] = None,
+) -> schemas.ChainPage | Response:
     """Chains, newest first; where the cluster keeps jobs private, the caller's own."""
     need(reader, JOBS, USAGE)
-    tx, cluster_id = paging.tx, paging.given.cluster_id
-    after = None if paging.cursor is None else _known_cursor(paging, reader, paging.cursor)
+    cluster_id = paging.given.cluster_id
+    begin = None if paging.cursor is None else _known_cursor(paging, reader, paging.cursor)
     own = None if reader.sees_all_chains else reader.own()
-    rows = chains.chains(
-        tx, cluster_id, user=user, state=state, own=own, after=after, limit=paging.limit
+    where = ChainFilter(
+        partition=partition,
+        account=account,
+        at_risk=at_risk,
+        since=between.since,
+        until=between.until,
     )
-    links = chains.links_of(tx, [chain.chain_id for chain in rows])
+
+    def look(tx: Transaction, last: Chain | None, limit: int) -> list[Chain]:
+        after = begin if last is None else last.chain_id
+        return chains.chains(
+            tx,
+            cluster_id,
+            user=user,
+            state=state,
+            own=own,
+            where=where,
+            after=after,
+            limit=limit,
+        )
+
+    if wanted is not Format.JSON:
+        return export.file(paging.request, wanted, schemas.ChainSummary, look, _summaries)
+    rows = look(paging.tx, None, paging.limit)
+    links = chains.links_of(paging.tx, [chain.chain_id for chain in rows])
     return paging.answer(
         schemas.ChainPage,
         rows,
@@ -52,13 +87,17 @@ def list_chains(
     )
 
 
+def _summaries(tx: Transaction, rows: Sequence[Chain]) -> list[schemas.ChainSummary]:
+    links = chains.links_of(tx, [chain.chain_id for chain in rows])
+    return [views.chain_summary(chain, links[chain.chain_id]) for chain in rows]
+
+
 def _known_cursor(paging: Wanted, reader: Standing, cursor: str) -> ChainId:
     try:
         return seen(paging.tx, ChainId(cursor), reader).chain_id
     except (NotFound, ProblemError) as error:
         hidden = error.refusal if isinstance(error, ProblemError) else None
-        said = "no such cursor: begin again without it"
-        raise invalid(said, parameter="cursor", refusal=hidden) from None
+        raise invalid(NO_SUCH_CURSOR, parameter="cursor", refusal=hidden) from None
 
 
 @router.post(
@@ -71,28 +110,12 @@ def register_chain(
     response: Response,
     given: Context,
     who: Writer,
-    body: Body,
     tx: Writing,
-    idempotency_key: Annotated[
-        str | None, Header(max_length=255, description="A repeat gets the first answer.")
-    ] = None,
+    key: Once,
 ) -> schemas.ChainView:
     """Register a chain whose first link has been submitted. The same again changes nothing."""
     response.headers["Location"] = f"{request.url.path}/{new.chain_id}"
-    if idempotency_key is None:
-        return _register(tx, given, new, who)
-    fingerprint = hashlib.sha256(b"POST /chains " + body).hexdigest()
-    now = given.clock()
-    known = idempotency.find(tx, who.uid, idempotency_key, now=now)
-    if known is not None and known.fingerprint != fingerprint:
-        raise ProblemError(KEY_REUSED, "this Idempotency-Key stands for a request with other words")
-    if known is not None:
-        return schemas.ChainView.model_validate_json(known.body)
-    made = _register(tx, given, new, who)
-    answer = Answer(fingerprint=fingerprint, status=201, body=made.model_dump_json())
-    if not idempotency.remember(tx, who.uid, idempotency_key, answer=answer, now=now):
-        raise ProblemError(CONFLICT, "the same request is being answered: repeat it")
-    return made
+    return key.once(lambda: _register(tx, given, new, who))
 
 
 def _register(
@@ -167,48 +190,94 @@ def get_chain(
     return _shown(tx, given, seen(tx, ChainId(chain_id), reader).chain_id)
 
 
+def _decision_filter(
+    between: Between,
+    action: Annotated[Action | None, Query(description="What was decided.")] = None,
+    effect: Annotated[Effect | None, Query(description="What became of it.")] = None,
+    mode: Annotated[Mode | None, Query(description="The mode it was made in.")] = None,
+    policy: Annotated[str | None, Query(max_length=80, description="Who decided.")] = None,
+) -> DecisionFilter:
+    return DecisionFilter(
+        action=action,
+        effect=effect,
+        mode=mode,
+        policy=policy,
+        since=between.since,
+        until=between.until,
+    )
+
+
+Deciding = Annotated[DecisionFilter, Depends(_decision_filter)]
+
+
 @router.get(
     "/chains/{chain_id}/decisions",
     operation_id="listChainDecisions",
-    responses=read_errors(401, 404),
+    response_model=schemas.DecisionPage,
+    responses=read_errors(404, 429) | EXPORTED,
 )
 def list_chain_decisions(
-    chain_id: ChainPath, paging: Paging, reader: Reader
-) -> schemas.DecisionPage:
+    chain_id: ChainPath, paging: Paging, reader: Reader, where: Deciding, wanted: AsFormat
+) -> schemas.DecisionPage | Response:
     """Why Mirage moved, or did not: newest first, with what each decision was made from."""
     found = seen(paging.tx, ChainId(chain_id), reader)
-    return _decision_page(paging, chain_id=found.chain_id)
+    return _decisions(paging, wanted, where, chain_id=found.chain_id)
 
 
-@router.get("/decisions", operation_id="listDecisions", responses=read_errors(401))
-def list_decisions(paging: Paging, reader: Reader) -> schemas.DecisionPage:
+@router.get(
+    "/decisions",
+    operation_id="listDecisions",
+    response_model=schemas.DecisionPage,
+    responses=read_errors(429) | EXPORTED,
+)
+def list_decisions(
+    paging: Paging, reader: Reader, where: Deciding, wanted: AsFormat
+) -> schemas.DecisionPage | Response:
     """Decisions on all chains that the caller may see, newest first."""
     need(reader, JOBS, USAGE)
-    return _decision_page(paging, own=None if reader.sees_all_chains else reader.own())
+    own = None if reader.sees_all_chains else reader.own()
+    return _decisions(paging, wanted, where, own=own)
 
 
-def _decision_page(
-    paging: Wanted, *, chain_id: ChainId | None = None, own: Own | None = None
-) -> schemas.DecisionPage:
-    rows = decisions.page(
-        paging.tx,
-        paging.given.cluster_id,
-        chain_id=chain_id,
-        own=own,
-        after=paging.after,
-        limit=paging.limit,
-    )
+def _decisions(
+    paging: Wanted,
+    wanted: Format,
+    where: DecisionFilter,
+    *,
+    chain_id: ChainId | None = None,
+    own: Own | None = None,
+) -> schemas.DecisionPage | Response:
+    cluster_id, begin = paging.given.cluster_id, paging.after
+
+    def look(tx: Transaction, last: DecisionRow | None, limit: int) -> list[DecisionRow]:
+        after = begin if last is None else last.id
+        return decisions.page(
+            tx, cluster_id, chain_id=chain_id, own=own, after=after, limit=limit, where=where
+        )
+
+    if wanted is not Format.JSON:
+        return export.file(paging.request, wanted, schemas.DecisionView, look, _shown_decisions)
     return paging.answer(
-        schemas.DecisionPage, rows, view=views.decision, cursor=lambda row: str(row.id)
+        schemas.DecisionPage,
+        look(paging.tx, None, paging.limit),
+        view=views.decision,
+        cursor=lambda row: str(row.id),
     )
+
+
+def _shown_decisions(_tx: Transaction, rows: Sequence[DecisionRow]) -> list[schemas.DecisionView]:
+    return [views.decision(row) for row in rows]
 
 
 def _asking(
-    chain_id: ChainPath, given: Context, who: Writer, tx: Writing
+    chain_id: ChainPath, given: Context, who: Writer, tx: Writing, key: Once
 ) -> Callable[[ChainState], schemas.ChainView]:
     """What a caller asks of a chain is written down; the worker's next tick tells Slurm."""
 
     def ask(target: ChainState) -> schemas.ChainView:
+        return key.once(lambda: make(target))
+
+    def make(target: ChainState) -> schemas.ChainView:
         found = seen(tx, ChainId(chain_id), who)
         if not who.steers(found, chains.links(tx, found.chain_id)):
             raise NotAllowed(f"chain {chain_id} is not {who.user}'s")

@@ -1,15 +1,17 @@
 """Routes on the cluster: how it stands, its jobs, and how long one would wait."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
-from mirage.api import schemas, views
+from mirage.api import export, schemas, views
 from mirage.api.deps import Context, Reader, Reading, freshness, need
 from mirage.api.documented import read_errors
-from mirage.api.paging import Paging, row_cursor
+from mirage.api.export import EXPORTED, AsFormat, Format
+from mirage.api.paging import Between, Paging, pair_cursor
 from mirage.domain.caller import JOBS, NODES, PARTITIONS
-from mirage.domain.job import JobState
+from mirage.domain.job import Job, JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import NotFound
 from mirage.policy.rules import forecast_wait
@@ -59,36 +61,56 @@ def _sums(tx: Transaction, cluster_id: int, *, with_nodes: bool) -> schemas.Clus
     return schemas.ClusterSums.model_validate(merged)
 
 
-@router.get("/jobs", operation_id="listJobs", responses=read_errors(401))
+@router.get(
+    "/jobs",
+    operation_id="listJobs",
+    response_model=schemas.JobPage,
+    responses=read_errors(429) | EXPORTED,
+)
 def list_jobs(
+    *,
+    wanted: AsFormat,
     paging: Paging,
     reader: Reader,
+    between: Between,
     partition: Annotated[str, Query(max_length=64)] = "",
     user: Annotated[str, Query(max_length=64)] = "",
+    account: Annotated[str, Query(max_length=64)] = "",
+    qos: Annotated[str, Query(max_length=64)] = "",
     state: JobState | None = None,
-) -> schemas.JobPage:
+) -> schemas.JobPage | Response:
     """Jobs that the cluster has, and had, highest id first; the caller's own where it keeps them
-    private."""
+    private. `since` and `until` are of their submission."""
     need(reader, JOBS)
     own = None if reader.sees(JOBS) else reader.own()
-    rows = jobs.page(
-        paging.tx,
-        paging.given.cluster_id,
-        JobFilter(partition=partition, user=user, state=state, own=own),
-        after=_job_cursor(paging.cursor),
-        limit=paging.limit,
+    where = JobFilter(
+        partition=partition,
+        user=user,
+        account=account,
+        qos=qos,
+        state=state,
+        since=between.since,
+        until=between.until,
+        own=own,
     )
+    cluster_id, begin = paging.given.cluster_id, paging.after_pair
+
+    def look(tx: Transaction, last: Job | None, limit: int) -> list[Job]:
+        after = begin if last is None else (last.job_id, last.submit)
+        return jobs.page(tx, cluster_id, where, after=after, limit=limit)
+
+    if wanted is not Format.JSON:
+        return export.file(paging.request, wanted, schemas.JobView, look, _shown)
     return paging.answer(
-        schemas.JobPage, rows, view=views.job, cursor=lambda job: f"{job.job_id}-{job.submit}"
+        schemas.JobPage,
+        look(paging.tx, None, paging.limit),
+        view=views.job,
+        cursor=lambda job: pair_cursor(job.job_id, job.submit),
     )
 
 
-def _job_cursor(cursor: str | None) -> tuple[int, int] | None:
-    """A job's id and submit time, which together name it."""
-    if cursor is None:
-        return None
-    job_id, dash, submit = cursor.partition("-")
-    return row_cursor(job_id), row_cursor(submit if dash else "")
+def _shown(_tx: Transaction, found: Sequence[Job]) -> list[schemas.JobView]:
+    return [views.job(job) for job in found]
 
 
 @router.get("/forecasts", operation_id="getForecast", responses=read_errors(401, 404))

@@ -11,6 +11,7 @@ from fastapi import Depends, Header, Request
 from mirage.api import browser
 from mirage.api.context import ApiContext
 from mirage.api.peer import peer
+from mirage.api.problems import NOT_JSON, ProblemError, invalid
 from mirage.domain.caller import Caller, Role, Standing
 from mirage.errors import NotAllowed, NotIdentified
 from mirage.services import tokens
@@ -40,6 +41,24 @@ async def _body(request: Request) -> bytes:
 
 
 Body = Annotated[bytes, Depends(_body)]
+
+
+def only_json(request: Request, body: Body) -> None:
+    """Before anything is made of the body: what is no JSON is not guessed at."""
+    if not body or request.method in {"GET", "HEAD"}:
+        return
+    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if said != "application/json" and not (
+        said.startswith("application/") and said.endswith("+json")
+    ):
+        raise ProblemError(NOT_JSON, f"a body of {said or 'no type'} is not read here: send JSON")
+
+
+def no_nul(request: Request) -> None:
+    """PostgreSQL keeps no NUL in a text, and nobody has one in a name."""
+    for name, value in request.query_params.multi_items():
+        if "\0" in value:
+            raise invalid("must not contain NUL", parameter=name)
 
 
 def signed(method: str, target: str, body: bytes) -> str:

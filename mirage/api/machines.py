@@ -6,6 +6,7 @@ from mirage.api import schemas
 from mirage.api.chains import ChainPath, seen
 from mirage.api.deps import Context, Identified, Reading, Writer, Writing
 from mirage.api.documented import write_errors
+from mirage.api.once import Once
 from mirage.domain.chain import ChainId
 from mirage.domain.job import JobId
 from mirage.errors import NotAllowed
@@ -28,13 +29,15 @@ def get_next_link(
 
 
 @router.post(
-    "/completions", operation_id="reportCompletion", status_code=202, responses=write_errors()
+    "/completions", operation_id="reportCompletion", status_code=202, responses=write_errors(409)
 )
 def report_completion(
-    ended: schemas.CompletionEvent, given: Context, who: Writer, tx: Writing
+    ended: schemas.CompletionEvent, given: Context, who: Writer, tx: Writing, key: Once
 ) -> schemas.CompletionView:
     """A job has ended: from slurmctld (slurm_plugin/hooks/mirage-push), so as to be asked less."""
     if who.user not in given.pushers:
         raise NotAllowed(f"{who.user} is not slurmctld's user here (polling.pushers)")
-    looks = pushes.told(tx, given.cluster_id, JobId(ended.job_id), given.clock())
-    return schemas.CompletionView(looks=looks)
+    job_id, now = JobId(ended.job_id), given.clock()
+    return key.once(
+        lambda: schemas.CompletionView(looks=pushes.told(tx, given.cluster_id, job_id, now))
+    )

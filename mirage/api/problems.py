@@ -87,6 +87,12 @@ TOO_MANY = Kind(
     "`detail` says of what. A chain that is not registered runs all the same, and is found in the "
     "queue by its mark.",
 )
+NOT_JSON = Kind(
+    "unsupported-media-type",
+    415,
+    "The body is not of a type that is read here",
+    "Send JSON with the header `Content-Type: application/json`.",
+)
 TOO_LARGE = Kind("too-large", 413, "The body is too large", "Bodies are at most 64 KiB.")
 BROKEN = Kind(
     "internal-error",
@@ -119,7 +125,7 @@ KINDS = {
     kind.name: kind
     for kind in (
         *(INVALID, KEY_REUSED, NOT_IDENTIFIED, NOT_ALLOWED, NOT_FOUND, NO_METHOD, CONFLICT),
-        *(REFUSED, TOO_LARGE, TOO_MANY, BROKEN, NO_STORE, NO_CLUSTER, NOT_READY, HTTP),
+        *(REFUSED, TOO_LARGE, NOT_JSON, TOO_MANY, BROKEN, NO_STORE, NO_CLUSTER, NOT_READY, HTTP),
     )
 }
 

@@ -255,6 +255,25 @@ class DecisionPage(Page):
     items: list[DecisionView]
 
 
+class HandoverItem(HandoverView):
+    chain_id: str = Field(examples=[_CHAIN_ID])
+    user: str = Field(examples=["alice"])
+    account: str = Field(examples=["physics"])
+    partition: str = Field(description="The successor's, as are nodes.", examples=["gpu"])
+    nodes: int = Field(examples=[4])
+    predecessor: int = Field(description="Its job.", examples=[4711])
+    successor: int = Field(description="Its job.", examples=[4720])
+    position: Position = Field(description="Where the successor stood as a standby.")
+    freed_at: datetime | None = Field(description="When Mirage made it eligible.", examples=[_NOON])
+    hindered: str = Field(
+        description="What of its wait no forecast could know; empty: nothing.", examples=[""]
+    )
+
+
+class HandoverPage(Page):
+    items: list[HandoverItem]
+
+
 class JobView(_Wire):
     job_id: int = Field(examples=[4711])
     name: str = Field(examples=["train"])

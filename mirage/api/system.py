@@ -8,8 +8,9 @@ from fastapi.responses import PlainTextResponse
 from mirage.api import metrics, schemas, views
 from mirage.api.context import ApiContext
 from mirage.api.deps import Admin, AdminWriter, Context, Reader, Reading, Writing, freshness
-from mirage.api.documented import read_errors, write_errors
-from mirage.api.paging import Paging
+from mirage.api.documented import errors, read_errors, write_errors
+from mirage.api.once import Once
+from mirage.api.paging import Between, Paging
 from mirage.api.problems import KINDS, NOT_READY, ProblemError
 from mirage.domain.caller import PARTITIONS
 from mirage.domain.chain import ChainId
@@ -17,6 +18,7 @@ from mirage.errors import NotFound
 from mirage.services import killswitch, modes
 from mirage.services.killswitch import Way
 from mirage.store import audit, clusters
+from mirage.store.audit import AuditFilter
 from mirage.store.engine import Transaction
 
 router = APIRouter(tags=["system"])
@@ -24,13 +26,13 @@ probes = APIRouter(tags=["system"])
 """Outside the versioned prefix, where monitoring looks for them."""
 
 
-@probes.get("/healthz", operation_id="getHealth", responses=read_errors())
+@probes.get("/healthz", operation_id="getHealth")
 def get_health() -> schemas.Health:
     """The process is alive."""
     return schemas.Health()
 
 
-@probes.get("/readyz", operation_id="getReadiness", responses=read_errors())
+@probes.get("/readyz", operation_id="getReadiness", responses=errors(500, 503))
 def get_readiness(given: Context) -> schemas.Health:
     """The database is of this program's schema, and the cluster was looked at lately."""
     given.store.check_schema()
@@ -51,7 +53,7 @@ def get_readiness(given: Context) -> schemas.Health:
     "/metrics",
     operation_id="getMetrics",
     response_class=PlainTextResponse,
-    responses=read_errors(401, 403),
+    responses=errors(401, 403, 413, 500, 503),
 )
 def get_metrics(
     given: Context,
@@ -65,7 +67,7 @@ def get_metrics(
     "/problems/{name}",
     operation_id="explainProblem",
     response_class=PlainTextResponse,
-    responses=read_errors(404),
+    responses=errors(404),
 )
 def explain_problem(name: str) -> PlainTextResponse:
     """What a problem's `type` means and what to do about it."""
@@ -89,12 +91,16 @@ def set_mode(new: schemas.NewMode, given: Context, who: AdminWriter, tx: Writing
     return _modes(tx, given)
 
 
-@router.post("/kill", operation_id="stopActing", responses=write_errors())
-def stop_acting(given: Context, who: AdminWriter, tx: Writing) -> schemas.Modes:
+@router.post("/kill", operation_id="stopActing", responses=write_errors(409))
+def stop_acting(given: Context, who: AdminWriter, tx: Writing, key: Once) -> schemas.Modes:
     """The kill switch: whatever acts goes back to shadow, until release. Running jobs are not
     touched."""
-    killswitch.pull(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
-    return _modes(tx, given)
+
+    def stop() -> schemas.Modes:
+        killswitch.pull(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
+        return _modes(tx, given)
+
+    return key.once(stop)
 
 
 def _modes(tx: Transaction, given: ApiContext, *, with_partitions: bool = True) -> schemas.Modes:
@@ -107,14 +113,19 @@ def _modes(tx: Transaction, given: ApiContext, *, with_partitions: bool = True) 
 def list_audit(
     who: Admin,  # noqa: ARG001 - asked for by being named
     paging: Paging,
+    between: Between,
     chain_id: Annotated[str | None, Query(max_length=32)] = None,
+    actor: Annotated[str | None, Query(max_length=64, description="A user, or mirage.")] = None,
+    event: Annotated[str | None, Query(max_length=80, examples=["free: done"])] = None,
 ) -> schemas.AuditPage:
     """Who did what, and what Mirage found and did; newest first."""
     rows = audit.page(
         paging.tx,
         paging.given.cluster_id,
         chain_id=None if chain_id is None else ChainId(chain_id),
+        event=event,
         after=paging.after,
         limit=paging.limit,
+        where=AuditFilter(actor=actor, since=between.since, until=between.until),
     )
     return paging.answer(schemas.AuditPage, rows, view=views.audit, cursor=lambda row: str(row.id))

@@ -11,6 +11,7 @@ from mirage.domain.job import Job
 from mirage.domain.timelimit import UNLIMITED
 from mirage.services import risks
 from mirage.store.audit import AuditEntry
+from mirage.store.chains import HandoverRow
 from mirage.store.decisions import DecisionRow
 
 
@@ -81,6 +82,25 @@ def _handover(index: int, handover: Handover, chain: Chain) -> schemas.HandoverV
         interruption_h=handover.interruption_h,
         overlap_h=handover.overlap_h,
         cost_h=handover.cost_h(chain.overlap_price),
+    )
+
+
+def passed(row: HandoverRow) -> schemas.HandoverItem:
+    chain, before, after = row
+    assert before.end is not None and after.start is not None  # noqa: S101, PT018 - complete ones
+    one = _handover(after.index, Handover(before.end, after.start), chain)
+    return schemas.HandoverItem(
+        **one.model_dump(),
+        chain_id=chain.chain_id,
+        user=chain.user,
+        account=after.account,
+        partition=after.partition,
+        nodes=after.nodes,
+        predecessor=before.job_id,
+        successor=after.job_id,
+        position=after.position,
+        freed_at=instant_or_none(after.freed_at),
+        hindered=after.hindered,
     )
 
 

@@ -69,11 +69,18 @@ class ChainRow:
 
     place: Place
     chain: Chain
-    started: int
-    """Links that have started."""
-    running: Sequence[Link]
+    links: Sequence[Link]
     upcoming: Upcoming | None
     """Its next hand-over; None where none is under way."""
+
+    @property
+    def started(self) -> int:
+        """Links that have started."""
+        return sum(link.start is not None for link in self.links)
+
+    @property
+    def runs(self) -> bool:
+        return any(link.state is LinkState.RUNNING for link in self.links)
 
     @property
     def risk(self) -> str:
@@ -125,8 +132,7 @@ def _rows(tx: Transaction, places: Sequence[Place]) -> dict[ChainId, ChainRow]:
         place.chain_id: ChainRow(
             place=place,
             chain=known[place.chain_id],
-            started=sum(link.start is not None for link in links[place.chain_id]),
-            running=[li for li in links[place.chain_id] if li.state is LinkState.RUNNING],
+            links=links[place.chain_id],
             upcoming=_upcoming(open_ones[place.chain_id], last, newest),
         )
         for place in places

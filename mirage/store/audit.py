@@ -9,6 +9,7 @@ from sqlalchemy import insert, select
 from mirage.domain.chain import ChainId
 from mirage.domain.job import JobId
 from mirage.store.engine import Transaction
+from mirage.store.spans import within
 from mirage.store.tables import audit
 
 
@@ -23,6 +24,15 @@ class AuditEntry:
     detail: Mapping[str, Any] = field(default_factory=dict)
     id: int = 0
     """Given by the database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """None does not filter."""
+
+    actor: str | None = None
+    since: int | None = None
+    until: int | None = None
 
 
 _VIA = "mirage_audit_via"
@@ -47,26 +57,24 @@ def write(tx: Transaction, cluster_id: int, entry: AuditEntry) -> int:
     return int(tx.execute(insert(audit).values(**values).returning(audit.c.id)).scalar_one())
 
 
-def page(  # noqa: PLR0913 - what a list may be narrowed by
+def page(  # noqa: PLR0913 - filters
     tx: Transaction,
     cluster_id: int | None = None,
     *,
     chain_id: ChainId | None = None,
     event: str | None = None,
-    actor: str | None = None,
-    since: int | None = None,
-    until: int | None = None,
     after: int | None = None,
     limit: int = 100,
+    where: AuditFilter | None = None,
 ) -> list[AuditEntry]:
-    """Entries, newest first, from `since` on and before `until`. `after`: the id of the last one of
-    the page before."""
-    equal = {"cluster_id": cluster_id, "chain_id": chain_id, "event": event, "actor": actor}
-    query = select(audit).where(*(audit.c[n] == v for n, v in equal.items() if v is not None))
-    if since is not None:
-        query = query.where(audit.c.at >= since)
-    if until is not None:
-        query = query.where(audit.c.at < until)
+    """Entries, newest first. `after`: the id of the last one of the page before."""
+    wanted = where or AuditFilter()
+    equal = {"cluster_id": cluster_id, "chain_id": chain_id, "event": event}
+    equal |= {"actor": wanted.actor}
+    query = select(audit).where(
+        *(audit.c[n] == v for n, v in equal.items() if v is not None),
+        *within(audit.c.at, wanted),
+    )
     if after is not None:
         query = query.where(audit.c.id < after)
     return [

@@ -1,10 +1,22 @@
 """Chains and their links, and the hand-overs between links."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import Row, RowMapping, and_, func, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    RowMapping,
+    Select,
+    and_,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from mirage.domain.caller import Own
 from mirage.domain.chain import (
@@ -25,6 +37,7 @@ from mirage.errors import NotFound
 from mirage.store import changes, tables
 from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
+from mirage.store.spans import within
 from mirage.store.upsert import put
 from mirage.store.visible import own_chains
 
@@ -34,6 +47,33 @@ _OVER = tuple(s.value for s in ChainState if s.over)
 
 _SIZE_FACTOR = 2
 """Hand-overs of up to twice or down to half the nodes are of one size class."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainFilter:
+    """Empty fields do not filter."""
+
+    partition: str = ""
+    """Of one of its links."""
+    account: str = ""
+    at_risk: bool | None = None
+    since: int | None = None
+    """Registered or found then, or later."""
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverFilter:
+    """Of the successor; empty fields do not filter."""
+
+    chain_id: ChainId | None = None
+    user: str = ""
+    partition: str = ""
+    account: str = ""
+    since: int | None = None
+    """It started then or later."""
+    until: int | None = None
+    own: Own | None = None
 
 
 class HandoverRow(NamedTuple):
@@ -91,13 +131,15 @@ def chains(  # noqa: PLR0913 - filters
     own: Own | None = None,
     after: ChainId | None = None,
     limit: int = 100,
+    where: ChainFilter | None = None,
 ) -> list[Chain]:
     """Chains, newest first. `after`: the last chain of the page before; `own`: theirs alone."""
     table = tables.chains
     equal = {"cluster_id": cluster_id, "uid": uid, "user": user}
     equal |= {"state": None if state is None else state.value}
     query = select(*_CHAIN_COLUMNS).where(
-        *(table.c[n] == v for n, v in equal.items() if v is not None)
+        *(table.c[n] == v for n, v in equal.items() if v is not None),
+        *_narrowed(where or ChainFilter()),
     )
     if own is not None:
         query = query.where(own_chains(own))
@@ -106,6 +148,17 @@ def chains(  # noqa: PLR0913 - filters
         query = query.where(tuple_(table.c.created_at, table.c.chain_id) < tuple_(place, after))
     query = query.order_by(table.c.created_at.desc(), table.c.chain_id.desc()).limit(limit)
     return [_chain(row) for row in tx.execute(query).mappings()]
+
+
+def _narrowed(where: ChainFilter) -> Iterator[ColumnElement[bool]]:
+    table, links = tables.chains, tables.links
+    yield from within(table.c.created_at, where)
+    if where.at_risk is not None:
+        yield (table.c.at_risk != "") if where.at_risk else (table.c.at_risk == "")
+    equal = {"partition": where.partition, "account": where.account}
+    of_link = [links.c[n] == v for n, v in equal.items() if v]
+    if of_link:
+        yield select(links.c.id).where(links.c.chain_id == table.c.chain_id, *of_link).exists()
 
 
 def count_by_state(tx: Transaction, cluster_id: int) -> dict[ChainState, int]:
@@ -229,23 +282,52 @@ def handover_waits(
 def handovers(tx: Transaction, cluster_id: int, since: int = 0) -> list[HandoverRow]:
     """Hand-overs that were complete at `since` or later, oldest first."""
     before, after = tables.links.alias("predecessor"), tables.links.alias("successor")
+    query = _complete(before, after, cluster_id).where(
+        or_(before.c.end >= since, after.c.start >= since)
+    )
+    query = query.order_by(after.c.start, after.c.job_id)
+    return [_handover(row) for row in tx.execute(query)]
+
+
+def handover_page(
+    tx: Transaction,
+    cluster_id: int,
+    where: HandoverFilter,
+    *,
+    after: tuple[int, int] | None = None,
+    limit: int = 100,
+) -> list[HandoverRow]:
+    """Complete hand-overs, the successor that started last first. `after`: start and job id of the
+    last successor of the page before."""
+    before, link = tables.links.alias("predecessor"), tables.links.alias("successor")
+    equal = {"chain_id": where.chain_id, "partition": where.partition, "account": where.account}
+    conditions = [link.c[n] == v for n, v in equal.items() if v]
+    if where.user:
+        conditions.append(tables.chains.c.user == where.user)
+    if where.own is not None:
+        conditions.append(own_chains(where.own))
+    if after is not None:
+        conditions.append(tuple_(link.c.start, link.c.job_id) < tuple_(*after))
+    query = _complete(before, link, cluster_id).where(*conditions, *within(link.c.start, where))
+    query = query.order_by(link.c.start.desc(), link.c.job_id.desc()).limit(limit)
+    return [_handover(row) for row in tx.execute(query)]
+
+
+def _complete(before: Any, after: Any, cluster_id: int) -> Select[Any]:
     chosen = [
         *(c.label(f"chain_{c.name}") for c in _CHAIN_COLUMNS),
         *(before.c[c.name].label(f"before_{c.name}") for c in _LINK_COLUMNS),
         *(after.c[c.name].label(f"after_{c.name}") for c in _LINK_COLUMNS),
     ]
-    query = (
+    return (
         select(*chosen)
         .select_from(after.join(before, _follows(before, after)).join(tables.chains, _owns(after)))
         .where(
             after.c.cluster_id == cluster_id,
             before.c.end.is_not(None),
             after.c.start.is_not(None),
-            or_(before.c.end >= since, after.c.start >= since),
         )
-        .order_by(after.c.start, after.c.job_id)
     )
-    return [_handover(row) for row in tx.execute(query)]
 
 
 def _follows(before: Any, after: Any) -> Any:

@@ -24,6 +24,7 @@ from mirage.errors import NotFound
 from mirage.store import changes
 from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
+from mirage.store.spans import within
 from mirage.store.tables import chains, decisions
 from mirage.store.visible import own_chains
 
@@ -88,6 +89,19 @@ class DecisionRow:
     effect: Effect
     error: str
     inputs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionFilter:
+    """None does not filter."""
+
+    action: Action | None = None
+    effect: Effect | None = None
+    mode: Mode | None = None
+    policy: str | None = None
+    since: int | None = None
+    """Made then or later."""
+    until: int | None = None
 
 
 def record(tx: Transaction, cluster_id: int, new: NewDecision) -> int:
@@ -219,7 +233,7 @@ def refused_pins(tx: Transaction, links: Sequence[LinkKey]) -> set[LinkKey]:
     return found
 
 
-def page(
+def page(  # noqa: PLR0913 - filters
     tx: Transaction,
     cluster_id: int | None = None,
     *,
@@ -227,12 +241,16 @@ def page(
     own: Own | None = None,
     after: int | None = None,
     limit: int = 100,
+    where: DecisionFilter | None = None,
 ) -> list[DecisionRow]:
     """Decisions, newest first. `after`: the id of the last one of the page before; `own`: on their
     chains alone."""
-    equal = {"cluster_id": cluster_id, "chain_id": chain_id}
+    wanted = where or DecisionFilter()
+    equal = {"cluster_id": cluster_id, "chain_id": chain_id, "policy": wanted.policy}
+    equal |= {"action": wanted.action, "effect": wanted.effect, "mode": wanted.mode}
     query = select(decisions).where(
-        *(decisions.c[n] == v for n, v in equal.items() if v is not None)
+        *(decisions.c[n] == v for n, v in equal.items() if v is not None),
+        *within(decisions.c.at, wanted),
     )
     if own is not None:
         theirs = select(chains.c.chain_id).where(own_chains(own))
@@ -241,6 +259,13 @@ def page(
         query = query.where(decisions.c.id < after)
     rows = tx.execute(query.order_by(decisions.c.id.desc()).limit(limit)).mappings()
     return [_row(r) for r in rows]
+
+
+def of_link(tx: Transaction, chain_id: ChainId, index: int, *, last: int) -> list[DecisionRow]:
+    """The newest decisions on one link, oldest first."""
+    query = select(decisions).where(decisions.c.chain_id == chain_id, decisions.c.index == index)
+    rows = tx.execute(query.order_by(decisions.c.id.desc()).limit(last)).mappings()
+    return [_row(r) for r in rows][::-1]
 
 
 def count_by_effect(tx: Transaction, cluster_id: int) -> dict[Effect, int]:

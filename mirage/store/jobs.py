@@ -4,7 +4,7 @@ What is stored is history, not plans: the start that backfill plans for a pendin
 by the time limit of a running one are left out.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import attrgetter, itemgetter
@@ -21,6 +21,7 @@ from mirage.domain.snapshot import UNKNOWN
 from mirage.store import changes
 from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
+from mirage.store.spans import within
 from mirage.store.tables import clusters, jobs
 from mirage.store.visible import own_jobs
 from mirage.store.wait_marks import mark
@@ -77,7 +78,13 @@ class JobFilter:
     partition: str = ""
     user: str = ""
     uid: int | None = None
+    account: str = ""
+    qos: str = ""
     state: JobState | None = None
+    since: int | None = None
+    """Submitted then or later."""
+    until: int | None = None
+    """Submitted before."""
     own: Own | None = None
     """Of this user, and of the accounts that they coordinate."""
 
@@ -142,7 +149,8 @@ def page(
     wanted = where or JobFilter()
     state = None if wanted.state is None else wanted.state.value
     equal = {"partition": wanted.partition, "user": wanted.user, "state": state}
-    conditions = [jobs.c.cluster_id == cluster_id]
+    equal |= {"account": wanted.account, "qos": wanted.qos}
+    conditions = [jobs.c.cluster_id == cluster_id, *within(jobs.c.submit, wanted)]
     conditions += [jobs.c[n] == v for n, v in equal.items() if v]
     if wanted.uid is not None:
         conditions.append(jobs.c.uid == wanted.uid)
@@ -186,6 +194,19 @@ def in_order(tx: Transaction, cluster_id: int, since: int, batch: int) -> Iterat
 
 def last_submission(tx: Transaction, cluster_id: int) -> int | None:
     return tx.scalar(select(func.max(jobs.c.submit)).where(jobs.c.cluster_id == cluster_id))
+
+
+def submit_lines(
+    tx: Transaction, cluster_id: int, keys: Collection[tuple[int, int]]
+) -> dict[tuple[int, int], str]:
+    """By (job id, submit), the command that each of these jobs was submitted with, as accounting
+    has it; those of which it is not known are left out."""
+    query = select(jobs.c.job_id, jobs.c.submit, jobs.c.submit_line).where(
+        jobs.c.cluster_id == cluster_id,
+        jobs.c.submit_line != "",
+        tuple_(jobs.c.job_id, jobs.c.submit).in_(keys),
+    )
+    return {(row.job_id, row.submit): row.submit_line for row in tx.execute(query)}
 
 
 def count(tx: Transaction, cluster_id: int) -> int:

@@ -10,14 +10,14 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
 from mirage.api.context import ApiContext
-from mirage.web import accuracy, assets, chain, impact, login, now
+from mirage.web import accuracy, assets, chains, impact, login, now
 from mirage.web.page import HEADERS, Entry, answer
 
 _PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
     (assets.router, None),
     (login.router, None),
     (now.router, now.ENTRY),
-    (chain.router, None),
+    (chains.router, None),
     (accuracy.router, accuracy.ENTRY),
     (impact.router, impact.ENTRY),
 )

@@ -126,4 +126,5 @@ def answer(
     headers = HEADERS | {"ETag": f'W/"{digest}"'}
     if status == _OK and headers["ETag"] in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    return HTMLResponse(html, status, headers)
+    told = html.replace('data-etag=""', f'data-etag="{digest}"', 1)
+    return HTMLResponse(told, status, headers)

@@ -20,8 +20,14 @@ def when(instant: int | None) -> Markup:
     return Markup("<time datetime='{}' title='{}'>{}</time>").format(
         at.strftime("%Y-%m-%dT%H:%M:%SZ"),
         at.strftime("%Y-%m-%d %H:%M:%S UTC"),
-        f"{at.day} {at:%b %H:%M}",
+        day(instant),
     )
+
+
+def day(instant: int) -> str:
+    """2 Mar 12:00, as plain words."""
+    at = _at(instant)
+    return f"{at.day} {at:%b %H:%M}"
 
 
 def clock(instant: int) -> str:

@@ -51,8 +51,15 @@ class Client:
     ) -> httpx.Response:
         return self._send("POST", path, body, who, headers=headers)
 
-    def put(self, path: str, body: bytes, *, who: str | None = None) -> httpx.Response:
-        return self._send("PUT", path, body, who)
+    def put(
+        self,
+        path: str,
+        body: bytes,
+        *,
+        who: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        return self._send("PUT", path, body, who, headers=headers)
 
     def raw(self, method: str, path: str, **how: Any) -> httpx.Response:
         with httpx.Client(trust_env=False) as http:
@@ -82,8 +89,12 @@ class Stage:
         self._app: FastAPI | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+    @property
+    def app(self) -> FastAPI:
         assert self._app is not None
-        await self._app(scope, receive, send)
+        return self._app
 
     @contextmanager
     def serving(self, context: ApiContext) -> Iterator[Client]:

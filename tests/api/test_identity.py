@@ -226,7 +226,8 @@ def test_a_revoked_token_is_refused_at_once(client: Client, store: Store, cluste
 
 @pytest.mark.parametrize("header", [{}, {"X-Forwarded-For": "0"}, {"X-Peer-Uid": "0"}])
 def test_no_header_makes_a_peer(client: Client, header: Mapping[str, str]) -> None:
-    answer = client.raw("PUT", MODE, content=ACT, headers=header)
+    told = {"Content-Type": "application/json"} | dict(header)
+    answer = client.raw("PUT", MODE, content=ACT, headers=told)
     assert answer.status_code == 401
 
 

@@ -17,10 +17,12 @@ OPERATIONS = {
     "POST /api/v1/chains/{chain_id}/pause": "pauseChain",
     "POST /api/v1/chains/{chain_id}/resume": "resumeChain",
     "GET /api/v1/chains/{chain_id}/next": "getNextLink",
+    "GET /api/v1/chains/{chain_id}/timeline": "getChainTimeline",
     "GET /api/v1/cluster": "getCluster",
     "GET /api/v1/decisions": "listDecisions",
     "GET /api/v1/events": "streamEvents",
     "GET /api/v1/forecasts": "getForecast",
+    "GET /api/v1/handovers": "listHandovers",
     "GET /api/v1/impact": "getImpact",
     "GET /api/v1/jobs": "listJobs",
     "POST /api/v1/completions": "reportCompletion",
@@ -33,6 +35,7 @@ OPERATIONS = {
     "GET /healthz": "getHealth",
     "GET /metrics": "getMetrics",
     "GET /problems/{name}": "explainProblem",
+    "GET /api/v1/overview": "getOverview",
     "GET /readyz": "getReadiness",
 }
 
@@ -71,14 +74,36 @@ def test_every_operation_is_described_and_tagged(document: dict[str, Any]) -> No
 
 def test_every_error_is_a_problem(document: dict[str, Any]) -> None:
     for where, operation in operations(document).items():
-        errors = {k: v for k, v in operation["responses"].items() if not k.startswith("2")}
-        expected = {"422", "500", "503"}
-        if where.startswith(("POST", "PUT")):
-            expected |= {"401", "403", "413"}
-        assert errors.keys() >= expected, where
+        errors = {k: v for k, v in operation["responses"].items() if k[0] in "45"}
+        if " /api/v1/" in where:
+            assert errors.keys() >= {"401", "403", "413", "422", "500", "503"}, where
+        if "requestBody" in operation:
+            assert errors.keys() >= {"400", "415"}, where
         for error in errors.values():
             assert list(error["content"]) == ["application/problem+json"]
     assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_every_read_can_be_revalidated(document: dict[str, Any]) -> None:
+    for where, operation in operations(document).items():
+        json = "application/json" in operation["responses"].get("200", {}).get("content", {})
+        if where.startswith("GET /api/v1/") and json:
+            assert "304" in operation["responses"], where
+            assert "ETag" in operation["responses"]["200"]["headers"], where
+
+
+def test_every_post_takes_a_key(document: dict[str, Any]) -> None:
+    for where, operation in operations(document).items():
+        if where.startswith("POST "):
+            names = {parameter["name"].lower() for parameter in operation["parameters"]}
+            assert "idempotency-key" in names, where
+
+
+def test_every_list_is_paged(document: dict[str, Any]) -> None:
+    for where, operation in operations(document).items():
+        if operation["operationId"].startswith("list"):
+            names = {parameter["name"] for parameter in operation["parameters"]}
+            assert names >= {"cursor", "limit"}, where
 
 
 def test_every_field_that_travels_has_an_example(document: dict[str, Any]) -> None:

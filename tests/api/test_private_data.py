@@ -114,7 +114,7 @@ def test_a_cursor_of_anothers_chain_tells_nothing(client: Client) -> None:
     def ask(cursor: str) -> str:
         return str(client.get(CHAINS, who="alice", cursor=cursor).json()["detail"])
 
-    assert ask(BOBS) == ask("nosuchchain")
+    assert ask(f"chains.{BOBS}") == ask("chains.nosuchchain")
 
 
 def test_pages_end_with_ones_own(client: Client, store: Store, cluster_id: int) -> None:

@@ -56,7 +56,7 @@ def test_the_audit_tells_who_did_what(client: Client) -> None:
     shown = client.get("/api/v1/audit", who="root", limit=1).json()
     assert shown["items"][0]["actor"] == "root"
     assert shown["items"][0]["detail"] == {"mode": "shadow", "partition": "", "via": "munge"}
-    rest = client.get("/api/v1/audit", who="root", cursor=shown["items"][0]["id"]).json()
+    rest = client.get("/api/v1/audit", who="root", cursor=f"audit.{shown['items'][0]['id']}").json()
     assert [row["detail"]["mode"] for row in rest["items"]] == ["act"]
 
 

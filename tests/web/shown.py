@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tests.web.seeded_chain import chain_id
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -17,6 +19,8 @@ PAGES = (
     Shown("now", "/"),
     Shown("now-admin", "/", who="root"),
     Shown("login", "/login"),
+    Shown("chain", f"/chains/{chain_id(0)}", needs_chain=True),
+    Shown("chain-owner", f"/chains/{chain_id(0)}", who="alice", needs_chain=True),
     Shown("accuracy", "/accuracy"),
     Shown("impact", "/impact"),
 )

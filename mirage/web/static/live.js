@@ -8,7 +8,7 @@
 
   const SOON_MS = 400; // several changes of one tick are one
   const poll = Math.max(5, Number(main().dataset.poll) || 60) * 1000;
-  let etag = null;
+  let etag = 'W/"' + main().dataset.etag + '"';
   let fetching = false;
   let again = false;
   let lost = false;
@@ -136,7 +136,7 @@
 
   if (!source) return;
   const events = new EventSource(source);
-  for (const topic of ["message", "chains", "decisions", "queue", "mode", "health"]) {
+  for (const topic of ["chains", "decisions", "queue", "mode", "health", "reset"]) {
     events.addEventListener(topic, soon);
   }
   events.onopen = () => {

@@ -1,0 +1,62 @@
+"""ETag and 304: who has the newest answer already is not sent it again.
+
+The tag is of the answer's own bytes: it can neither miss a change nor tell more than the answer.
+"""
+
+import hashlib
+from http import HTTPStatus
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_JSON = ("application/json", "application/problem+json")
+_OF_304 = {"etag", "cache-control", "vary", "date", "link"}
+
+
+class Revalidation:
+    """Of answers to reads under `prefix`, and there alone; also says what may be kept."""
+
+    def __init__(self, app: ASGIApp, prefix: str) -> None:
+        self._app, self._prefix = app, prefix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith(self._prefix):
+            await self._app(scope, receive, send)
+            return
+        wanted = Headers(scope=scope).get("if-none-match", "")
+        is_read = scope["method"] in {"GET", "HEAD"}
+        held: Message | None = None
+
+        async def tagged(message: Message) -> None:
+            nonlocal held
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                is_ours = is_read and message["status"] == HTTPStatus.OK
+                # An answer is its caller's; it may be kept by them, and is asked for again.
+                kept = "private, no-cache" if is_ours else "no-store"
+                headers.setdefault("Cache-Control", kept)
+                headers.add_vary_header("Authorization, Cookie, Accept")
+                if is_ours and headers.get("content-type", "").startswith(_JSON):
+                    held = message
+                    return
+            elif held is not None:
+                start, held = held, None
+                if not message.get("more_body"):
+                    tag = f'"{hashlib.blake2b(message["body"], digest_size=12).hexdigest()}"'
+                    MutableHeaders(scope=start)["ETag"] = tag
+                    if _matches(wanted, tag):
+                        start, message = _unchanged(start), message | {"body": b""}
+                await send(start)
+            await send(message)
+
+        await self._app(scope, receive, tagged)
+
+
+def _matches(wanted: str, tag: str) -> bool:
+    """If-None-Match compares weakly (RFC 9110, 13.1.2)."""
+    return any(one.strip().removeprefix("W/") in {tag, "*"} for one in wanted.split(","))
+
+
+def _unchanged(start: Message) -> Message:
+    headers = [pair for pair in start["headers"] if pair[0].decode().lower() in _OF_304]
+    return {"type": "http.response.start", "status": 304, "headers": headers}

@@ -1,0 +1,23 @@
+"""Spans of time that a list is narrowed to."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from sqlalchemy import ColumnElement
+
+
+class Span(Protocol):
+    """From `since` to before `until`; None: without that end."""
+
+    @property
+    def since(self) -> int | None: ...
+    @property
+    def until(self) -> int | None: ...
+
+
+def within(instant: ColumnElement[int], span: Span) -> Iterator[ColumnElement[bool]]:
+    """Conditions that it is in the span."""
+    if span.since is not None:
+        yield instant >= span.since
+    if span.until is not None:
+        yield instant < span.until

@@ -1,0 +1,80 @@
+"""The page of one chain: its course, what was decided and why, and the buttons of its owner."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import RedirectResponse
+
+from mirage.api.chains import Asking, ChainPath, seen
+from mirage.api.deps import Context
+from mirage.domain.chain import MAX_LINKS, ChainId, ChainState
+from mirage.services import risks
+from mirage.services import timeline as timelines
+from mirage.store import chains, decisions
+from mirage.web import chain_charts, course, verdicts
+from mirage.web.page import HEADERS, Look, Looking
+
+router = APIRouter(prefix="/chains", include_in_schema=False)
+
+_DECISIONS = 30
+_LARGEST = 2**53
+
+
+@router.get("/{chain_id}")
+def show(
+    chain_id: ChainPath,
+    look: Looking,
+    link: Annotated[int | None, Query(ge=2, le=MAX_LINKS)] = None,
+    before: Annotated[int | None, Query(ge=0, le=_LARGEST)] = None,
+) -> Response:
+    """`link`: the successor whose forecast is drawn; `before`: decisions older than that one."""
+    chain = seen(look.tx, ChainId(chain_id), look.reader)
+    links = chains.links(look.tx, chain.chain_id)
+    rows = decisions.page(
+        look.tx, look.cluster_id, chain_id=chain.chain_id, after=before, limit=_DECISIONS + 1
+    )
+    obeys = look.reader.steers(chain, links)
+    return look.page(
+        "chain.html",
+        title=f"Chain {chain.chain_id}",
+        chain=chain,
+        found=timelines.timeline(look.tx, chain, links, index=link),
+        logs=timelines.logs(look.tx, look.cluster_id, chain, links) if obeys else [],
+        obeys=obeys,
+        writes=obeys and not _reads_only(look),
+        decisions=rows[:_DECISIONS],
+        older=rows[_DECISIONS - 1].id if len(rows) > _DECISIONS else None,
+        before=before,
+        said=verdicts.said,
+        stands=verdicts.stands,
+        charts=chain_charts,
+        course=course.draw,
+        advice=risks.advice,
+    )
+
+
+def _reads_only(look: Look) -> bool:
+    who = getattr(look.request.state, "who", None)
+    return who is None or who.read_only
+
+
+@router.post("/{chain_id}/pause")
+def pause(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
+    ask(ChainState.PAUSED)
+    return _back(given.root_path, chain_id)
+
+
+@router.post("/{chain_id}/resume")
+def resume(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
+    ask(ChainState.ACTIVE)
+    return _back(given.root_path, chain_id)
+
+
+@router.post("/{chain_id}/cancel")
+def cancel(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
+    ask(ChainState.CANCELLED)
+    return _back(given.root_path, chain_id)
+
+
+def _back(root_path: str, chain_id: str) -> Response:
+    return RedirectResponse(f"{root_path}/chains/{chain_id}", 303, headers=HEADERS)
