@@ -64,6 +64,21 @@ class PlaceView(_Seen):
     series: list[PointView]
 
 
+class QualityView(_Seen):
+    jobs: int = Field(examples=[1200])
+    days: int = Field(description="On which they were submitted.", examples=[14])
+    within: float = Field(description="Share from p10 to p90: 0.8 is right.", examples=[0.81])
+    below_p90: float = Field(description="0.9 is right.", examples=[0.9])
+    error_s: float = Field(description="Median of |p50 - wait|.", examples=[600.0])
+
+
+class TriedView(_Seen):
+    """What users are told who ask before they submit, by source."""
+
+    source: str = Field(examples=["twin"])
+    quality: QualityView
+
+
 class HandoverAccuracyView(_Seen):
     """Forecasts that hand-overs were decided by, of one policy."""
 
@@ -85,6 +100,7 @@ class AccuracyView(Answer):
         examples=[""],
     )
     places: list[PlaceView]
+    tried: list[TriedView]
     handovers: list[HandoverAccuracyView]
 
 

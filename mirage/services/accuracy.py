@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mirage.domain.caller import JOBS, PARTITIONS, Standing
+from mirage.domain.shape import Quality
 from mirage.features.foretold import LEVELS
 from mirage.services.accuracy_tally import Tally, median, pinball
 from mirage.services.day_sums import Interval, of_share
-from mirage.store import forecasts, foretold
+from mirage.services.forecasting import JUDGED_S
+from mirage.store import forecasts, foretold, trials
 from mirage.store.engine import Transaction
 from mirage.store.forecasts import ForecastRow
 
@@ -79,6 +81,14 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What users are told who ask before they submit (`services.judging`), by source."""
+
+    source: str
+    quality: Quality
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandoverAccuracy:
     """Forecasts that hand-overs were decided by, of one source."""
 
@@ -102,6 +112,7 @@ class Accuracy:
     """Why nothing is to be concluded yet, in a sentence; empty where there is enough."""
     places: tuple[Place, ...]
     """All together first; nothing where nothing is known."""
+    tried: tuple[Tried, ...]
     handovers: tuple[HandoverAccuracy, ...]
 
 
@@ -121,6 +132,7 @@ def accuracy(
     for name in _names(days, reader):
         mine = [day for day in days if day[1] == name]
         places.append(_place(name, mine, still.get(name, 0), step_s))
+    tried = trials.qualities(tx, cluster_id, until - JUDGED_S)
     settled = forecasts.settled(tx, cluster_id, since, until, _HANDOVERS)
     return Accuracy(
         since=since,
@@ -128,6 +140,7 @@ def accuracy(
         step_s=step_s,
         too_few=_too_few(places),
         places=tuple(places),
+        tried=tuple(Tried(source=name, quality=told) for name, told in tried.items()),
         handovers=tuple(_of_sources(settled)),
     )
 

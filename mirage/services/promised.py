@@ -1,8 +1,8 @@
-"""What Mirage would say of the wait of each new job, kept until the wait is known.
+"""What like jobs' waits foretell of each new job, kept until its own wait is known.
 
-It is the forecast that `GET /forecasts` gives, from what had started before the job was submitted;
-so jobs that start at once are in it as well as those that are seen to wait. Beside it stands the
-start that Slurm planned for the job when the queue first showed it.
+It is a whole distribution, of what had started before the job was submitted; so jobs that start at
+once are in it as well as those that are seen to wait. Beside it stands the start that Slurm planned
+for the job when the queue first showed it.
 """
 
 from collections.abc import Iterator, Sequence

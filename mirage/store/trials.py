@@ -115,3 +115,12 @@ def quality(tx: Transaction, cluster_id: int, source: str, since: int) -> Qualit
         return None
     shift = found["shift"]
     return Quality(**(found | {"shift": None if shift is None else tuple(shift)}))
+
+
+def qualities(tx: Transaction, cluster_id: int, since: int) -> dict[str, Quality]:
+    """By source: the last judgements, those made since then."""
+    query = select(shape_quality.c.source).where(
+        shape_quality.c.cluster_id == cluster_id, shape_quality.c.at >= since
+    )
+    found = {name: quality(tx, cluster_id, name, since) for name in tx.scalars(query).all()}
+    return {name: told for name, told in sorted(found.items()) if told is not None}
