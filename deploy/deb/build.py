@@ -38,6 +38,8 @@ UNITS = {
     "mirage.service": "lib/systemd/system/mirage.service",
     "mirage-backup.service": "lib/systemd/system/mirage-backup.service",
     "mirage-backup.timer": "lib/systemd/system/mirage-backup.timer",
+    "mirage-report.service": "lib/systemd/system/mirage-report.service",
+    "mirage-report.timer": "lib/systemd/system/mirage-report.timer",
     "user/mirage.service": "usr/lib/systemd/user/mirage.service",
     "submit-by-sudo.conf": "usr/share/mirage/systemd/submit-by-sudo.conf",
 }
