@@ -21,10 +21,12 @@ from mirage.cluster.runner import Runner
 from mirage.domain.caller import EVERYTHING, Caller
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.installed import data_dir, models_dir
+from mirage.knobs import knobs
 from mirage.policy import registry
 from mirage.policy.auto import Auto
 from mirage.ports import Cluster, NextLink, Policy, observes
 from mirage.services import by_recipe
+from mirage.services.caps import CAPS, Told
 from mirage.services.desk import Rules
 from mirage.services.limits import Limits
 from mirage.services.observing import Observer
@@ -143,17 +145,40 @@ def rules(service: Service) -> Rules:
         observer=_observer(service),
         accrues_always=_accrues_always(service),
         **_submit(service),
-        limits=Limits(
-            max_lead_s=round(provision.max_lead_h * _HOUR_S),
-            min_gain_s=provision.min_gain_s,
-            account_overlap_node_h=provision.account_overlap_node_h,
-            cluster_overlap_node_h=provision.cluster_overlap_node_h,
-            allow_pin=provision.allow_pin,
-            max_touches=provision.max_touches,
-            demote_after=provision.demote_after,
-            demote_error_s=provision.demote_error_h * _HOUR_S,
-        ),
+        limits=limits(service.settings),
     )
+
+
+def limits(settings: Settings) -> Limits:
+    """As configured; an admin may have set others since (services/caps.py)."""
+    provision = settings.provision
+    return Limits(
+        max_lead_s=round(provision.max_lead_h * _HOUR_S),
+        min_gain_s=provision.min_gain_s,
+        account_overlap_node_h=provision.account_overlap_node_h,
+        cluster_overlap_node_h=provision.cluster_overlap_node_h,
+        allow_pin=provision.allow_pin,
+        max_touches=provision.max_touches,
+        demote_after=provision.demote_after,
+        demote_error_s=provision.demote_error_h * _HOUR_S,
+    )
+
+
+def limits_told(settings: Settings) -> dict[str, Told]:
+    """What each is, by name; the meaning is that of settings.py."""
+    known, given = knobs(Settings), settings.provision.model_fields_set
+    return {
+        name: Told(
+            unit=known[f"provision.{name}"].unit,
+            meaning=known[f"provision.{name}"].meaning,
+            origin="configuration" if name in given else "default",
+        )
+        for name in CAPS
+    }
+
+
+def tables_dir(settings: Settings) -> Path:
+    return settings.provision.tables_dir or settings.service.state_dir / "tables"
 
 
 def _submit(service: Service) -> dict[str, Callable[[NextLink], bool]]:

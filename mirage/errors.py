@@ -14,6 +14,7 @@ MirageError
 │   ├── StoreUnavailable      cannot be opened or written
 │   ├── SchemaMismatch        the schema is older or newer than this program
 │   └── NotFound              no such row (HTTP 404)
+├── PostError             a mail or a webhook was not taken: try again later
 ├── ServiceUnavailable    Mirage's own service does not answer its command line (exit 5)
 ├── IllegalTransition     a state machine was asked for a move it does not have (HTTP 409)
 ├── NotIdentified         nobody vouches for the caller (HTTP 401)
@@ -91,6 +92,10 @@ class SchemaMismatch(StoreError):
 
 class NotFound(StoreError):
     """There is no such row."""
+
+
+class PostError(MirageError):
+    """A mail or a webhook was not taken. The message holds no secret and is one line."""
 
 
 class ServiceUnavailable(MirageError):

@@ -53,6 +53,21 @@ _REST_URL = r"^(unix:/\S+|https?://[^\s/@]+/?)$"
 Hidden = Literal["jobs", "usage", "nodes", "partitions"]
 """Words of Slurm's PrivateData that Mirage has a view of (domain/caller.py)."""
 
+THIS_HOST = frozenset({"localhost", "127.0.0.1", "::1"})
+
+_ADDRESS = r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,253}"
+Address = Annotated[str, Field(pattern=f"^{_ADDRESS}$")]
+
+
+def _owner_address(template: str | None) -> str | None:
+    if template is None:
+        return None
+    address = re.fullmatch(_ADDRESS, template.replace("{user}", "u"))
+    if template.count("{user}") != 1 or address is None:
+        raise ValueError("an address with {user} in it, such as {user}@example.org")
+    return template
+
+
 _Seconds = Annotated[int, Field(gt=0, le=31 * 86400)]
 _Hours = Annotated[float, Field(ge=0)]
 
@@ -170,6 +185,9 @@ class ProvisionSettings(_Section):
     """For chains that name none."""
     models_dir: Path | None = None
     """Holds NAME/VERSION of models; unset: `models` where it starts, or those that came along."""
+    tables_dir: Path | None = None
+    """Holds the episode tables of the newest days, by which the API and the page Admin judge a
+    model before it is promoted; unset: `tables` in `service.state_dir`."""
     max_lead_h: _Hours = 24.0
     """A standby is never freed earlier than this before its predecessor's end; hours."""
     min_gain_s: int = Field(60, ge=0)
@@ -189,6 +207,55 @@ class ProvisionSettings(_Section):
     """A larger mean error turns mode act into shadow; hours."""
 
 
+class NotifySettings(_Section):
+    """Mail and webhook on what becomes of chains (docs/notify.md). Unset: nobody is told."""
+
+    smtp_host: str | None = Field(None, min_length=1, max_length=253)
+    """The mail server; unset: no mail."""
+    smtp_port: int = Field(25, ge=1, le=65535)
+    """Its port."""
+    smtp_security: Literal["none", "starttls", "tls"] = "starttls"
+    """How mail goes there; `none` for a server on this host."""
+    smtp_user: str = ""
+    """Who logs in there; empty: nobody does."""
+    smtp_password_file: Path | None = None
+    """Holds the password of `smtp_user`, mode 0600, read at each mail."""
+    mail_from: Address | None = None
+    """The sender of mail."""
+    owner_address: Annotated[str | None, AfterValidator(_owner_address)] = None
+    """A chain's owner's address, with `{user}` for the name in Slurm: `{user}@example.org`; unset:
+    owners get no mail."""
+    admin_addresses: tuple[Address, ...] = ()
+    """Who is told of every chain."""
+    webhook_url_file: Path | None = None
+    """Holds the address that digests are posted to, mode 0600 (whoever knows it may post): https,
+    or http on this host."""
+    webhook_secret_file: Path | None = None
+    """Holds the key of the signature in `Mirage-Signature`, mode 0600; unset: none is sent."""
+    interruption_h: float = Field(1.0, gt=0)
+    """An interruption is told of once it is longer; hours."""
+    chain_every_s: _Seconds = 900
+    """Between two digests on one chain; what happens meanwhile is in the second; seconds."""
+    max_per_hour: int = Field(60, ge=1)
+    """Digests in an hour, of all chains and channels; the others wait."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.smtp_host is not None and self.mail_from is None:
+            raise ValueError("smtp_host needs mail_from")
+        if self.smtp_host is not None and not (self.owner_address or self.admin_addresses):
+            raise ValueError("smtp_host needs owner_address or admin_addresses: whom to mail")
+        if self.smtp_password_file and self.smtp_security == "none" and not self.smtp_is_here:
+            raise ValueError(
+                'a password is not sent unencrypted: set smtp_security to "starttls" or "tls"'
+            )
+        return self
+
+    @property
+    def smtp_is_here(self) -> bool:
+        return self.smtp_host in THIS_HOST
+
+
 class Settings(_Section):
     cluster: ClusterSettings = ClusterSettings()
     database: DatabaseSettings = DatabaseSettings()
@@ -197,6 +264,7 @@ class Settings(_Section):
     submit: SubmitSettings = SubmitSettings()
     polling: PollingSettings = PollingSettings()
     provision: ProvisionSettings = ProvisionSettings()
+    notify: NotifySettings = NotifySettings()
     log_format: Literal["auto", "json", "console"] = "auto"
     """auto: colours on a terminal, JSON otherwise."""
 

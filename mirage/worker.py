@@ -26,6 +26,7 @@ from mirage.services.ingest import (
     ingest_history,
     ingest_queue,
 )
+from mirage.services.notices import Watch
 from mirage.services.obey import obey
 from mirage.services.provision import provision, reconcile
 from mirage.services.pushing import Cadence
@@ -66,15 +67,17 @@ class Worker:
         intervals: Intervals | None = None,
         kill_file: Path | None = None,
         owner_uid: int | None = None,
+        watch: Watch | None = None,
         usage: Callable[[], Mapping[str, Usage]] | None = None,
     ) -> None:
-        """`owner_uid`: of a user's own service, which touches nobody else's jobs. `usage`: what
-        asking Slurm has cost this process."""
+        """`owner_uid`: of a user's own service, which touches nobody else's jobs. `watch`: what
+        people are told of chains. `usage`: what asking Slurm has cost this process."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
         self._rules = rules
         self._intervals = intervals or Intervals()
         self._kill_file = kill_file
         self._owner_uid = owner_uid
+        self._watch = watch
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
         self._teller = Teller(self._holder, usage)
         self._queue: Queue | None = None
@@ -175,6 +178,8 @@ class Worker:
         with self._store.begin() as tx:
             reconcile(tx, self._cluster_id, queue.taken_at)
             conclude(tx, self._cluster_id, queue.taken_at)
+            if self._watch is not None:
+                self._watch.note(tx, self._cluster_id, queue.taken_at)
         obey(self._store, self._cluster, self._cluster_id, queue)
         snapshot = Snapshot(queue=queue, nodes=self._nodes)
         provision(self._store, self._cluster, self._cluster_id, snapshot, self._rules_now())

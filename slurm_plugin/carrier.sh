@@ -51,6 +51,7 @@ mirage_begin() { # the guard, the claim, the standby; leaves where this link may
     mirage_put "jobs/$mirage_index" "$mirage_job"
     mirage_take_over
     mirage_start_loop mirage_beat
+    mirage_cut_to_total
     mirage_read_deadline
     mirage_put_standby
     if [ -n "$mirage_must_wait" ]; then

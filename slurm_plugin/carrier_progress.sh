@@ -12,6 +12,22 @@ mirage_is_complete() { # has the chain all that was asked for? sets mirage_why
     return 0
 }
 
+mirage_cut_to_total() { # the link that uses the total up gets no longer a time limit than that: Slurm ends
+    # it as any other, with the user's own --signal before. Whoever owns a job may shorten it; where
+    # that fails the link is as long as it was
+    [ -n "$mirage_total" ] && [ -z "${SLURM_HET_SIZE-}" ] && mirage_sum_up || return 0
+    set -- $(mirage_ask "$mirage_job" '%T %S %e')
+    mirage_number "${2-}" '' && mirage_k=$mirage_n # its start
+    [ -n "$mirage_k" ] || return 0
+    mirage_number "${3-}" ''
+    set -- "$(((mirage_total - mirage_spent + $(date +%s) - mirage_k + 59) / 60))"
+    [ -z "$mirage_n" ] || [ "$((mirage_k + 60 * $1))" -lt "$mirage_n" ] || return 0
+    if mirage_limit 60 scontrol update "JobId=$mirage_job" "TimeLimit=$1" >/dev/null 2>&1; then
+        [ -z "${SLURM_JOB_END_TIME-}" ] || SLURM_JOB_END_TIME=$((mirage_k + 60 * $1))
+        mirage_log "time limit $1 min: the rest of the $mirage_total s that the chain has in all"
+    fi
+}
+
 mirage_sum_up() { # the seconds that links have run so far; the predecessor may still be at it
     mirage_spent=0 mirage_k=0
     while [ "$mirage_k" -lt "$mirage_index" ]; do

@@ -77,10 +77,7 @@ def _body(chain_id, job, settings, recipe):
         ("job_id", "%d" % (job,)),
         ("links", "%d" % (settings.links,)),
         ("policy", "null" if settings.policy is None else '"%s"' % (settings.policy,)),
-        (
-            "overlap_price",
-            "null" if settings.overlap_price is None else repr(settings.overlap_price),
-        ),
+        ("overlap_price", "null" if settings.overlap_price is None else repr(settings.overlap_price)),
     ]
     for name, field, value in (
         ("total", "total_s", settings.total_s),

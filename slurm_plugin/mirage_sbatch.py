@@ -274,9 +274,7 @@ def complain(line):
     import _signal
 
     line = "".join(c if c.isprintable() else "?" for c in line)
-    before = _signal.signal(
-        _signal.SIGPIPE, _signal.SIG_IGN
-    )  # a reader that left is no reason to die
+    before = _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)  # a reader that left is no reason to die
     try:
         os.write(2, line.encode("utf-8") + b"\n")
     except OSError:

@@ -74,8 +74,7 @@ class Settings(object):
         self.checkpoint = _path("checkpoint", given.get("checkpoint"))
         if self.presubmit == "all" and self.links > MAX_PRESUBMITTED:
             raise Refused(
-                "--mirage-presubmit=all takes --mirage-chain=N with N up to %d"
-                % (MAX_PRESUBMITTED,)
+                "--mirage-presubmit=all takes --mirage-chain=N with N up to %d" % (MAX_PRESUBMITTED,)
             )
         if self.presubmit == "all" and self.mode == "submit":
             raise Refused("--mirage-presubmit=all and --mirage-mode=submit exclude each other")

@@ -11,7 +11,9 @@ import time
 
 import mirage_lease
 
-ENDED = frozenset(["COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"])
+ENDED = frozenset(
+    ["COMPLETED", "DEADLINE", "FAILED", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"]
+)
 """The run is over and slurmstepd has seen its processes end; so too with CANCELLED."""
 CUT_OFF = frozenset(
     ["BOOT_FAIL", "NODE_FAIL", "PENDING", "REQUEUED", "REQUEUE_HOLD", "REVOKED", "SPECIAL_EXIT"]

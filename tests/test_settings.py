@@ -50,6 +50,15 @@ BOUNDS = [
     ("provision", "max_touches", 1, 0),
     ("provision", "demote_after", 1, 0),
     ("provision", "demote_error_h", 0.1, 0),
+    ("notify", "smtp_port", 25, 0),
+    ("notify", "smtp_port", 65535, 65536),
+    ("notify", "smtp_security", "tls", "ssl"),
+    ("notify", "mail_from", "m@example.org", "m@example.org\n"),
+    ("notify", "owner_address", "{user}@example.org", "{user}@example.org\n"),
+    ("notify", "admin_addresses", ["a@b.c"], ["a"]),
+    ("notify", "interruption_h", 0.5, 0),
+    ("notify", "chain_every_s", 1, 0),
+    ("notify", "max_per_hour", 1, 0),
     ("", "log_format", "json", "xml"),
 ]
 
@@ -70,8 +79,11 @@ def test_every_number_and_choice_is_tried_above() -> None:
     tried = {(table, key) for table, key, _, _ in BOUNDS}
     free = {("database", "url"), ("service", "host"), ("service", "state_dir")}
     free |= {("cluster", "rest_token_file"), ("cluster", "rest_user")}
+    free |= {("provision", "tables_dir")}
     free |= {("cluster", "file"), ("provision", "models_dir"), ("service", "socket")}
     free |= {("auth", "jwt_key_file"), ("auth", "jwks_file"), ("submit", "sudo")}
+    free |= {("notify", "smtp_host"), ("notify", "smtp_user"), ("notify", "smtp_password_file")}
+    free |= {("notify", "webhook_url_file"), ("notify", "webhook_secret_file")}
     plain = {("", "log_format")}
     tables = {name: type(info.default) for name, info in Settings.model_fields.items()}
     own = {

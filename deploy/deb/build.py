@@ -102,8 +102,9 @@ def _lay_mirage(source: Path, tree: Path, work: Path) -> None:
     _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, copy)
     (wheel,) = wheels.glob("*.whl")
     _run(*pip, "install", "--no-deps", "--no-compile", "--no-index", "--target", fresh, wheel)
-    for found in fresh.rglob("direct_url.json"):
-        found.unlink()  # says where it was built
+    for name in ("direct_url.json", "RECORD"):  # they say where it was built
+        for found in fresh.rglob(name):
+            found.unlink()
     shutil.rmtree(fresh / "bin")
     plugin = LIB / "slurm_plugin"
     shutil.move(fresh / "mirage/_data/slurm_plugin", tree / plugin)

@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mirage.api import (
+    admin,
     chains,
     cluster,
     documented,
@@ -59,6 +60,7 @@ def create_app(context: ApiContext) -> FastAPI:
         overviews,
         reports,
         system,
+        admin,
     ):
         app.include_router(
             routes.router, prefix=PREFIX, dependencies=[Depends(only_json), Depends(no_nul)]

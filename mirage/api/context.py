@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from mirage.api.remembered import Remembered
 from mirage.domain.caller import Caller
+from mirage.services.caps import Told
+from mirage.services.limits import Limits
 from mirage.services.standing import NO_ROSTER, Rights
 from mirage.slurm.sacctmgr import Roster
 from mirage.store.engine import Store
@@ -62,6 +65,16 @@ class ApiContext:
     """A trained model by name; raises InputError where it cannot be used."""
     usage: Callable[[], Mapping[str, CommandUsage]] | None = None
     """By Slurm command; None where none are run."""
+    limits: Limits = field(default_factory=Limits)
+    """As configured."""
+    limits_told: Mapping[str, Told] = field(default_factory=dict)
+    """What each of them is, by name."""
+    models_dir: Path | None = None
+    """Holds models/NAME/VERSION; None: there are none."""
+    tables_dir: Path | None = None
+    """Holds the episode tables that a model may be judged on; None: there are none."""
+    kill_file: Path | None = None
+    """The worker's: while it is there nothing acts."""
 
     remembered: Remembered = field(default_factory=Remembered)
     """Answers that many ask for."""

@@ -60,6 +60,13 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
         modes.add_metric([partition, mode.value], 1)
     yield modes
     yield from _forecast_errors(tx, given)
+    until = clusters.lease_until(tx, given.cluster_id)
+    if until is not None:
+        yield GaugeMetricFamily(
+            "mirage_worker_lease_seconds",
+            "Until the acting worker is taken to be dead; negative: since then.",
+            value=until - given.clock(),
+        )
     latest = snapshots.latest(tx, given.cluster_id)
     if latest is not None:
         age = given.clock() - latest.taken_at

@@ -85,7 +85,7 @@ def get_mode(given: Context, reader: Reader, tx: Reading) -> schemas.Modes:
 
 @router.put("/mode", operation_id="setMode", responses=write_errors(409))
 def set_mode(new: schemas.NewMode, given: Context, who: AdminWriter, tx: Writing) -> schemas.Modes:
-    """Set the mode of a partition, or of the cluster; not to act while the kill switch is pulled."""
+    """Set the mode of a partition, or of the cluster; to act only with the kill switch released."""
     now = given.clock()
     modes.set_mode(tx, given.cluster_id, new.mode, new.partition, now=now, actor=who.user)
     return _modes(tx, given)

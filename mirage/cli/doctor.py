@@ -1,10 +1,9 @@
 """`mirage doctor`: what stands between this installation and its work, a line each."""
 
 import json
+import os
 import shutil
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,8 @@ from rich.table import Table
 
 from mirage import bootstrap
 from mirage import settings as settings_file
-from mirage.cli import doctor_slurmrestd
+from mirage.cli import doctor_host, doctor_service, doctor_slurmrestd
+from mirage.cli.findings import Finding, Verdict, found
 from mirage.cluster import sudo
 from mirage.cluster.abilities import abilities
 from mirage.cluster.cli import SlurmCli
@@ -26,25 +26,12 @@ from mirage.policy.auto import Auto
 from mirage.policy.served import Served
 from mirage.ports import observes
 from mirage.settings import Settings
+from mirage.store.engine import masked
 
 app = typer.Typer()
 
 
 _SLURM = "Slurm"
-
-
-class Verdict(StrEnum):
-    GOOD = "good"
-    WARNING = "warning"
-    """It works, and less well than it could."""
-    FAULT = "fault"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    what: str
-    verdict: Verdict
-    told: str
 
 
 @app.command()
@@ -59,22 +46,29 @@ def doctor(
     moves: Annotated[
         bool, typer.Option(help="Try what this account may do in Slurm; costs two job numbers.")
     ] = True,
+    url: Annotated[
+        str | None, typer.Option(help="Where people reach it: that the way there is right.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Say what works here and what does not: database, Slurm, who decides.
+    """Say what works here and what does not, and what to do: configuration, database, Slurm, who
+    decides, models, the service and its unit, disk, clock, MUNGE, the wrapped sbatch.
 
-    And which of the moves this account may make. Run it as the user who runs the service. Moves
-    are tried where nothing comes of it: without Operator on a held job of one's own, which is
-    cancelled again. The exit code is 1 where there is a fault.
+    And which of the moves this account may make. Run it as the user who runs the service
+    (`mirage-as-service doctor`). Moves are tried where nothing comes of it: without Operator on a
+    held job of one's own, which is cancelled again. The exit code is 1 where there is a fault.
     """
     settings = settings_file.load_own(config) if user else settings_file.load(config)
     findings = [
-        _found("database", lambda: _database(settings)),
-        _found(_SLURM, lambda: _slurm(settings)),
-        _found("policy", lambda: _policy(settings)),
-        _found("cluster file", lambda: _cluster_file(settings)),
-        _found("identity", lambda: _identity(settings)),
+        found("configuration", lambda: _configuration(config, settings)),
+        found("database", lambda: _database(settings)),
+        found(_SLURM, lambda: _slurm(settings)),
+        found("policy", lambda: _policy(settings)),
+        found("cluster file", lambda: _cluster_file(settings)),
+        found("identity", lambda: _identity(settings)),
         *_submit_by_sudo(settings),
+        *doctor_service.look(settings, url),
+        *doctor_host.look(settings, user=user),
     ]
     if moves and all(f.verdict is not Verdict.FAULT for f in findings if f.what == _SLURM):
         findings += _moves(settings)
@@ -86,11 +80,19 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _found(what: str, look: Callable[[], tuple[Verdict, str]]) -> Finding:
-    try:
-        return Finding(what, *look())
-    except MirageError as error:
-        return Finding(what, Verdict.FAULT, str(error))
+def _configuration(given: Path | None, settings: Settings) -> tuple[Verdict, str]:
+    """What may not be meant; and a secret in a file that everybody may read."""
+    file = given or Path(os.environ.get("MIRAGE_CONFIG") or settings_file.CONFIG_PATH)
+    if not file.exists():
+        return Verdict.GOOD, "there is no file: everything is as by default"
+    secret = settings.database.url and masked(settings.database.url) != settings.database.url
+    if secret and file.stat().st_mode & 0o004:
+        return Verdict.WARNING, (
+            f"everybody may read the database's password in {file}: put it into "
+            "/etc/default/mirage as MIRAGE_DATABASE_URL"
+        )
+    told = bootstrap.check(settings)
+    return (Verdict.WARNING, "; ".join(told)) if told else (Verdict.GOOD, f"{file} is right")
 
 
 def _database(settings: Settings) -> tuple[Verdict, str]:
@@ -157,7 +159,7 @@ def _submit_by_sudo(settings: Settings) -> list[Finding]:
     link = settings.submit.sudo
     if link is None:
         return []
-    return [_found("submit by sudo", lambda: (Verdict.GOOD, sudo.checked(link)))]
+    return [found("submit by sudo", lambda: (Verdict.GOOD, sudo.checked(link)))]
 
 
 def _moves(settings: Settings) -> list[Finding]:

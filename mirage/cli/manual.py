@@ -244,6 +244,9 @@ MANUAL: dict[str, Entry] = {
     ),
     "token list": Entry((("", "mirage token list"),), _DATABASE),
     "token revoke": Entry((("", "mirage token revoke 3f9c1a7e"),), _DATABASE),
+    "notify test": Entry(
+        (("a mail to alice, the admins, the webhook", "mirage notify test alice"),), _LOCAL
+    ),
     "man": Entry(
         (("for `man mirage-chain-show`", "mirage man ~/.local/share/man"),),
         _LOCAL,

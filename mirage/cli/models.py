@@ -1,24 +1,27 @@
 """`mirage models`: trained policies, which there are, where they come from, which is in use."""
 
 import json
-from datetime import UTC, datetime
+import time
+from dataclasses import asdict
+from getpass import getuser
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from mirage.cli.ask_twin import ask_where_needed
 from mirage.cli.configured import ConfigOption, models_folder
-from mirage.cli.promoting import compared, unseen
 from mirage.cli.training import EVERY, no_packages
-from mirage.errors import InputError, MirageError, UnfitModel
-from mirage.features import spec
+from mirage.errors import InputError, MirageError
 from mirage.learn.rows import Rows
 from mirage.policy import registry
-from mirage.policy.artefact import CARD, GRAPH, read_card
+from mirage.policy.artefact import GRAPH
 from mirage.policy.conformal import FEWEST, Shifts
 from mirage.policy.late import LateModel
+from mirage.services import catalogue, promoting
+from mirage.services.promoting import unseen
 
 app = typer.Typer()
 models = typer.Typer(no_args_is_help=True)
@@ -33,7 +36,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.
 def list_models(*, config: ConfigOption = None, as_json: AsJson = False) -> None:
     """All versions, and which of each name is promoted: those that the service finds."""
     under = models_folder(config)
-    told = [_line(folder) for folder in registry.models(under)]
+    told = [asdict(line) for line in catalogue.listed(under)]
     if as_json:
         typer.echo(json.dumps({"models_dir": str(under), "models": told}))
         return
@@ -55,7 +58,7 @@ def show(model: Model, *, config: ConfigOption = None, as_json: AsJson = False) 
         return
     # The bounds of each number, and each hand-over, say nothing to a reader.
     told = {k: v for k, v in card.items() if k not in ("seen", "metrics", "judged", "trained_on")}
-    Console().print_json(json.dumps({**told, **_summary(card)}))
+    Console().print_json(json.dumps({**told, **catalogue.summary(card)}))
 
 
 @models.command()
@@ -76,24 +79,19 @@ def promote(
     neither was trained on: the 95 % interval of the difference in cost has to lie below zero. Else
     nothing changes, and the exit code is 1.
     """
-    under = models_folder(config)
-    new = registry.model(model, under)
-    folder = registry.folder_of(model, under)
-    old = registry.promoted(folder.parent)
-    found = None
-    if old not in (None, folder.name) and not force:
-        before = registry.model(f"{registry.MODELS}/{folder.parent.name}/{old}", under)
-        found = compared(new, before, words or [])
-    refused = None if found is None else found.refusal()
-    if refused is None:
-        registry.promote(folder)
+    found = promoting.judged(
+        model, models_folder(config), words or [], force=force, ask=ask_where_needed
+    )
+    evidence = found.evidence()
+    if found.refused is None:
+        registry.promote(found.folder, evidence | {"by": getuser(), "at": int(time.time())})
     if as_json:
-        told = {"model": new.name, "before": old, "promoted": refused is None}
-        typer.echo(json.dumps(told if found is None else told | found.figures()))
-    if refused is not None:
-        raise MirageError(refused)
+        typer.echo(json.dumps(evidence))
+    if found.refused is not None:
+        raise MirageError(found.refused)
     if not as_json:
-        typer.echo(f"{new.name} is in use" if found is None else f"{found}: {new.name} is in use")
+        told = "" if found.comparison is None else f"{found.comparison}: "
+        typer.echo(f"{told}{found.new} is in use")
 
 
 @models.command()
@@ -134,42 +132,6 @@ def recalibrate(
     forecast["shift_by_nodes"] = trees.shifts.card()["shift_by_nodes"] | forecast["shift_by_nodes"]
     save(out, card | {"forecast": forecast}, graph)
     typer.echo(f"{out}: adjusted by {len(rows)} hand-overs")
-
-
-def _tables(card: dict[str, Any]) -> list[dict[str, Any]]:
-    learned = card.get("trained_on", [])
-    return learned if isinstance(learned, list) else []
-
-
-def _line(folder: Path) -> dict[str, Any]:
-    """A row of the list; a card that does not read is told, not skipped."""
-    told: dict[str, Any] = {"model": registry.shown(folder), "family": None}
-    told["promoted"] = registry.promoted(folder.parent) == folder.name
-    try:
-        card = read_card(folder)
-        summary = _summary(card)
-    except UnfitModel as error:
-        return {**told, "trained_on": None, "gap_closed": None, "fault": str(error)}
-    # A card may hold anything.
-    except (AttributeError, KeyError, OSError, TypeError, ValueError):
-        why = f"{CARD} does not tell what it was trained on, or how it was judged"
-        return {**told, "trained_on": None, "gap_closed": None, "fault": why}
-    fault = None if card["features_fingerprint"] == spec.FINGERPRINT else "other features"
-    return {**told, "family": card["family"], **summary, "fault": fault}
-
-
-def _summary(card: dict[str, Any]) -> dict[str, Any]:
-    """Where it comes from, and how much of the gap it closed on later weeks."""
-    spans = (
-        f"{t['trace']} {t['nodes']} node(s) {_day(t['since'])} to {_day(t['until'])}"
-        for t in _tables(card)
-    )
-    judged = card.get("metrics", {}).get("policies", {}).get(card["family"], {}).get("all", {})
-    return {"trained_on": "; ".join(spans), "gap_closed": judged.get("gap_closed")}
-
-
-def _day(at: int) -> str:
-    return datetime.fromtimestamp(at, UTC).date().isoformat()
 
 
 def _cell(value: object) -> str:

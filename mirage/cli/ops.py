@@ -25,6 +25,8 @@ db.command("backup")(backup.db_backup)
 
 _ACTOR = "mirage mode"
 
+_ACTOR = "mirage mode"
+
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
@@ -65,7 +67,7 @@ def mode(
             _set(tx, cluster_id, wanted, partition, release=release)
         current = clusters.modes(tx, cluster_id)
         pulled = killswitch.pulled(tx, cluster_id)
-    if pulled:
+    if any(each.way != Way.COMMAND for each in pulled):
         typer.echo(f"note: {killswitch.says(pulled)}", err=True)
     shown = sorted(current.items())
     if as_json:

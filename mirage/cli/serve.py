@@ -14,7 +14,7 @@ import structlog
 import typer
 import uvicorn
 
-from mirage import bootstrap, logs, sd_notify
+from mirage import bootstrap, couriers, logs, sd_notify
 from mirage import settings as settings_file
 from mirage.api import peer
 from mirage.api.app import ApiContext, create_app
@@ -22,6 +22,7 @@ from mirage.bootstrap import Service
 from mirage.cluster import munge
 from mirage.cluster.attended import Attended
 from mirage.errors import InputError
+from mirage.installed import models_dir
 from mirage.policy import registry
 from mirage.sd_notify import Notifier
 from mirage.services import site
@@ -114,19 +115,28 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     thread = threading.Thread(target=_work, args=(worker, service, stop, systemd), name="worker")
+    courier = couriers.courier(service)
+    # Ends with the process: what it was about to send is sent after the next start.
+    post = threading.Thread(target=courier.run if courier else _nobody, args=(stop,), daemon=True)
     if owner_uid is not None:
         (settings.state_dir / URL_FILE).write_text(f"{url}\n")
     _log.info("serving", url=url, **({"socket": str(settings.socket)} if settings.socket else {}))
     thread.start()
+    post.start()
     try:
         server.run(sockets)
     finally:
         stop.set()
         thread.join()
+        post.join(_GRACE_S)
         service.store.close()
         if settings.socket is not None:
             settings.socket.unlink(missing_ok=True)
     _log.info("ended")
+
+
+def _nobody(_stop: threading.Event) -> None:
+    """Nobody is told of anything."""
 
 
 class _Server(uvicorn.Server):
@@ -187,6 +197,7 @@ def make_worker(
         intervals=intervals,
         kill_file=settings.service.state_dir / KILL_FILE,
         owner_uid=owner_uid,
+        watch=couriers.watch(settings.notify),
         usage=bootstrap.usage(service.cluster),
     )
 
@@ -215,4 +226,9 @@ def api_context(service: Service, *, owner_uid: int | None = None) -> ApiContext
         policies=registry.NAMES,
         model=bootstrap.policies(settings),
         usage=bootstrap.usage(service.cluster),
+        limits=bootstrap.limits(settings),
+        limits_told=bootstrap.limits_told(settings),
+        models_dir=models_dir(settings.provision.models_dir),
+        tables_dir=bootstrap.tables_dir(settings),
+        kill_file=settings.service.state_dir / KILL_FILE,
     )

@@ -3,11 +3,13 @@
 models/NAME alone is the version of that name which was promoted.
 """
 
+import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from mirage.errors import InputError, NotFound, UnfitModel
 from mirage.policy.artefact import CARD, Artefact
@@ -46,6 +48,8 @@ NAMES = (*POLICIES, AUTO)
 MODELS = "models"
 PROMOTED = "promoted"
 """A file beside the versions of a name that holds the one in use."""
+PROMOTIONS = "promotions.jsonl"
+"""Beside it: why each was promoted, a JSON object a line."""
 
 _WORD = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _NAMED = re.compile(rf"{MODELS}/(?P<name>{_WORD})(/(?P<version>{_WORD}))?/?")
@@ -154,14 +158,36 @@ def promoted(named: Path) -> str | None:
     return version if re.fullmatch(_WORD, version) else None
 
 
-def promote(folder: Path) -> None:
-    """From now on the folder's version is the one that models/NAME means."""
+def promote(folder: Path, record: Mapping[str, Any] | None = None) -> None:
+    """From now on the folder's version is the one that models/NAME means.
+
+    `record`: why, by whom and when; kept beside the versions. Raises InputError.
+    """
     part = folder.parent / f".{PROMOTED}.part"
     try:
+        with (folder.parent / PROMOTIONS).open("a", encoding="utf-8") as file:
+            file.write(f"{json.dumps(record or {'model': shown(folder)})}\n")
         part.write_text(f"{folder.name}\n", encoding="utf-8")
         os.replace(part, folder.parent / PROMOTED)
     except OSError as error:
         raise InputError(f"{folder.parent} cannot be written: {error.strerror}") from error
+
+
+def promotions(named: Path) -> list[dict[str, Any]]:
+    """The records of models/NAME, newest first; a line that does not read is left out."""
+    try:
+        text = (named / PROMOTIONS).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return [record for line in reversed(text.splitlines()) if (record := _record(line))]
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    try:
+        read = json.loads(line)
+    except ValueError:
+        return None
+    return read if isinstance(read, dict) else None
 
 
 def models(under: Path = Path(MODELS)) -> list[Path]:

@@ -97,6 +97,17 @@ def nodes(tx: Transaction, cluster_id: int, taken_at: int) -> tuple[Node, ...] |
     )
 
 
+def partitions(tx: Transaction, cluster_id: int) -> list[str]:
+    """Those that nodes were in when nodes were last looked at."""
+    query = select(snapshots.c.nodes).where(
+        snapshots.c.cluster_id == cluster_id, snapshots.c.nodes.is_not(None)
+    )
+    packed = tx.scalar(query.order_by(snapshots.c.taken_at.desc()).limit(1))
+    if packed is None:
+        return []
+    return sorted({name for node in _unpack(packed) for name in node["partitions"]})
+
+
 def thin(
     tx: Transaction, cluster_id: int, now: int, *, keep_raw_s: int = DAY_S, every_s: int = 3600
 ) -> int:

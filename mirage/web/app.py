@@ -10,7 +10,17 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
 from mirage.api.context import ApiContext
-from mirage.web import accuracy, assets, chains, impact, login, now
+from mirage.web import (
+    accuracy,
+    admin,
+    admin_audit,
+    admin_models,
+    assets,
+    chains,
+    impact,
+    login,
+    now,
+)
 from mirage.web.page import HEADERS, Entry, answer
 
 _PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
@@ -20,6 +30,9 @@ _PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
     (chains.router, None),
     (accuracy.router, accuracy.ENTRY),
     (impact.router, impact.ENTRY),
+    (admin.router, admin.ENTRY),
+    (admin_models.router, None),
+    (admin_audit.router, None),
 )
 """Routers, and their places in the navigation."""
 

@@ -48,6 +48,8 @@ class Entry:
     name: str
     path: str
     order: int
+    admins: bool = False
+    """Theirs alone: nobody else is shown that it is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

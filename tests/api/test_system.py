@@ -55,7 +55,11 @@ def test_the_audit_tells_who_did_what(client: Client) -> None:
     client.post("/api/v1/kill", who="root")
     shown = client.get("/api/v1/audit", who="root", limit=1).json()
     assert shown["items"][0]["actor"] == "root"
-    assert shown["items"][0]["detail"] == {"mode": "shadow", "partition": "", "via": "munge"}
+    detail = {"way": "rest", "stopped": [""], "via": "munge"}
+    assert (shown["items"][0]["event"], shown["items"][0]["detail"]) == (
+        "kill switch pulled",
+        detail,
+    )
     rest = client.get("/api/v1/audit", who="root", cursor=f"audit.{shown['items'][0]['id']}").json()
     assert [row["detail"]["mode"] for row in rest["items"]] == ["act"]
 
@@ -93,6 +97,7 @@ def test_metrics_are_mirages_own_numbers(
 ) -> None:
     look(store, cluster_id, at=NOW - 30)
     with store.begin() as tx:
+        clusters.take_lease(tx, cluster_id, "here:1", now=NOW - 60, ttl_s=180)
         add_chain(tx, cluster_id)
         add_decision(tx, cluster_id)
         row = ForecastRow(
@@ -110,6 +115,7 @@ def test_metrics_are_mirages_own_numbers(
         'mirage_decisions_total{effect="intended"} 1.0',
         'mirage_mode{mode="shadow",partition=""} 1.0',
         "mirage_last_poll_age_seconds 30.0",
+        "mirage_worker_lease_seconds 120.0",
         "mirage_forecast_handovers 1.0",
         "mirage_forecast_error_seconds 10.0",
         'mirage_slurm_commands_total{command="squeue"} 7.0',

@@ -79,7 +79,7 @@ class Scene:
 
     # Users
 
-    def submit_chain(
+    def submit_chain(  # noqa: PLR0913 - what a user may type
         self,
         name: str,
         *,

@@ -7,6 +7,7 @@ from mirage.domain.chain import Chain, ChainId, Link, Mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterRefused
+from mirage.services import links as link_service
 from mirage.store import audit, chains
 from mirage.store.engine import Store
 
@@ -119,3 +120,9 @@ class Written:
     def _answer(self, name: str) -> None:
         if name in self.trouble:
             raise self.trouble[name]
+
+
+def sync(store: Store, *jobs: Job, now: int = NOW, accounting: bool = False) -> None:
+    """What a look at queue or accounting brings, on the first cluster of the database."""
+    with store.begin() as tx:
+        link_service.sync(tx, 1, jobs, now, accounting=accounting)

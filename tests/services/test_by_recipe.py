@@ -1,11 +1,8 @@
 """Links that the service submits from what their owner left."""
 
 import pwd
-from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from shutil import copy
+from typing import Any
 
 import pytest
 
@@ -34,12 +31,10 @@ LINK = NextLink(chain_id=CHAIN, index=2, uid=NOBODY.pw_uid, user="nobody", prede
 
 
 @pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        with opened.begin() as tx:
-            clusters.ensure(tx, "lab")
-        yield opened
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.ensure(tx, "lab")
+    return sqlite_store
 
 
 def register(store: Store, recipe: Recipe | None = RECIPE, **more: object) -> None:
@@ -151,6 +146,6 @@ def test_only_chains_without_standing_jobs_leave_one(store: Store) -> None:
     [{"carrier": "job.sh"}, {"carrier": "/a\nb"}, {"directory": "~"}, {"directory": "/a\x00"}],
     ids=str,
 )
-def test_a_recipe_that_no_wrapper_made_is_refused(store: Store, wrong: dict[str, str]) -> None:
+def test_a_recipe_that_no_wrapper_made_is_refused(store: Store, wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         register(store, replace(RECIPE, **wrong))

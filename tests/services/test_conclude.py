@@ -1,10 +1,5 @@
 """What becomes of a chain is told by its links."""
 
-from collections.abc import Iterable
-from contextlib import closing
-from pathlib import Path
-from shutil import copy
-
 import pytest
 
 from mirage.domain.chain import ChainState
@@ -32,15 +27,13 @@ BEGAN = NOW - HOUR
 
 
 @pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
+def store(sqlite_store: Store) -> Store:
     """With alice's chain of three links registered."""
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        with opened.begin() as tx:
-            cluster_id = clusters.ensure(tx, "lab")
-            new = Registration(chain_id=CHAIN, links=3)
-            chain_service.register(tx, cluster_id, new, uid=ALICE, user="alice", now=BEGAN)
-        yield opened
+    with sqlite_store.begin() as tx:
+        cluster_id = clusters.ensure(tx, "lab")
+        new = Registration(chain_id=CHAIN, links=3)
+        chain_service.register(tx, cluster_id, new, uid=ALICE, user="alice", now=BEGAN)
+    return sqlite_store
 
 
 def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:

@@ -1,10 +1,7 @@
 """The twin in the service: the answers of the tables, asked now and then and within a budget."""
 
-from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from shutil import copy
 
 import numpy as np
 import pytest
@@ -33,17 +30,15 @@ LINK = Link(
 )
 
 
+@pytest.fixture
+def store(sqlite_store: Store) -> Store:
+    return sqlite_store
+
+
 class Asks(Watching):
     """A policy that wants to know what the twin foretells."""
 
     asks_twin = True
-
-
-@pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        yield opened
 
 
 def test_the_service_is_told_what_tables_are_told(store: Store, tmp_path: Path) -> None:

@@ -1,10 +1,6 @@
 """Links are what Slurm shows of jobs with a mark: found, followed, and not forged."""
 
-from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from shutil import copy
 
 import pytest
 
@@ -30,23 +26,17 @@ from tests.services.slurm_jobs import (
     links,
     running,
     standby,
+    sync,
 )
 
 MALLORY = 666
 
 
 @pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        with opened.begin() as tx:
-            assert clusters.ensure(tx, "lab") == 1
-        yield opened
-
-
-def sync(store: Store, *jobs: Job, now: int = NOW, accounting: bool = False) -> None:
-    with store.begin() as tx:
-        link_service.sync(tx, 1, jobs, now, accounting=accounting)
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        assert clusters.ensure(tx, "lab") == 1
+    return sqlite_store
 
 
 def missing(store: Store, now: int) -> list[JobId]:

@@ -1,10 +1,6 @@
 """What Slurm is told of one standby, on queues written by hand."""
 
-from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from shutil import copy
 from typing import Any
 
 import pytest
@@ -29,12 +25,10 @@ RULES = Rules(policy=Always, default="always")
 
 
 @pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        with opened.begin() as tx:
-            clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
-        yield opened
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+    return sqlite_store
 
 
 def tick(store: Store, cluster: Written, rules: Rules = RULES) -> None:

@@ -1,10 +1,5 @@
 """What owners asked for is what Slurm does: the real worker on a simulated cluster."""
 
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
-from shutil import copy
-
 import pytest
 
 from mirage.cluster.simulated import SimulatedCluster
@@ -22,6 +17,11 @@ from mirage.worker import Worker
 
 CHAIN = ChainId("abcd1234")
 HOUR = 3600
+
+
+@pytest.fixture
+def store(sqlite_store: Store) -> Store:
+    return sqlite_store
 
 
 class Deaf(SimulatedCluster):
@@ -88,13 +88,6 @@ class Scene:
     def chain(self) -> Chain:
         with self.store.read() as tx:
             return chains.chain(tx, CHAIN)
-
-
-@pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        yield opened
 
 
 @pytest.fixture

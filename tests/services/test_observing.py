@@ -1,10 +1,6 @@
 """What models are shown in the service: the numbers of training, or a reason why there are none."""
 
-from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from shutil import copy
 
 import numpy as np
 import pytest
@@ -44,6 +40,11 @@ SITES = {
 }
 
 
+@pytest.fixture
+def store(sqlite_store: Store) -> Store:
+    return sqlite_store
+
+
 class Watching:
     """A policy that waits, and keeps what it was shown."""
 
@@ -56,13 +57,6 @@ class Watching:
     def decide(self, view: HandoverView) -> Decision:
         self.views.append(view)
         return Decision(action=Action.WAIT, reason=view.unobserved, policy=self.name)
-
-
-@pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        yield opened
 
 
 def worker(store: Store, cluster: SimulatedCluster, policy: Policy, observer: Observer) -> Worker:

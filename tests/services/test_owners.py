@@ -1,16 +1,10 @@
 """Marks can be copied and chains registered by whoever saw one: a chain stays its owner's."""
 
-from collections.abc import Iterable
-from contextlib import closing
-from pathlib import Path
-from shutil import copy
-
 import pytest
 
 from mirage.domain.chain import ChainId, ChainState, Mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.policy.rules import Reactive
-from mirage.services import links as link_service
 from mirage.services.chains import Registration, ask, register
 from mirage.services.desk import Rules
 from mirage.store import chains, clusters
@@ -27,23 +21,17 @@ from tests.services.slurm_jobs import (
     job,
     links,
     running,
+    sync,
 )
 
 MALLORY = 666
 
 
 @pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        with opened.begin() as tx:
-            assert clusters.ensure(tx, "lab") == 1
-        yield opened
-
-
-def sync(store: Store, *jobs: Job, now: int = NOW, accounting: bool = False) -> None:
-    with store.begin() as tx:
-        link_service.sync(tx, 1, jobs, now, accounting=accounting)
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        assert clusters.ensure(tx, "lab") == 1
+    return sqlite_store
 
 
 @pytest.mark.parametrize("registered", [False, True], ids=["unregistered", "registered by her"])

@@ -1,10 +1,5 @@
 """One provision tick, end to end: decided, written down, told to Slurm, settled."""
 
-from collections.abc import Iterable
-from contextlib import closing
-from pathlib import Path
-from shutil import copy
-
 import pytest
 
 from mirage.domain.chain import Position
@@ -23,10 +18,8 @@ from tests.services.scene import HOUR, Always, Scene
 
 
 @pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        yield opened
+def store(sqlite_store: Store) -> Store:
+    return sqlite_store
 
 
 def test_a_standby_is_freed_and_that_is_written_down(store: Store) -> None:

@@ -1,10 +1,5 @@
 """Completions that slurmctld pushes: they are hints, and are checked against the queue."""
 
-from collections.abc import Iterable
-from contextlib import closing
-from pathlib import Path
-from shutil import copy
-
 import pytest
 
 from mirage.domain.job import Job, JobId, JobState
@@ -20,12 +15,10 @@ CADENCE = Cadence(every_s=60, pushed_every_s=120)
 
 
 @pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        with opened.begin() as tx:
-            clusters.ensure(tx, "lab")
-        yield opened
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.ensure(tx, "lab")
+    return sqlite_store
 
 
 def look(store: Store, *jobs: Job, now: int = NOW) -> Pushes:

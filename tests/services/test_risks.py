@@ -1,10 +1,6 @@
 """Chains at risk: what of is said, and their hand-overs are held against nobody."""
 
-from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from shutil import copy
 from typing import Any
 
 import pytest
@@ -38,13 +34,11 @@ DOWN = "ReqNodeNotAvail, UnavailableNodes:gpu03"
 
 
 @pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        with opened.begin() as tx:
-            clusters.ensure(tx, "lab")
-        register(opened)
-        yield opened
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.ensure(tx, "lab")
+    register(sqlite_store)
+    return sqlite_store
 
 
 def register(store: Store, **more: Any) -> None:
@@ -171,6 +165,16 @@ def test_links_that_fail_fast_in_a_row_pause_the_chain(store: Store) -> None:
     found = told(store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
     assert found[0] is ChainState.PAUSED
     assert found[2] == f"paused: {FAST_FAILURES} links in a row failed within 10 minutes"
+
+
+def test_what_is_fast_is_the_chains_own_word(store: Store) -> None:
+    jobs = [run(i, JobState.FAILED, 60) for i in range(1, FAST_FAILURES + 1)]
+    register(store, min_runtime_s=60)
+    found = told(store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
+    assert found[0] is ChainState.ACTIVE
+    register(store, min_runtime_s=61)
+    found = told(store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
+    assert found[2] == f"paused: {FAST_FAILURES} links in a row failed within 61 s"
 
 
 def test_a_link_that_worked_in_between_is_no_row_of_failures(store: Store) -> None:

@@ -1,9 +1,6 @@
 """Chains without standing jobs: decided like every other hand-over, carried out by the link."""
 
-from collections.abc import Callable, Iterable
-from contextlib import closing
-from pathlib import Path
-from shutil import copy
+from collections.abc import Callable
 
 import pytest
 
@@ -42,13 +39,11 @@ RULES = Rules(policy=Always, default="always")
 
 
 @pytest.fixture
-def store(sqlite_template: Path, tmp_path: Path) -> Iterable[Store]:
-    copy(sqlite_template, tmp_path / "mirage.db")
-    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
-        with opened.begin() as tx:
-            clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
-        register(opened)
-        yield opened
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+    register(sqlite_store)
+    return sqlite_store
 
 
 def register(

@@ -13,6 +13,7 @@ import pytest
 from tests.handover.scene import Scene
 from tests.slurm_plugin.conformance import SLOW_S, Babbler, Side, babbling
 from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
+from tests.slurm_plugin.lone_alice import Alice
 from tests.slurm_plugin.told import MakeChain, chains
 from tests.slurm_testbed import Testbed, TestbedSettings
 
@@ -30,6 +31,12 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
 @pytest.fixture
 def chain(slurm: FakeSlurm, shell: list[str]) -> Iterator[MakeChain]:
     yield from chains(slurm, shell)
+
+
+@pytest.fixture
+def alice(testbed: Testbed, tmp_path: Path) -> Iterator[Alice]:
+    with Alice.at_home(testbed, tmp_path.name) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

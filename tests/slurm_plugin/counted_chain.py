@@ -95,9 +95,7 @@ class Chain:
         deadline = time.monotonic() + self.limit_s
         while not condition():
             self.read_checkpoint()
-            assert time.monotonic() < deadline, (
-                f"not within {self.limit_s} s: {what}\n{self.story()}"
-            )
+            assert time.monotonic() < deadline, f"not within {self.limit_s} s: {what}\n{self.story()}"
             time.sleep(0.005)
 
     def run_on(self, *, most: int = 8) -> None:
@@ -185,9 +183,7 @@ class Chain:
         assert state["step"] == commits[-1] == STEPS
         assert len(state["lineage"]) == STEPS
         assert state["lineage"] == sorted(state["lineage"])
-        assert not list(self.checkpoint.parent.glob(".model.ckpt.mirage-*")), (
-            "something staged was left"
-        )
+        assert not list(self.checkpoint.parent.glob(".model.ckpt.mirage-*")), "something staged was left"
         steps = [step for kind, _, step in lines if kind == "step"]
         assert set(steps) == set(range(1, STEPS + 1))
         if each_step_once:

@@ -50,6 +50,7 @@ def service() -> Iterator[Service]:
         thread.join()
 
 
+
 def finish(link: ToldLink, process: subprocess.Popen[bytes]) -> None:
     (link.slurm.root / "home" / "end").touch()
     assert process.communicate(timeout=30)[0] == b"ran\n"
@@ -82,9 +83,7 @@ def test_a_warning_to_the_whole_job_does_not_end_the_heartbeat(chain: MakeChain,
     finish(link, process)
 
 
-def test_the_service_says_when_the_next_link_is_submitted(
-    chain: MakeChain, service: Service
-) -> None:
+def test_the_service_says_when_the_next_link_is_submitted(chain: MakeChain, service: Service) -> None:
     service.answers = [
         {"submit_now": False, "ask_again_s": 1},
         {"submit_now": True, "ask_again_s": 60},

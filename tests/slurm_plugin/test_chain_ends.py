@@ -12,6 +12,7 @@ from tests.slurm_plugin.fakes import FakeSlurm
 from tests.slurm_plugin.told import MakeChain, ToldLink
 
 
+
 def submitted(link: ToldLink) -> int:
     """How many links sbatch has been asked for."""
     return len(link.slurm.calls())
@@ -52,6 +53,32 @@ def test_the_link_that_reaches_the_total_takes_its_standby_back(chain: MakeChain
     link.run(2)
     assert submitted(link) == 2
     assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 102\n"
+
+
+@pytest.mark.parametrize(
+    ("left_s", "limit_s", "minutes"),
+    [(1000, 3600, 17), (59, 3600, 1), (1000, 1020, None), (4000, 3600, None), (1000, None, 17)],
+)
+def test_no_link_is_longer_than_what_is_left_of_the_total(
+    chain: MakeChain, left_s: int, limit_s: int | None, minutes: int | None
+) -> None:
+    link = chain("#!/bin/sh\necho $MIRAGE_DEADLINE $SLURM_JOB_END_TIME\n", total=left_s + 500)
+    link.ran(1, "timeout", seconds=500)
+    link.slurm.command("scontrol", "#!/bin/sh\necho \"$*\" >>{home}/moved\n")
+    began = int(time.time())
+    end = "N/A" if limit_s is None else began + limit_s
+    link.slurm.job_is(102, "RUNNING", start=began, end=end)
+    told = "" if limit_s is None else str(end)
+    deadline = link.run(2, env={"SLURM_JOB_END_TIME": told}).stdout.decode().split()
+    moved = link.slurm.root / "moved"
+    if minutes is None:
+        assert not moved.exists()
+        assert deadline == [str(end)] * 2
+    else:
+        # The second may have passed in between.
+        asked = {f"update JobId=102 TimeLimit={n}\n": n for n in (minutes, minutes + 1)}
+        given = asked[moved.read_text()]
+        assert deadline in ([], [str(began + 60 * given)] * 2)
 
 
 def test_what_a_link_ran_is_added_to_what_it_ran_before_a_requeue(chain: MakeChain) -> None:

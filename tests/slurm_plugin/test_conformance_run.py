@@ -79,9 +79,7 @@ CALLS = [
     call("see.py", "é", ODD="\udc80"),
     call("see.awk", "a b", ODD="1"),
     call("-N1", ":", "-N1", "see.sh", "x"),
-    call(
-        "see.sh", SBATCH_JOB_NAME="env name", SBATCH_OPEN_MODE="append", SLURM_HINT="nomultithread"
-    ),
+    call("see.sh", SBATCH_JOB_NAME="env name", SBATCH_OPEN_MODE="append", SLURM_HINT="nomultithread"),
     call("--comment=mine", "see.sh"),
     call("see.sh", LANG="C"),
     call("see.sh", LC_CTYPE="C", TMPDIR="/nowhere"),
@@ -208,7 +206,9 @@ def test_waiting_ends_with_the_jobs_own_code(side: Side) -> None:
     words = ["--wait", "--parsable", "-o", "/dev/null", "--wrap", "exit 3"]
     calls = [side.call(call(*words), wrapped=wrapped) for wrapped in (False, True)]
     started = [
-        side.testbed.popen([one["program"], *words], user="alice", env=one["env"], cwd=side.home)
+        side.testbed.popen(
+            [one["program"], *words], user="alice", env=one["env"], cwd=side.home
+        )
         for one in calls
     ]
     ended = [(*process.communicate(timeout=60), process.returncode) for process in started]

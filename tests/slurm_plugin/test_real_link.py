@@ -2,109 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN
-from tests.slurm_testbed import Testbed
+from tests.slurm_plugin.lone_alice import LINK, Alice
 
 pytestmark = pytest.mark.slurm
-
-LINK = """#!/bin/bash
-#SBATCH --nodes=1 --time=5 --output=chain.out
-echo "begin $MIRAGE_LINK after ${MIRAGE_PREV_STATE:-nothing}"
-[ ! -e fail ] || exit 1
-until [ -e go.$MIRAGE_LINK ]; do sleep 0.1; done
-echo "end $MIRAGE_LINK"
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Alice:
-    """alice, at a directory of her own, with a copy of the plugin that she may read."""
-
-    testbed: Testbed
-    home: Path
-
-    def run(self, *words: str) -> str:
-        """A command of hers; a word that names a file of the plugin is that file."""
-        own = self.home / "plugin" / words[0]
-        done = self.testbed.run(
-            [str(own) if own.exists() else words[0], *words[1:]],
-            user="alice",
-            cwd=self.home,
-            env={"MIRAGE_STATE_DIR": f"{self.home}/state", "MIRAGE_URL": "http://127.0.0.1:9"},
-        )
-        return done.stdout
-
-    def submit(self, *words: str, links: int) -> None:
-        self.run("sbatch", f"--mirage-chain={links}", *words, "link.sh")
-
-    def asks_each_second(self) -> None:
-        """Let the links of chains still to come, where they wait, look that often."""
-        piece = self.home / "plugin" / "carrier_files.sh"
-        piece.write_text("mirage_pace_s=1\n" + piece.read_text())
-
-    @property
-    def chain(self) -> Path:
-        (chain,) = (self.home / "state").iterdir()
-        return chain
-
-    def says(self, name: str) -> str | None:
-        path = self.chain / name
-        return path.read_text().strip() if path.exists() else None
-
-    def job(self, index: int) -> int:
-        self.until(lambda: self.says(f"jobs/{index}") is not None, f"link {index} in the queue")
-        return int(self.says(f"jobs/{index}") or "")
-
-    def let_end(self, *links: int) -> None:
-        for link in links:
-            (self.home / f"go.{link}").touch()
-
-    def lines(self) -> list[str]:
-        """What the links' scripts have written, and Mirage has not."""
-        path = self.home / "chain.out"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [line for line in lines if line.startswith(("begin", "end"))]
-
-    def until(self, predicate: object, what: str) -> None:
-        self.testbed.wait_until(predicate, 40, what)  # type: ignore[arg-type]
-
-    def free(self, job: int) -> None:
-        """What Mirage does to a standby that is to start early; its owner may do it too."""
-        self.run("scontrol", "update", f"JobId={job}", "Dependency=")
-
-    def state(self, job: int) -> str:
-        return self.testbed.state(job)
-
-    def await_state(self, job: int, state: str) -> None:
-        self.until(lambda: self.state(job) == state, f"job {job} {state}")
-
-    def await_lines(self, *lines: str) -> None:
-        self.until(lambda: self.lines() == list(lines), f"{lines}, not {self.lines()}")
-
-
-@pytest.fixture
-def alice(testbed: Testbed, tmp_path: Path) -> Iterator[Alice]:
-    entry = pwd.getpwnam("alice")
-    home = Path(entry.pw_dir) / f"link-{tmp_path.name}"
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir()
-    shutil.copytree(PLUGIN, home / "plugin", ignore=shutil.ignore_patterns("__pycache__"))
-    (home / "state").mkdir()
-    (home / "link.sh").write_text(LINK)
-    for path in (home, *home.rglob("*")):
-        os.chown(path, entry.pw_uid, entry.pw_gid)
-    yield Alice(testbed, home)
-    testbed.cancel_all()
-    shutil.rmtree(home, ignore_errors=True)
 
 
 def test_a_link_that_starts_too_early_goes_behind_once_and_then_waits(alice: Alice) -> None:
@@ -161,7 +63,7 @@ def test_two_fast_failures_pause_the_chain_and_resume_goes_on(alice: Alice) -> N
     alice.submit("--comment=exp\nseven", links=9)
     alice.until(lambda: alice.says("paused") is not None, "the pause")
     assert alice.says("paused") == "links 1 and 2 each failed within 600 s"
-    alice.until(lambda: not alice.run("squeue", "-h", "-u", "alice"), "an empty queue")
+    alice.await_empty_queue(40)
     assert alice.lines() == ["begin 1 after nothing", "begin 2 after FAILED"]
     assert "mirage: the chain is paused: links 1 and 2" in (alice.home / "chain.out").read_text()
     assert "link 3\tjob" in alice.run("mirage-link", "status", alice.chain.name)

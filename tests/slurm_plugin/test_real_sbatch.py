@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
-import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures_slurm import testbed_with
-from tests.slurm_plugin.fakes import PLUGIN
-from tests.slurm_testbed import Testbed, TestbedSettings
+from tests.slurm_plugin.lone_alice import Alice
+from tests.slurm_testbed import TestbedSettings
 
 pytestmark = pytest.mark.slurm
 
-NOBODY = "http://127.0.0.1:9"  # nothing listens there
 FAST = TestbedSettings(speed=60)
 CHAIN_JOB = """#!/bin/bash
 #SBATCH --nodes=1 --time={minutes} --output=chain.out
@@ -29,77 +22,7 @@ echo "end $MIRAGE_LINK"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class User:
-    """alice, at a directory of her own with a copy of the plugin that she may read."""
-
-    testbed: Testbed
-    home: Path
-
-    def write(self, name: str, text: str) -> None:
-        (self.home / name).write_text(text)
-
-    def sbatch(
-        self,
-        *words: str,
-        wrapped: bool = True,
-        stdin: str | None = None,
-        env: dict[str, str] | None = None,
-    ) -> subprocess.CompletedProcess[str]:
-        own = self.testbed.env("alice")
-        path = f"{self.home}/plugin:{own['PATH']}" if wrapped else own["PATH"]
-        return self.testbed.run(
-            ["sbatch", *words],
-            user="alice",
-            check=False,
-            input=stdin,
-            cwd=self.home,
-            env={
-                "PATH": path,
-                "MIRAGE_STATE_DIR": f"{self.home}/state",
-                "MIRAGE_URL": NOBODY,
-                **(env or {}),
-            },
-        )
-
-    def chain(self) -> Path:
-        (chain,) = (self.home / "state").iterdir()
-        return chain
-
-    def job(self, index: int) -> int:
-        return int((self.chain() / "jobs" / str(index)).read_text())
-
-    def started(self, index: int) -> bool:
-        return (self.chain() / "started" / str(index)).exists()
-
-    def output(self) -> list[str]:
-        path = self.home / "chain.out"
-        return path.read_text().splitlines() if path.exists() else []
-
-    def await_empty_queue(self, cluster_s: float) -> None:
-        self.testbed.wait_until(self._nothing_left, cluster_s, "the end of the chain")
-
-    def _nothing_left(self) -> bool:
-        return not self.testbed.run(["squeue", "-h", "-u", "alice"]).stdout.strip()
-
-
-@pytest.fixture
-def alice(testbed: Testbed, tmp_path: Path) -> Iterator[User]:
-    entry = pwd.getpwnam("alice")
-    home = Path(entry.pw_dir) / f"wrapped-{tmp_path.name}"
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir()
-    shutil.copytree(PLUGIN, home / "plugin", ignore=shutil.ignore_patterns("__pycache__"))
-    (home / "state").mkdir()
-    for path in (home, *home.rglob("*")):
-        os.chown(path, entry.pw_uid, entry.pw_gid)
-    user = User(testbed, home)
-    yield user
-    testbed.cancel_all()
-    shutil.rmtree(home, ignore_errors=True)
-
-
-def test_a_chain_runs_in_order_with_no_service(alice: User) -> None:
+def test_a_chain_runs_in_order_with_no_service(alice: Alice) -> None:
     alice.write("chain.sh", CHAIN_JOB.format(minutes=5, seconds=1))
     done = alice.sbatch("--mirage-chain=3", "chain.sh", env={"ODD": "a\nb"})
     assert done.stderr.count("\n") == 1
@@ -112,7 +35,7 @@ def test_a_chain_runs_in_order_with_no_service(alice: User) -> None:
     ]
     for index, job in enumerate(jobs, 1):
         shown = alice.testbed.job(job)
-        assert shown["Comment"].strip() == f"mirage:{alice.chain().name}:{index}"
+        assert shown["Comment"].strip() == f"mirage:{alice.chain.name}:{index}"
         assert shown["JobName"] == "chain.sh"
         assert shown["WorkDir"] == str(alice.home)
     first, third = (_environment(alice.home / f"env.{n}") for n in (1, 3))
@@ -129,7 +52,7 @@ def _environment(path: Path) -> dict[str, str]:
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
 
-def test_scancel_of_the_running_link_ends_the_chain(alice: User) -> None:
+def test_scancel_of_the_running_link_ends_the_chain(alice: Alice) -> None:
     alice.write("chain.sh", CHAIN_JOB.format(minutes=5, seconds=60))
     alice.sbatch("--mirage-chain=4", "chain.sh")
     alice.testbed.wait_until(lambda: len(alice.output()) == 1, 30, "link 1")
@@ -140,22 +63,22 @@ def test_scancel_of_the_running_link_ends_the_chain(alice: User) -> None:
         f"link 1 of 4 job {alice.job(1)} after none"
     ]
     assert "mirage: link 1 was cancelled; the script is not run" in alice.output()
-    assert (alice.chain() / "ends" / "1").read_text() == "cancelled\n"
+    assert (alice.chain / "ends" / "1").read_text() == "cancelled\n"
     assert alice.testbed.state(second) == "COMPLETED"
-    assert not (alice.chain() / "jobs" / "3").exists()
-    assert not alice.started(2)
+    assert not (alice.chain / "jobs" / "3").exists()
+    assert alice.says("started/2") is None
 
 
 @testbed_with(FAST)
-def test_a_link_that_meets_its_time_limit_is_followed(alice: User) -> None:
+def test_a_link_that_meets_its_time_limit_is_followed(alice: Alice) -> None:
     alice.write("chain.sh", CHAIN_JOB.format(minutes=1, seconds=600))
     alice.sbatch("--mirage-chain=2", "chain.sh")
-    alice.testbed.wait_until((alice.chain() / "started" / "2").exists, 600, "link 2")
+    alice.testbed.wait_until((alice.chain / "started" / "2").exists, 600, "link 2")
     assert alice.testbed.state(alice.job(1)) == "TIMEOUT"
-    assert (alice.chain() / "ends" / "1").read_text() == "timeout\n"
+    assert (alice.chain / "ends" / "1").read_text() == "timeout\n"
 
 
-def test_a_heterogeneous_job_is_a_chain_too(alice: User) -> None:
+def test_a_heterogeneous_job_is_a_chain_too(alice: Alice) -> None:
     alice.write("chain.sh", CHAIN_JOB.format(minutes=5, seconds=1))
     assert alice.sbatch("--mirage-chain=2", "-N1", ":", "-N1", "chain.sh").returncode == 0
     alice.await_empty_queue(60)
@@ -164,10 +87,10 @@ def test_a_heterogeneous_job_is_a_chain_too(alice: User) -> None:
     ]
 
 
-def test_done_takes_the_standby_back(alice: User) -> None:
+def test_done_takes_the_standby_back(alice: Alice) -> None:
     text = "#!/bin/sh\n#SBATCH --time=5 --output=/dev/null\n{home}/plugin/mirage-link done\n"
     alice.write("done.sh", text.format(home=alice.home))
     alice.sbatch("--mirage-chain=3", "done.sh")
     alice.await_empty_queue(60)
     assert alice.testbed.state(alice.job(2)) == "CANCELLED"
-    assert not alice.started(2)
+    assert alice.says("started/2") is None

@@ -1,11 +1,13 @@
-"""Whether a model may take another's place: both judged on days that neither has seen."""
+"""Whether a model may take another's place: both judged on days that neither has seen.
 
-from collections.abc import Sequence
+The command and the API both promote through `judged`; what is then written is theirs.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mirage.cli.ask_twin import ask_where_needed
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.episodes import deciding
 from mirage.episodes.evaluate import Handovers
@@ -13,7 +15,9 @@ from mirage.episodes.paired import FEWEST_DAYS, Difference
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
 from mirage.features import spec
+from mirage.policy import registry
 from mirage.policy.served import Served
+from mirage.ports import Policy
 
 _LATER = 2**62
 """A table that begins before what was learned from is as little unseen as one within it."""
@@ -62,7 +66,50 @@ class Comparison:
         return f"{self}: {why}; {self.old} stays in use: give tables of more days, or --force"
 
 
-def compared(new: Served, old: Served, paths: Sequence[Path]) -> Comparison | None:
+Asker = Callable[[Sequence[Policy], Sequence[Path], Sequence[EpisodeTable]], None]
+"""Gives tables the twin's answers where one of the policies wants them; raises InputError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What is to be done, and why."""
+
+    folder: Path
+    """The new version's."""
+    new: str
+    before: str | None
+    """The version in use until now; None: none was."""
+    comparison: Comparison | None
+    """None: there was nothing to compare, or it was not asked for."""
+    forced: bool
+
+    @property
+    def refused(self) -> str | None:
+        return None if self.comparison is None else self.comparison.refusal()
+
+    def evidence(self) -> dict[str, Any]:
+        """For --json, the API and the record beside the model."""
+        told = {"model": self.new, "before": self.before, "promoted": self.refused is None}
+        return told if self.comparison is None else told | self.comparison.figures()
+
+
+def judged(model: str, under: Path, paths: Sequence[Path], *, force: bool, ask: Asker) -> Judged:
+    """Whether models/NAME/VERSION may take the place of the version in use. Changes nothing.
+
+    `force`: it may, whatever the one in use would do. Raises InputError for no model, for one that
+    cannot be used, and where tables are missing or of no use.
+    """
+    new = registry.model(model, under)
+    folder = registry.folder_of(model, under)
+    before = registry.promoted(folder.parent)
+    found = None
+    if before not in (None, folder.name) and not force:
+        old = registry.model(f"{registry.MODELS}/{folder.parent.name}/{before}", under)
+        found = compared(new, old, paths, ask)
+    return Judged(folder=folder, new=new.name, before=before, comparison=found, forced=force)
+
+
+def compared(new: Served, old: Served, paths: Sequence[Path], ask: Asker) -> Comparison | None:
     """On the tables of `paths`; None where both make the same decisions.
 
     Raises InputError for no table, and for one that cannot be used.
@@ -76,7 +123,7 @@ def compared(new: Served, old: Served, paths: Sequence[Path]) -> Comparison | No
             f"{old.name} is in use: give episode tables of newer days to compare on, or --force"
         )
     tables = [unseen(path, (new, old)) for path in paths]
-    ask_where_needed((new, old), paths, tables)
+    ask((new, old), paths, tables)
     after, before = (_handovers(served, tables) for served in (new, old))
     return Comparison(
         new=new.name,

@@ -1,0 +1,121 @@
+"""What is the admins' alone: kill switch, limits, models, what asking costs, the service's health.
+
+Each thing here is a function of `services`; the page Admin calls the same ones.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+
+from mirage.api import admin_schemas as schemas
+from mirage.api import admin_views as views
+from mirage.api import promotion
+from mirage.api.deps import Admin, AdminWriter, Context, Reading, Writing
+from mirage.api.documented import read_errors, write_errors
+from mirage.services import caps, catalogue, health, killswitch
+
+router = APIRouter(tags=["admin"])
+
+_WORD = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
+Name = Annotated[str, Path(pattern=_WORD, max_length=64, examples=["ensemble"])]
+Version = Annotated[str, Path(pattern=_WORD, max_length=64, examples=["3"])]
+
+# ruff: noqa: ARG001 - an admin is asked for by being named
+
+
+@router.get("/kill", operation_id="getKillSwitch", responses=read_errors(401, 403))
+def get_kill_switch(given: Context, who: Admin, tx: Reading) -> schemas.KillSwitch:
+    """By which ways the kill switch is pulled, and how each is released."""
+    return views.kill_switch(killswitch.pulled(tx, given.cluster_id), given.kill_file)
+
+
+@router.post("/kill/release", operation_id="releaseKillSwitch", responses=write_errors())
+def release_kill_switch(
+    asked: schemas.Release, given: Context, who: AdminWriter, tx: Writing
+) -> schemas.KillSwitch:
+    """Release what was pulled by command and by REST. A file is released by taking it away."""
+    now = given.clock()
+    killswitch.release(tx, given.cluster_id, now=now, actor=who.user, act_again=asked.act_again)
+    return views.kill_switch(killswitch.pulled(tx, given.cluster_id), given.kill_file)
+
+
+@router.get("/limits", operation_id="listLimits", responses=read_errors(401, 403))
+def list_limits(given: Context, who: Admin, tx: Reading) -> schemas.LimitList:
+    """What bounds every policy, and who has set it."""
+    found = caps.listed(tx, given.cluster_id, given.limits, given.limits_told)
+    return schemas.LimitList(items=[views.limit(each) for each in found])
+
+
+@router.put("/limits/{name}", operation_id="setLimit", responses=write_errors(404))
+def set_limit(
+    name: Annotated[str, Path(max_length=64, examples=["max_touches"])],
+    new: schemas.NewLimit,
+    given: Context,
+    who: AdminWriter,
+    tx: Writing,
+) -> schemas.LimitList:
+    """Set a limit in the place of the configuration's; in force from the worker's next tick."""
+    now = given.clock()
+    caps.set_cap(tx, given.cluster_id, name, new.value, now=now, actor=who.user)
+    return list_limits(given, who, tx)
+
+
+@router.get("/models", operation_id="listModels", responses=read_errors(401, 403))
+def list_models(given: Context, who: Admin) -> schemas.ModelList:
+    """Trained models that the service finds, and which of each name is in use."""
+    found = [] if given.models_dir is None else catalogue.listed(given.models_dir)
+    return schemas.ModelList(
+        items=[views.model_line(line) for line in found], tables=promotion.tables(given)
+    )
+
+
+@router.get(
+    "/models/{name}/{version}", operation_id="getModel", responses=read_errors(401, 403, 404)
+)
+def get_model(name: Name, version: Version, given: Context, who: Admin) -> schemas.ModelView:
+    """A model's card, and why versions of its name were promoted."""
+    return views.model(promotion.model(given, name, version))
+
+
+@router.post(
+    "/models/{name}/{version}/promote",
+    operation_id="promoteModel",
+    responses=write_errors(404, 409, 429),
+)
+def promote_model(
+    name: Name,
+    version: Version,
+    asked: schemas.Promote,
+    request: Request,
+    given: Context,
+    who: AdminWriter,
+) -> schemas.Evidence:
+    """Put a version in use, where it beats the one in use: judged on tables that neither has seen,
+    the 95 % interval of the difference in cost has to lie below zero. Else 409, with the figures.
+    """
+    found = promotion.promote(
+        given,
+        promotion.Asked(
+            model=promotion.named(name, version), tables=tuple(asked.tables), force=asked.force
+        ),
+        actor=who.user,
+        via=request.state.who.via,
+    )
+    return views.evidence(found)
+
+
+@router.get("/polling", operation_id="getPolling", responses=read_errors(401, 403))
+def get_polling(
+    given: Context,
+    who: Admin,
+    tx: Reading,
+    hours: Annotated[int, Query(ge=1, le=720, description="The present one among them.")] = 24,
+) -> schemas.PollingView:
+    """What Mirage's questions have cost Slurm."""
+    return views.polling(health.polling(tx, given.cluster_id, now=given.clock(), hours=hours))
+
+
+@router.get("/status", operation_id="getStatus", responses=read_errors(401, 403))
+def get_status(given: Context, who: Admin, tx: Reading) -> schemas.StatusView:
+    """The worker's last round, who holds the lease, the database, versions."""
+    return views.status(health.status(tx, given.cluster_id), given.clock())

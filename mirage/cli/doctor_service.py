@@ -1,0 +1,109 @@
+"""What `mirage doctor` says of the service itself: its models, whether it answers, and where."""
+
+from collections.abc import Iterator
+
+import httpx
+
+from mirage import bootstrap
+from mirage.cli.findings import Finding, Verdict, found
+from mirage.errors import MirageError
+from mirage.installed import models_dir
+from mirage.policy import registry
+from mirage.settings import Settings
+
+_TIMEOUT_S = 10.0
+_OK = 200
+
+
+def look(settings: Settings, url: str | None) -> list[Finding]:
+    """`url`: where people reach it, through whatever is in between."""
+    return [
+        found("models", lambda: models(settings)),
+        found("service", lambda: serves(settings)),
+        *_of_socket(settings),
+        *([] if url is None else [found("proxy", lambda: reached(url))]),
+    ]
+
+
+def models(settings: Settings) -> tuple[Verdict, str]:
+    """Whether each file is what its card says, and made for this program's features."""
+    under = models_dir(settings.provision.models_dir)
+    names = [f"models/{folder.parent.name}/{folder.name}" for folder in registry.models(under)]
+    broken = list(_broken(names, settings))
+    if broken:
+        return Verdict.FAULT, "; ".join(broken)
+    return Verdict.GOOD, f"{len(names)} in {under}, each as its card says"
+
+
+def _broken(names: list[str], settings: Settings) -> Iterator[str]:
+    policy = bootstrap.policies(settings)
+    for name in names:
+        try:
+            policy(name)
+        except MirageError as error:
+            yield f"{name}: {error}"
+
+
+def serves(settings: Settings) -> tuple[Verdict, str]:
+    """On TCP, and ready: the queue was read lately."""
+    given = settings.service
+    host = f"[{given.host}]" if ":" in given.host else given.host
+    if given.port == 0:
+        return Verdict.GOOD, "service.port is 0, so only its log says where it is"
+    url = f"http://{host}:{given.port}{given.root_path}"
+    answer = _ask(f"{url}/healthz")
+    if isinstance(answer, str):
+        return Verdict.WARNING, f"nobody answers at {url}: `systemctl start mirage` ({answer})"
+    ready = _ask(f"{url}/readyz")
+    if isinstance(ready, str) or ready.status_code != _OK:
+        told = ready if isinstance(ready, str) else ready.json().get("detail", ready.status_code)
+        return Verdict.WARNING, f"it answers at {url} and is not ready: {told}"
+    return Verdict.GOOD, f"it answers at {url}, and has read the queue lately"
+
+
+def _of_socket(settings: Settings) -> list[Finding]:
+    path = settings.service.socket
+    if path is None:
+        return []
+
+    def connect() -> tuple[Verdict, str]:
+        answer = _ask("http://mirage/healthz", httpx.HTTPTransport(uds=str(path)))
+        if isinstance(answer, str):
+            return Verdict.WARNING, f"nobody listens at {path}: `systemctl start mirage` ({answer})"
+        return Verdict.GOOD, f"it answers at {path}"
+
+    return [found("socket", connect)]
+
+
+def reached(url: str) -> tuple[Verdict, str]:
+    """That it is Mirage that answers there, below the path that it believes it has."""
+    base = url.rstrip("/")
+    answer = _ask(f"{base}/healthz")
+    if isinstance(answer, str):
+        return Verdict.FAULT, f"{base} does not answer: {answer}"
+    if answer.status_code != _OK or "X-Request-Id" not in answer.headers:
+        return Verdict.FAULT, (
+            f"{base} is not passed on to Mirage (status {answer.status_code}): "
+            "see /usr/share/mirage/nginx"
+        )
+    document = _ask(f"{base}/api/v1/openapi.json")
+    path = httpx.URL(base).path.rstrip("/")
+    if isinstance(document, str) or document.status_code != _OK:
+        return Verdict.FAULT, f"{base}/api/v1 is not passed on to Mirage"
+    root = next((s["url"] for s in document.json().get("servers", ())), "").rstrip("/")
+    if root != path:
+        told = f"set service.root_path = {path!r}, or proxy it at {root or '/'!r}"
+        return (
+            Verdict.FAULT,
+            f"it is at {path or '/'} there and believes it is at {root or '/'}: {told}",
+        )
+    return Verdict.GOOD, f"{base} is passed on to Mirage, and its pages are below {path or '/'}"
+
+
+def _ask(url: str, transport: httpx.HTTPTransport | None = None) -> httpx.Response | str:
+    """The answer, or why there is none."""
+    try:
+        with httpx.Client(transport=transport, timeout=_TIMEOUT_S, trust_env=False) as client:
+            return client.get(url)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        return str(error) or type(error).__name__

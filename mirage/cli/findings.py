@@ -1,0 +1,32 @@
+"""What `mirage doctor` finds: a thing, how it stands, and what to do about it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mirage.errors import MirageError
+
+
+class Verdict(StrEnum):
+    GOOD = "good"
+    WARNING = "warning"
+    """It works, and less well than it could."""
+    FAULT = "fault"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    what: str
+    verdict: Verdict
+    told: str
+
+
+Look = Callable[[], tuple[Verdict, str]]
+
+
+def found(what: str, look: Look) -> Finding:
+    """An error of Mirage's is a fault."""
+    try:
+        return Finding(what, *look())
+    except MirageError as error:
+        return Finding(what, Verdict.FAULT, str(error))

@@ -1,0 +1,1 @@
+"""What leaves for people: mail and webhooks. Each sends one message, or raises PostError."""

@@ -1,0 +1,33 @@
+"""What a form of a page sends, believed only from a page of this service."""
+
+from urllib.parse import parse_qs
+
+from fastapi import Request, Response
+from fastapi.responses import RedirectResponse
+
+from mirage.api import browser
+from mirage.api.context import ApiContext
+from mirage.errors import InputError
+from mirage.web.page import HEADERS
+
+_FIELDS = 128
+
+
+def sent(request: Request, body: bytes) -> dict[str, list[str]]:
+    """By the field's name. Raises NotAllowed for a form of another site's, InputError for none."""
+    browser.need_same_origin(request)
+    try:
+        found = parse_qs(body.decode(), max_num_fields=_FIELDS)
+    except ValueError as error:
+        raise InputError("the form does not read") from error
+    return {name: [value.strip() for value in values] for name, values in found.items()}
+
+
+def one(fields: dict[str, list[str]], name: str) -> str:
+    """Empty where it was left out."""
+    return fields.get(name, [""])[0]
+
+
+def back(given: ApiContext, path: str) -> Response:
+    """To a page, whose reload sends nothing again."""
+    return RedirectResponse(given.root_path + path, 303, headers=HEADERS)

@@ -1,0 +1,61 @@
+"""What a chain of mode submit leaves: kept where it is of use, and never shown."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mirage.api.context import ApiContext
+from mirage.domain.chain import ChainId
+from mirage.store import recipes
+from mirage.store.engine import Store
+from tests.api.running import CHAIN, Client, Stage
+from tests.api.test_chains import PATH, body
+
+RECIPE: dict[str, Any] = {
+    "carrier": "/home/alice/secret-carrier/job.sh",
+    "directory": "/home/alice",
+    "name": "secret-name",
+    "comment": "",
+    "umask": 18,
+    "options": {"time": "secret-time"},
+}
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_it_is_kept_where_links_go_through_slurmrestd_and_shown_nowhere(
+    stage: Stage, context: ApiContext, store: Store, *, keeps: bool
+) -> None:
+    with stage.serving(replace(context, keeps_recipes=keeps)) as client:
+        answers = [client.post(PATH, body(mode="submit", recipe=RECIPE), who="alice").text]
+        paths = (PATH, f"{PATH}/{CHAIN}", f"{PATH}/{CHAIN}/decisions", "/api/v1/audit")
+        answers += [client.get(path, who="root").text for path in paths]
+    assert "secret" not in "".join(answers)
+    with store.read() as tx:
+        assert (recipes.find(tx, ChainId(CHAIN)) is not None) == keeps
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"carrier": "relative"},
+        {"carrier": "/" + "x" * 5000},
+        {"options": {"$(id)": "1"}},
+        {"options": {f"o{n}": "" for n in range(61)}},
+        {"umask": 512},
+        {"script": "#!/bin/sh"},
+    ],
+    ids=["relative", "long", "no-option", "many", "umask", "more"],
+)
+def test_one_that_no_wrapper_sends_is_refused(
+    stage: Stage, context: ApiContext, wrong: dict[str, Any]
+) -> None:
+    with stage.serving(replace(context, keeps_recipes=True)) as client:
+        answer = client.post(PATH, body(mode="submit", recipe=RECIPE | wrong), who="alice")
+    assert (answer.status_code, json.loads(answer.text)["status"]) == (422, 422)
+
+
+def test_when_a_link_has_failed_fast_is_its_users_word(client: Client) -> None:
+    assert client.post(PATH, body(min_runtime_s=0), who="alice").status_code == 201
+    assert client.post(PATH, body(min_runtime_s=-1), who="alice").status_code == 422

@@ -1,0 +1,78 @@
+"""Packages to install: of the parent commit, and of this checkout with one more migration."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from mirage.store.tables import SCHEMA
+from tests.mirage_process import CHECKOUT
+
+BUILD = CHECKOUT / "deploy" / "deb" / "build.py"
+NEXT_SCHEMA = f"{int(SCHEMA) + 1:04}"
+_MIGRATION = f'''"""One more, of a later Mirage."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "{NEXT_SCHEMA}"
+down_revision = "{SCHEMA}"
+
+
+def upgrade() -> None:
+    op.create_table("of_a_later_mirage", sa.Column("id", sa.Integer, primary_key=True))
+
+
+def downgrade() -> None:
+    op.drop_table("of_a_later_mirage")
+'''
+
+
+def build(source: Path, out: Path, *, epoch: int) -> Path:
+    """`epoch`: of the commit; a later one is a newer package."""
+    words = ["--source", str(source), "--out", str(out), "--work", str(out.parent / "work")]
+    done = subprocess.run(
+        [sys.executable, str(BUILD), *words, "--level", "1"],
+        env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Path(done.stdout.strip())
+
+
+def git(*words: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(CHECKOUT), *words], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def committed_at(commit: str) -> int:
+    return int(git("log", "-1", "--format=%ct", commit))
+
+
+def parent(folder: Path) -> Path:
+    """The checkout of the commit before this one."""
+    folder.mkdir()
+    archive = folder.with_suffix(".tar")
+    git("archive", "--output", str(archive), "HEAD^")
+    subprocess.run(["tar", "-xf", archive, "-C", folder], check=True)
+    return folder
+
+
+def later(folder: Path) -> Path:
+    """This checkout, whose program knows one more migration."""
+    ignored = (".git", ".venv", "shared", ".*_cache", "dist", "__pycache__", "tests")
+    shutil.copytree(CHECKOUT, folder, ignore=shutil.ignore_patterns(*ignored))
+    (folder / "migrations" / "versions" / f"{NEXT_SCHEMA}_later.py").write_text(_MIGRATION)
+    tables = folder / "mirage" / "store" / "tables.py"
+    text, count = re.subn(
+        rf'(?m)^(SCHEMA\b.*= )"{SCHEMA}"', rf'\1"{NEXT_SCHEMA}"', tables.read_text()
+    )
+    assert count == 1
+    tables.write_text(text)
+    return folder

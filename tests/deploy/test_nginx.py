@@ -1,0 +1,168 @@
+"""The nginx example with a real nginx before a real service: sub-path, live events, forwarded headers."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests import needed
+from tests.mirage_process import CHECKOUT, QuietSlurm, Serving, configured, run, serving
+
+EXAMPLE = CHECKOUT / "deploy" / "nginx" / "mirage.conf"
+_WHOLE = """
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log stderr;
+{user}
+events {{ worker_connections 64; }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    gzip on;
+    server {{
+        listen 127.0.0.1:{port};
+        include {example};
+    }}
+}}
+"""
+_PATIENCE_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    folder = tmp_path_factory.mktemp("service")
+    config = configured(folder)
+    config.write_text(config.read_text().replace("[service]", '[service]\nroot_path = "/mirage"'))
+    assert run("db", "upgrade", "--config", str(config)).code == 0
+    with serving(config, QuietSlurm(folder / "bin")) as started:
+        started.wait_until_ready()
+        yield started
+        assert started.end() == 0
+
+
+@pytest.fixture(scope="module")
+def public(service: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of nginx's, without the sub-path."""
+    nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if nginx is None:
+        needed.absent("nginx is not installed")
+    folder = tmp_path_factory.mktemp("nginx")
+    example = folder / "mirage.conf"
+    example.write_text(EXAMPLE.read_text().replace("http://127.0.0.1:6480", service.url()))
+    port, whole = _free_port(), folder / "nginx.conf"
+    user = f"user {_me()};" if os.geteuid() == 0 else ""
+    whole.write_text(_WHOLE.format(folder=folder, port=port, example=example, user=user))
+    words = [nginx, "-c", str(whole), "-p", str(folder), "-e", "stderr"]
+    tested = subprocess.run([*words, "-t"], capture_output=True, text=True, check=False)
+    assert tested.returncode == 0, tested.stderr
+    assert "warn" not in tested.stderr
+    with _running(words, port):
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def _running(words: list[str], port: int) -> Iterator[None]:
+    with subprocess.Popen(words, stderr=subprocess.PIPE) as process:
+        try:
+            deadline = time.monotonic() + _PATIENCE_S
+            while not _listens(port):
+                assert process.poll() is None, process.communicate()[1]
+                assert time.monotonic() < deadline, "nginx does not listen"
+                time.sleep(0.02)
+            yield
+        finally:
+            process.terminate()
+
+
+def _listens(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _me() -> str:
+    return subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_pages_and_what_they_load_are_below_the_sub_path(public: str) -> None:
+    assert httpx.get(f"{public}/mirage").headers["Location"].endswith("/mirage/")
+    page = httpx.get(f"{public}/mirage/", headers={"Accept": "text/html"})
+    assert page.status_code == 200
+    assert "text/html" in page.headers["Content-Type"]
+    links = [part.split('"')[0] for part in page.text.replace("src=", "href=").split('href="')[1:]]
+    own = [link for link in links if link.startswith("/")]
+    assert len(own) > 3
+    assert [link for link in own if not link.startswith("/mirage/")] == []
+    style = next(link for link in own if ".css" in link)
+    assert httpx.get(public + style).status_code == 200
+
+
+def test_what_is_not_mirages_is_not_passed_on(public: str) -> None:
+    assert httpx.get(f"{public}/healthz").status_code == 404
+    assert "X-Request-Id" in httpx.get(f"{public}/mirage/healthz").headers
+    assert httpx.get(f"{public}/mirage/metrics").status_code == 404
+
+
+def test_live_events_come_at_once(public: str) -> None:
+    """Unbuffered: the stream's first words are there long before it ends."""
+    began = time.monotonic()
+    with (
+        httpx.Client(timeout=10) as client,
+        client.stream("GET", f"{public}/mirage/api/v1/events") as answer,
+    ):
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        assert "Content-Encoding" not in answer.headers
+        assert next(answer.iter_text())
+    assert time.monotonic() - began < 8
+
+
+def test_no_header_of_a_callers_makes_an_admin(public: str) -> None:
+    claims = {
+        "X-Forwarded-User": "root",
+        "X-Remote-User": "root",
+        "X-Forwarded-For": "127.0.0.1",
+        "X-Forwarded-Prefix": "/evil",
+    }
+    asked = httpx.post(f"{public}/mirage/api/v1/kill", headers=claims)
+    assert asked.status_code == 401
+    assert "/evil" not in httpx.get(f"{public}/mirage/", headers=claims).text
+
+
+def test_the_doctor_says_whether_the_way_there_is_right(public: str, tmp_path: Path) -> None:
+    config = str(configured(tmp_path))
+
+    def told(url: str) -> tuple[str, str]:
+        answer = run("doctor", "--no-moves", "--json", "--url", url, "--config", config)
+        found = {f["what"]: f for f in json_of(answer.out)}
+        return found["proxy"]["verdict"], found["proxy"]["told"]
+
+    verdict, sentence = told(f"{public}/mirage")
+    assert (verdict, "below /mirage" in sentence) == ("good", True)
+    verdict, sentence = told(public)
+    assert (verdict, "is not passed on to Mirage" in sentence) == ("fault", True)
+    verdict, sentence = told("http://127.0.0.1:9/mirage")
+    assert (verdict, "does not answer" in sentence) == ("fault", True)
+
+
+def json_of(text: str) -> list[dict[str, str]]:
+    findings: list[dict[str, str]] = json.loads(text)["findings"]
+    return findings

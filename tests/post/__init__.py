@@ -1,0 +1,1 @@
+"""Mail, webhooks, and what goes through them."""
