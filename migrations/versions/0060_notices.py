@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0060"
-down_revision = "0020"
+down_revision = "0050"
 branch_labels = None
 depends_on = None
 
