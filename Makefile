@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-dev
 SERVE_STAMP := $(VENV)/.installed
 
-.PHONY: demo test kernels test-simulated test-slurm test-chains test-plugin check generated man clean
+.PHONY: demo test kernels test-simulated test-slurm test-chains test-plugin test-deb deb lint-ansible check docs generated man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
 	$(BIN)/mirage demo --once
@@ -19,14 +19,14 @@ APART := deploy/testbed/apart.sh  # Slurms beside each other, each in a private 
 
 test: $(STAMP)  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
 	$(BIN)/python -m tests.needed
-	$(MAKE) --jobs=5 --output-sync=target check test-simulated test-slurm test-chains test-plugin
+	$(MAKE) --jobs=6 --output-sync=target check test-simulated test-slurm test-chains test-plugin test-deb
 
 # One file first, by itself: with it the kernels are compiled, which several processes would do each.
 kernels: $(STAMP)
 	$(PYTEST) $(FIRST)
 
 test-simulated: kernels  ## what needs no Slurm
-	$(IDLE) $(PYTEST) -m "not slurm" --ignore=$(FIRST) --numprocesses=auto --maxprocesses=4 --dist=worksteal
+	$(IDLE) $(PYTEST) -m "not slurm and not deb" --ignore=$(FIRST) --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
 # What waits for the real Slurm, as three that take about as long.
 test-slurm: kernels  ## the service's hands and the simulator against the real Slurm
@@ -37,6 +37,18 @@ test-chains: $(STAMP)  ## whole chains, and what they win
 
 test-plugin: $(STAMP)  ## what users touch
 	$(APART) $(PYTEST) -m slurm tests/slurm_plugin
+
+test-deb: $(STAMP)  ## the Debian package: built, installed on a root of its own, upgraded, purged
+	$(IDLE) $(PYTEST) -m deb tests/deploy
+
+deb: $(STAMP)  ## the Debian package, into dist/
+	$(BIN)/python deploy/deb/build.py --level 19
+
+# In an environment of its own: it brings all of Ansible.
+lint-ansible:  ## the Ansible role, by Ansible's own linter
+	$(PYTHON) -m venv build/ansible
+	build/ansible/bin/pip install --quiet --disable-pip-version-check ansible-lint
+	cd deploy/ansible && PATH=$(CURDIR)/build/ansible/bin:$$PATH ansible-lint --offline
 
 check: $(STAMP)  ## lint, format, types, layers
 	$(BIN)/ruff check .
@@ -58,6 +70,9 @@ $(STAMP): $(SERVE_STAMP)
 # What is committed and made from the code: a test fails where it is not up to date.
 generated: $(STAMP)
 	$(BIN)/python -m mirage.cli.tree
+
+docs: $(STAMP)  ## the pages as a static site, into build/docs; a broken link is an error
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs -b html . build/docs
 
 man: $(SERVE_STAMP)  ## the manual pages, into build/man
 	$(BIN)/mirage man build/man

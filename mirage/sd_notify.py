@@ -1,4 +1,4 @@
-"""What systemd is told of the service: it is ready, it is alive, it ends (sd_notify(3), watchdog)."""
+"""What systemd is told of the service: it is ready, alive, and ends (sd_notify(3), watchdog)."""
 
 import os
 import socket

@@ -19,6 +19,7 @@ from mirage.services import caps, killswitch, links, pushing, waits
 from mirage.services.bookkeeping import Bookkeeping
 from mirage.services.chains import conclude
 from mirage.services.desk import Rules
+from mirage.services.foretelling import Foreteller
 from mirage.services.health import Teller
 from mirage.services.ingest import (
     FIRST_WINDOW_S,
@@ -67,16 +68,19 @@ class Worker:
         intervals: Intervals | None = None,
         kill_file: Path | None = None,
         owner_uid: int | None = None,
+        foreteller: Foreteller | None = None,
         watch: Watch | None = None,
         usage: Callable[[], Mapping[str, Usage]] | None = None,
     ) -> None:
-        """`owner_uid`: of a user's own service, which touches nobody else's jobs. `watch`: what
-        people are told of chains. `usage`: what asking Slurm has cost this process."""
+        """`owner_uid`: of a user's own service, which touches nobody else's jobs. `foreteller`:
+        says what jobs would wait that nobody has submitted yet. `watch`: what people are told of
+        chains. `usage`: what asking Slurm has cost this process."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
         self._rules = rules
         self._intervals = intervals or Intervals()
         self._kill_file = kill_file
         self._owner_uid = owner_uid
+        self._foreteller = foreteller
         self._watch = watch
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
         self._teller = Teller(self._holder, usage)
@@ -188,6 +192,8 @@ class Worker:
         self._books.look(queue)
         self._thin(queue.taken_at)
         waits.refresh(self._store, self._cluster_id)
+        if self._foreteller is not None:
+            self._foreteller.tick(self._store, self._cluster_id, snapshot, self._rules.observer)
 
     def _ours(self, jobs: Iterable[Job]) -> list[Job]:
         """Those that may become links: only what is a link is ever moved."""

@@ -4,6 +4,7 @@ import os
 import time
 
 import mirage_carrier
+import mirage_register
 import mirage_settings
 from mirage_sbatch import become_sbatch, say, script_bytes, signals_for_a_program
 
@@ -85,10 +86,17 @@ def submit(call, settings):
 
 
 def new_id():
-    """80 bits that sort by time: 35 of seconds, 45 of chance."""
+    """100 bits that sort by time: 35 of seconds, 45 of chance, and 20 that tie the id to its user:
+    whoever reads it in the queue cannot register it as theirs (mirage/domain/chain.py, made_for)."""
     bits = (int(time.time()) & (2**35 - 1)) << 45
     bits |= int.from_bytes(os.urandom(6), "big") & (2**45 - 1)
-    return "".join(ID_LETTERS[bits >> shift & 31] for shift in range(75, -1, -5))
+    made = _letters(bits, 75)
+    words = "%s:%d" % (made, os.getuid())
+    return made + _letters(int(mirage_register._sha256(words.encode("ascii"))[:5], 16), 15)
+
+
+def _letters(bits, shift):
+    return "".join(ID_LETTERS[bits >> low & 31] for low in range(shift, -1, -5))
 
 
 def name_of(call):
@@ -243,8 +251,6 @@ def _ask_queue(chain):
 def _tell(chain, job):
     """Register the chain; that this fails costs nothing but a line."""
     try:
-        import mirage_register
-
         if job is None:
             raise mirage_register.Unreachable("sbatch named no job")
         mirage_register.register(chain.id, job, chain.settings, chain.call.environ, _recipe(chain))

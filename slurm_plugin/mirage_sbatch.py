@@ -12,6 +12,11 @@ import mirage_request
 
 ASKS_NOTHING = frozenset(["help", "usage", "version"])
 HEAD_BYTES = 65536
+LARGEST = 64 << 20  # of a script; slurmctld takes 4 MiB unless the site set max_script_size
+
+
+class TooLarge(Exception):
+    """A script that no slurmctld takes, or that has no end."""
 
 
 class Call(object):
@@ -49,6 +54,12 @@ def main(argv):
         return _decide(call)
     except mirage_request.Refused as refusal:
         complain("sbatch: error: mirage: %s; nothing was submitted" % (refusal,))
+        return _error_code(call.environ)
+    except TooLarge:  # as slurmctld says it
+        complain(
+            "sbatch: error: Batch job submission failed:"
+            " Pathname of a file, directory or other parameter too long"
+        )
         return _error_code(call.environ)
     except mirage_request.NotAsked as why:
         say(call, "%s; submitted without a chain" % (why,))
@@ -176,7 +187,7 @@ def _head(call):
 
 
 def _all(script, start):
-    return start + script.read()
+    return start + script.read(LARGEST)
 
 
 def _peek_stdin():
@@ -192,17 +203,20 @@ def _peek_stdin():
     except OSError:  # closed
         return b""
     if stat.S_ISREG(found.st_mode):
-        return os.pread(0, found.st_size, os.lseek(0, 0, os.SEEK_CUR))
+        return os.pread(0, min(found.st_size, LARGEST), os.lseek(0, 0, os.SEEK_CUR))
     return b""
 
 
 def _read_all(fd):
     parts = []
-    while True:
+    left = LARGEST
+    while left >= 0:
         part = os.read(fd, 65536)
         if not part:
             return b"".join(parts)
         parts.append(part)
+        left -= len(part)
+    raise TooLarge
 
 
 def script_bytes(call):
@@ -213,7 +227,10 @@ def script_bytes(call):
         return os.fsencode(text)
     if call.path is not None:
         with open(call.path, "rb") as script:
-            return script.read()
+            text = script.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise TooLarge
+        return text
     if call.piped is None:
         call.piped = _read_all(0)
     return call.piped

@@ -26,6 +26,9 @@ PACKAGES = {
     "npm": "/usr/bin/npm",
     "zsh": "/usr/bin/zsh",
     "fish": "/usr/bin/fish",
+    "nginx-light": "/usr/sbin/nginx",
+    "prometheus": "/usr/bin/promtool",
+    "systemd": "/usr/bin/systemd-analyze",
     "groff-base": "/usr/bin/groff",
 }
 """Package: what it brings. Slurm's own are known to the testbed."""

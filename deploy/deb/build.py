@@ -3,8 +3,8 @@
     python deploy/deb/build.py --out dist          # `make deb`; prints the package's path
 
 What is shipped is what was tested: the dependencies are those of the environment that runs this
-(the closure of pyproject.toml's serving ones, and of the extras postgres and jwt), without tests and
-headers. One commit and one environment give one package, byte for byte.
+(the closure of pyproject.toml's serving ones, and of the extras postgres and jwt), without tests
+and headers. One commit and one environment give one package, byte for byte.
 """
 
 import argparse
@@ -65,8 +65,9 @@ def build(source: Path, out: Path, work: Path, *, level: int) -> Path:
     shutil.copytree(_dependencies(source, work), tree / SITE, copy_function=os.link)
     _lay_mirage(source, tree, work)
     _lay_environment(tree)
-    _lay_files(source, tree)
+    _lay_files(tree)
     _lay_documents(source, tree / "usr/share/doc/mirage", version, epoch)
+    _lay_manual(work / "source", tree / "usr/share/man")
     _control(tree, version)
     _plain_modes(tree)
     out.mkdir(parents=True, exist_ok=True)
@@ -122,7 +123,7 @@ def _lay_environment(tree: Path) -> None:
     (tree / LIB / "pyvenv.cfg").write_text(told)
 
 
-def _lay_files(source: Path, tree: Path) -> None:
+def _lay_files(tree: Path) -> None:
     for name, place in PLACES.items():
         _lay(HERE / "files" / name, tree / place)
     for name, place in UNITS.items():
@@ -142,6 +143,16 @@ def _lay_documents(source: Path, place: Path, version: str, epoch: int) -> None:
     _gzip(place / "changelog.Debian.gz", told.encode())
 
 
+def _lay_manual(source: Path, place: Path) -> None:
+    """A page for each command, as `mirage man` writes them."""
+    words = [sys.executable, "-m", "mirage", "man", str(place)]
+    environment = os.environ | {"PYTHONPATH": str(source)}
+    subprocess.run(words, cwd=source, env=environment, capture_output=True, check=True)
+    for page in sorted((place / "man1").iterdir()):
+        _gzip(page.with_name(f"{page.name}.gz"), page.read_bytes())
+        page.unlink()
+
+
 def _control(tree: Path, version: str) -> None:
     """Name, dependencies, what is the admin's, and what dpkg runs."""
     control = tree / "DEBIAN"
@@ -156,7 +167,7 @@ def _control(tree: Path, version: str) -> None:
 
 
 def _compile(folder: Path, installed: Path) -> None:
-    """Nothing writes there later; never looked at again, so that a package is the same each time."""
+    """Nothing writes there later. Sources are not looked at again: packages stay the same."""
     words = ("-q", "-j0", "--invalidation-mode", "unchecked-hash")
     places = ("-s", folder, "-p", f"/{installed}")
     _run(sys.executable, "-m", "compileall", *words, *places, folder)

@@ -1,4 +1,4 @@
-"""The installed distributions that some requirements need, copied without what serving leaves cold."""
+"""The installed distributions that requirements need, copied without what serving leaves cold."""
 
 import os
 import shutil

@@ -12,13 +12,13 @@ from mirage.api import admin_views as views
 from mirage.api import promotion
 from mirage.api.deps import Admin, AdminWriter, Context, Reading, Writing
 from mirage.api.documented import read_errors, write_errors
+from mirage.api.once import Once
 from mirage.services import caps, catalogue, health, killswitch
 
 router = APIRouter(tags=["admin"])
 
-_WORD = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
-Name = Annotated[str, Path(pattern=_WORD, max_length=64, examples=["ensemble"])]
-Version = Annotated[str, Path(pattern=_WORD, max_length=64, examples=["3"])]
+Name = Annotated[str, Path(pattern=schemas.WORD, max_length=64, examples=["ensemble"])]
+Version = Annotated[str, Path(pattern=schemas.WORD, max_length=64, examples=["3"])]
 
 # ruff: noqa: ARG001 - an admin is asked for by being named
 
@@ -29,18 +29,22 @@ def get_kill_switch(given: Context, who: Admin, tx: Reading) -> schemas.KillSwit
     return views.kill_switch(killswitch.pulled(tx, given.cluster_id), given.kill_file)
 
 
-@router.post("/kill/release", operation_id="releaseKillSwitch", responses=write_errors())
+@router.post("/kill/release", operation_id="releaseKillSwitch", responses=write_errors(409))
 def release_kill_switch(
-    asked: schemas.Release, given: Context, who: AdminWriter, tx: Writing
+    asked: schemas.Release, given: Context, who: AdminWriter, tx: Writing, key: Once
 ) -> schemas.KillSwitch:
     """Release what was pulled by command and by REST. A file is released by taking it away."""
-    now = given.clock()
-    killswitch.release(tx, given.cluster_id, now=now, actor=who.user, act_again=asked.act_again)
-    return views.kill_switch(killswitch.pulled(tx, given.cluster_id), given.kill_file)
+
+    def release() -> schemas.KillSwitch:
+        now = given.clock()
+        killswitch.release(tx, given.cluster_id, now=now, actor=who.user, act_again=asked.act_again)
+        return views.kill_switch(killswitch.pulled(tx, given.cluster_id), given.kill_file)
+
+    return key.once(release)
 
 
-@router.get("/limits", operation_id="listLimits", responses=read_errors(401, 403))
-def list_limits(given: Context, who: Admin, tx: Reading) -> schemas.LimitList:
+@router.get("/limits", operation_id="getLimits", responses=read_errors(401, 403))
+def get_limits(given: Context, who: Admin, tx: Reading) -> schemas.LimitList:
     """What bounds every policy, and who has set it."""
     found = caps.listed(tx, given.cluster_id, given.limits, given.limits_told)
     return schemas.LimitList(items=[views.limit(each) for each in found])
@@ -57,11 +61,11 @@ def set_limit(
     """Set a limit in the place of the configuration's; in force from the worker's next tick."""
     now = given.clock()
     caps.set_cap(tx, given.cluster_id, name, new.value, now=now, actor=who.user)
-    return list_limits(given, who, tx)
+    return get_limits(given, who, tx)
 
 
-@router.get("/models", operation_id="listModels", responses=read_errors(401, 403))
-def list_models(given: Context, who: Admin) -> schemas.ModelList:
+@router.get("/models", operation_id="getModels", responses=read_errors(401, 403))
+def get_models(given: Context, who: Admin) -> schemas.ModelList:
     """Trained models that the service finds, and which of each name is in use."""
     found = [] if given.models_dir is None else catalogue.listed(given.models_dir)
     return schemas.ModelList(
@@ -77,18 +81,11 @@ def get_model(name: Name, version: Version, given: Context, who: Admin) -> schem
     return views.model(promotion.model(given, name, version))
 
 
-@router.post(
-    "/models/{name}/{version}/promote",
-    operation_id="promoteModel",
-    responses=write_errors(404, 409, 429),
+@router.put(
+    "/models/{name}/promoted", operation_id="promoteModel", responses=write_errors(404, 409, 429)
 )
 def promote_model(
-    name: Name,
-    version: Version,
-    asked: schemas.Promote,
-    request: Request,
-    given: Context,
-    who: AdminWriter,
+    name: Name, asked: schemas.Promote, request: Request, given: Context, who: AdminWriter
 ) -> schemas.Evidence:
     """Put a version in use, where it beats the one in use: judged on tables that neither has seen,
     the 95 % interval of the difference in cost has to lie below zero. Else 409, with the figures.
@@ -96,7 +93,9 @@ def promote_model(
     found = promotion.promote(
         given,
         promotion.Asked(
-            model=promotion.named(name, version), tables=tuple(asked.tables), force=asked.force
+            model=promotion.named(name, asked.version),
+            tables=tuple(asked.tables),
+            force=asked.force,
         ),
         actor=who.user,
         via=request.state.who.via,

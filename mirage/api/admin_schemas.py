@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from mirage.services.killswitch import Way
 
 _NOON = "2026-03-02T12:00:00Z"
+WORD = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
+"""Of models and their versions."""
 _TABLE = r"^[A-Za-z0-9_][A-Za-z0-9._-]*\.npz$"
 
 TableName = Annotated[str, Field(pattern=_TABLE, max_length=128, examples=["march.npz"])]
@@ -43,7 +45,9 @@ class KillSwitch(_Wire):
 
 class Release(_Asked):
     act_again: bool = Field(
-        False, description="What acted until it was pulled acts again; else all stays in shadow."
+        False,
+        description="What acted until it was pulled acts again; else all stays in shadow.",
+        examples=[False],
     )
 
 
@@ -99,8 +103,9 @@ class ModelView(ModelLine):
 class Promote(_Asked):
     """Both are judged on episode tables of days that neither was trained on."""
 
+    version: str = Field(pattern=WORD, max_length=64, examples=["3"])
     tables: list[TableName] = Field(default_factory=list, max_length=64)
-    force: bool = Field(False, description="Whatever the one in use would do.")
+    force: bool = Field(False, description="Whatever the one in use would do.", examples=[False])
 
 
 class Evidence(_Wire):

@@ -1,4 +1,4 @@
-"""Routes on the cluster: how it stands, its jobs, and how long one would wait."""
+"""Routes on the cluster: how it stands, and its jobs."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -12,10 +12,6 @@ from mirage.api.export import EXPORTED, AsFormat, Format
 from mirage.api.paging import Between, Paging, pair_cursor
 from mirage.domain.caller import JOBS, NODES, PARTITIONS
 from mirage.domain.job import Job, JobState
-from mirage.domain.timelimit import UNLIMITED
-from mirage.errors import NotFound
-from mirage.policy.rules import forecast_wait
-from mirage.services.desk import RECENT_JOBS
 from mirage.store import clusters, jobs, snapshots
 from mirage.store.engine import Transaction
 from mirage.store.jobs import JobFilter
@@ -25,9 +21,6 @@ router = APIRouter(tags=["cluster"])
 _NODES_WITHIN_S = 3600
 """Nodes are asked for more rarely than the queue: the newest answer of the last hour is shown."""
 
-
-_LEAST_WAITS = 10
-"""A forecast from fewer would tell of single jobs, where the cluster keeps them private."""
 
 _OF_NODES = {"nodes", "usable_nodes", "idle_nodes", "gpus", "gpus_used"}
 
@@ -111,31 +104,3 @@ def list_jobs(
 
 def _shown(_tx: Transaction, found: Sequence[Job]) -> list[schemas.JobView]:
     return [views.job(job) for job in found]
-
-
-@router.get("/forecasts", operation_id="getForecast", responses=read_errors(401, 404))
-def get_forecast(
-    given: Context,
-    reader: Reader,
-    tx: Reading,
-    partition: Annotated[str, Query(min_length=1, max_length=64, examples=["gpu"])],
-    nodes: Annotated[int, Query(ge=1, le=1_000_000, examples=[4])],
-    time_limit_s: Annotated[int, Query(ge=1, le=UNLIMITED, examples=[172800])],
-) -> schemas.WaitForecast:
-    """How long a job of that size would wait if submitted now, from what like jobs waited."""
-    now = given.clock()
-    waits = jobs.waits(tx, given.cluster_id, partition, before=now, last=RECENT_JOBS)
-    made = forecast_wait(waits, nodes, time_limit_s)
-    if made is None:
-        raise NotFound(f"no started jobs of partition {partition} are known")
-    if made.samples < _LEAST_WAITS and not reader.sees(JOBS):
-        raise NotFound("too few jobs like it have started to tell of them without telling whose")
-    fresh = freshness(tx, given)
-    return schemas.WaitForecast(
-        partition=partition,
-        nodes=nodes,
-        time_limit_s=time_limit_s,
-        as_of=fresh.as_of,
-        stale=fresh.stale,
-        **views.forecast(made).model_dump(),
-    )

@@ -6,13 +6,13 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from mirage.api.problem_schemas import FaultView, LiveEvent, Problem
 from mirage.api.problems import KINDS, MEDIA_TYPE
-from mirage.api.schemas import FaultView, Problem
 
 _REF = {"$ref": "#/components/schemas/Problem"}
 
 _READ = (401, 403, 413, 422, 500, 503)
-_WITH_BODY = (400, 415)
+_WITH_BODY, _CHANGES = 400, 415
 
 _IF_NONE_MATCH = {
     "name": "If-None-Match",
@@ -67,6 +67,7 @@ def install(app: FastAPI, prefix: str) -> None:
             schemas = made.setdefault("components", {}).setdefault("schemas", {})
             schemas["Problem"] = problem
             schemas["FaultView"] = FaultView.model_json_schema()
+            schemas["LiveEvent"] = LiveEvent.model_json_schema()
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
             for path, method, operation in _operations(made):
@@ -90,7 +91,11 @@ def _complete(operation: dict[str, Any], method: str, *, is_ours: bool) -> None:
         answers.pop("422", None)
     if not is_ours:
         return
-    shared = (*_READ, *(_WITH_BODY if "requestBody" in operation else ()))
+    shared = [*_READ]
+    if "requestBody" in operation:
+        shared.append(_WITH_BODY)
+    if method != "get":
+        shared.append(_CHANGES)
     for status, answer in errors(*shared).items():
         answers.setdefault(str(status), answer)
     if method == "get" and "application/json" in answers["200"].get("content", {}):

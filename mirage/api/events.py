@@ -35,7 +35,7 @@ _ANSWERS = read_errors(401, 403, 429) | {
         "missed, look at everything again. `data`: JSON; `chain_ids` null: of many chains.",
         "content": {
             MEDIA_TYPE: {
-                "schema": {"type": "string"},
+                "schema": {"$ref": "#/components/schemas/LiveEvent"},
                 "example": 'id: 4711\nevent: chains\ndata: {"id": 4711, "topic": "chains", '
                 '"chain_ids": ["k3v9x2m7q1zt"]}\n\n',
             }

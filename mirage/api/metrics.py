@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 
 from mirage.api.context import ApiContext
 from mirage.domain.caller import PARTITIONS
-from mirage.store import chains, clusters, decisions, forecasts, snapshots
+from mirage.store import chains, clusters, decisions, forecasts, snapshots, switches
 from mirage.store.engine import Transaction
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -60,6 +60,11 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
         modes.add_metric([partition, mode.value], 1)
     yield modes
     yield from _forecast_errors(tx, given)
+    yield GaugeMetricFamily(
+        "mirage_kill_switch",
+        "1 while it is pulled.",
+        value=bool(switches.pulled(tx, given.cluster_id)),
+    )
     until = clusters.lease_until(tx, given.cluster_id)
     if until is not None:
         yield GaugeMetricFamily(

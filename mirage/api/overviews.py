@@ -47,7 +47,7 @@ def get_overview(
             at_risk=found.at_risk,
             paused=found.paused,
             soon=[_upcoming(upcoming) for upcoming in found.soon],
-            **more,  # type: ignore[arg-type] # items, next, as_of, stale
+            **more,
         )
 
     return paging.answer(page, found.rows, view=_row, cursor=cursor)

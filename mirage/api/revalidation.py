@@ -45,7 +45,7 @@ class Revalidation:
                     tag = f'"{hashlib.blake2b(message["body"], digest_size=12).hexdigest()}"'
                     MutableHeaders(scope=start)["ETag"] = tag
                     if _matches(wanted, tag):
-                        start, message = _unchanged(start), message | {"body": b""}
+                        start, message = _unchanged(start), {**message, "body": b""}
                 await send(start)
             await send(message)
 

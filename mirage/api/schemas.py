@@ -1,9 +1,10 @@
 """Wire types. Instants are RFC 3339 in UTC; durations are seconds (`_s`) or hours (`_h`)."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from mirage.domain.chain import (
     MAX_LINKS,
@@ -37,6 +38,24 @@ class _Asked(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @field_validator("*")
+    @classmethod
+    def _no_nul(cls, value: object) -> object:
+        if any("\0" in text for text in _texts(value)):  # PostgreSQL keeps none in a text
+            raise ValueError("must not contain NUL")
+        return value
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for pair in value.items():
+            yield from _texts(pair)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+
 
 class Answer(_Wire):
     as_of: datetime | None = Field(
@@ -57,15 +76,30 @@ class NewRecipe(_Asked):
     """What a chain of mode submit leaves for a service that submits its links through slurmrestd;
     any other service drops it. Nothing ever shows it."""
 
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "carrier": f"/home/alice/.local/state/mirage/{_CHAIN_ID}/carrier/job.sh",
+                    "directory": "/home/alice",
+                    "name": "job.sh",
+                    "options": {"time": "48:00:00", "gres": "gpu:8"},
+                }
+            ]
+        },
+    )
+
     carrier: str = Field(min_length=2, max_length=4096, description="The chain's own file.")
     directory: str = Field(min_length=1, max_length=4096, description="Of the submission.")
     name: str = Field(min_length=1, max_length=1024, description="Of the jobs.")
     comment: str = Field("", max_length=4096, description="The user's own words in it.")
-    umask: int = Field(0o022, ge=0, le=0o777)
+    umask: int = Field(0o022, ge=0, le=0o777, description="Of the submission.")
     options: dict[
         Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")],
         Annotated[str, Field(max_length=4096)],
-    ] = Field(max_length=60, description="Of sbatch, by long name.", examples=[{"time": "60"}])
+    ] = Field(max_length=60, description="Of sbatch, by long name.")
 
     def kept(self) -> Recipe:
         return Recipe(**self.model_dump())
@@ -255,25 +289,6 @@ class DecisionPage(Page):
     items: list[DecisionView]
 
 
-class HandoverItem(HandoverView):
-    chain_id: str = Field(examples=[_CHAIN_ID])
-    user: str = Field(examples=["alice"])
-    account: str = Field(examples=["physics"])
-    partition: str = Field(description="The successor's, as are nodes.", examples=["gpu"])
-    nodes: int = Field(examples=[4])
-    predecessor: int = Field(description="Its job.", examples=[4711])
-    successor: int = Field(description="Its job.", examples=[4720])
-    position: Position = Field(description="Where the successor stood as a standby.")
-    freed_at: datetime | None = Field(description="When Mirage made it eligible.", examples=[_NOON])
-    hindered: str = Field(
-        description="What of its wait no forecast could know; empty: nothing.", examples=[""]
-    )
-
-
-class HandoverPage(Page):
-    items: list[HandoverItem]
-
-
 class JobView(_Wire):
     job_id: int = Field(examples=[4711])
     name: str = Field(examples=["train"])
@@ -298,12 +313,6 @@ class JobView(_Wire):
 
 class JobPage(Page):
     items: list[JobView]
-
-
-class WaitForecast(Answer, ForecastView):
-    partition: str = Field(examples=["gpu"])
-    nodes: int = Field(examples=[4])
-    time_limit_s: int | None = Field(examples=[172800])
 
 
 class Modes(_Wire):
@@ -367,25 +376,3 @@ class AuditPage(Page):
 
 class Health(_Wire):
     status: Literal["ok"] = "ok"
-
-
-class FaultView(_Wire):
-    detail: str = Field(examples=["Input should be greater than or equal to 1"])
-    pointer: str | None = Field(None, description="Into the body.", examples=["#/links"])
-    parameter: str | None = Field(None, description="Of path, query or header.", examples=["limit"])
-
-
-class Problem(_Wire):
-    """RFC 9457."""
-
-    type: str = Field(
-        description="Where the problem is explained.", examples=["/problems/not-found"]
-    )
-    title: str = Field(examples=["There is no such thing"])
-    status: int = Field(examples=[404])
-    detail: str = Field(examples=["there is no chain k3v9x2m7q1zt"])
-    instance: str = Field(examples=["/api/v1/chains/k3v9x2m7q1zt"])
-    request_id: str = Field(examples=["6f1c0c7a9d0e4b51"])
-    errors: list[FaultView] | None = Field(
-        None, examples=[[{"detail": "Field required", "pointer": "#/links"}]]
-    )

@@ -101,5 +101,6 @@ class TimelineView(Answer):
         description="How the forecast of one hand-over went; null: there was none."
     )
     logs: list[LinkLogView] | None = Field(
-        description="Of links that have run; null for whoever the chain does not obey."
+        description="Of links that have run; null for whoever the chain does not obey.",
+        examples=[None],
     )

@@ -52,12 +52,12 @@ def _configured() -> str | None:
     return next((v.strip().strip("\"'") for k, eq, v in pairs if eq and k.strip() == "url"), None)
 
 
-def credential(method: str, target: str) -> dict[str, str]:
+def credential(method: str, target: str, body: bytes = b"") -> dict[str, str]:
     """MUNGE's for this request; or the token of the file that MIRAGE_TOKEN_FILE names."""
     named = os.environ.get("MIRAGE_TOKEN_FILE")
     if named:
         return {"Authorization": f"Bearer {_token(Path(named))}"}
-    held = f"{method} {target} {hashlib.sha256(b'').hexdigest()}"
+    held = f"{method} {target} {hashlib.sha256(body).hexdigest()}"
     return {"Authorization": f"MUNGE {munge.credential(held)}"}
 
 

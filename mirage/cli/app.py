@@ -33,6 +33,10 @@ COMMANDS = {
     "train": ("mirage.cli.train", "Train a policy on episode tables."),
     "models": ("mirage.cli.models", "Trained policies: list, show, promote, recalibrate."),
     "evaluate": ("mirage.cli.evaluate", "Judge policies on the same hand-overs."),
+    "forecast": (
+        "mirage.cli.forecast",
+        "How long a job would wait if it were submitted now: p10, p50 and p90.",
+    ),
     "report": (
         "mirage.cli.report",
         "What Mirage would have saved a site, and whether it is needed.",

@@ -1,5 +1,6 @@
 """The service as the command line reaches it: HTTP, and a credential where one is asked for."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from mirage.errors import (
     NotAllowed,
     NotIdentified,
     ServiceUnavailable,
+    TooMany,
 )
 
 _TIMEOUT_S = 10.0
@@ -23,6 +25,7 @@ _ERRORS: dict[int, type[MirageError]] = {
     404: InputError,
     409: IllegalTransition,
     422: InputError,
+    429: TooMany,
 }
 
 
@@ -48,17 +51,23 @@ class Service:
                 return
             page = self._answer("GET", page["next"])
 
-    def post(self, path: str) -> dict[str, Any]:
-        return self._answer("POST", PREFIX + path)
+    def post(self, path: str, new: Mapping[str, str | int] | None = None) -> dict[str, Any]:
+        body = b"" if new is None else json.dumps(dict(new)).encode()
+        return self._answer("POST", PREFIX + path, body=body)
 
     def _answer(
-        self, method: str, path: str, *, params: Mapping[str, str | int] | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        body: bytes = b"",
     ) -> dict[str, Any]:
         target = str(httpx.URL(path).copy_merge_params(params)) if params else path
-        answer = self._ask(method, target, identified=method != "GET")
+        answer = self._ask(method, target, body, identified=method != "GET")
         # Reading needs a name only where the cluster keeps jobs private.
         if method == "GET" and answer.status_code == _UNIDENTIFIED:
-            answer = self._ask(method, target, identified=True)
+            answer = self._ask(method, target, body, identified=True)
         if answer.is_success:
             return self._read(answer)
         detail = self._read(answer).get("detail", f"the answer was {answer.status_code}")
@@ -66,10 +75,12 @@ class Service:
             raise self._unavailable(detail)
         raise _ERRORS.get(answer.status_code, MirageError)(detail)
 
-    def _ask(self, method: str, target: str, *, identified: bool) -> httpx.Response:
+    def _ask(self, method: str, target: str, body: bytes, *, identified: bool) -> httpx.Response:
         socket_path = self._url.removeprefix(UNIX) if self._url.startswith(UNIX) else None
         base = "http://mirage" if socket_path else self._url
-        headers = {} if socket_path or not identified else credential(method, target)
+        headers = {"Content-Type": "application/json"} if body else {}
+        if identified and not socket_path:
+            headers |= credential(method, target, body)
         try:
             # Proxies of the environment are for elsewhere; the wrapped sbatch uses none either.
             with httpx.Client(
@@ -77,7 +88,7 @@ class Service:
                 trust_env=False,
                 transport=httpx.HTTPTransport(uds=socket_path, trust_env=False),
             ) as http:
-                return http.request(method, base + target, headers=headers)
+                return http.request(method, base + target, headers=headers, content=body)
         except httpx.HTTPError as error:
             raise self._unavailable(str(error) or type(error).__name__) from error
 

@@ -51,19 +51,24 @@ def unit() -> tuple[Verdict, str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         return Verdict.WARNING, f"systemctl does not say: {error}"
     facts = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
-    return _unit_told(facts)
+    return unit_told(facts)
 
 
-def _unit_told(facts: dict[str, str]) -> tuple[Verdict, str]:
+def unit_told(facts: dict[str, str]) -> tuple[Verdict, str]:
+    """Of what `systemctl show` says."""
     if facts.get("LoadState") != "loaded":
         return Verdict.WARNING, (
             f"there is no {_UNIT}: nothing starts the service with this host (docs/install.md)"
         )
     if facts.get("NeedDaemonReload") == "yes":
         return Verdict.WARNING, "its file was changed: `systemctl daemon-reload`, then restart it"
-    state, restarts = facts.get("ActiveState", "?"), facts.get("NRestarts", "0")
-    if state == "failed":
+    if facts.get("ActiveState") == "failed":
         return Verdict.FAULT, f"it has failed: `journalctl -u {_UNIT}` says why"
+    return _loaded(facts)
+
+
+def _loaded(facts: dict[str, str]) -> tuple[Verdict, str]:
+    state, restarts = facts.get("ActiveState", "?"), facts.get("NRestarts", "0")
     if state != "active":
         return Verdict.WARNING, f"it is {state}: `systemctl enable --now {_UNIT}`"
     if restarts not in {"", "0"}:

@@ -197,6 +197,24 @@ MANUAL: dict[str, Entry] = {
         _LONG,
         f"{_COSTS} The gap closed is a share.",
     ),
+    "forecast": Entry(
+        (
+            (
+                "four nodes for two days",
+                "mirage forecast --partition gpu --nodes 4 --time 48:00:00",
+            ),
+            (
+                "have the twin asked for exactly that, and wait for its answer",
+                "mirage forecast --partition gpu --nodes 4 --time 48:00:00 --wait",
+            ),
+            (
+                "for a script",
+                "mirage forecast --partition gpu --nodes 4 --time 48:00:00 --json",
+            ),
+        ),
+        _SERVICE,
+        "--time is sbatch's; waits in --json are seconds.",
+    ),
     "report shadow": Entry(
         (
             (

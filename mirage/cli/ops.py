@@ -25,8 +25,6 @@ db.command("backup")(backup.db_backup)
 
 _ACTOR = "mirage mode"
 
-_ACTOR = "mirage mode"
-
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 

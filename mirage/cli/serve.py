@@ -26,6 +26,7 @@ from mirage.installed import models_dir
 from mirage.policy import registry
 from mirage.sd_notify import Notifier
 from mirage.services import site
+from mirage.services.foretelling import Foreteller
 from mirage.web.app import mount
 from mirage.worker import Intervals, Worker
 
@@ -197,6 +198,7 @@ def make_worker(
         intervals=intervals,
         kill_file=settings.service.state_dir / KILL_FILE,
         owner_uid=owner_uid,
+        foreteller=Foreteller(),
         watch=couriers.watch(settings.notify),
         usage=bootstrap.usage(service.cluster),
     )

@@ -1,5 +1,6 @@
 """A chain keeps one service alive over many jobs; a link is one job's place in it."""
 
+import hashlib
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,7 +17,7 @@ MAX_LINKS = 1000
 """A week of links of ten minutes. A longer chain is a typing error."""
 
 _ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_ID_LENGTH, _ID_SECONDS = 16, 7
+_ID_LENGTH, _ID_TIE, _ID_TIE_DIGITS = 20, 4, 5
 
 _MARK = re.compile(r"(?:^|\s)mirage:(?P<chain>[a-z0-9]{8,32}):(?P<index>[1-9]\d{0,5})(?=\s|$)")
 
@@ -40,17 +41,17 @@ def find_mark(comment: str) -> Mark | None:
     return Mark(ChainId(matches[-1]["chain"]), int(matches[-1]["index"]))
 
 
-def made_at(chain_id: ChainId) -> int | None:
-    """Epoch seconds at which the wrapped sbatch made this id; None for an id it did not make.
+def made_for(chain_id: ChainId, uid: int) -> bool:
+    """Whether the id may be this user's chain's.
 
-    Its first seven characters are 35 bits of seconds (slurm_plugin/mirage_chain.py, new_id).
+    The wrapped sbatch ties its ids to who calls it, by their last four characters
+    (slurm_plugin/mirage_chain.py, new_id). Of an id of another form nothing is known.
     """
     if len(chain_id) != _ID_LENGTH or not set(chain_id) <= set(_ID_ALPHABET):
-        return None
-    seconds = 0
-    for character in chain_id[:_ID_SECONDS]:
-        seconds = seconds * len(_ID_ALPHABET) + _ID_ALPHABET.index(character)
-    return seconds
+        return True
+    made, tie = chain_id[:-_ID_TIE], chain_id[-_ID_TIE:]
+    bits = int(hashlib.sha256(f"{made}:{uid}".encode("ascii")).hexdigest()[:_ID_TIE_DIGITS], 16)
+    return tie == "".join(_ID_ALPHABET[bits >> low & 31] for low in (15, 10, 5, 0))
 
 
 MAX_OVERLAP_S = 4 * 3600

@@ -24,6 +24,8 @@ class Cap:
     least: float = 0.0
     most: float = _MOST
     whole: bool = False
+    flag: bool = False
+    """No or yes: 0 or 1."""
 
     def of(self, limits: Limits) -> float:
         return float(getattr(limits, self.field)) / self.per
@@ -39,7 +41,7 @@ CAPS: Mapping[str, Cap] = {
     "cluster_overlap_node_h": Cap(field="cluster_overlap_node_h"),
     "max_lead_h": Cap(field="max_lead_s", per=_HOUR_S),
     "min_gain_s": Cap(field="min_gain_s", whole=True),
-    "allow_pin": Cap(field="allow_pin", most=1, whole=True),
+    "allow_pin": Cap(field="allow_pin", most=1, whole=True, flag=True),
     "demote_after": Cap(field="demote_after", least=1, whole=True),
     "demote_error_h": Cap(field="demote_error_s", per=_HOUR_S, least=0.01),
 }

@@ -12,6 +12,7 @@ from mirage.domain.chain import (
     ChainState,
     Presubmit,
     Style,
+    made_for,
 )
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.job import JobId
@@ -60,7 +61,7 @@ def register(
     """
     _check(new)
     known = _known(tx, new.chain_id)
-    if known is not None and known.uid != uid:
+    if not made_for(new.chain_id, uid) or (known is not None and known.uid != uid):
         raise NotAllowed(f"chain {new.chain_id} belongs to another user")
     if known is None and chains.count_unseen(tx, cluster_id, uid) >= UNSEEN_MAX:
         raise TooMany(
@@ -101,7 +102,7 @@ def ask(
 ) -> Chain:
     """Pause, resume or cancel at a user's word; `obey` has Slurm follow at the next tick."""
     chain = chains.chain(tx, chain.chain_id, lock=True)
-    moved = chain.moved(target, f"{_ASKED[target]} by {actor}")
+    moved = chain.moved(target, f"{_ASKED[target]} by {actor}")  # `links.ASKED_TO_END`
     chains.save_chain(tx, cluster_id, moved)
     audit.write(tx, cluster_id, _entry(moved, asked(target), now, {}, actor))
     return moved

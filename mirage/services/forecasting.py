@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mirage.domain.decision import Forecast
-from mirage.domain.shape import Quality, Shape, ShapeForecast
+from mirage.domain.shape import WHOLE_NODES, Quality, Shape, ShapeForecast
+from mirage.domain.timelimit import format_time_limit
 from mirage.errors import InputError, NotFound, TooMany
 from mirage.policy.rules import forecast_wait
 from mirage.services import judging
-from mirage.services.waits import LEAST
-from mirage.store import jobs, shapes, trials
+from mirage.store import jobs, queue_now, shapes, trials
 from mirage.store.engine import Transaction
 
 RECENT_JOBS = 1000
@@ -29,6 +29,12 @@ JUDGED_S = 2 * 86400
 """An older judgement of the forecasts is not shown."""
 
 TWIN, QUANTILE = "twin", "quantile"
+
+
+_MINUTE_S = 60
+_FAR = 2**62
+_MEANT = 0.8
+"""Of the waits lie between p10 and p90."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +95,8 @@ def foretell(
 
 def ask(tx: Transaction, cluster_id: int, shape: Shape, now: int) -> None:
     """Have the twin asked for exactly this shape. Raises InputError, TooMany."""
-    if not shape.partition.isprintable() or "," in shape.partition:
-        raise InputError("name one partition")
+    if not _is_known(tx, cluster_id, shape.partition):
+        raise InputError("no such partition is known: neither has it nodes, nor did a job start")
     own = shapes.find(tx, cluster_id, shape)
     if own is not None and _waits(own, now):
         return
@@ -100,6 +106,15 @@ def ask(tx: Transaction, cluster_id: int, shape: Shape, now: int) -> None:
             "ask again later, or look at the nearest one that was foretold"
         )
     shapes.ask(tx, cluster_id, shape, now)
+
+
+def _is_known(tx: Transaction, cluster_id: int, partition: str) -> bool:
+    seen = queue_now.find(tx, cluster_id)
+    if seen is not None:
+        named = {row.partition for row in seen.queue} | {row.partition for row in seen.nodes}
+        if partition in named:
+            return True
+    return len(jobs.waits(tx, cluster_id, partition, before=_FAR, last=1)) > 0
 
 
 def _waits(row: ShapeForecast, now: int) -> bool:
@@ -113,11 +128,16 @@ def _nearest(known: Iterable[ShapeForecast], shape: Shape, now: int) -> ShapeFor
         if row.forecast is not None
         and row.at is not None
         and row.at >= now - FRESH_S
-        and row.shape.gpus == shape.gpus
+        # Where jobs have whole nodes, GPUs make no difference.
+        and row.shape.gpus in {WHOLE_NODES, shape.gpus}
         and row.shape.account in {"", shape.account}
         and row.shape.apart(shape) <= NEAR
     ]
-    return min(fresh, key=lambda r: (r.shape.apart(shape), r.shape != shape), default=None)
+    return min(fresh, key=lambda row: _distance(row.shape, shape), default=None)
+
+
+def _distance(found: Shape, wanted: Shape) -> tuple[bool, float, bool]:
+    return found.gpus != wanted.gpus, found.apart(wanted), found.account != wanted.account
 
 
 def _of_like(tx: Transaction, cluster_id: int, shape: Shape, now: int, least: int) -> Forecast:
@@ -131,4 +151,51 @@ def _of_like(tx: Transaction, cluster_id: int, shape: Shape, now: int, least: in
     return made
 
 
-__all__ = ["LEAST", "Foretold", "ask", "foretell"]
+def sentences(found: Foretold, now: int) -> tuple[str, ...]:
+    """Who says so, of what, and how sure that is."""
+    return tuple(filter(None, (_who(found, now), _instead(found), _how_sure(found))))
+
+
+def _who(found: Foretold, now: int) -> str:
+    if found.source == QUANTILE:
+        return (
+            f"From what the last {found.plain.samples} jobs like it waited (nodes and time limit "
+            "within a factor of two, where there are enough of them)."
+        )
+    ago = max(0, now - found.at) // _MINUTE_S
+    return (
+        f"From {found.plain.samples} simulated futures of the queue as it was "
+        f"{ago} min ago (the twin)."
+    )
+
+
+def _instead(found: Foretold) -> str:
+    if found.source == QUANTILE:
+        if found.waiting:
+            return "The twin has been asked for exactly this job, and answers within some minutes."
+        return f"The twin says nothing of it: {found.refused}." if found.refused else ""
+    if found.exact:
+        return ""
+    used, gpus = found.used, ""
+    if used.gpus != found.shape.gpus:
+        gpus = " and whole nodes"
+    nearest = f"{used.nodes} nodes, {_limit(used.time_limit_s)}{gpus}"
+    asked = " It has been asked for exactly yours as well." if found.waiting else ""
+    return f"Foretold of the nearest job that the twin was asked about: {nearest}.{asked}"
+
+
+def _limit(time_limit_s: int) -> str:
+    return f"a time limit of {format_time_limit(time_limit_s)}"
+
+
+def _how_sure(found: Foretold) -> str:
+    quality = found.quality
+    if quality is None:
+        return "How good such forecasts are here is not known yet: too few jobs have tried them."
+    tried = (
+        f"Of {quality.jobs} jobs of the last weeks that were foretold so, {quality.within:.0%} "
+        f"started between p10 and p90 ({_MEANT:.0%} is meant)"
+    )
+    if quality.shift is None:
+        return f"{tried}; they are too few to correct it by."
+    return f"{tried}: p10, p50 and p90 are corrected by what those would have needed."

@@ -50,7 +50,12 @@ def try_on(queue: Queue, since: int, foretell: Foretell) -> list[Trial]:
     for job in islice(newcomers(queue, since), A_TICK):
         if job.time_limit_s is None or job.nodes < 1 or "," in job.partition:
             continue
-        shape = Shape(partition=job.partition, nodes=job.nodes, time_limit_s=job.time_limit_s)
+        shape = Shape(
+            partition=job.partition,
+            nodes=job.nodes,
+            time_limit_s=job.time_limit_s,
+            gpus=job.gpus,
+        )
         told = foretell(shape)
         if told is not None and None not in {told[1].p10_s, told[1].p90_s}:
             source, forecast = told

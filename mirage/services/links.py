@@ -42,6 +42,8 @@ its predecessor, and another one stands behind that."""
 
 _ORDER = (LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED)
 _CONCLUDED = frozenset({ChainState.FINISHED, ChainState.FAILED})
+ASKED_TO_END = "cancelled by "
+"""How the note begins of a chain that somebody asked to cancel: that is not concluded."""
 _NEVER_RAN = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})
 
 
@@ -157,13 +159,16 @@ def _taken_up(
 ) -> Chain:
     """That it was over, or paused, was only concluded: its owner has put another link in place.
 
-    While a link runs a new one is that link's doing.
+    While a link runs a new one is that link's doing; and what was submitted before a link was
+    cancelled is nobody's answer to that.
     """
     before, link = change
     known = before is not None and before.job_id == link.job_id
     paused = chain.state is ChainState.PAUSED and chain.note.startswith(PAUSED)
     runs = any(other.state is LinkState.RUNNING for other in links)
-    concluded = chain.state in _CONCLUDED or (paused and not runs)
+    cancelled = chain.state is ChainState.CANCELLED and not chain.note.startswith(ASKED_TO_END)
+    newer = all(link.submit >= (other.end or 0) for other in links)
+    concluded = chain.state in _CONCLUDED or ((paused or (cancelled and newer)) and not runs)
     if not concluded or known or link.state is LinkState.ENDED:
         return chain
     active = replace(chain, state=ChainState.ACTIVE, note="")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from mirage.domain.chain import Chain, Mark, find_mark, made_at
+from mirage.domain.chain import Chain, Mark, find_mark, made_for
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
 from mirage.store import audit, chains
@@ -16,8 +16,7 @@ FOREIGN = "foreign mark"
 """The audit's word for a chain's mark on a job of somebody else."""
 
 CLOCKS_DIFFER_S = 5
-"""Between a login node, which makes a chain's id, and slurmctld. What clocks that differ by more
-cost is adoption: a chain that was registered is its owner's all the same."""
+"""Between the service's host and slurmctld's."""
 
 
 def falls(tx: Transaction, chain: Chain, jobs: Iterable[Job], queue: Queue | None) -> bool:
@@ -49,23 +48,20 @@ def adopted(
 ) -> Chain | None:
     """The chain as that of its first job's user, where no registration stands.
 
-    A mark is public once it is seen, and may be written on any job one has. So a job from before
-    the chain's id was made gives nothing; what clocks that differ leave of that comes last. A
-    requeue makes a submit time later, never earlier, and a low number says nothing.
+    A mark is public once it is seen, and may be written on any job one has: the id itself says
+    whose it may be. A requeue makes a submit time later, never earlier.
     """
-    made = made_at(found[0][0].chain_id)
-    made = 0 if made is None or made > now else made
+    chain_id = found[0][0].chain_id
     named = [
-        (job.submit < made, job.submit, job.job_id, mark.index, job)
+        (job.submit, job.job_id, mark.index, job)
         for mark, job in found
-        if job.uid is not None and job.submit >= made - CLOCKS_DIFFER_S
+        if job.uid is not None and made_for(chain_id, job.uid)
     ]
     if not named:
         return chain
-    *_, index, first = min(named, key=lambda one: one[:4])
+    *_, index, first = min(named, key=lambda one: one[:3])
     if first.uid is None or (chain is not None and chain.uid == first.uid):
         return chain
-    chain_id = found[0][0].chain_id
     taken = Chain(chain_id=chain_id, uid=first.uid, user=first.user, created_at=first.submit)
     chains.save_chain(tx, cluster_id, taken)
     what = {"link": index, "job": first.job_id}

@@ -101,7 +101,7 @@ def verdict(chain: Chain, links: Sequence[Link], now: int, past: Past) -> Verdic
     if not started:
         return _never_started(look)
     newest = started[-1]
-    if (cancelled := _cancelled(started)) is not None:
+    if (cancelled := _cancelled(started, links[-1])) is not None:
         return Verdict(ChainState.CANCELLED, f"link {cancelled.index} was cancelled")
     if chain.links_planned is not None and newest.index >= chain.links_planned:
         over = all(link.state is LinkState.ENDED for link in started)
@@ -116,14 +116,17 @@ def verdict(chain: Chain, links: Sequence[Link], now: int, past: Past) -> Verdic
     return _without_standby(look, newest)
 
 
-def _cancelled(started: list[Link]) -> Link | None:
+def _cancelled(started: list[Link], last: Link) -> Link | None:
     """The cancelled link that ended its chain, if there is one.
 
     A successor that already ran beside it carries the chain on; one that starts later is ended by
-    its guard before a line of the user's script.
+    its guard before a line of the user's script. One that was submitted afterwards is its owner's
+    newer word (`mirage-link resume`).
     """
     for link, successor in zip_longest(started, started[1:]):
-        if link.end_state is JobState.CANCELLED and not _ran_beside(link, successor):
+        if link.end_state is not JobState.CANCELLED or _ran_beside(link, successor):
+            continue
+        if last.index <= link.index or last.submit < (link.end or link.seen_at):
             return link
     return None
 

@@ -86,7 +86,7 @@ def take_lease(tx: Transaction, cluster_id: int, holder: str, *, now: int, ttl_s
 
 
 def lease_until(tx: Transaction, cluster_id: int) -> int | None:
-    """When the acting worker's lease runs out, or ran out; None: no worker, or it ended in order."""
+    """When the acting worker's lease runs out, or ran out; None: none, or it ended in order."""
     until: int | None = tx.scalar(select(leases.c.until).where(leases.c.cluster_id == cluster_id))
     return until
 

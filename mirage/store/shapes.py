@@ -111,7 +111,7 @@ def save(tx: Transaction, cluster_id: int, shape: Shape, at: int, told: Forecast
 
 def _turn(row: ShapeForecast) -> tuple[bool, int, int]:
     answered = -1 if row.at is None else row.at
-    return row.asked_at <= answered, answered, -row.usual
+    return row.asked_at <= max(answered, 0), answered, -row.usual
 
 
 def _put_if_absent(tx: Transaction, cluster_id: int, shape: Shape) -> None:
@@ -127,7 +127,7 @@ def _named(cluster_id: int, shape: Shape) -> dict[str, Any]:
     return {"cluster_id": cluster_id} | {name: getattr(shape, name) for name in _KEY}
 
 
-def _of_jobs(row: Row[Any], *, shared: bool) -> Shape:
+def _of_jobs(row: Any, *, shared: bool) -> Shape:
     return Shape(
         partition=row.partition,
         nodes=row.nodes,

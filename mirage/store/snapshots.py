@@ -50,8 +50,8 @@ def add(
         "queue": _pack({n: getattr(queue, n).tolist() for n in _COLUMNS}),
         "nodes": None if nodes is None else _pack([asdict(n) for n in nodes]),
     }
-    put_if_absent(tx, snapshots, values, key=["cluster_id", "taken_at"])
-    changes.tell(tx, cluster_id, Topic.QUEUE)
+    if put_if_absent(tx, snapshots, values, key=["cluster_id", "taken_at"]):
+        changes.tell(tx, cluster_id, Topic.QUEUE)
 
 
 def latest(tx: Transaction, cluster_id: int) -> SnapshotRow | None:

@@ -36,5 +36,7 @@ def put_all(
 
 def put_if_absent(
     tx: Transaction, table: Table, values: Mapping[str, Any], *, key: Sequence[str]
-) -> None:
-    tx.execute(insert(tx, table).values(**values).on_conflict_do_nothing(index_elements=key))
+) -> bool:
+    """Whether the row was not there."""
+    statement = insert(tx, table).values(**values).on_conflict_do_nothing(index_elements=key)
+    return tx.execute(statement).rowcount > 0

@@ -50,6 +50,7 @@ def show(look: Looking, who: Admin, done: Annotated[str, Query(max_length=16)] =
         means=modes.MEANS,
         limits=caps.listed(tx, look.cluster_id, given.limits, given.limits_told),
         caps=CAPS,
+        value_of=_value_of,
         models=[] if given.models_dir is None else catalogue.listed(given.models_dir),
         polling=polling,
         chart=calls_chart.draw(polling, _HOURS),
@@ -125,6 +126,10 @@ def _number(name: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise InputError(f"{name} is a number, not {text!r}") from None
+
+
+def _value_of(name: str, value: float) -> str:
+    return ("yes" if value else "no") if CAPS[name].flag else f"{value:g}"
 
 
 def _pulled(look: Look) -> list[Pulled]:

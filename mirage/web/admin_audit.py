@@ -12,6 +12,7 @@ from mirage.api.paging import row_cursor
 from mirage.api.problems import invalid
 from mirage.domain.chain import ChainId
 from mirage.store import audit
+from mirage.store.audit import AuditFilter
 from mirage.web.page import Looking
 
 router = APIRouter(prefix="/admin/audit", include_in_schema=False)
@@ -39,11 +40,13 @@ def show(
     rows = audit.page(
         look.tx,
         look.cluster_id,
-        actor=asked["actor"] or None,
         event=asked["event"] or None,
         chain_id=ChainId(asked["chain"]) if asked["chain"] else None,
-        since=since,
-        until=None if since is None else since + _DAY_S,
+        where=AuditFilter(
+            actor=asked["actor"] or None,
+            since=since,
+            until=None if since is None else since + _DAY_S,
+        ),
         after=row_cursor(after) if after else None,
         limit=_ROWS + 1,
     )

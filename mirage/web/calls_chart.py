@@ -7,7 +7,7 @@ from mirage.web import svg
 from mirage.web.scales import Linear, Time
 
 _WIDTH, _HEIGHT = 720, 190
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 24, 36
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 24, 36
 
 
 def draw(polling: Polling, hours: int) -> Markup:

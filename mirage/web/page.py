@@ -121,7 +121,6 @@ def answer(
         path=request.url.path.removeprefix(given.root_path) or "/",
         cluster=given.cluster_name,
         poll_s=given.queue_interval_s,
-        events=request.app.state.events,
         **{"live": False, "mode": None, **values},
     )
     digest = hashlib.sha256(_AGE.sub("", html).encode()).hexdigest()[:24]

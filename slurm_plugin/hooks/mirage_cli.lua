@@ -8,7 +8,7 @@ local hooks = ...
 local PYTHON = "/usr/bin/python3"
 local RERUN = hooks .. "/mirage-rerun"
 local HEAD_BYTES = 65536
-local ID = string.rep("[0-9a-hjkmnp-tv-z]", 16)
+local ID = string.rep("[0-9a-hjkmnp-tv-z]", 20)
 
 local begun, quiet = false, false
 local why -- why a call that asked for a chain got none

@@ -5,7 +5,7 @@
 -- of the job is changed. `slurm.jobs` is not read: in 22.05 it may hold jobs that are gone.
 local MAX_LINKS = 1000
 local ID_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
-local ID = string.rep("[0-9a-hjkmnp-tv-z]", 16)
+local ID = string.rep("[0-9a-hjkmnp-tv-z]", 20)
 local TIME_LETTERS = 7 -- a chain's id begins with the second in which it was made
 local FLAG = "never-overlap"
 local NAMES = {}

@@ -30,8 +30,8 @@ SPANK_PLUGIN(mirage, 1)
 enum { BEFORE_SCRIPT, AFTER_SCRIPT, NEVER };
 #define OPTION "mirage-"
 #define TAG "mirage:"
-#define ID_LETTERS "0123456789abcdefghjkmnpqrstvwxyz" /* of a chain id, 16 of them */
-#define ID_LENGTH 16
+#define ID_LETTERS "0123456789abcdefghjkmnpqrstvwxyz" /* of a chain id, 20 of them */
+#define ID_LENGTH 20
 
 static int on_option(int index, const char *value, int remote);
 

@@ -1,4 +1,4 @@
-"""What monitoring is shipped with: every name that board and alerts ask for, /metrics really has."""
+"""The shipped board and alerts: every name that they ask for, /metrics really has."""
 
 import json
 import re

@@ -27,17 +27,31 @@ OPERATIONS = {
     "GET /api/v1/jobs": "listJobs",
     "POST /api/v1/completions": "reportCompletion",
     "POST /api/v1/kill": "stopActing",
+    "GET /api/v1/kill": "getKillSwitch",
+    "POST /api/v1/kill/release": "releaseKillSwitch",
+    "GET /api/v1/limits": "getLimits",
+    "PUT /api/v1/limits/{name}": "setLimit",
+    "GET /api/v1/models": "getModels",
+    "GET /api/v1/models/{name}/{version}": "getModel",
+    "PUT /api/v1/models/{name}/promoted": "promoteModel",
+    "GET /api/v1/polling": "getPolling",
+    "GET /api/v1/status": "getStatus",
     "GET /api/v1/mode": "getMode",
     "PUT /api/v1/mode": "setMode",
     "GET /api/v1/queue": "getQueue",
     "GET /api/v1/reports/shadow": "getShadowReport",
     "GET /api/v1/waits": "getWaits",
+    "POST /api/v1/forecasts": "askForecast",
     "GET /healthz": "getHealth",
     "GET /metrics": "getMetrics",
     "GET /problems/{name}": "explainProblem",
     "GET /api/v1/overview": "getOverview",
     "GET /readyz": "getReadiness",
 }
+
+
+SHORT = {"listLimits", "listModels"}
+"""Lists as long as what the admin has set up: they are whole."""
 
 
 @pytest.fixture
@@ -101,7 +115,7 @@ def test_every_post_takes_a_key(document: dict[str, Any]) -> None:
 
 def test_every_list_is_paged(document: dict[str, Any]) -> None:
     for where, operation in operations(document).items():
-        if operation["operationId"].startswith("list"):
+        if operation["operationId"].startswith("list") and operation["operationId"] not in SHORT:
             names = {parameter["name"] for parameter in operation["parameters"]}
             assert names >= {"cursor", "limit"}, where
 

@@ -15,7 +15,8 @@ class CleanRoot:
     """Commands run in it, as root or as `user`; what they start and leave behind stays in it."""
 
     def __init__(self, pid: int) -> None:
-        self._enter = ["nsenter", f"--target={pid}", "--mount", "--pid", "--net", "--root", "--wd"]
+        self._beside = ["nsenter", f"--target={pid}", "--mount"]
+        self._enter = [*self._beside, "--pid", "--net", "--root", "--wd"]
 
     def argv(self, *words: str, user: str = "") -> list[str]:
         """To hand to Popen, for what goes on; `end` ends it."""
@@ -46,10 +47,13 @@ class CleanRoot:
         if process.poll() is None:
             os.kill(_child(process.pid), signal.SIGTERM)
 
-    def files(self, *left_out: str) -> set[str]:
-        """Every path, but those below `left_out`."""
-        prune = [word for path in left_out for word in ("-path", path, "-prune", "-o")]
-        return set(self.done("find", "/", "-xdev", *prune, "-print").splitlines())
+    def new(self) -> set[str]:
+        """Every path that is in it and not on the host."""
+        upper = "/mnt/upper"
+        words = [*self._beside, "find", upper, "-mindepth", "1"]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        written = {path.removeprefix(upper) for path in done.stdout.splitlines()}
+        return {path for path in written if not os.path.lexists(path)}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The nginx example with a real nginx before a real service: sub-path, live events, forwarded headers."""
+"""The nginx example with a real nginx before a real service: sub-path, live events, headers."""
 
 import json
 import os

@@ -3,7 +3,7 @@
 import pytest
 
 from mirage.domain.chain import ChainState
-from mirage.domain.job import Job, JobState
+from mirage.domain.job import Job, JobId, JobState
 from mirage.services import chains as chain_service
 from mirage.services import links as link_service
 from mirage.services.chains import Registration
@@ -19,6 +19,7 @@ from tests.services.slurm_jobs import (
     chain,
     ended,
     events,
+    job,
     running,
     standby,
 )
@@ -67,6 +68,32 @@ def test_a_chain_whose_last_link_ended_is_finished(store: Store) -> None:
     assert told(store, *links, running(3)) == (ChainState.ACTIVE, "")
     assert told(store, *links, done(3)) == (ChainState.FINISHED, "all 3 links ran")
     assert events(store)[-1] == "chain finished"
+
+
+def test_a_chain_that_its_owner_resumes_after_its_link_was_cancelled_is_followed(
+    store: Store,
+) -> None:
+    cancelled = done(1, JobState.CANCELLED)
+    assert told(store, cancelled, standby(2))[0] is ChainState.CANCELLED
+    turned_away = ended(2, JobState.COMPLETED, NOW + 10, NOW + 15)
+    assert told(store, cancelled, turned_away, now=NOW + 60)[0] is ChainState.CANCELLED
+    resumed = job(2, job_id=JobId(20), submit=NOW + 100)
+    assert told(store, cancelled, turned_away, resumed, now=NOW + 120) == (ChainState.ACTIVE, "")
+    assert "taken up again" in events(store)
+    runs = running(2, NOW + 130, job_id=JobId(20), submit=NOW + 100)
+    assert told(store, cancelled, runs, now=NOW + 180)[0] is ChainState.ACTIVE
+    again = ended(2, JobState.CANCELLED, NOW + 130, NOW + 200, job_id=JobId(20), submit=NOW + 100)
+    assert told(store, again, now=NOW + 240) == (ChainState.CANCELLED, "link 2 was cancelled")
+
+
+def test_a_chain_that_was_asked_to_end_stays_so(store: Store) -> None:
+    told(store, running(1))
+    with store.begin() as tx:
+        asked = chains.chain(tx, CHAIN)
+        chain_service.ask(tx, 1, asked, ChainState.CANCELLED, now=NOW, actor="alice")
+    cancelled = done(1, JobState.CANCELLED, NOW + 10)
+    later = job(2, submit=NOW + 100)
+    assert told(store, cancelled, later, now=NOW + 120)[0] is ChainState.CANCELLED
 
 
 def test_a_chain_is_not_finished_while_an_earlier_link_runs(store: Store) -> None:

@@ -1,9 +1,12 @@
 """Marks can be copied and chains registered by whoever saw one: a chain stays its owner's."""
 
+from hashlib import sha256
+
 import pytest
 
 from mirage.domain.chain import ChainId, ChainState, Mark
 from mirage.domain.job import Job, JobId, JobState
+from mirage.errors import NotAllowed
 from mirage.policy.rules import Reactive
 from mirage.services.chains import Registration, ask, register
 from mirage.services.desk import Rules
@@ -140,6 +143,28 @@ def test_an_adopted_chain_goes_to_nobody_else(store: Store) -> None:
 
 
 def _id_made_at(second: int) -> str:
+    """Of a chain of alice's."""
     alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
     digits = [alphabet[second >> shift & 31] for shift in range(30, -1, -5)]
-    return "".join(digits) + "x" * 9
+    made = "".join(digits) + "x" * 9
+    tied = int.from_bytes(sha256(f"{made}:{ALICE}".encode()).digest()[:3], "big") >> 4
+    return made + "".join(alphabet[tied >> shift & 31] for shift in (15, 10, 5, 0))
+
+
+def test_an_id_is_good_for_the_user_alone_for_whom_it_was_made(store: Store) -> None:
+    """mallory reads the mark in the queue, marks a job of his so, and registers that at once."""
+    chain_id = ChainId(_id_made_at(NOW))
+    mark = str(Mark(chain_id, 1))
+    his = job(1, uid=MALLORY, user="mallory", job_id=JobId(5), submit=NOW - 50, comment=mark)
+    hers = job(1, JobState.RUNNING, start=NOW, submit=NOW - 10, comment=mark)
+    new = Registration(chain_id=chain_id, links=5, job_id=JobId(5))
+    with store.begin() as tx, pytest.raises(NotAllowed):
+        register(tx, 1, new, uid=MALLORY, user="mallory", now=NOW)
+    ticked(store, his)
+    ticked(store, his, hers)
+    found = chain(store, chain_id)
+    assert (found.uid, links(store, chain_id)[1].job_id) == (ALICE, 11)
+    with store.begin() as tx:
+        hers_too = Registration(chain_id=chain_id, links=5, job_id=JobId(11), policy="average")
+        register(tx, 1, hers_too, uid=ALICE, user="alice", now=NOW)
+    assert chain(store, chain_id).policy == "average"

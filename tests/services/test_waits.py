@@ -206,7 +206,7 @@ def test_an_upgrade_sums_what_was_there(empty_database_url: str) -> None:
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         cluster_id = clusters.ensure(tx, "lab")
         jobs.upsert(tx, cluster_id, records)
-    schema.downgrade(empty_database_url, MIGRATIONS, "0003")
+    schema.downgrade(empty_database_url, MIGRATIONS, "0020")
     schema.upgrade(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store:
         assert waits.refresh(store, cluster_id, budget_s=60)

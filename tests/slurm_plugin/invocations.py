@@ -103,7 +103,7 @@ ACCEPTED = [
     call("job.sh", SBATCH_ARRAY_INX="1-2"),
     call("job.sh", MIRAGE_DISABLE="1", MIRAGE_CHAIN="3"),
     call("job.sh", MIRAGE_MAX_OVERLAP="1:00:00", MIRAGE_CHAIN=""),
-    call("--comment=mirage:0123456789abcdef:4", "job.sh"),
+    call("--comment=mirage:0123456789abcdefghjk:4", "job.sh"),
     call("-N", "99", "job.sh"),
     call("--export-file=env.list", "job.sh"),
     call("--begin=2037-01-01", "--signal=B:USR1@60", "-k", "--nice=7", "job.sh"),

@@ -128,7 +128,7 @@ def test_a_comment_that_asks_for_a_chain_leaves_the_users_own(
 @pytest.mark.parametrize(
     "comment",
     [
-        *("mirage", "mirage:", "mirage: chain=3", "mirage:0f00000000000000:1", "mirage:x=1"),
+        *("mirage", "mirage:", "mirage: chain=3", "mirage:0f000000000000000000:1", "mirage:x=1"),
         *("amirage:chain=3", "see mirage:chain", "chain=3", "mirage:chains=3,chain=3"),
     ],
 )

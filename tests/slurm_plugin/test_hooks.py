@@ -34,7 +34,7 @@ from tests.slurm_testbed import Testbed
 pytestmark = pytest.mark.slurm
 
 NEEDS = ("gcc", "libc6-dev", "libslurm-dev", "make")
-MARK = re.compile(r"(?:^|.* )mirage:([0-9a-z]{16}):(\d+)$")
+MARK = re.compile(r"(?:^|.* )mirage:([0-9a-z]{20}):(\d+)$")
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +305,7 @@ def test_job_submit_refuses_what_cannot_be_a_link(judged: Hooked) -> None:
         (["--comment=mirage:chain=8", "--array=1-3"], "a job array cannot be a chain"),
         (["--comment=mine mirage:policy=auto,chain=1001"], "a chain has 1 to 1000 links"),
         (["--comment=mirage:chain=-1"], "a chain has 1 to 1000 links"),
-        (["--comment=mirage:" + "0" * 16 + ":0"], "a chain has 1 to 1000 links"),
+        (["--comment=mirage:" + "0" * 20 + ":0"], "a chain has 1 to 1000 links"),
     ):
         done = judged.sbatch("--hold", *words, "job.sh")
         assert done.returncode == 1, words
@@ -318,7 +318,7 @@ def test_job_submit_leaves_all_else_as_it_was(judged: Hooked) -> None:
         "mirage:chain reaction",
         "not mirage:unknown=8",
         "mirage:chain=8 'quoted' $(x)",
-        "mirage:" + "0" * 16 + ":1000",
+        "mirage:" + "0" * 20 + ":1000",
     ):
         done = judged.sbatch("--hold", f"--comment={comment}", "job.sh")
         assert judged.job(done)["Comment"].strip() == comment

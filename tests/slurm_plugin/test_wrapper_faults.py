@@ -107,3 +107,31 @@ def test_a_limit_on_the_size_of_files_costs_the_chain_only(slurm: FakeSlurm) -> 
     assert done.stderr.endswith(b"File too large; submitted without a chain\n")
     assert [call.argv for call in slurm.calls()] == [["job.sh"]]
     assert slurm.chains() == []
+
+
+@pytest.mark.parametrize("way", ["a pipe", "a file"])
+def test_a_script_without_end_is_refused_in_sbatchs_own_words(slurm: FakeSlurm, way: str) -> None:
+    memory = 512 << 20
+    limited = ["prlimit", f"--as={memory}", "--", str(WRAPPER), "--mirage-chain=2"]
+    if way == "a file":
+        script = slurm.script("#!/bin/sh\n")
+        with script.open("rb+") as grown:
+            grown.truncate(1 << 40)
+    with subprocess.Popen(["yes", "#!/bin/sh"], stdout=subprocess.PIPE) as endless:
+        done = subprocess.run(
+            [*limited, *(["job.sh"] if way == "a file" else [])],
+            stdin=endless.stdout,
+            capture_output=True,
+            check=False,
+            cwd=slurm.root / "home",
+            env=slurm.environ,
+            timeout=60,
+        )
+        endless.kill()
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr == (
+        b"sbatch: error: Batch job submission failed:"
+        b" Pathname of a file, directory or other parameter too long\n"
+    )
+    assert slurm.calls() == []
+    assert slurm.chains() == []

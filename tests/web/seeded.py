@@ -13,12 +13,14 @@ from typing import Any
 from sqlalchemy import Table
 
 from mirage.domain.chain import ChainId
+from mirage.domain.decision import Mode
 from mirage.store import clusters
 from mirage.store.engine import Store, Transaction
 from mirage.store.tables import chains, decisions, forecasts, jobs, links, snapshots
 from tests.api.running import NOW
 from tests.web import seeded_past
 from tests.web.seeded_chain import USERS, SeededChain, chain_id
+from tests.web.seeded_queue import seed_queue
 
 HOUR, DAY = 3600, 86400
 PARTITIONS = ("gpu", "long", "cpu")
@@ -45,6 +47,7 @@ def seed(store: Store, size: Size) -> int:
     luck = random.Random(20260302)  # noqa: S311 - the same each time
     with store.begin() as tx:
         cluster_id = clusters.ensure(tx, "lab")
+        clusters.set_mode(tx, cluster_id, Mode.ACT)
         put(tx, jobs, _jobs(cluster_id, size.jobs, luck))
         put(tx, snapshots, _snapshots(cluster_id, size.days, luck))
         made = [SeededChain(cluster_id, n, luck) for n in range(size.chains)]
@@ -59,6 +62,7 @@ def seed(store: Store, size: Size) -> int:
             {str(c.row["chain_id"]): (c.row["user"], c.row["uid"]) for c in made},
         )
         tx.exec_driver_sql("ANALYZE")
+    seed_queue(store, cluster_id, LOOKED_AT, PARTITIONS, jobs=size.jobs)
     return cluster_id
 
 

@@ -26,4 +26,6 @@ PAGES = (
     Shown("chain-owner", f"/chains/{chain_id(0)}", who="alice", needs_chain=True),
     Shown("accuracy", "/accuracy"),
     Shown("impact", "/impact"),
+    Shown("queue", "/queue?to=gpu&nodes=4&time=2-0"),
+    Shown("queue-alice", "/queue?over=7d&partition=gpu&to=gpu&nodes=x", who="alice"),
 )

@@ -134,7 +134,6 @@
     if (!document.hidden) refresh();
   }, poll);
 
-  if (!source) return;
   const events = new EventSource(source);
   for (const topic of ["chains", "decisions", "queue", "mode", "health", "reset"]) {
     events.addEventListener(topic, soon);

@@ -1,0 +1,98 @@
+"""Routes on how long a job would wait if it were submitted now."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from mirage.api import forecast_schemas as schemas
+from mirage.api import views
+from mirage.api.deps import Context, Freshness, Reader, Reading, Writer, Writing, freshness, instant
+from mirage.api.documented import read_errors, write_errors
+from mirage.api.once import Once
+from mirage.api.queue import least_of
+from mirage.domain.shape import Shape
+from mirage.domain.timelimit import UNLIMITED
+from mirage.services import forecasting
+from mirage.services.forecasting import Foretold
+
+router = APIRouter(tags=["cluster"])
+
+
+@router.get("/forecasts", operation_id="getForecast", responses=read_errors(401, 404))
+def get_forecast(
+    given: Context,
+    reader: Reader,
+    tx: Reading,
+    *,
+    partition: Annotated[str, Query(min_length=1, max_length=64, examples=["gpu"])],
+    nodes: Annotated[int, Query(ge=1, le=schemas.MOST_NODES, examples=[4])],
+    time_limit_s: Annotated[int, Query(ge=1, le=UNLIMITED, examples=[172800])],
+    gpus: Annotated[
+        int, Query(ge=0, le=schemas.MOST_GPUS, description="Over all nodes; 0: whole nodes.")
+    ] = 0,
+    account: Annotated[str, Query(max_length=64)] = "",
+) -> schemas.WaitForecast:
+    """How long such a job would wait if submitted now: the twin's answer for it or for a job near
+    it, else what like jobs waited lately."""
+    shape = Shape(
+        partition=partition, nodes=nodes, time_limit_s=time_limit_s, gpus=gpus, account=account
+    )
+    now = given.clock()
+    found = forecasting.foretell(tx, given.cluster_id, shape, now, least=least_of(reader))
+    return _view(found, now, freshness(tx, given))
+
+
+@router.post(
+    "/forecasts", operation_id="askForecast", status_code=202, responses=write_errors(409, 429)
+)
+def ask_forecast(
+    new: schemas.NewForecast,
+    given: Context,
+    who: Writer,  # noqa: ARG001 - who is known alone may put the worker to work
+    tx: Writing,
+    key: Once,
+) -> schemas.ForecastAsked:
+    """Have the twin asked for exactly this job: the worker answers within some minutes, and
+    getForecast tells then."""
+
+    def ask() -> schemas.ForecastAsked:
+        forecasting.ask(tx, given.cluster_id, Shape(**new.model_dump()), given.clock())
+        return schemas.ForecastAsked(ask_again_s=given.queue_interval_s)
+
+    return key.once(ask)
+
+
+def _view(found: Foretold, now: int, fresh: Freshness) -> schemas.WaitForecast:
+    shape, used, quality = found.shape, found.used, found.quality
+    return schemas.WaitForecast(
+        partition=shape.partition,
+        nodes=shape.nodes,
+        time_limit_s=shape.time_limit_s,
+        gpus=shape.gpus,
+        account=shape.account,
+        source=schemas.Source(found.source),
+        foretold_at=instant(found.at),
+        exact=found.exact,
+        used=schemas.ShapeView(
+            nodes=used.nodes,
+            time_limit_s=used.time_limit_s,
+            gpus=used.gpus,
+            account=used.account,
+        ),
+        calibrated=found.calibrated,
+        quality=None
+        if quality is None
+        else schemas.QualityView(
+            jobs=quality.jobs,
+            days=quality.days,
+            within=quality.within,
+            below_p90=quality.below_p90,
+            error_s=quality.error_s,
+        ),
+        waiting=found.waiting,
+        refused=found.refused,
+        says=list(forecasting.sentences(found, now)),
+        as_of=fresh.as_of,
+        stale=fresh.stale,
+        **views.forecast(found.forecast).model_dump(),
+    )

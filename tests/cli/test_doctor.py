@@ -1,0 +1,125 @@
+"""What `mirage doctor` says of host and service, and what it says to do."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mirage.cli import doctor_host
+from mirage.cli.findings import Verdict
+from mirage.installed import data_dir
+from tests.learn.trained import save
+from tests.mirage_process import QuietSlurm, configured, run, serving
+
+GOOD, WARNING, FAULT = Verdict.GOOD, Verdict.WARNING, Verdict.FAULT
+RUNNING = {
+    "LoadState": "loaded",
+    "ActiveState": "active",
+    "UnitFileState": "enabled",
+    "NRestarts": "0",
+    "NeedDaemonReload": "no",
+}
+
+
+@pytest.mark.parametrize(
+    ("differing", "verdict", "told"),
+    [
+        ({}, GOOD, "it runs, and starts with this host"),
+        ({"LoadState": "not-found"}, WARNING, "nothing starts the service with this host"),
+        ({"ActiveState": "failed"}, FAULT, "journalctl -u mirage.service"),
+        ({"ActiveState": "inactive"}, WARNING, "systemctl enable --now mirage.service"),
+        ({"UnitFileState": "disabled"}, WARNING, "`systemctl enable mirage.service`"),
+        ({"NRestarts": "7"}, WARNING, "started again 7 times"),
+        ({"NeedDaemonReload": "yes"}, WARNING, "systemctl daemon-reload"),
+    ],
+)
+def test_how_the_unit_stands(differing: dict[str, str], verdict: Verdict, told: str) -> None:
+    found = doctor_host.unit_told(RUNNING | differing)
+    assert found[0] is verdict
+    assert told in found[1]
+
+
+def test_a_wrapped_sbatch_is_this_mirages_or_is_said_to_be_another(tmp_path: Path) -> None:
+    theirs = tmp_path / "bin"
+    shutil.copytree(data_dir("slurm_plugin"), theirs)
+    assert doctor_host.wrapper(str(theirs))[0] is GOOD
+    (theirs / "mirage_chain.py").write_text("# of an older one\n")
+    verdict, told = doctor_host.wrapper(str(theirs))
+    assert verdict is WARNING
+    assert "mirage_chain.py differ" in told
+    assert str(data_dir("slurm_plugin")) in told
+
+
+def test_a_plain_sbatch_is_no_fault_and_none_is_told(tmp_path: Path) -> None:
+    plain = tmp_path / "bin"
+    plain.mkdir()
+    assert doctor_host.wrapper(str(plain))[0] is WARNING
+    (plain / "sbatch").write_text("#!/bin/sh\n")
+    (plain / "sbatch").chmod(0o755)
+    verdict, told = doctor_host.wrapper(str(plain))
+    assert verdict is GOOD
+    assert "is Slurm's own" in told
+
+
+def test_the_disk_is_looked_at_where_the_database_grows(tmp_path: Path) -> None:
+    free_mib = shutil.disk_usage(tmp_path).free // (1 << 20)
+    verdict, told = doctor_host.disk(tmp_path)
+    assert verdict is (GOOD if free_mib > 3000 else verdict)
+    assert str(tmp_path) in told
+    assert doctor_host.disk(tmp_path / "gone")[0] is FAULT
+
+
+def findings(config: Path, **environment: str) -> dict[str, tuple[str, str]]:
+    answer = run("doctor", "--no-moves", "--json", "--config", str(config), **environment)
+    found = json.loads(answer.out)["findings"]
+    return {f["what"]: (f["verdict"], f["told"]) for f in found}
+
+
+def test_a_service_that_runs_is_asked_and_one_that_does_not_is_told(tmp_path: Path) -> None:
+    slurm, config = QuietSlurm(tmp_path / "bin"), configured(tmp_path)
+    socket = tmp_path / "api.sock"
+    config.write_text(f'{config.read_text()}socket = "{socket}"\n')
+    assert run("db", "upgrade", "--config", str(config)).code == 0
+    with serving(config, slurm) as service:
+        service.wait_until_ready()
+        port = service.url().rpartition(":")[2]
+        config.write_text(config.read_text().replace("port = 0", f"port = {port}"))
+        found = findings(config, PATH=slurm.path)
+        assert found["service"] == (
+            "good",
+            f"it answers at {service.url()}, and has read the queue lately",
+        )
+        assert found["socket"] == ("good", f"it answers at {socket}")
+        assert found["configuration"] == ("good", f"{config} is right")
+        assert service.end() == 0
+    found = findings(config, PATH=slurm.path)
+    assert found["service"][0] == found["socket"][0] == "warning"
+    assert "systemctl start mirage" in found["socket"][1]
+
+
+def test_a_model_whose_file_was_changed_is_a_fault(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    folder = save(tmp_path / "models" / "made" / "1")
+    config.write_text(f'{config.read_text()}[provision]\nmodels_dir = "{tmp_path}/models"\n')
+    assert findings(config)["models"] == (
+        "good",
+        f"1 in {tmp_path}/models, each as its card says",
+    )
+    graph = folder / "policy.onnx"
+    graph.write_bytes(graph.read_bytes() + b"\0")
+    verdict, told = findings(config)["models"]
+    assert verdict == "fault"
+    assert "models/made/1" in told
+
+
+def test_a_password_that_everybody_may_read_is_told(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    config.write_text(f'{config.read_text()}[database]\nurl = "postgresql://m:hunter2@h/m"\n')
+    config.chmod(0o644)
+    verdict, told = findings(config)["configuration"]
+    assert verdict == "warning"
+    assert "MIRAGE_DATABASE_URL" in told
+    assert "hunter2" not in told
+    config.chmod(0o600)
+    assert findings(config)["configuration"][0] == "good"

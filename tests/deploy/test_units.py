@@ -1,0 +1,76 @@
+"""The units as systemd itself reads them: no warning, and shut in as tightly as they can be."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import needed
+from tests.mirage_process import CHECKOUT
+
+UNITS = CHECKOUT / "deploy" / "systemd"
+MOST_EXPOSED = {"mirage.service": 1.5, "mirage-backup.service": 1.0}
+"""Of systemd-analyze's 10; below 2 it calls a service well shut in."""
+
+
+@pytest.fixture
+def units(tmp_path: Path) -> Path:
+    """The units, whose program is there."""
+    if shutil.which("systemd-analyze") is None:
+        needed.absent("systemd-analyze is not installed")
+    program = tmp_path / "mirage"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    for unit in (*UNITS.glob("*.service"), *UNITS.glob("*.timer")):
+        text = unit.read_text().replace("/usr/bin/mirage", str(program))
+        (tmp_path / unit.name).write_text(text)
+    return tmp_path
+
+
+def analyze(*words: str) -> str:
+    done = subprocess.run(
+        ["systemd-analyze", *words], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["mirage.service", "mirage-backup.service", "mirage-backup.timer"])
+def test_systemd_finds_nothing_to_say(units: Path, name: str) -> None:
+    told = analyze("verify", "--man=no", str(units / name))
+    assert str(units) not in told
+    assert name not in told
+
+
+def test_the_users_unit_reads_as_well(units: Path) -> None:
+    unit = units / "user.service"
+    text = (UNITS / "user" / "mirage.service").read_text()
+    unit.write_text(text.replace("/usr/bin/mirage", str(units / "mirage")))
+    assert "user.service" not in analyze("verify", "--man=no", str(unit))
+
+
+@pytest.mark.parametrize("name", MOST_EXPOSED)
+def test_a_service_is_shut_in(units: Path, name: str) -> None:
+    told = analyze("security", "--offline=true", "--no-pager", str(units / name))
+    found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", told)
+    assert found is not None, told
+    assert float(found[1]) <= MOST_EXPOSED[name]
+
+
+def test_the_drop_in_takes_off_whatever_keeps_sudo_from_gaining_privileges(units: Path) -> None:
+    """Each of them implies NoNewPrivileges for a service that is not root's (systemd.exec(5))."""
+    implying = {
+        "SystemCallFilter", "SystemCallArchitectures", "RestrictAddressFamilies",
+        "RestrictNamespaces", "PrivateDevices", "ProtectKernelTunables", "ProtectKernelModules",
+        "ProtectKernelLogs", "ProtectClock", "ProtectHostname", "MemoryDenyWriteExecute",
+        "RestrictRealtime", "RestrictSUIDSGID", "LockPersonality", "NoNewPrivileges",
+    }  # fmt: skip
+    folder = units / "mirage.service.d"
+    folder.mkdir()
+    drop_in = shutil.copy(UNITS / "submit-by-sudo.conf", folder)
+    assert "mirage.service" not in analyze("verify", "--man=no", str(units / "mirage.service"))
+    used = set(re.findall(r"(?m)^(\w+)=", (units / "mirage.service").read_text())) & implying
+    off = dict(re.findall(r"(?m)^(\w+)=(.*)$", Path(drop_in).read_text()))
+    assert {name: off.get(name) for name in used if off.get(name) not in {"", "no"}} == {}

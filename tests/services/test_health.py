@@ -1,0 +1,92 @@
+"""What asking Slurm has cost, added up by the hour, whichever process tells it."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from shutil import copy
+
+import pytest
+
+from mirage.cluster.meter import Meter
+from mirage.services import health
+from mirage.services.health import Teller
+from mirage.store import clusters, service
+from mirage.store.engine import Store
+
+HOUR = 3600
+NOW = 1_800_000_000 + 600
+
+
+@pytest.fixture
+def store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
+    copy(sqlite_template, tmp_path / "mirage.db")
+    with closing(Store(f"sqlite:///{tmp_path}/mirage.db")) as opened:
+        with opened.begin() as tx:
+            clusters.ensure(tx, "lab")
+        yield opened
+
+
+def tell(store: Store, teller: Teller, at: int, error: str = "") -> None:
+    with store.begin() as tx:
+        teller.tell(tx, 1, at, took_s=0.5, error=error)
+
+
+def ask(meter: Meter, command: str, times: int = 1, *, fails: bool = False) -> None:
+    for _ in range(times):
+        try:
+            with meter.counted(command):
+                assert not fails
+        except AssertionError:
+            continue
+
+
+def test_calls_are_counted_once_however_often_they_are_told(store: Store) -> None:
+    meter = Meter()
+    teller = Teller("host:1", meter.usage)
+    ask(meter, "squeue", 3)
+    tell(store, teller, NOW)
+    ask(meter, "squeue", 2)
+    ask(meter, "sacct", fails=True)
+    tell(store, teller, NOW + HOUR)
+    tell(store, teller, NOW + HOUR + 60)
+    tell(store, Teller("host:2", None), NOW + HOUR + 60)
+    with store.read() as tx:
+        found = health.polling(tx, 1, now=NOW + HOUR + 120, hours=24)
+    assert {cost.command: (cost.calls, cost.failures) for cost in found.commands} == {
+        "squeue": (5, 0),
+        "sacct": (1, 1),
+    }
+    hour = NOW - NOW % HOUR
+    assert found.hours == ((hour, 3), (hour + HOUR, 3))
+    assert found.total.a_minute == pytest.approx(6 / ((NOW + HOUR + 120 - hour) / 60))
+
+
+def test_another_process_begins_its_own_count(store: Store) -> None:
+    for _ in range(2):
+        meter = Meter()
+        ask(meter, "squeue", 4)
+        tell(store, Teller("host:1", meter.usage), NOW)
+    with store.read() as tx:
+        assert health.polling(tx, 1, now=NOW, hours=1).total.calls == 8
+
+
+def test_hours_go_after_a_month(store: Store) -> None:
+    for at in (NOW, NOW + service.KEPT_S + 2 * HOUR):
+        meter = Meter()
+        ask(meter, "squeue")
+        tell(store, Teller("host:1", meter.usage), at)
+    with store.read() as tx:
+        assert len(service.calls(tx, 1, 0)) == 1
+
+
+def test_a_failed_round_keeps_when_the_last_good_one_was(store: Store) -> None:
+    teller = Teller("host:1", None)
+    tell(store, teller, NOW)
+    tell(store, teller, NOW + 60, error="Slurm does not answer")
+    with store.read() as tx:
+        status = health.status(tx, 1)
+    assert status.tick is not None
+    assert (status.tick.at, status.tick.good_at) == (NOW + 60, NOW)
+    assert status.tick.error == "Slurm does not answer"
+    assert status.database_bytes > 100_000
+    assert status.schema == status.schema_known

@@ -1,0 +1,82 @@
+"""The documentation: its links hold, it loads nothing from elsewhere, its commands exist."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from mirage.cli import completing, tree
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
+LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `make docs` makes it: a warning, such as of a link that leads nowhere, is an error."""
+    into = tmp_path_factory.mktemp("docs")
+    options = ["-q", "-W", "--keep-going", "-c", "docs", "-b", "html", "."]
+    command = [sys.executable, "-m", "sphinx", *options, str(into)]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return into
+
+
+class _Loads(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "link" and given.get("rel") in {"next", "prev", "index", "search", "canonical"}:
+            return
+        self.found += [given.get(LOADS[tag]) or ""] if tag in LOADS else []
+
+
+def test_every_page_is_in_the_site_and_loads_nothing_from_elsewhere(site: Path) -> None:
+    assert (site / "index.html").exists()
+    for page in PAGES:
+        made = site / page.relative_to(CHECKOUT).with_suffix(".html")
+        parser = _Loads()
+        parser.feed(made.read_text(encoding="utf-8"))
+        assert parser.found
+        assert [url for url in parser.found if re.match(r"(https?:)?//", url)] == []
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """(page, line) of every line of a code block that calls mirage."""
+    for page in PAGES:
+        inside = False
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if line.startswith("```"):
+                inside = not inside
+            elif inside and line.startswith("mirage ") and " -> " not in line:
+                yield page.name, line.split("  #")[0].split(" # ")[0].split("|")[0].strip()
+
+
+@pytest.fixture(scope="module")
+def whole() -> completing.Node:
+    return tree.tree()
+
+
+@pytest.mark.parametrize(("page", "line"), sorted(set(commands())))
+def test_a_command_of_the_docs_is_one(page: str, line: str, whole: completing.Node) -> None:
+    node, place = whole, 0
+    for word in shlex.split(line)[1:]:
+        if node["commands"] and not word.startswith("-"):
+            assert word in node["commands"], f"{page}: {line}"
+            node = node["commands"][word]
+        elif word.startswith("--"):
+            assert word.partition("=")[0] in node["options"], f"{page}: {line}"
+        elif node.get("hands_on"):
+            return
+        else:
+            place += 1
+    assert place == 0 or not node["commands"]

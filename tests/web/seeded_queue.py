@@ -1,0 +1,74 @@
+"""What the worker would have stored of the queue, of waits, and of jobs to come."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+
+from mirage.domain.decision import Forecast
+from mirage.domain.shape import Quality, Shape
+from mirage.services import waits
+from mirage.store import queue_now, shapes, trials, wait_marks
+from mirage.store.engine import Store
+from mirage.store.queue_now import PartitionNodes, PartitionQueue
+from mirage.store.tables import jobs as jobs_table
+
+HOUR = 3600
+REASONS = {
+    "Priority": 140,
+    "Resources": 9,
+    "Dependency": 31,
+    "QOSMaxJobsPerUserLimit": 22,
+    "JobHeldUser": 4,
+    "Maintenance": 12,
+    "PartitionTimeLimit": 2,
+}
+
+
+def seed_queue(
+    store: Store, cluster_id: int, looked_at: int, partitions: Sequence[str], *, jobs: int
+) -> None:
+    """Nothing where there are no jobs."""
+    if not jobs:
+        return
+    with store.begin() as tx:
+        starts = tx.scalars(select(jobs_table.c.start).where(jobs_table.c.start.is_not(None)))
+        wait_marks.mark(tx, cluster_id, starts)
+        queue = [_queue("", looked_at, 3), *(_queue(name, looked_at, 1) for name in partitions)]
+        nodes = [_nodes("", 90), *(_nodes(name, 30) for name in partitions)]
+        queue_now.save(tx, cluster_id, looked_at, queue, nodes)
+        for n, size in enumerate((1, 2, 4, 16)):
+            shape = Shape(partition="gpu", nodes=size, time_limit_s=24 * HOUR)
+            shapes.ask(tx, cluster_id, shape, looked_at - 400)
+            told = Forecast(
+                p10_s=600.0 * 2**n, p50_s=5400.0 * 2**n, p90_s=20000.0 * 2**n, samples=100
+            )
+            shapes.save(tx, cluster_id, shape, looked_at - 240, told)
+        good = Quality(
+            jobs=412, days=20, within=0.74, below_p90=0.83, error_s=1700.0, shift=(-0.1, 0.05, 0.3)
+        )
+        trials.save_quality(tx, cluster_id, "twin", looked_at - HOUR, good)
+    assert waits.refresh(store, cluster_id, budget_s=120)
+
+
+def _queue(partition: str, looked_at: int, times: int) -> PartitionQueue:
+    reasons = {word: number * times for word, number in REASONS.items()}
+    return PartitionQueue(
+        partition=partition,
+        pending_jobs=sum(reasons.values()),
+        pending_nodes=4 * sum(reasons.values()),
+        running_jobs=32 * times,
+        running_nodes=29 * times,
+        oldest_eligible=looked_at - 29 * HOUR,
+        reasons=reasons,
+    )
+
+
+def _nodes(partition: str, number: int) -> PartitionNodes:
+    return PartitionNodes(
+        partition=partition,
+        nodes=number,
+        usable_nodes=number - 2,
+        idle_nodes=1,
+        gpus=4 * number,
+        gpus_used=4 * number - 6,
+    )

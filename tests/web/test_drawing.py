@@ -1,0 +1,86 @@
+"""Scales, words and marks, without a browser."""
+
+import pytest
+
+from mirage.web import svg, words
+from mirage.web.scales import Hours, Linear, Time, Waits
+
+NOON = 1_772_452_800  # 2026-03-02 12:00 UTC
+
+
+def test_a_scale_keeps_proportions() -> None:
+    scale = Linear(10, 20, 100, 300)
+    assert [scale(v) for v in (10, 15, 20)] == [100, 200, 300]
+    assert scale.within(99) == 300
+    assert Linear(5, 5, 0, 100)(5) == 0, "nothing wide is no division by nothing"
+
+
+def test_waits_take_equal_steps_for_equal_factors() -> None:
+    scale = Waits(60, 6000, 0, 100)
+    assert scale(600) == pytest.approx(50)
+    assert scale(1) == 0
+    assert [written for _, written in scale.ticks()] == ["1 min", "10 min", "1 h"]
+
+
+@pytest.mark.parametrize("span", [0.5, 3, 47, 400, 9000])
+def test_ticks_are_round_few_and_within(span: float) -> None:
+    for scale in (
+        Linear(-span, span, 0, 1),
+        Hours(0, span, 0, 1),
+        Time(NOON, NOON + span * 3600, 0, 1),
+    ):
+        ticks = scale.ticks(8)
+        assert 1 <= len(ticks) <= 9
+        assert all(scale.low - 1e-6 <= value <= scale.high + 1e-6 for value, _ in ticks)
+        assert len(set(ticks)) == len(ticks)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [
+        (0, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7199, "120 min"),
+        (12_000, "3 h 20 min"),
+        (7200, "2 h"),
+        (187_200, "2 d 4 h"),
+        (-600, "-10 min"),
+        (10**7, "115 d"),
+    ],
+)
+def test_spans_are_as_people_say_them(seconds: int, written: str) -> None:
+    assert words.span(seconds) == written
+
+
+def test_instants_are_utc() -> None:
+    assert words.day(NOON) == "2 Mar 12:00"
+    assert "2026-03-02T12:00:00Z" in words.when(NOON)
+    assert "34 s ago" in words.age(NOON - 34, NOON)
+    assert "0 s ago" in words.age(NOON + 5, NOON), "clocks differ by a little"
+
+
+def test_hours_lose_what_says_nothing() -> None:
+    assert [words.hours(v) for v in (0, 0.25, 12.5, 100.0, 340.4)] == [
+        *("0 h", "0.25 h", "12.5 h", "100 h", "340 h")
+    ]
+
+
+def test_marks_escape_what_they_are_given() -> None:
+    evil = "</title><script>"
+    drawn = svg.figure(
+        10,
+        10,
+        [svg.bar(0, 0, 1, 1, says=evil), svg.text(0, 0, evil)],
+        name="x",
+        title=evil,
+        desc=evil,
+    )
+    assert "<script>" not in drawn
+    assert drawn.count("&lt;script&gt;") == 4
+
+
+def test_a_bar_of_nothing_is_seen_and_a_line_of_one_point_is_none() -> None:
+    assert "width='1'" in svg.bar(0, 0, 0, 5)
+    assert svg.line([(0, 0)]) == ""
+    assert svg.steps([(0, 0), (5, 9)]).count(",") == 3

@@ -1,0 +1,98 @@
+"""A page that is open follows what changes, takes nothing from under one's hands, and says when it
+is old."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from mirage.domain.chain import ChainState
+from mirage.services import chains as chain_service
+from mirage.store import chains
+from tests.api.running import NOW
+from tests.web.looking import visiting
+from tests.web.seeded import ONE
+from tests.web.seeded_chain import chain_id
+from tests.web.serving import Site, serving
+
+ID = chain_id(0)
+SOON_MS = 8000
+
+
+@pytest.fixture
+def closing_site(sqlite_template: Path, tmp_path: Path) -> Iterator[tuple[Site, ExitStack]]:
+    """One that the test may end."""
+    with ExitStack() as stack:
+        yield stack.enter_context(serving(sqlite_template, tmp_path, ONE)), stack
+
+
+def pause(site: Site) -> None:
+    with site.store.begin() as tx:
+        chain = chains.chain(tx, ID)
+        chain_service.ask(tx, site.cluster_id, chain, ChainState.PAUSED, now=NOW, actor="alice")
+
+
+def test_what_changes_is_shown_and_the_rest_stays_as_it_was(browser: Browser, site: Site) -> None:
+    with visiting(browser, site.url) as visitor:
+        page = visitor.page
+        visitor.open(f"/chains/{ID}")
+        expect(page.locator("html")).to_have_attribute("data-events", "open")
+        opened = page.locator("#links-table")
+        opened.locator("summary").first.press("Enter")
+        scrolled = page.evaluate("window.scrollTo(0, 200), window.scrollY")
+        pause(site)
+        expect(page.get_by_text("paused by alice")).to_be_visible(timeout=SOON_MS)
+        expect(page.locator("#live")).to_contain_text("Updated at")
+        assert opened.get_attribute("open") is not None
+        assert page.evaluate("window.scrollY") == scrolled
+        assert visitor.complaints == []
+
+
+def test_focus_stays_where_it_was(browser: Browser, site: Site) -> None:
+    with visiting(browser, site.url) as visitor:
+        page = visitor.page
+        visitor.open("/")
+        expect(page.locator("html")).to_have_attribute("data-events", "open")
+        link = page.get_by_role("link", name=ID).first
+        link.focus()
+        pause(site)
+        expect(page.get_by_text("paused by alice")).to_be_visible(timeout=SOON_MS)
+        expect(link).to_be_focused()
+
+
+def test_nothing_is_taken_from_who_fills_in_a_form(browser: Browser, site: Site) -> None:
+    with visiting(browser, site.url) as visitor:
+        page = visitor.page
+        visitor.open("/")
+        expect(page.locator("html")).to_have_attribute("data-events", "open")
+        page.get_by_label("User").fill("ali")
+        pause(site)
+        page.wait_for_timeout(2500)
+        assert page.get_by_text("paused by alice").count() == 0
+        assert page.get_by_label("User").input_value() == "ali"
+        page.get_by_label("User").press("Tab")
+        expect(page.get_by_text("paused by alice")).to_be_visible(timeout=SOON_MS)
+
+
+def test_a_service_that_is_gone_is_said(
+    browser: Browser, closing_site: tuple[Site, ExitStack]
+) -> None:
+    site, stack = closing_site
+    with visiting(browser, site.url) as visitor:
+        page = visitor.page
+        visitor.open("/")
+        expect(page.locator("html")).to_have_attribute("data-events", "open")
+        stack.close()
+        expect(page.locator("#live")).to_contain_text("Connection lost, as of", timeout=SOON_MS)
+        expect(page.get_by_role("heading", name="Chains by risk")).to_be_visible()
+
+
+def test_a_page_that_is_as_it_was_is_not_sent_again(site: Site) -> None:
+    first = site.client.raw("GET", "/", headers={"Accept": "text/html"})
+    again = {"Accept": "text/html", "If-None-Match": first.headers["etag"]}
+    same = site.client.raw("GET", "/", headers=again)
+    assert (same.status_code, same.text) == (304, "")
+    pause(site)
+    assert site.client.raw("GET", "/", headers=again).status_code == 200

@@ -1,0 +1,167 @@
+"""A browser's session: begun with a token, ended by its user, by time, and with the token."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from mirage.services import sessions, tokens
+from mirage.store import audit
+from tests.api.running import NOW
+from tests.web.looking import session_of, token_of, visiting
+from tests.web.seeded import ONE
+from tests.web.seeded_chain import chain_id
+from tests.web.serving import Site, serving
+
+CHAIN_PAGE = f"/chains/{chain_id(0)}"
+HTML = {"Accept": "text/html"}
+OURS = {"Sec-Fetch-Site": "same-origin"}
+
+
+def log_in(site: Site, token: str, **headers: str) -> dict[str, str]:
+    """What the service answers; the cookie's words under `set-cookie`."""
+    answer = site.client.raw(
+        "POST", "/login", data={"token": token}, headers=HTML | (headers or OURS)
+    )
+    return dict(answer.headers) | {"status": str(answer.status_code)}
+
+
+def who(site: Site, cookie: str) -> bool:
+    """Whether the page greets somebody."""
+    answer = site.client.raw("GET", "/", headers=HTML | {"Cookie": f"mirage_session={cookie}"})
+    assert answer.status_code == 200
+    return "Log out" in answer.text
+
+
+def test_a_token_logs_in_by_keyboard_and_leads_back(browser: Browser, site: Site) -> None:
+    token = token_of(site.store, site.cluster_id, "alice")
+    with visiting(browser, site.url) as visitor:
+        page = visitor.page
+        visitor.open(CHAIN_PAGE)
+        assert page.get_by_role("button", name="Pause").count() == 0
+        page.get_by_role("link", name="Log in").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/login?**")
+        page.keyboard.type(token)
+        page.keyboard.press("Enter")
+        page.wait_for_url(site.url + CHAIN_PAGE)
+        assert page.get_by_role("button", name="Pause").count() == 1
+        (cookie,) = page.context.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+        assert token not in cookie["value"]
+        page.get_by_role("button", name="Log out").press("Enter")
+        page.wait_for_url(f"{site.url}/login")
+        assert page.context.cookies() == []
+        assert not who(site, cookie["value"]), "the session is over, not the cookie alone"
+        assert visitor.complaints == []
+
+
+def test_a_wrong_token_is_refused_in_words_and_in_the_audit(browser: Browser, site: Site) -> None:
+    with visiting(browser, site.url) as visitor:
+        visitor.open("/login")
+        visitor.page.keyboard.type("mirage_000000000000_<b>no</b>")
+        visitor.page.keyboard.press("Enter")
+        said = visitor.page.get_by_role("alert")
+        assert "there is no such token" in said.inner_text()
+    with site.store.read() as tx:
+        (entry, *_) = audit.page(tx, site.cluster_id)
+    assert entry.event == "refused: not identified"
+    assert "mirage_" not in str(entry.detail)
+
+
+def test_a_session_ends_with_its_token_and_by_time(site: Site) -> None:
+    cookie = session_of(site.store, site.cluster_id, "alice")
+    assert who(site, cookie)
+    with site.store.begin() as tx:
+        later = NOW + sessions.LONGEST_S
+        given = {"cluster_id": site.cluster_id}
+        assert sessions.identify(tx, cookie, now=later - 1, **given) is not None
+        assert sessions.identify(tx, cookie, now=later, **given) is None
+    token = token_of(site.store, site.cluster_id, "alice")
+    with site.store.begin() as tx:
+        begun = sessions.begin(tx, token, cluster_id=site.cluster_id, now=NOW)
+        token_id = begun.who.via.removeprefix("token ")
+        tokens.revoke(tx, token_id, cluster_id=site.cluster_id, now=NOW, actor="root")
+    assert not who(site, begun.secret)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {},
+    ],
+    ids=["another site", "a sibling", "by origin", "no origin", "nothing said"],
+)
+def test_a_write_that_no_page_of_ours_sends_is_refused(site: Site, headers: dict[str, str]) -> None:
+    held = {"Cookie": f"mirage_session={site.sessions['alice']}"}
+    for path in (f"{CHAIN_PAGE}/pause", f"/api/v1{CHAIN_PAGE}/pause", "/login", "/logout"):
+        answer = site.client.raw("POST", path, headers=headers | held)
+        assert answer.status_code == 403, path
+    assert who(site, site.sessions["alice"])
+
+
+def test_the_cookie_is_for_https_alone_where_the_browser_came_by_it(site: Site) -> None:
+    token = token_of(site.store, site.cluster_id, "alice")
+    assert "Secure" not in log_in(site, token)["set-cookie"]
+    host = site.url.removeprefix("http://")
+    assert "Secure" in log_in(site, token, Origin=f"https://{host}")["set-cookie"]
+
+
+@pytest.mark.parametrize(
+    "after", ["//evil.example", "https://evil.example", "/\\evil.example", "/%0d%0aX: y", "x"]
+)
+def test_a_login_leads_to_no_other_host(site: Site, after: str) -> None:
+    token = token_of(site.store, site.cluster_id, "alice")
+    answer = site.client.raw("POST", "/login", data={"token": token, "next": after}, headers=OURS)
+    assert answer.status_code == 303
+    where = answer.headers["location"]
+    assert where.startswith("/")
+    assert not where.startswith(("//", "/\\"))
+
+
+def test_a_user_s_own_service_knows_its_owner_alone(sqlite_template: Path, tmp_path: Path) -> None:
+    with serving(sqlite_template, tmp_path, ONE, owner_uid=1001) as site:
+        unknown = site.client.raw("GET", CHAIN_PAGE, headers=HTML)
+        assert unknown.status_code == 303
+        assert unknown.headers["location"] == f"/login?next=%2Fchains%2F{chain_id(0)}"
+        assert site.client.raw("GET", "/login", headers=HTML).status_code == 200
+        others = token_of(site.store, site.cluster_id, "bob")
+        assert log_in(site, others)["status"] == "401"
+        assert log_in(site, token_of(site.store, site.cluster_id, "alice"))["status"] == "303"
+
+
+def test_what_the_cluster_hides_asks_for_a_login(sqlite_template: Path, tmp_path: Path) -> None:
+    private = frozenset({"jobs"})
+    with serving(sqlite_template, tmp_path, ONE, hidden=lambda: private) as site:
+        assert site.client.raw("GET", "/", headers=HTML).status_code == 303
+        seen = {}
+        for user in ("alice", "bob"):
+            cookie = session_of(site.store, site.cluster_id, user)
+            held = HTML | {"Cookie": f"mirage_session={cookie}"}
+            seen[user] = [
+                site.client.raw("GET", path, headers=held).status_code for path in ("/", CHAIN_PAGE)
+            ]
+            listed = site.client.raw("GET", "/", headers=held).text
+            assert (chain_id(0) in listed) == (user == "alice")
+        assert seen == {"alice": [200, 200], "bob": [200, 404]}
+
+
+def test_a_token_for_reading_has_no_buttons(site: Site) -> None:
+    cookie = session_of(site.store, site.cluster_id, "alice", read_only=True)
+    held = HTML | OURS | {"Cookie": f"mirage_session={cookie}"}
+    page = site.client.raw("GET", CHAIN_PAGE, headers=held)
+    assert "Logs of all links" in page.text
+    assert "/pause" not in page.text
+    assert site.client.raw("POST", f"{CHAIN_PAGE}/pause", headers=held).status_code == 403
+
+
+def test_what_a_session_is_made_of_is_in_no_database(site: Site) -> None:
+    cookie = session_of(site.store, site.cluster_id, "alice")
+    with site.store.read() as tx:
+        rows = tx.exec_driver_sql("SELECT digest FROM sessions").all()
+    assert rows
+    assert cookie not in str(rows)
