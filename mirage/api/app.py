@@ -14,3 +14,108 @@ from mirage.api import (
     documented,
     events,
     forecasts,
+    handovers,
+    machines,
+    once,
+    overviews,
+    problems,
+    queue,
+    reports,
+    system,
+)
+from mirage.api.context import ApiContext
+from mirage.api.deps import no_nul, only_json
+from mirage.api.export import Gate
+from mirage.api.live import Live
+from mirage.api.once import RepeatError
+from mirage.api.refusals import Flood
+from mirage.api.revalidation import Revalidation
+
+PREFIX = "/api/v1"
+MAX_BODY = 64 * 1024
+_POLICY = "default-src 'none'; frame-ancestors 'none'"
+"""Of an answer that says nothing else; a page brings its own."""
+
+
+def create_app(context: ApiContext) -> FastAPI:
+    app = FastAPI(
+        title="Mirage",
+        summary="Chains of jobs on Slurm that hand over without a gap.",
+        version="1.0.0",
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,  # its pages load scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.context = context
+    app.state.refusals = Flood()
+    app.state.live = Live(context)
+    app.state.gate = Gate()
+    for routes in (
+        chains,
+        handovers,
+        machines,
+        cluster,
+        queue,
+        forecasts,
+        events,
+        overviews,
+        reports,
+        system,
+        admin,
+    ):
+        app.include_router(
+            routes.router, prefix=PREFIX, dependencies=[Depends(only_json), Depends(no_nul)]
+        )
+    app.include_router(system.probes)
+    problems.install(app)
+    app.add_exception_handler(RepeatError, once.replayed)
+    documented.install(app, PREFIX)
+    app.add_middleware(Revalidation, prefix=context.root_path + PREFIX)
+    app.add_middleware(_Edge, root_path=context.root_path)
+    return app
+
+
+def _put_root(scope: Scope, root_path: str) -> None:
+    """Some proxies take it off the path, some do not: here it is on, as ASGI has it."""
+    scope["root_path"] = root_path
+    if root_path and not f"{scope['path']}/".startswith(f"{root_path}/"):
+        scope["path"] = root_path + scope["path"]
+
+
+class _Edge:
+    """Gives each request an id, and no request more than MAX_BODY bytes."""
+
+    def __init__(self, app: ASGIApp, root_path: str) -> None:
+        self._app, self._root_path = app, root_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = secrets.token_hex(8)
+        scope.setdefault("state", {})["request_id"] = request_id
+        _put_root(scope, self._root_path)
+
+        left = MAX_BODY
+
+        async def counted() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise HTTPException(413, f"a body has at most {MAX_BODY} bytes")
+            return message
+
+        async def named(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("X-Request-Id", request_id)
+                # A job's name may be markup: nothing here is to be taken for a page.
+                headers.setdefault("X-Content-Type-Options", "nosniff")
+                headers.setdefault("Content-Security-Policy", _POLICY)
+            await send(message)
+
+        await self._app(scope, counted, named)
+
+
+__all__ = ["ApiContext", "create_app"]
