@@ -50,6 +50,7 @@ COMMANDS = {
     "handover": ("mirage.cli.link", "Inside a link: hand over between links that overlap."),
     "done": ("mirage.cli.link", "Inside a link: its chain's work is finished."),
     "token": ("mirage.cli.token", "Bearer tokens: create, list, revoke."),
+    "top": ("mirage.cli.top", "Chains by risk and the next hand-overs, kept up to date."),
     "notify": ("mirage.cli.notify", "Mail and webhook on chains: try what is configured."),
     "man": ("mirage.cli.man", "Write the manual pages: mirage(1), and one for each command."),
     "mode": (
