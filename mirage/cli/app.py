@@ -35,7 +35,8 @@ COMMANDS = {
     "evaluate": ("mirage.cli.evaluate", "Judge policies on the same hand-overs."),
     "forecast": (
         "mirage.cli.forecast",
-        "How long a job would wait if it were submitted now: p10, p50 and p90.",
+        "How long a job would wait if it were submitted now: p10, p50 and p90, who says so, and how "
+        "sure that is.",
     ),
     "report": (
         "mirage.cli.report",
@@ -45,7 +46,7 @@ COMMANDS = {
     "config": ("mirage.cli.config", "The configuration file: check it, show it, list every key."),
     "doctor": (
         "mirage.cli.doctor",
-        "Say what works here and what does not: database, Slurm, who decides.",
+        "Say what works here and what does not, and what to do",
     ),
     "handover": ("mirage.cli.link", "Inside a link: hand over between links that overlap."),
     "done": ("mirage.cli.link", "Inside a link: its chain's work is finished."),
