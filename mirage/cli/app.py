@@ -35,8 +35,7 @@ COMMANDS = {
     "evaluate": ("mirage.cli.evaluate", "Judge policies on the same hand-overs."),
     "forecast": (
         "mirage.cli.forecast",
-        "How long a job would wait if it were submitted now: p10, p50 and p90, who says so, and how "
-        "sure that is.",
+        "How long a job would wait if it were submitted now: p10, p50 and p90",
     ),
     "report": (
         "mirage.cli.report",
