@@ -1,4 +1,4 @@
-"""Pages that are made once for many looks: while nothing has changed, one is as good as its like."""
+"""Pages made once for many looks: while nothing has changed, one is as good as its like."""
 
 import threading
 from collections import OrderedDict
