@@ -163,7 +163,7 @@ links = Table(
     UniqueConstraint("chain_id", "index"),
     UniqueConstraint("cluster_id", "job_id", "submit"),
     Index(None, "cluster_id", "start"),
-    Index(None, "cluster_id", "state"),
+    Index(None, "cluster_id", "state", "chain_id"),
 )
 
 decisions = Table(
