@@ -29,7 +29,7 @@ def get_kill_switch(given: Context, who: Admin, tx: Reading) -> schemas.KillSwit
     return views.kill_switch(killswitch.pulled(tx, given.cluster_id), given.kill_file)
 
 
-@router.post("/kill/release", operation_id="releaseKillSwitch", responses=write_errors())
+@router.post("/kill/release", operation_id="releaseKillSwitch", responses=write_errors(409))
 def release_kill_switch(
     asked: schemas.Release, given: Context, who: AdminWriter, tx: Writing, key: Once
 ) -> schemas.KillSwitch:

@@ -6,8 +6,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from mirage.api.problem_schemas import FaultView, LiveEvent, Problem
 from mirage.api.problems import KINDS, MEDIA_TYPE
-from mirage.api.schemas import FaultView, LiveEvent, Problem
 
 _REF = {"$ref": "#/components/schemas/Problem"}
 

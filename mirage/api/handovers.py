@@ -5,10 +5,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from mirage.api import export, schemas, views
+from mirage.api import export, views
 from mirage.api.deps import Reader, need
 from mirage.api.documented import read_errors
 from mirage.api.export import EXPORTED, AsFormat, Format
+from mirage.api.handover_schemas import HandoverItem, HandoverPage
 from mirage.api.paging import Between, Paging, pair_cursor
 from mirage.domain.caller import JOBS, USAGE
 from mirage.domain.chain import ChainId
@@ -22,7 +23,7 @@ router = APIRouter(tags=["handovers"])
 @router.get(
     "/handovers",
     operation_id="listHandovers",
-    response_model=schemas.HandoverPage,
+    response_model=HandoverPage,
     responses=read_errors(429) | EXPORTED,
 )
 def list_handovers(
@@ -35,7 +36,7 @@ def list_handovers(
     user: Annotated[str, Query(max_length=64)] = "",
     partition: Annotated[str, Query(max_length=64, description="Of the successor.")] = "",
     account: Annotated[str, Query(max_length=64)] = "",
-) -> schemas.HandoverPage | Response:
+) -> HandoverPage | Response:
     """Complete hand-overs of all chains that the caller may see, the last start first. `since` and
     `until` are of the successor's start."""
     need(reader, JOBS, USAGE)
@@ -55,9 +56,9 @@ def list_handovers(
         return chains.handover_page(tx, cluster_id, where, after=after, limit=limit)
 
     if wanted is not Format.JSON:
-        return export.file(paging.request, wanted, schemas.HandoverItem, look, _shown)
+        return export.file(paging.request, wanted, HandoverItem, look, _shown)
     return paging.answer(
-        schemas.HandoverPage,
+        HandoverPage,
         look(paging.tx, None, paging.limit),
         view=views.passed,
         cursor=lambda row: pair_cursor(*_place(row)),
@@ -68,5 +69,5 @@ def _place(row: HandoverRow) -> tuple[int, int]:
     return row.successor.start or 0, row.successor.job_id
 
 
-def _shown(_tx: Transaction, rows: Sequence[HandoverRow]) -> list[schemas.HandoverItem]:
+def _shown(_tx: Transaction, rows: Sequence[HandoverRow]) -> list[HandoverItem]:
     return [views.passed(row) for row in rows]

@@ -6,6 +6,7 @@ Its answer is stored in the transaction of what it changed, so there is either b
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Header, Request, Response
@@ -35,62 +36,79 @@ def replayed(_request: Request, error: Exception) -> Response:
     return Response(first.body, first.status, headers=headers, media_type="application/json")
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A request with its key, if it has one."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """A request that may be a repeat."""
 
-    tx: Transaction
     uid: int
-    text: str | None
+    key: str | None
     fingerprint: str
     now: int
     status: int
 
-    def once(self, make: Callable[[], Made]) -> Made:
-        """What `make` answers; a repeat does nothing and is given the first answer (RepeatError).
-
-        Raises ProblemError where the key was another request's, or its answer is being made.
-        """
-        if self.text is None:
-            return make()
-        known = idempotency.find(self.tx, self.uid, self.text, now=self.now)
+    def known(self, tx: Transaction) -> None:
+        """Raises RepeatError with the first answer, and ProblemError for another request's key."""
+        if self.key is None:
+            return
+        known = idempotency.find(tx, self.uid, self.key, now=self.now)
         if known is not None and known.fingerprint != self.fingerprint:
-            raise ProblemError(
-                KEY_REUSED, "this Idempotency-Key stands for a request with other words"
-            )
+            said = "this Idempotency-Key stands for a request with other words"
+            raise ProblemError(KEY_REUSED, said)
         if known is not None:
             raise RepeatError(known)
-        made = make()
+
+    def keep(self, tx: Transaction, made: BaseModel) -> None:
+        """Raises ProblemError where another process has just answered the same."""
+        if self.key is None:
+            return
         body = made.model_dump_json()
         answer = Answer(fingerprint=self.fingerprint, status=self.status, body=body)
-        if not idempotency.remember(self.tx, self.uid, self.text, answer=answer, now=self.now):
+        if not idempotency.remember(tx, self.uid, self.key, answer=answer, now=self.now):
             raise ProblemError(CONFLICT, "the same request is being answered: repeat it")
-        return made
 
 
-def _key(
+def _words(
     *,
     request: Request,
     given: Context,
     who: Writer,
     body: Body,
-    tx: Writing,
     idempotency_key: Annotated[
         str | None,
         Header(max_length=255, description="A repeat within a day gets the first answer."),
     ] = None,
-) -> Key:
+) -> Words:
     words = f"{request.method} {request.url.path} {who.user}\n".encode()
-    status = request.scope["route"].status_code or 200
-    return Key(
-        tx=tx,
+    return Words(
         uid=who.uid,
-        text=idempotency_key,
+        key=idempotency_key,
         fingerprint=hashlib.sha256(words + body).hexdigest(),
         now=given.clock(),
-        status=status,
+        status=request.scope["route"].status_code or HTTPStatus.OK,
     )
 
 
-Once = Annotated[Key, Depends(_key)]
+Asked = Annotated[Words, Depends(_words)]
+
+
+@dataclass(frozen=True, slots=True)
+class InOne:
+    """Done and remembered in one transaction: both or neither."""
+
+    words: Words
+    tx: Transaction
+
+    def once(self, make: Callable[[], Made]) -> Made:
+        """What `make` answers; a repeat does nothing and is given the first answer."""
+        self.words.known(self.tx)
+        made = make()
+        self.words.keep(self.tx, made)
+        return made
+
+
+def _in_one(words: Asked, tx: Writing) -> InOne:
+    return InOne(words, tx)
+
+
+Once = Annotated[InOne, Depends(_in_one)]
 """What every POST asks for."""

@@ -1,5 +1,6 @@
 """Wire types. Instants are RFC 3339 in UTC; durations are seconds (`_s`) or hours (`_h`)."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -40,9 +41,20 @@ class _Asked(BaseModel):
     @field_validator("*")
     @classmethod
     def _no_nul(cls, value: object) -> object:
-        if isinstance(value, str) and "\0" in value:  # PostgreSQL keeps none in a text
+        if any("\0" in text for text in _texts(value)):  # PostgreSQL keeps none in a text
             raise ValueError("must not contain NUL")
         return value
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for pair in value.items():
+            yield from _texts(pair)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
 
 
 class Answer(_Wire):
@@ -64,24 +76,30 @@ class NewRecipe(_Asked):
     """What a chain of mode submit leaves for a service that submits its links through slurmrestd;
     any other service drops it. Nothing ever shows it."""
 
-    carrier: str = Field(
-        min_length=2,
-        max_length=4096,
-        description="The chain's own file.",
-        examples=["/home/ada/.mirage/c/carrier"],
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "carrier": f"/home/alice/.local/state/mirage/{_CHAIN_ID}/carrier/job.sh",
+                    "directory": "/home/alice",
+                    "name": "job.sh",
+                    "options": {"time": "48:00:00", "gres": "gpu:8"},
+                }
+            ]
+        },
     )
-    directory: str = Field(
-        min_length=1, max_length=4096, description="Of the submission.", examples=["/home/ada"]
-    )
-    name: str = Field(min_length=1, max_length=1024, description="Of the jobs.", examples=["train"])
-    comment: str = Field(
-        "", max_length=4096, description="The user's own words in it.", examples=["run 7"]
-    )
-    umask: int = Field(0o022, ge=0, le=0o777, examples=[18])
+
+    carrier: str = Field(min_length=2, max_length=4096, description="The chain's own file.")
+    directory: str = Field(min_length=1, max_length=4096, description="Of the submission.")
+    name: str = Field(min_length=1, max_length=1024, description="Of the jobs.")
+    comment: str = Field("", max_length=4096, description="The user's own words in it.")
+    umask: int = Field(0o022, ge=0, le=0o777, description="Of the submission.")
     options: dict[
         Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$")],
         Annotated[str, Field(max_length=4096)],
-    ] = Field(max_length=60, description="Of sbatch, by long name.", examples=[{"time": "60"}])
+    ] = Field(max_length=60, description="Of sbatch, by long name.")
 
     def kept(self) -> Recipe:
         return Recipe(**self.model_dump())
@@ -271,25 +289,6 @@ class DecisionPage(Page):
     items: list[DecisionView]
 
 
-class HandoverItem(HandoverView):
-    chain_id: str = Field(examples=[_CHAIN_ID])
-    user: str = Field(examples=["alice"])
-    account: str = Field(examples=["physics"])
-    partition: str = Field(description="The successor's, as are nodes.", examples=["gpu"])
-    nodes: int = Field(examples=[4])
-    predecessor: int = Field(description="Its job.", examples=[4711])
-    successor: int = Field(description="Its job.", examples=[4720])
-    position: Position = Field(description="Where the successor stood as a standby.")
-    freed_at: datetime | None = Field(description="When Mirage made it eligible.", examples=[_NOON])
-    hindered: str = Field(
-        description="What of its wait no forecast could know; empty: nothing.", examples=[""]
-    )
-
-
-class HandoverPage(Page):
-    items: list[HandoverItem]
-
-
 class JobView(_Wire):
     job_id: int = Field(examples=[4711])
     name: str = Field(examples=["train"])
@@ -377,38 +376,3 @@ class AuditPage(Page):
 
 class Health(_Wire):
     status: Literal["ok"] = "ok"
-
-
-class LiveEvent(_Wire):
-    """One event of the stream, as server-sent events have it."""
-
-    id: str = Field(description="To be sent as Last-Event-ID.", examples=["4711"])
-    event: Literal["chains", "decisions", "queue", "mode", "health", "reset"] = Field(
-        examples=["chains"]
-    )
-    data: str = Field(
-        description="JSON: `topic`, and `chain_ids` (null: many) or `status`.",
-        examples=['{"id": 4711, "topic": "chains", "chain_ids": ["k3v9x2m7q1zt"]}'],
-    )
-
-
-class FaultView(_Wire):
-    detail: str = Field(examples=["Input should be greater than or equal to 1"])
-    pointer: str | None = Field(None, description="Into the body.", examples=["#/links"])
-    parameter: str | None = Field(None, description="Of path, query or header.", examples=["limit"])
-
-
-class Problem(_Wire):
-    """RFC 9457."""
-
-    type: str = Field(
-        description="Where the problem is explained.", examples=["/problems/not-found"]
-    )
-    title: str = Field(examples=["There is no such thing"])
-    status: int = Field(examples=[404])
-    detail: str = Field(examples=["there is no chain k3v9x2m7q1zt"])
-    instance: str = Field(examples=["/api/v1/chains/k3v9x2m7q1zt"])
-    request_id: str = Field(examples=["6f1c0c7a9d0e4b51"])
-    errors: list[FaultView] | None = Field(
-        None, examples=[[{"detail": "Field required", "pointer": "#/links"}]]
-    )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from mirage.api import schemas
 from mirage.api.deps import Freshness, instant, instant_or_none
+from mirage.api.handover_schemas import HandoverItem
 from mirage.domain.chain import Chain, Link, LinkState
 from mirage.domain.decision import Forecast
 from mirage.domain.handover import Handover
@@ -85,11 +86,11 @@ def _handover(index: int, handover: Handover, chain: Chain) -> schemas.HandoverV
     )
 
 
-def passed(row: HandoverRow) -> schemas.HandoverItem:
+def passed(row: HandoverRow) -> HandoverItem:
     chain, before, after = row
     assert before.end is not None and after.start is not None  # noqa: S101, PT018 - complete ones
     one = _handover(after.index, Handover(before.end, after.start), chain)
-    return schemas.HandoverItem(
+    return HandoverItem(
         **one.model_dump(),
         chain_id=chain.chain_id,
         user=chain.user,

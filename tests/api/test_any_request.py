@@ -46,11 +46,15 @@ OPERATIONS = {
     found.ok().definition.raw["operationId"]: found.ok() for found in DOCUMENT.get_all_operations()
 }
 CALLERS = {"viewer": Role.VIEWER, "alice": Role.USER, "root": Role.ADMIN}
+ASKED = [
+    *(("sqlite", caller) for caller in CALLERS),
+    pytest.param("postgresql", "root", marks=pytest.mark.postgres),
+]
+"""What differs between databases is what they take for text, whoever asks."""
 
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[Store]:
-    """On both: they differ in what they take for text."""
     with closing(Store(database_url)) as opened:
         yield opened
 
@@ -69,12 +73,10 @@ def service(stage: Stage, context: ApiContext, store: Store, cluster_id: int) ->
         yield client
 
 
-@pytest.fixture(params=CALLERS)
-def session(
-    request: pytest.FixtureRequest, store: Store, cluster_id: int
-) -> Iterator[requests.Session]:
+@pytest.fixture
+def session(caller: str, store: Store, cluster_id: int) -> Iterator[requests.Session]:
     """Of one caller."""
-    name = str(request.param)
+    name = caller
     asked = Token(
         name=name,
         role=CALLERS[name],
@@ -93,8 +95,9 @@ def session(
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize(("database_url", "caller"), ASKED, indirect=["database_url"])
 def test_any_request_is_answered_as_documented(
-    name: str, service: Client, session: requests.Session
+    name: str, service: Client, session: requests.Session, caller: str
 ) -> None:
     operation = OPERATIONS[name]
     cases = st.one_of(*(operation.as_strategy(generation_mode=mode) for mode in GenerationMode))

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 import httpx
 import pytest
 
-from mirage.api import export, live
+from mirage.api import export, live, promotion
 from mirage.api.context import ApiContext
 from mirage.api.problems import KINDS
 from mirage.domain.caller import Caller
@@ -23,8 +24,13 @@ from tests.api.running import CHAIN, NOW, USERS, Client, Stage
 from tests.api.test_once import NEW
 
 DOCUMENT = made()
+MODELS = Path(__file__).resolve().parents[2] / "models"
 JSON = {"Content-Type": "application/json"}
 BODIES = {
+    "setLimit": b'{"value": 3}',
+    "promoteModel": b"{}",
+    "releaseKillSwitch": b"{}",
+    "askForecast": b'{"partition": "gpu", "nodes": 1, "time_limit_s": 60}',
     "registerChain": NEW,
     "setMode": b'{"mode": "observe"}',
     "reportCompletion": b'{"job_id": 103}',
@@ -39,7 +45,10 @@ class Operation:
     path: str
 
     def address(self, query: str = "") -> str:
-        path = self.path.replace("{chain_id}", CHAIN).replace("{name}", "not-found")
+        path = self.path.replace("{chain_id}", CHAIN)
+        if "/models/" in path:
+            path = path.replace("{name}", "ensemble-ls6").replace("{version}", "1")
+        path = path.replace("{name}", "max_touches" if "/limits/" in path else "not-found")
         return f"{path}?" + "&".join(filter(None, (QUERIES.get(self.name, ""), query)))
 
     def ask(
@@ -107,10 +116,10 @@ def of_somebody_else(scene: Scene, operation: Operation) -> httpx.Response:
 
 
 def nothing_there(scene: Scene, operation: Operation) -> httpx.Response:
-    path = operation.path.replace("{chain_id}", "nosuchchain").replace("{name}", "nosuchproblem")
-    elsewhere = replace(operation, path=path)
+    path = operation.path.replace("{chain_id}", "nosuchchain").replace("{name}", "nosuchthing")
+    elsewhere = replace(operation, path=path.replace("{version}", "1"))
     with scene.serving() as client:
-        return elsewhere.ask(client, "partition=nowhere", Authorization="MUNGE alice")
+        return elsewhere.ask(client, "partition=nowhere", Authorization="MUNGE root")
 
 
 def refused_by_slurm(scene: Scene, operation: Operation) -> httpx.Response:
@@ -174,6 +183,11 @@ def chain_of_mode_submit(scene: Scene, operation: Operation) -> httpx.Response:
         return operation.ask(client, Authorization="MUNGE alice", If_None_Match=tag)
 
 
+def while_another_is_judged(scene: Scene, operation: Operation) -> httpx.Response:
+    with promotion._judging, scene.serving() as client:
+        return operation.ask(client, Authorization="MUNGE root")
+
+
 PROVOKED: dict[int, How] = {
     304: unchanged,
     400: not_json,
@@ -188,7 +202,10 @@ PROVOKED: dict[int, How] = {
     500: a_mistake,
     503: no_cluster,
 }
-OTHERWISE: dict[tuple[str, int], How] = {("getNextLink", 304): chain_of_mode_submit}
+OTHERWISE: dict[tuple[str, int], How] = {
+    ("getNextLink", 304): chain_of_mode_submit,
+    ("promoteModel", 429): while_another_is_judged,
+}
 
 
 @pytest.fixture
@@ -204,7 +221,8 @@ def scene(
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)
         jobs.upsert(tx, cluster_id, [job(n) for n in range(1, 13)])
-    return Scene(stage, replace(context, identify=believing), monkeypatch)
+    shown = replace(context, identify=believing, models_dir=MODELS)
+    return Scene(stage, shown, monkeypatch)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,10 @@ OPERATIONS = {
 }
 
 
+SHORT = {"listLimits", "listModels"}
+"""Lists as long as what the admin has set up: they are whole."""
+
+
 @pytest.fixture
 def document(client: Client) -> dict[str, Any]:
     answer = client.get("/api/v1/openapi.json")
@@ -111,7 +115,7 @@ def test_every_post_takes_a_key(document: dict[str, Any]) -> None:
 
 def test_every_list_is_paged(document: dict[str, Any]) -> None:
     for where, operation in operations(document).items():
-        if operation["operationId"].startswith("list"):
+        if operation["operationId"].startswith("list") and operation["operationId"] not in SHORT:
             names = {parameter["name"] for parameter in operation["parameters"]}
             assert names >= {"cursor", "limit"}, where
 

@@ -1,0 +1,44 @@
+"""Wire types that no route names as its answer: problems, and the events of the stream."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class LiveEvent(_Wire):
+    """One event of the stream, as server-sent events have it."""
+
+    id: str = Field(description="To be sent as Last-Event-ID.", examples=["4711"])
+    event: Literal["chains", "decisions", "queue", "mode", "health", "reset"] = Field(
+        description="reset: changes were missed, look at everything again.", examples=["chains"]
+    )
+    data: str = Field(
+        description="JSON: `topic`, and `chain_ids` (null: many) or `status`.",
+        examples=['{"id": 4711, "topic": "chains", "chain_ids": ["k3v9x2m7q1zt"]}'],
+    )
+
+
+class FaultView(_Wire):
+    detail: str = Field(examples=["Input should be greater than or equal to 1"])
+    pointer: str | None = Field(None, description="Into the body.", examples=["#/links"])
+    parameter: str | None = Field(None, description="Of path, query or header.", examples=["limit"])
+
+
+class Problem(_Wire):
+    """RFC 9457."""
+
+    type: str = Field(
+        description="Where the problem is explained.", examples=["/problems/not-found"]
+    )
+    title: str = Field(examples=["There is no such thing"])
+    status: int = Field(examples=[404])
+    detail: str = Field(examples=["there is no chain k3v9x2m7q1zt"])
+    instance: str = Field(examples=["/api/v1/chains/k3v9x2m7q1zt"])
+    request_id: str = Field(examples=["6f1c0c7a9d0e4b51"])
+    errors: list[FaultView] | None = Field(
+        None, examples=[[{"detail": "Field required", "pointer": "#/links"}]]
+    )
