@@ -256,6 +256,16 @@ def test_few_trials_say_something_and_move_nothing() -> None:
     assert judging.judged(outcomes(5, told_s=(1.0, 2.0, 3.0), factor=1.0)) is None
 
 
+def test_less_than_a_minute_is_no_wait() -> None:
+    soon = Outcome(at=0, source="twin", told_s=(0.0, 0.0, 0.0), wait_s=59, started=True)
+    found = judging.judged([soon] * 30)
+    assert found is not None
+    assert (found.within, found.error_s) == (1.0, 0.0)
+    late = judging.judged([replace(soon, wait_s=60)] * 30)
+    assert late is not None
+    assert late.within == 0.0
+
+
 def test_one_that_waits_still_counts_once_it_is_later_than_p90() -> None:
     started = outcomes(30, told_s=(600.0, 3600.0, 7200.0), factor=1.0)
     waits = [
