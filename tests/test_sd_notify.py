@@ -100,7 +100,8 @@ def test_a_slow_slurm_is_no_hanging(systemd: Systemd, slurm: QuietSlurm, config:
         began = time.monotonic()
         for _ in range(3):
             systemd.wait_for("WATCHDOG=1")
-            assert time.monotonic() - began < 3.0
+            # Far less than Slurm's silence, and room for a busy machine.
+            assert time.monotonic() - began < 15.0
             began = time.monotonic()
         assert service.end() == 0
 

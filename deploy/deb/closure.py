@@ -1,6 +1,5 @@
 """The installed distributions that requirements need, copied without what serving leaves cold."""
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from importlib.metadata import Distribution, distribution
@@ -31,7 +30,7 @@ def copy(requirements: Sequence[str], into: Path) -> None:
         for file in _files(found):
             target = into / file
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(os.fspath(found.locate_file(file)), target)
+            shutil.copy(str(found.locate_file(file)), target)
 
 
 def needed(requirements: Sequence[str]) -> dict[str, Distribution]:

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -24,6 +25,7 @@ from mirage.cluster.attended import Attended
 from mirage.errors import InputError
 from mirage.installed import models_dir
 from mirage.policy import registry
+from mirage.ports import NextLink
 from mirage.sd_notify import Notifier
 from mirage.services import site
 from mirage.services.foretelling import Foreteller
@@ -190,11 +192,19 @@ def make_worker(
         history_s=polling.history_s,
         pushed_queue_s=polling.pushed_queue_s,
     )
+    rules = bootstrap.rules(service)
+
+    def submit(link: NextLink) -> bool:
+        try:
+            return rules.submit(link)
+        finally:
+            alive()
+
     return Worker(
         service.store,
         Attended(service.cluster, alive),
         service.cluster_id,
-        rules=bootstrap.rules(service),
+        rules=replace(rules, submit=submit),
         intervals=intervals,
         kill_file=settings.service.state_dir / KILL_FILE,
         owner_uid=owner_uid,

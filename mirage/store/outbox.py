@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, or_, select, update
 from mirage.domain.chain import ChainId, ChainState
 from mirage.store import tables
 from mirage.store.engine import Transaction
-from mirage.store.tables import notices, situations
+from mirage.store.tables_told import notices, situations
 from mirage.store.upsert import insert, put_all
 
 _OVER = tuple(state.value for state in ChainState if state.over)

@@ -1,6 +1,7 @@
 """What `mirage doctor` says of host and service, and what it says to do."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -70,8 +71,8 @@ def test_the_disk_is_looked_at_where_the_database_grows(tmp_path: Path) -> None:
     assert doctor_host.disk(tmp_path / "gone")[0] is FAULT
 
 
-def findings(config: Path, **environment: str) -> dict[str, tuple[str, str]]:
-    answer = run("doctor", "--no-moves", "--json", "--config", str(config), **environment)
+def findings(config: Path, path: str = os.environ["PATH"]) -> dict[str, tuple[str, str]]:
+    answer = run("doctor", "--no-moves", "--json", "--config", str(config), PATH=path)
     found = json.loads(answer.out)["findings"]
     return {f["what"]: (f["verdict"], f["told"]) for f in found}
 
@@ -85,7 +86,7 @@ def test_a_service_that_runs_is_asked_and_one_that_does_not_is_told(tmp_path: Pa
         service.wait_until_ready()
         port = service.url().rpartition(":")[2]
         config.write_text(config.read_text().replace("port = 0", f"port = {port}"))
-        found = findings(config, PATH=slurm.path)
+        found = findings(config, slurm.path)
         assert found["service"] == (
             "good",
             f"it answers at {service.url()}, and has read the queue lately",
@@ -93,7 +94,7 @@ def test_a_service_that_runs_is_asked_and_one_that_does_not_is_told(tmp_path: Pa
         assert found["socket"] == ("good", f"it answers at {socket}")
         assert found["configuration"] == ("good", f"{config} is right")
         assert service.end() == 0
-    found = findings(config, PATH=slurm.path)
+    found = findings(config, slurm.path)
     assert found["service"][0] == found["socket"][0] == "warning"
     assert "systemctl start mirage" in found["socket"][1]
 

@@ -64,10 +64,16 @@ def parent(folder: Path) -> Path:
     return folder
 
 
-def later(folder: Path) -> Path:
-    """This checkout, whose program knows one more migration."""
+def present(folder: Path) -> Path:
+    """This checkout, as a package is made from it."""
     ignored = (".git", ".venv", "shared", ".*_cache", "dist", "__pycache__", "tests")
     shutil.copytree(CHECKOUT, folder, ignore=shutil.ignore_patterns(*ignored))
+    return folder
+
+
+def later(folder: Path) -> Path:
+    """This checkout, whose program knows one more migration."""
+    present(folder)
     (folder / "migrations" / "versions" / f"{NEXT_SCHEMA}_later.py").write_text(_MIGRATION)
     tables = folder / "mirage" / "store" / "tables.py"
     text, count = re.subn(

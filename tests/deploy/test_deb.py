@@ -24,8 +24,10 @@ STATE = "/var/lib/mirage"
 SOCKET = "/run/mirage/api.sock"
 PYTHON = "/usr/lib/mirage/bin/python3"
 DPKG = ("dpkg", "--force-unsafe-io")
-_WRITTEN_BY_DPKG = ("/var/lib/dpkg", "/var/log", "/var/cache", "/etc/passwd-", "/etc/group-")
-_WRITTEN_BY_DPKG += ("/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-")
+_WRITTEN_BY_DPKG = (
+    *("/var/lib/dpkg", "/var/log", "/var/cache", "/etc/passwd-", "/etc/group-"),
+    *("/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-"),
+)
 _PATIENCE_S = 120.0
 _ASK = """
 import httpx, sys
@@ -37,6 +39,8 @@ print(answer.status_code, answer.text)
 
 @dataclass(frozen=True, slots=True)
 class Debs:
+    source: Path
+    """The checkout as it was when `present` was made."""
     parent: Path
     present: Path
     later: Path
@@ -48,9 +52,11 @@ def debs(tmp_path_factory: pytest.TempPathFactory) -> Debs:
         needed.absent("packages are tried as root on Debian")
     folder = tmp_path_factory.mktemp("debs")
     now = packages.committed_at("HEAD")
+    source = packages.present(folder / "present")
     made = Debs(
+        source=source,
         parent=packages.build(packages.parent(folder / "parent"), folder / "out", epoch=now - 1),
-        present=packages.build(packages.CHECKOUT, folder / "out", epoch=now),
+        present=packages.build(source, folder / "out", epoch=now),
         later=packages.build(packages.later(folder / "later"), folder / "out", epoch=now + 1),
     )
     shutil.rmtree(folder / "work")
@@ -189,7 +195,7 @@ def test_the_installed_service_answers_and_the_doctor_finds_no_fault_but_of_slur
 
 
 def test_one_commit_makes_one_package_byte_for_byte(debs: Debs, tmp_path: Path) -> None:
-    again = packages.build(packages.CHECKOUT, tmp_path / "out", epoch=packages.committed_at("HEAD"))
+    again = packages.build(debs.source, tmp_path / "out", epoch=packages.committed_at("HEAD"))
     assert again.name == debs.present.name
     same = subprocess.run(["cmp", again, debs.present], capture_output=True, check=False)
     assert same.returncode == 0, same.stdout
