@@ -228,7 +228,8 @@ def told(name: str, found: Run) -> list[str]:
     lines += [
         "",
         f"Worker's tick: {median(quiet):.2f} s without load, {median(loaded):.2f} s with it "
-        f"(medians of {len(quiet)} and {len(loaded)}; most {max(quiet):.2f} and {max(loaded):.2f}).",
+        f"(medians of {len(quiet)} and {len(loaded)}; at most {max(quiet):.2f} and "
+        f"{max(loaded):.2f}).",
         f"Memory at most {found.memory_mib:.0f} MiB; {found.after_mib:.0f} MiB after the files.",
         "All jobs as a file: "
         + ", ".join(f"{k} {s:.1f} s, {m:.1f} MiB" for k, (s, m) in found.files.items())
