@@ -71,7 +71,7 @@ def addresses(context: ApiContext) -> list[str]:
         route.path
         for router, _ in _PAGES
         for route in router.routes
-        if isinstance(route, APIRoute) and "GET" in route.methods
+        if isinstance(route, APIRoute) and "GET" in (route.methods or ())
     ]
     found = []
     for path in dict.fromkeys(read):

@@ -21,7 +21,9 @@ HOSTILE = "<img src=x onerror=alert(1)>'\""
 FORM = "/queue?to=gpu&nodes=4&time=24:00:00"
 
 
-@pytest.fixture(params=[frozenset({"jobs"}), frozenset({"partitions", "nodes"})], ids=str)
+@pytest.fixture(
+    params=[frozenset({"jobs"}), frozenset({"partitions", "nodes"})], ids=["jobs", "partitions"]
+)
 def private(
     request: pytest.FixtureRequest, sqlite_template: Path, tmp_path: Path
 ) -> Iterator[tuple[Site, frozenset[str]]]:
