@@ -3,8 +3,11 @@
 Pages are found from the repository's root, so that a link that holds here holds in the site.
 """
 
+import re
 import tomllib
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -32,5 +35,18 @@ html_copy_source = False
 html_show_sphinx = False
 html_extra_path = ["site"]
 # Lexers do not know every dialect that is quoted; a wrong colour is no fault.
-# A pattern is there for pages that an install leaves out.
-suppress_warnings = ["misc.highlighting_failure", "toc.empty_glob"]
+suppress_warnings = ["misc.highlighting_failure"]
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", _only_present)
+
+
+def _only_present(_app: Sphinx, docname: str, source: list[str]) -> None:
+    """A line `install*` of a table of contents stands for a page once there is one."""
+    folder = (_ROOT / docname).parent
+    source[0] = "\n".join(
+        line
+        for line in source[0].split("\n")
+        if not re.fullmatch(r"[a-z]+\*", line) or any(folder.glob(f"{line}.md"))
+    )

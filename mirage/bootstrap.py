@@ -219,6 +219,8 @@ def _of_slurmrestd(settings: Settings) -> list[str]:
         return [
             f"the token in {told.rest_token_file} goes to {url.hostname} unencrypted: use https"
         ]
+    if told.rest_token_command and told.transport != "rest":
+        return ['cluster.rest_token_command is used with cluster.transport = "rest" alone']
     return []
 
 

@@ -79,11 +79,13 @@ def test_a_second_tick_at_the_same_instant_changes_nothing(store: Store) -> None
     before = contents(store)
     scene.tick(after_s=0)
     assert contents(store) == before
-    # After a restart a waiting job's priority is stored anew, and nothing else.
+    # After a restart a waiting job's priority is stored anew and told of, and nothing else.
     scene.worker = scene.new_worker()
     scene.tick(after_s=0)
     after = contents(store)
     assert len(after.pop("jobs")) == len(before.pop("jobs"))
+    for told in ("changes", "change_counts"):
+        assert before.pop(told) != after.pop(told)
     assert after == before
 
 

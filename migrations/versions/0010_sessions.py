@@ -19,9 +19,10 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["token_id"], ["tokens.token_id"], name="fk_sessions_token_id"),
         sa.PrimaryKeyConstraint("digest", name="pk_sessions"),
     )
-    op.create_index("ix_links_cluster_id_state", "links", ["cluster_id", "state"])
+    columns = ["cluster_id", "state", "chain_id"]
+    op.create_index("ix_links_cluster_id_state_chain_id", "links", columns)
 
 
 def downgrade() -> None:
-    op.drop_index("ix_links_cluster_id_state", "links")
+    op.drop_index("ix_links_cluster_id_state_chain_id", "links")
     op.drop_table("sessions")

@@ -115,7 +115,13 @@ def register_chain(
 ) -> schemas.ChainView:
     """Register a chain whose first link has been submitted. The same again changes nothing."""
     response.headers["Location"] = f"{request.url.path}/{new.chain_id}"
-    return key.once(lambda: _register(tx, given, new, who))
+    kept = new if _keeps_recipe(given, request) else new.model_copy(update={"recipe": None})
+    return key.once(lambda: _register(tx, given, kept, who))
+
+
+def _keeps_recipe(given: ApiContext, request: Request) -> bool:
+    """What it says is run as its user: a token that may register chains may not say that."""
+    return given.keeps_recipes and request.state.who.via in {"munge", "socket"}
 
 
 def _register(
@@ -137,7 +143,7 @@ def _register(
         style=new.style,
         mode=new.mode,
         min_runtime_s=new.min_runtime_s,
-        recipe=new.recipe.kept() if new.recipe and given.keeps_recipes else None,
+        recipe=None if new.recipe is None else new.recipe.kept(),
     )
     try:
         chain_service.register(

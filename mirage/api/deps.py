@@ -26,15 +26,6 @@ def context(request: Request) -> ApiContext:
 Context = Annotated[ApiContext, Depends(context)]
 
 
-def _read(given: Context) -> Iterator[Transaction]:
-    with given.store.read() as tx:
-        yield tx
-
-
-# Of scope "function": committed before the answer is sent, so that a commit that fails is told.
-Reading = Annotated[Transaction, Depends(_read, scope="function")]
-
-
 async def _body(request: Request) -> bytes:
     # The one coroutine: Starlette gives the body to no other.
     return await request.body()
@@ -126,6 +117,17 @@ def _target(request: Request) -> str:
 
 
 Reader = Annotated[Standing, Depends(reader)]
+
+
+# After who asks is known, who is looked up in a transaction of its own: a request that held one and
+# asked for another would wait for itself once as many do as there are connections.
+def _read(given: Context, who: Reader) -> Iterator[Transaction]:  # noqa: ARG001
+    with given.store.read() as tx:
+        yield tx
+
+
+# Of scope "function": committed before the answer is sent, so that a commit that fails is told.
+Reading = Annotated[Transaction, Depends(_read, scope="function")]
 
 
 def _identified(reader: Reader) -> Standing:

@@ -36,7 +36,11 @@ class PeerProtocol(H11Protocol):
         self._end: Callable[[], None] | None = None
         self.app_state = {**self.app_state, "at_ending": self._call_at_ending}
         end: socket.socket = transport.get_extra_info("socket")
-        if end.family is socket.AF_UNIX:
+        if end.family is not socket.AF_UNIX:
+            # Else an answer in two parts waits 40 ms for an acknowledgement. asyncio sets it on
+            # sockets that say they are TCP, which one made without naming its protocol does not.
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        else:
             found = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
             self.app_state["peer_uid"] = _CREDENTIALS.unpack(found)[1]
 

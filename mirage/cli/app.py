@@ -35,7 +35,7 @@ COMMANDS = {
     "evaluate": ("mirage.cli.evaluate", "Judge policies on the same hand-overs."),
     "forecast": (
         "mirage.cli.forecast",
-        "How long a job would wait if it were submitted now: p10, p50 and p90.",
+        "How long a job would wait if it were submitted now: p10, p50 and p90",
     ),
     "report": (
         "mirage.cli.report",
@@ -45,11 +45,12 @@ COMMANDS = {
     "config": ("mirage.cli.config", "The configuration file: check it, show it, list every key."),
     "doctor": (
         "mirage.cli.doctor",
-        "Say what works here and what does not: database, Slurm, who decides.",
+        "Say what works here and what does not, and what to do",
     ),
     "handover": ("mirage.cli.link", "Inside a link: hand over between links that overlap."),
     "done": ("mirage.cli.link", "Inside a link: its chain's work is finished."),
     "token": ("mirage.cli.token", "Bearer tokens: create, list, revoke."),
+    "top": ("mirage.cli.top", "Chains by risk and the next hand-overs, kept up to date."),
     "notify": ("mirage.cli.notify", "Mail and webhook on chains: try what is configured."),
     "man": ("mirage.cli.man", "Write the manual pages: mirage(1), and one for each command."),
     "mode": (

@@ -8,6 +8,7 @@ import typer
 from mirage import bootstrap
 from mirage import settings as settings_file
 from mirage.cli.configured import ConfigOption
+from mirage.cli.progress import working
 from mirage.errors import InputError, StoreUnavailable
 from mirage.store import backup
 
@@ -31,5 +32,6 @@ def db_backup(
     if not file.exists():
         raise StoreUnavailable(f"there is no database {file}: `mirage db upgrade` makes one")
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    made = backup.copy(file, settings.service.state_dir / FOLDER, stamp=stamp, keep=keep)
+    with working("copying the database"):
+        made = backup.copy(file, settings.service.state_dir / FOLDER, stamp=stamp, keep=keep)
     typer.echo(f"copied to {made}")

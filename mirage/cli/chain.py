@@ -21,9 +21,6 @@ chain_app = typer.Typer(
 )
 app.add_typer(chain_app, name="chain")
 
-_FORECASTS = 20
-"""The newest decisions: the forecast that is drawn is among them."""
-
 _LOOK = "`squeue --me -O JobID,State,Reason,Comment` shows your links (mirage:<chain>:<link>)."
 
 ChainId = Annotated[str, typer.Argument(help="As `mirage chain list` shows it.")]
@@ -107,9 +104,9 @@ def show(
     if as_json:
         _print_json(chain)
         return
-    decided = service.get(f"/chains/{chain_id}/decisions", limit=_FORECASTS)["items"]
+    handovers = service.get(f"/chains/{chain_id}/timeline")["handovers"]
     out = console()
-    drawn = timeline.read(chain, decided, newest=links)
+    drawn = timeline.read(chain, handovers, newest=links)
     for part in chain_text.page(chain, chain_text.drawing(drawn, out)):
         out.print(part)
 

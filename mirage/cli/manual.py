@@ -231,8 +231,11 @@ MANUAL: dict[str, Entry] = {
         _COSTS,
     ),
     "db upgrade": Entry((("", "mirage db upgrade --config /etc/mirage/mirage.toml"),), _DATABASE),
+    "db backup": Entry(
+        (("before an upgrade", "mirage db backup --keep 14"),), (*_DATABASE,), "--keep is copies."
+    ),
     "config check": Entry((("", "mirage config check --config mirage.toml"),), _LOCAL),
-    "config show": Entry((("", "mirage config show"),), _LOCAL),
+    "config show": Entry((("where each value comes from", "mirage config show --origin"),), _LOCAL),
     "config reference": Entry((("", "mirage config reference"),), _LOCAL),
     "doctor": Entry(
         (
@@ -262,6 +265,14 @@ MANUAL: dict[str, Entry] = {
     ),
     "token list": Entry((("", "mirage token list"),), _DATABASE),
     "token revoke": Entry((("", "mirage token revoke 3f9c1a7e"),), _DATABASE),
+    "top": Entry(
+        (
+            ("until q is pressed", "mirage top"),
+            ("mine, once", "mirage top --user alice --once"),
+        ),
+        _SERVICE,
+        f"--every is seconds. {_SHOWN}",
+    ),
     "notify test": Entry(
         (("a mail to alice, the admins, the webhook", "mirage notify test alice"),), _LOCAL
     ),
@@ -283,6 +294,10 @@ MANUAL: dict[str, Entry] = {
 
 def attach(command: Any, words: str) -> None:
     """Let a command, and those below it, show their entries under their options."""
+    if command.help and "\n  " not in command.help and "\n- " not in command.help:
+        # Lines as they are in the source would break again at the terminal's width.
+        paragraphs = command.help.split("\n\n")
+        command.help = "\n\n".join(" ".join(part.split()) for part in paragraphs)
     entry = MANUAL.get(words)
     if entry is not None:
         # A blank line ends a line of help: single ends are joined.

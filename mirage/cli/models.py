@@ -13,6 +13,7 @@ from rich.table import Table
 
 from mirage.cli.ask_twin import ask_where_needed
 from mirage.cli.configured import ConfigOption, models_folder
+from mirage.cli.progress import working
 from mirage.cli.training import EVERY, no_packages
 from mirage.errors import InputError, MirageError
 from mirage.learn.rows import Rows
@@ -120,12 +121,13 @@ def recalibrate(
     card, trees = served.artefact.card, served.artefact.model
     if not isinstance(trees, LateModel):
         raise InputError(f"{served.name} has no forecast of the wait")
-    tables = [unseen(path, (served,)) for path in words]
-    rows = Rows.of(tables, EVERY, twin=card.get("twin") is not None)
-    if len(rows) < FEWEST:
-        raise InputError(f"{len(rows)} hand-overs are too few to adjust a forecast by")
-    residuals = rows.residuals(trees.log_quantiles(rows.flat))
-    found = Shifts.found(residuals, rows.start_point, rows.nodes)
+    with working("adjusting the forecast"):
+        tables = [unseen(path, (served,)) for path in words]
+        rows = Rows.of(tables, EVERY, twin=card.get("twin") is not None)
+        if len(rows) < FEWEST:
+            raise InputError(f"{len(rows)} hand-overs are too few to adjust a forecast by")
+        residuals = rows.residuals(trees.log_quantiles(rows.flat))
+        found = Shifts.found(residuals, rows.start_point, rows.nodes)
     graph = (registry.folder_of(model, under) / GRAPH).read_bytes()
     forecast = card["forecast"] | found.card()
     # Sizes that these tables have none of keep what they had.

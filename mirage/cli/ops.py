@@ -10,6 +10,7 @@ from mirage import bootstrap
 from mirage import settings as settings_file
 from mirage.cli import backup
 from mirage.cli.configured import ConfigOption
+from mirage.cli.progress import working
 from mirage.domain.decision import Mode
 from mirage.services import killswitch, modes
 from mirage.services.killswitch import Way
@@ -32,7 +33,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on std
 def db_upgrade(*, config: ConfigOption = None) -> None:
     """Make the database, or bring it to this program's schema. Doing it again changes nothing."""
     settings = settings_file.load(config)
-    bootstrap.upgrade_database(settings)
+    with working("bringing the database to this program's schema"):
+        bootstrap.upgrade_database(settings)
     typer.echo("the database has this program's schema")
 
 

@@ -1,10 +1,17 @@
-"""The bar of long work whose steps are counted."""
+"""What long work shows of itself: a bar where its steps are counted, else that it goes on."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 
 @contextmanager
@@ -23,3 +30,15 @@ def counted(name: str, total: int) -> Iterator[Callable[..., None]]:
     with bar:
         task = bar.add_task(name, total=total)
         yield lambda steps=1: bar.advance(task, steps)
+
+
+@contextmanager
+def working(name: str) -> Iterator[None]:
+    """A sign of life and the time gone by on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn("line"), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(
+        *columns, console=console, disable=not console.is_terminal, transient=True
+    ) as sign:
+        sign.add_task(name, total=None)
+        yield

@@ -42,9 +42,9 @@ class Timeline:
 
 
 def read(
-    chain: Mapping[str, Any], decisions: Sequence[Mapping[str, Any]] = (), *, newest: int
+    chain: Mapping[str, Any], handovers: Sequence[Mapping[str, Any]] = (), *, newest: int
 ) -> Timeline:
-    """From the service's answers on a chain and on its decisions (newest first).
+    """From the service's answers on a chain, and on the hand-overs of its timeline.
 
     `newest`: so many links at most.
     """
@@ -52,7 +52,7 @@ def read(
     now = _now(chain)
     by_index = {link["index"]: link for link in links}
     rows = [
-        _row(link, by_index.get(link["index"] - 1), _forecast(link, decisions, now), now)
+        _row(link, by_index.get(link["index"] - 1), _forecast(link, handovers, now), now)
         for link in links[-newest:]
     ]
     return Timeline(now=now, rows=rows)
@@ -96,20 +96,15 @@ def _rest(link: Mapping[str, Any], start: float | None, now: float) -> Span | No
 
 
 def _forecast(
-    link: Mapping[str, Any], decisions: Sequence[Mapping[str, Any]], now: float
+    link: Mapping[str, Any], handovers: Sequence[Mapping[str, Any]], now: float
 ) -> tuple[float, float, float] | None:
-    """Of the last decision on a link that waits: when it would start, were it freed then."""
+    """When a link that waits starts, of the newest forecast: none of it lies behind us."""
     if link["state"] != "pending":
         return None
-    mine = (row for row in decisions if row["link"] == link["index"] and row["forecast"])
-    row = next(mine, None)
-    if row is None:
+    told = next((h["forecast"] for h in handovers if h["link"] == link["index"]), None)
+    if told is None:
         return None
-    made = _at(row["last_at"]) or now
-    waits = [row["forecast"][name] for name in ("p10_s", "p50_s", "p90_s")]
-    if None in waits:
-        return None
-    p10, p50, p90 = (max(now, made + wait) for wait in waits)
+    p10, p50, p90 = (max(now, _at(told[name]) or now) for name in ("p10", "p50", "p90"))
     return p10, p50, p90
 
 

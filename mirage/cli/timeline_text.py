@@ -51,7 +51,7 @@ _MEANING = {
     "runs": "runs",
     "overlap": "overlap",
     "rest": "until its time limit",
-    "forecast": "next start if freed now, 8 of 10",
+    "forecast": "next start if freed, 8 of 10",
     "now": "now",
 }
 

@@ -37,7 +37,7 @@ class Bookkeeping:
         if self._counted_at is not None and now < self._counted_at + EVERY_S:
             return
         with self._store.begin() as tx:
-            if promised.settle(tx, self._cluster_id, now):
+            known = promised.settle(tx, self._cluster_id, now)
+            if known + outcomes.record(tx, self._cluster_id):
                 changes.tell(tx, self._cluster_id, Topic.QUEUE)
-            outcomes.record(tx, self._cluster_id)
         self._counted_at = now

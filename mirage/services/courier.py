@@ -27,7 +27,7 @@ MAX_TRIES = 12
 """Over about seven hours."""
 _KEPT_S = 30 * 86400
 _HOUR_S = 3600
-_LOOK_EVERY_S = 15.0
+_LOOK_EVERY_S = 5.0
 
 Send = Callable[[Digest, int], None]
 """Sends a digest, at an instant, or raises PostError."""

@@ -163,10 +163,8 @@ def _who(found: Foretold, now: int) -> str:
             "within a factor of two, where there are enough of them)."
         )
     ago = max(0, now - found.at) // _MINUTE_S
-    return (
-        f"From {found.plain.samples} simulated futures of the queue as it was "
-        f"{ago} min ago (the twin)."
-    )
+    as_of = f"as it was {ago} min ago" if ago else "as it is"
+    return f"From {found.plain.samples} simulated futures of the queue {as_of} (the twin)."
 
 
 def _instead(found: Foretold) -> str:

@@ -7,7 +7,6 @@ over (`services.outcomes`).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import HandoverView
@@ -24,13 +23,7 @@ CHANGED_S = 600
 """An expected instant that moves by less is not stored anew."""
 
 LinkKey = tuple[ChainId, int]
-
-
-class WouldFree(NamedTuple):
-    chain_id: ChainId
-    index: int
-    policy: str
-    at: int
+WouldFree = tuple[ChainId, int, str, int]
 
 
 class Foregone:
@@ -40,6 +33,7 @@ class Foregone:
         self._known = outcomes.would_have_freed(tx, links)
         self._leads: dict[tuple[str, int, float], Mapping[str, float]] = {}
         self.found: list[WouldFree] = []
+        """Chain, the standby's index, policy, instant."""
 
     def ask(self, handover: OpenHandover, view: HandoverView) -> None:
         """What is new is added to `found`."""
@@ -65,7 +59,7 @@ class Foregone:
             return
         at = max(at, now)
         if known is None or at == now or abs(at - known) > CHANGED_S:
-            self.found.append(WouldFree(*key, policy, at))
+            self.found.append((*key, policy, at))
 
     def _of(self, view: HandoverView) -> Mapping[str, float]:
         like = (view.partition, view.nodes, view.overlap_price)

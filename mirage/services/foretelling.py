@@ -50,8 +50,6 @@ class Foreteller:
     """That a tick brings."""
     clock: Callable[[], float] = time.perf_counter
     _saved_s: float = 0.0
-    _cost_s: float = 0.0
-    """Of a round with one answer: the next one is taken to cost as much."""
     _usual_at: int | None = None
     _seen_at: int | None = None
 
@@ -66,12 +64,12 @@ class Foreteller:
             with store.begin() as tx:
                 _look_after(tx, cluster_id, now, observer)
                 judging.judge(tx, cluster_id, now)
-        full_s = max(LONGEST_SAVING * self.budget_s, self._cost_s)
-        self._saved_s = min(max(self._saved_s, 0.0) + self.budget_s, full_s)
+        self._saved_s = min(self._saved_s + self.budget_s, self._longest_s)
         with store.read() as tx:
             wanted = shapes.wanted(tx, cluster_id, now - ASKED_S)
             due = shapes.due(tx, cluster_id, older_than=now - GOOD_S, asked_since=now - ASKED_S)
-            if not due or self._saved_s < (self._cost_s if wanted else full_s):
+            # Somebody waits: the time is borrowed, and saved up again before the next round.
+            if not due or not (self._saved_s > 0 if wanted else self._saved_s >= self._longest_s):
                 return
             told = list(self._round(due, tx, cluster_id, snapshot, observer))
         with store.begin() as tx:
@@ -98,13 +96,18 @@ class Foreteller:
         """Answers, or why there are none, until the time is used up; one at least."""
         begun = self.clock()
         asked = _ready(tx, cluster_id, snapshot, observer)
-        for number, shape in enumerate(due):
+        for shape in due:
             yield shape, (asked if isinstance(asked, str) else _answer(asked, shape))
-            if number == 0:
-                self._cost_s = self.clock() - begun
-            if self.clock() - begun >= self._saved_s:
+            if self.clock() - begun >= self._longest_s:
                 break
-        self._saved_s -= self.clock() - begun
+        # The first round after an installation compiles, which is not held against later ones.
+        took_s = min(self.clock() - begun, 2 * self._longest_s)
+        self._saved_s = max(self._saved_s - took_s, -self._longest_s)
+
+    @property
+    def _longest_s(self) -> float:
+        """That a round takes, but for its last answer."""
+        return LONGEST_SAVING * self.budget_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,32 +80,32 @@ class Polling:
 def polling(tx: Transaction, cluster_id: int, *, now: int, hours: int) -> Polling:
     """Of the last `hours` hours, the present one among them."""
     since = now - now % HOUR_S - (hours - 1) * HOUR_S
-    rows = service.calls(tx, cluster_id, since)
-    began = max(since, rows[0][0]) if rows else since
+    by_command = service.calls_by_command(tx, cluster_id, since)
+    by_hour = service.calls_by_hour(tx, cluster_id, since)
+    began = by_hour[0][0] if by_hour else since
     minutes = max(1.0, (now - began) / 60)
-    by_command: dict[str, list[Calls]] = {}
-    by_hour: dict[int, int] = {}
-    for hour, command, made in rows:
-        by_command.setdefault(command, []).append(made)
-        by_hour[hour] = by_hour.get(hour, 0) + made.calls
-    costs = [_cost(command, each, minutes) for command, each in by_command.items()]
+    costs = [_cost(command, made, minutes) for command, made in by_command.items()]
+    whole = Calls(
+        calls=sum(cost.calls for cost in costs),
+        failures=sum(cost.failures for cost in costs),
+        seconds=sum(cost.seconds for cost in costs),
+    )
     return Polling(
         since=began,
         until=now,
-        total=_cost("all", [made for _, _, made in rows], minutes),
+        total=_cost("all", whole, minutes),
         commands=tuple(sorted(costs, key=lambda cost: (-cost.seconds, cost.command))),
-        hours=tuple(by_hour.items()),
+        hours=tuple(by_hour),
     )
 
 
-def _cost(command: str, made: list[Calls], minutes: float) -> Cost:
-    calls = sum(each.calls for each in made)
+def _cost(command: str, made: Calls, minutes: float) -> Cost:
     return Cost(
         command=command,
-        calls=calls,
-        failures=sum(each.failures for each in made),
-        seconds=sum(each.seconds for each in made),
-        a_minute=calls / minutes,
+        calls=made.calls,
+        failures=made.failures,
+        seconds=made.seconds,
+        a_minute=made.calls / minutes,
     )
 
 

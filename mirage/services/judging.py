@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mirage.domain.decision import Forecast
 from mirage.domain.job import Job
@@ -31,6 +32,9 @@ LEAST = 20
 _DAY_S = 86400
 _LEVELS = (0.1, 0.5, 0.9)
 _HOUR_S = 3600.0
+_SHORTEST_S = 60.0
+
+Floats = NDArray[np.float64]
 
 Foretell = Callable[[Shape], tuple[str, Forecast] | None]
 """The source, and what it says as it is."""
@@ -87,8 +91,8 @@ def judged(outcomes: Sequence[Outcome]) -> Quality | None:
     known = [o for o in outcomes if o.started or o.wait_s > o.told_s[2]]
     if len(known) < LEAST:
         return None
-    wait_s = np.array([o.wait_s for o in known], dtype=np.float64)
-    told_s = np.array([o.told_s for o in known])
+    wait_s = _no_less(np.array([o.wait_s for o in known], dtype=np.float64))
+    told_s = _no_less(np.array([o.told_s for o in known], dtype=np.float64))
     days = len({o.at // _DAY_S for o in known})
     residuals = np.log1p(wait_s / _HOUR_S)[:, None] - np.log1p(told_s / _HOUR_S)
     enough = len(known) >= ENOUGH and days >= ENOUGH_DAYS
@@ -102,6 +106,11 @@ def judged(outcomes: Sequence[Outcome]) -> Quality | None:
         error_s=float(np.median(np.abs(wait_s - middle))),
         shift=None if shift is None else (float(shift[0]), float(shift[1]), float(shift[2])),
     )
+
+
+def _no_less(seconds: Floats) -> Floats:
+    """Less than a minute is no wait: a scheduler's pass takes that long."""
+    return np.where(seconds < _SHORTEST_S, 0.0, seconds)
 
 
 def moved(forecast: Forecast, quality: Quality | None) -> Forecast:

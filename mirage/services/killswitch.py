@@ -74,18 +74,26 @@ def release(
 ) -> None:
     """Modes may be set to act again, once no other way is left.
 
-    `act_again`: what acted until it was pulled acts again then; else all stays in shadow.
+    `act_again`: what acted until it was pulled, and has got no other mode since, acts again then;
+    else all stays in shadow.
     """
     mine = [each for each in pulled(tx, cluster_id) if each.way in {way.value for way in ways}]
     if not mine:
         return
     switches.release(tx, cluster_id, [each.way for each in mine])
-    stopped = sorted({partition for each in mine for partition in each.stopped})
-    again = stopped if act_again and not pulled(tx, cluster_id) else []
+    again = _to_act(tx, cluster_id, mine) if act_again else []
     for partition in again:
         clusters.set_mode(tx, cluster_id, Mode.ACT, partition)
     told = [each.way for each in mine]
     _write(tx, cluster_id, RELEASED, now, actor, ways=told, acts_again=again)
+
+
+def _to_act(tx: Transaction, cluster_id: int, released: Sequence[Pulled]) -> list[str]:
+    if pulled(tx, cluster_id):
+        return []
+    modes = clusters.modes(tx, cluster_id)
+    stopped = {partition for each in released for partition in each.stopped}
+    return sorted(name for name in stopped if modes.get(name) is Mode.SHADOW)
 
 
 def obey(tx: Transaction, cluster_id: int, file: Path | None, *, now: int) -> None:

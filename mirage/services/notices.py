@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
+from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.services import risks
 from mirage.store import chains, outbox
 from mirage.store.engine import Transaction
@@ -51,11 +51,11 @@ class Watch:
         gone = [chain_id for chain_id in before if chain_id not in live]
         gone += outbox.over_unseen(tx, cluster_id, now - _NEW_S)
         found = live | chains.chains_of(tx, gone)
-        links = chains.links_of(tx, list(live))
+        idle = outbox.idle_since(tx, cluster_id)
         changed: list[tuple[ChainId, Situation]] = []
         for chain_id, chain in found.items():
             was = before.get(chain_id)
-            is_now = situation(chain, links.get(chain_id, []), now, self.interruption_s)
+            is_now = situation(chain, idle.get(chain_id), now, self.interruption_s)
             if is_now == was:
                 continue
             changed.append((chain_id, is_now))
@@ -82,16 +82,14 @@ class Watch:
 
 
 def situation(
-    chain: Chain, links: Sequence[Link], now: int, interruption_s: float = _HOUR_S
+    chain: Chain, idle_since: int | None, now: int, interruption_s: float = _HOUR_S
 ) -> Situation:
-    """How it stands. Nothing counts as interrupted before the first link has run."""
-    runs = any(link.state is LinkState.RUNNING for link in links)
-    ends = [link.end for link in links if link.end is not None and link.start is not None]
-    waits = chain.state is ChainState.ACTIVE and not runs and ends
+    """How it stands. `idle_since`: when its last link ended; None while one runs, or none has."""
+    waits = chain.state is ChainState.ACTIVE and idle_since is not None
     return Situation(
         state=chain.state,
         at_risk=chain.at_risk,
-        interrupted=bool(waits) and now - max(ends) > interruption_s,
+        interrupted=waits and now - (idle_since or 0) > interruption_s,
     )
 
 

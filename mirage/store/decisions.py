@@ -15,7 +15,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, bindparam, func, insert, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    RowMapping,
+    and_,
+    bindparam,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 
 from mirage.domain.caller import Own
 from mirage.domain.chain import ChainId
@@ -195,7 +205,9 @@ def _of_links(links: Sequence[LinkKey]) -> Iterator[ColumnElement[bool]]:
     """Conditions that name them, a part of them each."""
     named = tuple_(decisions.c.chain_id, decisions.c.index)
     for begin in range(0, len(links), _CHUNK):
-        yield named.in_(links[begin : begin + _CHUNK])
+        part = links[begin : begin + _CHUNK]
+        # The chains apart as well: by pairs alone SQLite reads the whole index.
+        yield and_(decisions.c.chain_id.in_({chain_id for chain_id, _ in part}), named.in_(part))
 
 
 def moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, int]:

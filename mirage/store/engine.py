@@ -27,6 +27,7 @@ from sqlalchemy.exc import (
     InterfaceError,
     OperationalError,
 )
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from mirage.errors import InputError, SchemaMismatch, StoreError, StoreUnavailable
 from mirage.store.tables import SCHEMA, VERSION_TABLE
@@ -40,6 +41,9 @@ BUSY_S = 15.0
 _CONNECT_S = 10
 _READ_ONLY = "mirage_read_only"
 _BEFORE_COMMIT = "mirage_before_commit"
+_POOL = {"pool_size": 8, "max_overflow": 48, "pool_timeout": 15.0}
+"""One for each thread that answers (Starlette has 40), the worker and who follows changes: a worker
+must not stand in line behind readers. PostgreSQL's default takes 100 in all."""
 _SQLITE, _POSTGRESQL = "sqlite", "postgresql"
 
 
@@ -147,7 +151,9 @@ def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
     """`foreign_keys=False` for migrations: rebuilding a table on SQLite drops the old one, and
     with foreign keys on that deletes the rows that point at it."""
     if url.get_backend_name() == _SQLITE:
-        engine = create_engine(url, json_serializer=_json, connect_args={"timeout": BUSY_S})
+        engine = create_engine(
+            url, json_serializer=_json, connect_args={"timeout": BUSY_S}, **_POOL
+        )
         _teach_sqlite(engine, foreign_keys=foreign_keys)
         return engine
     try:
@@ -156,6 +162,7 @@ def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
             json_serializer=_json,
             connect_args={"connect_timeout": _CONNECT_S},
             pool_pre_ping=True,
+            **_POOL,
         )
     except ImportError as error:
         raise StoreUnavailable(
@@ -202,6 +209,9 @@ def _translated(url: URL) -> Iterator[None]:
         raise unavailable(url, error) from error
     except InterfaceError as error:
         raise unavailable(url, error) from error
+    except PoolTimeout as error:
+        said = "all connections are in use: too much is asked at once"
+        raise StoreUnavailable(f"cannot use {place(url)}: {said}") from error
 
 
 def unavailable(url: URL, error: DBAPIError) -> StoreUnavailable:

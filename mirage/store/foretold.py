@@ -4,11 +4,11 @@ A forecast lives until its job starts. Then it is counted into its day's tally a
 busy site is a few thousand rows, and no page scans jobs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, delete, func, or_, select, tuple_
+from sqlalchemy import RowMapping, and_, delete, func, or_, select, tuple_
 
 from mirage.domain.job import Job, JobId, JobState
 from mirage.store.engine import Transaction
@@ -84,7 +84,7 @@ def outcomes(tx: Transaction, cluster_id: int, limit: int = _CHUNK) -> list[Outc
     return [_outcome(row) for row in tx.execute(query).mappings()]
 
 
-def _outcome(row: Mapping[str, Any]) -> Outcome:
+def _outcome(row: RowMapping) -> Outcome:
     made = Foretold(
         job_id=JobId(row["job_id"]),
         submit=row["submit"],

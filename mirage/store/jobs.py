@@ -193,7 +193,9 @@ def in_order(tx: Transaction, cluster_id: int, since: int, batch: int) -> Iterat
 
 
 def last_submission(tx: Transaction, cluster_id: int) -> int | None:
-    return tx.scalar(select(func.max(jobs.c.submit)).where(jobs.c.cluster_id == cluster_id))
+    query = select(func.max(jobs.c.submit)).where(jobs.c.cluster_id == cluster_id)
+    found: int | None = tx.scalar(query)
+    return found
 
 
 def submit_lines(

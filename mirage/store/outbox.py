@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import case, delete, func, or_, select, update
 
-from mirage.domain.chain import ChainId, ChainState
+from mirage.domain.chain import ChainId, ChainState, LinkState
 from mirage.store import tables
 from mirage.store.engine import Transaction
-from mirage.store.tables import notices, situations
+from mirage.store.tables_told import notices, situations
 from mirage.store.upsert import insert, put_all
 
 _OVER = tuple(state.value for state in ChainState if state.over)
@@ -55,6 +55,24 @@ def open_situations(tx: Transaction, cluster_id: int) -> dict[ChainId, Situation
         ChainId(row.chain_id): Situation(ChainState(row.state), row.at_risk, row.interrupted)
         for row in tx.execute(query)
     }
+
+
+def idle_since(tx: Transaction, cluster_id: int) -> dict[ChainId, int]:
+    """Of live chains whose links have run and of which none runs now: the last link's end."""
+    links, chains = tables.links, tables.chains
+    running = case((links.c.state == LinkState.RUNNING.value, 1), else_=0)
+    query = (
+        select(links.c.chain_id, func.max(links.c.end).label("last"))
+        .join(chains, chains.c.chain_id == links.c.chain_id)
+        .where(
+            chains.c.cluster_id == cluster_id,
+            chains.c.state.not_in(_OVER),
+            links.c.start.is_not(None),
+        )
+        .group_by(links.c.chain_id)
+        .having(func.max(running) == 0, func.max(links.c.end).is_not(None))
+    )
+    return {ChainId(row.chain_id): int(row.last) for row in tx.execute(query)}
 
 
 def over_unseen(tx: Transaction, cluster_id: int, since: int) -> list[ChainId]:

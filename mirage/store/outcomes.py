@@ -115,7 +115,9 @@ def _values(cluster_id: int, row: OutcomeRow) -> dict[str, Any]:
 
 def newest(tx: Transaction, cluster_id: int) -> int | None:
     """When the last one was complete."""
-    return tx.scalar(select(func.max(outcomes.c.at)).where(outcomes.c.cluster_id == cluster_id))
+    query = select(func.max(outcomes.c.at)).where(outcomes.c.cluster_id == cluster_id)
+    found: int | None = tx.scalar(query)
+    return found
 
 
 def by_day(tx: Transaction, span: Span) -> list[Group]:
@@ -198,7 +200,7 @@ def would_have_freed(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey,
     named = tuple_(would_free.c.chain_id, would_free.c.index)
     for begin in range(0, len(links), _CHUNK):
         query = select(would_free).where(named.in_(links[begin : begin + _CHUNK]))
-        for row in tx.execute(query):
-            key = (ChainId(row.chain_id), int(row.index))
-            found.setdefault(key, {})[row.policy] = row.at
+        for row in tx.execute(query).mappings():
+            key = (ChainId(row["chain_id"]), int(row["index"]))
+            found.setdefault(key, {})[row["policy"]] = row["at"]
     return found

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from mirage.errors import StoreUnavailable
-from mirage.store import tables_shown  # noqa: F401 - metadata has its tables too
+from mirage.store import tables_shown, tables_told  # noqa: F401 - metadata has their tables too
 from mirage.store.engine import make_engine, newer, parse_url, place, schema_version, unavailable
 from mirage.store.tables import SCHEMA
 

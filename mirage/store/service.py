@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import delete, select, text
+from sqlalchemy import ColumnElement, delete, func, select, text
 
 from mirage.store.engine import Transaction
 from mirage.store.tables import leases, slurm_calls, ticks
@@ -94,17 +94,27 @@ def add_calls(tx: Transaction, cluster_id: int, at: int, made: Mapping[str, Call
     tx.execute(delete(slurm_calls).where(slurm_calls.c.cluster_id == cluster_id, old))
 
 
-def calls(tx: Transaction, cluster_id: int, since: int) -> list[tuple[int, str, Calls]]:
-    """Hour, command and what it cost, oldest first; `since` counts from the hour it is in."""
-    query = select(slurm_calls).where(
-        slurm_calls.c.cluster_id == cluster_id,
-        slurm_calls.c.hour >= since - since % HOUR_S,
-    )
-    rows = tx.execute(query.order_by(slurm_calls.c.hour, slurm_calls.c.command))
-    return [
-        (row.hour, row.command, Calls(calls=row.calls, failures=row.failures, seconds=row.seconds))
-        for row in rows
-    ]
+def calls_by_command(tx: Transaction, cluster_id: int, since: int) -> dict[str, Calls]:
+    """From the beginning of an hour on."""
+    sums = [func.sum(slurm_calls.c[name]) for name in ("calls", "failures", "seconds")]
+    query = select(slurm_calls.c.command, *sums).where(*_since(cluster_id, since))
+    rows = tx.execute(query.group_by(slurm_calls.c.command))
+    return {
+        command: Calls(calls=int(calls), failures=int(failures), seconds=float(seconds))
+        for command, calls, failures, seconds in rows
+    }
+
+
+def calls_by_hour(tx: Transaction, cluster_id: int, since: int) -> list[tuple[int, int]]:
+    """Each hour that has any, oldest first, with their number."""
+    query = select(slurm_calls.c.hour, func.sum(slurm_calls.c.calls))
+    query = query.where(*_since(cluster_id, since)).group_by(slurm_calls.c.hour)
+    rows = tx.execute(query.order_by(slurm_calls.c.hour))
+    return [(int(hour), int(calls)) for hour, calls in rows]
+
+
+def _since(cluster_id: int, since: int) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return slurm_calls.c.cluster_id == cluster_id, slurm_calls.c.hour >= since
 
 
 def size_bytes(tx: Transaction) -> int:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select, tuple_
+from sqlalchemy import BigInteger, ColumnElement, Select, and_, case, func, literal, select, tuple_
 
 from mirage.domain.caller import Own
 from mirage.domain.chain import ChainId, ChainState, LinkState
@@ -71,7 +71,7 @@ def _placed(cluster_id: int, wanted: Wanted, *, live: tuple[str, ...] = _LIVE) -
     return (
         select(
             _rank().label("rank"),
-            func.coalesce(ends.c.ends, literal(NEVER)).label("ends"),
+            func.coalesce(ends.c.ends, literal(NEVER, BigInteger)).label("ends"),
             chains.c.chain_id.label("chain_id"),
         )
         .select_from(chains.outerjoin(ends, ends.c.chain_id == chains.c.chain_id))

@@ -31,7 +31,7 @@ metadata = MetaData(
 )
 
 # SQLite counts up by itself only in a column of type INTEGER.
-_Serial = BigInteger().with_variant(Integer(), "sqlite")
+SERIAL = BigInteger().with_variant(Integer(), "sqlite")
 
 
 def cluster_column() -> Column[int]:
@@ -41,7 +41,7 @@ def cluster_column() -> Column[int]:
 clusters = Table(
     "clusters",
     metadata,
-    Column("id", _Serial, primary_key=True),
+    Column("id", SERIAL, primary_key=True),
     Column("name", Text, nullable=False),
     Column("history_until", BigInteger),  # accounting has been read up to here
     Column("pushed_at", BigInteger),  # when slurmctld last told of an end
@@ -94,7 +94,7 @@ jobs = Table(
 snapshots = Table(
     "snapshots",
     metadata,
-    Column("id", _Serial, primary_key=True),
+    Column("id", SERIAL, primary_key=True),
     cluster_column(),
     Column("taken_at", BigInteger, nullable=False),
     Column("features", JSON, nullable=False),
@@ -139,7 +139,7 @@ recipes = Table(
 links = Table(
     "links",
     metadata,
-    Column("id", _Serial, primary_key=True),
+    Column("id", SERIAL, primary_key=True),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
     cluster_column(),
@@ -163,13 +163,13 @@ links = Table(
     UniqueConstraint("chain_id", "index"),
     UniqueConstraint("cluster_id", "job_id", "submit"),
     Index(None, "cluster_id", "start"),
-    Index(None, "cluster_id", "state"),
+    Index(None, "cluster_id", "state", "chain_id"),
 )
 
 decisions = Table(
     "decisions",
     metadata,
-    Column("id", _Serial, primary_key=True),
+    Column("id", SERIAL, primary_key=True),
     cluster_column(),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
@@ -195,7 +195,7 @@ decisions = Table(
 forecasts = Table(
     "forecasts",
     metadata,
-    Column("id", _Serial, primary_key=True),
+    Column("id", SERIAL, primary_key=True),
     cluster_column(),
     Column("chain_id", Text, ForeignKey("chains.chain_id"), nullable=False),
     Column("index", BigInteger, nullable=False),
@@ -214,7 +214,7 @@ forecasts = Table(
 audit = Table(
     "audit",
     metadata,
-    Column("id", _Serial, primary_key=True),
+    Column("id", SERIAL, primary_key=True),
     cluster_column(),
     Column("at", BigInteger, nullable=False),
     Column("actor", Text, nullable=False),
@@ -226,38 +226,6 @@ audit = Table(
     Index(None, "cluster_id", "at"),
     Index(None, "cluster_id", "actor", "id"),
     Index(None, "cluster_id", "event", "id"),
-)
-
-# What is to be told of a chain, a row for each channel; no foreign key: it outlives the chain.
-notices = Table(
-    "notices",
-    metadata,
-    Column("id", _Serial, primary_key=True),
-    cluster_column(),
-    Column("chain_id", Text, nullable=False),
-    Column("user", Text, nullable=False),
-    Column("channel", Text, nullable=False),
-    Column("event", Text, nullable=False),
-    Column("says", Text, nullable=False),
-    Column("at", BigInteger, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("due_at", BigInteger, nullable=False),
-    Column("tries", BigInteger, nullable=False),
-    Column("sent_at", BigInteger),
-    Column("error", Text, nullable=False),
-    Index("ix_notices_cluster_id_state", "cluster_id", "state", "due_at"),
-    Index("ix_notices_cluster_id_sent_at", "cluster_id", "sent_at"),
-)
-
-# How each chain stood when notices were last written.
-situations = Table(
-    "situations",
-    metadata,
-    Column("chain_id", Text, ForeignKey("chains.chain_id"), primary_key=True),
-    cluster_column(),
-    Column("state", Text, nullable=False),
-    Column("at_risk", Text, nullable=False),
-    Column("interrupted", Boolean, nullable=False),
 )
 
 leases = Table(

@@ -161,4 +161,4 @@ def _policy(
 
 def _high(told: Mapping[str, Any], figure: str) -> float:
     ends = told[f"{figure}_ci"]
-    return max(told[figure], ends[1] if ends else 0.0)
+    return max(float(told[figure]), float(ends[1]) if ends else 0.0)

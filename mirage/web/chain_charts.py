@@ -10,7 +10,7 @@ from mirage.web import svg
 from mirage.web.scales import Hours, Time
 from mirage.web.words import day, hours, span
 
-_WIDTH = 1000
+_WIDTH = 1240
 _HOUR = 3600
 _LANE, _LINK = 34, 16
 _TOP = 26

@@ -6,7 +6,7 @@ from mirage.services.timeline import Course, CoursePoint
 from mirage.web import svg
 from mirage.web.scales import Hours, Time
 
-_WIDTH, _LEFT, _RIGHT = 1000, 64, 980
+_WIDTH, _LEFT, _RIGHT = 1240, 64, 1220
 _TOP, _BOTTOM = 32, 240
 _HOUR = 3600
 

@@ -1,6 +1,6 @@
 """The page Now: what needs somebody's eyes, the next hand-overs, and what Mirage does there."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
@@ -8,9 +8,9 @@ from mirage.api.deps import need
 from mirage.api.overviews import cursor, place
 from mirage.domain.caller import JOBS, USAGE
 from mirage.services.overview import overview
-from mirage.store.standings import Wanted
+from mirage.store.standings import Place, Wanted
 from mirage.web import strips, verdicts
-from mirage.web.page import Entry, Looking
+from mirage.web.page import Entry, Look, Looking
 
 ENTRY = Entry(name="Now", path="/", order=1)
 router = APIRouter(include_in_schema=False)
@@ -29,17 +29,19 @@ def show(
     own = None if look.reader.sees_all_chains else look.reader.own()
     wanted = Wanted(own=own, user=user.strip())
     begin = place(after, parameter="after") if after else None
+    return look.kept("now.html", title="Now", make=lambda: _shown(look, wanted, begin))
+
+
+def _shown(look: Look, wanted: Wanted, begin: Place | None) -> dict[str, Any]:
     found = overview(look.tx, look.cluster_id, wanted, after=begin, limit=_ROWS)
     rows = found.rows[:_ROWS]
-    return look.page(
-        "now.html",
-        title="Now",
-        found=found,
-        rows=rows,
-        user=wanted.user,
-        first=begin is None,
-        following=cursor(rows[-1]) if len(found.rows) > _ROWS else "",
-        said=verdicts.said,
-        stands=verdicts.stands,
-        strip=strips.draw,
-    )
+    return {
+        "found": found,
+        "rows": rows,
+        "user": wanted.user,
+        "first": begin is None,
+        "following": cursor(rows[-1]) if len(found.rows) > _ROWS else "",
+        "said": verdicts.said,
+        "stands": verdicts.stands,
+        "strip": strips.draw,
+    }

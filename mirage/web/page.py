@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,9 +12,10 @@ from fastapi.responses import HTMLResponse
 from mirage.api.context import ApiContext
 from mirage.api.deps import Context, Reader, Reading
 from mirage.domain.caller import Standing
-from mirage.store import clusters, snapshots
+from mirage.store import changes, clusters, snapshots
 from mirage.store.engine import Transaction
-from mirage.web import templating
+from mirage.web import templating, words
+from mirage.web.kept import Kept
 
 POLICY = "; ".join(
     (
@@ -76,20 +77,41 @@ class Look:
         The template has `at` as well: when the queue was read, from which spans are told, so that
         a page changes when its data does.
         """
+        return _sent(self.request, self._html(template, title, values), status)
+
+    def kept(self, template: str, *, title: str, make: Callable[[], dict[str, Any]]) -> Response:
+        """The same of values that are made only where something stored has changed since a like
+        look. For pages that depend on the address, on who looks, and on what `changes` tells of."""
+        taken_at, stale = self._freshness
+        if taken_at is None:
+            return self.page(template, title=title, **make())
+        newest = changes.newest(self.tx, self.cluster_id)
+        url = self.request.url
+        key = (newest, taken_at, stale, self.reader, url.path, url.query)
+        pages: Kept = self.request.app.state.kept
+        html = pages.page(key, lambda: self._html(template, title, make()))
+        return _sent(self.request, _AGE.sub(words.age(taken_at, self.now), html, count=1), _OK)
+
+    @property
+    def _freshness(self) -> tuple[int | None, bool]:
+        """When the queue was read, and whether that is too long ago."""
         latest = snapshots.latest(self.tx, self.cluster_id)
-        taken_at = None if latest is None else latest.taken_at
+        if latest is None:
+            return None, True
+        return latest.taken_at, self.now - latest.taken_at > self.given.stale_after_s
+
+    def _html(self, template: str, title: str, values: dict[str, Any]) -> str:
+        taken_at, stale = self._freshness
         now = self.now
         shown = {
             "now": now,
             "taken_at": taken_at,
             "at": now if taken_at is None else taken_at,
-            "stale": taken_at is None or now - taken_at > self.given.stale_after_s,
+            "stale": stale,
             "mode": clusters.mode(self.tx, self.cluster_id),
             "live": True,
         }
-        return answer(
-            self.request, template, title=title, status=status, reader=self.reader, **shown | values
-        )
+        return _drawn(self.request, template, title, {"reader": self.reader, **shown, **values})
 
 
 def _look(request: Request, given: Context, tx: Reading, reader: Reader) -> Look:
@@ -101,28 +123,29 @@ Looking = Annotated[Look, Depends(_look)]
 
 
 def answer(
-    request: Request,
-    template: str,
-    *,
-    title: str,
-    status: int = _OK,
-    reader: Standing | None = None,
-    **values: Any,
+    request: Request, template: str, *, title: str, status: int = _OK, **values: Any
 ) -> Response:
-    """The page; or 304 for a caller that has it as it is but for its age."""
+    """A page that shows nothing of the cluster; by whoever is not asked who they are."""
+    return _sent(request, _drawn(request, template, title, values), status)
+
+
+def _drawn(request: Request, template: str, title: str, values: dict[str, Any]) -> str:
     given: ApiContext = request.app.state.context
     entries: Sequence[Entry] = request.app.state.entries
-    html = templating.render(
+    return templating.render(
         template,
         given.root_path,
         title=title,
-        reader=reader or Standing(),
         entries=entries,
         path=request.url.path.removeprefix(given.root_path) or "/",
         cluster=given.cluster_name,
         poll_s=given.queue_interval_s,
-        **{"live": False, "mode": None, **values},
+        **{"reader": Standing(), "live": False, "mode": None, **values},
     )
+
+
+def _sent(request: Request, html: str, status: int) -> Response:
+    """The page; or 304 for a caller that has it as it is but for its age."""
     digest = hashlib.sha256(_AGE.sub("", html).encode()).hexdigest()[:24]
     headers = HEADERS | {"ETag": f'W/"{digest}"'}
     if status == _OK and headers["ETag"] in request.headers.get("if-none-match", ""):

@@ -10,7 +10,7 @@ from mirage.web import svg
 from mirage.web.scales import Time
 from mirage.web.words import span
 
-_WIDTH, _LEFT, _RIGHT, _TOP = 1000, 200, 16, 30
+_WIDTH, _LEFT, _RIGHT, _TOP = 1240, 200, 16, 30
 _ROW, _BAR = 30, 10
 _BEFORE_S, _MARGIN = 1800, 0.04
 _LEAST_S = 2 * 3600

@@ -32,7 +32,7 @@ class WhatIf:
         )
         limit_s = _seconds(fields["time"])
         faults = {}
-        if not fields["to"] or "," in fields["to"]:
+        if not fields["to"] or "," in fields["to"] or not fields["to"].isprintable():
             faults["to"] = "Name one partition."
         if not nodes:
             faults["nodes"] = "Give a whole number of nodes, 1 or more."
@@ -40,6 +40,8 @@ class WhatIf:
             faults["time"] = "Give a time limit as sbatch takes it: 48:00:00, or 2-0."
         if gpus is None:
             faults["gpus"] = "Give a whole number of GPUs, or leave it empty for whole nodes."
+        if not fields["account"].isprintable():
+            faults["account"] = "Give the account as Slurm has it, or nothing."
         if faults:
             return cls(fields=fields, faults=faults)
         shape = Shape(

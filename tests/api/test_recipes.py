@@ -12,6 +12,7 @@ from mirage.store import recipes
 from mirage.store.engine import Store
 from tests.api.running import CHAIN, Client, Stage
 from tests.api.test_chains import PATH, body
+from tests.api.test_identity import bearer, token
 
 RECIPE: dict[str, Any] = {
     "carrier": "/home/alice/secret-carrier/job.sh",
@@ -34,6 +35,25 @@ def test_it_is_kept_where_links_go_through_slurmrestd_and_shown_nowhere(
     assert "secret" not in "".join(answers)
     with store.read() as tx:
         assert (recipes.find(tx, ChainId(CHAIN)) is not None) == keeps
+
+
+def test_a_token_that_registers_chains_cannot_say_what_is_run(
+    stage: Stage, context: ApiContext, store: Store
+) -> None:
+    """Whoever has stolen it would else have a command run as its user."""
+    said = body(mode="submit", recipe=RECIPE)
+    with stage.serving(replace(context, keeps_recipes=True)) as client:
+        stolen = token(store, context.cluster_id)
+        assert bearer(client, "POST", PATH, stolen, said).status_code == 201
+        with store.read() as tx:
+            assert recipes.find(tx, ChainId(CHAIN)) is None
+        client.post(PATH, body(mode="submit", recipe=RECIPE), who="alice")
+        other = RECIPE | {"carrier": "/tmp/evil"}  # noqa: S108 - of somebody's
+        bearer(client, "POST", PATH, stolen, body(mode="submit", recipe=other))
+    with store.read() as tx:
+        kept = recipes.find(tx, ChainId(CHAIN))
+    assert kept is not None
+    assert kept.recipe.carrier == RECIPE["carrier"]
 
 
 @pytest.mark.parametrize(

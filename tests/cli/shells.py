@@ -24,7 +24,9 @@ def environment(home: Path, url: str) -> dict[str, str]:
     return kept | own | {completing.PATIENCE: "30"}
 
 
-def typed(argv: list[str], keys: str, until: str, environ: dict[str, str]) -> str:
+def typed(
+    argv: list[str], keys: str, until: str, environ: dict[str, str], *, ready: str = "READY> "
+) -> str:
     """What the terminal shows once `keys` were typed; until `until` stands there."""
     ours, theirs = pty.openpty()
     shell = subprocess.Popen(
@@ -32,7 +34,7 @@ def typed(argv: list[str], keys: str, until: str, environ: dict[str, str]) -> st
     )
     os.close(theirs)
     try:
-        shown = _read(ours, "READY> ")
+        shown = _read(ours, ready)
         os.write(ours, keys.encode())
         return shown + _read(ours, until)
     finally:

@@ -57,10 +57,9 @@ EARLY = chain(link(1, -40, -20), link(2, -30, None))
 WAITING = chain(link(1, -10, None), link(2, None, None, eligible=iso(NOW - 2 * HOUR)))
 
 
-def forecast(*hours: float | None) -> list[dict[str, Any]]:
-    waits = [None if h is None else h * HOUR for h in hours]
-    told = dict(zip(("p10_s", "p50_s", "p90_s"), waits, strict=True))
-    return [{"link": 2, "last_at": iso(NOW), "forecast": told}]
+def forecast(*hours: float) -> list[dict[str, Any]]:
+    instants = [iso(NOW + h * HOUR) for h in hours]
+    return [{"link": 2, "forecast": dict(zip(("p10", "p50", "p90"), instants, strict=True))}]
 
 
 def test_interruption_and_runs_are_to_scale() -> None:
@@ -91,8 +90,14 @@ def test_the_next_start_is_a_range() -> None:
     assert set(drawn[left + 1 : middle]) == {"~"}
 
 
-def test_a_forecast_of_one_value_is_no_range() -> None:
-    assert timeline.read(WAITING, forecast(None, 3, None), newest=9).rows[1].forecast is None
+def test_a_start_that_is_overdue_is_expected_now() -> None:
+    overdue = timeline.read(WAITING, forecast(-3, -1, 2), newest=9).rows[1].forecast
+    assert overdue == (NOW, NOW, NOW + 2 * HOUR)
+
+
+def test_without_a_forecast_none_is_drawn() -> None:
+    handovers: list[dict[str, Any]] = [{"link": 2, "forecast": None}]
+    assert timeline.read(WAITING, handovers, newest=9).rows[1].forecast is None
 
 
 def test_a_predecessor_that_ended_leaves_an_interruption_that_goes_on() -> None:

@@ -20,7 +20,7 @@ from mirage.settings import NotifySettings, load
 from mirage.store import audit, clusters, outbox
 from mirage.store.engine import Store
 from mirage.store.outbox import Notice, NoticeState
-from mirage.store.tables import notices
+from mirage.store.tables_told import notices
 from tests.post.receiver import receiving
 from tests.post.smtp_server import Post, serving
 

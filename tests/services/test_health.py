@@ -76,7 +76,7 @@ def test_hours_go_after_a_month(store: Store) -> None:
         ask(meter, "squeue")
         tell(store, Teller("host:1", meter.usage), at)
     with store.read() as tx:
-        assert len(service.calls(tx, 1, 0)) == 1
+        assert len(service.calls_by_hour(tx, 1, 0)) == 1
 
 
 def test_a_failed_round_keeps_when_the_last_good_one_was(store: Store) -> None:

@@ -14,7 +14,7 @@ from mirage.services.impact import Impact, Part, impact
 from mirage.store import chains, clusters, decisions
 from mirage.store.decisions import NewDecision
 from mirage.store.engine import Store
-from mirage.store.outcomes import put_would_free
+from mirage.store.outcomes import put_would_free, would_have_freed
 from tests.services.scene import CHAIN, HOUR, Always, Scene
 
 DAY = 86400
@@ -202,7 +202,7 @@ def test_the_worker_writes_down_what_its_hand_overs_came_to(store: Store, mode: 
     assert part.handovers == part.compared >= 1
     with store.read() as tx:
         (first, *_) = chains.handovers(tx, scene.cluster_id)
-        would = outcomes.outcomes.would_have_freed(tx, [(CHAIN, 2)])[CHAIN, 2]
+        would = would_have_freed(tx, [(CHAIN, 2)])[CHAIN, 2]
     if mode is Mode.SHADOW:
         assert first.predecessor.start is not None
         assert would["mirage"] < first.predecessor.start + 2 * 60 + HOUR

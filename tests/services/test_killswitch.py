@@ -77,6 +77,14 @@ def test_what_acted_may_act_again(scene: Scene) -> None:
     assert {"kill switch pulled", "kill switch released"} <= set(told)
 
 
+def test_a_mode_that_was_set_since_is_not_acted_over(scene: Scene) -> None:
+    pull(scene, Way.REST)
+    with scene.store.begin() as tx:
+        modes.set_mode(tx, scene.cluster_id, Mode.OBSERVE, "", now=NOW, actor="ada")
+    release(scene, act_again=True)
+    assert mode(scene) is Mode.OBSERVE
+
+
 def test_a_file_pulls_and_its_going_releases(scene: Scene, tmp_path: Path) -> None:
     file = tmp_path / "shadow"
     scene.worker = Worker(

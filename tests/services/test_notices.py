@@ -18,7 +18,7 @@ from mirage.services.chains import Registration
 from mirage.services.notices import Channel, Event, Watch
 from mirage.store import chains, clusters
 from mirage.store.engine import Store
-from mirage.store.tables import notices
+from mirage.store.tables_told import notices
 from tests.services.slurm_jobs import ALICE, CHAIN, HOUR, NOW, ended, running, standby
 
 WATCH = Watch(channels=(Channel.OWNER, Channel.WEBHOOK), interruption_s=HOUR)

@@ -1,6 +1,7 @@
 """The outbox, on both databases."""
 
-from mirage.domain.chain import Chain, ChainId, ChainState
+from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
+from mirage.domain.job import JobId
 from mirage.store import chains, clusters, outbox
 from mirage.store.engine import Store
 from mirage.store.outbox import Notice, NoticeState, Situation
@@ -77,6 +78,32 @@ def test_putting_off_moves_nothing_forward(store: Store) -> None:
         outbox.put_off(tx, 1, "owner", CHAIN, NOW + 60)
         assert outbox.due(tx, 1, NOW + 899) == []
         assert outbox.due(tx, 1, NOW + 900) == [("owner", CHAIN)]
+
+
+def test_a_chain_is_idle_between_its_links(store: Store) -> None:
+    def link(chain_id: ChainId, index: int, start: int | None, end: int | None) -> Link:
+        state = LinkState.PENDING if start is None else LinkState.RUNNING
+        return Link(
+            chain_id=chain_id,
+            index=index,
+            job_id=JobId(10 * index + len(chain_id)),
+            submit=NOW if chain_id == CHAIN else NOW + 1,
+            state=state if end is None else LinkState.ENDED,
+            start=start,
+            end=end,
+        )
+
+    with store.begin() as tx:
+        cluster_id = clusters.ensure(tx, "lab")
+        for chain_id in (CHAIN, OTHER):
+            chains.save_chain(tx, cluster_id, Chain(chain_id=chain_id, uid=1, created_at=NOW))
+        chains.save_link(tx, cluster_id, link(OTHER, 1, None, None))
+        assert outbox.idle_since(tx, cluster_id) == {}, "nothing has run"
+        chains.save_link(tx, cluster_id, link(CHAIN, 1, NOW - 500, NOW - 100))
+        chains.save_link(tx, cluster_id, link(CHAIN, 2, None, None))
+        assert outbox.idle_since(tx, cluster_id) == {CHAIN: NOW - 100}
+        chains.save_link(tx, cluster_id, link(CHAIN, 2, NOW - 50, None))
+        assert outbox.idle_since(tx, cluster_id) == {}
 
 
 def test_situations_are_kept_until_the_chain_is_over(store: Store) -> None:

@@ -59,7 +59,7 @@ def seed(store: Store, size: Size) -> int:
             tx,
             cluster_id,
             [row for chain in made for row in chain.links],
-            {chain.row["chain_id"]: (chain.row["user"], chain.row["uid"]) for chain in made},
+            {str(c.row["chain_id"]): (c.row["user"], c.row["uid"]) for c in made},
         )
         tx.exec_driver_sql("ANALYZE")
     seed_queue(store, cluster_id, LOOKED_AT, PARTITIONS, jobs=size.jobs)

@@ -27,5 +27,5 @@ PAGES = (
     Shown("accuracy", "/accuracy"),
     Shown("impact", "/impact"),
     Shown("queue", "/queue?to=gpu&nodes=4&time=2-0"),
-    Shown("queue-alice", "/queue?over=7d&partition=gpu&to=gpu&nodes=x", who="alice"),
+    Shown("queue-alice", "/queue?over=2d&partition=gpu&to=gpu&nodes=x", who="alice"),
 )

@@ -21,7 +21,9 @@ HOSTILE = "<img src=x onerror=alert(1)>'\""
 FORM = "/queue?to=gpu&nodes=4&time=24:00:00"
 
 
-@pytest.fixture(params=[frozenset({"jobs"}), frozenset({"partitions", "nodes"})], ids=str)
+@pytest.fixture(
+    params=[frozenset({"jobs"}), frozenset({"partitions", "nodes"})], ids=["jobs", "partitions"]
+)
 def private(
     request: pytest.FixtureRequest, sqlite_template: Path, tmp_path: Path
 ) -> Iterator[tuple[Site, frozenset[str]]]:
@@ -95,7 +97,14 @@ def test_mistakes_are_said_beside_their_fields(site: Site, browser: Browser) -> 
 
 
 @pytest.mark.parametrize(
-    "query", ["over=1000y", "size=7", "limit=never", "to=a,b&nodes=1&time=1:0:0", "to=x"]
+    "query",
+    [
+        "over=1000y",
+        "size=7",
+        "limit=never",
+        "to=a,b&nodes=1&time=1:0:0",
+        "to=x%00&nodes=1&time=1:0:0",
+    ],
 )
 def test_what_no_form_sends_is_passed_over_or_said(site: Site, query: str) -> None:
     assert "<h1>Queue</h1>" in html(site, f"/queue?{query}")

@@ -1,0 +1,153 @@
+"""The service that benchmarks/serving.py asks: API, pages and worker in one process, as `mirage
+serve` has them, on a database of a size and a cluster that shows the database's own jobs."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from sqlalchemy import select
+
+from mirage.api import peer
+from mirage.api.app import create_app
+from mirage.api.context import ApiContext
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Node, Queue
+from mirage.policy import registry
+from mirage.services.desk import Rules
+from mirage.store import clusters, jobs
+from mirage.store.engine import Store
+from mirage.store.jobs import JobFilter
+from mirage.store.tables import links
+from mirage.web.app import mount
+from mirage.worker import Intervals, Worker
+
+NODES = 90
+TICK_EVERY_S = 20.0
+"""Three times as often as in service, so that a short run sees enough of them."""
+_SHOWN = 2000
+"""Jobs in the queue beside the links."""
+
+
+class Still:
+    """A cluster on which nothing happens: the jobs of the database, at the clock's time."""
+
+    def __init__(self, store: Store, cluster_id: int, begin: int) -> None:
+        self._begin, self._since = begin, time.monotonic()
+        with store.read() as tx:
+            waiting = jobs.page(tx, cluster_id, JobFilter(state=JobState.PENDING), limit=_SHOWN)
+            running = jobs.page(tx, cluster_id, JobFilter(state=JobState.RUNNING), limit=NODES)
+            rows = tx.execute(select(links).where(links.c.state != "ended")).all()
+        self._jobs = [*waiting, *running, *(_link(row) for row in rows)]
+        self._nodes = tuple(
+            Node(
+                name=f"n{i:03}",
+                partitions=("gpu", "long", "cpu"),
+                state="allocated",
+                cpus=32,
+                cpus_used=32,
+                gpus=4,
+                gpus_used=4,
+            )
+            for i in range(NODES)
+        )
+
+    def now(self) -> int:
+        return self._begin + round(time.monotonic() - self._since)
+
+    def queue(self) -> Queue:
+        return Queue.of(self.now(), self._jobs)
+
+    def nodes(self) -> tuple[Node, ...]:
+        return self._nodes
+
+    def history(self, since: int, until: int) -> Iterator[Job]:  # noqa: ARG002
+        return iter(())
+
+    def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
+        return [job for job in self._jobs if job.job_id in set(job_ids)]
+
+    def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None: ...
+    def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None: ...
+    def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None: ...
+    def suspend(self, standby: JobId) -> None: ...
+    def resume(self, standby: JobId) -> None: ...
+    def cancel(self, job_id: JobId) -> None: ...
+
+
+def _link(row: Any) -> Job:
+    running = row.state == "running"
+    return Job(
+        job_id=JobId(row.job_id),
+        submit=row.submit,
+        eligible=row.eligible,
+        state=JobState.RUNNING if running else JobState.PENDING,
+        start=row.start,
+        partition=row.partition,
+        account=row.account,
+        nodes=row.nodes,
+        time_limit_s=row.time_limit_s,
+        reason=row.reason,
+        dependency="" if running else f"afterany:{row.job_id - 1}(unfulfilled)",
+        comment=f"mirage:{row.chain_id}:{row.index}",
+        user="alice",
+        uid=1001,
+    )
+
+
+def main(url: str, begin: int, ticks: Path) -> None:
+    """Serve until SIGTERM; a line of JSON in `ticks` for each tick, the address on stdout."""
+    with closing(Store(url)) as store:
+        with store.begin() as tx:
+            cluster_id = clusters.ensure(tx, "lab")
+        cluster = Still(store, cluster_id, begin)
+        given = ApiContext(
+            store=store,
+            cluster_id=cluster_id,
+            cluster_name="lab",
+            admins=("root",),
+            clock=cluster.now,
+            policies=("reactive", "average", "quantile", "auto"),
+        )
+        app = create_app(given)
+        mount(app)
+        stop = threading.Event()
+        rules = Rules(policy=registry.policy, default="average")
+        worker = Worker(store, cluster, cluster_id, rules=rules, intervals=Intervals())
+        thread = threading.Thread(target=_work, args=(worker, stop, ticks))
+        server = uvicorn.Server(
+            uvicorn.Config(app, port=0, http=peer.PeerProtocol, log_config=None, access_log=False)
+        )
+        listening = server.config.bind_socket()
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}\n")
+        sys.stdout.flush()
+        thread.start()
+        try:
+            server.run([listening])
+        finally:
+            stop.set()
+            thread.join()
+
+
+def _work(worker: Worker, stop: threading.Event, ticks: Path) -> None:
+    with ticks.open("a") as told:
+        while not stop.is_set():
+            began, spent = time.monotonic(), time.thread_time()
+            worker.tick()
+            line = {"at": time.time(), "s": time.monotonic() - began}
+            told.write(json.dumps(line | {"cpu_s": time.thread_time() - spent}) + "\n")
+            told.flush()
+            stop.wait(max(0.0, TICK_EVERY_S - (time.monotonic() - began)))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))

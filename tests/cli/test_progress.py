@@ -1,0 +1,45 @@
+"""Long work says that it goes on, at a terminal; elsewhere it is silent."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shells import environment, typed
+
+PROGRAM = """
+from mirage.cli.progress import counted, working
+with counted("counting steps", 3) as told:
+    for _ in range(3):
+        told()
+with working("at work"):
+    pass
+print("over")
+"""
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    made = environment(tmp_path, "http://127.0.0.1:9") | {"TERM": "xterm", "COLUMNS": "100"}
+    return made | {"MIRAGE_DATABASE_URL": f"sqlite:///{tmp_path}/mirage.db"}
+
+
+@pytest.mark.parametrize(
+    ("words", "shown", "end"),
+    [
+        (["-c", PROGRAM], "counting steps", "over"),
+        (["-c", PROGRAM], "at work", "over"),
+        (["-m", "mirage", "db", "upgrade"], "bringing the database", "has this program's schema"),
+    ],
+)
+def test_a_terminal_sees_it(
+    words: list[str], shown: str, end: str, environ: dict[str, str]
+) -> None:
+    typed([sys.executable, *words], "", end, environ, ready=shown)
+
+
+def test_a_pipe_sees_nothing_of_it(environ: dict[str, str]) -> None:
+    program = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(program, env=environ, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("over\n", "")

@@ -1,0 +1,65 @@
+"""`mirage top`, in a pipe and at a real terminal."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mirage.store.engine import Store
+from tests.api.conftest import client, cluster_id, context, stage, store
+from tests.api.rows import add_chain, add_links
+from tests.api.running import CHAIN, Client
+from tests.cli.shells import environment, typed
+
+__all__ = ["client", "cluster_id", "context", "stage", "store"]
+
+
+@pytest.fixture
+def chains(store: Store, cluster_id: int) -> None:
+    with store.begin() as tx:
+        add_chain(tx, cluster_id)
+        add_links(tx, cluster_id)
+        add_chain(
+            *(tx, cluster_id, "riskychain1", "bob"),
+            at_risk="JobHeldAdmin",
+            note="at risk: link 2 waits: \x1b[2J[red]an admin[/red] holds it",
+        )
+
+
+def top(url: str, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environ = environment(home, url) | {"COLUMNS": "160"}
+    command = [sys.executable, "-m", "mirage", "top", *words]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.usefixtures("chains")
+def test_a_pipe_gets_one_picture(client: Client, tmp_path: Path) -> None:
+    done = top(client.url, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("2 chains live, 1 at risk, 0 paused;")
+    rows = [line for line in done.stdout.splitlines() if CHAIN in line or "riskychain1" in line]
+    assert "riskychain1" in rows[-2], "those at risk first"
+    assert r"\x1b[2J[red]an admin[/red] holds it" in rows[-2]
+
+
+@pytest.mark.usefixtures("chains")
+def test_json_is_the_services(client: Client, tmp_path: Path) -> None:
+    told = json.loads(top(client.url, tmp_path, "--json", "--user", "bob").stdout)
+    assert [row["chain"]["chain_id"] for row in told["items"]] == ["riskychain1"]
+
+
+@pytest.mark.usefixtures("chains")
+def test_at_a_terminal_it_stays_until_q(client: Client, tmp_path: Path) -> None:
+    environ = environment(tmp_path, client.url) | {"TERM": "xterm", "COLUMNS": "160", "LINES": "40"}
+    program = f"{sys.executable} -m mirage top --every 1; echo LEFT-$?"
+    shown = typed(["/bin/sh", "-c", program], "q", "LEFT-", environ, ready="riskychain1")
+    assert shown.endswith(("LEFT-", "LEFT-0\r\n", "LEFT-0"))
+    assert "Traceback" not in shown
+
+
+def test_a_service_that_is_away_is_said(tmp_path: Path) -> None:
+    done = top("http://127.0.0.1:9", tmp_path)
+    assert done.returncode == 5
+    assert "no service at" in done.stderr
