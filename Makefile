@@ -42,7 +42,7 @@ test-deb: $(STAMP)  ## the Debian package: built, installed on a root of its own
 	$(IDLE) $(PYTEST) -m deb tests/deploy
 
 deb: $(STAMP)  ## the Debian package, into dist/
-	$(BIN)/python deploy/deb/build.py --level 19
+	$(BIN)/python deploy/deb/build.py
 
 # In an environment of its own: it brings all of Ansible.
 lint-ansible:  ## the Ansible role, by Ansible's own linter

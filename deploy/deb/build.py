@@ -57,7 +57,7 @@ def main() -> None:
 def build(source: Path, out: Path, work: Path, *, level: int) -> Path:
     """The package of the checkout `source` in `out`; `work` keeps the environment for the next.
 
-    `level`: of zstd, 1 (seconds) to 19 (minutes, a quarter smaller).
+    `level`: of zstd, 1 (seconds) to 19 (minutes, and smaller).
     """
     version, epoch = _version(source), _epoch(source)
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
