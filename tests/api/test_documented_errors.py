@@ -28,7 +28,7 @@ MODELS = Path(__file__).resolve().parents[2] / "models"
 JSON = {"Content-Type": "application/json"}
 BODIES = {
     "setLimit": b'{"value": 3}',
-    "promoteModel": b"{}",
+    "promoteModel": b'{"version": "3"}',
     "releaseKillSwitch": b"{}",
     "askForecast": b'{"partition": "gpu", "nodes": 1, "time_limit_s": 60}',
     "registerChain": NEW,
@@ -47,7 +47,7 @@ class Operation:
     def address(self, query: str = "") -> str:
         path = self.path.replace("{chain_id}", CHAIN)
         if "/models/" in path:
-            path = path.replace("{name}", "ensemble-ls6").replace("{version}", "1")
+            path = path.replace("{name}", "ensemble-ls6").replace("{version}", "3")
         path = path.replace("{name}", "max_touches" if "/limits/" in path else "not-found")
         return f"{path}?" + "&".join(filter(None, (QUERIES.get(self.name, ""), query)))
 
