@@ -168,7 +168,8 @@ def demo(
         url = stack.enter_context(_api(service, port))
         console = Console(stderr=True)
         cluster_name = f"simulated cluster {world.params.name}"
-        console.print(f"Pages: {url}/  API: {url}/api/v1/chains ({cluster_name})")
+        console.print(f"API: {url}/api/v1/chains ({cluster_name})")
+        console.print(f"Pages: {url}/")
         with console.status(f"letting the cluster fill up to {_day(start)}"):
             _fill(world, start, ending)
         _rehearse(plan, service, world, console, ending)
