@@ -16,12 +16,13 @@ from mirage.domain.caller import Caller
 from mirage.domain.chain import ChainMode
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.services import chains as chain_service
-from mirage.store import jobs
+from mirage.store import jobs, reports
 from mirage.store.engine import Store
 from tests.api.openapi_document import made
 from tests.api.rows import add_chain, add_links, job, look
 from tests.api.running import CHAIN, NOW, USERS, Client, Stage
 from tests.api.test_once import NEW
+from tests.web.seeded_past import report
 
 DOCUMENT = made()
 MODELS = Path(__file__).resolve().parents[2] / "models"
@@ -183,6 +184,13 @@ def chain_of_mode_submit(scene: Scene, operation: Operation) -> httpx.Response:
         return operation.ask(client, Authorization="MUNGE alice", If_None_Match=tag)
 
 
+def reported(scene: Scene, operation: Operation) -> httpx.Response:
+    with scene.context.store.begin() as tx:
+        cluster_id = scene.context.cluster_id
+        reports.put_report(tx, cluster_id, reports.SHADOW, report(), at=NOW)
+    return unchanged(scene, operation)
+
+
 def while_another_is_judged(scene: Scene, operation: Operation) -> httpx.Response:
     with promotion._judging, scene.serving() as client:
         return operation.ask(client, Authorization="MUNGE root")
@@ -204,6 +212,7 @@ PROVOKED: dict[int, How] = {
 }
 OTHERWISE: dict[tuple[str, int], How] = {
     ("getNextLink", 304): chain_of_mode_submit,
+    ("getShadowReport", 304): reported,
     ("promoteModel", 429): while_another_is_judged,
 }
 
