@@ -18,7 +18,6 @@ from sqlalchemy import select
 from mirage.api import peer
 from mirage.api.app import create_app
 from mirage.api.context import ApiContext
-from mirage.cli.serve import SWITCH_S
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.policy import registry
@@ -105,7 +104,6 @@ def _link(row: Any) -> Job:
 
 def main(url: str, begin: int, ticks: Path) -> None:
     """Serve until SIGTERM; a line of JSON in `ticks` for each tick, the address on stdout."""
-    sys.setswitchinterval(SWITCH_S)
     with closing(Store(url)) as store:
         with store.begin() as tx:
             cluster_id = clusters.ensure(tx, "lab")

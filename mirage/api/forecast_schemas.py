@@ -31,7 +31,7 @@ class ShapeView(_Wire):
     account: str = Field(description="Empty: nobody's in particular.", examples=[""])
 
 
-class QualityView(_Wire):
+class ForecastQuality(_Wire):
     """How near such forecasts came, of jobs that users did submit in the last weeks."""
 
     jobs: int = Field(examples=[412])
@@ -57,7 +57,7 @@ class WaitForecast(Answer, ForecastView):
         description="p10, p50 and p90 are corrected by how the last weeks' forecasts came out.",
         examples=[True],
     )
-    quality: QualityView | None = Field(description="Null: too few jobs to say.")
+    quality: ForecastQuality | None = Field(description="Null: too few jobs to say.")
     waiting: bool = Field(
         description="The twin was asked for exactly this job, and has not answered yet.",
         examples=[False],

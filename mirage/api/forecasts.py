@@ -82,7 +82,7 @@ def _view(found: Foretold, now: int, fresh: Freshness) -> schemas.WaitForecast:
         calibrated=found.calibrated,
         quality=None
         if quality is None
-        else schemas.QualityView(
+        else schemas.ForecastQuality(
             jobs=quality.jobs,
             days=quality.days,
             within=quality.within,

@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -40,11 +39,6 @@ KILL_FILE = "shadow"
 
 URL_FILE = "url"
 """Of a user's own service, in its state directory."""
-
-SWITCH_S = 0.0005
-"""How long a thread that computes keeps others waiting; Python's own is 5 ms. A request takes the
-interpreter dozens of times (each row, each packet): beside a worker's tick of seconds that was a
-wait of a second (benchmarks/serving.py)."""
 
 _GRACE_S = 10
 """For requests under way when the service ends."""
@@ -88,7 +82,6 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
 
     `owner_uid`: the only user who is served, and whose jobs are touched.
     """
-    sys.setswitchinterval(SWITCH_S)
     settings = service.settings.service
     systemd = sd_notify.from_environment()
     systemd.patient(service.settings.cluster.command_timeout_s)
