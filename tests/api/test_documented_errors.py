@@ -16,6 +16,7 @@ from mirage.domain.caller import Caller
 from mirage.domain.chain import ChainMode
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.services import chains as chain_service
+from mirage.services import forecasting
 from mirage.store import jobs, reports
 from mirage.store.engine import Store
 from tests.api.openapi_document import made
@@ -147,6 +148,7 @@ def too_much(scene: Scene, operation: Operation) -> httpx.Response:
     scene.patch.setattr(chain_service, "UNSEEN_MAX", 0)
     scene.patch.setattr(live, "MOST", 0)
     scene.patch.setattr(export, "AT_ONCE", 0)
+    scene.patch.setattr(forecasting, "MOST_ASKED", 0)
     with scene.serving() as client:
         return operation.ask(client, "format=csv", Authorization="MUNGE alice")
 

@@ -35,6 +35,8 @@ def typed(
     os.close(theirs)
     try:
         shown = _read(ours, ready)
+        if not keys:  # all may have come at once
+            return _read(ours, until, shown)
         os.write(ours, keys.encode())
         return shown + _read(ours, until)
     finally:
@@ -43,8 +45,8 @@ def typed(
         os.close(ours)
 
 
-def _read(terminal: int, until: str) -> str:
-    shown, deadline = "", time.monotonic() + PATIENCE_S
+def _read(terminal: int, until: str, shown: str = "") -> str:
+    deadline = time.monotonic() + PATIENCE_S
     while until not in shown and time.monotonic() < deadline:
         if select.select([terminal], [], [], 1.0)[0]:
             shown += os.read(terminal, 4096).decode(errors="replace")

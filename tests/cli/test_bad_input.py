@@ -50,15 +50,16 @@ def test_every_fault_of_a_configuration_at_once(tmp_path: Path, words: tuple[str
     answer = run(*words, "--config", str(path))
     assert (answer.code, answer.out) == (2, "")
     first, *faults = answer.err.splitlines()
+    names = f"{', '.join(NAMES)}, models/NAME, models/NAME/VERSION"
     assert first == f"mirage: {path}: 5 fault(s)"
     assert faults == [
         "  line 1: unknown key 'colour'",
-        "  line 3: service.port = 99999: Input should be less than or equal to 65535",
-        "  line 4: unknown key 'service.prot'",
+        "  line 3: service.port = 99999: Input should be less than or equal to 65535 "
+        "(allowed: >= 0, <= 65535)",
+        "  line 4: unknown key 'service.prot': is 'service.port' meant?",
         "  line 6: polling.queue_s = 'often': Input should be a valid integer, "
-        "unable to parse string as an integer",
-        f"  line 8: provision.policy = 'best': there are {', '.join(NAMES)}, models/NAME, "
-        "models/NAME/VERSION",
+        "unable to parse string as an integer (allowed: > 0, <= 2678400)",
+        f"  line 8: provision.policy = 'best': there are {names} (allowed: {names})",
     ]
 
 
