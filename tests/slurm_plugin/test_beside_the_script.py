@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
-from tests.slurm_plugin.fakes import FakeSlurm
+from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
 from tests.slurm_plugin.told import MakeChain, ToldLink, until
 
 WAITS = "#!/bin/sh\ntrap '' TERM USR1\nuntil [ -e $HOME/end ]; do sleep 0.05; done\necho ran\n"
@@ -144,3 +145,22 @@ def test_a_standby_that_was_refused_is_tried_again_and_at_the_end(chain: MakeCha
     link.slurm.answers()
     finish(link, process)
     assert link.says("jobs/2") is not None
+
+
+def test_a_loop_that_begins_as_the_link_ends_ends_too(tmp_path: Path) -> None:
+    """Its HUP may come before it can be trapped; then a file says it."""
+    program = """
+        . "$0"
+        mirage_dir=$1 mirage_job=7 mirage_since=1 mirage_loops=
+        kill() { :; }  # the HUP that came too soon
+        late() { sleep 0.5; mirage_start_loop sleep 1000; wait $mirage_loops; }
+        late &
+        mirage_loops=$!
+        mirage_end_loops
+    """
+    done = subprocess.run(
+        ["/bin/sh", "-c", program, PLUGIN / "carrier_loops.sh", tmp_path],
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0
