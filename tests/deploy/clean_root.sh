@@ -21,5 +21,5 @@ ln -s /proc/self/fd dev/fd
 mkdir -m 1777 dev/shm run/lock
 mount -t proc proc proc
 mount -o bind,ro "$1" srv
-echo ready
-exec chroot . cat
+# Ready only once the root is this one: who enters before works on the host's.
+exec chroot . sh -c 'echo ready && exec cat'
