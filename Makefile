@@ -26,7 +26,7 @@ kernels: $(STAMP)
 	$(PYTEST) $(FIRST)
 
 test-simulated: kernels  ## what needs no Slurm
-	$(IDLE) $(PYTEST) -m "not slurm and not deb" --ignore=$(FIRST) --numprocesses=4 --dist=worksteal
+	$(IDLE) $(PYTEST) -m "not slurm and not deb" --ignore=$(FIRST) --numprocesses=3 --dist=worksteal
 
 # What waits for the real Slurm, as three that take about as long.
 test-slurm: kernels  ## the service's hands and the simulator against the real Slurm
