@@ -1,11 +1,12 @@
 # --- beside the script: loops that end with the link ----------------------------------------------
 
-mirage_start_loop() { # a warning for the whole job must not end a loop, so HUP alone does; one that
-    # comes before the trap is set is lost, and then the file tells that the link has ended
+mirage_start_loop() { # a warning for the whole job must not end a loop, and a signal ignored on entry
+    # cannot be trapped (nohup's HUP): so VTALRM, which Slurm cannot name and nobody ignores, ends it.
+    # One that comes before the trap is set is lost, and then the file tells that the link has ended
     (
-        trap '' INT QUIT USR1 USR2 ALRM TERM
+        trap '' HUP INT QUIT USR1 USR2 ALRM TERM
         mirage_napping=
-        trap '[ -z "$mirage_napping" ] || kill -s KILL "$mirage_napping"; exit 0' HUP
+        trap '[ -z "$mirage_napping" ] || kill -s KILL "$mirage_napping"; exit 0' VTALRM
         [ ! -e "$mirage_dir/ended.$mirage_job.$mirage_since" ] || exit 0
         "$@"
     ) </dev/null >/dev/null 2>&1 &
@@ -15,7 +16,7 @@ mirage_start_loop() { # a warning for the whole job must not end a loop, so HUP 
 mirage_end_loops() {
     [ -n "$mirage_loops" ] || return 0
     { true >"$mirage_dir/ended.$mirage_job.$mirage_since"; } 2>/dev/null
-    kill -s HUP $mirage_loops 2>/dev/null
+    kill -s VTALRM $mirage_loops 2>/dev/null
     wait $mirage_loops # one may be about to submit
     rm -f "$mirage_dir/ended.$mirage_job.$mirage_since"
     mirage_loops=

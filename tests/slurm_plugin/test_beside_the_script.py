@@ -1,4 +1,4 @@
-"""What runs beside a link's script and ends with it: the heartbeat, and the helper of mode `submit`."""
+"""What runs beside a link's script and ends with it: the heartbeat, the helper of mode `submit`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
+from tests.slurm_plugin.fakes import PLUGIN
 from tests.slurm_plugin.told import MakeChain, ToldLink, until
 
 WAITS = "#!/bin/sh\ntrap '' TERM USR1\nuntil [ -e $HOME/end ]; do sleep 0.05; done\necho ran\n"
@@ -51,7 +51,6 @@ def service() -> Iterator[Service]:
         thread.join()
 
 
-
 def finish(link: ToldLink, process: subprocess.Popen[bytes]) -> None:
     (link.slurm.root / "home" / "end").touch()
     assert process.communicate(timeout=30)[0] == b"ran\n"
@@ -84,7 +83,9 @@ def test_a_warning_to_the_whole_job_does_not_end_the_heartbeat(chain: MakeChain,
     finish(link, process)
 
 
-def test_the_service_says_when_the_next_link_is_submitted(chain: MakeChain, service: Service) -> None:
+def test_the_service_says_when_the_next_link_is_submitted(
+    chain: MakeChain, service: Service
+) -> None:
     service.answers = [
         {"submit_now": False, "ask_again_s": 1},
         {"submit_now": True, "ask_again_s": 60},
@@ -148,11 +149,11 @@ def test_a_standby_that_was_refused_is_tried_again_and_at_the_end(chain: MakeCha
 
 
 def test_a_loop_that_begins_as_the_link_ends_ends_too(tmp_path: Path) -> None:
-    """Its HUP may come before it can be trapped; then a file says it."""
+    """Its signal may come before it can be trapped; then a file says it."""
     program = """
         . "$0"
         mirage_dir=$1 mirage_job=7 mirage_since=1 mirage_loops=
-        kill() { :; }  # the HUP that came too soon
+        kill() { :; }  # the signal that came too soon
         late() { sleep 0.5; mirage_start_loop sleep 1000; wait $mirage_loops; }
         late &
         mirage_loops=$!
@@ -160,6 +161,35 @@ def test_a_loop_that_begins_as_the_link_ends_ends_too(tmp_path: Path) -> None:
     """
     done = subprocess.run(
         ["/bin/sh", "-c", program, PLUGIN / "carrier_loops.sh", tmp_path],
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [["--default-signal"], ["--default-signal", "--ignore-signal=HUP,INT,QUIT"]],
+    ids=["as-slurm-starts-it", "under-nohup"],
+)
+def test_a_warning_ends_no_loop_and_an_ignored_hangup_keeps_none(
+    tmp_path: Path, signals: list[str]
+) -> None:
+    """Under nohup no shell can trap HUP; and a HUP for the whole job is the script's matter."""
+    program = """
+        . "$0"
+        mirage_dir=$1 mirage_job=7 mirage_since=1 mirage_loops=
+        loop() { : >"$1/began"; mirage_nap 1; : >"$1/went"; mirage_nap 1000; }
+        mirage_start_loop loop "$1"
+        until [ -e "$1/began" ]; do sleep 0.1; done
+        for signal in HUP INT QUIT USR1 USR2 ALRM TERM; do kill -s $signal $mirage_loops; done
+        until [ -e "$1/went" ]; do sleep 0.1; done
+        loop=${mirage_loops# }
+        mirage_end_loops
+        ! kill -0 "$loop"
+    """
+    done = subprocess.run(
+        ["/usr/bin/env", *signals, "/bin/sh", "-c", program, PLUGIN / "carrier_loops.sh", tmp_path],
         timeout=30,
         check=False,
     )

@@ -84,8 +84,6 @@ def test_what_cannot_be_told_for_certain_is_not_left(
     assert left(slurm, *words, "job.sh", script=script, env=env) is None
 
 
-# Hangs in a whole CI, each time, and never by itself: not understood yet.
-@pytest.mark.xfail(raises=subprocess.TimeoutExpired, strict=False, reason="hangs in a whole CI")
 @pytest.mark.parametrize("with_python", [True, False], ids=["python", "sh"])
 def test_a_job_without_words_becomes_the_link(slurm: FakeSlurm, with_python: bool) -> None:
     """Its environment is the first submission's, with what Slurm gave the job before it."""
