@@ -1,5 +1,6 @@
-"""A link that trains through an adapter, as a program: adapted_link.py torch|lightning|transformers;
-torch also as several ranks, under torch.distributed.run.
+"""A link that trains through an adapter: adapted_link.py torch|lightning|transformers.
+
+Torch also as several ranks, under torch.distributed.run.
 
 The model's one weight grows by one at each step and by nothing else: it counts what was kept.
 """

@@ -28,7 +28,10 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ ! -f {root}/says.$job ] || exec cat {root}/says.$job
-read -r pid <{root}/pid.$job || {{ echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }}
+read -r pid <{root}/pid.$job || {{
+    echo "slurm_load_jobs error: Invalid job id specified" >&2
+    exit 1
+}}
 case $(sed 's/.*) //' /proc/$pid/stat 2>/dev/null) in
 '' | Z* | X*) echo "FAILED  0" ;;
 *) echo "RUNNING  0" ;;
@@ -95,7 +98,9 @@ class Chain:
         deadline = time.monotonic() + self.limit_s
         while not condition():
             self.read_checkpoint()
-            assert time.monotonic() < deadline, f"not within {self.limit_s} s: {what}\n{self.story()}"
+            assert time.monotonic() < deadline, (
+                f"not within {self.limit_s} s: {what}\n{self.story()}"
+            )
             time.sleep(0.005)
 
     def run_on(self, *, most: int = 8) -> None:
@@ -183,7 +188,9 @@ class Chain:
         assert state["step"] == commits[-1] == STEPS
         assert len(state["lineage"]) == STEPS
         assert state["lineage"] == sorted(state["lineage"])
-        assert not list(self.checkpoint.parent.glob(".model.ckpt.mirage-*")), "something staged was left"
+        assert not list(self.checkpoint.parent.glob(".model.ckpt.mirage-*")), (
+            "something staged was left"
+        )
         steps = [step for kind, _, step in lines if kind == "step"]
         assert set(steps) == set(range(1, STEPS + 1))
         if each_step_once:

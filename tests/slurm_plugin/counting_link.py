@@ -41,6 +41,10 @@ def main(words: list[str]) -> int:
     return count(int(words[0]))
 
 
+def leaves(handover: Any) -> bool:
+    return "LEAVE" in os.environ or bool(handover.release())
+
+
 def count(steps: int) -> int:
     module = importlib.import_module("mirage_handover")
     stale_s = float(os.environ.get("STALE_S", "0.2"))
@@ -53,9 +57,9 @@ def count(steps: int) -> int:
         state = load(CHECKPOINT)
     while state["step"] < steps:
         time_is_up = state["step"] == int(os.environ.get("LAST", "-1"))
-        if (handover.should_release() or time_is_up) and save_or_go_on(handover, state):
-            if "LEAVE" in os.environ or handover.release():
-                return 0
+        ends = handover.should_release() or time_is_up
+        if ends and save_or_go_on(handover, state) and leaves(handover):
+            return 0
         if state["step"] == GATE and not gate_is_open():
             time.sleep(STEP_S)
             continue

@@ -28,7 +28,10 @@ job=$((100 + n)); out="Submitted batch job $job"
 for word in "$@"; do
     case $word in
     --parsable) out=$job ;;
-    --comment=*) printf '%s\n' "$job ${{word#--comment=}}" | tr '\n' '\001' | sed 's/.$/\n/' >>{home}/queue ;;
+    --comment=*)
+        comment=${{word#--comment=}}
+        printf '%s\n' "$job $comment" | tr '\n' '\001' | sed 's/.$/\n/' >>{home}/queue
+        ;;
     --test-only) echo "sbatch: Job 9 to start at once" >&2; exit 0 ;;
     esac
 done

@@ -108,7 +108,7 @@ class Alice:
             testbed.cancel_all()
             shutil.rmtree(home, ignore_errors=True)
 
-    def submit(
+    def submit(  # noqa: PLR0913 - a chain's own words
         self,
         name: str,
         body: str,
@@ -119,7 +119,7 @@ class Alice:
         exports: Mapping[str, str] | None = None,
         own: Mapping[int, Mapping[str, str]] | None = None,
     ) -> RealChain:
-        """Submit a chain whose links run `body`; `own` is what a link of that number has beside `exports`."""
+        """Submit a chain whose links run `body`; `own`: what a link has beside `exports`."""
         root = self.home / name
         (root / "state").mkdir(parents=True)
         given = {"STALE_S": "2", "MIRAGE_HANDOVER_POLL_S": "0.1", "PYTHONDONTWRITEBYTECODE": "1"}

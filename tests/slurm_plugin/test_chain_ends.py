@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.slurm_plugin.fakes import FakeSlurm
 from tests.slurm_plugin.told import MakeChain, ToldLink
-
 
 
 def submitted(link: ToldLink) -> int:
@@ -64,7 +62,7 @@ def test_no_link_is_longer_than_what_is_left_of_the_total(
 ) -> None:
     link = chain("#!/bin/sh\necho $MIRAGE_DEADLINE $SLURM_JOB_END_TIME\n", total=left_s + 500)
     link.ran(1, "timeout", seconds=500)
-    link.slurm.command("scontrol", "#!/bin/sh\necho \"$*\" >>{home}/moved\n")
+    link.slurm.command("scontrol", '#!/bin/sh\necho "$*" >>{home}/moved\n')
     began = int(time.time())
     end = "N/A" if limit_s is None else began + limit_s
     link.slurm.job_is(102, "RUNNING", start=began, end=end)

@@ -249,7 +249,10 @@ def test_no_chain_in_the_environment_is_none(slurm: FakeSlurm, value: str) -> No
 
 
 def test_no_chain_in_the_environment_goes_before_the_scripts_own(slurm: FakeSlurm) -> None:
-    for words, lines in (([], "#MIRAGE --chain=4\n"), (["--comment=mirage:total=1-0,style=wait"], "")):
+    for words, lines in (
+        ([], "#MIRAGE --chain=4\n"),
+        (["--comment=mirage:total=1-0,style=wait"], ""),
+    ):
         assert ask(slurm, *words, lines=lines, env={"MIRAGE_CHAIN": "0"}) == ""
         assert slurm.calls()[-1].argv == [*words, "job.sh"]
     assert slurm.chains() == []

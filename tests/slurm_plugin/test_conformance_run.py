@@ -1,6 +1,6 @@
 """What a user's program sees of a chain: its words, environment, directory, input, exit code.
 
-Each call is made twice, by the real sbatch and as a chain by the wrapped one, and both jobs are run.
+Each call is made twice, by the real sbatch and as a chain by the wrapped one; both jobs are run.
 The service is down: what a link gives its script does not depend on it. The programs write down
 what they were given, each under its job's id.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm_plugin.conformance import Answer, Side
-from tests.slurm_plugin.invocations import Invocation, call
+from tests.slurm_plugin.invocations import call
 
 pytestmark = pytest.mark.slurm
 
@@ -64,7 +64,7 @@ CALLS = [
     call("--export=ALL,Z=3", "see.sh"),
     call("see.sh", SBATCH_EXPORT="NONE"),
     call("--chdir=sub", "see.sh"),
-    call("-D", "/tmp", "see.sh"),
+    call("-D", "/usr/share", "see.sh"),
     call("--input=input", "see.sh"),
     call("-i", "/dev/zero", "--wrap", "head -c 3 | od >$SLURM_SUBMIT_DIR/zero.$SLURM_JOB_ID"),
     call("-e", "err-%j", "see.sh"),
@@ -79,7 +79,9 @@ CALLS = [
     call("see.py", "é", ODD="\udc80"),
     call("see.awk", "a b", ODD="1"),
     call("-N1", ":", "-N1", "see.sh", "x"),
-    call("see.sh", SBATCH_JOB_NAME="env name", SBATCH_OPEN_MODE="append", SLURM_HINT="nomultithread"),
+    call(
+        "see.sh", SBATCH_JOB_NAME="env name", SBATCH_OPEN_MODE="append", SLURM_HINT="nomultithread"
+    ),
     call("--comment=mine", "see.sh"),
     call("see.sh", LANG="C"),
     call("see.sh", LC_CTYPE="C", TMPDIR="/nowhere"),
@@ -206,9 +208,7 @@ def test_waiting_ends_with_the_jobs_own_code(side: Side) -> None:
     words = ["--wait", "--parsable", "-o", "/dev/null", "--wrap", "exit 3"]
     calls = [side.call(call(*words), wrapped=wrapped) for wrapped in (False, True)]
     started = [
-        side.testbed.popen(
-            [one["program"], *words], user="alice", env=one["env"], cwd=side.home
-        )
+        side.testbed.popen([one["program"], *words], user="alice", env=one["env"], cwd=side.home)
         for one in calls
     ]
     ended = [(*process.communicate(timeout=60), process.returncode) for process in started]

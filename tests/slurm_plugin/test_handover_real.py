@@ -5,8 +5,8 @@ one scene, beside each other; the service dies in the middle, before any of them
 from __future__ import annotations
 
 import os
-import signal
 import shutil
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +66,10 @@ def submitted(alice: Alice) -> dict[str, RealChain]:
     count = f"exec {python} {PROGRAMS}/counting_link.py {STEPS}"
     train = f"{python} -c 'import torch' || {count}\nexec {python} {PROGRAMS}/training_link.py"
     verb = "$PLUGIN/mirage-link handover wait --stale 2"
-    until_asked, until_told = {"GATE": str(alice.home / "never")}, {"GATE": str(alice.home / "gate")}
+    until_asked, until_told = (
+        {"GATE": str(alice.home / "never")},
+        {"GATE": str(alice.home / "gate")},
+    )
     cut = {"FAULT": "kill@half write staged#6"}  # the checkpoint of the last step
 
     def killed(point: str) -> dict[int, dict[str, str]]:

@@ -147,7 +147,7 @@ def test_no_request_fails_with_mirage_and_many_without(
 
 def test_the_old_server_drains_before_it_ends(clients: dict[str, Client]) -> None:
     chain = clients["mirage"].chain
-    chain.until(lambda: (chain.dir / "closed.1").exists(), "the end of link 1")
+    chain.until((chain.dir / "closed.1").exists, "the end of link 1")
     address = (chain.dir / "handover" / "address").stat()
     assert (chain.dir / "closed.1").stat().st_mtime >= address.st_mtime + 0.5
     assert "handed-over" in chain.get("handover/verdict/1")

@@ -102,7 +102,9 @@ def test_mirage_passes_the_verbs_on(chain_dir: Path) -> None:
     assert (chain_dir / "done").exists()
 
 
-def test_what_a_symbolic_link_points_at_is_not_read(link: Any, chain_dir: Path, tmp_path: Path) -> None:
+def test_what_a_symbolic_link_points_at_is_not_read(
+    link: Any, chain_dir: Path, tmp_path: Path
+) -> None:
     first = link(1)
     assert first.begin()
     (tmp_path / "secret").write_text("secret")

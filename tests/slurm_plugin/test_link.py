@@ -342,10 +342,14 @@ def test_a_taken_back_link_is_no_standby(chain: Callable[..., Link]) -> None:
     link = chain(script="#!/bin/sh\ntouch $MIRAGE_DIR/done\n")
     link.run(1)
     status = [str(PLUGIN / "mirage-link"), "status", link.chain.name]
-    shown = subprocess.run(status, capture_output=True, text=True, env=link.slurm.environ)
+    shown = subprocess.run(
+        status, capture_output=True, text=True, env=link.slurm.environ, check=False
+    )
     assert "link 2\tjob 102\tnot in the queue\n" in shown.stdout
     (link.slurm.root / "slurm.down").touch()
-    shown = subprocess.run(status, capture_output=True, text=True, env=link.slurm.environ)
+    shown = subprocess.run(
+        status, capture_output=True, text=True, env=link.slurm.environ, check=False
+    )
     assert "link 2\tjob 102\tstandby\n" in shown.stdout, "nobody knows better"
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from tests.slurm_plugin.fakes import FakeSlurm
 from tests.slurm_plugin.told import MakeChain, ToldLink, until
-
 
 
 def beside(link: ToldLink, left_s: int | str, *, index: int = 1) -> None:
@@ -19,7 +16,6 @@ def beside(link: ToldLink, left_s: int | str, *, index: int = 1) -> None:
     link.has(f"started/{index}", job)
     end = left_s if isinstance(left_s, str) else int(time.time()) + left_s
     link.slurm.job_is(job, "RUNNING", end=end)
-
 
 
 @pytest.mark.parametrize(
@@ -178,7 +174,9 @@ def test_presubmitted_links_make_no_standby(chain: MakeChain) -> None:
 
 def test_where_not_all_links_stand_the_last_one_puts_the_next_in_place(chain: MakeChain) -> None:
     """The wrapper was refused them; it may still be at it, so not at once."""
-    link = chain("#!/bin/sh\nuntil [ -e $HOME/end ]; do sleep 0.1; done\n", presubmit="all", pace_s=1)
+    link = chain(
+        "#!/bin/sh\nuntil [ -e $HOME/end ]; do sleep 0.1; done\n", presubmit="all", pace_s=1
+    )
     process = link.start(1)
     until(lambda: link.says("beat/1") is not None)
     assert len(link.slurm.calls()) == 1

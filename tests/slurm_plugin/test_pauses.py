@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,9 @@ def test_one_fast_failure_goes_on_and_two_in_a_row_pause(chain: MakeChain) -> No
     assert reason in link.logged()
     assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 103\n"
     third = link.run(3)
-    assert third.stderr.decode() == f"mirage: the chain is paused: {reason}; the script is not run\n"
+    assert (
+        third.stderr.decode() == f"mirage: the chain is paused: {reason}; the script is not run\n"
+    )
     assert not (link.chain / "started" / "3").exists()
 
 

@@ -15,7 +15,11 @@ from tests.slurm_plugin.fakes import PLUGIN
 
 PROGRAMS = ("sbatch", "mirage-handover", "hooks/mirage-rerun", "hooks/mirage_push.py")
 SOURCES = [*(PLUGIN / name for name in PROGRAMS), *sorted(PLUGIN.glob("*.py"))]
-SHELL = [*sorted(PLUGIN.glob("carrier*.sh")), PLUGIN / "mirage-link", PLUGIN / "hooks" / "mirage-push"]
+SHELL = [
+    *sorted(PLUGIN.glob("carrier*.sh")),
+    PLUGIN / "mirage-link",
+    PLUGIN / "hooks" / "mirage-push",
+]
 OWN = {path.stem for path in PLUGIN.glob("*.py")}
 
 

@@ -45,7 +45,7 @@ def alice(cluster: Testbed) -> Iterator[Alice]:
 
 
 def fate(alice: Alice, job: int) -> str:
-    """State and time limit of its last run as accounting keeps them: slurmctld forgets in seconds here."""
+    """State and time limit of its last run, from accounting: slurmctld forgets in seconds here."""
     words = ("sacct", "-n", "-X", "-P", "-j", str(job), "-o", "State,Timelimit")
     return alice.run(*words).strip()
 

@@ -90,7 +90,9 @@ def test_a_call_without_a_chain_leaves_a_pipe_alone(slurm: FakeSlurm, words: lis
 
 def test_directives_on_a_pipe_count_where_a_chain_is_asked_for(slurm: FakeSlurm) -> None:
     lines = b"#SBATCH --comment=mine\n#MIRAGE --style=wait\n"
-    assert slurm.sbatch("--mirage-chain=2", stdin=b"#!/bin/sh\n" + lines + b"true\n").returncode == 0
+    assert (
+        slurm.sbatch("--mirage-chain=2", stdin=b"#!/bin/sh\n" + lines + b"true\n").returncode == 0
+    )
     (call,) = slurm.calls()
     assert b"\nmirage_style='wait'\n" in call.script
     assert call.argv[0].startswith("--comment=mine mirage:")

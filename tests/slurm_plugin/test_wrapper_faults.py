@@ -1,4 +1,4 @@
-"""What fails before the real sbatch runs costs the chain only; after that sbatch has the last word."""
+"""What fails before the real sbatch runs costs the chain only; then sbatch has the last word."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def test_where_no_process_can_be_had_the_job_is_submitted_plain(
 
 @pytest.mark.parametrize("what", ["os.fork", "os.pipe"])
 @pytest.mark.parametrize("lines", [1, 50_000])
-def test_so_is_a_script_that_was_read_from_a_pipe(
-    slurm: FakeSlurm, what: str, lines: int
-) -> None:
+def test_so_is_a_script_that_was_read_from_a_pipe(slurm: FakeSlurm, what: str, lines: int) -> None:
     script = b"#!/bin/sh\n" + b"true\n" * lines
     done = broken(slurm, what, stdin=script)
     assert (done.returncode, done.stdout) == (0, b"Submitted batch job 101\n")
@@ -72,12 +70,14 @@ def test_a_comment_that_leaves_no_room_for_the_chains_mark_is_submitted_plain(
 
 @pytest.mark.parametrize(
     ("what", "code"),
-    [("mirage_chain._ask_queue", 0), ("mirage_chain._pass_on", 0)]
-    + [("mirage_chain._pass_on", 7), ("mirage_carrier.take_away", 7)],
+    [
+        ("mirage_chain._ask_queue", 0),
+        ("mirage_chain._pass_on", 0),
+        ("mirage_chain._pass_on", 7),
+        ("mirage_carrier.take_away", 7),
+    ],
 )
-def test_once_sbatch_has_run_its_code_is_the_answer(
-    slurm: FakeSlurm, what: str, code: int
-) -> None:
+def test_once_sbatch_has_run_its_code_is_the_answer(slurm: FakeSlurm, what: str, code: int) -> None:
     slurm.answers(code=code)
     (slurm.root / "bin" / "sbatch").write_text(_silent(slurm))
     done = broken(slurm, what, "job.sh")

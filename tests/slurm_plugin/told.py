@@ -1,4 +1,4 @@
-"""Chains whose links are told things: settings in the carrier's head, and what earlier links left."""
+"""Chains whose links are told things: settings in the carrier's head, what earlier links left."""
 
 from __future__ import annotations
 

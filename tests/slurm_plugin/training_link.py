@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from tests.slurm_plugin.counting_link import CHAIN, gate_is_open, kind_of, tell
 
 STEPS, EVERY, GATE, STEP_S = 24, 4, 20, 0.01
