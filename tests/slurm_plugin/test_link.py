@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm, Link
+from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm, Link, until
 
 SCRIPT = "#!/bin/sh\necho link $MIRAGE_LINK of $MIRAGE_LINKS after ${MIRAGE_PREV_JOBID:-none}\n"
 REQUEUE = "echo PENDING None N/A N/A >$HOME/../state.101; touch $MIRAGE_DIR/done"
@@ -207,15 +207,15 @@ def test_done_within_a_link_takes_its_standby_back(chain: Callable[..., Link]) -
 
 def started(link: Link, **env: str) -> subprocess.Popen[bytes]:
     process = link.start(1, env=env)
-    until = time.monotonic() + 10
-    while not (link.slurm.root / "home" / "ready").exists():
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until((link.slurm.root / "home" / "ready").exists)
     time.sleep(0.15)  # the lookout beside the script is a moment behind on a busy host
     return process
 
 
 def ended(link: Link, process: subprocess.Popen[bytes]) -> int:
+    """The code of a link whose script has heard a signal, and had time to hear it twice."""
+    until(lambda: bool(got(link)))
+    time.sleep(0.5)
     (link.slurm.root / "home" / "end").touch()
     process.communicate(timeout=30)
     return process.returncode
@@ -233,7 +233,6 @@ def test_a_signal_for_the_batch_shell_is_passed_on_once(
     link = chain(script=TRAPS)
     process = started(link)
     process.send_signal(getattr(signal, f"SIG{name}"))
-    time.sleep(0.5)
     assert ended(link, process) == 5
     assert got(link) == [name]
     assert link.end_of(1) == "exit 5"
@@ -244,7 +243,6 @@ def test_a_signal_for_the_whole_job_is_not_passed_on(chain: Callable[..., Link],
     link = chain(script=TRAPS)
     process = started(link)
     subprocess.run(["kill", "-s", name, "--", f"-{process.pid}"], check=True)
-    time.sleep(0.5)
     assert ended(link, process) == 5
     assert got(link) == [name]
 
@@ -290,7 +288,6 @@ def test_terminated_by_slurm_it_writes_why(
         link.slurm.job_is(101, slurm_says)
     process = started(link, SLURM_JOB_END_TIME=str(int(time.time()) + deadline_in_s))
     subprocess.run(["kill", "-s", "TERM", "--", f"-{process.pid}"], check=True)
-    time.sleep(0.5)
     assert ended(link, process) == 5
     assert link.end_of(1) == written
 
@@ -312,7 +309,6 @@ def test_while_the_job_completes_scontrol_knows_why(
     (link.slurm.root / "shown").write_text(f"{shown}\n")
     process = started(link, SLURM_JOB_END_TIME=str(int(time.time()) + 3600))
     subprocess.run(["kill", "-s", "TERM", "--", f"-{process.pid}"], check=True)
-    time.sleep(0.5)
     assert ended(link, process) == 5
     assert link.end_of(1) == written
 
