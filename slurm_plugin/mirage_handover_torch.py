@@ -7,7 +7,9 @@
         loop.step(lambda: {"model": model.state_dict(), "step": step + 1})
     loop.done()
 
-Rank 0 holds the lease; every rank calls these, and all of them end together.
+Rank 0 holds the lease; every rank calls these, and all of them end together: begin() and step() by
+SystemExit. So call torch.distributed.destroy_process_group() in a `finally` around the loop: ranks
+that leave without it may abort each other, and the link's exit code is theirs.
 """
 
 import importlib

@@ -26,12 +26,15 @@ def main(library: str) -> None:
     torch.nn.init.zeros_(model.weight)
     if "RANK" in os.environ:
         torch.distributed.init_process_group("gloo")
-    if os.environ.get("RANK", "0") != "0":
-        train_plainly(adapter, None, model)
-        return
-    handover = importlib.import_module("mirage_handover").Handover(stale_s=0.5)
+    handover = None
+    if os.environ.get("RANK", "0") == "0":
+        handover = importlib.import_module("mirage_handover").Handover(stale_s=0.5)
     if library == "torch":
-        train_plainly(adapter, handover, model)
+        try:
+            train_plainly(adapter, handover, model)
+        finally:
+            if torch.distributed.is_initialized():  # or the ranks abort each other as they exit
+                torch.distributed.destroy_process_group()
         return
     if not handover.begin():
         return
