@@ -140,7 +140,6 @@ def test_a_chain_is_submitted(installed: Path, tmp_path: Path) -> None:
     assert (chain / "carrier" / "job.sh").read_text().endswith("#!/bin/sh\ntrue\n")
 
 
-@pytest.mark.timeout(900)  # its kernels are compiled anew, beside all other tests
 def test_the_database_is_made_and_the_demo_runs(installed: Path, tmp_path: Path) -> None:
     mirage = installed / "mirage"
     assert "demo" in run(mirage, "--help", cwd=tmp_path).stdout

@@ -26,7 +26,7 @@ def main(library: str) -> None:
     torch.nn.init.zeros_(model.weight)
     if "RANK" in os.environ:
         torch.distributed.init_process_group("gloo")
-    handover = None
+    handover: Any = None
     if os.environ.get("RANK", "0") == "0":
         handover = importlib.import_module("mirage_handover").Handover(stale_s=0.5)
     if library == "torch":
