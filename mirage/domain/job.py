@@ -136,5 +136,15 @@ class Job:
         that failed in its first second has such a start as well, and ran."""
         return self.start is not None and self.start == self.end and self.state in _NEVER_STARTED
 
+    @property
+    def ready(self) -> int:
+        """From when on Slurm could have started it, as far as is known."""
+        return max(self.eligible or 0, self.submit)
+
+    @property
+    def waited_s(self) -> int | None:
+        """Of a job as it is kept, whose start is no plan. None: it has not run."""
+        return None if self.start is None or self.never_ran else max(0, self.start - self.ready)
+
 
 _NEVER_STARTED = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})

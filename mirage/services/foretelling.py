@@ -51,7 +51,7 @@ class Foreteller:
     clock: Callable[[], float] = time.perf_counter
     _saved_s: float = 0.0
     _usual_at: int | None = None
-    _seen_at: int | None = None
+    _before: Queue | None = None
 
     def tick(
         self, store: Store, cluster_id: int, snapshot: Snapshot, observer: Observer | None
@@ -78,12 +78,12 @@ class Foreteller:
 
     def _try_on(self, store: Store, cluster_id: int, queue: Queue) -> None:
         """Once a look has been seen before: what is new in this one."""
-        seen_at, self._seen_at = self._seen_at, queue.taken_at
-        if seen_at is None or queue.taken_at <= seen_at:
+        before, self._before = self._before, queue
+        if before is None:
             return
         with store.begin() as tx:
             told = partial(_told, tx, cluster_id, queue.taken_at)
-            trials.record(tx, cluster_id, judging.try_on(queue, seen_at, told))
+            trials.record(tx, cluster_id, judging.try_on(queue, before, told))
 
     def _round(
         self,

@@ -1,21 +1,21 @@
 """How good the forecasts of jobs to come are: tried on jobs that users do submit.
 
 Of some jobs of each tick it is kept what their users would have been told; once they have started,
-the forecasts of each source are judged, and moved by what they would have needed.
+the forecasts of each source are judged, and moved by what they would have needed. How that is
+another thing than the forecasts of `services.promised` says `store.foretold`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import Forecast
-from mirage.domain.job import Job
 from mirage.domain.shape import Quality, Shape
-from mirage.domain.snapshot import UNKNOWN, Queue
+from mirage.domain.snapshot import Queue
 from mirage.policy.conformal import WINDOW_DAYS, shift_of
+from mirage.services.newcomers import newcomers
 from mirage.store import trials
 from mirage.store.engine import Transaction
 from mirage.store.trials import Outcome, Trial
@@ -40,18 +40,10 @@ Foretell = Callable[[Shape], tuple[str, Forecast] | None]
 """The source, and what it says as it is."""
 
 
-def newcomers(queue: Queue, since: int) -> Iterator[Job]:
-    """Jobs that became eligible in (since, now], as a user submits them: not held, not an array."""
-    ready = (queue.eligible != UNKNOWN) & (queue.eligible > since)
-    ready &= (queue.eligible <= queue.taken_at) & (queue.submit > since)
-    ready &= (queue.pending & (queue.priority != 0)) | queue.running
-    return (queue.row(i) for i in np.flatnonzero(ready).tolist())
-
-
-def try_on(queue: Queue, since: int, foretell: Foretell) -> list[Trial]:
+def try_on(queue: Queue, before: Queue, foretell: Foretell) -> list[Trial]:
     """What the users of some newcomers would have been told."""
     found = []
-    for job in islice(newcomers(queue, since), A_TICK):
+    for job in newcomers(queue, before, A_TICK):
         if job.time_limit_s is None or job.nodes < 1 or "," in job.partition:
             continue
         shape = Shape(

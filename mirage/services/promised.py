@@ -2,7 +2,8 @@
 
 It is a whole distribution, of what had started before the job was submitted; so jobs that start at
 once are in it as well as those that are seen to wait. Beside it stands the start that Slurm planned
-for the job when the queue first showed it.
+for the job when the queue first showed it. How that is another thing than the trials of
+`services.judging` says `store.foretold`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,16 +16,14 @@ from mirage.features.foretold import LEVELS
 from mirage.policy.rules import waits_of_like
 from mirage.services.accuracy_tally import Tally
 from mirage.services.desk import RECENT_JOBS
+from mirage.services.newcomers import newcomers
 from mirage.store import foretold, jobs
 from mirage.store.engine import Store, Transaction
 from mirage.store.foretold import Foretold, Outcome
 
 MOST = 60
-"""New jobs of one look that something is foretold of: a burst is like itself, so a sample will do.
-"""
+"""New jobs of one look that something is foretold of."""
 LEAST_SAMPLES = 20
-_LATE_S = 120
-"""A job that the queue shows so long after its submission was not new in it."""
 _FORGOTTEN_S = 90 * 86400
 _DAY_S = 86400
 
@@ -41,32 +40,13 @@ class Foreteller:
         before, self._before = self._before, queue
         if before is None:
             return
-        found = sample([job for job in new_jobs(queue, before) if is_plain(job)])
+        found = newcomers(queue, before, MOST)
         if not found:
             return
         with store.read() as tx:
             news = list(made(tx, self._cluster_id, found, queue))
         with store.begin() as tx:
             foretold.add_all(tx, self._cluster_id, news)
-
-
-def new_jobs(queue: Queue, before: Queue) -> Iterator[Job]:
-    """Submitted since `before`, whatever has become of them by now."""
-    fresh = (queue.submit > before.taken_at - _LATE_S) & ~np.isin(queue.job_id, before.job_id)
-    return (queue.row(int(i)) for i in np.flatnonzero(fresh))
-
-
-def is_plain(job: Job) -> bool:
-    """Eligible from its submission on: nothing that its user asked for keeps it waiting."""
-    held = bool(job.dependency) or job.priority == 0
-    return not held and job.eligible is not None and job.eligible <= job.submit + 1
-
-
-def sample(found: Sequence[Job]) -> list[Job]:
-    """MOST of them at most, evenly over their numbers."""
-    ordered = sorted(found, key=lambda job: job.job_id)
-    places = np.unique(np.linspace(0, len(ordered) - 1, min(MOST, len(ordered))).astype(int))
-    return [ordered[place] for place in places]
 
 
 def made(

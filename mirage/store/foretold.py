@@ -2,6 +2,14 @@
 
 A forecast lives until its job starts. Then it is counted into its day's tally and goes: a year of a
 busy site is a few thousand rows, and no page scans jobs.
+
+`store.trials` keeps forecasts of new jobs as well, and is another thing. These ask how good the
+forecast is that every decision begins with: always the same one, of the whole distribution, of all
+new jobs alike, with Slurm's plan beside it; once summed up, nobody needs them. A trial is what one
+user would have read at that moment, from whichever source, in the three quantiles that are shown;
+it stays for three weeks because `services.judging` moves the next ones by the quantiles of all
+their residuals, which no sums give. One table would hold rows of two shapes that live differently.
+Which jobs are new (`services.newcomers`) and how long one has waited (`Job`) is one code for both.
 """
 
 from collections.abc import Sequence
@@ -96,12 +104,11 @@ def _outcome(row: RowMapping) -> Outcome:
         job_id=made.job_id,
         submit=made.submit,
         state=JobState(row["state"]),
+        eligible=row["eligible"],
         start=row["start"],
         end=row["end"],
     )
-    if known.start is None or known.never_ran:
-        return Outcome(made, None)
-    return Outcome(made, max(0, known.start - max(row["eligible"] or 0, made.submit)))
+    return Outcome(made, known.waited_s)
 
 
 def drop(tx: Transaction, cluster_id: int, keys: Sequence[Key]) -> None:

@@ -1,13 +1,16 @@
-"""What users would have been told as they submitted their jobs, and how long they waited then."""
+"""What users would have been told as they submitted their jobs, and how long they waited then.
+
+`store.foretold` says why these are not the forecasts that it keeps.
+"""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, select
 
 from mirage.domain.decision import Forecast
-from mirage.domain.job import JobId, JobState
+from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.shape import Quality
 from mirage.store.engine import Transaction
 from mirage.store.tables import jobs
@@ -57,10 +60,12 @@ def record(tx: Transaction, cluster_id: int, news: Iterable[Trial]) -> None:
 
 def outcomes(tx: Transaction, cluster_id: int, since: int, now: int, most: int) -> list[Outcome]:
     """The newest of those since then, whose jobs run, have run, or still wait."""
-    trials, ready = shape_trials.c, func.coalesce(jobs.c.eligible, jobs.c.submit)
+    trials = shape_trials.c
     query = (
-        select(trials.at, trials.source, trials.p10_s, trials.p50_s, trials.p90_s, jobs.c.start)
-        .add_columns(ready.label("ready"), jobs.c.submit, jobs.c.state, jobs.c.end)
+        select(
+            *(trials[n] for n in ("at", "source", "p10_s", "p50_s", "p90_s")),
+            *(jobs.c[n] for n in ("job_id", "submit", "eligible", "start", "end", "state")),
+        )
         .join(
             jobs,
             (jobs.c.cluster_id == trials.cluster_id)
@@ -73,17 +78,24 @@ def outcomes(tx: Transaction, cluster_id: int, since: int, now: int, most: int) 
     )
     found = []
     for row in tx.execute(query):
-        ended = JobState(row.state).ended
-        if (row.start is None and ended) or (ended and row.start == row.end):
+        job = Job(
+            job_id=JobId(row.job_id),
+            submit=row.submit,
+            eligible=row.eligible,
+            start=row.start,
+            end=row.end,
+            state=JobState(row.state),
+        )
+        waited_s = job.waited_s
+        if waited_s is None and job.state.ended:
             continue  # cancelled while it waited: nobody knows how long it would have
-        until = now if row.start is None else row.start
         found.append(
             Outcome(
                 at=row.at,
                 source=row.source,
                 told_s=(row.p10_s, row.p50_s, row.p90_s),
-                wait_s=max(0, until - max(row.ready, row.submit)),
-                started=row.start is not None,
+                wait_s=max(0, now - job.ready) if waited_s is None else waited_s,
+                started=waited_s is not None,
             )
         )
     return found

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.api import openapi_document
+from tests.api import openapi_document, openapi_said
 from tests.api.openapi_breaking import breaking
 from tests.api.openapi_document import COMMITTED, made, text
 
@@ -122,12 +122,16 @@ def test_a_breaking_change_is_not_written_by_the_way(
 ) -> None:
     more = copy.deepcopy(old)
     more["paths"]["/api/v1/past"] = {"get": {"operationId": "past", "responses": {}}}
-    path = tmp_path / "openapi.json"
+    path, changelog = tmp_path / openapi_said.DOCUMENT, tmp_path / openapi_said.CHANGELOG
+    path.parent.mkdir()
     path.write_text(json.dumps(more))
+    changelog.write_text("## Unreleased\n")
     monkeypatch.setattr("sys.argv", ["openapi_document"])
-    assert openapi_document.main(path) == 1
+    assert openapi_document.main(tmp_path) == 1
     assert capsys.readouterr().err == "breaking: GET /api/v1/past is gone\n"
     assert "/api/v1/past" in path.read_text()
+    assert changelog.read_text() == "## Unreleased\n"
     monkeypatch.setattr("sys.argv", ["openapi_document", "--break"])
-    assert openapi_document.main(path) == 0
+    assert openapi_document.main(tmp_path) == 0
     assert path.read_text() == text(old)
+    assert "- REST, breaking: GET /api/v1/past is gone\n" in changelog.read_text()

@@ -38,3 +38,14 @@ def test_a_job_says_nothing_it_was_not_told() -> None:
     job = Job(job_id=JobId(1), submit=1000, state=JobState.PENDING)
     unknown = (job.uid, job.priority, job.eligible, job.start, job.end, job.time_limit_s)
     assert unknown == (None,) * 6
+
+
+def ended(state: JobState, start: int | None) -> Job:
+    return Job(job_id=JobId(1), submit=100, eligible=160, start=start, end=460, state=state)
+
+
+def test_a_wait_begins_when_the_job_may_start_and_is_none_of_one_that_never_ran() -> None:
+    assert ended(JobState.COMPLETED, 400).waited_s == 240
+    assert ended(JobState.FAILED, 460).waited_s == 300, "in its first second it failed, and ran"
+    assert ended(JobState.CANCELLED, 460).waited_s is None
+    assert ended(JobState.CANCELLED, None).waited_s is None

@@ -10,7 +10,8 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.features.foretold import LEVELS
 from mirage.services.accuracy import Accuracy, accuracy
-from mirage.services.promised import LEAST_SAMPLES, MOST, Foreteller, is_plain, sample, settle
+from mirage.services.newcomers import is_plain, sample
+from mirage.services.promised import LEAST_SAMPLES, MOST, Foreteller, settle
 from mirage.store import clusters, foretold, jobs
 from mirage.store.engine import Store
 
@@ -140,10 +141,10 @@ def test_old_jobs_are_not_new_after_a_restart(store: Store, cluster_id: int) -> 
 
 def test_a_burst_is_sampled_evenly() -> None:
     burst = [job(i) for i in range(1, 1001)]
-    kept = [int(j.job_id) for j in sample(burst)]
+    kept = [int(j.job_id) for j in sample(burst, MOST)]
     assert len(kept) == MOST
     assert (kept[0], kept[-1]) == (1, 1000)
-    assert len(sample(burst[:3])) == 3
+    assert len(sample(burst[:3], MOST)) == 3
 
 
 def test_enough_results_say_so_and_weeks_take_the_place_of_days(
