@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from mirage.services.desk import Rules
 from mirage.store import clusters, jobs
 from mirage.store.engine import Store
 from mirage.store.jobs import JobFilter
-from mirage.store.tables import links
+from mirage.store.tables import chains, links
 from mirage.web.app import mount
 from mirage.worker import Intervals, Worker
 
@@ -44,7 +45,8 @@ class Still:
         with store.read() as tx:
             waiting = jobs.page(tx, cluster_id, JobFilter(state=JobState.PENDING), limit=_SHOWN)
             running = jobs.page(tx, cluster_id, JobFilter(state=JobState.RUNNING), limit=NODES)
-            rows = tx.execute(select(links).where(links.c.state != "ended")).all()
+            owned = select(links, chains.c.user, chains.c.uid).join(chains)
+            rows = tx.execute(owned.where(links.c.state != "ended")).all()
         self._jobs = [*waiting, *running, *(_link(row) for row in rows)]
         self._nodes = tuple(
             Node(
@@ -72,12 +74,17 @@ class Still:
         return iter(())
 
     def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
-        return [job for job in self._jobs if job.job_id in set(job_ids)]
+        wanted = set(job_ids)
+        return [job for job in self._jobs if job.job_id in wanted]
 
     def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None: ...
     def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None: ...
     def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None: ...
-    def suspend(self, standby: JobId) -> None: ...
+
+    def suspend(self, standby: JobId) -> None:
+        (place,) = (n for n, job in enumerate(self._jobs) if job.job_id == standby)
+        self._jobs[place] = replace(self._jobs[place], priority=0)
+
     def resume(self, standby: JobId) -> None: ...
     def cancel(self, job_id: JobId) -> None: ...
 
@@ -97,8 +104,8 @@ def _link(row: Any) -> Job:
         reason=row.reason,
         dependency="" if running else f"afterany:{row.job_id - 1}(unfulfilled)",
         comment=f"mirage:{row.chain_id}:{row.index}",
-        user="alice",
-        uid=1001,
+        user=row.user,
+        uid=row.uid,
     )
 
 

@@ -75,7 +75,15 @@ class Queue:
         return (self.row(i) for i in range(len(self)))
 
     def row(self, i: int) -> Job:
-        """The i-th job. Array marks and submit lines are not kept in columns."""
+        """The i-th job. Array marks and submit lines are not kept in columns.
+
+        A tick asks about the same few jobs again and again.
+        """
+        if i not in self._made:
+            self._made[i] = self._row(i)
+        return self._made[i]
+
+    def _row(self, i: int) -> Job:
         ints = {n: int(getattr(self, n)[i]) for n in _INTS}
         optional: dict[str, Any] = {
             n: None if v == UNKNOWN else v
@@ -95,19 +103,14 @@ class Queue:
     def find(self, job_id: JobId) -> Job | None:
         """The job of that id, or None: not in this answer (which is not yet "gone")."""
         i = self.place(job_id)
-        if i is None:
-            return None
-        # A tick asks about the same few jobs again and again.
-        if i not in self._found:
-            self._found[i] = self.row(i)
-        return self._found[i]
+        return None if i is None else self.row(i)
 
     def place(self, job_id: int) -> int | None:
         """Which row it is."""
         return self._places.get(int(job_id))
 
     @cached_property
-    def _found(self) -> dict[int, Job]:
+    def _made(self) -> dict[int, Job]:
         return {}
 
     @cached_property

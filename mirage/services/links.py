@@ -69,14 +69,17 @@ def sync(
     owned = chains.chains_of(tx, chain_ids)
     stored = chains.links_of(tx, list(chain_ids))
     unchanged: list[Link] = []
+    foreign: list[tuple[ChainId, Job]] = []
     for chain_id, pairs in groupby(found, key=lambda pair: pair[0].chain_id):
         group, links = list(pairs), {link.index: link for link in stored[chain_id]}
         chain = owned.get(chain_id)
         if chain is None or (not links and owners.falls(tx, chain, jobs, queue)):
             chain = owners.adopted(tx, cluster_id, chain, group, now)
         for mark, job in group:
-            if chain is None or chain.uid != job.uid:
-                owners.ignored(tx, cluster_id, chain, job, now)
+            if chain is None:
+                continue
+            if chain.uid != job.uid:
+                foreign.append((chain_id, job))
                 continue
             before = links.get(mark.index)
             link = _followed(before, mark, job, now)
@@ -91,6 +94,7 @@ def sync(
             else:
                 _store(tx, cluster_id, before, link)
     chains.seen(tx, unchanged, now)
+    owners.ignored(tx, cluster_id, foreign, now)
 
 
 def links_in(queue: Queue) -> list[Job]:
@@ -114,12 +118,12 @@ def marked(
 
 def missing(tx: Transaction, cluster_id: int, now: int) -> list[JobId]:
     """Jobs of links that the queue has not shown for a while: accounting may know their end."""
-    return [li.job_id for li in _open_links(tx, cluster_id) if li.seen_at < now - GRACE_S]
+    return [li.job_id for li in chains.open_links(tx, cluster_id) if li.seen_at < now - GRACE_S]
 
 
 def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: int) -> None:
     """End links whose job neither the queue nor the accounting knows any more."""
-    for link in _open_links(tx, cluster_id):
+    for link in chains.open_links(tx, cluster_id):
         if link.job_id not in job_ids:
             continue
         end = min(now, link.planned_end() or now) if link.start is not None else None
@@ -130,13 +134,8 @@ def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: 
         _audit(tx, cluster_id, ended, "forgotten by Slurm", now, {})
 
 
-def _open_links(tx: Transaction, cluster_id: int) -> list[Link]:
-    live = chains.links_of(tx, [c.chain_id for c in chains.live_chains(tx, cluster_id)])
-    return [li for links in live.values() for li in links if li.state is not LinkState.ENDED]
-
-
 def _open_marks(tx: Transaction, cluster_id: int) -> dict[JobId, Mark]:
-    return {li.job_id: Mark(li.chain_id, li.index) for li in _open_links(tx, cluster_id)}
+    return {li.job_id: Mark(li.chain_id, li.index) for li in chains.open_links(tx, cluster_id)}
 
 
 def _in_order(pair: tuple[Mark, Job]) -> tuple[ChainId, int, int, int]:

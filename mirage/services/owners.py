@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from mirage.domain.chain import Chain, Mark, find_mark, made_for
+from mirage.domain.chain import Chain, ChainId, Mark, find_mark, made_for
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
 from mirage.store import audit, chains
@@ -70,19 +70,27 @@ def adopted(
     return taken
 
 
-def ignored(tx: Transaction, cluster_id: int, chain: Chain | None, job: Job, now: int) -> None:
+def ignored(
+    tx: Transaction, cluster_id: int, found: Sequence[tuple[ChainId, Job]], now: int
+) -> None:
     """Say once of each chain and user that a mark on that user's job was not believed."""
-    if chain is None or job.uid is None:
+    first: dict[tuple[ChainId, int], Job] = {}
+    for chain_id, job in found:
+        if job.uid is not None:
+            first.setdefault((chain_id, job.uid), job)
+    if not first:
         return
-    told = audit.page(tx, chain_id=chain.chain_id, event=FOREIGN)
-    if any(entry.detail.get("uid") == job.uid for entry in told):
-        return
-    entry = AuditEntry(
-        at=now,
-        actor="mirage",
-        event=FOREIGN,
-        chain_id=chain.chain_id,
-        job_id=job.job_id,
-        detail={"uid": job.uid, "user": job.user},
-    )
-    audit.write(tx, cluster_id, entry)
+    past = audit.of_chains(tx, {chain_id for chain_id, _ in first}, FOREIGN)
+    told = {(entry.chain_id, entry.detail.get("uid")) for entry in past}
+    for (chain_id, uid), job in first.items():
+        if (chain_id, uid) in told:
+            continue
+        entry = AuditEntry(
+            at=now,
+            actor="mirage",
+            event=FOREIGN,
+            chain_id=chain_id,
+            job_id=job.job_id,
+            detail={"uid": uid, "user": job.user},
+        )
+        audit.write(tx, cluster_id, entry)

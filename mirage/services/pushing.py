@@ -45,8 +45,7 @@ def works(told: Pushes, now: int) -> bool:
 
 def running(tx: Transaction, cluster_id: int) -> list[Link]:
     """Links that ran at the last look."""
-    live = chains.links_of(tx, [c.chain_id for c in chains.live_chains(tx, cluster_id)])
-    return [li for links in live.values() for li in links if li.state is LinkState.RUNNING]
+    return chains.open_links(tx, cluster_id, LinkState.RUNNING)
 
 
 def check(tx: Transaction, cluster_id: int, ran: Collection[Link], now: int) -> None:

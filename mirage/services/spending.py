@@ -24,8 +24,8 @@ def spent_by_account(tx: Transaction, cluster_id: int, now: int) -> dict[str, fl
 
 def _under_way(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Link]]:
     """Running links whose successor runs beside them, or may since Mirage freed it."""
-    live = chains.links_of(tx, [c.chain_id for c in chains.live_chains(tx, cluster_id)])
-    for links in live.values():
+    beside = chains.links_of(tx, chains.running_beside(tx, cluster_id))
+    for links in beside.values():
         for predecessor, successor in pairwise(links):
             freed = successor.state is LinkState.RUNNING or successor.freed_at is not None
             if predecessor.state is LinkState.RUNNING and freed:

@@ -1,10 +1,10 @@
 """Who did what, and what Mirage found and did. Append only: nothing here changes or deletes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import Row, insert, select
 
 from mirage.domain.chain import ChainId
 from mirage.domain.job import JobId
@@ -77,15 +77,22 @@ def page(  # noqa: PLR0913 - filters
     )
     if after is not None:
         query = query.where(audit.c.id < after)
-    return [
-        AuditEntry(
-            id=row.id,
-            at=row.at,
-            actor=row.actor,
-            event=row.event,
-            chain_id=None if row.chain_id is None else ChainId(row.chain_id),
-            job_id=None if row.job_id is None else JobId(row.job_id),
-            detail=row.detail,
-        )
-        for row in tx.execute(query.order_by(audit.c.id.desc()).limit(limit))
-    ]
+    return [_entry(row) for row in tx.execute(query.order_by(audit.c.id.desc()).limit(limit))]
+
+
+def of_chains(tx: Transaction, chain_ids: Collection[ChainId], event: str) -> list[AuditEntry]:
+    """All entries of that event of these chains, newest first."""
+    query = select(audit).where(audit.c.chain_id.in_(set(chain_ids)), audit.c.event == event)
+    return [_entry(row) for row in tx.execute(query.order_by(audit.c.id.desc()))]
+
+
+def _entry(row: Row[Any]) -> AuditEntry:
+    return AuditEntry(
+        id=row.id,
+        at=row.at,
+        actor=row.actor,
+        event=row.event,
+        chain_id=None if row.chain_id is None else ChainId(row.chain_id),
+        job_id=None if row.job_id is None else JobId(row.job_id),
+        detail=row.detail,
+    )

@@ -44,6 +44,9 @@ _CHAIN_COLUMNS = [c for c in tables.chains.columns if c.name != "cluster_id"]
 _LINK_COLUMNS = [c for c in tables.links.columns if c.name not in {"id", "cluster_id", "pushed_at"}]
 _CHAIN_NAMES = [c.name for c in _CHAIN_COLUMNS]
 _LINK_NAMES = [c.name for c in _LINK_COLUMNS]
+_LINK_STATES = {state.value: state for state in LinkState}
+_POSITIONS = {position.value: position for position in Position}
+_END_STATES = {None: None} | {state.value: state for state in JobState}
 _OVER = tuple(s.value for s in ChainState if s.over)
 
 _SIZE_FACTOR = 2
@@ -223,10 +226,45 @@ def links_of(tx: Transaction, chain_ids: Sequence[ChainId]) -> dict[ChainId, lis
     table = tables.links
     found: dict[ChainId, list[Link]] = {chain_id: [] for chain_id in chain_ids}
     query = select(*_LINK_COLUMNS).where(table.c.chain_id.in_(found))
-    for row in tx.execute(query.order_by(table.c.chain_id, table.c.index)):
+    for row in tx.execute(query.order_by(table.c.chain_id, table.c.index)).all():
         link = _link(row)
         found[link.chain_id].append(link)
     return found
+
+
+def open_links(tx: Transaction, cluster_id: int, state: LinkState | None = None) -> list[Link]:
+    """Links of live chains that have not ended, or are in that state; by chain and index."""
+    table, of = tables.links, tables.chains
+    states = [s.value for s in LinkState if s is not LinkState.ENDED] if state is None else [state]
+    query = (
+        select(*_LINK_COLUMNS)
+        .join(of, of.c.chain_id == table.c.chain_id)
+        .where(
+            table.c.cluster_id == cluster_id,
+            table.c.state.in_(states),
+            of.c.state.not_in(_OVER),
+        )
+    )
+    rows = tx.execute(query.order_by(table.c.chain_id, table.c.index)).all()
+    return [_link(row) for row in rows]
+
+
+def running_beside(tx: Transaction, cluster_id: int) -> list[ChainId]:
+    """Live chains of which a link runs while a later one runs too, or was made eligible."""
+    before, after = tables.links.alias("before"), tables.links.alias("after")
+    later = and_(after.c.chain_id == before.c.chain_id, after.c.index > before.c.index)
+    query = (
+        select(before.c.chain_id)
+        .join(tables.chains, _owns(before))
+        .join(after, later)
+        .where(
+            before.c.cluster_id == cluster_id,
+            before.c.state == LinkState.RUNNING,
+            tables.chains.c.state.not_in(_OVER),
+            or_(after.c.state == LinkState.RUNNING, after.c.freed_at.is_not(None)),
+        )
+    )
+    return [ChainId(found) for found in tx.scalars(query.distinct())]
 
 
 def link_of_job(tx: Transaction, cluster_id: int, job_id: JobId, submit: int) -> Link | None:
@@ -358,7 +396,7 @@ def _chain(row: Sequence[Any]) -> Chain:
 
 def _link(row: Sequence[Any]) -> Link:
     values = dict(zip(_LINK_NAMES, row, strict=True))
-    end_state = values["end_state"]
-    values["state"], values["position"] = LinkState(values["state"]), Position(values["position"])
-    values["end_state"] = None if end_state is None else JobState(end_state)
+    values["state"] = _LINK_STATES[values["state"]]
+    values["position"] = _POSITIONS[values["position"]]
+    values["end_state"] = _END_STATES[values["end_state"]]
     return Link(**values)
