@@ -32,7 +32,7 @@ from mirage.services.obey import obey
 from mirage.services.provision import provision, reconcile
 from mirage.services.pushing import Cadence
 from mirage.store import clusters, pushes, snapshots
-from mirage.store.engine import Store
+from mirage.store.engine import Store, Transaction
 from mirage.store.pushes import Pushes
 
 _log = structlog.get_logger(__name__)
@@ -122,10 +122,8 @@ class Worker:
         began = time.monotonic()
         error = ""
         try:
-            if not self._has_lease():
-                return
-            self._obey_kill_switch()
-            self._look_and_act()
+            if self._acts():
+                self._look_and_act()
         except ClusterUnavailable as away:
             error = f"Slurm does not answer: {away}"
             _log.warning("Slurm does not answer", error=str(away))
@@ -146,16 +144,19 @@ class Worker:
         except MirageError as trouble:
             _log.error("the tick is not written down", error=str(trouble))
 
-    def _has_lease(self) -> bool:
-        ttl_s = _MISSED_TICKS * self._intervals.queue_s
+    def _acts(self) -> bool:
+        """Whether this worker has the lease; then the kill switch is obeyed before all else."""
         with self._store.begin() as tx:
-            return clusters.take_lease(
-                tx, self._cluster_id, self._holder, now=self._cluster.now(), ttl_s=ttl_s
-            )
-
-    def _obey_kill_switch(self) -> None:
-        with self._store.begin() as tx:
+            if not self._has_lease(tx):
+                return False
             killswitch.obey(tx, self._cluster_id, self._kill_file, now=self._cluster.now())
+        return True
+
+    def _has_lease(self, tx: Transaction) -> bool:
+        ttl_s = _MISSED_TICKS * self._intervals.queue_s
+        return clusters.take_lease(
+            tx, self._cluster_id, self._holder, now=self._cluster.now(), ttl_s=ttl_s
+        )
 
     def _rules_now(self) -> Rules:
         """Within the limits that an admin may have set since the last tick."""
@@ -176,10 +177,10 @@ class Worker:
             missing = links.missing(tx, self._cluster_id, queue.taken_at)
         self._queue = queue
         self._resolve(missing, queue.taken_at)
-        # Slurm may have taken long: another worker acts by now if the lease ran out.
-        if not self._has_lease():
-            return
         with self._store.begin() as tx:
+            # Slurm may have taken long: another worker acts by now if the lease ran out.
+            if not self._has_lease(tx):
+                return
             reconcile(tx, self._cluster_id, queue.taken_at)
             conclude(tx, self._cluster_id, queue.taken_at)
             if self._watch is not None:

@@ -13,6 +13,8 @@ from mirage.store.engine import Store
 _log = structlog.get_logger(__name__)
 
 EVERY_S = 300
+AGAIN_S = 3600
+"""Between two looks at all hand-overs that accounting may still correct."""
 
 
 class Bookkeeping:
@@ -22,6 +24,7 @@ class Bookkeeping:
         self._store, self._cluster_id = store, cluster_id
         self._foreteller = Foreteller(cluster_id)
         self._counted_at: int | None = None
+        self._again_at: int | None = None
 
     def look(self, queue: Queue) -> None:
         """Once a tick, after all that matters to chains."""
@@ -36,8 +39,12 @@ class Bookkeeping:
     def _count(self, now: int) -> None:
         if self._counted_at is not None and now < self._counted_at + EVERY_S:
             return
+        again = self._again_at is None or now >= self._again_at + AGAIN_S
+        reach_s = outcomes.AGAIN_S if again else outcomes.LATE_S
         with self._store.begin() as tx:
             known = promised.settle(tx, self._cluster_id, now)
-            if known + outcomes.record(tx, self._cluster_id):
+            if known + outcomes.record(tx, self._cluster_id, reach_s):
                 changes.tell(tx, self._cluster_id, Topic.QUEUE)
         self._counted_at = now
+        if again:
+            self._again_at = now

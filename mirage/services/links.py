@@ -24,6 +24,7 @@ from mirage.slurm import dependency, reasons
 from mirage.store import audit, chains, forecasts
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Transaction
+from mirage.store.open_links import open_links
 
 _log = structlog.get_logger(__name__)
 
@@ -118,12 +119,12 @@ def marked(
 
 def missing(tx: Transaction, cluster_id: int, now: int) -> list[JobId]:
     """Jobs of links that the queue has not shown for a while: accounting may know their end."""
-    return [li.job_id for li in chains.open_links(tx, cluster_id) if li.seen_at < now - GRACE_S]
+    return [li.job_id for li in open_links(tx, cluster_id) if li.seen_at < now - GRACE_S]
 
 
 def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: int) -> None:
     """End links whose job neither the queue nor the accounting knows any more."""
-    for link in chains.open_links(tx, cluster_id):
+    for link in open_links(tx, cluster_id):
         if link.job_id not in job_ids:
             continue
         end = min(now, link.planned_end() or now) if link.start is not None else None
@@ -135,7 +136,7 @@ def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: 
 
 
 def _open_marks(tx: Transaction, cluster_id: int) -> dict[JobId, Mark]:
-    return {li.job_id: Mark(li.chain_id, li.index) for li in chains.open_links(tx, cluster_id)}
+    return {li.job_id: Mark(li.chain_id, li.index) for li in open_links(tx, cluster_id)}
 
 
 def _in_order(pair: tuple[Mark, Job]) -> tuple[ChainId, int, int, int]:

@@ -19,14 +19,19 @@ from mirage.store.outcomes import MIRAGE, Kind, OutcomeRow, Parted
 
 REACTIVE = "reactive"
 
-_AGAIN_S = 2 * 86400
+AGAIN_S = 2 * 86400
 """Accounting may still correct what is younger."""
+LATE_S = 3600
+"""Most ends and starts are known sooner."""
 
 
-def record(tx: Transaction, cluster_id: int) -> int:
-    """Store the outcome of each hand-over that is complete; returns how many were looked at."""
+def record(tx: Transaction, cluster_id: int, again_s: int = AGAIN_S) -> int:
+    """Store the outcome of each hand-over that is complete; returns how many were looked at.
+
+    Those that came before the newest one known by more than `again_s` are taken to be as stored.
+    """
     newest = outcomes.newest(tx, cluster_id)
-    found = chains.handovers(tx, cluster_id, since=0 if newest is None else newest - _AGAIN_S)
+    found = chains.handovers(tx, cluster_id, since=0 if newest is None else newest - again_s)
     keys = [(row.chain.chain_id, row.successor.index) for row in found]
     would = outcomes.would_have_freed(tx, keys)
     last = decisions.last_of(tx, keys)

@@ -12,6 +12,7 @@ from mirage.domain.chain import Link, LinkState
 from mirage.domain.job import JobId
 from mirage.store import chains, pushes
 from mirage.store.engine import Transaction
+from mirage.store.open_links import open_links
 from mirage.store.pushes import Pushes
 
 TRUSTED_S = 3600
@@ -45,7 +46,7 @@ def works(told: Pushes, now: int) -> bool:
 
 def running(tx: Transaction, cluster_id: int) -> list[Link]:
     """Links that ran at the last look."""
-    return chains.open_links(tx, cluster_id, LinkState.RUNNING)
+    return open_links(tx, cluster_id, LinkState.RUNNING)
 
 
 def check(tx: Transaction, cluster_id: int, ran: Collection[Link], now: int) -> None:

@@ -7,6 +7,7 @@ from mirage.domain.chain import Link, LinkState
 from mirage.services.limits import DAY_S, overlap_node_h
 from mirage.store import chains
 from mirage.store.engine import Transaction
+from mirage.store.open_links import running_beside
 
 
 def spent_by_account(tx: Transaction, cluster_id: int, now: int) -> dict[str, float]:
@@ -24,7 +25,7 @@ def spent_by_account(tx: Transaction, cluster_id: int, now: int) -> dict[str, fl
 
 def _under_way(tx: Transaction, cluster_id: int) -> Iterator[tuple[Link, Link]]:
     """Running links whose successor runs beside them, or may since Mirage freed it."""
-    beside = chains.links_of(tx, chains.running_beside(tx, cluster_id))
+    beside = chains.links_of(tx, running_beside(tx, cluster_id))
     for links in beside.values():
         for predecessor, successor in pairwise(links):
             freed = successor.state is LinkState.RUNNING or successor.freed_at is not None

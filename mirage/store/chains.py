@@ -41,13 +41,13 @@ from mirage.store.upsert import put
 from mirage.store.visible import own_chains
 
 _CHAIN_COLUMNS = [c for c in tables.chains.columns if c.name != "cluster_id"]
-_LINK_COLUMNS = [c for c in tables.links.columns if c.name not in {"id", "cluster_id", "pushed_at"}]
+LINK_COLUMNS = [c for c in tables.links.columns if c.name not in {"id", "cluster_id", "pushed_at"}]
 _CHAIN_NAMES = [c.name for c in _CHAIN_COLUMNS]
-_LINK_NAMES = [c.name for c in _LINK_COLUMNS]
+_LINK_NAMES = [c.name for c in LINK_COLUMNS]
 _LINK_STATES = {state.value: state for state in LinkState}
 _POSITIONS = {position.value: position for position in Position}
 _END_STATES = {None: None} | {state.value: state for state in JobState}
-_OVER = tuple(s.value for s in ChainState if s.over)
+OVER = tuple(s.value for s in ChainState if s.over)
 
 _SIZE_FACTOR = 2
 """Hand-overs of up to twice or down to half the nodes are of one size class."""
@@ -118,7 +118,7 @@ def live_chains(tx: Transaction, cluster_id: int, *, lock: bool = False) -> list
     """The chains that are not over, oldest first. `lock`: as in `chain`."""
     table = tables.chains
     query = select(*_CHAIN_COLUMNS).where(
-        table.c.cluster_id == cluster_id, table.c.state.not_in(_OVER)
+        table.c.cluster_id == cluster_id, table.c.state.not_in(OVER)
     )
     query = query.with_for_update() if lock else query
     rows = tx.execute(query.order_by(table.c.created_at, table.c.chain_id))
@@ -179,7 +179,7 @@ def count_unseen(tx: Transaction, cluster_id: int, uid: int) -> int:
     query = select(func.count()).where(
         table.c.cluster_id == cluster_id,
         table.c.uid == uid,
-        table.c.state.not_in(_OVER),
+        table.c.state.not_in(OVER),
         ~select(links.c.id).where(links.c.chain_id == table.c.chain_id).exists(),
     )
     return int(tx.execute(query).scalar_one())
@@ -189,7 +189,7 @@ def count_at_risk(tx: Transaction, cluster_id: int) -> dict[str, int]:
     """Live chains at risk, by what of."""
     table = tables.chains
     query = select(table.c.at_risk, func.count()).where(
-        table.c.cluster_id == cluster_id, table.c.at_risk != "", table.c.state.not_in(_OVER)
+        table.c.cluster_id == cluster_id, table.c.at_risk != "", table.c.state.not_in(OVER)
     )
     return {str(word): int(n) for word, n in tx.execute(query.group_by(table.c.at_risk))}
 
@@ -200,7 +200,7 @@ def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
     A job that is a link of another chain or index already is refused (StoreError).
     """
     end_state = None if link.end_state is None else link.end_state.value
-    values: dict[str, Any] = {c.name: getattr(link, c.name) for c in _LINK_COLUMNS}
+    values: dict[str, Any] = {c.name: getattr(link, c.name) for c in LINK_COLUMNS}
     values |= {"cluster_id": cluster_id, "end_state": end_state}
     values |= {"state": link.state.value, "position": link.position.value}
     put(tx, tables.links, values, key=["chain_id", "index"])
@@ -225,55 +225,20 @@ def links_of(tx: Transaction, chain_ids: Sequence[ChainId]) -> dict[ChainId, lis
     """The links of each of these chains by index, in one query."""
     table = tables.links
     found: dict[ChainId, list[Link]] = {chain_id: [] for chain_id in chain_ids}
-    query = select(*_LINK_COLUMNS).where(table.c.chain_id.in_(found))
+    query = select(*LINK_COLUMNS).where(table.c.chain_id.in_(found))
     for row in tx.execute(query.order_by(table.c.chain_id, table.c.index)).all():
-        link = _link(row)
+        link = link_of_row(row)
         found[link.chain_id].append(link)
     return found
 
 
-def open_links(tx: Transaction, cluster_id: int, state: LinkState | None = None) -> list[Link]:
-    """Links of live chains that have not ended, or are in that state; by chain and index."""
-    table, of = tables.links, tables.chains
-    states = [s.value for s in LinkState if s is not LinkState.ENDED] if state is None else [state]
-    query = (
-        select(*_LINK_COLUMNS)
-        .join(of, of.c.chain_id == table.c.chain_id)
-        .where(
-            table.c.cluster_id == cluster_id,
-            table.c.state.in_(states),
-            of.c.state.not_in(_OVER),
-        )
-    )
-    rows = tx.execute(query.order_by(table.c.chain_id, table.c.index)).all()
-    return [_link(row) for row in rows]
-
-
-def running_beside(tx: Transaction, cluster_id: int) -> list[ChainId]:
-    """Live chains of which a link runs while a later one runs too, or was made eligible."""
-    before, after = tables.links.alias("before"), tables.links.alias("after")
-    later = and_(after.c.chain_id == before.c.chain_id, after.c.index > before.c.index)
-    query = (
-        select(before.c.chain_id)
-        .join(tables.chains, _owns(before))
-        .join(after, later)
-        .where(
-            before.c.cluster_id == cluster_id,
-            before.c.state == LinkState.RUNNING,
-            tables.chains.c.state.not_in(_OVER),
-            or_(after.c.state == LinkState.RUNNING, after.c.freed_at.is_not(None)),
-        )
-    )
-    return [ChainId(found) for found in tx.scalars(query.distinct())]
-
-
 def link_of_job(tx: Transaction, cluster_id: int, job_id: JobId, submit: int) -> Link | None:
     table = tables.links
-    query = select(*_LINK_COLUMNS).where(
+    query = select(*LINK_COLUMNS).where(
         table.c.cluster_id == cluster_id, table.c.job_id == job_id, table.c.submit == submit
     )
     row = tx.execute(query).first()
-    return None if row is None else _link(row)
+    return None if row is None else link_of_row(row)
 
 
 def handover_waits(
@@ -356,12 +321,15 @@ def handover_page(
 def _complete(before: Any, after: Any, cluster_id: int) -> Select[Any]:
     chosen = [
         *(c.label(f"chain_{c.name}") for c in _CHAIN_COLUMNS),
-        *(before.c[c.name].label(f"before_{c.name}") for c in _LINK_COLUMNS),
-        *(after.c[c.name].label(f"after_{c.name}") for c in _LINK_COLUMNS),
+        *(before.c[c.name].label(f"before_{c.name}") for c in LINK_COLUMNS),
+        *(after.c[c.name].label(f"after_{c.name}") for c in LINK_COLUMNS),
     ]
     return (
         select(*chosen)
-        .select_from(after.join(before, _follows(before, after)).join(tables.chains, _owns(after)))
+        # Every link has its chain: "outer" keeps SQLite from beginning with all chains.
+        .select_from(
+            after.join(before, _follows(before, after)).outerjoin(tables.chains, _owns(after))
+        )
         .where(
             after.c.cluster_id == cluster_id,
             before.c.end.is_not(None),
@@ -379,8 +347,10 @@ def _owns(after: Any) -> Any:
 
 
 def _handover(row: Row[Any]) -> HandoverRow:
-    first, second = len(_CHAIN_COLUMNS), len(_CHAIN_COLUMNS) + len(_LINK_COLUMNS)
-    return HandoverRow(_chain(row[:first]), _link(row[first:second]), _link(row[second:]))
+    first, second = len(_CHAIN_COLUMNS), len(_CHAIN_COLUMNS) + len(LINK_COLUMNS)
+    return HandoverRow(
+        _chain(row[:first]), link_of_row(row[first:second]), link_of_row(row[second:])
+    )
 
 
 # By place, not by name: at 2,000 chains a mapping of each row took most of the time.
@@ -394,7 +364,7 @@ def _chain(row: Sequence[Any]) -> Chain:
     return Chain(**values)
 
 
-def _link(row: Sequence[Any]) -> Link:
+def link_of_row(row: Sequence[Any]) -> Link:
     values = dict(zip(_LINK_NAMES, row, strict=True))
     values["state"] = _LINK_STATES[values["state"]]
     values["position"] = _POSITIONS[values["position"]]

@@ -125,7 +125,8 @@ def waits(
         .order_by(jobs.c.start.desc(), jobs.c.job_id.desc())
         .limit(last)
     )
-    rows = np.array([tuple(r) for r in tx.execute(query)], dtype=np.int64).reshape(-1, len(columns))
+    found = chain.from_iterable(tx.execute(query).all())
+    rows = np.fromiter(found, dtype=np.int64).reshape(-1, len(columns))
     start, eligible, submit, nodes, time_limit_s = rows[::-1].T
     wait_s = np.maximum(start - np.maximum(eligible, submit), 0)
     return Waits(start=start, wait_s=wait_s, nodes=nodes, time_limit_s=time_limit_s)
@@ -206,6 +207,8 @@ def submit_lines(
     query = select(jobs.c.job_id, jobs.c.submit, jobs.c.submit_line).where(
         jobs.c.cluster_id == cluster_id,
         jobs.c.submit_line != "",
+        # The numbers apart as well: by pairs alone SQLite reads every job.
+        jobs.c.job_id.in_({job_id for job_id, _ in keys}),
         tuple_(jobs.c.job_id, jobs.c.submit).in_(keys),
     )
     return {(row.job_id, row.submit): row.submit_line for row in tx.execute(query)}
