@@ -1,6 +1,7 @@
 """The service that benchmarks/serving.py asks: API, pages and worker in one process, as `mirage
 serve` has them, on a database of a size and a cluster that shows the database's own jobs."""
 
+import gc
 import json
 import os
 import signal
@@ -136,6 +137,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
         sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}\n")
         sys.stdout.flush()
+        gc.freeze()
         thread.start()
         try:
             server.run([listening])

@@ -18,7 +18,7 @@ from mirage.services import overview as overviews
 from mirage.services import timeline as timelines
 from mirage.services.overview import ChainRow, StartRange, Upcoming
 from mirage.services.timeline import Course, HandedOver
-from mirage.store import chains
+from mirage.store import chains, changes
 from mirage.store.standings import Place, Wanted
 
 router = APIRouter(tags=["chains"])
@@ -37,8 +37,11 @@ def get_overview(
     need(reader, JOBS, USAGE)
     wanted = Wanted(own=None if reader.sees_all_chains else reader.own(), user=user)
     after = None if paging.cursor is None else place(paging.cursor, parameter="cursor")
-    found = overviews.overview(
-        paging.tx, paging.given.cluster_id, wanted, after=after, limit=paging.size
+    tx, cluster_id, limit = paging.tx, paging.given.cluster_id, paging.size
+    found = paging.given.remembered.of(
+        ("overview", wanted, after, limit),
+        changes.newest(tx, cluster_id),
+        lambda: overviews.overview(tx, cluster_id, wanted, after=after, limit=limit),
     )
 
     def page(**more: object) -> schemas.OverviewPage:

@@ -36,7 +36,7 @@ def get_accuracy(
     Of a sample of the jobs submitted, each foretold at its submission, and of hand-overs.
     """
     span = (given.cluster_id, *lately(given.clock(), days))
-    found = given.remembered.of(accuracy, tx, span, reader)
+    found = given.remembered.lookback(accuracy, tx, span, reader)
     return schemas.AccuracyView.model_validate(_seen(found, tx, given), from_attributes=True)
 
 
@@ -50,7 +50,7 @@ def get_impact(
     """
     need(reader, JOBS, USAGE)
     span = (given.cluster_id, *lately(given.clock(), days))
-    found = given.remembered.of(impact, tx, span, reader)
+    found = given.remembered.lookback(impact, tx, span, reader)
     return schemas.ImpactView.model_validate(_seen(found, tx, given), from_attributes=True)
 
 

@@ -1,5 +1,6 @@
 """`mirage serve`: the API and the worker in one process."""
 
+import gc
 import os
 import signal
 import socket
@@ -124,6 +125,9 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     if owner_uid is not None:
         (settings.state_dir / URL_FILE).write_text(f"{url}\n")
     _log.info("serving", url=url, **({"socket": str(settings.socket)} if settings.socket else {}))
+    # What is loaded by now stays: looking through it for garbage would keep every request waiting
+    # for a tenth of a second.
+    gc.freeze()
     thread.start()
     post.start()
     try:

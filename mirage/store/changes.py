@@ -34,7 +34,7 @@ class Topic(StrEnum):
     """Of a chain or its links."""
     DECISIONS = "decisions"
     QUEUE = "queue"
-    """The queue was looked at, or history came in."""
+    """The queue was looked at, history came in, or a report was made of it."""
     MODE = "mode"
 
 

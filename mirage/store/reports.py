@@ -6,6 +6,8 @@ from typing import Any
 
 from sqlalchemy import select
 
+from mirage.store import changes
+from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
 from mirage.store.tables_shown import reports
 from mirage.store.upsert import put
@@ -26,6 +28,7 @@ def put_report(
     """In the place of the one before."""
     values = {"cluster_id": cluster_id, "kind": kind, "at": at, "document": dict(document)}
     put(tx, reports, values, key=["cluster_id", "kind"])
+    changes.tell(tx, cluster_id, Topic.QUEUE)
 
 
 def last(tx: Transaction, cluster_id: int, kind: str) -> StoredReport | None:

@@ -22,7 +22,6 @@ from mirage.web import (
     now,
     queue,
 )
-from mirage.web.kept import Kept
 from mirage.web.page import HEADERS, Entry, answer
 
 _PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
@@ -49,7 +48,6 @@ def mount(app: FastAPI) -> None:
     """Add the pages to an app of `create_app`."""
     for router, _ in _PAGES:
         app.include_router(router)
-    app.state.kept = Kept()
     entries = [entry for _, entry in _PAGES if entry is not None]
     app.state.entries = tuple(sorted(entries, key=lambda entry: entry.order))
     for kind, handler in list(app.exception_handlers.items()):

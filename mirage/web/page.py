@@ -15,7 +15,6 @@ from mirage.domain.caller import Standing
 from mirage.store import changes, clusters, snapshots
 from mirage.store.engine import Transaction
 from mirage.web import templating, words
-from mirage.web.kept import Kept
 
 POLICY = "; ".join(
     (
@@ -79,17 +78,23 @@ class Look:
         """
         return _sent(self.request, self._html(template, title, values), status)
 
-    def kept(self, template: str, *, title: str, make: Callable[[], dict[str, Any]]) -> Response:
+    def kept(
+        self,
+        template: str,
+        *,
+        title: str,
+        make: Callable[[], dict[str, Any]],
+        until: int | None = None,
+    ) -> Response:
         """The same of values that are made only where something stored has changed since a like
-        look. For pages that depend on the address, on who looks, and on what `changes` tells of."""
+        look. For pages that depend on the address, on who looks, and on what `changes` tells of;
+        `until`: and on that instant, to which they look back."""
         taken_at, stale = self._freshness
         if taken_at is None:
             return self.page(template, title=title, **make())
-        newest = changes.newest(self.tx, self.cluster_id)
-        url = self.request.url
-        key = (newest, taken_at, stale, self.reader, url.path, url.query)
-        pages: Kept = self.request.app.state.kept
-        html = pages.page(key, lambda: self._html(template, title, make()))
+        version = (changes.newest(self.tx, self.cluster_id), taken_at, stale, until)
+        key = (self.reader, self.request.url.path, self.request.url.query)
+        html = self.given.remembered.of(key, version, lambda: self._html(template, title, make()))
         return _sent(self.request, _AGE.sub(words.age(taken_at, self.now), html, count=1), _OK)
 
     @property
