@@ -31,6 +31,7 @@ from mirage.services.desk import Rules
 from mirage.services.limits import Limits
 from mirage.services.observing import Observer
 from mirage.services.polled import Polled
+from mirage.services.rpcs import Ask
 from mirage.services.standing import NO_ROSTER
 from mirage.settings import Settings
 from mirage.slurm.sacctmgr import Roster
@@ -106,6 +107,11 @@ def site_config(cluster: Cluster) -> Callable[[], SiteConfig] | None:
 def usage(cluster: Cluster) -> Callable[[], Mapping[str, Usage]] | None:
     """What asking Slurm has cost; None for a cluster that costs nothing."""
     return cluster.usage if isinstance(cluster, SlurmCli | Slurmrestd) else None
+
+
+def diagnosis(cluster: Cluster) -> Ask | None:
+    """How slurmctld is asked what it was asked; None for a cluster that has none."""
+    return cluster.diagnosis if isinstance(cluster, SlurmCli | Slurmrestd) else None
 
 
 def _absent() -> list[str]:

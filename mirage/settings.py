@@ -178,6 +178,9 @@ class PollingSettings(_Section):
     """Users that are believed to be slurmctld: SlurmUser."""
     history_s: _Seconds = 300
     """Between two questions to accounting (`sacct`); seconds."""
+    diag_s: int = Field(600, ge=0, le=31 * 86400)
+    """Between two questions to slurmctld what it was asked, and by whom (`sdiag`); seconds; 0: it
+    is not asked."""
 
 
 class ProvisionSettings(_Section):

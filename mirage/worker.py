@@ -31,6 +31,7 @@ from mirage.services.notices import Watch
 from mirage.services.obey import obey
 from mirage.services.provision import provision, reconcile
 from mirage.services.pushing import Cadence
+from mirage.services.rpcs import Sensor
 from mirage.store import clusters, pushes, snapshots
 from mirage.store.engine import Store, Transaction
 from mirage.store.pushes import Pushes
@@ -71,10 +72,12 @@ class Worker:
         foreteller: Foreteller | None = None,
         watch: Watch | None = None,
         usage: Callable[[], Mapping[str, Usage]] | None = None,
+        sensor: Sensor | None = None,
     ) -> None:
         """`owner_uid`: of a user's own service, which touches nobody else's jobs. `foreteller`:
         says what jobs would wait that nobody has submitted yet. `watch`: what people are told of
-        chains. `usage`: what asking Slurm has cost this process."""
+        chains. `usage`: what asking Slurm has cost this process. `sensor`: what slurmctld counts of
+        it."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
         self._rules = rules
         self._intervals = intervals or Intervals()
@@ -82,6 +85,7 @@ class Worker:
         self._owner_uid = owner_uid
         self._foreteller = foreteller
         self._watch = watch
+        self._sensor = sensor
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
         self._teller = Teller(self._holder, usage)
         self._queue: Queue | None = None
@@ -193,6 +197,8 @@ class Worker:
         self._books.look(queue)
         self._thin(queue.taken_at)
         waits.refresh(self._store, self._cluster_id)
+        if self._sensor is not None:
+            self._sensor.look(self._store, self._cluster_id, queue.taken_at)
         if self._foreteller is not None:
             self._foreteller.tick(self._store, self._cluster_id, snapshot, self._rules.observer)
 

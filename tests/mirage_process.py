@@ -16,6 +16,7 @@ import httpx
 
 from tests.cluster.commands import FakeCommands
 from tests.slurm.captured import SEPARATOR, answer
+from tests.slurm.test_sdiag import SDIAG
 
 MIRAGE = (sys.executable, "-m", "mirage")
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -69,6 +70,7 @@ class QuietSlurm(FakeCommands):
         self.answers("sacct", header, helpformat=answer("sacct-helpformat.txt"))
         self.answers("scontrol", SITE)
         self.answers("scancel")
+        self.answers("sdiag", SDIAG)
         self.answers("sbatch", "7\n")
 
 

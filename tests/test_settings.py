@@ -36,6 +36,7 @@ BOUNDS = [
     ("polling", "queue_s", 31 * 86400, 31 * 86400 + 1),
     ("polling", "nodes_s", 1, 0.5),
     ("polling", "history_s", 1, -300),
+    ("polling", "diag_s", 0, -1),
     ("polling", "pushed_queue_s", 1, 0),
     ("polling", "pushers", ["slurm"], "slurm"),
     ("provision", "policy", "reactive", "best"),

@@ -77,6 +77,7 @@ def _capture(jobs: workload.Jobs) -> None:
     _text("sacct", sacct.window_argv(fields, now - 86400, now + 60, _SEPARATOR))
     _keep("records", _trimmed(records, "jobs", _RECORD))
     _text("sacct-helpformat", sacct.helpformat_argv())
+    _keep("diag", http.get("/slurm/v0.0.38/diag", "diag").body)
     for name, path in {
         "no-such-job": "/slurm/v0.0.38/job/999999",
         "no-such-record": "/slurmdb/v0.0.38/job/999999",

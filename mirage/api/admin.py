@@ -13,7 +13,7 @@ from mirage.api import promotion
 from mirage.api.deps import Admin, AdminWriter, Context, Reading, Writing
 from mirage.api.documented import read_errors, write_errors
 from mirage.api.once import Once
-from mirage.services import caps, catalogue, health, killswitch
+from mirage.services import caps, catalogue, health, killswitch, rpcs
 
 router = APIRouter(tags=["admin"])
 
@@ -110,8 +110,9 @@ def get_polling(
     tx: Reading,
     hours: Annotated[int, Query(ge=1, le=720, description="The present one among them.")] = 24,
 ) -> schemas.PollingView:
-    """What Mirage's questions have cost Slurm."""
-    return views.polling(health.polling(tx, given.cluster_id, now=given.clock(), hours=hours))
+    """What Mirage's questions have cost Slurm, as its worker counts them and as slurmctld does."""
+    found = health.polling(tx, given.cluster_id, now=given.clock(), hours=hours)
+    return views.polling(found, rpcs.last(tx, given.cluster_id))
 
 
 @router.get("/status", operation_id="getStatus", responses=read_errors(401, 403))

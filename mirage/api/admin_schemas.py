@@ -138,6 +138,20 @@ class HourView(_Wire):
     calls: int = Field(examples=[92])
 
 
+class SlurmctldView(_Wire):
+    """What slurmctld counts of the user that Mirage is there, and of all users (`sdiag`)."""
+
+    at: datetime = Field(description="When it said so.", examples=[_NOON])
+    since: datetime | None = Field(
+        description="Its count began then; null: when slurmctld started.", examples=[_NOON]
+    )
+    user: str = Field(description="Whoever runs what as that user.", examples=["mirage"])
+    calls: int = Field(examples=[1980])
+    seconds: float = Field(description="That slurmctld took for them.", examples=[21.4])
+    all_calls: int = Field(examples=[48210])
+    all_seconds: float = Field(examples=[913.0])
+
+
 class PollingView(_Wire):
     """Mirage's own questions, as its worker has counted them; whole hours."""
 
@@ -146,6 +160,9 @@ class PollingView(_Wire):
     total: CostView
     commands: list[CostView] = Field(description="The dearest first.")
     hours: list[HourView] = Field(description="Those with calls, oldest first.")
+    slurmctld: SlurmctldView | None = Field(
+        description="Its own count, asked each `polling.diag_s`; null: not asked yet, or at all."
+    )
 
 
 class TickView(_Wire):

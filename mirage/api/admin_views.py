@@ -11,6 +11,7 @@ from mirage.services.catalogue import Line, Whole
 from mirage.services.health import Cost, Polling, Status
 from mirage.services.killswitch import RELEASED_BY, Way
 from mirage.services.promoting import Judged
+from mirage.services.rpcs import Rpcs
 from mirage.store.service import Tick
 from mirage.store.switches import Pulled
 
@@ -59,13 +60,26 @@ def evidence(found: Judged) -> schemas.Evidence:
     return schemas.Evidence(**found.evidence(), forced=found.forced)
 
 
-def polling(found: Polling) -> schemas.PollingView:
+def polling(found: Polling, counted: Rpcs | None) -> schemas.PollingView:
     return schemas.PollingView(
         since=instant(found.since),
         until=instant(found.until),
         total=_cost(found.total),
         commands=[_cost(cost) for cost in found.commands],
         hours=[schemas.HourView(at=instant(at), calls=calls) for at, calls in found.hours],
+        slurmctld=None if counted is None else _slurmctld(counted),
+    )
+
+
+def _slurmctld(found: Rpcs) -> schemas.SlurmctldView:
+    return schemas.SlurmctldView(
+        at=instant(found.at),
+        since=instant_or_none(found.since),
+        user=found.user,
+        calls=found.calls,
+        seconds=found.seconds,
+        all_calls=found.all_calls,
+        all_seconds=found.all_seconds,
     )
 
 

@@ -8,6 +8,8 @@ from prometheus_client.registry import Collector
 
 from mirage.api.context import ApiContext
 from mirage.domain.caller import PARTITIONS
+from mirage.services import rpcs
+from mirage.services.rpcs import Rpcs
 from mirage.store import chains, clusters, decisions, forecasts, snapshots, switches
 from mirage.store.engine import Transaction
 
@@ -72,6 +74,7 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
             "Until the acting worker is taken to be dead; negative: since then.",
             value=until - given.clock(),
         )
+    yield from _of_slurmctld(rpcs.last(tx, given.cluster_id))
     latest = snapshots.latest(tx, given.cluster_id)
     if latest is not None:
         age = given.clock() - latest.taken_at
@@ -90,6 +93,23 @@ def _forecast_errors(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "mirage_forecast_error_seconds", "Mean absolute forecast error.", value=mean
         )
+
+
+def _of_slurmctld(found: Rpcs | None) -> Iterator[Metric]:
+    """It counts anew each midnight, as a counter may."""
+    if found is None:
+        return
+    calls = CounterMetricFamily(
+        "mirage_slurmctld_rpcs", "RPCs that slurmctld counts (sdiag), by whom.", labels=["by"]
+    )
+    seconds = CounterMetricFamily(
+        "mirage_slurmctld_rpc_seconds", "Time it took for them.", labels=["by"]
+    )
+    calls.add_metric(["mirage"], found.calls)
+    calls.add_metric(["others"], found.all_calls - found.calls)
+    seconds.add_metric(["mirage"], found.seconds)
+    seconds.add_metric(["others"], found.all_seconds - found.seconds)
+    yield from (calls, seconds)
 
 
 def _of_commands(given: ApiContext) -> Iterator[Metric]:

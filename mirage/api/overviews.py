@@ -119,6 +119,7 @@ def _upcoming(upcoming: Upcoming) -> schemas.UpcomingView:
         submits=handover.submits,
         predecessor_end=instant_or_none(upcoming.ends),
         start=None if start is None else _start(start),
+        slurm_start=instant_or_none(upcoming.planned),
         decision=None if upcoming.decision is None else views.decision(upcoming.decision),
     )
 

@@ -215,6 +215,10 @@ class LinkView(_Wire):
         description="What of its wait no forecast could know; such a wait is held against none.",
         examples=[""],
     )
+    planned_start: datetime | None = Field(
+        description="That Slurm plans while it waits; null: it plans none, as of a held one.",
+        examples=[None],
+    )
 
 
 class HandoverView(_Wire):

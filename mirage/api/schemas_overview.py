@@ -33,6 +33,10 @@ class UpcomingView(_Shown):
         description="By its time limit while it runs; null: it has none.", examples=[_NOON]
     )
     start: StartRangeView | None = Field(description="Null: no forecast.")
+    slurm_start: datetime | None = Field(
+        description="That Slurm itself plans for it; null: it plans none, as of one that is held.",
+        examples=[_NOON],
+    )
     decision: DecisionView | None = Field(description="The last one on it.")
 
 

@@ -124,6 +124,7 @@ def link_view(link: Link) -> schemas.LinkView:
         end_state=link.end_state,
         reason=link.reason,
         hindered=link.hindered,
+        planned_start=instant_or_none(link.planned_start),
     )
 
 

@@ -30,6 +30,8 @@ from mirage.ports import NextLink
 from mirage.sd_notify import Notifier
 from mirage.services import site
 from mirage.services.foretelling import Foreteller
+from mirage.services.rpcs import Sensor
+from mirage.slurm.sdiag import Diagnosis
 from mirage.web.app import mount
 from mirage.worker import Intervals, Worker
 
@@ -215,7 +217,22 @@ def make_worker(
         foreteller=Foreteller(),
         watch=couriers.watch(settings.notify),
         usage=bootstrap.usage(service.cluster),
+        sensor=_sensor(service, alive),
     )
+
+
+def _sensor(service: Service, alive: Callable[[], None]) -> Sensor | None:
+    ask, every_s = bootstrap.diagnosis(service.cluster), service.settings.polling.diag_s
+    if ask is None or every_s == 0:
+        return None
+
+    def attended() -> tuple[Diagnosis, str]:
+        try:
+            return ask()
+        finally:
+            alive()
+
+    return Sensor(attended, every_s)
 
 
 def api_context(service: Service, *, owner_uid: int | None = None) -> ApiContext:

@@ -3,6 +3,8 @@
 What to say and how to read it lives in `mirage.slurm`.
 """
 
+import os
+import pwd
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +16,7 @@ from mirage.cluster.runner import Runner
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterError, ClusterRefused, ClusterUnavailable, MalformedText
-from mirage.slurm import rows, sacct, sacctmgr, scancel, scontrol, sinfo, squeue
+from mirage.slurm import rows, sacct, sacctmgr, scancel, scontrol, sdiag, sinfo, squeue
 from mirage.slurm.complaints import move_complaint, query_complaint
 
 T = TypeVar("T")
@@ -36,6 +38,8 @@ class SlurmCli:
         patience = patience or Patience(slow_s=max(SLOW_S, timeout_s / 10))
         self._controller = Lane(patience)
         self._accounting = Lane(patience)
+        # slurmctld too, and by itself: nobody waits for the queue because this does not read.
+        self._statistics = Lane(patience)
         self._sacct_fields: tuple[str, ...] | None = None
         self._pinned: set[JobId] = set()
 
@@ -54,6 +58,10 @@ class SlurmCli:
 
     def site_config(self) -> scontrol.SiteConfig:
         return self._controller.ask("config", self._site_config)
+
+    def diagnosis(self) -> tuple[sdiag.Diagnosis, str]:
+        """slurmctld's count of what it was asked, and who asks here."""
+        return self._statistics.ask("diag", self._diagnosis), own_name()
 
     def roster(self) -> sacctmgr.Roster:
         """Who is Operator, and who coordinates which accounts. Asks slurmdbd."""
@@ -122,6 +130,10 @@ class SlurmCli:
         answer = self._query(scontrol.show_config_argv())
         return _read("scontrol", lambda: scontrol.site_config(answer))
 
+    def _diagnosis(self) -> sdiag.Diagnosis:
+        answer = self._query(sdiag.argv())
+        return _read("sdiag", lambda: sdiag.parse(answer))
+
     def _roster(self) -> sacctmgr.Roster:
         answer = self._query(sacctmgr.show_users_argv())
         return _read("sacctmgr", lambda: sacctmgr.parse_users(answer))
@@ -154,6 +166,15 @@ class SlurmCli:
     def _move(self, argv: Sequence[str]) -> None:
         done = self._runner.run(argv)
         _raise_if(move_complaint(argv[0], done.code, done.stderr))
+
+
+def own_name() -> str:
+    """As slurmctld names who runs this process; a number where nobody knows a name."""
+    uid = os.geteuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def _raise_if(complaint: ClusterError | None) -> None:

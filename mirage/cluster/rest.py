@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from mirage.cluster.cli import SlurmCli
+from mirage.cluster.cli import SlurmCli, own_name
 from mirage.cluster.lane import SLOW_S, Lane, Patience
 from mirage.cluster.meter import Usage
 from mirage.cluster.rest_http import Gone, Reply, RestHttp
@@ -25,6 +25,7 @@ from mirage.errors import (
 )
 from mirage.slurm import (
     payloads,
+    payloads_diag,
     payloads_history,
     payloads_moves,
     payloads_nodes,
@@ -33,6 +34,7 @@ from mirage.slurm import (
 )
 from mirage.slurm.complaints import no_accounting, no_answer, plain_no
 from mirage.slurm.dependency import plain
+from mirage.slurm.sdiag import Diagnosis
 
 T = TypeVar("T")
 
@@ -60,6 +62,8 @@ class Slurmrestd:
         patience = patience or Patience(slow_s=SLOW_S)
         self._controller = Lane(patience)
         self._accounting = Lane(patience)
+        # slurmctld too, and by itself: nobody waits for the queue because this does not read.
+        self._statistics = Lane(patience)
         self._dialect: payloads.Dialect | None = None
         self._dialect_lock = threading.Lock()
         self._pinned: set[JobId] = set()
@@ -85,6 +89,10 @@ class Slurmrestd:
 
     def nodes(self) -> tuple[Node, ...]:
         return self._controller.ask("nodes", self._nodes)
+
+    def diagnosis(self) -> tuple[Diagnosis, str]:
+        """slurmctld's count of what it was asked, and who asks here."""
+        return self._statistics.ask("diag", self._diagnosis), self.http.user() or own_name()
 
     def history(self, since: int, until: int) -> Iterator[Job]:
         """One question: who wants a long span asks for it in pieces."""
@@ -163,6 +171,10 @@ class Slurmrestd:
     def _nodes(self) -> tuple[Node, ...]:
         reply = self._asked(lambda v: self.http.get(f"/slurm/{v.version}/nodes", "nodes"))
         return _read(lambda: payloads_nodes.parse(reply.body))
+
+    def _diagnosis(self) -> Diagnosis:
+        reply = self._asked(lambda v: self.http.get(f"/slurm/{v.version}/diag", "diag"))
+        return _read(lambda: payloads_diag.parse(reply.body))
 
     def _window(self, since: int, until: int) -> list[Job]:
         span = {"start_time": f"uts{since}", "end_time": f"uts{until}"}

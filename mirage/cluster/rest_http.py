@@ -65,6 +65,10 @@ class RestHttp:
         """By kind of request, `rest:jobs` and the like."""
         return self._meter.usage()
 
+    def user(self) -> str:
+        """Whose token goes with each request; empty: none does. Raises ClusterUnavailable."""
+        return "" if self._identity is None else self._identity().user
+
     def get(self, path: str, kind: str, query: Mapping[str, str] | None = None) -> Reply:
         return self._ask("GET", path, kind, query=query)
 

@@ -198,6 +198,9 @@ class Link:
     hindered: str = ""
     """The last thing of this wait that no forecast could know (`slurm.reasons`): a hold, a limit,
     maintenance. Such a wait is held against no forecast, and none learns from it."""
+    planned_start: int | None = None
+    """That Slurm plans while it waits, as squeue shows it; None: it plans none, as of a held one.
+    """
 
     @property
     def vanished(self) -> bool:

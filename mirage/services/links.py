@@ -263,13 +263,14 @@ def _standing(before: Link | None, predecessor: Link | None, link: Link, job: Jo
 
 
 def _waiting(before: Link | None, link: Link, job: Job) -> Link:
-    """Why it waits, and whether that is the queue.
+    """Why it waits, and whether that is the queue; and until when, as Slurm plans it.
 
     Slurm says ReqNodeNotAvail of half a cluster while backfill is at work: only what two looks show
     counts.
     """
     if link.state is not LinkState.PENDING:
-        return replace(link, reason="")
+        return replace(link, reason="", planned_start=None)
+    link = replace(link, planned_start=job.start)
     found = reasons.hindrance(job.reason)
     if found is None:
         return replace(link, reason=reasons.short(job.reason))

@@ -44,6 +44,12 @@ class Upcoming:
         return predecessor.end if predecessor.end is not None else predecessor.planned_end()
 
     @property
+    def planned(self) -> int | None:
+        """The start that Slurm plans; None: it plans none, as of one that is held."""
+        standby = self.handover.standby
+        return standby.planned_start if standby.state is LinkState.PENDING else None
+
+    @property
     def start(self) -> StartRange | None:
         """None without a forecast."""
         return None if self.forecast is None else start_range(self.handover.standby, self.forecast)

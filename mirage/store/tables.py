@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0070"
+SCHEMA = "0090"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -160,6 +160,7 @@ links = Table(
     Column("reason", Text, nullable=False),
     Column("hindered", Text, nullable=False),
     Column("pushed_at", BigInteger),  # when slurmctld told of its end
+    Column("planned_start", BigInteger),  # by Slurm, while it waits
     UniqueConstraint("chain_id", "index"),
     UniqueConstraint("cluster_id", "job_id", "submit"),
     Index(None, "cluster_id", "start"),

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from mirage.api.deps import Admin, AdminWriter, Body, Context, Writing
 from mirage.domain.decision import Mode
 from mirage.errors import InputError
-from mirage.services import caps, catalogue, health, killswitch, modes
+from mirage.services import caps, catalogue, health, killswitch, modes, rpcs
 from mirage.services.caps import CAPS
 from mirage.services.killswitch import RELEASED_BY, Way
 from mirage.store import audit, clusters, snapshots
@@ -53,6 +53,7 @@ def show(look: Looking, who: Admin, done: Annotated[str, Query(max_length=16)] =
         value_of=_value_of,
         models=[] if given.models_dir is None else catalogue.listed(given.models_dir),
         polling=polling,
+        slurmctld=rpcs.last(tx, look.cluster_id),
         chart=calls_chart.draw(polling, _HOURS),
         health=health.status(tx, look.cluster_id),
         recent=audit.page(tx, look.cluster_id, limit=_RECENT),

@@ -39,6 +39,7 @@ def _scale(rows: Sequence[tuple[Upcoming, int]], now: int) -> Time:
     """From a little before now to the last thing that is expected."""
     ends = max(ends for _, ends in rows)
     late = [start.p90 for row, _ in rows if (start := row.start) is not None]
+    late += [row.planned for row, _ in rows if row.planned is not None]
     # One forecast of weeks must not make the next hours invisible.
     last = min(max([*late, ends, now + _BEFORE_S]), now + 3 * max(ends - now, _LEAST_S))
     first = now - max(_BEFORE_S, (last - now) // 12)
@@ -67,6 +68,9 @@ def _row(row: Upcoming, ends: int, scale: Time, top: float, now: int) -> list[Ma
         says = _range(row, start, now)
         parts.append(svg.bar(begin, middle + 2, last - begin, _BAR - 1, cls=cls, says=says))
         parts.append(svg.diamond(median, middle + 2 + (_BAR - 1) / 2, cls="median"))
+    if (planned := row.planned) is not None:
+        x, says = scale.within(planned), _planned(planned, now)
+        parts.append(svg.rule(x, middle + 1, x, middle + _BAR + 2, cls="planned", says=says))
     parts.append(svg.rule(at, middle - _BAR - 2, at, middle + _BAR + 3, cls="end"))
     return parts
 
@@ -77,8 +81,18 @@ def _end(ends: int, now: int) -> str:
 
 def _told(row: Upcoming, ends: int, now: int) -> str:
     handover = row.handover
-    words = f"Chain {handover.chain.chain_id}: link {handover.predecessor.index} {_end(ends, now)}"
-    return words if row.start is None else f"{words}; {_range(row, row.start, now)}"
+    words = [
+        f"Chain {handover.chain.chain_id}: link {handover.predecessor.index} {_end(ends, now)}"
+    ]
+    if row.start is not None:
+        words.append(_range(row, row.start, now))
+    if row.planned is not None:
+        words.append(_planned(row.planned, now))
+    return "; ".join(words)
+
+
+def _planned(at: int, now: int) -> str:
+    return f"Slurm plans its start in {span(max(0, at - now))}"
 
 
 def _range(row: Upcoming, start: StartRange, now: int) -> str:

@@ -11,6 +11,8 @@ from mirage.api.app import ApiContext
 from mirage.domain.decision import Mode
 from mirage.policy import registry
 from mirage.services.caps import Told
+from mirage.services.rpcs import Sensor
+from mirage.slurm.sdiag import Asked, Diagnosis
 from mirage.store import clusters
 from mirage.store.engine import Store
 from tests.api.running import NOW, Client, Stage
@@ -189,7 +191,29 @@ def test_status_before_any_round(client: Client) -> None:
     assert (found["tick"], found["lease"]) == (None, None)
     assert found["schema_version"] == found["schema_known"]
     assert found["versions"].keys() == {"mirage", "python", "database"}
-    assert client.get("/api/v1/polling", who="root").json()["commands"] == []
+    polling = client.get("/api/v1/polling", who="root").json()
+    assert (polling["commands"], polling["slurmctld"]) == ([], None)
+
+
+def test_slurmctlds_own_count_is_told_as_it_was_last_asked(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    users = (Asked(user="mirage", calls=30, us=600_000), Asked(user="root", calls=90, us=0))
+    told = Diagnosis(at=1_800_000_000, since=None, users=users)
+    Sensor(lambda: (told, "mirage"), every_s=600).look(store, cluster_id, told.at)
+    found = client.get("/api/v1/polling", who="root").json()["slurmctld"]
+    assert found == {
+        "at": "2027-01-15T08:00:00Z",
+        "since": None,
+        "user": "mirage",
+        "calls": 30,
+        "seconds": 0.6,
+        "all_calls": 120,
+        "all_seconds": 0.6,
+    }
+    scraped = client.get("/metrics").text
+    assert 'mirage_slurmctld_rpcs_total{by="mirage"} 30.0' in scraped
+    assert 'mirage_slurmctld_rpcs_total{by="others"} 90.0' in scraped
 
 
 def test_the_audit_is_narrowed(client: Client) -> None:

@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mirage.domain.chain import ChainState
+from mirage.domain.chain import ChainState, Position
 from mirage.services import chains as chain_service
 from mirage.store import chains, jobs
 from tests.api.running import NOW
 from tests.web.looking import session_of
-from tests.web.seeded import Size
+from tests.web.seeded import LOOKED_AT, Size
 from tests.web.seeded_chain import chain_id
 from tests.web.serving import Site, serving
 
@@ -100,6 +101,28 @@ def test_a_timeline_tells_each_hand_over_against_its_forecast(few: Site) -> None
     assert told["logs"] is None, "somebody unknown is not told where files are"
     older = few.client.get(f"/api/v1/chains/{chain_id(1)}/timeline", link=indices[1]).json()
     assert older["course"]["link"] == indices[1]
+
+
+def test_slurms_own_plan_stands_beside_the_forecast(few: Site) -> None:
+    def instant(at: int) -> str:
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def told() -> dict[str, Any]:
+        items = few.client.get("/api/v1/overview").json()["items"]
+        (row,) = (row for row in items if row["chain"]["chain_id"] == chain_id(1))
+        found: dict[str, Any] = row["next"]
+        return found
+
+    assert told()["slurm_start"] is None
+    assert "Slurm plans" not in few.client.raw("GET", "/", headers=HTML).text
+    with few.store.begin() as tx:
+        last = chains.links(tx, chain_id(1))[-1]
+        freed = replace(last, position=Position.FREE, planned_start=LOOKED_AT + 3 * 3600)
+        chains.save_link(tx, few.cluster_id, freed)
+    assert told()["slurm_start"] == instant(LOOKED_AT + 3 * 3600)
+    page = few.client.raw("GET", "/", headers=HTML).text
+    assert "<div>Slurm plans it in 3 h</div>" in page
+    assert "Slurm plans its start in 3 h" in page, "in the chart, too"
 
 
 def test_its_owner_is_told_where_the_logs_are(few: Site) -> None:

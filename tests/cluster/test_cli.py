@@ -1,5 +1,6 @@
 """A cluster reached through commands: fake ones, which answer, fail, hang and stop half-way."""
 
+import getpass
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from mirage.domain.job import JobId, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from tests.cluster.commands import FakeCommands
 from tests.slurm.captured import SEPARATOR, answer, job_id, outcome
+from tests.slurm.test_sdiag import SDIAG
 
 QUEUE = answer("squeue.txt").replace("|", "/").replace(SEPARATOR, "|")
 NODES = answer("sinfo.txt").replace(SEPARATOR, "|")
@@ -52,6 +54,19 @@ def test_nodes(commands: FakeCommands, cluster: SlurmCli) -> None:
 def test_the_sites_regime(commands: FakeCommands, cluster: SlurmCli) -> None:
     commands.answers("scontrol", answer("scontrol-show-config.txt").replace("|", "/"))
     assert cluster.site_config().age_counts
+
+
+def test_a_count_that_does_not_read_keeps_nobody_from_the_queue(
+    commands: FakeCommands, cluster: SlurmCli
+) -> None:
+    commands.answers("squeue", QUEUE)
+    commands.answers("sdiag", SDIAG)
+    told, user = cluster.diagnosis()
+    assert (len(told.users), user) == (4, getpass.getuser())
+    commands.answers("sdiag", SDIAG[:-1000])
+    with pytest.raises(ClusterUnavailable, match="sdiag's answer does not read"):
+        cluster.diagnosis()
+    assert len(cluster.queue()) == 51
 
 
 @pytest.mark.parametrize("lost", [1, 10, 1000])

@@ -39,6 +39,23 @@ def test_nodes_and_the_sites_regime(slurm_rig: SlurmRig) -> None:
     assert site.keeps_comments
 
 
+def test_slurmctld_counts_what_this_user_asks(slurm_rig: SlurmRig) -> None:
+    """sdiag itself runs as who runs this; the other commands as mirage (put_on_path)."""
+
+    def calls(user: str) -> int:
+        return sum(row.calls for row in told.users if row.user == user)
+
+    slurm_rig.cluster.nodes()
+    told, own = slurm_rig.cluster.diagnosis()
+    before = {user: calls(user) for user in (own, "mirage")}
+    for _ in range(3):
+        slurm_rig.cluster.nodes()
+    told, _ = slurm_rig.cluster.diagnosis()
+    assert told.since is None or told.since <= told.at
+    assert calls("mirage") >= before["mirage"] + 3 > 3
+    assert calls(own) > before[own]
+
+
 def test_history_and_jobs_tell_the_same(slurm_rig: SlurmRig) -> None:
     now = slurm_rig.cluster.now()
     history = {job.job_id: job for job in slurm_rig.cluster.history(now - 600, now + 60)}

@@ -3,6 +3,7 @@
 What every cluster does is in test_contract.py, on the real one.
 """
 
+import getpass
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +22,7 @@ from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
 from tests.cluster.commands import FakeCommands
 from tests.cluster.restd import OPENAPI, FakeRestd, openapi, running
 from tests.cluster.tokens import jwt
+from tests.slurm.test_sdiag import diag
 
 STANDBY = JobId(7)
 JOB = "/slurm/v0.0.38/job/7"
@@ -50,6 +52,15 @@ def test_the_version_is_asked_for_once(fake: FakeRestd) -> None:
     assert slurm.nodes() == ()
     assert slurm.nodes() == ()
     assert len(fake.calls(OPENAPI)) == 1
+
+
+def test_slurmctlds_count_is_of_who_the_token_is(fake: FakeRestd) -> None:
+    fake.answers("/slurm/v0.0.38/diag", diag())
+    told, user = cluster(fake).diagnosis()
+    assert (len(told.users), user) == (5, getpass.getuser())
+    token = read_token(jwt("provd"))
+    slurm = Slurmrestd(RestHttp(fake.url, identity=lambda: token), patience=IMPATIENT)
+    assert slurm.diagnosis() == (told, "provd")
 
 
 def test_after_an_upgrade_the_version_is_asked_for_again(fake: FakeRestd) -> None:

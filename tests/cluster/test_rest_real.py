@@ -62,6 +62,15 @@ def test_tcp_serves_as_the_socket_does(slurm_rig: SlurmRig, rest_host: RestHost)
     assert over_tcp.find(slurm_rig.standby) == slurm_rig.cluster.queue().find(slurm_rig.standby)
 
 
+def test_slurmctlds_count_is_of_the_tokens_user(rest_host: RestHost) -> None:
+    cluster = rest_host.cluster()
+    cluster.nodes()
+    told, user = cluster.diagnosis()
+    assert sum(row.calls for row in told.users if row.user == user) > 0
+    again, _ = cluster.diagnosis()
+    assert again.at >= told.at > 0
+
+
 def test_a_stranger_is_refused_every_move_and_nothing_changes(
     slurm_rig: SlurmRig, rest_host: RestHost
 ) -> None:

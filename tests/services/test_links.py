@@ -58,6 +58,18 @@ def test_a_marked_job_that_nobody_registered_is_adopted(store: Store) -> None:
     assert events(store) == ["adopted"]
 
 
+def test_the_start_that_slurm_plans_is_kept_while_it_waits(store: Store) -> None:
+    sync(store, running(1), standby(2))
+    assert links(store)[2].planned_start is None, "of a held one Slurm plans nothing"
+    for planned in (NOW + HOUR, NOW + 2 * HOUR):
+        sync(store, running(1), job(2, start=planned))
+        assert (links(store)[2].planned_start, links(store)[2].start) == (planned, None)
+    sync(store, job(2, start=NOW + HOUR), accounting=True)  # which plans nothing
+    assert links(store)[2].planned_start == NOW + 2 * HOUR
+    sync(store, running(1), running(2))
+    assert links(store)[2].planned_start is None
+
+
 def test_the_same_answer_again_only_says_that_it_was_seen(store: Store) -> None:
     sync(store, running(1), standby(2))
     before = links(store)

@@ -8,7 +8,10 @@ from playwright.sync_api import Browser, Page
 
 from mirage.domain.decision import Mode
 from mirage.policy import registry
+from mirage.services.rpcs import Sensor
+from mirage.slurm.sdiag import Asked, Diagnosis
 from mirage.store import clusters, switches
+from tests.api.running import NOW
 from tests.learn.trained import save
 from tests.services.scene import Scene
 from tests.web.looking import visiting
@@ -73,9 +76,15 @@ def test_the_kill_switch_by_keyboard_alone(empty_site: Site, browser: Browser) -
 def test_modes_and_limits_are_set_and_told_in_a_sentence(
     empty_site: Site, browser: Browser
 ) -> None:
+    users = (Asked(user="mirage", calls=30, us=600_000), Asked(user="root", calls=90, us=0))
+    told = Diagnosis(at=NOW - 120, since=None, users=users)
+    sensor = Sensor(lambda: (told, "mirage"), every_s=600)
+    sensor.look(empty_site.store, empty_site.cluster_id, told.at)
     with visiting(browser, empty_site.url, cookie=empty_site.sessions["root"]) as visitor:
         page = visitor.page
         visitor.open("/admin")
+        counted = page.inner_text("#slurmctld")
+        assert "counts 30 calls of user mirage since its start: 25.0% of 120" in counted
         page.fill("#partition", "gpu")
         page.select_option("#mode-new", "act")
         page.click("#set-mode-new")

@@ -1,0 +1,54 @@
+"""sdiag: what slurmctld has been asked, by the user who asked it."""
+
+import re
+from dataclasses import dataclass
+from itertools import takewhile
+
+from mirage.errors import MalformedText
+
+_TAKEN = re.compile(r"^sdiag output at .*\((\d+)\)$", re.MULTILINE)
+_SINCE = re.compile(r"^Data since .*\((\d+)\)$", re.MULTILINE)
+_BY_USER = "Remote Procedure Call statistics by user\n"
+_USER = re.compile(r"\s*(\S+)\s*\(\s*(\d+)\)\s*count:(\d+)\s+ave_time:\d+\s+total_time:(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """By one user."""
+
+    user: str
+    calls: int
+    us: int
+    """Microseconds that slurmctld took for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """slurmctld's own count, which begins anew at midnight, at its start and at a reset."""
+
+    at: int
+    since: int | None
+    """None: since slurmctld started."""
+    users: tuple[Asked, ...]
+
+
+def argv() -> list[str]:
+    return ["sdiag"]
+
+
+def parse(answer: str) -> Diagnosis:
+    taken, since = _TAKEN.search(answer), _SINCE.search(answer)
+    _, found, rest = answer.partition(_BY_USER)
+    if taken is None or since is None or not found:
+        raise MalformedText("no instants, or no statistics by user")
+    lines = takewhile(str.strip, rest.splitlines())
+    return Diagnosis(
+        at=int(taken[1]), since=int(since[1]) or None, users=tuple(_asked(line) for line in lines)
+    )
+
+
+def _asked(line: str) -> Asked:
+    match = _USER.fullmatch(line.rstrip())
+    if match is None:
+        raise MalformedText(f"not the calls of a user: {line[:80]!r}")
+    return Asked(user=match[1], calls=int(match[3]), us=int(match[4]))

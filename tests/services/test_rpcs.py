@@ -1,0 +1,68 @@
+"""What Mirage's user costs slurmctld: asked seldom, kept, told as a share of all."""
+
+import pytest
+
+from mirage.errors import ClusterUnavailable
+from mirage.services import rpcs
+from mirage.services.rpcs import Rpcs, Sensor
+from mirage.slurm.sdiag import Asked, Diagnosis
+from mirage.store import clusters
+from mirage.store.engine import Store
+
+NOW = 1_800_000_000
+TOLD = Diagnosis(
+    at=NOW,
+    since=NOW - 3600,
+    users=(
+        Asked(user="mirage", calls=30, us=600_000),
+        Asked(user="root", calls=90, us=2_400_000),
+    ),
+)
+
+
+class Slurmctld:
+    """Answers, or does not."""
+
+    def __init__(self) -> None:
+        self.asked, self.away = 0, False
+
+    def __call__(self) -> tuple[Diagnosis, str]:
+        self.asked += 1
+        if self.away:
+            raise ClusterUnavailable("no answer")
+        return TOLD, "mirage"
+
+
+@pytest.fixture
+def cluster_id(store: Store) -> int:
+    with store.begin() as tx:
+        return clusters.ensure(tx, "lab")
+
+
+def kept(store: Store, cluster_id: int) -> Rpcs | None:
+    with store.read() as tx:
+        return rpcs.last(tx, cluster_id)
+
+
+def test_it_asks_seldom_and_keeps_the_last_answer(store: Store, cluster_id: int) -> None:
+    slurmctld = Slurmctld()
+    sensor = Sensor(slurmctld, every_s=600)
+    assert kept(store, cluster_id) is None
+    for minute in range(20):
+        sensor.look(store, cluster_id, NOW + 60 * minute)
+    assert slurmctld.asked == 2
+    slurmctld.away = True
+    for minute in range(20, 30):
+        sensor.look(store, cluster_id, NOW + 60 * minute)
+    assert slurmctld.asked == 3, "without an answer it is asked no sooner"
+    found = kept(store, cluster_id)
+    assert found is not None
+    assert (found.user, found.calls, found.all_calls, found.share) == ("mirage", 30, 120, 0.25)
+    assert (found.seconds, found.all_seconds) == (0.6, 3.0)
+    assert found.time_share == pytest.approx(0.2)
+
+
+def test_a_user_who_asked_nothing_has_no_share_of_nothing() -> None:
+    found = rpcs.of(Diagnosis(at=NOW, since=None, users=()), "mirage")
+    assert (found.calls, found.share, found.time_share) == (0, None, None)
+    assert rpcs.of(TOLD, "nobody").share == 0.0
