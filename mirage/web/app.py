@@ -93,7 +93,5 @@ def _to_login(request: Request) -> Response:
     wanted = request.url.path.removeprefix(given.root_path) or "/"
     if request.url.query:
         wanted += f"?{request.url.query}"
-    headers = HEADERS | {"Cache-Control": "no-store"}
-    return RedirectResponse(
-        f"{given.root_path}/login?next={quote(wanted, safe='')}", 303, headers=headers
-    )
+    target = f"{given.root_path}/login?next={quote(wanted, safe='')}"
+    return RedirectResponse(target, 303, headers=HEADERS)
