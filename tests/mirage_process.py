@@ -69,6 +69,7 @@ class QuietSlurm(FakeCommands):
         self.answers("sacct", header, helpformat=answer("sacct-helpformat.txt"))
         self.answers("scontrol", SITE)
         self.answers("scancel")
+        self.runs("sacctmgr", "#!/bin/sh\necho 'User|Admin|Coord Accounts'\n")
         self.answers("sbatch", "7\n")
 
 

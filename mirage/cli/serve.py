@@ -19,7 +19,7 @@ from mirage import bootstrap, couriers, logs, sd_notify
 from mirage import settings as settings_file
 from mirage.api import peer
 from mirage.api.app import ApiContext, create_app
-from mirage.bootstrap import Service
+from mirage.bootstrap import Service, WhoMayWhat
 from mirage.cluster import munge
 from mirage.cluster.attended import Attended
 from mirage.errors import InputError
@@ -29,6 +29,7 @@ from mirage.ports import NextLink
 from mirage.sd_notify import Notifier
 from mirage.services import site
 from mirage.services.foretelling import Foreteller
+from mirage.services.polled import keep_asking
 from mirage.web.app import mount
 from mirage.worker import Intervals, Worker
 
@@ -42,6 +43,9 @@ URL_FILE = "url"
 
 _GRACE_S = 10
 """For requests under way when the service ends."""
+
+_ASKED_S = 5.0
+"""For Slurm's word on who may do what, before the service answers."""
 
 _log = structlog.get_logger(__name__)
 
@@ -85,7 +89,8 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     settings = service.settings.service
     systemd = sd_notify.from_environment()
     systemd.patient(service.settings.cluster.command_timeout_s)
-    given = api_context(service, owner_uid=owner_uid)
+    known = bootstrap.who_may_what(service)
+    given = api_context(service, owner_uid=owner_uid, known=known)
     worker = make_worker(service, owner_uid=owner_uid, alive=systemd.alive)
     listening = _listen(settings.host, settings.port)
     url = f"http://{settings.host}:{listening.getsockname()[1]}"
@@ -123,6 +128,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     post = threading.Thread(target=courier.run if courier else _nobody, args=(stop,), daemon=True)
     if owner_uid is not None:
         (settings.state_dir / URL_FILE).write_text(f"{url}\n")
+    _keep_up_to_date(known, stop)
     _log.info("serving", url=url, **({"socket": str(settings.socket)} if settings.socket else {}))
     thread.start()
     post.start()
@@ -136,6 +142,14 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
         if settings.socket is not None:
             settings.socket.unlink(missing_ok=True)
     _log.info("ended")
+
+
+def _keep_up_to_date(known: WhoMayWhat, stop: threading.Event) -> None:
+    """From now on; ends with the process. The first answers are waited for, though not for long:
+    until then everybody is nobody, and all is private."""
+    asked = threading.Event()
+    threading.Thread(target=keep_asking, args=(known.polled, asked, stop), daemon=True).start()
+    asked.wait(_ASKED_S)
 
 
 def _nobody(_stop: threading.Event) -> None:
@@ -214,10 +228,12 @@ def make_worker(
     )
 
 
-def api_context(service: Service, *, owner_uid: int | None = None) -> ApiContext:
-    """What the routes may ask for."""
+def api_context(
+    service: Service, *, owner_uid: int | None = None, known: WhoMayWhat | None = None
+) -> ApiContext:
+    """What the routes may ask for. `known` has to be kept up to date."""
     settings = service.settings
-    roster = bootstrap.roster(service)
+    known = known or bootstrap.who_may_what(service)
     return ApiContext(
         store=service.store,
         cluster_id=service.cluster_id,
@@ -228,9 +244,9 @@ def api_context(service: Service, *, owner_uid: int | None = None) -> ApiContext
         pushers=settings.polling.pushers,
         read_jwt=bootstrap.jwt_reader(settings),
         admin_groups=settings.auth.admin_groups,
-        roster=roster,
-        hidden=bootstrap.hidden(service),
-        partial=bootstrap.partial_view(service, roster),
+        roster=known.roster,
+        hidden=known.hidden,
+        partial=known.partial,
         root_path=settings.service.root_path,
         owner_uid=owner_uid,
         keeps_recipes=settings.submits_by_rest,
