@@ -90,15 +90,14 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     systemd = sd_notify.from_environment()
     systemd.patient(service.settings.cluster.command_timeout_s)
     known = bootstrap.who_may_what(service)
-    given = api_context(service, owner_uid=owner_uid, known=known)
+    served = create_app(api_context(service, owner_uid=owner_uid, known=known))
+    mount(served)
     worker = make_worker(service, owner_uid=owner_uid, alive=systemd.alive)
     listening = _listen(settings.host, settings.port)
     url = f"http://{settings.host}:{listening.getsockname()[1]}"
     sockets = [listening]
     if settings.socket is not None:
         sockets.append(peer.listen(settings.socket, private=owner_uid is not None))
-    served = create_app(given)
-    mount(served)
     server = _Server(
         uvicorn.Config(
             served,
