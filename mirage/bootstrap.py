@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from mirage import safe_place
@@ -18,7 +19,7 @@ from mirage.cluster.rest import Slurmrestd
 from mirage.cluster.rest_http import RestHttp
 from mirage.cluster.rest_token import TokenCommand, TokenFile
 from mirage.cluster.runner import Runner
-from mirage.domain.caller import EVERYTHING, Caller
+from mirage.domain.caller import EVERYTHING, JOBS, Caller
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.installed import data_dir, models_dir
 from mirage.knobs import knobs
@@ -269,44 +270,42 @@ def _hides_jobs(cluster: Cluster) -> Callable[[], bool]:
     return lambda: isinstance(cluster, Slurmrestd)
 
 
-def roster(service: Service) -> Callable[[], Roster]:
-    """Whom Slurm has as Operator and coordinator; nobody while, or where, nobody says."""
-    cluster = service.cluster
-    commands = cluster.commands if isinstance(cluster, Slurmrestd) else cluster
-    if not isinstance(commands, SlurmCli):
-        return lambda: NO_ROSTER
-    every_s = service.settings.auth.slurm_s
-    return Polled("roster", commands.roster, unknown=NO_ROSTER, every_s=every_s)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhoMayWhat:
+    """What Slurm says of people: who steers, and what is private."""
 
-
-def hidden(service: Service) -> Callable[[], frozenset[str]]:
+    roster: Callable[[], Roster] = lambda: NO_ROSTER
+    """Operators and coordinators; nobody while, or where, nobody says."""
+    hidden: Callable[[], frozenset[str]]
     """What the cluster shows nobody of others; everything while, or where, nobody says."""
-    always = frozenset(service.settings.auth.hide)
-    asked = site_config(service.cluster)
-    if asked is None:
-        return lambda: EVERYTHING if isinstance(service.cluster, Slurmrestd) else always
-
-    def ask() -> frozenset[str]:
-        return always | asked().private_data
-
-    every_s = service.settings.auth.slurm_s
-    return Polled("PrivateData", ask, unknown=EVERYTHING, every_s=every_s)
-
-
-def partial_view(service: Service, known: Callable[[], Roster]) -> Callable[[], bool]:
+    partial: Callable[[], bool]
     """Whether PrivateData keeps others' jobs from this service: then its queue is not the whole."""
-    asked = site_config(service.cluster)
-    if asked is None:
-        return lambda: isinstance(service.cluster, Slurmrestd)
+    polled: tuple[Polled[Any], ...] = ()
+    """What has to be asked for it (`polled.keep_asking`)."""
+
+
+def who_may_what(service: Service) -> WhoMayWhat:
+    cluster, auth = service.cluster, service.settings.auth
+    commands = cluster.commands if isinstance(cluster, Slurmrestd) else cluster
+    always = frozenset(auth.hide)
+    if not isinstance(commands, SlurmCli):
+        blind = isinstance(cluster, Slurmrestd)
+        return WhoMayWhat(hidden=lambda: EVERYTHING if blind else always, partial=lambda: blind)
+    roster = Polled("roster", commands.roster, unknown=NO_ROSTER, every_s=auth.slurm_s)
+    private = Polled(
+        "PrivateData",
+        lambda: commands.site_config().private_data,
+        unknown=EVERYTHING,
+        every_s=auth.slurm_s,
+    )
     uid = os.geteuid()
     me = pwd.getpwuid(uid).pw_name
-    every_s = service.settings.auth.slurm_s
-
-    def ask() -> bool:
-        return uid != 0 and "jobs" in asked().private_data
-
-    hides = Polled("PrivateData", ask, unknown=True, every_s=every_s)
-    return lambda: hides() and me not in known().operators
+    return WhoMayWhat(
+        roster=roster,
+        hidden=lambda: always | private(),
+        partial=lambda: uid != 0 and JOBS in private() and me not in roster().operators,
+        polled=(private, roster),
+    )
 
 
 def jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:

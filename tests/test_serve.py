@@ -99,6 +99,20 @@ def test_slurm_away_is_said_and_no_reason_to_end(slurm: QuietSlurm, config: Path
         assert service.end() == 0
 
 
+def test_no_request_asks_slurm_or_waits_for_it(slurm: QuietSlurm, config: Path) -> None:
+    """Until Slurm has said what is private, all is; each page answers at once all the same."""
+    slurm.answers("scontrol", SITE, seconds=60)
+    with serving(config, slurm) as service:
+        url = service.wait_until_serving()
+        before = slurm.calls("scontrol")
+        began = time.monotonic()
+        for path in ("/queue", "/accuracy", "/api/v1/cluster", "/api/v1/mode"):
+            assert httpx.get(url + path).status_code == 200
+        assert httpx.get(f"{url}/api/v1/jobs").status_code == 401
+        assert time.monotonic() - began < 5
+        assert slurm.calls("scontrol") == before
+
+
 def test_kill_in_the_middle_of_a_tick_leaves_the_database_usable(
     slurm: QuietSlurm, config: Path
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mirage.api.schemas import Asked
 from mirage.services.killswitch import Way
 
 _NOON = "2026-03-02T12:00:00Z"
@@ -17,10 +18,6 @@ TableName = Annotated[str, Field(pattern=_TABLE, max_length=128, examples=["marc
 
 class _Wire(BaseModel):
     model_config = ConfigDict(frozen=True)
-
-
-class _Asked(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class PulledView(_Wire):
@@ -43,7 +40,7 @@ class KillSwitch(_Wire):
     )
 
 
-class Release(_Asked):
+class Release(Asked):
     act_again: bool = Field(
         False,
         description="What acted until it was pulled acts again; else all stays in shadow.",
@@ -67,7 +64,7 @@ class LimitList(_Wire):
     items: list[LimitView]
 
 
-class NewLimit(_Asked):
+class NewLimit(Asked):
     value: float | None = Field(
         ge=0, le=1e9, description="Null: the configuration's again.", examples=[4]
     )
@@ -100,7 +97,7 @@ class ModelView(ModelLine):
     )
 
 
-class Promote(_Asked):
+class Promote(Asked):
     """Both are judged on episode tables of days that neither was trained on."""
 
     version: str = Field(pattern=WORD, max_length=64, examples=["3"])

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mirage.api.schemas import Answer, ForecastView
+from mirage.api.schemas import Answer, Asked, ForecastView
 from mirage.domain.timelimit import UNLIMITED
 
 _NOON = "2026-03-02T12:00:00Z"
@@ -73,7 +73,7 @@ class WaitForecast(Answer, ForecastView):
     )
 
 
-class NewForecast(BaseModel):
+class NewForecast(Asked):
     """A job that the twin shall be asked about."""
 
     model_config = ConfigDict(

@@ -46,25 +46,28 @@ class Words:
     now: int
     status: int
 
-    def known(self, tx: Transaction) -> None:
-        """Raises RepeatError with the first answer, and ProblemError for another request's key."""
+    def claim(self, tx: Transaction) -> None:
+        """Raises RepeatError with the first answer, and ProblemError for another request's key.
+
+        One that is being answered is waited for: it may have changed what this one would change.
+        """
         if self.key is None:
+            return
+        if idempotency.claim(tx, self.uid, self.key, fingerprint=self.fingerprint, now=self.now):
             return
         known = idempotency.find(tx, self.uid, self.key, now=self.now)
-        if known is not None and known.fingerprint != self.fingerprint:
+        if known is None:
+            raise ProblemError(CONFLICT, "the same request is being answered: repeat it")
+        if known.fingerprint != self.fingerprint:
             said = "this Idempotency-Key stands for a request with other words"
             raise ProblemError(KEY_REUSED, said)
-        if known is not None:
-            raise RepeatError(known)
+        raise RepeatError(known)
 
     def keep(self, tx: Transaction, made: BaseModel) -> None:
-        """Raises ProblemError where another process has just answered the same."""
-        if self.key is None:
-            return
-        body = made.model_dump_json()
-        answer = Answer(fingerprint=self.fingerprint, status=self.status, body=body)
-        if not idempotency.remember(tx, self.uid, self.key, answer=answer, now=self.now):
-            raise ProblemError(CONFLICT, "the same request is being answered: repeat it")
+        if self.key is not None:
+            body = made.model_dump_json()
+            answer = Answer(fingerprint=self.fingerprint, status=self.status, body=body)
+            idempotency.keep(tx, self.uid, self.key, answer)
 
 
 def _words(
@@ -100,7 +103,7 @@ class InOne:
 
     def once(self, make: Callable[[], Made]) -> Made:
         """What `make` answers; a repeat does nothing and is given the first answer."""
-        self.words.known(self.tx)
+        self.words.claim(self.tx)
         made = make()
         self.words.keep(self.tx, made)
         return made

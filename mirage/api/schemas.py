@@ -33,7 +33,7 @@ class _Wire(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class _Asked(BaseModel):
+class Asked(BaseModel):
     """What a caller sends: a key that is not known is a mistake, not to be passed over."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -72,7 +72,7 @@ class Page(Answer):
     )
 
 
-class NewRecipe(_Asked):
+class NewRecipe(Asked):
     """What a chain of mode submit leaves for a service that submits its links through slurmrestd;
     any other service drops it. Nothing ever shows it."""
 
@@ -105,7 +105,7 @@ class NewRecipe(_Asked):
         return Recipe(**self.model_dump())
 
 
-class NewChain(_Asked):
+class NewChain(Asked):
     """Nothing is believed of the jobs: the links are those that Slurm shows for the caller."""
 
     model_config = ConfigDict(
@@ -246,7 +246,7 @@ class NextLinkView(_Wire):
     ask_again_s: int = Field(description="Otherwise: ask again after so long.", examples=[300])
 
 
-class CompletionEvent(_Asked):
+class CompletionEvent(Asked):
     """A job has ended. Nothing but its number is believed, and that only to look sooner."""
 
     job_id: int = Field(gt=0, le=_LARGEST, examples=[4711])
@@ -353,7 +353,7 @@ class ClusterView(Answer):
     sums: ClusterSums
 
 
-class NewMode(_Asked):
+class NewMode(Asked):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",

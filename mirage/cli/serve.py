@@ -15,12 +15,13 @@ from typing import Annotated
 import structlog
 import typer
 import uvicorn
+from fastapi import FastAPI
 
 from mirage import bootstrap, couriers, logs, sd_notify
 from mirage import settings as settings_file
 from mirage.api import peer
 from mirage.api.app import ApiContext, create_app
-from mirage.bootstrap import Service
+from mirage.bootstrap import Service, WhoMayWhat
 from mirage.cluster import munge
 from mirage.cluster.attended import Attended
 from mirage.errors import InputError
@@ -30,6 +31,7 @@ from mirage.ports import NextLink
 from mirage.sd_notify import Notifier
 from mirage.services import site
 from mirage.services.foretelling import Foreteller
+from mirage.services.polled import keep_asking
 from mirage.services.rpcs import Sensor
 from mirage.slurm.sdiag import Diagnosis
 from mirage.web.app import mount
@@ -45,6 +47,9 @@ URL_FILE = "url"
 
 _GRACE_S = 10
 """For requests under way when the service ends."""
+
+_ASKED_S = 5.0
+"""For Slurm's word on who may do what, before the service answers."""
 
 _log = structlog.get_logger(__name__)
 
@@ -88,27 +93,16 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     settings = service.settings.service
     systemd = sd_notify.from_environment()
     systemd.patient(service.settings.cluster.command_timeout_s)
-    given = api_context(service, owner_uid=owner_uid)
+    known = bootstrap.who_may_what(service)
+    served = create_app(api_context(service, owner_uid=owner_uid, known=known))
+    mount(served)
     worker = make_worker(service, owner_uid=owner_uid, alive=systemd.alive)
     listening = _listen(settings.host, settings.port)
     url = f"http://{settings.host}:{listening.getsockname()[1]}"
     sockets = [listening]
     if settings.socket is not None:
         sockets.append(peer.listen(settings.socket, private=owner_uid is not None))
-    served = create_app(given)
-    mount(served)
-    server = _Server(
-        uvicorn.Config(
-            served,
-            http=peer.PeerProtocol,
-            # What a proxy says of its caller is for no audit: anybody on this host may say it.
-            proxy_headers=False,
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=_GRACE_S,
-        ),
-        started=lambda: systemd.ready(f"serving {url}"),
-    )
+    server = _Server(served, started=lambda: systemd.ready(f"serving {url}"))
     stop = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
@@ -126,6 +120,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     post = threading.Thread(target=courier.run if courier else _nobody, args=(stop,), daemon=True)
     if owner_uid is not None:
         (settings.state_dir / URL_FILE).write_text(f"{url}\n")
+    _keep_up_to_date(known, stop)
     _log.info("serving", url=url, **({"socket": str(settings.socket)} if settings.socket else {}))
     # What is loaded by now stays: looking through it for garbage would keep every request waiting
     # for a tenth of a second.
@@ -144,6 +139,14 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     _log.info("ended")
 
 
+def _keep_up_to_date(known: WhoMayWhat, stop: threading.Event) -> None:
+    """From now on; ends with the process. The first answers are waited for, though not for long:
+    until then everybody is nobody, and all is private."""
+    asked = threading.Event()
+    threading.Thread(target=keep_asking, args=(known.polled, asked, stop), daemon=True).start()
+    asked.wait(_ASKED_S)
+
+
 def _nobody(_stop: threading.Event) -> None:
     """Nobody is told of anything."""
 
@@ -151,7 +154,16 @@ def _nobody(_stop: threading.Event) -> None:
 class _Server(uvicorn.Server):
     """Says when it answers."""
 
-    def __init__(self, config: uvicorn.Config, *, started: Callable[[], None]) -> None:
+    def __init__(self, served: FastAPI, *, started: Callable[[], None]) -> None:
+        config = uvicorn.Config(
+            served,
+            http=peer.PeerProtocol,
+            # What a proxy says of its caller is for no audit: anybody on this host may say it.
+            proxy_headers=False,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=_GRACE_S,
+        )
         super().__init__(config)
         self._when_started = started
 
@@ -235,10 +247,12 @@ def _sensor(service: Service, alive: Callable[[], None]) -> Sensor | None:
     return Sensor(attended, every_s)
 
 
-def api_context(service: Service, *, owner_uid: int | None = None) -> ApiContext:
-    """What the routes may ask for."""
+def api_context(
+    service: Service, *, owner_uid: int | None = None, known: WhoMayWhat | None = None
+) -> ApiContext:
+    """What the routes may ask for. `known` has to be kept up to date."""
     settings = service.settings
-    roster = bootstrap.roster(service)
+    known = known or bootstrap.who_may_what(service)
     return ApiContext(
         store=service.store,
         cluster_id=service.cluster_id,
@@ -249,9 +263,9 @@ def api_context(service: Service, *, owner_uid: int | None = None) -> ApiContext
         pushers=settings.polling.pushers,
         read_jwt=bootstrap.jwt_reader(settings),
         admin_groups=settings.auth.admin_groups,
-        roster=roster,
-        hidden=bootstrap.hidden(service),
-        partial=bootstrap.partial_view(service, roster),
+        roster=known.roster,
+        hidden=known.hidden,
+        partial=known.partial,
         root_path=settings.service.root_path,
         owner_uid=owner_uid,
         keeps_recipes=settings.submits_by_rest,

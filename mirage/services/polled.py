@@ -1,27 +1,33 @@
-"""What Slurm knows and seldom changes: asked rarely, kept while it does not answer, then let go."""
+"""What Slurm knows and seldom changes: asked rarely, kept while it does not answer, then let go.
+
+Whoever wants to know is told what is known: it is asked in a thread of its own (`keep_asking`), so
+that no request asks Slurm, nor waits for it.
+"""
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 import structlog
 
-from mirage.errors import ClusterError
+from mirage.errors import MirageError
 
 _log = structlog.get_logger(__name__)
 
 RETRY_S = 60.0
-"""After a question without an answer."""
+"""After a question without an answer; twice as long after each further one, up to the period."""
 
 KEPT_PERIODS = 6
 """An answer older than so many periods counts no more."""
+
+_LOOK_EVERY_S = 1.0
 
 T = TypeVar("T")
 
 
 class Polled(Generic[T]):
-    """Safe to use from several threads: one asks, the others have what was known before."""
+    """Read from any thread, asked by one."""
 
     def __init__(
         self,
@@ -35,30 +41,44 @@ class Polled(Generic[T]):
         """`unknown` stands for an answer where there is none: what is safest to believe."""
         self._what, self._ask, self._unknown = what, ask, unknown
         self._every_s, self._clock = every_s, clock
-        self._known: T | None = None
-        self._known_at = 0.0
+        self._known: tuple[T, float] | None = None
+        """The last answer, and when it came."""
         self._ask_at = 0.0
-        self._asking = threading.Lock()
+        self._unanswered = 0
 
     def __call__(self) -> T:
-        due = self._clock() >= self._ask_at
-        # The first to ask is waited for; later nobody waits for another's question.
-        if due and self._asking.acquire(blocking=self._known is None):
-            try:
-                self._refresh()
-            finally:
-                self._asking.release()
-        stale = self._clock() > self._known_at + KEPT_PERIODS * self._every_s
-        return self._unknown if self._known is None or stale else self._known
+        """What is known; asks nobody."""
+        if self._known is None:
+            return self._unknown
+        answer, at = self._known
+        stale = self._clock() > at + KEPT_PERIODS * self._every_s
+        return self._unknown if stale else answer
 
-    def _refresh(self) -> None:
-        if self._clock() < self._ask_at:
-            return  # somebody asked while this one waited
-        try:
-            self._known = self._ask()
-        except ClusterError as error:
-            self._ask_at = self._clock() + RETRY_S
-            _log.warning("Slurm does not say who may do what", what=self._what, error=str(error))
+    def ask_if_due(self) -> None:
+        now = self._clock()
+        if now < self._ask_at:
             return
-        self._known_at = self._clock()
-        self._ask_at = self._known_at + self._every_s
+        try:
+            answer = self._ask()
+        except MirageError as error:
+            if not self._unanswered:
+                _log.warning(
+                    "Slurm does not say who may do what", what=self._what, error=str(error)
+                )
+            wait_s = min(self._every_s, RETRY_S * 2**self._unanswered)
+            self._unanswered += 1
+            self._ask_at = self._clock() + wait_s
+            return
+        self._known, self._unanswered = (answer, self._clock()), 0
+        self._ask_at = self._clock() + self._every_s
+
+
+def keep_asking(
+    polled: Sequence[Polled[Any]], asked: threading.Event, stop: threading.Event
+) -> None:
+    """Ask what is due until `stop`. `asked`: all of it has been asked once."""
+    while not stop.is_set():
+        for one in polled:
+            one.ask_if_due()
+        asked.set()
+        stop.wait(_LOOK_EVERY_S)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from mirage.store.engine import Transaction
 from mirage.store.tables import idempotency_keys as table
@@ -27,16 +27,20 @@ def find(tx: Transaction, uid: int, key: str, *, now: int) -> Answer | None:
     return Answer(fingerprint=row.fingerprint, status=row.status, body=row.body)
 
 
-def remember(tx: Transaction, uid: int, key: str, *, answer: Answer, now: int) -> bool:
-    """False: the same key was answered meanwhile, by another process; roll back and `find` it."""
+def claim(tx: Transaction, uid: int, key: str, *, fingerprint: str, now: int) -> bool:
+    """The key stands for this request from now on, whose answer `keep` stores.
+
+    Whoever has claimed it in a transaction under way is waited for. False: it has answered; `find`
+    tells what.
+    """
     tx.execute(delete(table).where(table.c.at <= now - KEEP_S))
-    statement = insert(tx, table).values(
-        uid=uid,
-        key=key,
-        fingerprint=answer.fingerprint,
-        status=answer.status,
-        body=answer.body,
-        at=now,
-    )
+    values = {"fingerprint": fingerprint, "status": 0, "body": "", "at": now}
+    statement = insert(tx, table).values(uid=uid, key=key, **values)
     stored = statement.on_conflict_do_nothing(index_elements=["uid", "key"]).returning(table.c.key)
     return tx.execute(stored).first() is not None
+
+
+def keep(tx: Transaction, uid: int, key: str, answer: Answer) -> None:
+    """Under a key that this transaction has claimed."""
+    mine = (table.c.uid == uid, table.c.key == key)
+    tx.execute(update(table).where(*mine).values(status=answer.status, body=answer.body))

@@ -6,10 +6,12 @@ from inspect import isawaitable
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
 from mirage.api.context import ApiContext
+from mirage.api.deps import no_nul
+from mirage.api.problems import MEDIA_TYPE
 from mirage.web import (
     accuracy,
     admin,
@@ -47,7 +49,7 @@ _Handler = Callable[[Request, Any], Response | Awaitable[Response]]
 def mount(app: FastAPI) -> None:
     """Add the pages to an app of `create_app`."""
     for router, _ in _PAGES:
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(no_nul)])
     entries = [entry for _, entry in _PAGES if entry is not None]
     app.state.entries = tuple(sorted(entries, key=lambda entry: entry.order))
     for kind, handler in list(app.exception_handlers.items()):
@@ -60,7 +62,8 @@ def _shown(handler: _Handler) -> Callable[[Request, Any], Awaitable[Response]]:
     async def handle(request: Request, error: Any) -> Response:
         made = handler(request, error)
         told = await made if isawaitable(made) else made
-        return _page(request, told) if _is_person(request) else told
+        is_problem = told.media_type == MEDIA_TYPE  # else the first answer to a repeat
+        return _page(request, told) if is_problem and _is_person(request) else told
 
     return handle
 
@@ -91,7 +94,5 @@ def _to_login(request: Request) -> Response:
     wanted = request.url.path.removeprefix(given.root_path) or "/"
     if request.url.query:
         wanted += f"?{request.url.query}"
-    headers = HEADERS | {"Cache-Control": "no-store"}
-    return RedirectResponse(
-        f"{given.root_path}/login?next={quote(wanted, safe='')}", 303, headers=headers
-    )
+    target = f"{given.root_path}/login?next={quote(wanted, safe='')}"
+    return RedirectResponse(target, 303, headers=HEADERS)

@@ -20,6 +20,8 @@ def sent(request: Request, body: bytes) -> dict[str, list[str]]:
         found = parse_qs(body.decode(), max_num_fields=_FIELDS)
     except ValueError as error:
         raise InputError("the form does not read") from error
+    if any("\0" in value for values in found.values() for value in values):
+        raise InputError("a field holds NUL")  # PostgreSQL keeps none in a text
     return {name: [value.strip() for value in values] for name, values in found.items()}
 
 

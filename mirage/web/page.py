@@ -33,7 +33,8 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     # A form of ours must say where it is sent from (`api.browser`), and nobody else learns it.
     "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-cache, private",
+    # A copy of the browser's own would be shown with the age that it had: 304 is for `live.js`.
+    "Cache-Control": "no-store",
     "Vary": "Cookie",
 }
 

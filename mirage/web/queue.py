@@ -121,7 +121,7 @@ def ask(
         raise InputError("; ".join(form.faults.values()) or "no job is described")
     forecasting.ask(tx, look.cluster_id, form.shape, look.now)
     target = f"{look.given.root_path}/queue?{urlencode(form.fields)}#if"
-    return RedirectResponse(target, 303, headers=HEADERS | {"Cache-Control": "no-store"})
+    return RedirectResponse(target, 303, headers=HEADERS)
 
 
 def _asked(look: Look, over: str, partition: str, size: str, limit: str) -> Asked:

@@ -1,7 +1,6 @@
 """Idempotency-Key: whatever is posted twice under one key happens once."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -77,17 +76,3 @@ def test_a_key_is_its_callers_and_its_requests(client: Client) -> None:
     other = client.post(f"{API}/chains/{CHAIN}/pause", who="root", headers=key)
     assert other.json()["type"] == "/problems/idempotency-key-reused"
     assert client.post(f"{API}/chains/{CHAIN}/pause", who="alice", headers=key).status_code == 200
-
-
-def test_many_at_once_are_one(client: Client, store: Store) -> None:
-    def ask(_: int) -> tuple[int, str]:
-        answer = client.post(
-            f"{API}/chains/{CHAIN}/pause", who="alice", headers={"Idempotency-Key": "k"}
-        )
-        return answer.status_code, answer.text
-
-    with ThreadPoolExecutor(4) as pool:
-        answers = set(pool.map(ask, range(8)))
-    assert len(answers) == 1
-    assert answers.pop()[0] == 200
-    assert entries(store) == 1

@@ -116,18 +116,28 @@ def test_slurm_is_asked_once_a_period_and_believed_for_a_while() -> None:
         return answer
 
     polled = Polled("roster", ask, unknown="nobody", every_s=600, clock=clock)
-    assert [polled(), polled()] == ["first", "first"]
+
+    def told() -> str:
+        polled.ask_if_due()
+        return polled()
+
+    assert polled() == "nobody", "to read it asks nobody"
+    assert [told(), told()] == ["first", "first"]
     clock.now += 600
-    assert [polled(), polled()] == ["first", "first"], "kept while there is no answer"
+    assert [told(), told()] == ["first", "first"], "kept while there is no answer"
     assert len(asked) == 2, "and not asked again at once"
     clock.now = 1000 + KEPT_PERIODS * 600 + 1
-    assert polled() == "nobody", "until it is too old"
+    assert told() == "nobody", "until it is too old"
     clock.now += RETRY_S
-    assert polled() == "second"
+    assert told() == "nobody", "asked more and more rarely"
+    clock.now += RETRY_S
+    assert told() == "second"
 
 
 def test_what_was_never_told_is_unknown() -> None:
     def ask() -> str:
         raise ClusterUnavailable("slurmctld is away")
 
-    assert Polled("PrivateData", ask, unknown="everything", every_s=600)() == "everything"
+    polled = Polled("PrivateData", ask, unknown="everything", every_s=600)
+    polled.ask_if_due()
+    assert polled() == "everything"

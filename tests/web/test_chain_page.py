@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from mirage.api.browser import COOKIE
 from mirage.domain.chain import ChainState
 from mirage.store import chains
 from tests.web.looking import visiting
@@ -114,3 +115,12 @@ def test_it_stands_below_the_root_of_a_proxy(
         assert f'href="/tools/mirage{PAGE}?link=' in taken_off.text
         page = site.client.get("/api/v1/jobs", limit=1).json()
         assert page["next"].startswith("/tools/mirage/api/v1/jobs?")
+
+
+def test_a_form_that_is_sent_twice_under_a_key_gets_the_first_answer(site: Site) -> None:
+    headers = {**HTML, "Cookie": f"{COOKIE}={site.sessions['alice']}", "Origin": site.url}
+    again = headers | {"Idempotency-Key": "k"}
+    assert site.client.raw("POST", f"{PAGE}/pause", headers=again).status_code == 303
+    repeat = site.client.raw("POST", f"{PAGE}/pause", headers=again)
+    assert (repeat.status_code, repeat.headers["idempotency-replayed"]) == (200, "true")
+    assert site.client.raw("POST", f"{PAGE}/resume", headers=again).status_code == 422

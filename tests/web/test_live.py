@@ -12,7 +12,7 @@ from mirage.domain.chain import ChainState
 from mirage.services import chains as chain_service
 from mirage.store import chains
 from tests.api.running import NOW
-from tests.web.looking import visiting
+from tests.web.looking import Visitor, visiting
 from tests.web.seeded import ONE
 from tests.web.seeded_chain import chain_id
 from tests.web.serving import Site, serving
@@ -44,7 +44,8 @@ def test_what_changes_is_shown_and_the_rest_stays_as_it_was(browser: Browser, si
         scrolled = page.evaluate("window.scrollTo(0, 200), window.scrollY")
         pause(site)
         expect(page.get_by_text("paused by alice")).to_be_visible(timeout=SOON_MS)
-        expect(page.locator("#live")).to_contain_text("Updated at")
+        expect(page.locator("#updated")).to_contain_text("Updated at")
+        expect(page.locator("#live")).to_be_empty()
         assert opened.get_attribute("open") is not None
         assert page.evaluate("window.scrollY") == scrolled
         assert visitor.complaints == []
@@ -62,17 +63,93 @@ def test_focus_stays_where_it_was(browser: Browser, site: Site) -> None:
         expect(link).to_be_focused()
 
 
+def test_what_is_open_and_where_one_is_stay_without_a_name(browser: Browser, site: Site) -> None:
+    """A <summary> has neither name nor address."""
+    with visiting(browser, site.url) as visitor:
+        page = visitor.page
+        visitor.open(f"/chains/{ID}")
+        expect(page.locator("html")).to_have_attribute("data-events", "open")
+        summary = page.locator("#links-table > summary")
+        summary.press("Enter")
+        pause(site)
+        expect(page.get_by_text("paused by alice")).to_be_visible(timeout=SOON_MS)
+        expect(summary).to_be_focused()
+        expect(page.locator("#links-table table")).to_be_visible()
+    with visiting(browser, site.url) as visitor:
+        visitor.open("/accuracy")
+        assert visitor.page.locator("details:not([id])").count() == 0
+
+
+def test_the_age_goes_on_though_nothing_changes(browser: Browser, site: Site) -> None:
+    """The service answers 304 as long as the queue is not read: its age grows all the same."""
+    with visiting(browser, site.url) as visitor:
+        page = visitor.page
+        page.clock.install()
+        answers: list[int] = []
+        page.on("response", lambda answer: answers.append(answer.status))
+        visitor.open("/")
+        age = page.locator("time[data-age]").first
+        expect(age).to_have_text("34 s ago")
+        for _ in range(3):  # the page asks each minute
+            with page.expect_response(lambda answer: answer.status == 304):
+                page.clock.run_for(60_000)
+        page.clock.run_for(1000)
+        expect(age).to_have_text("4 min ago")
+        assert answers.count(304) == 3
+        answer = visitor.page.reload()
+        assert answer is not None
+        assert answer.status == 200, "not a copy that has the age it had"
+
+
+def asked_in(visitor: Visitor, minutes: int) -> list[str]:
+    """What the page asks for while its clock goes on by so many minutes: it looks each minute."""
+    asked: list[str] = []
+    visitor.page.on("request", lambda request: asked.append(request.url))
+    visitor.page.clock.run_for(minutes * 60_000)
+    return asked
+
+
+def test_a_page_that_is_held_stays_as_it_is_until_it_is_let_go(
+    browser: Browser, site: Site
+) -> None:
+    """WCAG 2.2.2: what updates by itself can be stopped."""
+    with visiting(browser, site.url) as visitor:
+        page = visitor.page
+        page.clock.install()
+        visitor.open("/")
+        hold = page.get_by_role("button", name="Hold this page still")
+        hold.press("Enter")
+        pause(site)
+        assert asked_in(visitor, 5) == []
+        hold.press("Enter")
+        page.clock.run_for(1000)
+        expect(page.get_by_text("paused by alice")).to_be_visible(timeout=SOON_MS)
+
+
 def test_nothing_is_taken_from_who_fills_in_a_form(browser: Browser, site: Site) -> None:
     with visiting(browser, site.url) as visitor:
         page = visitor.page
+        page.clock.install()
         visitor.open("/")
-        expect(page.locator("html")).to_have_attribute("data-events", "open")
         page.get_by_label("User").fill("ali")
         pause(site)
-        page.wait_for_timeout(2500)
-        assert page.get_by_text("paused by alice").count() == 0
+        assert asked_in(visitor, 5) == []
         assert page.get_by_label("User").input_value() == "ali"
         page.get_by_label("User").press("Tab")
+        page.clock.run_for(1000)
+        expect(page.get_by_text("paused by alice")).to_be_visible(timeout=SOON_MS)
+
+
+def test_words_that_are_marked_stay_marked(browser: Browser, site: Site) -> None:
+    with visiting(browser, site.url) as visitor:
+        page = visitor.page
+        page.clock.install()
+        visitor.open("/")
+        page.evaluate("getSelection().selectAllChildren(document.querySelector('main h1'))")
+        pause(site)
+        assert asked_in(visitor, 5) == []
+        page.evaluate("getSelection().removeAllRanges()")
+        page.clock.run_for(1000)
         expect(page.get_by_text("paused by alice")).to_be_visible(timeout=SOON_MS)
 
 

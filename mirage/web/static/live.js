@@ -4,7 +4,9 @@
   const main = () => document.getElementById("main");
   if (!main() || main().dataset.live === undefined) return;
   const status = document.getElementById("live");
-  const source = main().dataset.live;
+  const updated = document.getElementById("updated");
+  const hold = document.getElementById("hold");
+  const address = main().dataset.live;
 
   const SOON_MS = 400; // several changes of one tick are one
   const poll = Math.max(5, Number(main().dataset.poll) || 60) * 1000;
@@ -12,8 +14,10 @@
   let fetching = false;
   let again = false;
   let lost = false;
-  let seen = new Date();
+  let made = Date.now(); // what is shown: its ages were true then
+  let heard = new Date(); // of the service, be it that nothing has changed
   let timer = null;
+  let events = null;
 
   const clock = (at) => at.toISOString().slice(11, 16) + " UTC";
   const say = (words) => {
@@ -32,63 +36,72 @@
   }
 
   function age() {
-    const passed = (Date.now() - seen.getTime()) / 1000;
+    const passed = (Date.now() - made) / 1000;
     for (const time of document.querySelectorAll("time[data-age]")) {
       time.textContent = span(Number(time.dataset.age) + passed) + " ago";
     }
   }
 
-  // What tells an element of the old page from its like in the new one.
-  function key(element) {
-    if (element.id) return "#" + element.id;
-    const name = element.getAttribute("name") || element.getAttribute("href");
-    return name ? element.localName + ":" + name : null;
+  // Finds the like of an element of the old page in the new one: by what names it, else by its place.
+  function finder(element) {
+    const { id, localName, parentElement } = element;
+    if (id) return () => document.getElementById(id);
+    let like = localName;
+    const name = ["name", "href"].find((attribute) => element.hasAttribute(attribute));
+    if (localName === "summary" && parentElement.id) {
+      like = "#" + CSS.escape(parentElement.id) + " > summary";
+    } else if (name) {
+      like += "[" + name + '="' + CSS.escape(element.getAttribute(name)) + '"]';
+    }
+    const place = [...main().querySelectorAll(like)].indexOf(element);
+    return () => main().querySelectorAll(like)[place];
   }
 
-  const find = (root, wanted) =>
-    wanted && [...root.querySelectorAll("[id],[name],[href]")].find((e) => key(e) === wanted);
-
+  // Nothing is taken from under the hands of who fills in a form, or marks words to copy them.
   function busy() {
-    // Somebody is filling in a form: nothing is taken from under their hands.
     const at = document.activeElement;
-    return at && main().contains(at) && at.matches("input:not([type=hidden]),select,textarea");
+    if (at && main().contains(at) && at.matches("input:not([type=hidden]),select,textarea")) return true;
+    const marked = document.getSelection();
+    return marked !== null && !marked.isCollapsed && main().contains(marked.anchorNode);
   }
+
+  const held = () => hold.getAttribute("aria-pressed") === "true";
 
   function swap(html) {
     const fresh = new DOMParser().parseFromString(html, "text/html").getElementById("main");
     if (!fresh) return false;
-    const open = [...main().querySelectorAll("details[id][open]")].map((d) => d.id);
+    const open = [...main().querySelectorAll("details[open]")].map(finder);
     const scrolled = [...main().querySelectorAll("[id]")]
       .filter((e) => e.scrollLeft || e.scrollTop)
       .map((e) => [e.id, e.scrollLeft, e.scrollTop]);
     const at = document.activeElement;
-    const focused = at && main().contains(at) ? key(at) : null;
+    const focused = at && main() !== at && main().contains(at) ? finder(at) : null;
     const top = window.scrollY;
     main().replaceChildren(...document.importNode(fresh, true).childNodes);
-    for (const id of open) {
-      const details = document.getElementById(id);
+    for (const find of open) {
+      const details = find();
       if (details) details.open = true;
     }
     for (const [id, left, down] of scrolled) {
       const element = document.getElementById(id);
       if (element) Object.assign(element, { scrollLeft: left, scrollTop: down });
     }
-    const target = find(main(), focused);
+    const target = focused && focused();
     if (target) target.focus({ preventScroll: true });
     window.scrollTo(window.scrollX, top);
+    made = Date.now();
     return true;
   }
 
   async function refresh() {
-    if (fetching || busy()) {
+    if (fetching || held() || busy()) {
       again = true;
       return;
     }
     fetching = true;
     again = false;
     try {
-      const headers = { Accept: "text/html" };
-      if (etag) headers["If-None-Match"] = etag;
+      const headers = { Accept: "text/html", "If-None-Match": etag };
       const answer = await fetch(location.href, { headers, cache: "no-store", redirect: "manual" });
       if (answer.type === "opaqueredirect") {
         location.reload(); // the session is over
@@ -96,21 +109,21 @@
       }
       if (answer.status !== 304 && !answer.ok) throw new Error(String(answer.status));
       etag = answer.headers.get("ETag");
-      seen = new Date();
+      heard = new Date();
+      // Not in the live region: a voice that says so each minute is no help.
       if (answer.status !== 304 && swap(await answer.text())) {
-        say("Updated at " + clock(seen));
-      } else if (lost) {
-        say("Connected again");
+        updated.textContent = "Updated at " + clock(heard);
       }
+      if (lost) say("Connected again");
       lost = false;
       document.body.classList.remove("lost");
     } catch {
       lost = true;
       document.body.classList.add("lost");
-      say("Connection lost, as of " + clock(seen));
+      say("Connection lost, as of " + clock(heard));
     } finally {
       fetching = false;
-      if (again && !busy()) soon();
+      resume();
     }
   }
 
@@ -123,27 +136,47 @@
     }
   }
 
-  document.addEventListener("focusout", () => {
-    if (again) soon();
+  function resume() {
+    if (again && !held() && !busy()) soon();
+  }
+
+  // A browser has six connections to a host, however many of its pages are open: one that nobody
+  // sees keeps none.
+  function listen() {
+    if (document.hidden) {
+      if (events) events.close();
+      events = null;
+      return;
+    }
+    if (events && events.readyState !== EventSource.CLOSED) return;
+    events = new EventSource(address);
+    for (const topic of ["chains", "decisions", "queue", "mode", "health", "reset"]) {
+      events.addEventListener(topic, soon);
+    }
+    events.onopen = () => {
+      document.documentElement.dataset.events = "open";
+      if (lost) soon();
+    };
+    events.onerror = () => {
+      document.documentElement.dataset.events = "closed";
+      soon(); // is it the stream alone, or the service?
+    };
+  }
+
+  hold.hidden = false;
+  hold.addEventListener("click", () => {
+    hold.setAttribute("aria-pressed", String(!held()));
+    resume();
   });
+  document.addEventListener("focusout", () => setTimeout(resume));
+  document.addEventListener("selectionchange", resume);
   document.addEventListener("visibilitychange", () => {
+    listen();
     if (!document.hidden) soon();
   });
   setInterval(age, 1000);
   setInterval(() => {
     if (!document.hidden) refresh();
   }, poll);
-
-  const events = new EventSource(source);
-  for (const topic of ["chains", "decisions", "queue", "mode", "health", "reset"]) {
-    events.addEventListener(topic, soon);
-  }
-  events.onopen = () => {
-    document.documentElement.dataset.events = "open";
-    if (lost) soon();
-  };
-  events.onerror = () => {
-    document.documentElement.dataset.events = "closed";
-    soon(); // is it the stream alone, or the service?
-  };
+  listen();
 })();

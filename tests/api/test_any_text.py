@@ -1,0 +1,61 @@
+"""Text that PostgreSQL keeps in no column is refused by every page before it is looked for."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from mirage.api.app import ApiContext, create_app
+from mirage.api.browser import COOKIE
+from mirage.store import clusters
+from mirage.store.engine import Store
+from mirage.web.app import mount
+from tests.api.running import NOW, Client, Stage
+from tests.web.looking import session_of
+
+NUL = "%00"
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Store]:
+    with closing(Store(database_url)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", f"/?user={NUL}", ""),
+        ("GET", f"/queue?partition={NUL}&to={NUL}&nodes=1&time=1", ""),
+        ("GET", f"/admin/audit?actor={NUL}&event={NUL}", ""),
+        ("POST", f"/queue/ask?to={NUL}&nodes=1&time=1", ""),
+        ("POST", "/admin/mode", f"mode=shadow&partition={NUL}"),
+        ("POST", "/api/v1/forecasts", '{"partition": "\\u0000", "nodes": 1, "time_limit_s": 60}'),
+    ],
+)
+def test_nul_is_refused(store: Store, stage: Stage, method: str, path: str, body: str) -> None:
+    with store.begin() as tx:
+        cluster_id = clusters.ensure(tx, "lab")
+    given = ApiContext(
+        store=store,
+        cluster_id=cluster_id,
+        cluster_name="lab",
+        admins=("root",),
+        clock=lambda: NOW,
+    )
+    app = create_app(given)
+    mount(app)
+    with stage.showing(app) as client:
+        answer = _sent(client, method, path, body, session_of(store, cluster_id, "root"))
+    assert answer == 422
+
+
+def _sent(client: Client, method: str, path: str, body: str, session: str) -> int:
+    kind = "json" if path.startswith("/api") else "x-www-form-urlencoded"
+    headers = {
+        "Cookie": f"{COOKIE}={session}",
+        "Origin": client.url,
+        "Accept": "text/html",
+        "Content-Type": f"application/{kind}",
+    }
+    return client.raw(method, path, headers=headers, content=body.encode()).status_code
