@@ -17,7 +17,7 @@ def main() -> None:
     from mirage.cli.app import app  # noqa: PLC0415 - a Tab does not wait for it
 
     try:
-        app()
+        app(prog_name="mirage")  # also as `python -m mirage`, which is what the package runs
     except MirageError as error:
         # It may quote a user or Slurm. Some faults come a line each.
         sys.stderr.write(f"mirage: {printable(str(error), keep=NEWLINE)}\n")

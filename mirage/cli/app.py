@@ -4,7 +4,8 @@ A login node runs `mirage chain` many times a day; all modules together take a s
 """
 
 from importlib import import_module
-from typing import Any
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -60,6 +61,18 @@ COMMANDS = {
 }
 """By name: the module, and the line that `mirage --help` shows."""
 
+PANELS = {
+    "Your chains": ("chain", "top", "forecast", "handover", "done"),
+    "The service": (
+        *("serve", "mode", "doctor", "config", "db", "token", "notify", "ingest", "cluster"),
+    ),
+    "Without Slurm": (
+        *("demo", "report", "simulate", "calibrate", "episodes", "evaluate", "train", "models"),
+        "man",
+    ),
+}
+"""For whom a command is, as `mirage --help` groups them; all of COMMANDS, each once."""
+
 
 class _Later(TyperCommand):
     """A command, or group, as `mirage --help` shows it; its module is imported to run it."""
@@ -78,8 +91,10 @@ class _Later(TyperCommand):
 class _Tree(TyperGroup):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        for name, (_, line) in COMMANDS.items():
-            self.add_command(_Later(name=name, help=line))
+        for panel, names in PANELS.items():
+            for name in names:
+                _, line = COMMANDS[name]
+                self.add_command(_Later(name=name, help=line, rich_help_panel=panel))
 
 
 _EXIT_CODES = (
@@ -95,12 +110,23 @@ app = typer.Typer(
 )
 
 
+def _tell_version(wanted: object) -> None:
+    if wanted:
+        typer.echo(f"mirage {version('mirage-provisioner')}")
+        raise typer.Exit
+
+
 @app.callback()
-def mirage() -> None:
+def mirage(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, help="Say which Mirage this is.")
+    ] = False,
+) -> None:
     """Keep long jobs alive on Slurm: each follow-on job becomes eligible at the moment that lets it
     start just as its predecessor ends.
 
-    To see what that saves, without a Slurm: `mirage demo --once`. To set it up:
-    `mirage db upgrade`, `mirage ingest` for a history, `mirage serve`, and after a look
-    `mirage mode act`. Users then submit with `mirage chain submit`, or with the wrapped sbatch.
+    A user types `sbatch --mirage-chain=8 job.sh`, then `mirage chain list --me`. To see what that
+    saves, without a Slurm: `mirage demo --once`. To set it up: `mirage db upgrade`, `mirage serve`,
+    after a look `mirage mode act`; `mirage doctor` says what is missing.
     """

@@ -6,9 +6,11 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from mirage.cli import chain_text, timeline
 from mirage.cli.address import service_url
+from mirage.cli.chain_names import me, meant, newest_of_mine
 from mirage.cli.client import Service
 from mirage.cli.terminal import console
 from mirage.domain.chain import MAX_LINKS, ChainState
@@ -23,7 +25,9 @@ app.add_typer(chain_app, name="chain")
 
 _LOOK = "`squeue --me -O JobID,State,Reason,Comment` shows your links (mirage:<chain>:<link>)."
 
-ChainId = Annotated[str, typer.Argument(help="As `mirage chain list` shows it.")]
+_WHICH = "As `mirage chain list` shows it, or its first letters, or the number of its running job."
+ChainId = Annotated[str, typer.Argument(help=_WHICH)]
+MyChain = Annotated[str, typer.Argument(help=f"{_WHICH} Default: the one that you have.")]
 Url = Annotated[
     str | None,
     typer.Option(help="The service. Default: MIRAGE_URL, /etc/mirage/client.conf, this host."),
@@ -69,6 +73,7 @@ def submit(
 def list_chains(
     *,
     user: Annotated[str | None, typer.Option(help="Of this user only.")] = None,
+    mine: Annotated[bool, typer.Option("--me", help="Of yourself only.")] = False,
     state: Annotated[ChainState | None, typer.Option(help="In this state only.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 100,
     url: Url = None,
@@ -77,18 +82,22 @@ def list_chains(
     """Chains, newest first."""
     service = Service(service_url(url), by_hand=_LOOK)
     wanted = None if state is None else state.value
-    found = list(service.items("/chains", limit, user=user, state=wanted))
+    whose = me() if mine else user
+    found = list(service.items("/chains", limit, user=whose, state=wanted))
     if as_json:
         _print_json(found)
     elif not found:
-        typer.echo("no chains")
+        typer.echo(f"no chains of {whose}" if whose else "no chains")
     else:
-        console().print(chain_text.table(found))
+        out = console()
+        out.print(chain_text.table(found, out.width))
+        for note in chain_text.notes(found):
+            out.print(escape(note), soft_wrap=True)
 
 
 @chain_app.command()
 def show(
-    chain_id: ChainId,
+    chain_id: MyChain = "",
     *,
     links: Annotated[int, typer.Option(min=1, help="Draw the newest so many links.")] = 24,
     url: Url = None,
@@ -100,20 +109,22 @@ def show(
     Times are this host's. A mark is at least one character wide, so that none is lost.
     """
     service = Service(service_url(url), by_hand=_LOOK)
-    chain = service.get(f"/chains/{_checked(chain_id)}")
+    chain_id = _which(service, chain_id)
+    chain = service.get(f"/chains/{chain_id}")
     if as_json:
         _print_json(chain)
         return
     handovers = service.get(f"/chains/{chain_id}/timeline")["handovers"]
     out = console()
     drawn = timeline.read(chain, handovers, newest=links)
-    for part in chain_text.page(chain, chain_text.drawing(drawn, out)):
-        out.print(part)
+    for part in chain_text.page(chain, out.width, chain_text.drawing(drawn, out)):
+        out.print(part, highlight=False)
+    out.print(chain_text.standing(chain, service.get("/mode")), highlight=False)
 
 
 @chain_app.command()
 def explain(
-    chain_id: ChainId,
+    chain_id: MyChain = "",
     *,
     limit: Annotated[int, typer.Option(min=1, help="The newest so many decisions.")] = 20,
     url: Url = None,
@@ -122,7 +133,8 @@ def explain(
     """Why Mirage moved the chain's standbys, or did not: newest first, in plain words."""
     by_hand = "while it is away Mirage decides nothing."
     service = Service(service_url(url), by_hand=by_hand)
-    found = list(service.items(f"/chains/{_checked(chain_id)}/decisions", limit))
+    chain_id = _which(service, chain_id)
+    found = list(service.items(f"/chains/{chain_id}/decisions", limit))
     if as_json:
         _print_json(found)
         return
@@ -158,7 +170,7 @@ def cancel(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> No
 
 
 def _ask(chain_id: str, what: str, service: Service, *, as_json: bool) -> None:
-    chain = service.post(f"/chains/{_checked(chain_id)}/{what}")
+    chain = service.post(f"/chains/{meant(service, chain_id)}/{what}")
     if as_json:
         _print_json(chain)
         return
@@ -169,11 +181,8 @@ def _ask(chain_id: str, what: str, service: Service, *, as_json: bool) -> None:
     )
 
 
-def _checked(chain_id: str) -> str:
-    """Nothing that would be another address."""
-    if not chain_id.isascii() or not chain_id.isalnum():
-        raise InputError(f"{chain_id!r} is no chain: `mirage chain list` shows them")
-    return chain_id
+def _which(service: Service, chain_id: str) -> str:
+    return meant(service, chain_id) if chain_id else newest_of_mine(service)
 
 
 def _print_json(value: Any) -> None:

@@ -6,13 +6,45 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from mirage.cli import timeline_text
 from mirage.cli.timeline import Timeline
+from mirage.domain.chain import MAX_LINKS
 from mirage.domain.printable import printable
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+
+_COLUMNS = {
+    "chain": 0,
+    "user": 0,
+    "state": 0,
+    "links": 0,
+    "running": 0,
+    "interrupted": 88,
+    "overlap": 100,
+    "made": 112,
+}
+"""Of a table of chains, and from how wide a terminal they are shown."""
+
+_LINK_COLUMNS = {
+    "link": 0,
+    "job": 0,
+    "state": 0,
+    "waits": 0,
+    "nodes": 96,
+    "limit": 88,
+    "freed": 110,
+    "start": 0,
+    "end": 0,
+}
+
+_YEAR = len("2027-")
+_BEHIND = "Dependency"
+_HELD = (
+    "held: it stands behind the link before it. Mirage frees it so that it starts as that one ends;"
+    " without Mirage it waits for that end."
+)
 
 _DONE = {
     "none": "",
@@ -20,6 +52,11 @@ _DONE = {
     "done": "Slurm did it.",
     "refused": "Slurm refused",
     "failed": "Slurm did not take it",
+}
+_MODES = {
+    "act": "Mirage moves the next links",
+    "shadow": "Mirage decides and logs, and moves nothing",
+    "observe": "Mirage looks, and decides nothing",
 }
 _ACTION = {
     "wait": "left the standby where it is",
@@ -30,38 +67,53 @@ _ACTION = {
 }
 
 
-def table(chains: Iterable[Mapping[str, Any]]) -> Table:
-    made = Table()
-    # Whole on a narrow terminal too: it is what the other commands take.
-    made.add_column("chain", no_wrap=True)
-    for name in ("user", "state", "links", "running", "hand-overs", "created", "note"):
-        made.add_column(name)
+def table(chains: Iterable[Mapping[str, Any]], width: int) -> Table:
+    """What fits beside the ids, which are whole: they are what the other commands take."""
+    columns = [name for name, least in _COLUMNS.items() if width >= least]
+    made = Table(*(Column(name, no_wrap=name != "user") for name in columns))
     for chain in chains:
-        made.add_row(
-            chain["chain_id"],
-            _safe(chain["user"]),
-            chain["state"],
-            f"{chain['links_started']} of {chain['links_planned'] or '?'}",
-            ", ".join(map(str, chain["running"])) or "-",
-            _outcome(chain),
-            moment(chain["created_at"]),
-            _safe(chain["note"]),
-        )
+        over = chain["handovers_done"]
+        cells = {
+            "chain": chain["chain_id"],
+            "user": _safe(chain["user"]),
+            "state": chain["state"],
+            "links": links_of(chain),
+            "running": ", ".join(map(str, chain["running"])) or "-",
+            "interrupted": duration(chain["interruption_h"] * _HOUR_S) if over else "-",
+            "overlap": duration(chain["overlap_h"] * _HOUR_S) if over else "-",
+            "made": day_and_time(chain["created_at"]),
+        }
+        made.add_row(*(cells[name] for name in columns))
     return made
+
+
+def standing(found: Mapping[str, Any], modes: Mapping[str, Any]) -> str:
+    """How old it is, and whether Mirage does more than look."""
+    late = ", and not since: the service is behind" * found["stale"]
+    read = f"read {moment(found['as_of'])}{late}" if found["as_of"] else "not read yet"
+    some = ", ".join(f"{m} in {name}" for name, m in sorted(modes["partitions"].items()))
+    more = f" ({escape(printable(some))})" if some else ""
+    return f"queue {read}; mode {modes['mode']}{more}: {_MODES[modes['mode']]}"
+
+
+def notes(chains: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """What is to be said of those that are not as they should be: sentences fit into no table."""
+    for chain in chains:
+        if chain["note"] and chain["state"] not in {"finished", "cancelled"}:
+            yield f"{chain['chain_id']}: {printable(chain['note'])}"
+
+
+def links_of(chain: Mapping[str, Any]) -> str:
+    """Begun, of how many. A chain that ends by its --mirage-total has no number of its own."""
+    planned = chain["links_planned"]
+    if chain.get("total_s") and planned == MAX_LINKS:
+        return f"{chain['links_started']}, {duration(chain['total_s'])} in all"
+    return f"{chain['links_started']} of {planned or '?'}"
 
 
 def _safe(text: str) -> str:
     """A user's or Slurm's own words, for a table: neither markup nor the terminal's."""
     return escape(printable(text))
-
-
-def _outcome(chain: Mapping[str, Any]) -> str:
-    if not chain["handovers_done"]:
-        return "-"
-    return (
-        f"{chain['handovers_done']}: {chain['interruption_h']:.2f} h interrupted, "
-        f"{chain['overlap_h']:.2f} h overlapped"
-    )
 
 
 def drawing(drawn: Timeline, out: Console) -> Iterator[RenderableType]:
@@ -73,29 +125,16 @@ def drawing(drawn: Timeline, out: Console) -> Iterator[RenderableType]:
 
 
 def page(
-    chain: Mapping[str, Any], drawn: Iterable[RenderableType] = ()
+    chain: Mapping[str, Any], width: int, drawn: Iterable[RenderableType] = ()
 ) -> Iterator[RenderableType]:
     """`drawn`: its timeline, line by line."""
-    yield table([chain])
+    yield table([chain], width)
+    if chain["note"] and chain.get("at_risk") is None:
+        yield escape(printable(chain["note"]))
     yield from drawn
-    links = Table(
-        *("link", "job", "state", "stands", "waits for", "nodes", "limit", "freed", "start", "end")
-    )
-    for link in chain["links"]:
-        ended = link["end_state"] or link["state"]
-        links.add_row(
-            str(link["index"]),
-            str(link["job_id"]),
-            ended,
-            link["position"] if link["state"] == "pending" else "",
-            escape(link.get("reason", "")),
-            str(link["nodes"]),
-            "unlimited" if link["unlimited"] else duration(link["time_limit_s"]),
-            moment(link["freed_at"]),
-            moment(link["start"]),
-            moment(link["end"]),
-        )
-    yield links
+    yield _links(chain["links"], width)
+    if any(link["state"] == "pending" and link["position"] == "held" for link in chain["links"]):
+        yield _HELD
     yield from map(escape, at_risk(chain))
     if not chain["handovers"]:
         return
@@ -103,12 +142,40 @@ def page(
     for handover in chain["handovers"]:
         handovers.add_row(
             str(handover["link"]),
-            moment(handover["predecessor_end"]),
-            moment(handover["successor_start"]),
+            day_and_time(handover["predecessor_end"]),
+            day_and_time(handover["successor_start"]),
             duration(handover["interruption_h"] * _HOUR_S),
             duration(handover["overlap_h"] * _HOUR_S),
         )
     yield handovers
+
+
+def _links(links: Iterable[Mapping[str, Any]], width: int) -> Table:
+    columns = [name for name, least in _LINK_COLUMNS.items() if width >= least]
+    made = Table(*(Column(name, no_wrap=name != "waits") for name in columns))
+    for link in links:
+        cells = {
+            "link": str(link["index"]),
+            "job": str(link["job_id"]),
+            "state": link["end_state"] or link["state"],
+            "waits": escape(_waits(link)),
+            "nodes": str(link["nodes"]),
+            "limit": "unlimited" if link["unlimited"] else duration(link["time_limit_s"]),
+            "freed": day_and_time(link["freed_at"]),
+            "start": day_and_time(link["start"]),
+            "end": day_and_time(link["end"]),
+        }
+        made.add_row(*(cells[name] for name in columns))
+    return made
+
+
+def _waits(link: Mapping[str, Any]) -> str:
+    """A held one waits for its predecessor: Slurm's word for that would tell nothing more."""
+    if link["state"] != "pending":
+        return ""
+    reason = printable(link.get("reason", ""))
+    told = "" if reason in {"", "None", _BEHIND} else f": {reason}"
+    return f"{link['position']}{told}"
 
 
 def at_risk(chain: Mapping[str, Any]) -> Iterator[str]:
@@ -164,6 +231,11 @@ def moment(text: str | None) -> str:
     if text is None:
         return "-"
     return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def day_and_time(text: str | None) -> str:
+    """Where the year is known."""
+    return moment(text)[_YEAR:] if text else moment(text)
 
 
 def duration(seconds: float | None) -> str:

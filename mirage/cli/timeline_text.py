@@ -9,8 +9,9 @@ from rich.text import Text
 
 from mirage.cli.timeline import Row, Span, Timeline
 
-_HOUR_S, _DAY_S = 3600, 86400
-_STEPS_S = (600, 1800, *(h * _HOUR_S for h in (1, 2, 3, 6, 12)))
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+_BRIEF_S = 600
+_STEPS_S = (60, 120, 300, 600, 1800, *(h * _HOUR_S for h in (1, 2, 3, 6, 12)))
 _STEPS_D = (1, 2, 4, 7, 14, 28, 91, 182, 364)
 _TICK_WIDTH = 13
 """A label, `01-15 06:00`, and room between two."""
@@ -178,4 +179,8 @@ def _said(row: Row) -> str:
 
 
 def _hours(span: Span) -> str:
-    return f"{(span[1] - span[0]) / _HOUR_S:.2f} h"
+    """Less than a hundredth of an hour would be none."""
+    seconds = span[1] - span[0]
+    if seconds < _BRIEF_S:
+        return f"{seconds:.0f} s" if seconds < _MINUTE_S else f"{seconds / _MINUTE_S:.0f} min"
+    return f"{seconds / _HOUR_S:.2f} h"

@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mirage.cli.address import service_url
-from mirage.cli.chain_text import moment
+from mirage.cli.chain_names import me
+from mirage.cli.chain_text import day_and_time, links_of, standing
 from mirage.cli.client import Service
 from mirage.cli.terminal import console
 from mirage.domain.printable import printable
@@ -34,6 +35,7 @@ _HEAD = 8
 def top(
     *,
     user: Annotated[str, typer.Option(help="Chains of this user only.")] = "",
+    mine: Annotated[bool, typer.Option("--me", help="Your own chains only.")] = False,
     every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks.")] = 5.0,
     once: Annotated[bool, typer.Option("--once", help="Print it once; so does a pipe.")] = False,
     url: Annotated[
@@ -47,6 +49,7 @@ def top(
     Rows that the service has stored: it asks Slurm nothing. Where the service is away, that is said
     and it is asked again.
     """
+    user = me() if mine else user
     service = Service(service_url(url), by_hand=_BY_HAND)
     out = console()
     if once or as_json or not (out.is_terminal and sys.stdin.isatty()):
@@ -64,7 +67,8 @@ def top(
 
 
 def _asked(service: Service, user: str) -> dict[str, Any]:
-    return service.get("/overview", limit=100, user=user or None)
+    found = service.get("/overview", limit=100, user=user or None)
+    return found | {"modes": service.get("/mode")}
 
 
 def _now(service: Service, user: str, rows: int) -> RenderableType:
@@ -76,10 +80,9 @@ def _now(service: Service, user: str, rows: int) -> RenderableType:
 
 def screen(found: Mapping[str, Any], *, rows: int) -> RenderableType:
     """The overview, `rows` chains and hand-overs in all at most."""
-    stale = "  STALE" * found["stale"]
     head = Text(
-        f"{found['live']} chains live, {found['at_risk']} at risk, {found['paused']} paused;"
-        f" queue read {moment(found['as_of'])}{stale}",
+        f"{found['live']} live, {found['at_risk']} at risk, {found['paused']} paused;"
+        f" {standing(found, found['modes'])}",
         style="bold red" if found["stale"] else "bold",
     )
     soon = found["soon"][: max(1, rows // 3)]
@@ -87,21 +90,33 @@ def screen(found: Mapping[str, Any], *, rows: int) -> RenderableType:
 
 
 def _soon(upcoming: list[Mapping[str, Any]]) -> Table:
-    table = Table(title="next hand-overs", title_justify="left", expand=True)
-    table.add_column("chain", no_wrap=True)
-    for name in ("link", "predecessor ends", "next start (8 of 10)", "last decision"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    table = _table("next hand-overs", "chain", "link", "running ends", "next starts", "decided")
     for one in upcoming:
         decision = one["decision"]
         said = "-" if decision is None else f"{decision['action']}: {decision['reason']}"
         table.add_row(
             one["chain_id"],
             str(one["link"]),
-            moment(one["predecessor_end"]),
+            day_and_time(one["predecessor_end"]),
             _range(one["start"]),
-            escape(printable(said)),
+            _as_much_as_fits(said),
         )
     return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    """All whole but the last one, which takes what is left."""
+    table = Table(title=title, title_justify="left", expand=True)
+    *whole, last = columns
+    for name in whole:
+        table.add_column(name, no_wrap=True)
+    table.add_column(last, ratio=1)
+    return table
+
+
+def _as_much_as_fits(text: str) -> Text:
+    """In one line, whatever stands in it."""
+    return Text(printable(text), no_wrap=True, overflow="ellipsis")
 
 
 def _range(start: Mapping[str, Any] | None) -> str:
@@ -109,14 +124,11 @@ def _range(start: Mapping[str, Any] | None) -> str:
     if start is None:
         return "-"
     held = "" if start["eligible"] else " if freed"
-    return f"{moment(start['p10'])} to {moment(start['p90'])[5:]}{held}"
+    return f"{day_and_time(start['p10'])} to {day_and_time(start['p90'])}{held}"
 
 
 def _chains(rows: list[Mapping[str, Any]]) -> Table:
-    table = Table(title="chains, by risk", title_justify="left", expand=True)
-    table.add_column("chain", no_wrap=True)
-    for name in ("user", "state", "links", "running", "what"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    table = _table("chains, by risk", "chain", "user", "state", "links", "running", "what")
     for row in rows:
         chain = row["chain"]
         risk = chain["at_risk"]
@@ -125,9 +137,9 @@ def _chains(rows: list[Mapping[str, Any]]) -> Table:
             chain["chain_id"],
             escape(printable(chain["user"])),
             "at risk" if risk is not None else chain["state"],
-            f"{chain['links_started']} of {chain['links_planned'] or '?'}",
+            links_of(chain),
             ", ".join(map(str, chain["running"])) or "-",
-            escape(printable(said)),
+            _as_much_as_fits(said),
             style="bold red" if risk is not None else "yellow" * (chain["state"] == "paused"),
         )
     return table

@@ -1,5 +1,6 @@
 """The command tree: whole, and quick to start."""
 
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -10,7 +11,7 @@ import typer
 from typer.main import get_group
 
 import mirage.cli
-from mirage.cli.app import COMMANDS
+from mirage.cli.app import COMMANDS, PANELS, app
 
 MODULES = sorted(path.stem for path in Path(mirage.cli.__path__[0]).glob("[a-z]*.py"))
 
@@ -62,3 +63,23 @@ def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
     )
     assert done.returncode == 2
     assert "No such command 'chian'. Did you mean 'chain'?" in done.stderr
+
+
+def test_it_is_called_mirage_however_it_was_started() -> None:
+    """The package's command is `python -m mirage`: help, errors and completion go by the name."""
+    install = [sys.executable, "-m", "mirage", "--show-completion"]
+    shell = ["bash", "-c", '"$@"; true', "bash", *install]  # found as the parent process
+    shown = subprocess.run(shell, capture_output=True, text=True, check=False).stdout
+    assert "_MIRAGE_COMPLETE=complete_bash $1" in shown
+    assert shown.rstrip().endswith("_mirage_completion mirage")
+
+
+def test_a_bug_report_can_name_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app(["--version"], prog_name="mirage")
+    assert ended.value.code == 0
+    assert re.fullmatch(r"mirage \d+\.\d+\S*\n", capsys.readouterr().out)
+
+
+def test_the_help_groups_every_command_once() -> None:
+    assert sorted(name for names in PANELS.values() for name in names) == sorted(COMMANDS)

@@ -11,6 +11,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,10 +22,10 @@ from mirage.domain.caller import Role
 from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.services import tokens
 from mirage.store import chains
-from mirage.store.engine import Store
+from mirage.store.engine import Store, Transaction
 from mirage.store.tokens import Token
 from tests.api.conftest import cluster_id, context, stage, store
-from tests.api.rows import add_decision, add_links
+from tests.api.rows import add_chain, add_decision, add_links
 from tests.api.running import CHAIN, NOW, Client, Stage
 
 __all__ = ["cluster_id", "context", "stage", "store"]
@@ -94,6 +95,11 @@ def chain(store: Store, cluster_id: int) -> ChainId:
     return mine.chain_id
 
 
+def add_mine(tx: Transaction, cluster_id: int, chain_id: str, **more: Any) -> None:
+    own: dict[str, Any] = {"uid": ME.pw_uid, "user": ME.pw_name, "created_at": NOW} | more
+    chains.save_chain(tx, cluster_id, Chain(chain_id=ChainId(chain_id), **own))
+
+
 def state(store: Store) -> ChainState:
     with store.read() as tx:
         return chains.chain(tx, ChainId(CHAIN)).state
@@ -103,12 +109,67 @@ def test_chains_are_listed(client: Client, chain: ChainId) -> None:
     shown = run_process("list", "--url", client.url)
     assert (shown.code, shown.err) == (0, "")
     (row,) = [line for line in shown.out.splitlines() if chain in line]
-    for word in (ME.pw_name, "active", "3 of 8", "103", "2: 0.50 h interrupted, 1.00 h overlapped"):
+    for word in (ME.pw_name, "active", "3 of 8", "103", "30 min", "1 h 0 min"):
         assert word in row
 
 
 def test_ids_are_whole_on_a_narrow_terminal(client: Client, chain: ChainId) -> None:
     assert chain in run("list", url=client.url, COLUMNS="80").out
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_every_cell_is_whole_in_every_terminal(
+    client: Client, store: Store, cluster_id: int, width: int
+) -> None:
+    ident, reason = "k" * 20, "at risk: " + "a long reason " * 9 + "and its end"
+    with store.begin() as tx:
+        add_mine(tx, cluster_id, ident, note=reason)
+        add_links(tx, cluster_id, ident)
+    listed = run("list", url=client.url, COLUMNS=str(width), PYTHONUTF8="1").out
+    shown = run("show", ident, url=client.url, COLUMNS=str(width), PYTHONUTF8="1").out
+    told = [line for line in listed.splitlines() if line.startswith(ident)]
+    assert told == [f"{ident}: {reason}"], "a sentence of its own"
+    tables = [line for line in (listed + shown).splitlines() if "┃" in line or "│ " in line[:3]]
+    assert max(map(len, tables)) <= width
+    assert not [line for line in tables if "…" in line]
+    assert "cancelled" not in listed
+    for name in ("chain", "user", "state", "links", "running"):
+        assert name in listed.splitlines()[1]
+
+
+def test_a_chain_goes_by_its_first_letters_and_by_the_job_that_runs(
+    client: Client, chain: ChainId, store: Store, cluster_id: int
+) -> None:
+    for word in (chain[:3], "103"):
+        shown = json.loads(run("show", word, "--json", url=client.url).out)
+        assert shown["chain_id"] == chain
+    with store.begin() as tx:
+        add_chain(tx, cluster_id, chain[:8] + "zzzz")
+    several = run("cancel", chain[:3], url=client.url)
+    assert (several.code, several.err) == (
+        2,
+        f"mirage: {chain[:3]} begins 2 chains: {chain}, {chain[:8]}zzzz\n",
+    )
+    assert state(store) == ChainState.ACTIVE
+    none = run("show", "x", url=client.url)
+    assert none.err == "mirage: there is no chain x: `mirage chain list` shows them\n"
+
+
+def test_who_has_one_chain_need_not_name_it(
+    client: Client, chain: ChainId, store: Store, cluster_id: int
+) -> None:
+    with store.begin() as tx:
+        add_chain(tx, cluster_id, "chainofbob12", "bob")
+        add_mine(tx, cluster_id, "mineandover1", state=ChainState.FINISHED)
+    assert chain in run("show", url=client.url).out
+    assert "job 103" in run("explain", url=client.url).out
+    listed = run("list", "--me", url=client.url).out
+    assert chain in listed
+    assert "chainofbob12" not in listed
+    with store.begin() as tx:
+        add_mine(tx, cluster_id, "minetoo12345")
+    assert "name one of your 2 chains" in run("show", url=client.url).err
+    assert run("cancel", url=client.url).code == 2, "never by chance"
 
 
 def test_an_empty_list_says_so(client: Client) -> None:
@@ -128,7 +189,7 @@ def test_lists_longer_than_a_page_come_whole(client: Client, store: Store, clust
 def test_a_chain_is_shown_with_links_and_handovers(client: Client, chain: ChainId) -> None:
     shown = run("show", chain, url=client.url)
     assert shown.code == 0
-    for word in ("TIMEOUT", "2027-01-15 02:30", "30 min", "1 h 0 min"):
+    for word in ("TIMEOUT", "01-15 02:30", "30 min", "1 h 0 min", "mode shadow: Mirage decides"):
         assert word in shown.out
     as_json = json.loads(run("show", chain, "--json", url=client.url).out)
     assert [link["job_id"] for link in as_json["links"]] == [101, 102, 103]

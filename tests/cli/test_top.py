@@ -1,12 +1,16 @@
 """`mirage top`, in a pipe and at a real terminal."""
 
 import json
+import re
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from mirage.cli.top import screen
 from mirage.store.engine import Store
 from tests.api.conftest import client, cluster_id, context, stage, store
 from tests.api.rows import add_chain, add_links
@@ -38,10 +42,32 @@ def top(url: str, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_pipe_gets_one_picture(client: Client, tmp_path: Path) -> None:
     done = top(client.url, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("2 chains live, 1 at risk, 0 paused;")
+    assert done.stdout.startswith("2 live, 1 at risk, 0 paused;")
     rows = [line for line in done.stdout.splitlines() if CHAIN in line or "riskychain1" in line]
     assert "riskychain1" in rows[-2], "those at risk first"
     assert r"\x1b[2J[red]an admin[/red] holds it" in rows[-2]
+
+
+@pytest.mark.usefixtures("chains")
+def test_a_picture_says_how_old_it_is_and_whether_mirage_acts(
+    client: Client, tmp_path: Path
+) -> None:
+    head = " ".join(top(client.url, tmp_path).stdout.split("next hand-overs")[0].split())
+    assert head.endswith("; mode shadow: Mirage decides and logs, and moves nothing")
+
+
+def test_a_narrow_terminal_shows_every_id_link_and_moment() -> None:
+    noon = "2027-01-15T12:00:00+00:00"
+    reason = {"action": "wait", "reason": "95 min left, and the lead is 90 min " * 3}
+    soon = {"chain_id": "k" * 20, "link": 12, "predecessor_end": noon, "start": None}
+    found = {"live": 1, "at_risk": 0, "paused": 0, "as_of": noon, "stale": False, "items": []}
+    found |= {"soon": [soon | {"decision": reason}], "modes": {"mode": "act", "partitions": {}}}
+    out = Console(width=80, record=True, file=StringIO())
+    out.print(screen(found, rows=5))
+    shown = out.export_text().splitlines()
+    (row,) = [line for line in shown if "k" * 20 in line]
+    assert re.search(r"k\W+12\W+01-15 \d\d:\d\d\W+wait: 95 min", row)
+    assert max(map(len, shown)) <= 80
 
 
 @pytest.mark.usefixtures("chains")
