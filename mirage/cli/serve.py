@@ -104,16 +104,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
         sockets.append(peer.listen(settings.socket, private=owner_uid is not None))
     server = _Server(served, started=lambda: systemd.ready(f"serving {url}"))
     stop = threading.Event()
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-        systemd.stopping()
-        server.should_exit = True
-
-    # uvicorn ends on these, and then raises them again for whoever was asked before it: by default
-    # that ends the process, in the middle of a tick.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    _end_on_signals(server, stop, systemd)
     thread = threading.Thread(target=_work, args=(worker, service, stop, systemd), name="worker")
     courier = couriers.courier(service)
     # Ends with the process: what it was about to send is sent after the next start.
@@ -137,6 +128,18 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
         if settings.socket is not None:
             settings.socket.unlink(missing_ok=True)
     _log.info("ended")
+
+
+def _end_on_signals(server: uvicorn.Server, stop: threading.Event, systemd: Notifier) -> None:
+    def end(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        systemd.stopping()
+        server.should_exit = True
+
+    # uvicorn ends on these, and then raises them again for whoever was asked before it: by default
+    # that ends the process, in the middle of a tick.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
 
 
 def _keep_up_to_date(known: WhoMayWhat, stop: threading.Event) -> None:
