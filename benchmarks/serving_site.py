@@ -83,8 +83,9 @@ class Still:
     def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None: ...
 
     def suspend(self, standby: JobId) -> None:
-        (place,) = (n for n, job in enumerate(self._jobs) if job.job_id == standby)
-        self._jobs[place] = replace(self._jobs[place], priority=0)
+        self._jobs = [
+            replace(job, priority=0) if job.job_id == standby else job for job in self._jobs
+        ]
 
     def resume(self, standby: JobId) -> None: ...
     def cancel(self, job_id: JobId) -> None: ...

@@ -14,6 +14,7 @@ from mirage.policy.rules import Average, FixedLead, SlurmEstimate
 from mirage.services.handovers import OpenHandover
 from mirage.store import outcomes
 from mirage.store.engine import Transaction
+from mirage.store.pairs import LinkKey
 
 _AVERAGE, _FIXED, _SLURM = Average(), FixedLead(), SlurmEstimate()
 SLURM = _SLURM.name
@@ -22,7 +23,6 @@ NAMES = (_AVERAGE.name, _FIXED.name, SLURM)
 CHANGED_S = 600
 """An expected instant that moves by less is not stored anew."""
 
-LinkKey = tuple[ChainId, int]
 WouldFree = tuple[ChainId, int, str, int]
 
 

@@ -7,9 +7,10 @@ from mirage.domain.chain import Chain, ChainId, Link, LinkState, Position
 from mirage.services import risks
 from mirage.services.handovers import OpenHandover, of_chain
 from mirage.store import chains, decisions, forecasts, standings
-from mirage.store.decisions import DecisionRow, LinkKey
+from mirage.store.decisions import DecisionRow
 from mirage.store.engine import Transaction
 from mirage.store.forecasts import ForecastRow
+from mirage.store.pairs import LinkKey
 from mirage.store.standings import AT_RISK, PAUSED, Place, Wanted
 
 SOON = 12

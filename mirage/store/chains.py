@@ -36,6 +36,7 @@ from mirage.errors import NotFound
 from mirage.store import changes, tables
 from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
+from mirage.store.pairs import among
 from mirage.store.spans import within
 from mirage.store.upsert import put
 from mirage.store.visible import own_chains
@@ -221,7 +222,7 @@ def seen(tx: Transaction, links: Collection[Link], now: int) -> None:
     if links:
         table = tables.links
         keys = [(link.chain_id, link.index) for link in links]
-        unchanged = tuple_(table.c.chain_id, table.c.index).in_(keys)
+        unchanged = among(tx, table.c.chain_id, table.c.index, keys)
         tx.execute(update(table).where(unchanged).values(seen_at=now))
 
 

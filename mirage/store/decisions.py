@@ -10,7 +10,7 @@ counted together: each was, or may have been, told to Slurm.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -18,12 +18,10 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     RowMapping,
-    and_,
     bindparam,
     func,
     insert,
     select,
-    tuple_,
     update,
 )
 
@@ -34,18 +32,13 @@ from mirage.errors import NotFound
 from mirage.store import changes
 from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
+from mirage.store.pairs import LinkKey, among
 from mirage.store.spans import within
 from mirage.store.tables import chains, decisions
 from mirage.store.visible import own_chains
 
 RUN_S = 3600
 """A run of repeats is broken after this long."""
-
-LinkKey = tuple[ChainId, int]
-"""Chain and index."""
-
-_CHUNK = 5000
-"""Links asked about at a time: well within the number of parameters SQLite takes (32766)."""
 
 _NUMBER = re.compile(r"[-+]?\d[\d.,:]*")
 
@@ -191,34 +184,24 @@ def last(tx: Transaction, chain_id: ChainId, index: int) -> DecisionRow | None:
 
 def last_of(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, DecisionRow]:
     """The newest decision of each link that has one."""
-    found: dict[LinkKey, DecisionRow] = {}
-    for wanted in _of_links(links):
-        newest = select(func.max(decisions.c.id)).where(wanted)
-        newest = newest.group_by(decisions.c.chain_id, decisions.c.index)
-        query = select(decisions).where(decisions.c.id.in_(newest))
-        rows = (_row(r) for r in tx.execute(query).mappings())
-        found |= {(row.chain_id, row.index): row for row in rows}
-    return found
+    newest = select(func.max(decisions.c.id)).where(_of_links(tx, links))
+    newest = newest.group_by(decisions.c.chain_id, decisions.c.index)
+    query = select(decisions).where(decisions.c.id.in_(newest))
+    rows = (_row(r) for r in tx.execute(query).mappings())
+    return {(row.chain_id, row.index): row for row in rows}
 
 
-def _of_links(links: Sequence[LinkKey]) -> Iterator[ColumnElement[bool]]:
-    """Conditions that name them, a part of them each."""
-    named = tuple_(decisions.c.chain_id, decisions.c.index)
-    for begin in range(0, len(links), _CHUNK):
-        part = links[begin : begin + _CHUNK]
-        # The chains apart as well: by pairs alone SQLite reads the whole index.
-        yield and_(decisions.c.chain_id.in_({chain_id for chain_id, _ in part}), named.in_(part))
+def _of_links(tx: Transaction, links: Sequence[LinkKey]) -> ColumnElement[bool]:
+    return among(tx, decisions.c.chain_id, decisions.c.index, links)
 
 
 def moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, int]:
     """How often Slurm was told to move the standby of each of these links, or may have been."""
-    found: dict[LinkKey, int] = {}
     told = decisions.c.effect.in_((Effect.DONE.value, Effect.INTENDED.value))
-    for wanted in _of_links(links):
-        query = select(decisions.c.chain_id, decisions.c.index, func.count()).where(wanted, told)
-        rows = tx.execute(query.group_by(decisions.c.chain_id, decisions.c.index))
-        found |= {(ChainId(chain_id), index): count for chain_id, index, count in rows}
-    return found
+    query = select(decisions.c.chain_id, decisions.c.index, func.count())
+    query = query.where(_of_links(tx, links), told)
+    rows = tx.execute(query.group_by(decisions.c.chain_id, decisions.c.index))
+    return {(ChainId(chain_id), index): count for chain_id, index, count in rows}
 
 
 def refused_since(tx: Transaction, cluster_id: int, since: int) -> set[tuple[ChainId, int]]:
@@ -234,15 +217,12 @@ def refused_since(tx: Transaction, cluster_id: int, since: int) -> set[tuple[Cha
 
 def refused_pins(tx: Transaction, links: Sequence[LinkKey]) -> set[LinkKey]:
     """Those of these links whose standby Slurm has ever refused to pin."""
-    found: set[LinkKey] = set()
-    for wanted in _of_links(links):
-        query = select(decisions.c.chain_id, decisions.c.index).where(
-            wanted,
-            decisions.c.effect == Effect.REFUSED.value,
-            decisions.c.action == Action.PIN.value,
-        )
-        found |= {(ChainId(chain_id), index) for chain_id, index in tx.execute(query)}
-    return found
+    query = select(decisions.c.chain_id, decisions.c.index).where(
+        _of_links(tx, links),
+        decisions.c.effect == Effect.REFUSED.value,
+        decisions.c.action == Action.PIN.value,
+    )
+    return {(ChainId(chain_id), index) for chain_id, index in tx.execute(query)}
 
 
 def page(  # noqa: PLR0913 - filters

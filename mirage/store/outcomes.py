@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, false, func, literal_column, or_, select, tuple_
+from sqlalchemy import ColumnElement, false, func, literal_column, or_, select
 
 from mirage.domain.caller import NOBODY_UID, Own
 from mirage.domain.chain import ChainId
 from mirage.store.engine import Transaction
+from mirage.store.pairs import LinkKey, among
 from mirage.store.tables_shown import outcomes, would_free
 from mirage.store.upsert import put_all
 
@@ -18,9 +19,7 @@ MIRAGE = "mirage"
 POLICIES = (MIRAGE, "reactive", "fixed-lead", "average", "slurm-estimate")
 
 _DAY_S = 86400
-_CHUNK = 5000
 
-LinkKey = tuple[ChainId, int]
 Parted = tuple[int, int]
 """Interruption and overlap, seconds."""
 
@@ -197,10 +196,8 @@ def put_would_free(tx: Transaction, rows: Sequence[tuple[ChainId, int, str, int]
 def would_have_freed(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, dict[str, int]]:
     """When each policy would free the standbys of these links, those that would."""
     found: dict[LinkKey, dict[str, int]] = {}
-    named = tuple_(would_free.c.chain_id, would_free.c.index)
-    for begin in range(0, len(links), _CHUNK):
-        query = select(would_free).where(named.in_(links[begin : begin + _CHUNK]))
-        for row in tx.execute(query).mappings():
-            key = (ChainId(row["chain_id"]), int(row["index"]))
-            found.setdefault(key, {})[row["policy"]] = row["at"]
+    query = select(would_free).where(among(tx, would_free.c.chain_id, would_free.c.index, links))
+    for row in tx.execute(query).mappings():
+        key = (ChainId(row["chain_id"]), int(row["index"]))
+        found.setdefault(key, {})[row["policy"]] = row["at"]
     return found
