@@ -1,7 +1,6 @@
 """The service that benchmarks/serving.py asks: API, pages and worker in one process, as `mirage
 serve` has them, on a database of a size and a cluster that shows the database's own jobs."""
 
-import gc
 import json
 import os
 import signal
@@ -20,6 +19,7 @@ from sqlalchemy import select
 from mirage.api import peer
 from mirage.api.app import create_app
 from mirage.api.context import ApiContext
+from mirage.cli.serve import be_quick_beside_a_worker
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.policy import registry
@@ -138,7 +138,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
         sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}\n")
         sys.stdout.flush()
-        gc.freeze()
+        be_quick_beside_a_worker()
         thread.start()
         try:
             server.run([listening])

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -44,6 +45,10 @@ KILL_FILE = "shadow"
 
 URL_FILE = "url"
 """Of a user's own service, in its state directory."""
+
+SWITCH_S = 0.0005
+"""How long a thread that computes keeps others waiting; Python's own is 5 ms. A request takes the
+interpreter dozens of times (each row, each packet): beside a tick they add up (docs/rest.md)."""
 
 _GRACE_S = 10
 """For requests under way when the service ends."""
@@ -113,9 +118,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
         (settings.state_dir / URL_FILE).write_text(f"{url}\n")
     _keep_up_to_date(known, stop)
     _log.info("serving", url=url, **({"socket": str(settings.socket)} if settings.socket else {}))
-    # What is loaded by now stays: looking through it for garbage would keep every request waiting
-    # for a tenth of a second.
-    gc.freeze()
+    be_quick_beside_a_worker()
     thread.start()
     post.start()
     try:
@@ -128,6 +131,14 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
         if settings.socket is not None:
             settings.socket.unlink(missing_ok=True)
     _log.info("ended")
+
+
+def be_quick_beside_a_worker() -> None:
+    """For a process that answers while a thread of it computes; once all is loaded."""
+    sys.setswitchinterval(SWITCH_S)
+    # What is loaded by now stays: looking through it for garbage would keep every request waiting
+    # for a tenth of a second.
+    gc.freeze()
 
 
 def _end_on_signals(server: uvicorn.Server, stop: threading.Event, systemd: Notifier) -> None:
