@@ -166,6 +166,7 @@ def limits(settings: Settings) -> Limits:
         cluster_overlap_node_h=provision.cluster_overlap_node_h,
         allow_pin=provision.allow_pin,
         max_touches=provision.max_touches,
+        max_chains_per_user=provision.max_chains_per_user,
         demote_after=provision.demote_after,
         demote_error_s=provision.demote_error_h * _HOUR_S,
     )

@@ -204,6 +204,9 @@ class ProvisionSettings(_Section):
     max_touches: int = Field(6, ge=1)
     """Moves that one hand-over may cost; a standby is not pinned where the last one, which lets it
     off its nodes, would exceed it."""
+    max_chains_per_user: int = Field(200, ge=1)
+    """Live chains of one user that are followed; those beyond run as plain Slurm has them, and are
+    taken up as others end."""
     demote_after: int = Field(10, ge=1)
     """Hand-overs whose mean absolute forecast error is held against `demote_error_h`."""
     demote_error_h: float = Field(12.0, gt=0)

@@ -15,7 +15,7 @@ from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
-from mirage.services import caps, killswitch, links, pushing, waits
+from mirage.services import caps, killswitch, links, pushing, room, waits
 from mirage.services.bookkeeping import Bookkeeping
 from mirage.services.chains import conclude
 from mirage.services.desk import Rules
@@ -174,7 +174,7 @@ class Worker:
         with self._store.begin() as tx:
             ingest_queue(tx, self._cluster_id, queue, nodes, before=self._queue)
             ran = pushing.running(tx, self._cluster_id)
-            found = self._ours(links.links_in(queue))
+            found = self._ours(tx, links.links_in(queue))
             links.sync(tx, self._cluster_id, found, queue.taken_at, queue=queue)
             pushing.check(tx, self._cluster_id, ran, queue.taken_at)
             self._pushed = pushes.find(tx, self._cluster_id)
@@ -202,9 +202,11 @@ class Worker:
         if self._foreteller is not None:
             self._foreteller.tick(self._store, self._cluster_id, snapshot, self._rules.observer)
 
-    def _ours(self, jobs: Iterable[Job]) -> list[Job]:
+    def _ours(self, tx: Transaction, jobs: Iterable[Job]) -> list[Job]:
         """Those that may become links: only what is a link is ever moved."""
-        return [job for job in jobs if self._owner_uid in {None, job.uid}]
+        own = [job for job in jobs if self._owner_uid in {None, job.uid}]
+        limits = caps.in_force(tx, self._cluster_id, self._rules.limits)
+        return room.followed(tx, self._cluster_id, own, limits.max_chains_per_user)
 
     def _fresh_nodes(self, now: int) -> tuple[Node, ...] | None:
         """None while the last answer is young enough, or none came: the queue alone is enough."""
@@ -229,7 +231,7 @@ class Worker:
             _log.warning("accounting does not answer", error=str(error))
             return
         with self._store.begin() as tx:
-            links.sync(tx, self._cluster_id, self._ours(records), now, accounting=True)
+            links.sync(tx, self._cluster_id, self._ours(tx, records), now, accounting=True)
             unknown = set(missing) - {job.job_id for job in records}
             links.close_forgotten(tx, self._cluster_id, unknown, now)
 
@@ -255,7 +257,7 @@ class Worker:
     def _ingest_window(self, window: tuple[int, int], now: int) -> None:
         counts, records = ingest_history(self._store, self._cluster, self._cluster_id, window)
         with self._store.begin() as tx:
-            links.sync(tx, self._cluster_id, self._ours(records), now, accounting=True)
+            links.sync(tx, self._cluster_id, self._ours(tx, records), now, accounting=True)
             clusters.set_history_until(tx, self._cluster_id, window[1])
         self._history_at = window[1]
         _log.info("accounting", until=window[1], added=counts.added, updated=counts.updated)

@@ -19,6 +19,7 @@ from mirage.domain.decision import Action, Mode
 from mirage.domain.job import JobId
 from mirage.errors import InputError, NotAllowed, NotFound
 from mirage.policy.registry import is_model
+from mirage.services import caps, room
 from mirage.services import chains as chain_service
 from mirage.services.chains import Registration
 from mirage.store import chains, decisions
@@ -145,6 +146,8 @@ def _register(
         min_runtime_s=new.min_runtime_s,
         recipe=None if new.recipe is None else new.recipe.kept(),
     )
+    most = caps.in_force(tx, given.cluster_id, given.limits).max_chains_per_user
+    room.check(tx, given.cluster_id, registration.chain_id, who.uid, most)
     try:
         chain_service.register(
             tx, given.cluster_id, registration, uid=who.uid, user=who.user, now=given.clock()

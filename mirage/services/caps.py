@@ -37,6 +37,7 @@ class Cap:
 
 CAPS: Mapping[str, Cap] = {
     "max_touches": Cap(field="max_touches", least=1, whole=True),
+    "max_chains_per_user": Cap(field="max_chains_per_user", least=1, whole=True),
     "account_overlap_node_h": Cap(field="account_overlap_node_h"),
     "cluster_overlap_node_h": Cap(field="cluster_overlap_node_h"),
     "max_lead_h": Cap(field="max_lead_s", per=_HOUR_S),

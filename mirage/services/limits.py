@@ -22,6 +22,8 @@ class Limits:
     allow_pin: bool = True
     max_touches: int = 6
     """Of one hand-over."""
+    max_chains_per_user: int = 200
+    """Live ones that Mirage follows (`services.room`)."""
     demote_after: int = 10
     demote_error_s: float = 12 * _HOUR_S
 

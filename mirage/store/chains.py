@@ -173,6 +173,15 @@ def count_by_state(tx: Transaction, cluster_id: int) -> dict[ChainState, int]:
     return {state: found.get(state, 0) for state in ChainState}
 
 
+def count_live(tx: Transaction, cluster_id: int, uid: int) -> int:
+    """That user's chains that are not over."""
+    table = tables.chains
+    query = select(func.count()).where(
+        table.c.cluster_id == cluster_id, table.c.uid == uid, table.c.state.not_in(_OVER)
+    )
+    return int(tx.execute(query).scalar_one())
+
+
 def count_unseen(tx: Transaction, cluster_id: int, uid: int) -> int:
     """That user's live chains of which no link is known."""
     table, links = tables.chains, tables.links

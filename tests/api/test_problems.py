@@ -182,6 +182,23 @@ def test_more_chains_than_slurm_has_shown(client: Client, monkeypatch: pytest.Mo
     assert client.post(CHAINS, made_up[3], who="bob").status_code == 201
 
 
+def test_more_chains_than_one_user_may_have(client: Client) -> None:
+    client.put("/api/v1/limits/max_chains_per_user", b'{"value": 2}', who="root")
+    new = [NEW.replace(b"k3v9x2m7q1zt", b"madeup%06d" % n) for n in range(3)]
+    statuses = [client.post(CHAINS, body, who="alice").status_code for body in new]
+    assert statuses == [201, 201, 429]
+    refused = problem(client.post(CHAINS, new[2], who="alice"))
+    assert refused["type"] == "/problems/too-many"
+    assert refused["detail"].startswith("no more than 2 live chains of one user")
+    # The wrapped sbatch tells 200 characters of it.
+    assert len(refused["detail"]) < 200
+    assert client.post(CHAINS, new[0], who="alice").status_code == 201, "it is one of them"
+    assert client.post(CHAINS, new[2], who="bob").status_code == 201
+    client.post(f"{CHAINS}/madeup000000/cancel", who="alice")
+    more = NEW.replace(b"k3v9x2m7q1zt", b"madeup000009")
+    assert client.post(CHAINS, more, who="alice").status_code == 201
+
+
 def test_chains_that_slurm_has_shown_do_not_count(
     client: Client, store: Store, cluster_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

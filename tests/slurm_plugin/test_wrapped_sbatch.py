@@ -285,6 +285,7 @@ class Service(HTTPServer):
 
     code = 201
     delay_s = 0.0
+    body = b""
     seen: tuple[str, dict[str, str], bytes] | None = None
 
 
@@ -297,6 +298,7 @@ class Handler(BaseHTTPRequestHandler):
         time.sleep(self.server.delay_s)
         self.send_response(self.server.code)
         self.end_headers()
+        self.wfile.write(self.server.body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Say nothing."""
@@ -334,6 +336,22 @@ def test_the_service_is_told_and_shown_who_asks(slurm: FakeSlurm, service: Servi
     payload = (slurm.root / "payload").read_text()
     assert payload.startswith("POST /api/v1/chains ")
     assert len(payload.split()[2]) == 64
+
+
+def test_a_chain_too_many_is_submitted_and_the_service_says_why(
+    slurm: FakeSlurm, service: Service
+) -> None:
+    slurm.script(SCRIPT)
+    service.code = 429
+    why = "no more than 2 live chains of one user are followed here"
+    service.body = json.dumps({"status": 429, "detail": why}).encode()
+    url = f"http://127.0.0.1:{service.server_port}"
+    done = slurm.sbatch("--mirage-chain=5", "job.sh", env={"MIRAGE_URL": url})
+    assert (done.returncode, done.stdout) == (0, b"Submitted batch job 101\n")
+    assert done.stderr.decode() == (
+        f"mirage: the chain is not registered (429: {why}); it runs all the same, each link"
+        " queueing when the last one ends, until Mirage finds it by its comment\n"
+    )
 
 
 @pytest.mark.parametrize(
