@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -140,7 +141,11 @@ def test_a_demo_keeps_away_from_the_database_of_the_site(tmp_path: Path) -> None
 
 def foretold_by_the_twin(url: str, folder: Path) -> bool:
     """Whether a job that somebody asks about is, as `mirage forecast --wait` asks."""
-    asked = {"partition": Params().partitions[0].name, "nodes": 2, "time_limit_s": 7 * _HOUR_S}
+    asked: dict[str, Any] = {
+        "partition": Params().partitions[0].name,
+        "nodes": 2,
+        "time_limit_s": 7 * _HOUR_S,
+    }
     (database,) = folder.glob("mirage-demo-*/mirage.db")
     with closing(Store(f"sqlite:///{database}")) as store, store.begin() as tx:
         last = service.last_tick(tx, 1)
