@@ -177,7 +177,7 @@ def count_live(tx: Transaction, cluster_id: int, uid: int) -> int:
     """That user's chains that are not over."""
     table = tables.chains
     query = select(func.count()).where(
-        table.c.cluster_id == cluster_id, table.c.uid == uid, table.c.state.not_in(_OVER)
+        table.c.cluster_id == cluster_id, table.c.uid == uid, table.c.state.not_in(OVER)
     )
     return int(tx.execute(query).scalar_one())
 
