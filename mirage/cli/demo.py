@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 import uvicorn
@@ -30,10 +30,12 @@ from mirage.cli.serve import api_context
 from mirage.cli.stage import PRESET, SEED, WARM_UP_DAYS, staged, window
 from mirage.cluster.simulated import SimulatedCluster
 from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.snapshot import Snapshot
 from mirage.errors import InputError
 from mirage.installed import DEFAULT_PORT
 from mirage.policy import registry
 from mirage.services.foresight import Foresight
+from mirage.services.foretelling import Foreteller
 from mirage.services.observing import Observer
 from mirage.settings import Settings
 from mirage.web.app import mount
@@ -52,6 +54,7 @@ _CHAINS = "The chains"
 _DAY_S = 86400
 _HOUR_S = 3600
 _HISTORY_S = 6 * _HOUR_S
+_LOOK_S = 1.0
 
 
 @app.command()
@@ -177,7 +180,7 @@ def demo(
         _tell(_results(plan, service, world, console), as_json=as_json)
         if not once:
             console.print(f"The API stays at {url} until Ctrl-C.")
-            ending.wait()
+            _stay(service, world, ending)
 
 
 class _OwnDatabase(Settings):
@@ -255,6 +258,15 @@ def _rehearse(
         for progress in rehearsal.run(plan, service, world, worker):
             ending.check()
             told(progress.done, _day(progress.now))
+
+
+def _stay(service: Service, world: SimulatedCluster, ending: Ending) -> NoReturn:
+    """The clock stands: what a job would wait that is submitted now is asked of the twin."""
+    foreteller, observer = Foreteller(), Observer(params=world.params)
+    snapshot = Snapshot(queue=world.queue(), nodes=world.nodes())
+    while True:
+        foreteller.tick(service.store, service.cluster_id, snapshot, observer)
+        ending.wait(_LOOK_S)
 
 
 @contextmanager

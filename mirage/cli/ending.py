@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
 
 import typer
 
@@ -33,11 +32,13 @@ class Ending:
         if self._asked_by is not None:
             raise typer.Exit(_AS_SHELLS_SAY + self._asked_by)
 
-    def wait(self) -> NoReturn:
+    def wait(self, seconds: float) -> None:
+        """So long, or until it is asked for."""
         # An Event could be waited for, but not be set by a handler that interrupts its own wait.
-        while True:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
             self.check()
-            time.sleep(_LOOK_S)
+            time.sleep(min(_LOOK_S, left))
 
     def tell(self) -> None:
         if self._asked_by is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from mirage.cli.report_plot import plot
+from mirage.cli.report_plot import STYLE, plot
 from mirage.cli.report_text import COLUMNS, asked_lines, cell, saved, title
 from mirage.services.report import NAMES, ORDER
 
@@ -16,7 +16,6 @@ table { border-collapse: collapse; margin: 1rem 0; }
 caption { text-align: left; font-weight: 600; }
 th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #8886; }
 th:first-child, td:first-child { text-align: left; }
-svg { max-width: 100%; height: auto; }
 """
 
 
@@ -30,21 +29,22 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
     yield "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
     yield "<meta name='viewport' content='width=device-width'>"
     yield f"<title>Mirage: shadow report of {escape(document['cluster'])}</title>"
-    yield f"<style>{_STYLE}</style></head><body>\n"
+    yield f"<style>{_STYLE}{STYLE}</style></head><body>\n"
     yield f"<h1>Had Mirage acted on {escape(document['cluster'])}</h1>\n"
     yield f"<p class='advice'>{escape(told['advice'])}</p>\n<p>{escape(told['reason'])}</p>\n"
     for line in asked_lines(document):
         yield f"<p>{escape(line)}</p>\n"
-    for group in document["groups"]:
-        yield from _group(group)
+    for place, group in enumerate(document["groups"]):
+        yield from _group(group, plot_name=f"plot{place}")
     yield _FOOT
 
 
-def _group(group: dict[str, Any]) -> Iterator[str]:
+def _group(group: dict[str, Any], *, plot_name: str) -> Iterator[str]:
+    """`plot_name`: there once on the page."""
     yield f"<h2>{escape(title(group))}</h2>\n"
     if group["by"] != "all":
         yield f"<p>{escape(group['recommendation']['advice'])}</p>\n"
-    yield plot(group)
+    yield str(plot(group, plot_name))
     headings = [heading.replace("-\n", "").replace("\n", " ") for heading, _, _ in COLUMNS]
     yield "<table><thead><tr>"
     for heading in ("", *headings, "Mirage saves, h in sum"):

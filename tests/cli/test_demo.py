@@ -4,18 +4,26 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from mirage.cli import rehearsal
 from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.domain.job import JobId
+from mirage.domain.shape import Shape
 from mirage.installed import DEFAULT_PORT
+from mirage.services import forecasting
 from mirage.settings import Settings
+from mirage.sim.types import Params
+from mirage.store import service
 from mirage.store.chains import HandoverRow
+from mirage.store.engine import Store
 from tests.mirage_process import MIRAGE, Answer, environment, run
 
 _HOUR_S = 3600
@@ -95,9 +103,12 @@ def running(folder: Path, *words: str, **more: str) -> Iterator[subprocess.Popen
             process.kill()
 
 
-def wait_for(process: subprocess.Popen[str], beginning: str) -> None:
+def wait_for(process: subprocess.Popen[str], beginning: str) -> str:
+    """The line that begins so."""
     assert process.stderr is not None
-    assert any(line.startswith(beginning) for line in process.stderr), "it ended without that line"
+    found = next((line for line in process.stderr if line.startswith(beginning)), None)
+    assert found is not None, "it ended without that line"
+    return found
 
 
 @pytest.mark.parametrize(
@@ -128,10 +139,32 @@ def test_a_demo_keeps_away_from_the_database_of_the_site(tmp_path: Path) -> None
         assert not site.exists()
 
 
+def foretold_by_the_twin(url: str, folder: Path) -> bool:
+    """Whether a job that somebody asks about is, as `mirage forecast --wait` asks."""
+    asked: dict[str, Any] = {
+        "partition": Params().partitions[0].name,
+        "nodes": 2,
+        "time_limit_s": 7 * _HOUR_S,
+    }
+    (database,) = folder.glob("mirage-demo-*/mirage.db")
+    with closing(Store(f"sqlite:///{database}")) as store, store.begin() as tx:
+        last = service.last_tick(tx, 1)
+        assert last is not None
+        forecasting.ask(tx, 1, Shape(**asked), last.at)
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        found = httpx.get(f"{url}/api/v1/forecasts", params=asked).json()
+        if not found["waiting"]:
+            return bool(found["source"] == "twin" and found["exact"])
+        time.sleep(0.2)
+    return False
+
+
 @pytest.mark.slow
 def test_after_the_result_the_api_stays_until_a_signal(tmp_path: Path) -> None:
     with running(tmp_path, "--chains", "1", "--until", "2026-01-08 12:00:00") as demo:
-        wait_for(demo, "The API stays at http://127.0.0.1:")
+        stays = wait_for(demo, "The API stays at http://127.0.0.1:")
+        assert foretold_by_the_twin(stays.split()[4], tmp_path)
         demo.send_signal(signal.SIGTERM)
         out, err = demo.communicate()
     assert (demo.returncode, err) == (143, "mirage: ended by SIGTERM\n")

@@ -130,11 +130,13 @@ class _Page(HTMLParser):
         super().__init__()
         self.tags: list[str] = []
         self.links: list[str] = []
+        self.ids: list[str] = []
         self.text = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
 
     def handle_data(self, data: str) -> None:
         self.text += data
@@ -146,6 +148,7 @@ def test_the_page_stands_by_itself(made: dict[str, Any], site: Path) -> None:
     assert made["recommendation"]["advice"] in page.text
     assert page.tags.count("svg") == page.tags.count("table") == len(made["groups"])
     assert page.links == []
+    assert len(page.ids) == len(set(page.ids)) == 2 * len(made["groups"])
     assert "script" not in page.tags
     assert page.text.count("with ACCRUE_ALWAYS") == 2 * len(made["groups"])
 
