@@ -40,6 +40,8 @@ class Fault:
         if self.unknown:
             meant = f": is {self.nearest!r} meant?" if self.nearest else ""
             return f"{where}unknown key {self.key!r}{meant}"
+        if isinstance(self.value, dict):  # settings of one table that do not go together
+            return f"{where}[{self.key}]: {self.said}"
         allowed = f" (allowed: {self.allowed.replace('`', '')})" if self.allowed else ""
         return f"{where}{self.key} = {self.value!r}: {self.said}{allowed}"
 
@@ -178,7 +180,9 @@ def _file(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
         return tomllib.loads(text), lines_of(text)
     except OSError as error:
         raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), [f"not UTF-8: {error}"]) from error
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(str(path), [f"not TOML: {error}"]) from error
 
 

@@ -22,6 +22,8 @@ MirageError
 └── TooMany               the caller has too much under way (HTTP 429)
 """
 
+from collections.abc import Sequence
+
 
 class MirageError(Exception):
     """Base of all errors that are answered with one sentence instead of a traceback."""
@@ -45,9 +47,18 @@ class ConfigError(InputError):
     def __init__(self, source: str, faults: list[str]) -> None:
         self.source = source
         self.faults = faults
-        super().__init__(
-            "\n".join([f"{source}: {len(faults)} fault(s)", *(f"  {f}" for f in faults)])
-        )
+        super().__init__("\n".join(listed(source, faults)))
+
+    def in_one_line(self) -> str:
+        """For where a sentence goes, such as a cell of a table or a fault of another file."""
+        return f"{self.source}: {'; '.join(self.faults)}"
+
+
+def listed(source: str, faults: Sequence[str]) -> list[str]:
+    """A line where there is one fault; else their number, and a line each."""
+    if len(faults) == 1:
+        return [f"{source}: {faults[0]}"]
+    return [f"{source}: {len(faults)} faults", *(f"  {fault}" for fault in faults)]
 
 
 class UnknownFormat(InputError):

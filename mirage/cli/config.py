@@ -17,7 +17,7 @@ from mirage.cli.configured import ConfigOption
 from mirage.cluster import sudo
 from mirage.config_file import Fault, Given
 from mirage.domain.printable import printable
-from mirage.errors import InputError
+from mirage.errors import ConfigError, InputError, listed
 from mirage.knobs import knobs
 from mirage.settings import Settings
 from mirage.store.engine import masked, parse_url
@@ -65,11 +65,12 @@ def config_check(
     What it names are the model, the cluster file, keys and helpers. Exit codes: 0 nothing is wrong
     (what may not be meant is warned of), 2 there is a fault.
     """
-    found = checked(settings_file.given(file or config), os.environ)
+    given = settings_file.given(file or config)
+    found = checked(given, os.environ)
     if as_json:
         typer.echo(json.dumps(found.told(), default=str))
     else:
-        _tell(found)
+        _tell(found, given.path)
     if found.faults:
         raise typer.Exit(_BAD)
 
@@ -119,22 +120,22 @@ def _looked(
         knob = knobs(Settings).get(key)
         yield Fault(
             key=key,
-            said=str(error),
+            said=error.in_one_line() if isinstance(error, ConfigError) else str(error),
             value=None if knob is None else knob.shown(_value(settings, key)),
             line=given.lines.get(key),
             variable=given.variables.get(key),
         )
 
 
-def _tell(found: Checked) -> None:
+def _tell(found: Checked, file: Path | None) -> None:
     for sentence in found.warnings:
         typer.echo(f"warning: {printable(sentence)}", err=True)
     if not found.faults:
-        typer.echo("the configuration is right")
+        of = file or "there is no file, so all is as by default or as variables say"
+        typer.echo(f"the configuration is right: {of}")
         return
-    typer.echo(f"mirage: {found.source}: {len(found.faults)} fault(s)", err=True)
-    for fault in found.faults:
-        typer.echo(f"  {printable(str(fault))}", err=True)
+    for line in listed(found.source, [printable(str(fault)) for fault in found.faults]):
+        typer.echo(line if line.startswith("  ") else f"mirage: {line}", err=True)
 
 
 @config_app.command("show")

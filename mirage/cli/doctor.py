@@ -25,7 +25,9 @@ from mirage.errors import MirageError
 from mirage.policy.auto import Auto
 from mirage.policy.served import Served
 from mirage.ports import observes
+from mirage.services import killswitch
 from mirage.settings import Settings
+from mirage.store import clusters
 from mirage.store.engine import masked
 
 app = typer.Typer()
@@ -60,8 +62,10 @@ def doctor(
     """
     settings = settings_file.load_own(config) if user else settings_file.load(config)
     findings = [
+        *doctor_host.account(settings.service.state_dir),
         found("configuration", lambda: _configuration(config, settings)),
         found("database", lambda: _database(settings)),
+        found("mode", lambda: _mode(settings)),
         found(_SLURM, lambda: _slurm(settings)),
         found("policy", lambda: _policy(settings)),
         found("cluster file", lambda: _cluster_file(settings)),
@@ -107,9 +111,41 @@ def _database(settings: Settings) -> tuple[Verdict, str]:
 def _slurm(settings: Settings) -> tuple[Verdict, str]:
     bootstrap.check_slurm(settings)
     if settings.cluster.transport == "cli":
-        return Verdict.GOOD, "its commands are on PATH"
+        return _answering(settings)
     told, lacking = doctor_slurmrestd.look(settings)
     return Verdict.WARNING if lacking else Verdict.GOOD, "; ".join([told, *lacking])
+
+
+def _answering(settings: Settings) -> tuple[Verdict, str]:
+    """Whether slurmctld answers, and is of the cluster that the settings name."""
+    site = SlurmCli(timeout_s=settings.cluster.command_timeout_s).site_config()
+    name = settings.cluster.name
+    if site.cluster_name != name:
+        return Verdict.WARNING, (
+            f"its ClusterName is {site.cluster_name}, and cluster.name is {name}: history of two "
+            f'clusters may be mixed. Set cluster.name = "{site.cluster_name}", then restart the '
+            "service"
+        )
+    return Verdict.GOOD, f"{site.version}, ClusterName {name}: slurmctld answers"
+
+
+def _mode(settings: Settings) -> tuple[Verdict, str]:
+    """How far it goes, and whether somebody has stopped it."""
+    store = bootstrap.open_store(settings)
+    try:
+        with store.begin() as tx:
+            ids = {name: each for each, name in clusters.names(tx).items()}
+            cluster_id = ids.get(settings.cluster.name)
+            if cluster_id is None:
+                return Verdict.GOOD, f"shadow: no service has served {settings.cluster.name} yet"
+            modes = clusters.modes(tx, cluster_id)
+            pulled = killswitch.pulled(tx, cluster_id)
+    finally:
+        store.close()
+    told = [f"{name}: {mode}" if name else mode.value for name, mode in sorted(modes.items())]
+    if pulled:
+        return Verdict.WARNING, f"{', '.join(told)}; {killswitch.says(pulled)}"
+    return Verdict.GOOD, ", ".join(told)
 
 
 def _policy(settings: Settings) -> tuple[Verdict, str]:

@@ -3,6 +3,7 @@
 import ctypes
 import hashlib
 import os
+import pwd
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -36,6 +37,22 @@ def look(settings: Settings, *, user: bool) -> list[Finding]:
         found("MUNGE", vouched),
         found("sbatch", lambda: wrapper(os.environ.get("PATH", ""))),
     ]
+
+
+def account(state_dir: Path) -> list[Finding]:
+    """Said where it is not the service's: what follows is then of another account's rights."""
+    try:
+        owner = state_dir.stat().st_uid
+        if owner == os.geteuid():
+            return []
+        whose = pwd.getpwuid(owner).pw_name
+    except (OSError, KeyError):
+        return []
+    told = f"{state_dir} is {whose}'s, and this runs as somebody else: "
+    how = (
+        "`mirage-as-service doctor`" if shutil.which("mirage-as-service") else f"run it as {whose}"
+    )
+    return [Finding("account", Verdict.WARNING, told + how)]
 
 
 def unit() -> tuple[Verdict, str]:
@@ -120,7 +137,7 @@ def vouched() -> tuple[Verdict, str]:
 def wrapper(path: str) -> tuple[Verdict, str]:
     """What users get who type sbatch with this PATH."""
     sbatch = shutil.which("sbatch", path=path)
-    ours = data_dir("slurm_plugin")
+    ours = data_dir("slurm_plugin").resolve()  # the package has it at a shorter path
     if sbatch is None:
         return Verdict.WARNING, "there is none on PATH: no chain can be submitted on this host"
     folder = Path(sbatch).resolve().parent

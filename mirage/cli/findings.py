@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mirage.errors import MirageError
+from mirage.errors import ConfigError, MirageError
 
 
 class Verdict(StrEnum):
@@ -29,4 +29,5 @@ def found(what: str, look: Look) -> Finding:
     try:
         return Finding(what, *look())
     except MirageError as error:
-        return Finding(what, Verdict.FAULT, str(error))
+        said = error.in_one_line() if isinstance(error, ConfigError) else str(error)
+        return Finding(what, Verdict.FAULT, said)

@@ -14,7 +14,7 @@ from mirage.cli.progress import working
 from mirage.domain.decision import Mode
 from mirage.services import killswitch, modes
 from mirage.services.killswitch import Way
-from mirage.store import clusters
+from mirage.store import clusters, snapshots
 from mirage.store.engine import Transaction
 
 app = typer.Typer()
@@ -63,10 +63,21 @@ def mode(
     store = bootstrap.open_store(settings)
     with store.begin() as tx:
         cluster_id = clusters.ensure(tx, settings.cluster.name)
+        file = settings.service.state_dir / killswitch.FILE
+        if file.exists():
+            # As the service does at its next tick: until then nothing may slip through.
+            killswitch.pull(tx, cluster_id, Way.FILE, now=int(time.time()), actor=f"file {file}")
         if wanted is not None or release:
             _set(tx, cluster_id, wanted, partition, release=release)
         current = clusters.modes(tx, cluster_id)
         pulled = killswitch.pulled(tx, cluster_id)
+        seen = snapshots.partitions(tx, cluster_id)
+    if partition and seen and partition not in seen:
+        typer.echo(
+            f"note: no node was in a partition {partition} when they were last looked at: "
+            f"there are {', '.join(seen)}",
+            err=True,
+        )
     if any(each.way != Way.COMMAND for each in pulled):
         typer.echo(f"note: {killswitch.says(pulled)}", err=True)
     shown = sorted(current.items())

@@ -30,7 +30,7 @@ from mirage.installed import models_dir
 from mirage.policy import registry
 from mirage.ports import NextLink
 from mirage.sd_notify import Notifier
-from mirage.services import site
+from mirage.services import killswitch, site
 from mirage.services.foretelling import Foreteller
 from mirage.services.polled import keep_asking
 from mirage.services.rpcs import Sensor
@@ -39,9 +39,6 @@ from mirage.web.app import mount
 from mirage.worker import Intervals, Worker
 
 app = typer.Typer()
-
-KILL_FILE = "shadow"
-"""A file of this name in the state directory is the kill switch."""
 
 URL_FILE = "url"
 """Of a user's own service, in its state directory."""
@@ -238,7 +235,7 @@ def make_worker(
         service.cluster_id,
         rules=replace(rules, submit=submit),
         intervals=intervals,
-        kill_file=settings.service.state_dir / KILL_FILE,
+        kill_file=settings.service.state_dir / killswitch.FILE,
         owner_uid=owner_uid,
         foreteller=Foreteller(),
         watch=couriers.watch(settings.notify),
@@ -291,5 +288,5 @@ def api_context(
         limits_told=bootstrap.limits_told(settings),
         models_dir=models_dir(settings.provision.models_dir),
         tables_dir=bootstrap.tables_dir(settings),
-        kill_file=settings.service.state_dir / KILL_FILE,
+        kill_file=settings.service.state_dir / killswitch.FILE,
     )

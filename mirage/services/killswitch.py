@@ -16,6 +16,8 @@ from mirage.store.engine import Transaction
 from mirage.store.switches import Pulled
 
 SERVICE = "mirage"
+FILE = "shadow"
+"""In the state directory."""
 PULLED, RELEASED = "kill switch pulled", "kill switch released"
 
 

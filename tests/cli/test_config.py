@@ -29,7 +29,8 @@ def config(tmp_path: Path) -> str:
 def test_what_is_right_is_said(config: str) -> None:
     for words in ((config,), ("--config", config)):
         answer = run("config", "check", *words)
-        assert (answer.code, answer.out, answer.err) == (0, "the configuration is right\n", "")
+        said = f"the configuration is right: {config}\n"
+        assert (answer.code, answer.out, answer.err) == (0, said, "")
     told = json.loads(run("config", "check", config, "--json").out)
     assert told == {"source": config, "right": True, "faults": [], "warnings": []}
 
@@ -59,14 +60,14 @@ def test_the_faults_in_words(tmp_path: Path) -> None:
     answer = run("config", "check", str(path))
     assert (answer.code, answer.out) == (2, "")
     first, *lines = answer.err.splitlines()
-    assert first == f"mirage: {path}: 6 fault(s)"
+    assert first == f"mirage: {path}: 6 faults"
     assert "  line 4: unknown key 'service.admin': is 'service.admins' meant?" in lines
     assert "hunter2" not in answer.err
 
 
 def test_a_variable_that_sets_nothing_is_warned_of(config: str) -> None:
     answer = run("config", "check", config, MIRAGE_POLLING_QEUE_S="30")
-    assert (answer.code, answer.out) == (0, "the configuration is right\n")
+    assert (answer.code, answer.out) == (0, f"the configuration is right: {config}\n")
     assert "is 'MIRAGE_POLLING_QUEUE_S' meant?" in answer.err
 
 

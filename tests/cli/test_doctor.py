@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import shutil
 from pathlib import Path
 
@@ -97,6 +98,43 @@ def test_a_service_that_runs_is_asked_and_one_that_does_not_is_told(tmp_path: Pa
     found = findings(config, slurm.path)
     assert found["service"][0] == found["socket"][0] == "warning"
     assert "systemctl start mirage" in found["socket"][1]
+
+
+def test_a_name_that_is_not_slurms_and_a_stop_are_told(tmp_path: Path) -> None:
+    slurm, config = QuietSlurm(tmp_path / "bin"), configured(tmp_path)
+    assert run("db", "upgrade", "--config", str(config)).code == 0
+    found = findings(config, slurm.path)
+    assert found["Slurm"] == ("good", "22.05.8, ClusterName lab: slurmctld answers")
+    assert found["mode"] == ("good", "shadow: no service has served lab yet")
+    run("mode", "act", "--partition", "gpu", "--config", str(config))
+    assert findings(config, slurm.path)["mode"] == ("good", "shadow, gpu: act")
+    run("mode", "shadow", "--config", str(config))
+    verdict, told = findings(config, slurm.path)["mode"]
+    assert verdict == "warning"
+    assert "gpu: shadow; the kill switch is pulled by mirage mode at " in told
+    config.write_text(config.read_text().replace('"lab"', '"gpu1"'))
+    verdict, told = findings(config, slurm.path)["Slurm"]
+    assert verdict == "warning"
+    assert "ClusterName is lab, and cluster.name is gpu1" in told
+
+
+def test_a_slurmctld_that_is_away_is_a_fault(tmp_path: Path) -> None:
+    slurm, config = QuietSlurm(tmp_path / "bin"), configured(tmp_path)
+    gone = "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)"
+    slurm.answers("scontrol", stderr=gone, code=1)
+    verdict, told = findings(config, slurm.path)["Slurm"]
+    assert verdict == "fault"
+    assert gone in told
+
+
+def test_a_state_directory_of_another_account_is_told(tmp_path: Path) -> None:
+    assert doctor_host.account(tmp_path) == []
+    assert doctor_host.account(tmp_path / "none") == []
+    if os.geteuid() == 0:
+        os.chown(tmp_path, pwd.getpwnam("nobody").pw_uid, -1)
+        (found,) = doctor_host.account(tmp_path)
+        assert found.verdict is WARNING
+        assert f"{tmp_path} is nobody's" in found.told
 
 
 def test_a_model_whose_file_was_changed_is_a_fault(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def site(tmp_path: Path) -> Site:
 def test_what_is_promoted_is_what_the_service_takes(site: Site) -> None:
     site.run("models", "promote", "models/made/1")
     assert (site.models / "made" / "promoted").read_text() == "1\n"
-    assert site.run("config", "check").out == "the configuration is right\n"
+    assert site.run("config", "check").out == f"the configuration is right: {site.config}\n"
 
 
 def test_they_are_listed_shown_and_adjusted_where_the_settings_say(site: Site) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from mirage.store.tables import SCHEMA, VERSION_TABLE
 from tests.learn.trained import save
-from tests.mirage_process import QuietSlurm, configured, run
+from tests.mirage_process import QuietSlurm, configured, run, serving
 
 
 @pytest.fixture
@@ -48,6 +48,30 @@ def test_modes_of_the_cluster_and_of_partitions(config: str) -> None:
     }
 
 
+def test_a_partition_that_no_node_is_in_is_told(config: str, tmp_path: Path) -> None:
+    run("db", "upgrade", "--config", config)
+    # Before the service has looked at the nodes, nobody can tell.
+    assert run("mode", "act", "--partition", "gpus", "--config", config).err == ""
+    with serving(Path(config), QuietSlurm(tmp_path / "slurm")) as service:
+        service.wait_until_ready()
+    answer = run("mode", "act", "--partition", "gpus", "--config", config)
+    assert answer.code == 0
+    assert "no node was in a partition gpus" in answer.err
+    assert "there are debug, gpu, long" in answer.err
+    assert run("mode", "act", "--partition", "gpu", "--config", config).err == ""
+
+
+def test_nothing_acts_from_the_moment_on_that_the_file_is_there(
+    config: str, tmp_path: Path
+) -> None:
+    run("db", "upgrade", "--config", config)
+    (tmp_path / "state" / "shadow").touch()
+    answer = run("mode", "act", "--config", config)
+    assert answer.code == 1
+    assert "the kill switch is pulled by file" in answer.err
+    assert run("mode", "--config", config).out == "cluster lab: shadow\n"
+
+
 def with_policy(config: str, name: str, models: Path) -> None:
     text = Path(config).read_text()
     Path(config).write_text(f'{text}[provision]\npolicy = "{name}"\nmodels_dir = "{models}"\n')
@@ -72,7 +96,7 @@ def test_a_model_without_a_cluster_file_is_warned_of(config: str, tmp_path: Path
     save(tmp_path / "models" / "made" / "1")
     with_policy(config, "models/made/1", tmp_path / "models")
     answer = run("config", "check", "--config", config)
-    assert (answer.code, answer.out) == (0, "the configuration is right\n")
+    assert (answer.code, answer.out) == (0, f"the configuration is right: {config}\n")
     assert "set cluster.file" in answer.err
 
 

@@ -174,7 +174,8 @@ def test_the_installed_service_answers_and_the_doctor_finds_no_fault_but_of_slur
     root: CleanRoot, debs: Debs
 ) -> None:
     install(root, debs.present)
-    assert root.done("mirage", "config", "check") == "the configuration is right\n"
+    told = root.done("mirage", "config", "check")
+    assert told == "the configuration is right: /etc/mirage/mirage.toml\n"
     with served(root) as process:
         assert answers(root, "/healthz") == '200 {"status":"ok"}\n'
         assert answers(root, "/api/v1/mode").startswith("200 ")
