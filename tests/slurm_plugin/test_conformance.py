@@ -166,8 +166,9 @@ def test_the_service_is_told_what_was_asked(chained: Made) -> None:
     asked += ["--mirage-style=serve", "--mirage-overlap-price=0.25", "--mirage-policy=average"]
     made = Invocation(("--mirage-chain=3", *asked, "job.sh"), None)
     (answer,) = chained.side.run([chained.side.call(made, wrapped=True, state="up")])
-    assert (answer.code, answer.stderr, len(answer.jobs)) == (0, "", 3)
     chain = chained.side.chain_of(answer.jobs[0]).name
+    told = f"mirage: chain {chain}: 3 links\n"
+    assert (answer.code, answer.stderr, len(answer.jobs)) == (0, told, 3)
     shown = chained.side.scene.api(f"/api/v1/chains/{chain}")
     names = ("links_planned", "total_s", "max_overlap_s", "presubmit", "style", "mode")
     assert [shown[name] for name in names] == [3, 86400, 0, "all", "serve", "standby"]
