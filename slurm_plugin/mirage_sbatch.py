@@ -130,8 +130,10 @@ def _decide(call):
     if environ.get("MIRAGE_DISABLE", "0") not in ("", "0"):
         return become_sbatch(call)
     head = b"" if ASKS_NOTHING.intersection(o.name for o in reading.options) else _head(call)
-    _say_what_the_script_gets(call)
-    if not mirage_request.wants(reading, environ, head) or mirage_request.CARRIER_MARK in head:
+    if mirage_request.CARRIER_MARK in head:
+        return become_sbatch(call)
+    _say_what_the_script_gets(call, head)
+    if not mirage_request.wants(reading, environ, head):
         return become_sbatch(call)
     if HELP in reading.own_words():
         return _help()
@@ -149,10 +151,11 @@ def _decide(call):
     return mirage_chain.submit(call, settings)
 
 
-def _say_what_the_script_gets(call):
+def _say_what_the_script_gets(call, head):
     """An option behind the script is the script's own word: whoever meant it for us is told."""
     reading = call.reading
-    words = [] if reading.script is None else reading.words[reading.script + 1 :]
+    # A directive of ours is SPANK's, by which such a call comes here twice.
+    words = [] if reading.script is None or b"--mirage-" in head else reading.words[reading.script + 1 :]
     for word in words:
         if word.startswith("--" + mirage_options.MIRAGE):
             shown = mirage_request.shown(word)
