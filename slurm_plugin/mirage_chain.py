@@ -257,9 +257,17 @@ def _tell(chain, job):
     except Exception as error:
         say(
             chain.call,
-            "the chain is not registered (%s); it runs all the same, each link queueing when the"
-            " last one ends, until Mirage finds it by its comment" % (error,),
+            "chain %s is not registered (%s); it runs all the same, each link queueing when the"
+            " last one ends, until Mirage finds it by its comment" % (chain.id, error),
         )
+    else:
+        say(chain.call, "chain %s: %s" % (chain.id, _length(chain.settings)))
+
+
+def _length(settings):
+    if settings.links == mirage_settings.ANY_LINKS and settings.total_s is not None:
+        return "links until they have run for %d min in all" % (settings.total_s // 60,)
+    return "%d link%s" % (settings.links, "s" * (settings.links != 1))
 
 
 def _recipe(chain):

@@ -11,6 +11,7 @@ import mirage_options
 import mirage_request
 
 ASKS_NOTHING = frozenset(["help", "usage", "version"])
+HELP = "--mirage-help"
 HEAD_BYTES = 65536
 LARGEST = 64 << 20  # of a script; slurmctld takes 4 MiB unless the site set max_script_size
 
@@ -129,8 +130,13 @@ def _decide(call):
     if environ.get("MIRAGE_DISABLE", "0") not in ("", "0"):
         return become_sbatch(call)
     head = b"" if ASKS_NOTHING.intersection(o.name for o in reading.options) else _head(call)
-    if not mirage_request.wants(reading, environ, head) or mirage_request.CARRIER_MARK in head:
+    if mirage_request.CARRIER_MARK in head:
         return become_sbatch(call)
+    _say_what_the_script_gets(call, head)
+    if not mirage_request.wants(reading, environ, head):
+        return become_sbatch(call)
+    if HELP in reading.own_words():
+        return _help()
     settings = _settings(call, head)
     if settings is None or not _understood(call):
         return become_sbatch(call)
@@ -143,6 +149,25 @@ def _decide(call):
     import mirage_chain
 
     return mirage_chain.submit(call, settings)
+
+
+def _say_what_the_script_gets(call, head):
+    """An option behind the script is the script's own word: whoever meant it for us is told."""
+    reading = call.reading
+    # A directive of ours is SPANK's, by which such a call comes here twice.
+    words = [] if reading.script is None or b"--mirage-" in head else reading.words[reading.script + 1 :]
+    for word in words:
+        if word.startswith("--" + mirage_options.MIRAGE):
+            shown = mirage_request.shown(word)
+            say(call, "%s stands behind the script: the script gets it, not sbatch" % (shown,))
+            return
+
+
+def _help():
+    import mirage_help
+
+    os.write(1, mirage_help.text().encode("ascii"))
+    return 0
 
 
 def _settings(call, head):

@@ -172,7 +172,10 @@ def _from_words(reading):
         name = word[2:].split("=")[0]
         if word.startswith("--" + mirage_options.MIRAGE):
             if name not in mirage_options.MIRAGE_NAMES:
-                raise Refused("no option %s" % (shown(word.split("=")[0]),))
+                import mirage_help
+
+                given = shown(word.split("=")[0])
+                raise Refused("no option %s%s" % (given, mirage_help.meant(name)))
             if word == unknown:
                 flag = name in mirage_options.MIRAGE_FLAGS
                 raise Refused("--%s %s" % (name, "takes no value" if flag else "needs a value"))

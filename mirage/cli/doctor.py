@@ -2,7 +2,9 @@
 
 import json
 import os
+import pwd
 import shutil
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -100,6 +102,14 @@ def _configuration(given: Path | None, settings: Settings) -> tuple[Verdict, str
 
 
 def _database(settings: Settings) -> tuple[Verdict, str]:
+    folder = settings.service.state_dir
+    if bootstrap.database_file(settings) is not None and not os.access(
+        folder, os.W_OK, effective_ids=True
+    ):
+        with suppress(OSError, KeyError):
+            owner = pwd.getpwuid(folder.stat().st_uid).pw_name
+            if owner != pwd.getpwuid(os.geteuid()).pw_name:
+                return Verdict.WARNING, f"it is {owner}'s, who alone can look (mirage-as-service)"
     bootstrap.open_store(settings).close()
     bootstrap.check_places(settings)
     file = bootstrap.database_file(settings)

@@ -140,6 +140,8 @@ class Chain:
 
     def moved(self, target: ChainState, note: str = "") -> "Chain":
         if target not in _NEXT_CHAIN[self.state]:
+            if target == self.state:
+                raise IllegalTransition(f"chain {self.chain_id} is {self.state} already")
             raise IllegalTransition(
                 f"chain {self.chain_id} is {self.state}: it cannot become {target}"
             )

@@ -40,10 +40,12 @@ class Foretold:
         odds = float(late(view.twin_s, np.array(view.time_left_s)))
         least = threshold(view.overlap_price, self.factor)
         frees = odds >= least
-        beside = "at or above" if frees else "below"
         return Decision(
             action=Action.FREE if frees else Action.WAIT,
-            reason=f"freed now it starts late in {odds:.0%} of futures, {beside} {least:.0%}",
+            reason=(
+                f"freed now it starts late in {odds:.0%} of the simulated futures; "
+                f"it is freed from {least:.0%} on"
+            ),
             policy=self.name,
             forecast=_forecast(view.twin_s),
         )

@@ -10,6 +10,7 @@ from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import UNKNOWN
 
 _MINUTE_S = 60
+_FEW_MINUTES = 3
 
 
 class Reactive:
@@ -127,11 +128,11 @@ class SlurmEstimate:
 
 def by_lead(view: HandoverView, lead_s: float, forecast: Forecast, policy: str) -> Decision:
     """Free when no more time is left than `lead_s`."""
-    left, lead = _minutes(view.time_left_s), _minutes(lead_s)
+    left, lead = _span(view.time_left_s), _span(lead_s)
     if view.time_left_s <= lead_s:
-        action, reason = Action.FREE, f"{left} min left, and the lead is {lead} min"
+        action, reason = Action.FREE, f"{left} left, and the lead is {lead}"
     else:
-        action, reason = Action.WAIT, f"{left} min left, more than the lead of {lead} min"
+        action, reason = Action.WAIT, f"{left} left, more than the lead of {lead}"
     return Decision(action=action, reason=reason, policy=policy, forecast=forecast)
 
 
@@ -209,5 +210,8 @@ def _no_history(policy: str) -> Decision:
     return Decision(action=Action.WAIT, reason=reason, policy=policy)
 
 
-def _minutes(seconds: float) -> int:
-    return round(seconds / _MINUTE_S)
+def _span(seconds: float) -> str:
+    """In minutes, where those tell a lead from what is left."""
+    if abs(seconds) < _FEW_MINUTES * _MINUTE_S:
+        return f"{seconds:.0f} s"
+    return f"{seconds / _MINUTE_S:.0f} min"

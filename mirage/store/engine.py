@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -227,10 +228,21 @@ def _why(url: URL) -> str:
     if not folder.is_dir():
         return f"the directory {folder} does not exist"
     if not _may(folder, os.W_OK | os.X_OK):
-        return f"the directory {folder} is not writable"
+        return f"the directory {folder} is not writable{_for_whom(folder)}"
     if file.exists() and not _may(file, os.R_OK | os.W_OK):
         return "the file is not writable"
     return ""
+
+
+def _for_whom(folder: Path) -> str:
+    """Whose it is: who types a command of the service's as oneself is told as whom it runs."""
+    owner = folder.stat().st_uid
+    if owner == os.geteuid():
+        return ""
+    try:
+        return f": it is {pwd.getpwuid(owner).pw_name}'s, so run this as that account"
+    except KeyError:
+        return ""
 
 
 def _may(path: Path, access: int) -> bool:

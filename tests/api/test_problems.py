@@ -166,7 +166,7 @@ def test_another_users_chain(client: Client) -> None:
 def test_a_move_there_is_not(client: Client) -> None:
     answer = client.post(f"{CHAINS}/{CHAIN}/resume", who="alice")
     assert answer.status_code == 409
-    assert problem(answer)["detail"] == f"chain {CHAIN} is active: it cannot become active"
+    assert problem(answer)["detail"] == f"chain {CHAIN} is active already"
 
 
 def test_more_chains_than_slurm_has_shown(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from mirage.store.tables import SCHEMA, VERSION_TABLE
+from tests.api.conftest import client, cluster_id, context, stage, store
+from tests.api.running import Client
 from tests.learn.trained import save
 from tests.mirage_process import QuietSlurm, configured, run, serving
+
+__all__ = ["client", "cluster_id", "context", "stage", "store"]
 
 
 @pytest.fixture
@@ -75,6 +79,17 @@ def test_nothing_acts_from_the_moment_on_that_the_file_is_there(
 def with_policy(config: str, name: str, models: Path) -> None:
     text = Path(config).read_text()
     Path(config).write_text(f'{text}[provision]\npolicy = "{name}"\nmodels_dir = "{models}"\n')
+
+
+def test_who_cannot_read_the_database_is_told_the_modes_by_the_service(
+    client: Client, config: str
+) -> None:
+    looked = run("mode", "--config", config, MIRAGE_URL=client.url)
+    assert (looked.code, looked.out) == (0, "cluster lab: shadow\n")
+    acted = run("mode", "act", "--config", config, MIRAGE_URL=client.url)
+    assert acted.code == 4, "to set it the database is needed"
+    away = run("mode", "--config", config, MIRAGE_URL="http://127.0.0.1:9")
+    assert (away.code, "the state directory" in away.err) == (4, True)
 
 
 def test_a_model_that_cannot_be_used_is_refused_before_the_service_starts(

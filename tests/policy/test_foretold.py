@@ -43,7 +43,9 @@ def test_it_tells_its_forecast_and_its_reason() -> None:
     decision = Foretold().decide(view(15 * HOUR, twin_s=ANSWER))
     assert decision.forecast is not None
     assert (decision.forecast.p10_s, decision.forecast.p50_s) == (2 * HOUR, 10 * HOUR)
-    assert decision.reason == "freed now it starts late in 22% of futures, below 23%"
+    assert decision.reason == (
+        "freed now it starts late in 22% of the simulated futures; it is freed from 23% on"
+    )
 
 
 def test_where_it_was_not_asked_a_rule_decides_and_says_so() -> None:

@@ -44,6 +44,13 @@ class Invocation:
     def with_words(self, *words: str) -> Invocation:
         return replace(self, words=(*words, *self.words))
 
+    def tells_the_script_of_us(self) -> bool:
+        """Whether a word for Mirage stands behind the script: one line says whose it is."""
+        script = [i for i, word in enumerate(self.words) if word in SCRIPTS]
+        behind = self.words[script[0] + 1 :] if script else ()
+        quiet = {"-Q", "--quiet", "--parsable"} & set(self.words)
+        return not quiet and any(word.startswith("--mirage-") for word in behind)
+
     def __hash__(self) -> int:
         return hash((self.words, self.stdin))
 

@@ -23,7 +23,7 @@ SCRIPT = "#!/bin/sh\n#SBATCH --time=10\necho hello\n"
     "words",
     [
         ["job.sh"],
-        ["-N2", "--comment", "a b", "job.sh", "--mirage-chain=3", "x y"],
+        ["-N2", "--comment", "a b", "job.sh", "--chain=3", "x y"],
         ["--parsable", "job.sh"],
         ["--array=1-3", "job.sh"],
         ["--test-only", "job.sh"],
@@ -319,8 +319,9 @@ def test_the_service_is_told_and_shown_who_asks(slurm: FakeSlurm, service: Servi
     url = f"http://127.0.0.1:{service.server_port}"
     words = ["--mirage-chain=5", "--mirage-policy=average", "--mirage-overlap-price=0.25"]
     done = slurm.sbatch(*words, "job.sh", env={"MIRAGE_URL": url})
-    assert (done.stdout, done.stderr) == (b"Submitted batch job 101\n", b"")
     (chain,) = slurm.chains()
+    told = b"mirage: chain %s: 5 links\n" % (chain.name.encode(),)
+    assert (done.stdout, done.stderr) == (b"Submitted batch job 101\n", told)
     assert service.seen is not None
     path, headers, body = service.seen
     assert path == "/api/v1/chains"

@@ -146,13 +146,14 @@ def test_unwritable_state_directory_is_said(nobodys_way: Path) -> None:
         pass
     said = (
         f"cannot use the database {nobodys_way}/m.db: the directory {nobodys_way} is not writable"
+        ": it is root's, so run this as that account"
     )
     assert str(caught.value) == said
     assert caught.value.exit_code == 4
 
 
 def test_upgrade_of_an_unwritable_state_directory_is_said(nobodys_way: Path) -> None:
-    with as_nobody(), pytest.raises(StoreUnavailable, match=r"is not writable$"):
+    with as_nobody(), pytest.raises(StoreUnavailable, match=r"is not writable: it is root's"):
         schema.upgrade(f"sqlite:///{nobodys_way}/m.db", MIGRATIONS)
 
 
