@@ -68,9 +68,21 @@ class Foretold:
 
 
 def foretell(
-    tx: Transaction, cluster_id: int, shape: Shape, now: int, *, least: int = 1
+    tx: Transaction,
+    cluster_id: int,
+    shape: Shape,
+    now: int,
+    *,
+    least: int = 1,
+    sees_nodes: bool = True,
 ) -> Foretold:
-    """Raises NotFound where nothing is known; `least`: nor from fewer started jobs than that."""
+    """Raises NotFound where nothing is known; `least`: nor from fewer started jobs than that.
+
+    And InputError for a job that would never start, but to whom nodes are private: it would tell
+    how many there are.
+    """
+    if sees_nodes:
+        _check_fits(tx, cluster_id, shape)
     known = shapes.of_partition(tx, cluster_id, shape.partition)
     own = next((row for row in known if row.shape == shape), None)
     nearest = _nearest(known, shape, now)
@@ -91,6 +103,14 @@ def foretell(
         refused="" if own is None else own.refused,
         waiting=own is not None and _waits(own, now),
     )
+
+
+def _check_fits(tx: Transaction, cluster_id: int, shape: Shape) -> None:
+    seen = queue_now.find(tx, cluster_id)
+    known = () if seen is None else seen.nodes
+    nodes = next((row.nodes for row in known if row.partition == shape.partition), None)
+    if nodes is not None and shape.nodes > nodes:
+        raise InputError(f"it would never start, as partition {shape.partition} has {nodes} nodes")
 
 
 def ask(tx: Transaction, cluster_id: int, shape: Shape, now: int) -> None:
