@@ -132,7 +132,7 @@ def _asked(look: Look, over: str, partition: str, size: str, limit: str) -> Aske
         since=until - days * DAY_S + (DAY_S if by is Span.DAY else 0),
         until=until,
         by=by,
-        partition=partition.strip(),
+        partition=partition.strip() if partition.isprintable() else "",
         size=SizeClass(size) if size in set(SizeClass) else None,
         limit=LimitClass(limit) if limit in set(LimitClass) else None,
     )
