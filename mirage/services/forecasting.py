@@ -11,7 +11,7 @@ from mirage.domain.decision import Forecast
 from mirage.domain.shape import WHOLE_NODES, Quality, Shape, ShapeForecast
 from mirage.domain.timelimit import format_time_limit
 from mirage.errors import InputError, NotFound, TooMany
-from mirage.policy.rules import forecast_wait
+from mirage.policy.rules import Likeness, forecast_wait, likeness
 from mirage.services import judging
 from mirage.store import jobs, queue_now, shapes, trials
 from mirage.store.engine import Transaction
@@ -52,6 +52,8 @@ class Foretold:
     """Moved by what the last weeks would have needed, where they say."""
     plain: Forecast
     """As it was foretold."""
+    likeness: Likeness | None
+    """Of the jobs that it was foretold from; None: by the twin."""
     quality: Quality | None
     refused: str
     """Why the twin says nothing of exactly this shape; empty: it does, or was not asked yet."""
@@ -87,9 +89,10 @@ def foretell(
     own = next((row for row in known if row.shape == shape), None)
     nearest = _nearest(known, shape, now)
     if nearest is None:
-        source, used, at, plain = QUANTILE, shape, now, _of_like(tx, cluster_id, shape, now, least)
+        source, used, at = QUANTILE, shape, now
+        plain, alike = _of_like(tx, cluster_id, shape, now, least)
     else:
-        source, used = TWIN, nearest.shape
+        source, used, alike = TWIN, nearest.shape, None
         at, plain = nearest.at or now, nearest.forecast or Forecast(p50_s=0.0)
     quality = trials.quality(tx, cluster_id, source, now - JUDGED_S)
     return Foretold(
@@ -99,6 +102,7 @@ def foretell(
         at=at,
         forecast=judging.moved(plain, quality),
         plain=plain,
+        likeness=alike,
         quality=quality,
         refused="" if own is None else own.refused,
         waiting=own is not None and _waits(own, now),
@@ -160,7 +164,9 @@ def _distance(found: Shape, wanted: Shape) -> tuple[bool, float, bool]:
     return found.gpus != wanted.gpus, found.apart(wanted), found.account != wanted.account
 
 
-def _of_like(tx: Transaction, cluster_id: int, shape: Shape, now: int, least: int) -> Forecast:
+def _of_like(
+    tx: Transaction, cluster_id: int, shape: Shape, now: int, least: int
+) -> tuple[Forecast, Likeness]:
     """From what like jobs of the partition waited lately."""
     waits = jobs.waits(tx, cluster_id, shape.partition, before=now, last=RECENT_JOBS)
     made = forecast_wait(waits, shape.nodes, shape.time_limit_s)
@@ -168,7 +174,7 @@ def _of_like(tx: Transaction, cluster_id: int, shape: Shape, now: int, least: in
         raise NotFound(f"no started jobs of partition {shape.partition} are known")
     if made.samples < least:
         raise NotFound("too few jobs like it have started to tell of them without telling whose")
-    return made
+    return made, likeness(waits, shape.nodes, shape.time_limit_s)
 
 
 def sentences(found: Foretold, now: int) -> tuple[str, ...]:
@@ -176,12 +182,16 @@ def sentences(found: Foretold, now: int) -> tuple[str, ...]:
     return tuple(filter(None, (_who(found, now), _instead(found), _how_sure(found))))
 
 
+_LIKE = {
+    Likeness.SHAPE: "like it waited (nodes and time limit within a factor of two)",
+    Likeness.NODES: "of about its nodes waited, whatever their time limit: too few are nearer",
+    Likeness.NOTHING: "of its partition waited, whatever their size: too few are like it",
+}
+
+
 def _who(found: Foretold, now: int) -> str:
-    if found.source == QUANTILE:
-        return (
-            f"From what the last {found.plain.samples} jobs like it waited (nodes and time limit "
-            "within a factor of two, where there are enough of them)."
-        )
+    if found.likeness is not None:
+        return f"From what the last {found.plain.samples} jobs {_LIKE[found.likeness]}."
     ago = max(0, now - found.at) // _MINUTE_S
     as_of = f"as it was {ago} min ago" if ago else "as it is"
     return f"From {found.plain.samples} simulated futures of the queue {as_of} (the twin)."

@@ -66,7 +66,9 @@ def test_the_nearest_shape_is_named(client: Client) -> None:
 def test_where_nothing_is_near_like_jobs_tell(client: Client) -> None:
     answer = client.get(PATH, **(ASKED | {"nodes": 64})).json()
     assert (answer["source"], answer["p50_s"], answer["samples"]) == ("quantile", 600.0, 30)
-    assert "30 jobs" in answer["says"][0]
+    assert "30 jobs of its partition waited, whatever their size" in answer["says"][0]
+    like = client.get(PATH, **(ASKED | {"nodes": 1, "time_limit_s": 60})).json()
+    assert "30 jobs of about its nodes waited, whatever their time limit" in like["says"][0]
 
 
 def test_a_job_that_fits_nowhere_is_told_no_wait(
