@@ -1,6 +1,7 @@
 """The service's HTTP face: `create_app` puts routes, errors and the document together."""
 
 import secrets
+from urllib.parse import urlsplit, urlunsplit
 
 from fastapi import Depends, FastAPI
 from starlette.datastructures import MutableHeaders
@@ -26,6 +27,7 @@ from mirage.api import (
 from mirage.api.context import ApiContext
 from mirage.api.deps import no_nul, only_json
 from mirage.api.export import Gate
+from mirage.api.heads import Heads
 from mirage.api.live import Live
 from mirage.api.once import RepeatError
 from mirage.api.refusals import Flood
@@ -71,6 +73,7 @@ def create_app(context: ApiContext) -> FastAPI:
     app.add_exception_handler(RepeatError, once.replayed)
     documented.install(app, PREFIX)
     app.add_middleware(Revalidation, prefix=context.root_path + PREFIX)
+    app.add_middleware(Heads)
     app.add_middleware(_Edge, root_path=context.root_path)
     return app
 
@@ -80,6 +83,14 @@ def _put_root(scope: Scope, root_path: str) -> None:
     scope["root_path"] = root_path
     if root_path and not f"{scope['path']}/".startswith(f"{root_path}/"):
         scope["path"] = root_path + scope["path"]
+
+
+def _here(location: str) -> str:
+    """Without scheme and host: Starlette's own redirects have those that a proxy asked with."""
+    parts = urlsplit(location)
+    if not parts.netloc or parts.path.startswith("//"):
+        return location
+    return urlunsplit(("", "", parts.path, parts.query, ""))
 
 
 class _Edge:
@@ -113,6 +124,8 @@ class _Edge:
                 # A job's name may be markup: nothing here is to be taken for a page.
                 headers.setdefault("X-Content-Type-Options", "nosniff")
                 headers.setdefault("Content-Security-Policy", _POLICY)
+                if "location" in headers:
+                    headers["location"] = _here(headers["location"])
             await send(message)
 
         await self._app(scope, counted, named)

@@ -67,13 +67,22 @@ def _wanted(
 ) -> Format:
     if said is not None:
         return said
-    accepted = [
-        part.partition(";")[0].strip() for part in request.headers.get("accept", "").split(",")
-    ]
-    for wanted, media_type in MEDIA_TYPES.items():
-        if media_type.partition(";")[0] in accepted:
-            return wanted
-    return Format.JSON
+    weights = dict(map(_weighed, request.headers.get("accept", "").split(",")))
+    asked = {
+        wanted: weights.get(kind.partition(";")[0], 0.0) for wanted, kind in MEDIA_TYPES.items()
+    }
+    best = max(asked, key=lambda wanted: asked[wanted])
+    return best if asked[best] > weights.get("application/json", 0.0) else Format.JSON
+
+
+def _weighed(part: str) -> tuple[str, float]:
+    """One media type of the header Accept, and how much it is wanted (RFC 9110, 12.5.1)."""
+    kind, *parameters = (word.strip() for word in part.split(";"))
+    said = next((word[2:] for word in parameters if word.lower().startswith("q=")), "1")
+    try:
+        return kind.lower(), float(said)
+    except ValueError:
+        return kind.lower(), 0.0
 
 
 AsFormat = Annotated[Format, Depends(_wanted)]

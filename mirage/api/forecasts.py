@@ -9,9 +9,12 @@ from mirage.api import views
 from mirage.api.deps import Context, Freshness, Reader, Reading, Writer, Writing, freshness, instant
 from mirage.api.documented import read_errors, write_errors
 from mirage.api.once import Once
+from mirage.api.problems import invalid
 from mirage.api.queue import least_of
+from mirage.domain.caller import NODES
 from mirage.domain.shape import Shape
 from mirage.domain.timelimit import UNLIMITED
+from mirage.errors import InputError
 from mirage.services import forecasting
 from mirage.services.forecasting import Foretold
 
@@ -38,7 +41,17 @@ def get_forecast(
         partition=partition, nodes=nodes, time_limit_s=time_limit_s, gpus=gpus, account=account
     )
     now = given.clock()
-    found = forecasting.foretell(tx, given.cluster_id, shape, now, least=least_of(reader))
+    try:
+        found = forecasting.foretell(
+            tx,
+            given.cluster_id,
+            shape,
+            now,
+            least=least_of(reader),
+            sees_nodes=reader.sees(NODES),
+        )
+    except InputError as error:
+        raise invalid(str(error), parameter="nodes") from error
     return _view(found, now, freshness(tx, given))
 
 

@@ -28,7 +28,9 @@ _log = structlog.get_logger(__name__)
 MOST = 256
 """Listeners of one process."""
 MOST_OF_ONE = 16
-"""Of one user; those who do not say who they are share the rest."""
+"""Of one user."""
+FOR_KNOWN = 64
+"""Of MOST, kept for those who say who they are: others share the rest."""
 EVERY_S = 1.0
 BATCH = 500
 """Changes read at once, and the most that a listener may be behind when it comes back."""
@@ -89,7 +91,8 @@ class Live:
     def listening(self, who: Standing) -> Iterator[Listener]:
         """Raises ProblemError where too many listen already."""
         theirs = sum(other.who.user == who.user for other in self._listeners)
-        if len(self._listeners) >= MOST or (who.known and theirs >= MOST_OF_ONE):
+        room = MOST_OF_ONE if who.known else MOST - FOR_KNOWN
+        if len(self._listeners) >= MOST or theirs >= room:
             raise ProblemError(TOO_MANY, "too many streams of events are open: close one first")
         listener = Listener(who)
         self._listeners.append(listener)
@@ -129,7 +132,11 @@ class Live:
     async def _follow(self) -> None:
         while True:
             await asyncio.sleep(self._every_s)
-            seen = await run_in_threadpool(self._read, self._last)
+            try:
+                seen = await run_in_threadpool(self._read, self._last)
+            except Exception:  # who follows for everybody goes on
+                _log.exception("changes cannot be read")
+                continue
             if seen.health == self.health and seen.newest == self._last:
                 continue
             if seen.news is None:

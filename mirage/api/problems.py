@@ -28,7 +28,8 @@ MEDIA_TYPE = "application/problem+json"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of problem; its type URI is /problems/<name>, where `advice` is to be read."""
+    """A kind of problem; its type URI is /problems/<name> below the service's root, where `advice`
+    is to be read."""
 
     name: str
     status: int
@@ -198,7 +199,7 @@ def answer(
 ) -> JSONResponse:
     request_id = str(getattr(request.state, "request_id", ""))
     body: dict[str, Any] = {
-        "type": f"/problems/{kind.name}",
+        "type": f"{request.scope.get('root_path', '')}/problems/{kind.name}",
         "title": kind.title,
         "status": status or kind.status,
         "detail": detail,

@@ -126,7 +126,10 @@ class PartView(_Seen):
         description="Of the compared: in mode act as it was, in mode shadow as it would have been.",
         examples=[21.5],
     )
-    mirage_overlap_node_h: float = Field(examples=[33.0])
+    mirage_overlap_h: float = Field(
+        description="Of the compared, in hours as `baseline_overlap_h` is.", examples=[8.0]
+    )
+    mirage_overlap_node_h: float = Field(description="The same in node-hours.", examples=[33.0])
     saved: list[SavedView]
 
 

@@ -1,6 +1,7 @@
 """Rules that need no training: each turns the view of one hand-over into a lead before its end."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,14 +160,35 @@ def waits_of_like(jobs: Waits, nodes: int, time_limit_s: int) -> NDArray[np.int6
     return since_change(waits, best_fractile(OVERLAP_PRICE)) if len(waits) else waits
 
 
+class Likeness(StrEnum):
+    """What jobs have in common with one, within a factor of two."""
+
+    SHAPE = "nodes and time limit"
+    NODES = "nodes"
+    NOTHING = "nothing"
+    """But the partition."""
+
+
 def like_waits(jobs: Waits, nodes: int, time_limit_s: int, *, enough: int) -> NDArray[np.int64]:
     """Waits of jobs like it; of the same width; of all: the first that has enough."""
+    return jobs.wait_s[_alike(jobs, nodes, time_limit_s, enough)[1]]
+
+
+def likeness(jobs: Waits, nodes: int, time_limit_s: int) -> Likeness:
+    """Of those that `forecast_wait` goes by."""
+    return _alike(jobs, nodes, time_limit_s, Quantile().enough)[0]
+
+
+def _alike(
+    jobs: Waits, nodes: int, time_limit_s: int, enough: int
+) -> tuple[Likeness, NDArray[np.bool_]]:
     same_nodes = _within_factor_two(jobs.nodes, nodes)
     same_limit = _within_factor_two(jobs.time_limit_s, time_limit_s)
-    for chosen in (same_nodes & same_limit, same_nodes):
+    narrower = ((Likeness.SHAPE, same_nodes & same_limit), (Likeness.NODES, same_nodes))
+    for kind, chosen in narrower:
         if chosen.sum() >= enough:
-            return jobs.wait_s[chosen]
-    return jobs.wait_s
+            return kind, chosen
+    return Likeness.NOTHING, np.ones(len(jobs.wait_s), dtype=bool)
 
 
 def forecast_of(waits: NDArray[np.int64]) -> Forecast:

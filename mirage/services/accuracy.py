@@ -18,8 +18,7 @@ from mirage.store.forecasts import ForecastRow
 LEAST_RESULTS = 100
 LEAST_DAYS = 7
 FEWEST_SHOWN = 10
-"""Of a partition with fewer results nothing is told where jobs are private: it would tell of one.
-"""
+"""Where jobs are private nothing but their number is told of fewer: it would tell of one."""
 NOMINAL = 0.8
 """That p10 to p90 is to hold."""
 
@@ -128,10 +127,11 @@ def accuracy(
     stored = foretold.tallies(tx, cluster_id, since, until)
     days = [(day, name, Tally.of_stored(tally)) for day, name, tally in stored]
     still = foretold.count_open(tx, cluster_id, since)
-    places = [_place("", days, sum(still.values()), step_s)] if days else []
+    least = 1 if reader.sees(JOBS) else FEWEST_SHOWN
+    places = [_place("", days, sum(still.values()), step_s, least)] if days else []
     for name in _names(days, reader):
         mine = [day for day in days if day[1] == name]
-        places.append(_place(name, mine, still.get(name, 0), step_s))
+        places.append(_place(name, mine, still.get(name, 0), step_s, least))
     tried = trials.qualities(tx, cluster_id, until - JUDGED_S)
     settled = forecasts.settled(tx, cluster_id, since, until, _HANDOVERS)
     return Accuracy(
@@ -141,7 +141,7 @@ def accuracy(
         too_few=_too_few(places),
         places=tuple(places),
         tried=tuple(Tried(source=name, quality=told) for name, told in tried.items()),
-        handovers=tuple(_of_sources(settled)),
+        handovers=tuple(_of_sources(settled, 1 if reader.sees_all_chains else FEWEST_SHOWN)),
     )
 
 
@@ -166,20 +166,21 @@ def _too_few(places: Sequence[Place]) -> str:
     )
 
 
-def _place(partition: str, days: Sequence[Day], still: int, step_s: int) -> Place:
-    whole = _together(days)
+def _place(partition: str, days: Sequence[Day], still: int, step_s: int, least: int) -> Place:
+    found = _together(days)
+    whole = _told(found, least)
     daily = [_together(part) for _, part in _parts(days, _DAY_S)]
     counts = [float(tally.count) for tally in daily]
     known = whole.count > 0
     return Place(
         partition=partition,
-        count=whole.count,
+        count=found.count,
         days=sum(count > 0 for count in counts),
         open=still,
-        gave_up=whole.gave_up,
+        gave_up=found.gave_up,
         waited=whole.waited / whole.count if known else None,
         covered=whole.covered / whole.count if known else None,
-        covered_ci=of_share([tally.covered for tally in daily], counts),
+        covered_ci=of_share([tally.covered for tally in daily], counts) if known else None,
         median_s=median(whole.errors),
         pinball_s=_means(whole) if known else None,
         beside=BesideSlurm(
@@ -188,8 +189,12 @@ def _place(partition: str, days: Sequence[Day], still: int, step_s: int) -> Plac
             slurm_median_s=median(whole.slurm_errors),
         ),
         calibration=_calibration(whole) if known else (),
-        series=tuple(_point(at, _together(part)) for at, part in _parts(days, step_s)),
+        series=tuple(_point(at, _together(part), least) for at, part in _parts(days, step_s)),
     )
+
+
+def _told(tally: Tally, least: int) -> Tally:
+    return tally if tally.count >= least else Tally()
 
 
 def _together(days: Sequence[Day]) -> Tally:
@@ -216,22 +221,24 @@ def _calibration(tally: Tally) -> tuple[tuple[float, float], ...]:
     return tuple((level, float(share)) for level, share in zip(LEVELS, below, strict=True))
 
 
-def _point(at: int, tally: Tally) -> Point:
+def _point(at: int, found: Tally, least: int) -> Point:
+    tally = _told(found, least)
     return Point(
         since=at,
-        count=tally.count,
+        count=found.count,
         median_s=median(tally.errors),
         slurm_median_s=median(tally.slurm_errors),
         covered=tally.covered / tally.count if tally.count else None,
     )
 
 
-def _of_sources(rows: Sequence[ForecastRow]) -> list[HandoverAccuracy]:
-    """The commonest first."""
+def _of_sources(rows: Sequence[ForecastRow], least: int) -> list[HandoverAccuracy]:
+    """The commonest first, of so many at least."""
     by_source: dict[str, list[ForecastRow]] = {}
     for row in rows:
         by_source.setdefault(row.source, []).append(row)
-    found = [_of_source(source, mine) for source, mine in by_source.items()]
+    enough = {source: mine for source, mine in by_source.items() if len(mine) >= least}
+    found = [_of_source(source, mine) for source, mine in enough.items()]
     return sorted(found, key=lambda one: (-one.count, one.source))
 
 

@@ -11,7 +11,7 @@ from mirage.domain.decision import Forecast
 from mirage.domain.shape import WHOLE_NODES, Quality, Shape, ShapeForecast
 from mirage.domain.timelimit import format_time_limit
 from mirage.errors import InputError, NotFound, TooMany
-from mirage.policy.rules import forecast_wait
+from mirage.policy.rules import Likeness, forecast_wait, likeness
 from mirage.services import judging
 from mirage.store import jobs, queue_now, shapes, trials
 from mirage.store.engine import Transaction
@@ -53,6 +53,8 @@ class Foretold:
     """Moved by what the last weeks would have needed, where they say."""
     plain: Forecast
     """As it was foretold."""
+    likeness: Likeness | None
+    """Of the jobs that it was foretold from; None: by the twin."""
     quality: Quality | None
     refused: str
     """Why the twin says nothing of exactly this shape; empty: it does, or was not asked yet."""
@@ -69,16 +71,29 @@ class Foretold:
 
 
 def foretell(
-    tx: Transaction, cluster_id: int, shape: Shape, now: int, *, least: int = 1
+    tx: Transaction,
+    cluster_id: int,
+    shape: Shape,
+    now: int,
+    *,
+    least: int = 1,
+    sees_nodes: bool = True,
 ) -> Foretold:
-    """Raises NotFound where nothing is known; `least`: nor from fewer started jobs than that."""
+    """Raises NotFound where nothing is known; `least`: nor from fewer started jobs than that.
+
+    And InputError for a job that would never start, but to whom nodes are private: it would tell
+    how many there are.
+    """
+    if sees_nodes:
+        _check_fits(tx, cluster_id, shape)
     known = shapes.of_partition(tx, cluster_id, shape.partition)
     own = next((row for row in known if row.shape == shape), None)
     nearest = _nearest(known, shape, now)
     if nearest is None:
-        source, used, at, plain = QUANTILE, shape, now, _of_like(tx, cluster_id, shape, now, least)
+        source, used, at = QUANTILE, shape, now
+        plain, alike = _of_like(tx, cluster_id, shape, now, least)
     else:
-        source, used = TWIN, nearest.shape
+        source, used, alike = TWIN, nearest.shape, None
         at, plain = nearest.at or now, nearest.forecast or Forecast(p50_s=0.0)
     quality = trials.quality(tx, cluster_id, source, now - JUDGED_S)
     return Foretold(
@@ -88,10 +103,19 @@ def foretell(
         at=at,
         forecast=judging.moved(plain, quality),
         plain=plain,
+        likeness=alike,
         quality=quality,
         refused=(own.refused if own else "") or _TOO_WIDE * (not _fits(tx, cluster_id, shape)),
         waiting=own is not None and _waits(own, now),
     )
+
+
+def _check_fits(tx: Transaction, cluster_id: int, shape: Shape) -> None:
+    seen = queue_now.find(tx, cluster_id)
+    known = () if seen is None else seen.nodes
+    nodes = next((row.nodes for row in known if row.partition == shape.partition), None)
+    if nodes is not None and shape.nodes > nodes:
+        raise InputError(f"it would never start, as partition {shape.partition} has {nodes} nodes")
 
 
 def ask(tx: Transaction, cluster_id: int, shape: Shape, now: int) -> None:
@@ -148,7 +172,9 @@ def _distance(found: Shape, wanted: Shape) -> tuple[bool, float, bool]:
     return found.gpus != wanted.gpus, found.apart(wanted), found.account != wanted.account
 
 
-def _of_like(tx: Transaction, cluster_id: int, shape: Shape, now: int, least: int) -> Forecast:
+def _of_like(
+    tx: Transaction, cluster_id: int, shape: Shape, now: int, least: int
+) -> tuple[Forecast, Likeness]:
     """From what like jobs of the partition waited lately."""
     waits = jobs.waits(tx, cluster_id, shape.partition, before=now, last=RECENT_JOBS)
     made = forecast_wait(waits, shape.nodes, shape.time_limit_s)
@@ -156,7 +182,7 @@ def _of_like(tx: Transaction, cluster_id: int, shape: Shape, now: int, least: in
         raise NotFound(f"no started jobs of partition {shape.partition} are known")
     if made.samples < least:
         raise NotFound("too few jobs like it have started to tell of them without telling whose")
-    return made
+    return made, likeness(waits, shape.nodes, shape.time_limit_s)
 
 
 def sentences(found: Foretold, now: int) -> tuple[str, ...]:
@@ -164,12 +190,16 @@ def sentences(found: Foretold, now: int) -> tuple[str, ...]:
     return tuple(filter(None, (_who(found, now), _instead(found), _how_sure(found))))
 
 
+_LIKE = {
+    Likeness.SHAPE: "like it waited (nodes and time limit within a factor of two)",
+    Likeness.NODES: "of about its nodes waited, whatever their time limit: too few are nearer",
+    Likeness.NOTHING: "of its partition waited, whatever their size: too few are like it",
+}
+
+
 def _who(found: Foretold, now: int) -> str:
-    if found.source == QUANTILE:
-        return (
-            f"From what the last {found.plain.samples} jobs like it waited (nodes and time limit "
-            "within a factor of two, where there are enough of them)."
-        )
+    if found.likeness is not None:
+        return f"From what the last {found.plain.samples} jobs {_LIKE[found.likeness]}."
     ago = max(0, now - found.at) // _MINUTE_S
     as_of = f"as it was {ago} min ago" if ago else "as it is"
     return f"From {found.plain.samples} simulated futures of the queue {as_of} (the twin)."

@@ -44,6 +44,8 @@ class Part:
     """Of them: those for which something can be said of other policies."""
     mirage_interruption_h: float
     """Of the compared ones: as it was in mode act, as it would have been in mode shadow."""
+    mirage_overlap_h: float
+    """Of the compared ones, in hours as a baseline's is, whatever nodes they have."""
     mirage_overlap_node_h: float
     saved: tuple[Saved, ...]
     """Against each of BASELINES; nothing where nothing can be compared."""
@@ -149,6 +151,7 @@ def _part(groups: Sequence[Group]) -> Part:
         overlap_node_h=whole.overlap_node_s / _HOUR_S,
         compared=whole.compared,
         mirage_interruption_h=whole.under[MIRAGE][0] / _HOUR_S,
+        mirage_overlap_h=whole.under[MIRAGE][1] / _HOUR_S,
         mirage_overlap_node_h=whole.mirage_overlap_node_s / _HOUR_S,
         saved=tuple(_saved(name, whole, by_day) for name in BASELINES) if whole.compared else (),
     )

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
-from mirage.api.deps import Admin
+from mirage.api.deps import Admin, no_nul
 from mirage.api.paging import row_cursor
 from mirage.api.problems import invalid
 from mirage.domain.chain import ChainId
@@ -15,7 +15,7 @@ from mirage.store import audit
 from mirage.store.audit import AuditFilter
 from mirage.web.page import Looking
 
-router = APIRouter(prefix="/admin/audit", include_in_schema=False)
+router = APIRouter(prefix="/admin/audit", include_in_schema=False, dependencies=[Depends(no_nul)])
 
 _ROWS = 50
 _DAY_S = 86400

@@ -6,11 +6,10 @@ from inspect import isawaitable
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
 from mirage.api.context import ApiContext
-from mirage.api.deps import no_nul
 from mirage.api.problems import MEDIA_TYPE
 from mirage.web import (
     accuracy,
@@ -49,7 +48,7 @@ _Handler = Callable[[Request, Any], Response | Awaitable[Response]]
 def mount(app: FastAPI) -> None:
     """Add the pages to an app of `create_app`."""
     for router, _ in _PAGES:
-        app.include_router(router, dependencies=[Depends(no_nul)])
+        app.include_router(router)
     entries = [entry for _, entry in _PAGES if entry is not None]
     app.state.entries = tuple(sorted(entries, key=lambda entry: entry.order))
     for kind, handler in list(app.exception_handlers.items()):

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
-from mirage.api.deps import need
+from mirage.api.deps import need, no_nul
 from mirage.api.overviews import cursor, place
 from mirage.domain.caller import JOBS, USAGE
 from mirage.services.overview import overview
@@ -13,7 +13,7 @@ from mirage.web import strips, verdicts
 from mirage.web.page import Entry, Look, Looking
 
 ENTRY = Entry(name="Now", path="/", order=1)
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, dependencies=[Depends(no_nul)])
 
 _ROWS = 25
 

@@ -9,7 +9,7 @@ from fastapi.responses import RedirectResponse
 
 from mirage.api.deps import Writer, Writing
 from mirage.api.queue import least_of
-from mirage.domain.caller import PARTITIONS
+from mirage.domain.caller import NODES, PARTITIONS
 from mirage.domain.waitclass import LimitClass, SizeClass
 from mirage.errors import InputError, NotFound, TooMany
 from mirage.services import forecasting, queue, waits
@@ -132,7 +132,7 @@ def _asked(look: Look, over: str, partition: str, size: str, limit: str) -> Aske
         since=until - days * DAY_S + (DAY_S if by is Span.DAY else 0),
         until=until,
         by=by,
-        partition=partition.strip(),
+        partition=partition.strip() if partition.isprintable() else "",
         size=SizeClass(size) if size in set(SizeClass) else None,
         limit=LimitClass(limit) if limit in set(LimitClass) else None,
     )
@@ -144,7 +144,12 @@ def _foretold(look: Look, form: WhatIf) -> tuple[Foretold | None, str]:
         return None, ""
     try:
         found = forecasting.foretell(
-            look.tx, look.cluster_id, form.shape, look.now, least=least_of(look.reader)
+            look.tx,
+            look.cluster_id,
+            form.shape,
+            look.now,
+            least=least_of(look.reader),
+            sees_nodes=look.reader.sees(NODES),
         )
     except (NotFound, InputError, TooMany) as error:
         return None, str(error)

@@ -24,6 +24,7 @@ def _environment() -> Environment:
         "span": words.span,
         "hours": words.hours,
         "count": words.count,
+        "coded": words.coded,
     }
     return made
 

@@ -1,11 +1,13 @@
 """Instants and spans as people read them. Instants are epoch seconds, shown in UTC."""
 
+import re
 from datetime import UTC, datetime
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MANY_DAYS = 10
+_CODE = re.compile("`([^`]+)`")
 
 
 def _at(instant: int) -> datetime:
@@ -61,8 +63,17 @@ def span(seconds: float | None) -> str:
 def hours(value: float) -> str:
     """0 h, 0.25 h, 12.5 h, 1,340 h."""
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0  # noqa: PLR2004
-    text = f"{value:,.{digits}f}"
+    text = f"{value:z,.{digits}f}"
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} h"
+
+
+def coded(text: str) -> Markup:
+    """What stands in `backticks` as <code>."""
+    parts = enumerate(_CODE.split(text))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
+        for place, part in parts
+    )
 
 
 def count(number: int, one: str, many: str = "") -> str:

@@ -177,6 +177,7 @@ def test_no_more_listen_than_there_is_room_for(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "MOST", 2)
+    monkeypatch.setattr(live, "FOR_KNOWN", 0)
     with ExitStack() as open_ones:
         streams = [open_ones.enter_context(listening(client.url, for_s=30)) for _ in range(2)]
         assert [stream.next().name for stream in streams] == ["health", "health"]
@@ -184,6 +185,18 @@ def test_no_more_listen_than_there_is_room_for(
         assert refused.status_code == 429
         assert refused.json()["type"] == "/problems/too-many"
     assert until(lambda: client.raw("GET", f"{PATH}?for_s=0").status_code == 200)
+
+
+def test_who_does_not_say_who_they_are_leaves_room_for_who_does(
+    client: Client, store: Store, cluster_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MOST", 2)
+    monkeypatch.setattr(live, "FOR_KNOWN", 1)
+    alice = {"Authorization": f"Bearer {bearer(store, cluster_id, 'alice')}"}
+    with listening(client.url, for_s=30) as stream:
+        assert stream.next().name == "health"
+        assert client.raw("GET", f"{PATH}?for_s=0").status_code == 429
+        assert client.raw("GET", f"{PATH}?for_s=0", headers=alice).status_code == 200
 
 
 @pytest.mark.parametrize("stays", [True, False], ids=["client stays", "client goes"])
@@ -227,6 +240,7 @@ def test_a_client_that_does_not_read_is_let_go(
         tx.execute(insert(tables.changes), rows)
         tx.execute(update(tables.change_counts).values(newest=8000))
     monkeypatch.setattr(live, "MOST", 1)
+    monkeypatch.setattr(live, "FOR_KNOWN", 0)
     host, port = client.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as idle:
         idle.sendall(f"GET {PATH}?since=0 HTTP/1.1\r\nHost: x\r\n\r\n".encode())

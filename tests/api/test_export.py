@@ -105,6 +105,9 @@ def test_a_file_is_asked_for_by_header_too(client: Client) -> None:
     assert kind("text/csv") == "text/csv"
     assert kind("application/vnd.apache.parquet;q=0.9") == "application/vnd.apache.parquet"
     assert kind("text/html,*/*") == "application/json"
+    assert kind("application/json, text/csv;q=0.1") == "application/json"
+    assert kind("text/csv, application/json;q=0.5") == "text/csv"
+    assert kind("text/csv;q=0") == "application/json"
     assert kind("text/csv", format="json") == "application/json"
     assert client.get(f"{API}/jobs", format="xlsx").status_code == 422
 

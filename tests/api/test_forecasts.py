@@ -11,8 +11,8 @@ from mirage.api.app import ApiContext
 from mirage.domain.decision import Forecast
 from mirage.domain.shape import Quality, Shape
 from mirage.services.forecasting import MOST_ASKED
-from mirage.store import shapes, trials
-from mirage.store.engine import Store
+from mirage.store import queue_now, shapes, trials
+from mirage.store.engine import Store, Transaction
 from tests.api.rows import HOUR, job, look
 from tests.api.running import NOW, Client, Stage
 
@@ -27,11 +27,20 @@ def client(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> 
     submitted = {"submit": NOW - 20 * HOUR, "eligible": NOW - 9 * HOUR - 600}
     look(store, cluster_id, *(job(200 + i, **submitted) for i in range(30)))
     with store.begin() as tx:
+        of_nodes(tx, cluster_id, 6000)
         shapes.ask(tx, cluster_id, SHAPE, NOW - 400)
         told = Forecast(p10_s=1800.0, p50_s=3600.0, p90_s=7200.0, samples=100)
         shapes.save(tx, cluster_id, SHAPE, NOW - 300, told)
     with stage.serving(context) as running:
         yield running
+
+
+def of_nodes(tx: Transaction, cluster_id: int, number: int) -> None:
+    """The partition has so many."""
+    seen = queue_now.find(tx, cluster_id)
+    assert seen is not None
+    rows = [replace(row, nodes=number) for row in seen.nodes]
+    queue_now.save(tx, cluster_id, seen.at, seen.queue, rows)
 
 
 def ask(client: Client, who: str | None = "bob", **more: Any) -> Any:
@@ -57,7 +66,24 @@ def test_the_nearest_shape_is_named(client: Client) -> None:
 def test_where_nothing_is_near_like_jobs_tell(client: Client) -> None:
     answer = client.get(PATH, **(ASKED | {"nodes": 64})).json()
     assert (answer["source"], answer["p50_s"], answer["samples"]) == ("quantile", 600.0, 30)
-    assert "30 jobs" in answer["says"][0]
+    assert "30 jobs of its partition waited, whatever their size" in answer["says"][0]
+    like = client.get(PATH, **(ASKED | {"nodes": 1, "time_limit_s": 60})).json()
+    assert "30 jobs of about its nodes waited, whatever their time limit" in like["says"][0]
+
+
+def test_a_job_that_fits_nowhere_is_told_no_wait(
+    client: Client, stage: Stage, context: ApiContext, store: Store, cluster_id: int
+) -> None:
+    with store.begin() as tx:
+        of_nodes(tx, cluster_id, 8)
+    wanted = ASKED | {"nodes": 9}
+    answer = client.get(PATH, **wanted)
+    assert client.get(PATH, **(ASKED | {"nodes": 8})).status_code == 200
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["parameter"] == "nodes"
+    assert "partition gpu has 8 nodes" in answer.json()["detail"]
+    with stage.serving(replace(context, hidden=lambda: frozenset({"nodes"}))) as told_less:
+        assert told_less.get(PATH, **wanted).status_code == 200, "it would tell how many there are"
 
 
 def test_forecasts_are_corrected_by_how_the_last_ones_came_out(

@@ -11,6 +11,7 @@ from mirage.domain.chain import ChainId
 from mirage.domain.job import JobId
 from mirage.features.foretold import LEVELS
 from mirage.services import outcomes, promised
+from mirage.services.accuracy_tally import Tally
 from mirage.store import chains, changes, foretold, jobs, reports
 from mirage.store.changes import Topic
 from mirage.store.engine import Store
@@ -149,3 +150,25 @@ def test_an_answer_is_kept_until_something_changes(
         changes.tell(tx, cluster_id, Topic.QUEUE)
     after = body(client, IMPACT)
     assert (before["unasked"], after["unasked"]) == (1, 3)
+
+
+def test_few_results_tell_of_nobody(
+    stage: Stage, context: ApiContext, store: Store, cluster_id: int
+) -> None:
+    """Where jobs are private, of three waits and of one hand-over there is their number alone."""
+    tally = Tally()
+    for wait_s in (600, 1200, 7200):
+        tally.add(tuple(int(level * 4 * HOUR) for level in LEVELS), wait_s, 60)
+    with store.begin() as tx:
+        foretold.put_tally(tx, cluster_id, NOW - NOW % 86400, "gpu", tally.stored())
+    with stage.serving(replace(context, hidden=lambda: frozenset({"jobs"}))) as client:
+        (everywhere,) = body(client, ACCURACY)["places"]
+        (point,) = everywhere["series"]
+        assert (everywhere["count"], point["count"]) == (3, 3)
+        told = [everywhere[name] for name in ("median_s", "covered", "waited", "pinball_s")]
+        told += [point[name] for name in ("median_s", "slurm_median_s", "covered")]
+        told += [everywhere["beside"]["median_s"], everywhere["covered_ci"]]
+        assert told == [None] * 9
+        assert everywhere["calibration"] == []
+        assert len(body(client, ACCURACY, "root")["places"]) == 2
+        assert body(client, ACCURACY, "root")["places"][0]["median_s"] > 0

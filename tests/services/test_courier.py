@@ -4,7 +4,7 @@ import json
 import threading
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import copy
 
@@ -16,6 +16,7 @@ from mirage import couriers
 from mirage.domain.chain import ChainId
 from mirage.errors import ConfigError
 from mirage.services.courier import CLAIM_S, MAX_TRIES, Courier, Pace, back_off_s
+from mirage.services.digest import Digest
 from mirage.settings import NotifySettings, load
 from mirage.store import audit, clusters, outbox
 from mirage.store.engine import Store
@@ -163,6 +164,25 @@ def test_a_server_that_is_away_is_tried_again_and_given_up_at_last(store: Store)
     with store.read() as tx:
         (entry,) = audit.page(tx, event="notice given up")
     assert entry.chain_id == FIRST
+
+
+def test_a_mistake_in_sending_holds_up_nobody_else_and_is_given_up(store: Store) -> None:
+    sent: list[str] = []
+
+    def fails(digest: Digest, _now: int) -> None:
+        raise ValueError("https://hooks.example/secret")
+
+    site = Site(store, NotifySettings())
+    site.post("ended")
+    site.post("ended", SECOND, channel="webhook")
+    senders = {"owner": fails, "webhook": lambda digest, _now: sent.append(digest.delivery)}
+    with capture_logs() as said:
+        for _ in range(2 * MAX_TRIES):
+            replace(site.courier(), senders=senders).round()
+            site.clock.at += 3600
+    assert len(sent) == 1
+    assert site.states() == [NoticeState.GIVEN_UP, NoticeState.SENT]
+    assert "secret" not in str(said)
 
 
 def test_the_back_off_doubles_to_an_hour() -> None:

@@ -174,9 +174,12 @@ def test_what_the_cluster_cannot_run_is_refused_in_words(site: Site) -> None:
     shape = replace(WIDE, nodes=PARAMS.nodes + 1)
     site.ask(shape)
     site.tick()
-    found = site.told(shape)
-    assert (found.waiting, found.exact) == (False, found.source == "quantile")
-    assert found.refused
+    with site.store.read() as tx:
+        found = shapes.find(tx, site.cluster_id, shape)
+    assert found is not None
+    assert (found.refused != "", found.forecast) == (True, None)
+    with pytest.raises(InputError, match="it would never start"):
+        site.told(shape)
 
 
 def test_without_a_cluster_file_like_jobs_tell_and_it_is_said(store: Store) -> None:

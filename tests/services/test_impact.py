@@ -105,6 +105,7 @@ def test_in_shadow_what_was_is_plain_slurms_and_mirages_is_an_estimate(
     part = found.shadow
     assert (part.handovers, part.compared, part.interruption_h) == (1, 1, 5.0)
     assert (part.mirage_interruption_h, part.mirage_overlap_node_h) == (1.0, 0.0)
+    assert part.mirage_overlap_h == 0.0
     assert saved(part) == {
         "reactive": 4.0,
         "fixed-lead": -1.0,
@@ -121,6 +122,7 @@ def test_in_act_what_was_is_mirages(store: Store, cluster_id: int) -> None:
     hand_over(store, cluster_id, 0, late_s=-HOUR, mode=Mode.ACT, freed_at=freed_at)
     found = summed(store, cluster_id)
     assert (found.act.interruption_h, found.act.overlap_node_h) == (0.0, 2.0)
+    assert found.act.mirage_overlap_h == 1.0
     assert saved(found.act)["reactive"] == 5.0
     (payer,) = found.payers
     assert (payer.account, payer.user, payer.overlap_node_h) == ("of-alice", "alice", 2.0)

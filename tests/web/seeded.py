@@ -19,6 +19,7 @@ from mirage.store.engine import Store, Transaction
 from mirage.store.tables import chains, decisions, forecasts, jobs, links, snapshots
 from tests.api.running import NOW
 from tests.web import seeded_past
+from tests.web.seeded_admin import seed_admin
 from tests.web.seeded_chain import USERS, SeededChain, chain_id
 from tests.web.seeded_queue import seed_queue
 
@@ -61,6 +62,8 @@ def seed(store: Store, size: Size) -> int:
             [row for chain in made for row in chain.links],
             {str(c.row["chain_id"]): (c.row["user"], c.row["uid"]) for c in made},
         )
+        if size.chains:
+            seed_admin(tx, cluster_id, LOOKED_AT)
         tx.exec_driver_sql("ANALYZE")
     seed_queue(store, cluster_id, LOOKED_AT, PARTITIONS, jobs=size.jobs)
     return cluster_id

@@ -65,7 +65,7 @@ def _outcome(
     user, uid = users[after["chain_id"]]
     kind = Kind.SHADOW if uid % 3 == 0 else Kind.ACT
     late_s = after["start"] - before["end"]
-    wait_s = late_s + 2 * HOUR
+    wait_s = max(0, late_s + 2 * HOUR)
     leads = dict(zip(POLICIES, (2.0, 0.0, 3.0, 1.5, 1.0), strict=True))
     under = {p: parted(wait_s - round(h * HOUR * luck.uniform(0.5, 1.5))) for p, h in leads.items()}
     under["mirage"] = parted(late_s)

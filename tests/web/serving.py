@@ -13,6 +13,9 @@ from mirage.web.app import mount
 from tests.api.running import NOW, Client, Stage
 from tests.web.looking import session_of
 from tests.web.seeded import Size, seed
+from tests.web.seeded_admin import told_limits
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,5 +58,7 @@ def _context(store: Store, cluster_id: int, more: dict[str, Any]) -> ApiContext:
         "clock": lambda: NOW,
         "queue_interval_s": 60,
         "policies": ("reactive", "quantile", "auto"),
+        "limits_told": told_limits(),
+        "models_dir": MODELS,
     }
     return ApiContext(**given | more)

@@ -84,3 +84,12 @@ def test_a_bar_of_nothing_is_seen_and_a_line_of_one_point_is_none() -> None:
     assert "width='1'" in svg.bar(0, 0, 0, 5)
     assert svg.line([(0, 0)]) == ""
     assert svg.steps([(0, 0), (5, 9)]).count(",") == 3
+
+
+def test_commands_are_set_apart_and_nothing_else_is_markup() -> None:
+    said = words.coded("`scontrol release 7` lets <b>it</b> go")
+    assert said == "<code>scontrol release 7</code> lets &lt;b&gt;it&lt;/b&gt; go"
+
+
+def test_nothing_is_no_less_than_nothing() -> None:
+    assert [words.hours(value) for value in (-0.001, 0.0, -0.25)] == ["0 h", "0 h", "-0.25 h"]

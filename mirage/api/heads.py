@@ -1,0 +1,34 @@
+"""HEAD is GET without the body (RFC 9110, 9.3.2): for whoever asks whether an address is there."""
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+class Heads:
+    """Answers each HEAD with the head of the answer to GET.
+
+    An answer in parts is ended after its head: an export is not made, and a stream of events does
+    not stay open, for nobody to read.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+        told = False
+
+        async def gone_once_told() -> Message:
+            return {"type": "http.disconnect"} if told else await receive()
+
+        async def head_alone(message: Message) -> None:
+            nonlocal told
+            if not told:
+                told = True
+                await send(message)
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+        # Of 2.3 an answer listens for who is gone; since 2.4 it would hear of it from the socket.
+        asgi = {**scope["asgi"], "spec_version": "2.3"}
+        await self._app({**scope, "method": "GET", "asgi": asgi}, gone_once_told, head_alone)
