@@ -113,7 +113,9 @@ def _lay_mirage(source: Path, tree: Path, work: Path) -> None:
     _compile(fresh, SITE)
     _compile(tree / plugin, plugin)
     shutil.copytree(fresh, tree / SITE, dirs_exist_ok=True)
-    (tree / SITE / "mirage/_data/slurm_plugin").symlink_to(f"/{plugin}")
+    data = SITE / "mirage/_data"
+    # Relative: the package also works unpacked somewhere else.
+    (tree / data / "slurm_plugin").symlink_to(os.path.relpath(plugin, data))
 
 
 def _lay_environment(tree: Path) -> None:

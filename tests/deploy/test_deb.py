@@ -195,6 +195,31 @@ def test_the_installed_service_answers_and_the_doctor_finds_no_fault_but_of_slur
     root.done(*DPKG, "--purge", "mirage")
 
 
+def test_an_unpacked_package_works_where_it_lies(root: CleanRoot, debs: Debs) -> None:
+    """The shadow report of a log needs no installation."""
+    root.done("dpkg-deb", "--extract", f"/srv/{debs.present.name}", "/opt/apart")
+    told = root.done("/opt/apart/usr/bin/mirage", "--version", user="nobody")
+    assert told.startswith("mirage ")
+    root.done("test", "!", "-e", "/usr/bin/mirage")
+    wrapped = "/opt/apart/usr/lib/mirage/lib/python3.11/site-packages/mirage/_data/slurm_plugin"
+    assert root.done("readlink", "-f", wrapped) == "/opt/apart/usr/lib/mirage/slurm_plugin\n"
+    root.done("rm", "-r", "/opt/apart")
+
+
+def test_root_means_the_services_database(root: CleanRoot, debs: Debs) -> None:
+    """Without it `mirage mode shadow` would stop nothing."""
+    install(root, debs.present)
+    set_it = "echo MIRAGE_DATABASE_URL=postgresql://mirage@127.0.0.1:9/mirage >>/etc/default/mirage"
+    root.done("sh", "-c", set_it)
+    shown = root.done("mirage", "config", "show", "--origin")
+    assert "127.0.0.1:9/mirage" in shown
+    own = "MIRAGE_DATABASE_URL=sqlite:////tmp/x.db mirage config show"
+    assert 'database.url = "sqlite:////tmp/x.db"' in root.done("sh", "-c", own)
+    told = install(root, debs.later)
+    assert "pg_dump" in told
+    root.done(*DPKG, "--purge", "mirage")
+
+
 def test_one_commit_makes_one_package_byte_for_byte(debs: Debs, tmp_path: Path) -> None:
     again = packages.build(debs.source, tmp_path / "out", epoch=packages.committed_at("HEAD"))
     assert again.name == debs.present.name
