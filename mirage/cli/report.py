@@ -154,6 +154,7 @@ def shadow(
         site.keep(whole)
     if html is not None:
         _write(html, page(whole))
+        typer.echo(f"mirage: {html} is written", err=True)
     if as_json:
         typer.echo(json.dumps(whole, indent=1))
     else:
@@ -182,7 +183,7 @@ def _told(
 ) -> Document:
     replayed = taken.workload.jobs
     if not replayed:
-        raise InputError(f"{log.path}: not one of {taken.read} rows can be replayed")
+        raise InputError(f"{log.path}: {_why_none(taken)}")
     made = _made(log.path, params, replayed, asked, folder, how.processes)
     if made:
         told = _judged(made, how.models, how.overlap_price)
@@ -194,6 +195,14 @@ def _told(
         "accrue_always": params.accrue_always,
         "overlap_price": how.overlap_price,
     }
+
+
+def _why_none(taken: replay.Replay) -> str:
+    """Of a log without a job to replay."""
+    if not taken.read:
+        return "it holds no jobs"
+    why = ", ".join(f"{reason} ({rows})" for reason, rows in taken.refused.items())
+    return f"not one of {taken.read} rows can be replayed: {why}"
 
 
 def _made(

@@ -58,9 +58,10 @@ def ingest(
     with a warning on stderr where rows were refused; 2 where rows were refused and not one was
     taken, or where the file cannot be read.
     """
+    configured = None if database else settings.load(config)
     with (
         open_trace(file, trace_format, timezone) as trace,
-        closing(Store(database or settings.load(config).database_url)) as store,
+        closing(Store(configured.database_url if configured else str(database))) as store,
         _progress(file.name) as told,
     ):
         report = ingest_file(store, cluster, trace, told)
@@ -70,6 +71,17 @@ def ingest(
         typer.echo(f"{file.name} ({trace.format}) into cluster {cluster}")
         Console().print(_table(report, trace.format))
     _complain(file, report)
+    if configured and "name" in configured.cluster.model_fields_set:
+        _compare(cluster, configured.cluster.name)
+
+
+def _compare(cluster: str, own: str) -> None:
+    if cluster != own:
+        typer.echo(
+            f"mirage: note: cluster.name is {own}: its service does not look at the history of "
+            f"{cluster}",
+            err=True,
+        )
 
 
 def _complain(file: Path, report: Report) -> None:

@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from mirage.errors import InputError
 from mirage.traces.row import RowRefused
 
+_TIMES = "in epoch seconds or as 2023-03-01T12:00:00"
 _UNKNOWN = frozenset({"", "unknown", "none", "n/a", "invalid"})
 
 
@@ -39,7 +40,7 @@ class Clock:
         try:
             wall = datetime.fromisoformat(word)
         except ValueError:
-            raise RowRefused(f"{what} is not a time") from None
+            raise RowRefused(f"{what} is not a time {_TIMES}") from None
         return self._seconds(wall, what, not_before)
 
     def _seconds(self, wall: datetime, what: str, not_before: int | None) -> int:
@@ -50,5 +51,5 @@ class Clock:
                 second = int(local.replace(fold=1).timestamp())
                 return second if second >= not_before else first
         except (OverflowError, ValueError, OSError):
-            raise RowRefused(f"{what} is not a time") from None
+            raise RowRefused(f"{what} is not a time {_TIMES}") from None
         return first

@@ -168,7 +168,20 @@ def _sniffed(path: Path, start: bytes) -> Format:
         return Format.TACC
     if SEPARATOR in first:
         return Format.SACCT
+    if apart := _other_separator(first):
+        raise UnknownFormat(
+            f"{path}: its columns stand apart by {apart!r}, and {SEPARATOR!r} is expected: "
+            "`sacct -P` without --delimiter"
+        )
     raise UnknownFormat(f"{path}: its first line is of no known format; {_expected(None)} expected")
+
+
+def _other_separator(header: str) -> str | None:
+    """Of a sacct dump that was told to use it."""
+    for apart in (",", ";", "\t"):
+        if {"submit", "state"} <= {name.strip().lower() for name in header.split(apart)}:
+            return apart
+    return None
 
 
 def _is_swf_row(line: str) -> bool:

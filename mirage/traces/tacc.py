@@ -33,7 +33,8 @@ class TaccLog:
         missing = [name for name in _REQUIRED if name not in self._columns]
         if missing:
             raise UnknownFormat(
-                f"{lines.path} is no TACC log: its header has no {', '.join(missing)}"
+                f"{lines.path} is no TACC log: its header has no {', '.join(missing)}. "
+                "Of sacct a dump is read that was made with -P (docs/traces.md has the command)"
             )
 
     def read(self) -> Iterator[tuple[int, Outcome]]:

@@ -115,7 +115,8 @@ def test_rows_refused_and_none_taken_is_bad_input_with_its_counts(
     assert done.returncode == 2
     assert done.stderr == (
         f"mirage: {path}: not one of 44 rows could be taken: array task without JobIDRaw (40), "
-        "submit is not a time (1), no submit time (1), other reasons (1)\n"
+        "submit is not a time in epoch seconds or as 2023-03-01T12:00:00 (1), no submit time (1), "
+        "other reasons (1)\n"
     )
     counts = json.loads(done.stdout)
     assert (counts["read"], counts["refused"], counts["skipped"]) == (44, 43, 1)
@@ -183,6 +184,32 @@ def test_a_dump_of_other_columns(tmp_path: Path, database: str) -> None:
     path.write_text("Job|When\n1|2\n")
     sentence = refused(path, database=database)
     assert "among its columns (Job, When) there is no JobIDRaw, Submit, State" in sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("JobIDRaw,Submit,State\n1,2,FAILED\n", "stand apart by ',', and '|' is expected"),
+        ("JobIDRaw\tSubmit\tState\n", "`sacct -P` without --delimiter"),
+        ("JobID  JobName  State\n------ -------- ------\n", "that was made with -P"),
+    ],
+)
+def test_a_dump_that_was_made_otherwise_says_how(
+    tmp_path: Path, database: str, text: str, said: str
+) -> None:
+    path = tmp_path / "dump.txt"
+    path.write_text(text)
+    assert said in refused(path, database=database)
+
+
+def test_a_history_that_no_service_reads_is_told(tmp_path: Path, database: str) -> None:
+    path, config = tmp_path / "dump.psv", tmp_path / "mirage.toml"
+    path.write_text(DUMP)
+    config.write_text('[cluster]\nname = "gpu1"\n')
+    for cluster, told in (("gpu2", True), ("gpu1", False)):
+        done = ingest(path, "--cluster", cluster, "--config", config, database=database)
+        assert done.returncode == 0
+        assert ("cluster.name is gpu1" in done.stderr) is told
 
 
 def test_a_file_of_no_known_format(tmp_path: Path, database: str) -> None:

@@ -173,6 +173,20 @@ def test_a_short_log_is_too_little_and_no_error(site: Path) -> None:
     assert "Too little data: 0 days" in (site / "short.html").read_text()
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("", "it holds no jobs"),
+        ("1|05.10.2022 14:12|FAILED\n", "submit is not a time in epoch seconds or as 2023"),
+    ],
+)
+def test_a_log_of_which_nothing_is_replayed_says_why(site: Path, rows: str, said: str) -> None:
+    (site / "bad.txt").write_text(f"JobIDRaw|Submit|State\n{rows}")
+    answer = reported(site, log="bad.txt")
+    assert answer.code == 2
+    assert said in answer.err
+
+
 def test_names_of_the_log_are_escaped(made: dict[str, Any]) -> None:
     for where in ((), ("pairs", 0), ("groups", 1)):
         hostile = json.loads(json.dumps(made))

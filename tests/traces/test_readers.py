@@ -84,7 +84,7 @@ def test_rows_that_contradict_themselves_are_refused_with_reason_and_line(tmp_pa
         "no job id": 1,
         "no submit time": 1,
         "no state": 1,
-        "submit is not a time": 1,
+        "submit is not a time in epoch seconds or as 2023-03-01T12:00:00": 1,
         "nodes is not a number": 1,
         "submit is no time in epoch seconds": 1,
         "fewer than 8 fields": 1,
