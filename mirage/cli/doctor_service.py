@@ -84,7 +84,7 @@ def reached(url: str) -> tuple[Verdict, str]:
     if answer.status_code != _OK or "X-Request-Id" not in answer.headers:
         return Verdict.FAULT, (
             f"{base} is not passed on to Mirage (status {answer.status_code}): "
-            "see /usr/share/mirage/nginx"
+            "see /usr/share/mirage/nginx, and start the service again if service.root_path is new"
         )
     document = _ask(f"{base}/api/v1/openapi.json")
     path = httpx.URL(base).path.rstrip("/")
