@@ -120,8 +120,8 @@ def shadow(
     The answer is a recommendation with its reason; docs/report.md has the rules. Users appear in no
     output.
 
-    Without a log the report is kept, and the dashboard and REST show the last one: run it from a
-    timer, once a day.
+    Without a log the report is kept, and the dashboard and REST show the last one:
+    mirage-report.timer writes one each week.
 
     A first try, with the sacct command of docs/report.md as log.txt:
 

@@ -198,7 +198,7 @@ def test_the_installed_service_answers_and_the_doctor_finds_no_fault_but_of_slur
 def test_an_unpacked_package_works_where_it_lies(root: CleanRoot, debs: Debs) -> None:
     """The shadow report of a log needs no installation."""
     root.done("dpkg-deb", "--extract", f"/srv/{debs.present.name}", "/opt/apart")
-    told = root.done("/opt/apart/usr/bin/mirage", "--version", user="nobody")
+    told = root.done("/opt/apart/usr/bin/mirage", "--version", user="mail")
     assert told.startswith("mirage ")
     root.done("test", "!", "-e", "/usr/bin/mirage")
     wrapped = "/opt/apart/usr/lib/mirage/lib/python3.11/site-packages/mirage/_data/slurm_plugin"
