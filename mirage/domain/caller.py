@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mirage.domain.chain import Chain, Link
-from mirage.domain.job import Job
 
 NOBODY_UID = -1
 """Of a caller who is no user of the cluster: the holder of a token without one."""
@@ -97,10 +96,6 @@ class Standing:
     def sees_chain_of(self, uid: int, accounts: Collection[str]) -> bool:
         """The same of one known by its owner and the accounts of its links."""
         return self.sees_all_chains or self._is_theirs(uid, accounts)
-
-    def sees_job(self, job: Job) -> bool:
-        owner = NOBODY_UID if job.uid is None else job.uid
-        return self.sees(JOBS) or self._is_theirs(owner, [job.account])
 
     @property
     def _own_uid(self) -> int:

@@ -4,8 +4,7 @@ Colours, strokes and fonts are classes of static/mirage.css, so that a chart fol
 the dark. Coordinates are pixels from the top left (`scales` makes them). Every text is escaped.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup
 
@@ -66,14 +65,6 @@ def line(points: Points, *, cls: str = "line") -> Markup:
     return Markup("<polyline class='{}' points='{}'/>").format(cls, _written(points))
 
 
-def steps(points: Points, *, cls: str = "line") -> Markup:
-    """As `line`, each height kept until the next point."""
-    corners = [
-        corner for (x, y), (following, _) in pairwise(points) for corner in ((x, y), (following, y))
-    ]
-    return line([*corners, *points[-1:]], cls=cls)
-
-
 def band(lower: Points, upper: Points, *, cls: str = "band", says: str = "") -> Markup:
     """Between two lines of pixels."""
     if not lower:
@@ -119,13 +110,6 @@ def text(x: float, y: float, words: str, *, cls: str = "", anchor: str = "start"
     return Markup("<text class='{}' x='{}' y='{}' text-anchor='{}'>{}</text>").format(
         cls, _px(x), _px(y), anchor, words
     )
-
-
-def placed(
-    values: Iterable[tuple[float, float]], x: Callable[[float], float], y: Callable[[float], float]
-) -> list[tuple[float, float]]:
-    """Values to pixels."""
-    return [(x(a), y(b)) for a, b in values]
 
 
 def _says(words: str) -> Markup:

@@ -116,6 +116,16 @@ def test_pages_and_what_they_load_are_below_the_sub_path(public: str) -> None:
     assert httpx.get(public + style).status_code == 200
 
 
+def test_a_form_over_http_is_known_as_our_own_by_host_and_port(public: str) -> None:
+    """A browser says no more there: Sec-Fetch-Site is of secure origins alone."""
+    sent = httpx.post(f"{public}/mirage/login", data={"token": "x"}, headers={"Origin": public})
+    assert sent.status_code == 401
+    other = {"Origin": "http://127.0.0.1"}
+    assert (
+        httpx.post(f"{public}/mirage/login", data={"token": "x"}, headers=other).status_code == 403
+    )
+
+
 def test_what_is_not_mirages_is_not_passed_on(public: str) -> None:
     assert httpx.get(f"{public}/healthz").status_code == 404
     assert "X-Request-Id" in httpx.get(f"{public}/mirage/healthz").headers

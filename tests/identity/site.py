@@ -48,8 +48,9 @@ class Site:
         KEY.parent.mkdir(exist_ok=True)
         KEY.touch(mode=0o640)
         KEY.write_bytes(os.urandom(32))
+        shutil.chown(KEY, "slurm")
+        testbed.up(SETTINGS)  # which makes the accounts
         shutil.chown(KEY, "slurm", pwd.getpwnam("mirage").pw_gid)
-        testbed.up(SETTINGS)
         testbed.cancel_all()
         made = cls(testbed, Path(tempfile.mkdtemp(prefix="mirage-site-")))
         made.root.chmod(0o755)
