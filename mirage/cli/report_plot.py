@@ -47,7 +47,7 @@ def _parts(rows: dict[str, Told]) -> Iterator[Markup]:
     yield svg.x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM, label="mean overlap, h", most=5)
     yield svg.y_axis(y, left=_LEFT, right=_WIDTH - _RIGHT, label="mean interruption, h", most=5)
     points = [(t["overlap_h"], t["interruption_h"]) for n, t in rows.items() if n != "oracle"]
-    yield svg.line(svg.placed(front(points), x, y), cls="front")
+    yield svg.line([(x(a), y(b)) for a, b in front(points)], cls="front")
     for place, (policy, told) in enumerate(rows.items(), start=1):
         yield from _point(x, y, policy, told, str(place))
         at = _TOP - 8 + 20 * place

@@ -35,7 +35,6 @@ _MINUTE_S = 60
 _FAR = 2**62
 _MEANT = 0.8
 """Of the waits lie between p10 and p90."""
-_TOO_WIDE = "the partition has fewer nodes than that, so such a job would never start"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +104,7 @@ def foretell(
         plain=plain,
         likeness=alike,
         quality=quality,
-        refused=(own.refused if own else "") or _TOO_WIDE * (not _fits(tx, cluster_id, shape)),
+        refused="" if own is None else own.refused,
         waiting=own is not None and _waits(own, now),
     )
 
@@ -140,13 +139,6 @@ def _is_known(tx: Transaction, cluster_id: int, partition: str) -> bool:
         if partition in named:
             return True
     return len(jobs.waits(tx, cluster_id, partition, before=_FAR, last=1)) > 0
-
-
-def _fits(tx: Transaction, cluster_id: int, shape: Shape) -> bool:
-    """Whether the partition has so many nodes at all, as far as that is known."""
-    seen = queue_now.find(tx, cluster_id)
-    of_all = [] if seen is None else [r.nodes for r in seen.nodes if r.partition == shape.partition]
-    return all(shape.nodes <= nodes for nodes in of_all)
 
 
 def _waits(row: ShapeForecast, now: int) -> bool:

@@ -78,13 +78,6 @@ def site(store: Store) -> Site:
     return Site(store, Observer(params=PARAMS))
 
 
-def test_of_a_job_that_has_no_room_in_the_partition_that_is_said(site: Site) -> None:
-    """What like jobs waited, which is told as well, were smaller ones."""
-    site.tick()
-    told = site.told(replace(WIDE, nodes=40 * PARAMS.nodes))
-    assert "it: the partition has fewer nodes than that" in forecasting.sentences(told, POINT)[1]
-
-
 def test_usual_shapes_are_foretold_without_being_asked(site: Site) -> None:
     """And what is told is the twin's own answer of that instant."""
     with site.store.read() as tx:

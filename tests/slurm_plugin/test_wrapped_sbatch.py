@@ -349,9 +349,10 @@ def test_a_chain_too_many_is_submitted_and_the_service_says_why(
     url = f"http://127.0.0.1:{service.server_port}"
     done = slurm.sbatch("--mirage-chain=5", "job.sh", env={"MIRAGE_URL": url})
     assert (done.returncode, done.stdout) == (0, b"Submitted batch job 101\n")
+    (chain,) = slurm.chains()
     assert done.stderr.decode() == (
-        f"mirage: the chain is not registered (429: {why}); it runs all the same, each link"
-        " queueing when the last one ends, until Mirage finds it by its comment\n"
+        f"mirage: chain {chain.name} is not registered (429: {why}); it runs all the same, each"
+        " link queueing when the last one ends, until Mirage finds it by its comment\n"
     )
 
 
