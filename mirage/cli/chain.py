@@ -45,7 +45,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="The service's JSON on stdo
 def submit(
     context: typer.Context,
     *,
-    links: Annotated[int, typer.Option(min=1, max=MAX_LINKS, help="How many jobs the chain has.")],
+    links: Annotated[
+        int | None,
+        typer.Option(min=1, max=MAX_LINKS, help="How many jobs the chain has.", show_default=False),
+    ] = None,
     policy: Annotated[str | None, typer.Option(help="Default: the service's.")] = None,
     overlap_price: Annotated[
         float | None,
@@ -54,13 +57,21 @@ def submit(
 ) -> None:
     """Submit a chain: these options first, then sbatch's own and the script.
 
-    The same as `sbatch --mirage-chain=LINKS ...` with the wrapped sbatch.
+    The same as `sbatch --mirage-chain=LINKS ...` with the wrapped sbatch, whose other settings
+    (`sbatch --mirage-help`) are given as there: --mirage-style=wait, before the script.
     """
     wrapper = data_dir("slurm_plugin") / "sbatch"
     if not context.args:
         raise InputError("nothing to submit: give sbatch's options and a script")
     if not wrapper.exists():
         raise InputError(f"the wrapped sbatch is not at {wrapper}: this install is not whole")
+    if links is None:
+        late = "--links" in context.args
+        raise InputError(
+            f"--links stands behind {context.args[0]}: it comes first, then sbatch's options"
+            if late
+            else "how many links? `mirage chain submit --links 8 ...`"
+        )
     asked = [f"--mirage-chain={links}"]
     asked += [] if policy is None else [f"--mirage-policy={policy}"]
     asked += [] if overlap_price is None else [f"--mirage-overlap-price={overlap_price}"]

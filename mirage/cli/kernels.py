@@ -9,5 +9,9 @@ from mirage.sim.jit import CACHE
 
 def say_if_compiling() -> None:
     """Tell a person, on stderr, why the first run after an installation takes a minute longer."""
-    if not Path(CACHE).exists():
-        typer.echo("compiling the simulator: once after an installation, about a minute", err=True)
+    # The folder itself is made as soon as a module with kernels is imported.
+    if not any(Path(CACHE).rglob("*.nbi")):
+        told = (
+            "compiling the simulator: once after an installation, a minute; more where others work"
+        )
+        typer.echo(told, err=True)

@@ -253,6 +253,12 @@ def test_a_chain_that_is_not_mine(client: Client, store: Store, cluster_id: int)
         (("show", "../../healthz"), 2, "is no chain: `mirage chain list` shows them"),
         (("resume", CHAIN), 1, f"chain {CHAIN} is active already"),
         (("submit", "--links", "3"), 2, "nothing to submit: give sbatch's options and a script"),
+        (("submit", "job.sh"), 2, "how many links? `mirage chain submit --links 8 ...`"),
+        (
+            ("submit", "--style", "wait", "--links", "3", "job.sh"),
+            2,
+            "--links stands behind --style: it comes first, then sbatch's options",
+        ),
     ],
 )
 @pytest.mark.usefixtures("chain")

@@ -1,5 +1,6 @@
 """Long work says that it goes on, at a terminal; elsewhere it is silent."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -43,3 +44,21 @@ def test_a_pipe_sees_nothing_of_it(environ: dict[str, str]) -> None:
     program = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(program, env=environ, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("over\n", "")
+
+
+def test_that_the_simulator_is_compiled_is_said_once(tmp_path: Path) -> None:
+    """By a command whose modules are imported: what they cache in has its folder by then."""
+    program = (
+        "import mirage.cli.demo\nfrom mirage.cli.kernels import say_if_compiling as say\nsay()"
+    )
+    environ = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def told() -> str:
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+        return done.stderr
+
+    assert told().startswith("compiling the simulator: once after an installation")
+    (folder,) = tmp_path.glob("kernels-*")
+    (folder / "replay.step-17.py311.nbi").touch()  # as numba leaves one
+    assert told() == ""
