@@ -14,7 +14,7 @@ from mirage.cli.chain_names import me, meant, newest_of_mine
 from mirage.cli.client import Service
 from mirage.cli.terminal import console
 from mirage.domain.chain import MAX_LINKS, ChainState
-from mirage.errors import InputError
+from mirage.errors import IllegalTransition, InputError
 from mirage.installed import data_dir
 
 app = typer.Typer()
@@ -168,9 +168,16 @@ def pause(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> Non
 
 @chain_app.command()
 def resume(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> None:
-    """Undo a pause."""
+    """Undo a pause.
+
+    A chain that its own links paused, after two failures in a row, goes on by `mirage-link resume`.
+    """
     by_hand = f"`scontrol release JOB` on the held link does the same. {_LOOK}"
-    _ask(chain_id, "resume", Service(service_url(url), by_hand=by_hand), as_json=as_json)
+    try:
+        _ask(chain_id, "resume", Service(service_url(url), by_hand=by_hand), as_json=as_json)
+    except IllegalTransition as error:
+        hint = "one that its own links paused goes on by `mirage-link resume CHAIN`"
+        raise IllegalTransition(f"{error}; {hint}") from error
 
 
 @chain_app.command()

@@ -290,7 +290,7 @@ def test_a_log_without_its_machine(tmp_path: Path) -> None:
         (("demo", "--seed", "-1"), "'--seed'"),
         (("mode", "attack"), "'attack' is not one of 'observe', 'shadow', 'act'"),
         (("serve", "--prot", "1"), "No such option: --prot"),
-        (("chain", "show"), "Missing argument"),
+        (("chain", "pause"), "Missing argument"),
         (("ingest", "x.parquet"), "Missing option '--cluster'"),
         (("nonsense",), "No such command 'nonsense'"),
     ],

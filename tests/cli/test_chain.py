@@ -251,7 +251,7 @@ def test_a_chain_that_is_not_mine(client: Client, store: Store, cluster_id: int)
     [
         (("show", "nosuchchain"), 2, "there is no chain nosuchchain"),
         (("show", "../../healthz"), 2, "is no chain: `mirage chain list` shows them"),
-        (("resume", CHAIN), 1, f"chain {CHAIN} is active already"),
+        (("resume", CHAIN), 1, f"chain {CHAIN} is active already; one that its own links"),
         (("submit", "--links", "3"), 2, "nothing to submit: give sbatch's options and a script"),
         (("submit", "job.sh"), 2, "how many links? `mirage chain submit --links 8 ...`"),
         (
