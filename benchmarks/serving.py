@@ -225,8 +225,13 @@ def told(name: str, found: Run) -> list[str]:
             f"{p50 / base:.1f} | {heard.size / 1024:.0f} |"
         )
     quiet, loaded = found.quiet_s, found.loaded_s
+    every = [s for path, heard in found.heard.items() if path != HEALTH for s in heard.took_s]
+    late = percentile(every, 0.99), percentile(health, 0.99)
     lines += [
         "",
+        f"All but /healthz: p50 {percentile(every, 0.5) * 1e3:.1f} ms, p99 {late[0] * 1e3:.0f} ms "
+        f"({len(every)} requests), {late[0] / late[1]:.1f} times /healthz's "
+        f"{late[1] * 1e3:.0f} ms.",
         f"Worker's tick: {median(quiet):.2f} s without load, {median(loaded):.2f} s with it "
         f"(medians of {len(quiet)} and {len(loaded)}; at most {max(quiet):.2f} and "
         f"{max(loaded):.2f}).",
