@@ -336,13 +336,14 @@ def _complete(before: Any, after: Any, cluster_id: int) -> Select[Any]:
     ]
     return (
         select(*chosen)
-        # Every link has its chain: "outer" keeps SQLite from beginning with all chains.
+        # All have both: "outer", and the words that hide it, have both databases begin with the
+        # newest successors. From all predecessors or chains on, they put everything in order.
         .select_from(
-            after.join(before, _follows(before, after)).outerjoin(tables.chains, _owns(after))
+            after.outerjoin(before, _follows(before, after)).outerjoin(tables.chains, _owns(after))
         )
         .where(
             after.c.cluster_id == cluster_id,
-            before.c.end.is_not(None),
+            func.coalesce(before.c.end, UNKNOWN) != UNKNOWN,
             after.c.start.is_not(None),
         )
     )
