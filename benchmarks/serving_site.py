@@ -30,6 +30,7 @@ from mirage.store.jobs import JobFilter
 from mirage.store.tables import chains, links
 from mirage.web.app import mount
 from mirage.worker import Intervals, Worker
+from tests.web import seeded_admin
 
 NODES = 90
 TICK_EVERY_S = 20.0
@@ -116,6 +117,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
     with closing(Store(url)) as store:
         with store.begin() as tx:
             cluster_id = clusters.ensure(tx, "lab")
+            clusters.release_lease(tx, cluster_id, seeded_admin.HOLDER)
         cluster = Still(store, cluster_id, begin)
         given = ApiContext(
             store=store,
