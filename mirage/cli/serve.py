@@ -23,6 +23,7 @@ from mirage import settings as settings_file
 from mirage.api import peer
 from mirage.api.app import ApiContext, create_app
 from mirage.bootstrap import Service, WhoMayWhat
+from mirage.cli.compiler import Compiler
 from mirage.cluster import munge
 from mirage.cluster.attended import Attended
 from mirage.errors import InputError
@@ -98,7 +99,10 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     known = bootstrap.who_may_what(service)
     served = create_app(api_context(service, owner_uid=owner_uid, known=known))
     mount(served)
-    worker = make_worker(service, owner_uid=owner_uid, alive=systemd.alive)
+    compiler = Compiler(service.settings.cluster.file)
+    worker = make_worker(
+        service, owner_uid=owner_uid, alive=systemd.alive, is_compiled=compiler.is_done
+    )
     listening = _listen(settings.host, settings.port)
     url = f"http://{settings.host}:{listening.getsockname()[1]}"
     sockets = [listening]
@@ -122,6 +126,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
         server.run(sockets)
     finally:
         stop.set()
+        compiler.end()
         thread.join()
         post.join(_GRACE_S)
         service.store.close()
@@ -210,7 +215,11 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def make_worker(
-    service: Service, *, owner_uid: int | None = None, alive: Callable[[], None] = lambda: None
+    service: Service,
+    *,
+    owner_uid: int | None = None,
+    alive: Callable[[], None] = lambda: None,
+    is_compiled: Callable[[], bool] = lambda: True,
 ) -> Worker:
     """`alive` hears of each answer of Slurm's, and of each question without one."""
     settings = service.settings
@@ -222,6 +231,7 @@ def make_worker(
         pushed_queue_s=polling.pushed_queue_s,
     )
     rules = bootstrap.rules(service)
+    observer = rules.observer and replace(rules.observer, is_compiled=is_compiled)
 
     def submit(link: NextLink) -> bool:
         try:
@@ -233,7 +243,7 @@ def make_worker(
         service.store,
         Attended(service.cluster, alive),
         service.cluster_id,
-        rules=replace(rules, submit=submit),
+        rules=replace(rules, submit=submit, observer=observer),
         intervals=intervals,
         kill_file=settings.service.state_dir / killswitch.FILE,
         owner_uid=owner_uid,

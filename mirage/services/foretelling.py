@@ -65,6 +65,8 @@ class Foreteller:
                 _look_after(tx, cluster_id, now, observer)
                 judging.judge(tx, cluster_id, now)
         self._saved_s = min(self._saved_s + self.budget_s, self._longest_s)
+        if observer is not None and not observer.is_compiled():
+            return  # who asked waits, and is not told that there is no answer
         with store.read() as tx:
             wanted = shapes.wanted(tx, cluster_id, now - ASKED_S)
             due = shapes.due(tx, cluster_id, older_than=now - GOOD_S, asked_since=now - ASKED_S)

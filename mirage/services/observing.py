@@ -48,6 +48,10 @@ def _shown_to_all() -> bool:
     return False
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observer:
     """What is known of the cluster beside what it shows."""
@@ -59,9 +63,13 @@ class Observer:
     lookback: Lookback = field(default_factory=Lookback)
     hides_jobs: Callable[[], bool] = _shown_to_all
     """Whether PrivateData keeps jobs from some; raises ClusterError where nobody knows."""
+    is_compiled: Callable[[], bool] = _always
+    """Until then nothing is looked at: it would be compiled here, and the worker stand still."""
 
     def look(self, tx: Transaction, cluster_id: int, snapshot: Snapshot) -> "Look":
         """What links can be observed with in this tick. Raises MirageError where they cannot."""
+        if not self.is_compiled():
+            raise InputError("the simulator is being compiled, once after an installation")
         from mirage.features.memory import Memory  # noqa: PLC0415 - see above
         from mirage.features.observe import Look  # noqa: PLC0415
 

@@ -1,0 +1,82 @@
+"""What the worker needs compiled is compiled before it asks, in a process beside it."""
+
+import pickle
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mirage.cli.compiler import Compiler
+from mirage.cluster.simulated import SimulatedCluster
+from mirage.domain.snapshot import Snapshot
+from mirage.errors import InputError
+from mirage.services.observing import Observer
+from mirage.sim.types import Params, SelectType
+from mirage.store.engine import Store
+from tests.features.scene import BEGIN, HOUR, PARAMS, dressed, workload
+
+SITES = {
+    "whole nodes": PARAMS,
+    "shared nodes": replace(PARAMS, select_type=SelectType.CONS_TRES, accrue_always=True),
+}
+FORETELL = """
+import pickle, sys
+from pathlib import Path
+from numba.core.registry import CPUDispatcher
+from mirage.features.history import History
+from mirage.features.memory import Memory
+from mirage.features.observe import Look
+from mirage.policy.twin import Twin
+from mirage.services.compiling import compile_for
+from tests.features.scene import BEGIN, link
+
+def compiled():
+    modules = [module for name, module in sys.modules.items() if name.startswith("mirage.")]
+    found = {f for module in modules for f in vars(module).values() if isinstance(f, CPUDispatcher)}
+    return {(f.__module__, f.__name__, str(types)) for f in found for types in f.signatures}
+
+params, snapshot, past = pickle.loads(Path(sys.argv[1]).read_bytes())
+compile_for(params)
+before, now = compiled(), snapshot.queue.taken_at
+assert len(before) > 10
+look = Look(snapshot, params, Memory.of_history(past, now))
+look.observe(link(now))
+Twin(samples=20).of_look(look, link(now), History.of_accounting(params, past, BEGIN, now), seed=1)
+print(sorted(compiled() - before))
+"""
+
+
+def seen(params: Params) -> tuple[Snapshot, list[object]]:
+    """A busy cluster after a day, and its accounting."""
+    cluster = SimulatedCluster(params, dressed(workload(3), params), now=BEGIN)
+    cluster.advance(24 * HOUR)
+    snapshot = Snapshot(queue=cluster.queue(), nodes=cluster.nodes())
+    return snapshot, list(cluster.history(BEGIN, cluster.now()))
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_what_a_busy_cluster_needs_was_compiled_for_an_idle_one(site: str, tmp_path: Path) -> None:
+    file = tmp_path / "seen"
+    file.write_bytes(pickle.dumps((SITES[site], *seen(SITES[site]))))
+    words = [sys.executable, "-c", FORETELL, str(file)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_until_then_nothing_is_looked_at(sqlite_store: Store) -> None:
+    snapshot, _ = seen(PARAMS)
+    observer = Observer(params=PARAMS, is_compiled=lambda: False)
+    with sqlite_store.read() as tx, pytest.raises(InputError, match="being compiled"):
+        observer.look(tx, 1, snapshot)
+
+
+def test_a_compiler_that_fails_is_done_as_well(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "no-such-file.toml")
+    deadline = time.monotonic() + 60
+    while not compiler.is_done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert Compiler(None).is_done()
