@@ -111,7 +111,7 @@ def worthwhile(difference: Difference) -> bool:
 
 
 def at_most_as_good(new: Difference) -> bool:
-    """Whether the whole interval shows that the new is cheaper by LEAST_GAIN_H at most, if it is."""
+    """Whether the whole interval says that the new is cheaper by no more than LEAST_GAIN_H."""
     return new.interval_h[0] >= -LEAST_GAIN_H
 
 
