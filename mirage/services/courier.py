@@ -13,6 +13,7 @@ import structlog
 from mirage.domain.chain import ChainId
 from mirage.errors import MirageError, PostError
 from mirage.services.digest import Digest
+from mirage.services.notices import URGENCY
 from mirage.store import audit, outbox
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Store
@@ -64,7 +65,7 @@ class Courier:
         """Send what is due, as far as the limits let it; the number of digests that went."""
         sent, now = 0, self.clock()
         with self.store.read() as tx:
-            waiting = outbox.due(tx, self.cluster_id, now)
+            waiting = outbox.due(tx, self.cluster_id, now, URGENCY)
             room = self.pace.max_per_hour - outbox.digests_since(tx, self.cluster_id, now - _HOUR_S)
         for channel, chain_id in waiting:
             if stop is not None and stop.is_set():

@@ -37,6 +37,17 @@ class Event(StrEnum):
     NORMAL = "normal"
 
 
+URGENCY = {
+    Event.INTERRUPTED.value: 0,
+    Event.PAUSED.value: 0,
+    Event.ENDED.value: 0,
+    Event.STANDBY_VANISHED.value: 1,
+    Event.AT_RISK.value: 1,
+    Event.NORMAL.value: 2,
+}
+"""Where not all may go, the least goes first: nothing runs, something may not, all is well."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """Who is told, and from which interruption on (seconds)."""

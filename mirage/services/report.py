@@ -4,6 +4,7 @@ The doubt counts against Mirage. It is recommended only where it is cheaper than
 than Slurm with one flag set, by more than luck and by more than anybody would notice.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +20,8 @@ LEAST_HANDOVERS = 20
 SHORT_H = 0.5
 """Mean interruption under plain afterany, hours: below it nothing is worth the trouble."""
 LEAST_GAIN_H = 0.25
-"""Mean cost a hand-over, hours: what Mirage must be cheaper by, with its interval below zero."""
+"""Mean cost a hand-over, hours: what Mirage must be cheaper by, with its interval below zero. What
+may be cheaper by no more than that, by its whole interval, is as good."""
 
 REACTIVE, EARLY, OURS = "reactive", "accrue-always", "auto"
 """Plain afterany; the same on a site with PriorityFlags=ACCRUE_ALWAYS; Mirage's default."""
@@ -39,6 +41,7 @@ class Verdict(StrEnum):
     TOO_LITTLE = "too-little-data"
     SHORT_WAITS = "waits-too-short"
     EARLY_DEPENDENCY = "early-dependency"
+    UNDECIDED = "undecided"
     NO_GAIN = "no-gain"
     SAVES = "saves"
 
@@ -99,12 +102,17 @@ def recommend(seen: Evidence) -> Recommendation:
         return _no_gain(seen)
     if helps and worthwhile(seen.on_early):
         return _saves(seen)
-    return _early(seen)
+    return _early(seen) if at_most_as_good(seen.on_early) else _undecided(seen)
 
 
 def worthwhile(difference: Difference) -> bool:
     """Whether the new is cheaper than the old by LEAST_GAIN_H in the mean, and not by luck."""
     return difference.cheaper and -difference.mean_h >= LEAST_GAIN_H
+
+
+def at_most_as_good(new: Difference) -> bool:
+    """Whether the whole interval says that the new is cheaper by no more than LEAST_GAIN_H."""
+    return new.interval_h[0] >= -LEAST_GAIN_H
 
 
 def too_little(found_days: int, handovers: int = 0) -> Recommendation:
@@ -135,13 +143,39 @@ def _no_gain(seen: Evidence) -> Recommendation:
 
 
 def _early(seen: Evidence) -> Recommendation:
-    how = "better" if seen.on_early.interval_h[0] > 0.0 else "as good"
+    low, high = seen.on_early.interval_h
+    how = "better" if low > 0.0 else "as good" if high <= LEAST_GAIN_H else "as good or better"
     return Recommendation(
         Verdict.EARLY_DEPENDENCY,
         f"A plain early dependency (PriorityFlags=ACCRUE_ALWAYS) is {how} here: you do not need "
         "Mirage.",
         f"Against it Mirage's cost differs by {_signed(seen.on_early)} h a hand-over "
         f"({_asked()}); against afterany without the flag by {_signed(seen.on_reactive)} h.",
+    )
+
+
+def _undecided(seen: Evidence) -> Recommendation:
+    """One of the two helps; whether Mirage is the better by enough is not known."""
+    return Recommendation(
+        Verdict.UNDECIDED,
+        "This history cannot tell Mirage from a plain early dependency "
+        "(PriorityFlags=ACCRUE_ALWAYS): try the flag first, and ask again with more of it.",
+        f"Mirage's cost differs by {_signed(seen.on_early)} h a hand-over from afterany under the "
+        f"flag, by {_signed(seen.on_reactive)} h from afterany without it, and the flag's by "
+        f"{_signed(seen.early_on_reactive)} h ({_asked()}). {_needed(seen.on_early)}",
+    )
+
+
+def _needed(difference: Difference) -> str:
+    """How much history would do: an interval narrows with the root of it."""
+    low, high = difference.interval_h
+    times = ((high - low) / (2 * LEAST_GAIN_H)) ** 2
+    if times <= 1.0:
+        return f"The difference is close to the {LEAST_GAIN_H:g} h that are asked for."
+    more = math.ceil(difference.days * (times - 1)), math.ceil(difference.handovers * (times - 1))
+    return (
+        f"For an interval of {LEAST_GAIN_H:g} h to each side about {more[0]:,} more days with "
+        f"{more[1]:,} more hand-overs would be needed, if they are like these."
     )
 
 

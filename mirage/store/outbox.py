@@ -1,11 +1,11 @@
 """Notices that wait to be sent, and how chains stood when the last ones were written."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import case, delete, func, or_, select, update
+from sqlalchemy import case, delete, func, literal, or_, select, update
 
 from mirage.domain.chain import ChainId, ChainState, LinkState
 from mirage.store import tables
@@ -125,17 +125,27 @@ def post(tx: Transaction, new: Sequence[Notice]) -> None:
         tx.execute(insert(tx, notices), rows)
 
 
-def due(tx: Transaction, cluster_id: int, now: int) -> list[tuple[str, ChainId]]:
-    """(channel, chain) of which all that waits is due, longest waiting first.
+def due(
+    tx: Transaction, cluster_id: int, now: int, urgency: Mapping[str, int] | None = None
+) -> list[tuple[str, ChainId]]:
+    """(channel, chain) of which all that waits is due: those whose events have the least `urgency`
+    first, of them what waits longest.
 
     What waits for its next try keeps what came later of its chain waiting with it.
     """
+    ranked = [(notices.c.event == event, rank) for event, rank in (urgency or {}).items()]
+    rank = case(*ranked, else_=0) if ranked else literal(0)
     query = (
-        select(notices.c.channel, notices.c.chain_id, func.min(notices.c.at).label("first"))
+        select(
+            notices.c.channel,
+            notices.c.chain_id,
+            func.min(rank).label("rank"),
+            func.min(notices.c.at).label("first"),
+        )
         .where(notices.c.cluster_id == cluster_id, notices.c.state == NoticeState.PENDING.value)
         .group_by(notices.c.channel, notices.c.chain_id)
         .having(func.max(notices.c.due_at) <= now)
-        .order_by("first", notices.c.chain_id)
+        .order_by("rank", "first", notices.c.chain_id)
     )
     return [(row.channel, ChainId(row.chain_id)) for row in tx.execute(query)]
 

@@ -23,7 +23,7 @@ from mirage.web import (
     now,
     queue,
 )
-from mirage.web.page import HEADERS, Entry, answer
+from mirage.web.page import HEADERS, Entry, answer, place
 
 _PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
     (assets.router, None),
@@ -90,8 +90,5 @@ def _page(request: Request, told: Response) -> Response:
 
 def _to_login(request: Request) -> Response:
     given: ApiContext = request.app.state.context
-    wanted = request.url.path.removeprefix(given.root_path) or "/"
-    if request.url.query:
-        wanted += f"?{request.url.query}"
-    target = f"{given.root_path}/login?next={quote(wanted, safe='')}"
+    target = f"{given.root_path}/login?next={quote(place(request), safe='')}"
     return RedirectResponse(target, 303, headers=HEADERS)

@@ -32,8 +32,9 @@ def links(found: Timeline, now: int) -> Markup:
     parts.append(svg.rule(scale(now), _TOP - 10, scale(now), bottom, cls="now", says="now"))
     parts.append(svg.text(scale(now), _TOP - 14, "now", cls="tick", anchor="middle"))
     desc = (
-        f"{len(ran)} links from {day(ran[0].start or now)} on. {hours(found.interruption_h)} of "
-        f"interruption and {hours(found.overlap_h)} of overlap in all."
+        f"{len(ran)} links from {day(ran[0].start or now, now)} on. "
+        f"{hours(found.interruption_h)} of interruption and "
+        f"{hours(found.overlap_h)} of overlap in all."
     )
     title = "The links through time, to scale"
     return svg.figure(_WIDTH, bottom + 24, parts, name="links", title=title, desc=desc)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import Depends, Request, Response
 from fastapi.responses import HTMLResponse
@@ -39,6 +40,8 @@ HEADERS = {
 }
 
 _OK = 200
+_IN_QUERY = "=&%+,:/?"
+"""What a query keeps as it is; the rest is written in a way that /login takes."""
 _AGE = re.compile(r"<time[^>]* data-age[^>]*>[^<]*</time>")
 
 
@@ -135,6 +138,17 @@ def answer(
     return _sent(request, _drawn(request, template, title, values), status)
 
 
+def place(request: Request) -> str:
+    """What was asked for, query and all, in a form that /login leads back to."""
+    query = quote(request.url.query, safe=_IN_QUERY)
+    return f"{_path(request)}?{query}" if query else _path(request)
+
+
+def _path(request: Request) -> str:
+    given: ApiContext = request.app.state.context
+    return request.url.path.removeprefix(given.root_path) or "/"
+
+
 def _drawn(request: Request, template: str, title: str, values: dict[str, Any]) -> str:
     given: ApiContext = request.app.state.context
     entries: Sequence[Entry] = request.app.state.entries
@@ -143,7 +157,8 @@ def _drawn(request: Request, template: str, title: str, values: dict[str, Any]) 
         given.root_path,
         title=title,
         entries=entries,
-        path=request.url.path.removeprefix(given.root_path) or "/",
+        path=_path(request),
+        place=place(request),
         cluster=given.cluster_name,
         poll_s=given.queue_interval_s,
         **{"reader": Standing(), "live": False, "mode": None, **values},

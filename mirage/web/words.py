@@ -14,22 +14,23 @@ def _at(instant: int) -> datetime:
     return datetime.fromtimestamp(instant, UTC)
 
 
-def when(instant: int | None) -> Markup:
-    """A <time> element: 2 Mar 12:00."""
+def when(instant: int | None, now: int | None = None) -> Markup:
+    """A <time> element: 2 Mar 12:00, with its year where `day` has it."""
     if instant is None:
         return Markup("<span class='dim'>not yet</span>")
     at = _at(instant)
     return Markup("<time datetime='{}' title='{}'>{}</time>").format(
         at.strftime("%Y-%m-%dT%H:%M:%SZ"),
         at.strftime("%Y-%m-%d %H:%M:%S UTC"),
-        day(instant),
+        day(instant, now),
     )
 
 
-def day(instant: int) -> str:
-    """2 Mar 12:00, as plain words."""
+def day(instant: int, now: int | None = None) -> str:
+    """2 Mar 12:00, as plain words; 2 Mar 2026 12:00 where it is not the year of `now`."""
     at = _at(instant)
-    return f"{at.day} {at:%b %H:%M}"
+    known = now is not None and _at(now).year == at.year
+    return f"{at.day} {at:%b %H:%M}" if known else f"{at.day} {at:%b} {at.year} {at:%H:%M}"
 
 
 def clock(instant: int) -> str:

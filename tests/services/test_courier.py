@@ -110,9 +110,10 @@ def test_what_happened_to_a_chain_is_one_digest(store: Store) -> None:
         site.post("ended", SECOND)
         assert site.courier().round() == 2
     assert post.recipients == ["<alice@example.org>"] * 2
-    first = post.messages[0]
-    assert first["Subject"] == f"[mirage] lab: chain {FIRST}: normal and 1 more"
-    text = first.get_payload()
+    assert post.messages[0]["Subject"] == f"[mirage] lab: chain {SECOND}: ended", "it is urgent"
+    second = post.messages[1]
+    assert second["Subject"] == f"[mirage] lab: chain {FIRST}: normal and 1 more"
+    text = second.get_payload()
     assert "2027-01-15 08:00 UTC  at-risk: link 2 waits: an admin holds it" in text
     assert f"mirage chain show {FIRST}" in text
     assert set(site.states()) == {NoticeState.SENT}
@@ -145,6 +146,17 @@ def test_no_more_than_so_many_in_an_hour_go_and_none_is_lost(store: Store) -> No
             site.clock.at = NOW + 60 * minute
             site.courier().round()
         assert len(post.messages) == 8
+
+
+def test_what_is_urgent_goes_before_what_waits_longer(store: Store) -> None:
+    with serving() as post:
+        site = Site(store, by_mail(post), Pace(max_per_hour=3))
+        for i, event in enumerate(("normal", "normal", "at-risk", "at-risk", "interrupted")):
+            site.clock.at = NOW + i
+            site.post(event, ChainId(f"chain{i:05}"))
+        site.courier().round()
+    told = [str(message["Subject"]).rpartition("chain ")[2] for message in post.messages]
+    assert told == ["chain00004: interrupted", "chain00002: at-risk", "chain00003: at-risk"]
 
 
 def test_a_server_that_is_away_is_tried_again_and_given_up_at_last(store: Store) -> None:

@@ -61,6 +61,30 @@ def test_a_plain_early_dependency_is_as_good() -> None:
     assert "is better here: you do not need Mirage" in advised(6.0, 0.0, 1.0).advice
 
 
+def between(low_h: float, high_h: float) -> Recommendation:
+    """The flag helps much, and Mirage's cost differs from it by so much."""
+    made = {n: handovers(h, days=28) for n, h in ((REACTIVE, 6.0), (EARLY, 0.1), (OURS, 0.1))}
+    seen = Evidence.of(made, PRICE)
+    wide = replace(seen.on_early, mean_h=(low_h + high_h) / 2, interval_h=(low_h, high_h))
+    return recommend(replace(seen, on_early=wide))
+
+
+def test_as_good_is_said_within_a_margin_only() -> None:
+    edge = LEAST_GAIN_H
+    assert "is as good here" in between(-edge, edge).advice
+    assert "is as good or better here" in between(-edge, 2.0).advice
+    assert "is better here" in between(0.01, 2.0).advice
+
+
+def test_a_wide_interval_is_undecided_and_says_what_would_do() -> None:
+    told = between(-0.5, 0.5)
+    assert told.verdict is Verdict.UNDECIDED
+    assert "cannot tell Mirage from a plain early dependency" in told.advice
+    # Twice as wide as asked for: four times the 28 days and their 112 hand-overs, less these.
+    assert "about 84 more days with 336 more hand-overs would be needed" in told.reason
+    assert "close to the 0.25 h" in between(-0.26, -0.2).reason
+
+
 def test_waits_are_too_short_to_matter() -> None:
     assert advised(SHORT_H - 0.01, 0.0, 0.0).verdict is Verdict.SHORT_WAITS
     assert advised(SHORT_H, SHORT_H, 0.0).verdict is Verdict.SAVES

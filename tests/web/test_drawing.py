@@ -54,7 +54,9 @@ def test_spans_are_as_people_say_them(seconds: int, written: str) -> None:
 
 
 def test_instants_are_utc() -> None:
-    assert words.day(NOON) == "2 Mar 12:00"
+    assert words.day(NOON, NOON) == "2 Mar 12:00"
+    assert words.day(NOON, NOON + 365 * 86400) == "2 Mar 2026 12:00"
+    assert words.day(NOON) == "2 Mar 2026 12:00"
     assert "2026-03-02T12:00:00Z" in words.when(NOON)
     assert "34 s ago" in words.age(NOON - 34, NOON)
     assert "0 s ago" in words.age(NOON + 5, NOON), "clocks differ by a little"

@@ -1,5 +1,7 @@
 """A browser's session: begun with a token, ended by its user, by time, and with the token."""
 
+import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,14 @@ def test_a_login_leads_to_no_other_host(site: Site, after: str) -> None:
     where = answer.headers["location"]
     assert where.startswith("/")
     assert not where.startswith(("//", "/\\"))
+
+
+def test_log_in_leads_back_to_what_was_asked_for(site: Site) -> None:
+    page = site.client.raw("GET", "/impact?days=365&x=it's%2Bthis", headers=HTML).text
+    (link,) = re.findall(r'href="(/login\?next=[^"]*)"', page)
+    form = site.client.raw("GET", unescape(link), headers=HTML).text
+    (kept,) = re.findall(r'name="next" value="([^"]*)"', form)
+    assert unescape(kept) == "/impact?days=365&x=it%27s%2Bthis"
 
 
 def test_a_user_s_own_service_knows_its_owner_alone(sqlite_template: Path, tmp_path: Path) -> None:
