@@ -360,7 +360,7 @@ class NewMode(Asked):
         json_schema_extra={"examples": [{"mode": "act", "partition": "gpu"}]},
     )
 
-    mode: Mode
+    mode: Mode | None = Field(description="Null: the partition has none of its own any more.")
     partition: str = Field("", max_length=64, description="Empty: the cluster itself.")
 
 

@@ -11,10 +11,10 @@ from mirage.api.deps import Admin, AdminWriter, Context, Reader, Reading, Writin
 from mirage.api.documented import errors, read_errors, write_errors
 from mirage.api.once import Once
 from mirage.api.paging import Between, Paging
-from mirage.api.problems import KINDS, NOT_READY, ProblemError
+from mirage.api.problems import KINDS, NOT_READY, ProblemError, invalid
 from mirage.domain.caller import PARTITIONS
 from mirage.domain.chain import ChainId
-from mirage.errors import NotFound
+from mirage.errors import InputError, NotFound
 from mirage.services import killswitch, modes
 from mirage.services.killswitch import Way
 from mirage.store import audit, clusters
@@ -87,6 +87,13 @@ def get_mode(given: Context, reader: Reader, tx: Reading) -> schemas.Modes:
 def set_mode(new: schemas.NewMode, given: Context, who: AdminWriter, tx: Writing) -> schemas.Modes:
     """Set the mode of a partition, or of the cluster; to act only with the kill switch released."""
     now = given.clock()
+    try:
+        if new.mode is None:
+            modes.unset_mode(tx, given.cluster_id, new.partition, now=now, actor=who.user)
+            return _modes(tx, given)
+        modes.check_known(tx, given.cluster_id, new.partition)
+    except InputError as error:
+        raise invalid(str(error), pointer="/partition") from error
     modes.set_mode(tx, given.cluster_id, new.mode, new.partition, now=now, actor=who.user)
     return _modes(tx, given)
 

@@ -15,7 +15,7 @@ from mirage.cli.client import Service
 from mirage.cli.configured import ConfigOption
 from mirage.cli.progress import working
 from mirage.domain.decision import Mode
-from mirage.errors import ServiceUnavailable, StoreUnavailable
+from mirage.errors import InputError, ServiceUnavailable, StoreUnavailable
 from mirage.services import killswitch, modes
 from mirage.services.killswitch import Way
 from mirage.store import clusters, snapshots
@@ -47,6 +47,9 @@ def mode(
     wanted: Annotated[Mode | None, typer.Argument(help="Leave out to see the modes.")] = None,
     *,
     partition: Annotated[str, typer.Option(help="Only this partition; else the cluster.")] = "",
+    unset: Annotated[
+        bool, typer.Option("--unset", help="Take the partition's own mode away.")
+    ] = False,
     user: Annotated[
         bool, typer.Option("--user", help="Of your own service (`mirage serve --user`).")
     ] = False,
@@ -63,11 +66,13 @@ def mode(
     releases it again, unless it was pulled by REST (--release) or by an empty file named `shadow`
     in the state directory (take that away).
     """
+    if unset and (wanted is not None or not partition):
+        raise InputError("--unset needs --partition, and no mode")
     settings = settings_file.load_own(config) if user else settings_file.load(config)
     try:
         store = bootstrap.open_store(settings)
     except StoreUnavailable:
-        told = None if wanted is not None or release or user else _told_by_the_service()
+        told = None if wanted is not None or release or unset or user else _told_by_the_service()
         if told is None:
             raise
         _show(told, settings.cluster.name, as_json=as_json)
@@ -80,10 +85,12 @@ def mode(
             killswitch.pull(tx, cluster_id, Way.FILE, now=int(time.time()), actor=f"file {file}")
         if wanted is not None or release:
             _set(tx, cluster_id, wanted, partition, release=release)
+        if unset:
+            modes.unset_mode(tx, cluster_id, partition, now=int(time.time()), actor=_ACTOR)
         current = clusters.modes(tx, cluster_id)
         pulled = killswitch.pulled(tx, cluster_id)
         seen = snapshots.partitions(tx, cluster_id)
-    if partition and seen and partition not in seen:
+    if partition and seen and partition not in seen and not unset:
         typer.echo(
             f"note: no node was in a partition {partition} when they were last looked at: "
             f"there are {', '.join(seen)}",

@@ -1,9 +1,9 @@
 """How far Mirage goes."""
 
 from mirage.domain.decision import Mode
-from mirage.errors import IllegalTransition
+from mirage.errors import IllegalTransition, InputError
 from mirage.services import killswitch
-from mirage.store import audit, clusters
+from mirage.store import audit, clusters, queue_now, snapshots
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Transaction
 
@@ -27,3 +27,29 @@ def set_mode(
     clusters.set_mode(tx, cluster_id, mode, partition)
     detail = {"mode": mode.value, "partition": partition}
     audit.write(tx, cluster_id, AuditEntry(at=now, actor=actor, event="mode set", detail=detail))
+
+
+def unset_mode(tx: Transaction, cluster_id: int, partition: str, *, now: int, actor: str) -> None:
+    """From now on the partition goes by the cluster's mode. Doing it again changes nothing.
+
+    Raises InputError for the cluster itself, which always has one.
+    """
+    if not partition:
+        raise InputError("the cluster itself always has a mode: name a partition")
+    if clusters.unset_mode(tx, cluster_id, partition):
+        detail = {"partition": partition}
+        entry = AuditEntry(at=now, actor=actor, event="mode unset", detail=detail)
+        audit.write(tx, cluster_id, entry)
+
+
+def check_known(tx: Transaction, cluster_id: int, partition: str) -> None:
+    """Raises InputError for a partition that is nowhere seen while others are, and has no mode of
+    its own yet: it is misspelt."""
+    known = set(snapshots.partitions(tx, cluster_id))
+    if (seen := queue_now.find(tx, cluster_id)) is not None:
+        known |= {row.partition for row in seen.queue} | {row.partition for row in seen.nodes}
+    if known and partition and partition not in known | set(clusters.modes(tx, cluster_id)):
+        raise InputError(
+            f"no partition {partition} is known: there are {', '.join(sorted(known - {''}))}. "
+            "(`mirage mode` sets one that has neither nodes nor jobs yet.)"
+        )

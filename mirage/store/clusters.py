@@ -71,6 +71,16 @@ def set_mode(tx: Transaction, cluster_id: int, mode: Mode, partition: str = "") 
     changes.tell(tx, cluster_id, Topic.MODE)
 
 
+def unset_mode(tx: Transaction, cluster_id: int, partition: str) -> bool:
+    """Whether the partition had a mode of its own."""
+    mine = partition_modes.c.cluster_id == cluster_id, partition_modes.c.partition == partition
+    gone = delete(partition_modes).where(*mine).returning(partition_modes.c.partition)
+    found = tx.execute(gone).first() is not None
+    if found:
+        changes.tell(tx, cluster_id, Topic.MODE)
+    return found
+
+
 def take_lease(tx: Transaction, cluster_id: int, holder: str, *, now: int, ttl_s: int) -> bool:
     """True if the lease was free, expired or the holder's own; it then lasts until now + ttl_s.
 

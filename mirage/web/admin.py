@@ -25,6 +25,7 @@ _DONE = {
     "pulled": "The kill switch is pulled: nothing acts, from the worker's next tick on.",
     "released": "The kill switch is released.",
     "mode": "The mode is set; the worker goes by it from its next tick on.",
+    "unmode": "The partition has no mode of its own any more: it goes by the cluster's.",
     "limit": "The limit is set; the worker goes by it from its next tick on.",
     "unlimit": "The limit is the configuration's again.",
 }
@@ -108,6 +109,10 @@ def set_mode(
     if wanted not in set(Mode) or len(partition) > 64:  # noqa: PLR2004 - as the API has it
         raise InputError(f"a mode is one of {', '.join(Mode)}, a partition at most 64 characters")
     now = given.clock()
+    if "unset" in fields:
+        modes.unset_mode(tx, given.cluster_id, partition, now=now, actor=who.user)
+        return forms.back(given, "/admin?done=unmode#modes")
+    modes.check_known(tx, given.cluster_id, partition)
     modes.set_mode(tx, given.cluster_id, Mode(wanted), partition, now=now, actor=who.user)
     return forms.back(given, "/admin?done=mode#modes")
 

@@ -26,6 +26,25 @@ def test_an_admin_sets_modes(client: Client) -> None:
     assert client.get(MODE).json() == {"mode": "observe", "partitions": {"gpu": "act"}}
 
 
+def test_a_partition_that_nobody_knows_gets_no_mode(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    look(store, cluster_id)
+    with store.begin() as tx:
+        clusters.set_mode(tx, cluster_id, Mode.ACT, "gup")
+    answer = client.put(MODE, b'{"mode": "act", "partition": "gpuu"}', who="root")
+    assert answer.status_code == 422
+    (fault,) = answer.json()["errors"]
+    assert fault["pointer"] == "/partition"
+    assert "no partition gpuu is known: there are gpu." in fault["detail"]
+    new = b'{"mode": "observe", "partition": "gpu"}'
+    assert client.put(MODE, new, who="root").status_code == 200
+    for _ in range(2):
+        taken = client.put(MODE, b'{"mode": null, "partition": "gup"}', who="root")
+        assert taken.json() == {"mode": "shadow", "partitions": {"gpu": "observe"}}
+    assert client.put(MODE, b'{"mode": null}', who="root").status_code == 422
+
+
 def test_the_kill_switch_stops_all_acting(client: Client, store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         clusters.set_mode(tx, cluster_id, Mode.ACT)

@@ -63,6 +63,9 @@ def test_a_partition_that_no_node_is_in_is_told(config: str, tmp_path: Path) -> 
     assert "no node was in a partition gpus" in answer.err
     assert "there are debug, gpu, long" in answer.err
     assert run("mode", "act", "--partition", "gpu", "--config", config).err == ""
+    unset = run("mode", "--unset", "--partition", "gpus", "--config", config)
+    assert (unset.out, unset.err) == ("cluster lab: shadow\ngpu: act\n", "")
+    assert run("mode", "--unset", "--config", config).code == 2
 
 
 def test_nothing_acts_from_the_moment_on_that_the_file_is_there(
