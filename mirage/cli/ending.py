@@ -1,5 +1,6 @@
 """SIGTERM and Ctrl-C, for a command that has something to tidy up before it ends."""
 
+import multiprocessing
 import signal
 import sys
 import time
@@ -56,3 +57,27 @@ def asked_to_end() -> Iterator[Ending]:
         for number, handler in before.items():
             signal.signal(number, handler)
         ending.tell()
+
+
+@contextmanager
+def ended_like_ctrl_c() -> Iterator[None]:
+    """SIGTERM tidies up as Ctrl-C does, whatever is under way; then with 143."""
+    asked = False
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        if not asked:  # a second one does not cut short what the first began
+            asked = True
+            for child in multiprocessing.active_children():
+                child.terminate()  # Ctrl-C reaches the whole group
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except (KeyboardInterrupt, typer.Exit):
+        if asked:
+            raise typer.Exit(_AS_SHELLS_SAY + signal.SIGTERM) from None
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)

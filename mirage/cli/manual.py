@@ -227,7 +227,7 @@ MANUAL: dict[str, Entry] = {
                 "--partition gpu --nodes 4 --time-limit 48:00:00 --json",
             ),
         ),
-        _LONG,
+        (*_LONG, 143),
         _COSTS,
     ),
     "db upgrade": Entry((("", "mirage db upgrade --config /etc/mirage/mirage.toml"),), _DATABASE),

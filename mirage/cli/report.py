@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from mirage.cli.configured import ConfigOption, models_folder
+from mirage.cli.ending import ended_like_ctrl_c
 from mirage.cli.judging import ORACLE, judge
 from mirage.cli.kernels import say_if_compiling
 from mirage.cli.report_document import Document, document, nothing_to_tell
@@ -143,7 +144,7 @@ def shadow(
     )
     how = _How(jobs or cores(), models_folder(config), overlap_price)
     site = Site.of(config, cluster) if from_sacct is None else None
-    with _folder(keep) as folder:
+    with ended_like_ctrl_c(), _folder(keep) as folder:
         if site is not None:
             log, params = site.log(folder, asked), site.params
         else:

@@ -1,6 +1,9 @@
 """`mirage report shadow` as a process: from a log alone to a recommendation, three ways shown."""
 
 import json
+import signal
+import subprocess
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import count
@@ -16,7 +19,7 @@ from mirage.sim.types import SimJob
 from tests.cli.test_episodes import CLUSTER
 from tests.episodes import small
 from tests.episodes.tables import MONDAY
-from tests.mirage_process import Answer, run
+from tests.mirage_process import MIRAGE, Answer, environment, run
 
 PIECES = 10
 """Of 60 h each: 25 days, of which six are the lead-in."""
@@ -224,3 +227,24 @@ def test_without_a_log_it_says_what_to_give() -> None:
     answer = run("report", "shadow")
     assert (answer.code, answer.out) == (2, "")
     assert "--from-sacct FILE --cluster C.toml" in answer.err
+
+
+def test_sigterm_leaves_nothing_behind(site: Path, tmp_path: Path) -> None:
+    named = ("--from-sacct", "log.parquet", "--cluster", "C.toml", "--jobs", "2")
+    pair = ("--nodes", "1", "--time-limit", "1:00:00", "--every", "1m")
+    with subprocess.Popen(
+        [*MIRAGE, "report", "shadow", *named, *pair],
+        env=environment(TMPDIR=str(tmp_path)),
+        cwd=site,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        until = time.monotonic() + 100
+        while not list(tmp_path.glob("*/.pair-*/block-*")) and time.monotonic() < until:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "start points kept" in err
+    assert "leaked" not in err
+    assert list(tmp_path.glob("mirage-report-*")) == []
