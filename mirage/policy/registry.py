@@ -141,6 +141,8 @@ def folder_of(name: str, under: Path = Path(MODELS)) -> Path:
     if asked is None:
         raise InputError(f"{name!r} is no model: its name is models/NAME/VERSION")
     version = asked["version"] or promoted(under / asked["name"])
+    if version is None and not under.is_dir():
+        raise InputError(f"no model {name}: there is no folder {under} (provision.models_dir)")
     if version is None:
         raise InputError(f"no version of {name} was promoted: name one, as models/NAME/VERSION")
     folder = under / asked["name"] / version

@@ -183,6 +183,15 @@ def test_models_are_found_by_name_and_by_promotion(folder: Path) -> None:
     assert registry.policy("models/made", under).name == "models/made/1"
 
 
+def test_a_folder_of_models_that_is_not_there_is_named(tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    with pytest.raises(InputError, match=f"there is no folder {away} "):
+        registry.folder_of("models/made", away)
+    away.mkdir()
+    with pytest.raises(InputError, match="no version of models/made was promoted"):
+        registry.folder_of("models/made", away)
+
+
 @pytest.mark.parametrize("name", ["models/../../etc", "models/", "models/a/b/c", "models/a/.."])
 def test_no_name_leads_out_of_the_folder(name: str, folder: Path) -> None:
     with pytest.raises(InputError, match="is no model"):
