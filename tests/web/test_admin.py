@@ -85,10 +85,14 @@ def test_modes_and_limits_are_set_and_told_in_a_sentence(
         visitor.open("/admin")
         counted = page.inner_text("#slurmctld")
         assert "counts 30 calls of user mirage since its start: 25.0% of 120" in counted
-        page.fill("#partition", "gpu")
-        page.select_option("#mode-new", "act")
-        page.click("#set-mode-new")
-        assert page.inner_text("#done").startswith("The mode is set")
+        for again in (True, False):
+            page.fill("#partition", "gpu")
+            page.select_option("#mode-new", "act")
+            page.click("#set-mode-new")
+            assert page.inner_text("#done").startswith("The mode is set")
+            if again:
+                page.click("#unset-mode-2")
+                assert page.inner_text("#done").startswith("The partition has no mode of its own")
         page.fill("#limit-max_touches", "3")
         page.click("#set-max_touches")
         assert page.inner_text("#done").startswith("The limit is set")
