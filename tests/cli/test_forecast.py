@@ -26,8 +26,8 @@ from tests.cli.test_chain import Answer, environment
 
 __all__ = ["cluster_id", "context", "stage", "store"]
 
-SHAPE = Shape(partition="gpu", nodes=4, time_limit_s=48 * HOUR)
-WORDS = ("--partition", "gpu", "--nodes", "4", "--time", "48:00:00")
+SHAPE = Shape(partition="gpu", nodes=2, time_limit_s=48 * HOUR)
+WORDS = ("--partition", "gpu", "--nodes", "2", "--time", "48:00:00")
 TOLD = Forecast(p10_s=60.0, p50_s=5400.0, p90_s=100000.0, samples=100)
 
 
@@ -62,7 +62,7 @@ def test_a_table_and_who_says_so(client: Client, store: Store, cluster_id: int) 
     foretold(store, cluster_id, NOW - 60)
     shown = run(*WORDS, url=client.url)
     assert (shown.code, shown.err) == (0, "")
-    assert "If submitted now to gpu, 4 nodes, 2-00:00:00:" in shown.out
+    assert "If submitted now to gpu, 2 nodes, 2-00:00:00:" in shown.out
     for word in ("1 min", "1 h 30 min", "1 d 3 h", "the twin", "1 min ago"):
         assert word in shown.out
 
@@ -72,7 +72,7 @@ def test_json_is_the_services(client: Client) -> None:
     answer = json.loads(shown.out)
     assert (answer["source"], answer["nodes"], answer["time_limit_s"]) == (
         "quantile",
-        4,
+        2,
         48 * HOUR,
     )
     assert answer["p50_s"] == HOUR
@@ -106,6 +106,7 @@ def test_wait_has_the_twin_asked(client: Client, store: Store, cluster_id: int) 
         (("--partition", "gpu", "--nodes", "4", "--time", "0"), 2, "no time limit"),
         (("--partition", "gpu", "--nodes", "0", "--time", "1:00:00"), 2, "--nodes"),
         (("--partition", "gpu", "--time", "1:00:00"), 2, "--nodes"),
+        (("--partition", "gpu", "--nodes", "3", "--time", "1:00:00"), 2, "gpu has 2 nodes"),
         (("--partition", "rare", "--nodes", "1", "--time", "1:00:00"), 2, "partition rare"),
         (("--partition", "x\x1b[2J", "--nodes", "1", "--time", "1:0:0", "--wait"), 2, "partition"),
     ],
