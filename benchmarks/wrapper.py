@@ -27,7 +27,15 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=50)
     calls = parser.parse_args().calls
     testbed = Testbed()
-    testbed.up(TestbedSettings(), fresh=True)
+    try:
+        testbed.up(TestbedSettings(), fresh=True)
+        _show_all(testbed, calls)
+    finally:
+        # Its users too: a host that kept them would no longer be a fresh one.
+        testbed.down(purge=True)
+
+
+def _show_all(testbed: Testbed, calls: int) -> None:
     scene = Scene.set_up(testbed)
     try:
         with babbling(SLOW_S) as slow, babbling(0.0) as garbage:

@@ -66,6 +66,8 @@ def debs(tmp_path_factory: pytest.TempPathFactory) -> Debs:
 @pytest.fixture(scope="module")
 def root(debs: Debs) -> Iterator[CleanRoot]:
     with clean_root(debs.present.parent) as made:
+        # A testbed that stood on this host leaves an account of that name, which no package made.
+        made.run("userdel", "--force", "mirage")
         yield made
 
 
