@@ -60,8 +60,8 @@ def train(
         bool | None,
         typer.Option(
             "--twin/--no-twin",
-            help="Let trees learn from what the twin foretells too. It is asked first where it was "
-            "not yet, which takes the trace. Default: where all tables have its answers.",
+            help="Learn from what the twin foretells too. It is asked first where it was not yet, "
+            "which takes the trace. Default: where all tables have its answers.",
         ),
     ] = None,
     windows: Annotated[
@@ -84,8 +84,11 @@ def train(
     _check_out(out)
     tables = [EpisodeTable.load(path) for path in words]
     under = models_folder(config)
-    with_twin = _with_twin(family, words, tables, twin)
+    with_twin = all(table.twins is not None for table in tables) if twin is None else twin
     maker = _maker(family, encoder, init, settings, seed, under=under, twin=with_twin)
+    if with_twin:
+        for path, table in zip(words, tables, strict=True):
+            ask_twin(path, table)
     begun = time.perf_counter()
     made = maker.make(tables, Asked(words, out, windows, seed))
     card = made.card | {"note": note, "wall_s": round(time.perf_counter() - begun, 1)}
@@ -117,22 +120,11 @@ def _maker(
     settings = read(changed)
     if family in _AGENTS:
         start = None if init is None else registry.folder_of(init, under)
-        return Agents(family, encoder or EncoderName.MLP, settings, seed, start)
+        chosen = encoder or EncoderName.MLP
+        return Agents(family, chosen, settings, seed, init=start, twin=twin)
     if encoder or init:
         raise InputError(f"--encoder and --init are for agents, not for {family}")
     return Trees(family, settings, seed, twin=twin)
-
-
-def _with_twin(
-    family: FamilyName, paths: list[Path], tables: list[EpisodeTable], asked: bool | None
-) -> bool:
-    """Whether trees learn from the twin; agents do not."""
-    if asked is None or family in _AGENTS:
-        return family not in _AGENTS and all(table.twins is not None for table in tables)
-    if asked:
-        for path, table in zip(paths, tables, strict=True):
-            ask_twin(path, table)
-    return asked
 
 
 def _save(out: Path, card: dict[str, Any], graph: bytes, weights: bytes | None) -> None:

@@ -92,9 +92,19 @@ class Agents:
     """DQN or policy gradient; what is done is kept until all of it is."""
 
     def __init__(
-        self, family: str, encoder: str, settings: Mapping[str, Any], seed: int, init: Path | None
+        self,
+        family: str,
+        encoder: str,
+        settings: Mapping[str, Any],
+        seed: int,
+        *,
+        init: Path | None = None,
+        twin: bool = False,
     ) -> None:
-        """Raises InputError where the packages are not there, or the settings do not fit."""
+        """`twin`: as for trees; `init` must know it or not, likewise.
+
+        Raises InputError where the packages are not there, or the settings or `init` do not fit.
+        """
         try:
             import stable_baselines3  # noqa: F401, PLC0415 - an extra
 
@@ -102,7 +112,10 @@ class Agents:
             from mirage.learn.agent_train import Plan  # noqa: PLC0415 - an extra
         except ImportError:
             raise no_packages() from None
-        self._start: Start | None = None if init is None else Start.of(init, family, encoder)
+        self._start: Start | None = None
+        if init is not None:
+            self._start = Start.of(init, family, encoder, twin=twin)
+        self._twin = twin
         plan = Plan(family, encoder, settings, seed)
         if self._start is not None:
             plan = replace(plan, start=self._start.weights, start_until=self._start.until)
@@ -111,7 +124,7 @@ class Agents:
 
     def make(self, tables: Sequence[EpisodeTable], asked: Asked) -> Made:
         """Ctrl-C keeps the stages that are done, and leaves with 130."""
-        self._stages = self._stages_of(asked)
+        self._stages = self._stages_of(tables, asked)
         try:
             return self._made(tables, asked, self._stages)
         except KeyboardInterrupt:
@@ -133,7 +146,7 @@ class Agents:
         # One core is enough for small networks, and the same numbers come out on every machine.
         torch.set_num_threads(1)
         plan = self._plan
-        runs = Runs.of(tables, EVERY)
+        runs = Runs.of(tables, EVERY, twin=self._twin)
         judging = Judging(runs.rows, tables, EVERY)
         name = f"{plan.family} {plan.encoder}"
         with counted(name, (asked.windows + 1) * agent_train.STAGES) as told:
@@ -148,7 +161,7 @@ class Agents:
         kept = weights.pack(agent_train.dump(agent.net), {"encoder": plan.encoder})
         return Made(graph, card, kept)
 
-    def _stages_of(self, asked: Asked) -> "Stages":
+    def _stages_of(self, tables: Sequence[EpisodeTable], asked: Asked) -> "Stages":
         from mirage.learn import card  # noqa: PLC0415 - an extra
         from mirage.learn.stages import Stages  # noqa: PLC0415
 
@@ -160,10 +173,18 @@ class Agents:
                 "seed": asked.seed,
                 "windows": asked.windows,
                 "tables": [hashlib.sha256(path.read_bytes()).hexdigest() for path in asked.words],
+                "twin": [_digest(table) for table in tables] if self._twin else None,
                 "start": None if self._start is None else self._start.card["weights_sha256"],
                 "versions": card.versions(),
             },
         )
+
+
+def _digest(table: EpisodeTable) -> str | None:
+    """Of what the twin foretold: a file of its own."""
+    if table.twins is None:
+        return None
+    return hashlib.sha256(table.twins.quantile_s.tobytes()).hexdigest()
 
 
 def no_packages() -> InputError:

@@ -43,8 +43,9 @@ class Twins:
         return answer
 
     def of_instants(self, instants: Ints) -> NDArray[np.int32]:
-        """[E, len(instants), 19]: the same of all hand-overs."""
-        answers: NDArray[np.int32] = self.quantile_s[:, instants // self.every]
+        """[E, len(instants), 19]: the same of all hand-overs; at the run's end the last one."""
+        asked = np.minimum(instants // self.every, self.quantile_s.shape[1] - 1)
+        answers: NDArray[np.int32] = self.quantile_s[:, asked]
         return answers
 
     def save(self, path: Path) -> None:

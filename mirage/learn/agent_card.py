@@ -10,7 +10,7 @@ import numpy as np
 
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError, UnfitModel
-from mirage.learn import train, weights
+from mirage.learn import weights
 from mirage.learn.agent_train import Plan
 from mirage.learn.card import WEIGHTS, begun, learned_from
 from mirage.learn.networks import PRICES
@@ -18,6 +18,7 @@ from mirage.learn.runs import WINDOW, Runs
 from mirage.learn.weights import Weights
 from mirage.policy.artefact import read_card
 from mirage.policy.graph import ADVANTAGE
+from mirage.policy.shown import with_twin
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,16 @@ class Start:
     card: Mapping[str, Any]
 
     @classmethod
-    def of(cls, folder: Path, family: str, encoder: str) -> Self:
-        """Raises UnfitModel for what is damaged, InputError for another kind of model."""
+    def of(cls, folder: Path, family: str, encoder: str, *, twin: bool = False) -> Self:
+        """`twin`: of an agent that is to learn from what it foretells.
+
+        Raises UnfitModel for what is damaged or was trained on other numbers, InputError for
+        another kind of model.
+        """
         card = read_card(folder)
         if (card["family"], card.get("encoder")) != (family, encoder):
             raise InputError(f"{folder} is no {family} with the encoder {encoder}")
+        _check_twin(folder, card, twin=twin)
         found, _ = weights.load(folder / WEIGHTS)
         read = (folder / WEIGHTS).read_bytes()
         if hashlib.sha256(read).hexdigest() != card.get("weights_sha256"):
@@ -45,24 +51,33 @@ class Start:
         return max(int(table["until"]) for table in self.card["trained_on"])
 
 
+def _check_twin(folder: Path, card: Mapping[str, Any], *, twin: bool) -> None:
+    try:
+        knows = with_twin(card)
+    except ValueError as error:
+        raise UnfitModel(f"{folder}: {error}") from error
+    if knows is not twin:
+        told, option = ("with", "--twin") if knows else ("without", "--no-twin")
+        raise InputError(f"{folder} was trained {told} the twin: go on from it with {option}")
+
+
 def card(
     plan: Plan, runs: Runs, tables: Sequence[EpisodeTable], start: Start | None, **told: Any
 ) -> dict[str, Any]:
     """Everything but the sha256; `told` are the run's own figures."""
-    low, high = train.seen(runs.rows)
     described = {
         **begun(plan.family),
         "encoder": plan.encoder,
         ADVANTAGE: {"unit": plan.unit, "prices": PRICES, "window": WINDOW if plan.part else 0},
         "settings": plan.used,
         **told,
-        **learned_from((low, high), tables),
+        **learned_from(runs.rows, tables),
     }
     if start is not None:
-        before = start.card
+        before, seen = start.card, described["seen"]
         described["trained_on"] = [*before["trained_on"], *described["trained_on"]]
         described["seen"] = {
-            "low": np.minimum(before["seen"]["low"], low).tolist(),
-            "high": np.maximum(before["seen"]["high"], high).tolist(),
+            "low": np.minimum(before["seen"]["low"], seen["low"]).tolist(),
+            "high": np.maximum(before["seen"]["high"], seen["high"]).tolist(),
         }
     return described

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mirage.features import spec
 from mirage.learn.networks import Answer, Net, Sight
 from mirage.learn.runs import WINDOW, Runs, parted
 from mirage.policy.advantage import Unit, padded
@@ -51,7 +52,7 @@ def graph(net: Net, unit: Unit, part: int) -> bytes:
     features = len(net.scaled.low)
     shapes: dict[str, tuple[int, ...]] = {INPUT: (features,), PRICE: (1,)}
     if part:
-        shapes |= {WINDOW_INPUT: (WINDOW, features), KNOWN: (WINDOW,)}
+        shapes |= {WINDOW_INPUT: (WINDOW, len(spec.NAMES)), KNOWN: (WINDOW,)}
     data = io.BytesIO()
     with warnings.catch_warnings():
         # The exporter that traces is called legacy; the new one needs a package more.

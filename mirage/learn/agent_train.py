@@ -84,7 +84,7 @@ class Plan:
 
     def net(self, runs: Runs) -> Net:
         """What learning from these runs begins with. Raises UnfitModel for another's weights."""
-        net = self.new(runs.observations.shape[2])
+        net = self.new(runs.rows.observations.shape[2])
         net.scale(runs.rows.flat, runs.rows.outcome_h, self.settings["offline"]["cut"])
         if self.start is not None:
             low, high = net.scaled.low.clone(), net.scaled.high.clone()

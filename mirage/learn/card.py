@@ -12,7 +12,7 @@ from typing import Any
 
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
-from mirage.features import foretold, spec
+from mirage.features import spec
 from mirage.learn import train
 from mirage.learn.rows import Rows
 from mirage.learn.train import Fitted
@@ -49,9 +49,8 @@ def card(
             **fitted.shifts.card(),
         },
         "settings": family.settings(),
-        "twin": foretold.FINGERPRINT if rows.flat.shape[1] > len(spec.NAMES) else None,
         **told,
-        **learned_from(train.seen(rows), tables),
+        **learned_from(rows, tables),
     }
 
 
@@ -60,13 +59,13 @@ def begun(family: str) -> dict[str, Any]:
     return {"format": FORMAT, "family": family, "features_fingerprint": spec.FINGERPRINT}
 
 
-def learned_from(
-    seen: tuple[Sequence[float], Sequence[float]], tables: Sequence[EpisodeTable]
-) -> dict[str, Any]:
+def learned_from(rows: Rows, tables: Sequence[EpisodeTable]) -> dict[str, Any]:
     """What every card ends with; `seen` are the least and the greatest of each number."""
+    low, high = train.seen(rows)
     return {
+        "twin": rows.twin,
         "trained_on": [_table(table) for table in tables],
-        "seen": {"low": seen[0], "high": seen[1]},
+        "seen": {"low": low, "high": high},
         "versions": versions(),
     }
 

@@ -28,9 +28,10 @@ class Sight:
     """What is known at each of N instants."""
 
     now: Tensor
-    """[N, F], on the scale of `features.spec`."""
+    """[N, F], on the scale of `features.spec`; what the twin foretold, if anything, comes last."""
     past: Tensor
-    """[N, K, F]: means of parts of the run so far, the newest last; K may be 0."""
+    """[N, K, F]: means of parts of the run so far, the newest last; K may be 0. Nothing of the twin
+    is in it: its F is less by that."""
     known: Tensor
     """[N, K]: 1 where the run had begun, else 0."""
 
@@ -86,8 +87,10 @@ class Scaled(nn.Module):
         self.high.copy_(torch.maximum(self.high, high))
 
     def forward(self, observations: Tensor) -> Tensor:
-        cut = torch.minimum(torch.maximum(observations, self.low), self.high)
-        return (cut - self.mean) / self.deviation
+        """Of the first numbers, where there are not all."""
+        f = observations.shape[-1]
+        cut = torch.minimum(torch.maximum(observations, self.low[:f]), self.high[:f])
+        return (cut - self.mean[:f]) / self.deviation[:f]
 
 
 _LEAST_DEVIATION = 1e-4
@@ -261,6 +264,8 @@ class Net(nn.Module):
 
     def _seen(self, sight: Sight) -> Sight:
         now, past = self.scaled(sight.now), self.scaled(sight.past)
+        # What the twin foretold in the past is not known: 0 is the mean.
+        past = functional.pad(past, (0, now.shape[-1] - past.shape[-1]))
         if self.training and self.blind:
             kept = torch.rand_like(now) >= self.blind
             kept = kept / (1.0 - self.blind)

@@ -47,7 +47,7 @@ class Rows:
         instant_s = tables[0].instant_s.astype(np.int64)
         taken = decisions(len(instant_s), every)
         whole = cls(
-            observations=np.concatenate([_seen(t, taken[:-1], twin) for t in tables]),
+            observations=np.concatenate([_seen(t, taken[:-1], twin=twin) for t in tables]),
             outcome_h=np.concatenate([t.outcome_h[:, taken] for t in tables]),
             left_h=(instant_s[-1] - instant_s[taken[:-1]]) / _HOUR_S,
             start_point=np.concatenate([t.start_point for t in tables]),
@@ -63,6 +63,11 @@ class Rows:
     def flat(self) -> Observations:
         """[E x D, F]."""
         return self.observations.reshape(-1, self.observations.shape[2])
+
+    @property
+    def twin(self) -> str | None:
+        """The fingerprint of the twin's numbers, where they are there."""
+        return foretold.FINGERPRINT if self.observations.shape[2] > len(spec.NAMES) else None
 
     @property
     def wait_h(self) -> Floats:
@@ -97,16 +102,20 @@ def decisions(instants: int, every: int) -> Ints:
     return taken if len(taken) > 1 else np.array([0, instants - 1])
 
 
-def _seen(table: EpisodeTable, taken: Ints, twin: bool) -> Observations:
+def told_by_twin(table: EpisodeTable, taken: Ints) -> Observations:
+    """[E, len(taken), len(foretold.NAMES)]. Raises InputError where the twin was not asked."""
+    if table.twins is None:
+        raise InputError(f"The twin was not asked for a table of {table.about.trace}.")
+    left_s = table.instant_s[-1] - table.instant_s[taken].astype(np.int64)
+    return foretold.numbers(table.twins.of_instants(taken), left_s)
+
+
+def _seen(table: EpisodeTable, taken: Ints, *, twin: bool) -> Observations:
     """[E, D, F], of the instants `taken`."""
     observations: Observations = table.observations[:, taken]
     if not twin:
         return observations
-    if table.twins is None:
-        raise InputError(f"The twin was not asked for a table of {table.about.trace}.")
-    left_s = table.instant_s[-1] - table.instant_s[taken].astype(np.int64)
-    numbers = foretold.numbers(table.twins.of_instants(taken), left_s)
-    return np.concatenate([observations, numbers], axis=2)
+    return np.concatenate([observations, told_by_twin(table, taken)], axis=2)
 
 
 def _known_at(table: EpisodeTable) -> Ints:

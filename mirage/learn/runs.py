@@ -9,7 +9,7 @@ import torch
 
 from mirage.episodes.table import EpisodeTable
 from mirage.learn.networks import Sight
-from mirage.learn.rows import Flags, Ints, Observations, Rows, decisions
+from mirage.learn.rows import Flags, Ints, Observations, Rows, decisions, told_by_twin
 
 WINDOW = 144
 """Observations that an agent may look back on: a day."""
@@ -24,28 +24,38 @@ class Runs:
     taken: Ints
     """[D + 1]: the decisions' instants, and the end."""
     observations: Observations
-    """[E, T, F]."""
+    """[E, T, F], without what the twin foretold: the past is looked back on as it was seen."""
+    foretold: Observations | None = None
+    """[E, D + 1, len(foretold.NAMES)], where agents learn from the twin."""
 
     @classmethod
-    def of(cls, tables: Sequence[EpisodeTable], every: int) -> Self:
-        """Raises InputError as `Rows.of`."""
-        rows = Rows.of(tables, every)
+    def of(cls, tables: Sequence[EpisodeTable], every: int, *, twin: bool = False) -> Self:
+        """`twin` and InputError as `Rows.of`."""
+        rows = Rows.of(tables, every, twin=twin)
+        taken = decisions(len(tables[0].instant_s), every)
         order = np.argsort(np.concatenate([t.start_point for t in tables]), kind="stable")
         observations = np.concatenate([t.observations for t in tables])[order]
-        return cls(rows, decisions(len(tables[0].instant_s), every), observations)
+        if not twin:
+            return cls(rows, taken, observations)
+        told = np.concatenate([told_by_twin(t, taken) for t in tables])[order]
+        return cls(rows, taken, observations, told)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def part(self, which: Flags | Ints) -> Self:
         """Some of the episodes."""
-        return type(self)(self.rows.part(which), self.taken, self.observations[which])
+        told = None if self.foretold is None else self.foretold[which]
+        return type(self)(self.rows.part(which), self.taken, self.observations[which], told)
 
     def sight(self, part: int) -> Sight:
         """Of the E x (D + 1) decisions, ends included; `part` is how many instants make one part
         of the day looked back on, 0 for none.
         """
-        now = self.observations[:, self.taken].reshape(-1, self.observations.shape[2])
+        now = self.observations[:, self.taken]
+        if self.foretold is not None:
+            now = np.concatenate([now, self.foretold], axis=2)
+        now = now.reshape(-1, now.shape[2])
         past, known = self._past(part)
         return Sight(*(torch.from_numpy(a) for a in (now, past, known)))
 

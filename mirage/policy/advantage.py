@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import HandoverView
+from mirage.policy import shown
 from mirage.policy.graph import ADVANTAGE, INPUT, KNOWN, PRICE, WINDOW
 from mirage.policy.verdict import Verdict
 
@@ -32,6 +33,7 @@ class AdvantageModel:
         """Overlap prices it has learned from."""
         self.window = int(told["window"])
         """How many observations it looks back on; 0 for none but the present one."""
+        self._with_twin = shown.with_twin(card)
         self._session = session
 
     def advantage(self, inputs: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
@@ -55,9 +57,10 @@ class AdvantageModel:
         return Verdict(frees=found > 0.0, reason=_reason(found, self.unit, view.overlap_price))
 
     def _inputs(self, view: HandoverView) -> dict[str, NDArray[np.float32]] | str:
-        if view.observation is None:
-            return "there is no observation"
-        now = view.observation[None, :].astype(np.float32)
+        row = shown.row(view, twin=self._with_twin)
+        if isinstance(row, str):
+            return row
+        now = row[None, :].astype(np.float32)
         inputs = {INPUT: now, PRICE: np.array([[view.overlap_price]], dtype=np.float32)}
         if not self.window:
             return inputs

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import Forecast, HandoverView
-from mirage.features import foretold
-from mirage.policy import conformal, quantiles
+from mirage.policy import conformal, quantiles, shown
 from mirage.policy.boundary import threshold
 from mirage.policy.conformal import Shifts
-from mirage.policy.foretold import NOT_ASKED
 from mirage.policy.graph import INPUT, LATE, WAIT
 from mirage.policy.quantiles import P10, P50, P90
 from mirage.policy.verdict import Verdict
@@ -60,10 +58,7 @@ class LateModel:
         self._forecasts = Forecasts.of(card["forecast"])
         self.shifts = self._forecasts.shifts
         self._session = session
-        twin = card.get("twin")
-        if twin not in (None, foretold.FINGERPRINT):
-            raise ValueError("it was trained on other numbers of the twin than this program's")
-        self._with_twin = twin is not None
+        self._with_twin = shown.with_twin(card)
 
     def outputs(self, observations: Observations) -> tuple[Floats, Floats]:
         """[R]: P(late) if freed now; [R, Q]: the quantiles of the wait, hours."""
@@ -77,7 +72,7 @@ class LateModel:
         return self._forecasts.log_quantiles(wait)
 
     def verdict(self, view: HandoverView) -> Verdict | str:
-        row = self._row(view)
+        row = shown.row(view, twin=self._with_twin)
         if isinstance(row, str):
             return row
         late, wait_h = self.outputs(row[None, :].astype(np.float32))
@@ -90,17 +85,6 @@ class LateModel:
             reason=_reason(float(late[0]), least, frees=frees),
             forecast=_forecast(wait_h[0] * _HOUR_S),
         )
-
-    def _row(self, view: HandoverView) -> Observations | str:
-        """[F]: what the graph takes; or why there is none."""
-        if view.observation is None:
-            return "there is no observation"
-        if not self._with_twin:
-            return view.observation
-        if view.twin_s is None:
-            return NOT_ASKED
-        numbers = foretold.numbers(view.twin_s, np.array(view.time_left_s))
-        return np.concatenate([view.observation, numbers])
 
 
 def _forecast(wait_s: Floats) -> Forecast:

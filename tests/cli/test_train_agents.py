@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mirage.episodes import twins
 from mirage.learn.card import WEIGHTS
 from tests.episodes.tables import MONDAY
-from tests.learn.queue_tables import EPISODES, queue_table
+from tests.learn.queue_tables import EPISODES, foretold, queue_table
 from tests.mirage_process import MIRAGE, Answer, environment, run
 
 AFTER = MONDAY + EPISODES * 4 * 3600 + 86400
@@ -109,6 +110,23 @@ def test_what_was_interrupted_goes_on_with_the_same_command(home: Path) -> None:
     assert kept(out) == []
 
 
+def test_it_learns_from_the_twin_where_all_tables_have_its_answers(home: Path) -> None:
+    table = foretold(queue_table())
+    table.save(home / "told.npz")
+    assert table.twins is not None
+    table.twins.save(twins.beside(home / "told.npz"))
+    answer = trained(home, "told.npz", "models/told/1")
+    assert answer.code == 0, answer.err
+    card = json.loads(run("models", "show", "models/told/1", "--json", cwd=home).out)
+    assert card["twin"] is not None
+    # It is judged with what it learned from, or not at all.
+    words = ("evaluate", "later.npz", "--policy", "models/told/1", "--json", "-")
+    assert "the twin cannot be asked" in run(*words, cwd=home).err
+    on = trained(home, "told.npz", "models/told/2", "--init", "models/agent/1")
+    assert on.code == 2
+    assert "was trained without the twin: go on from it with --no-twin" in on.err
+
+
 def kept(out: Path) -> list[Path]:
     return list(out.parent.glob(f".{out.name}.*/*.safetensors"))
 
@@ -122,6 +140,7 @@ def kept(out: Path) -> list[Path]:
         (("policy-gradient", "--encoder", "moe", "--init", "models/agent/1"), "encoder moe"),
         (("policy-gradient", "--init", "models/agent/8"), "no model models/agent/8"),
         (("dqn", "--settings", "nowhere.toml"), "cannot be read"),
+        (("dqn", "--twin"), "the twin cannot be asked"),
     ],
 )
 def test_bad_words_are_told_in_one_sentence(home: Path, words: tuple[str, ...], why: str) -> None:

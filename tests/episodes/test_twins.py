@@ -46,6 +46,13 @@ def test_between_two_questions_the_last_answer_stands(tmp_path: Path) -> None:
     assert np.array_equal(made.of_instants(np.array([2, 3]))[1], made.quantile_s[1, [0, 1]])
 
 
+def test_at_the_runs_end_the_last_answer_stands(tmp_path: Path) -> None:
+    _, table, made = saved(tmp_path)
+    end = table.outcome_s.shape[1] - 1
+    assert end // made.every == made.quantile_s.shape[1]
+    assert np.array_equal(made.of_instants(np.array([end]))[:, 0], made.quantile_s[:, -1])
+
+
 @pytest.mark.parametrize("what", ["another cluster", "other start points"])
 def test_answers_of_another_table_are_not_taken(tmp_path: Path, what: str) -> None:
     path, table, made = saved(tmp_path)

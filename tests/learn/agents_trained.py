@@ -11,7 +11,7 @@ from mirage.learn import agent_card, agent_export, agent_train, card, settings, 
 from mirage.learn.agent_train import Agent, Plan
 from mirage.learn.runs import Runs
 from mirage.learn.stages import Stages
-from tests.learn.queue_tables import queue_table
+from tests.learn.queue_tables import foretold, queue_table
 
 # As `mirage train` has it: threads wait for each other more than they work.
 torch.set_num_threads(1)
@@ -56,19 +56,27 @@ def learned() -> EpisodeTable:
 
 
 @cache
-def runs() -> Runs:
-    return Runs.of([learned()], EVERY)
+def runs(*, twin: bool = False) -> Runs:
+    return Runs.of([foretold(learned()) if twin else learned()], EVERY, twin=twin)
 
 
 def fit(made: Plan, folder: Path, of: Runs | None = None) -> Agent:
     return agent_train.fit(of or runs(), made, Stages(folder), "all")
 
 
-def save(folder: Path, family: str, encoder: str, scratch: Path) -> Path:
+def save(
+    folder: Path,
+    family: str,
+    encoder: str,
+    scratch: Path,
+    *,
+    twin: bool = False,
+    changed: Changed | None = None,
+) -> Path:
     """An artefact."""
-    made = plan(family, encoder)
-    agent = fit(made, scratch)
+    made, of = plan(family, encoder, changed=changed), runs(twin=twin)
+    agent = fit(made, scratch, of)
     graph = agent_export.graph(agent.net, made.unit, made.part)
-    described = agent_card.card(made, runs(), [learned()], None)
+    described = agent_card.card(made, of, [learned()], None)
     card.save(folder, described, graph, weights.pack(agent_train.dump(agent.net), {}))
     return folder

@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.episodes.table import EpisodeTable
+from mirage.episodes.twins import Twins
 from mirage.features import spec
+from mirage.features.foretold import LEVELS
 from tests.episodes.tables import HOUR_S, MONDAY, table
 
 INSTANTS = 25
@@ -44,6 +46,17 @@ def queue_table(
     )
     columns = {name: made._columns[name] for name in made._columns}
     return EpisodeTable(about, columns | {"observations": _seen(rng, waits_h)})
+
+
+def foretold(made: EpisodeTable, every: int = 6) -> EpisodeTable:
+    """The same table with the twin's answers: it is right in the middle."""
+    asked = np.arange(0, INSTANTS - 1, every)
+    waits_s = np.maximum(made.outcome_s[:, asked] + LEFT_S[asked], 0)
+    spread = np.exp(np.linspace(-0.4, 0.4, len(LEVELS)))
+    answers = np.round(waits_s[..., None] * spread).astype(np.int32)
+    table = EpisodeTable(made.about, made._columns)
+    table.twins = Twins(made.about.pair, made.start_point, every, answers)
+    return table
 
 
 def shuffled(made: EpisodeTable, seed: int = 0) -> EpisodeTable:

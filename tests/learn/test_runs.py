@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from mirage.errors import InputError
+from mirage.features import foretold, spec
 from mirage.learn.rows import Rows
 from mirage.learn.runs import WINDOW, Runs, parted
 from mirage.policy.advantage import padded
+from tests.learn import queue_tables
 from tests.learn.queue_tables import queue_table
 
 TABLE = queue_table(8)
@@ -28,6 +31,30 @@ def test_tables_are_put_in_the_order_of_their_start_points() -> None:
     made = Runs.of([later, earlier], 6)
     np.testing.assert_array_equal(made.observations[:8], earlier.observations)
     np.testing.assert_array_equal(made.rows.observations[:, 0], made.observations[:, 0])
+
+
+def test_what_the_twin_foretold_is_known_of_the_present_alone() -> None:
+    later = queue_table(8, seed=1, first=int(TABLE.start_point[-1]) + 86400)
+    tables = [queue_tables.foretold(made) for made in (later, TABLE)]
+    made = Runs.of(tables, 6, twin=True)
+    plain, told = len(spec.NAMES), len(foretold.NAMES)
+    sight = made.sight(12)
+    now = sight.now.numpy().reshape(16, 5, plain + told)
+    assert sight.past.shape[2] == plain
+    np.testing.assert_array_equal(now[:, :-1], made.rows.observations)
+    np.testing.assert_array_equal(made.rows.flat, Rows.of(tables, 6, twin=True).flat)
+    # At the end nothing is left of the run.
+    twins = tables[1].twins
+    assert twins is not None
+    last = foretold.numbers(twins.quantile_s[:, -1], np.zeros(8))
+    np.testing.assert_array_equal(now[:8, -1, plain:], last)
+    few = made.part(np.array([3, 9]))
+    np.testing.assert_array_equal(few.sight(0).now.numpy().reshape(2, 5, -1), now[[3, 9]])
+
+
+def test_a_table_that_the_twin_was_not_asked_for_is_refused() -> None:
+    with pytest.raises(InputError, match="The twin was not asked for a table of"):
+        Runs.of([queue_tables.foretold(TABLE), queue_table(8, seed=1)], 6, twin=True)
 
 
 @pytest.mark.parametrize("part", [6, 12, 48])

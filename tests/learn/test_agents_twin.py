@@ -1,0 +1,59 @@
+"""Agents that learn from what the twin foretells: their graphs, cards and beginnings."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mirage.errors import InputError, UnfitModel
+from mirage.features import foretold, spec
+from mirage.learn import agent_export
+from mirage.learn.agent_card import Start
+from mirage.policy.artefact import CARD, Artefact
+from tests.learn.agents_trained import BRIEF, fit, plan, runs, save
+
+KIND = ("dqn", "mlp")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    under = tmp_path_factory.mktemp("models")
+    return save(under / "made" / "1", *KIND, under / "scratch", twin=True, changed=BRIEF)
+
+
+@pytest.mark.parametrize("encoder", ["mlp", "moe", "transformer"])
+def test_its_graph_says_what_the_network_says(encoder: str, tmp_path: Path) -> None:
+    made, of = plan("policy-gradient", encoder, changed=BRIEF), runs(twin=True)
+    agent = fit(made, tmp_path, of)
+    assert len(agent.net.scaled.low) == len(spec.NAMES) + len(foretold.NAMES)
+    graph = agent_export.graph(agent.net, made.unit, made.part)
+    apart = agent_export.parity(graph, agent.net, made.unit, made.part, of)
+    assert max(apart.values()) < 1e-4
+
+
+def test_its_card_names_the_twins_numbers(folder: Path, tmp_path: Path) -> None:
+    card = json.loads((folder / CARD).read_text())
+    assert card["twin"] == foretold.FINGERPRINT
+    assert len(card["seen"]["low"]) == len(spec.NAMES) + len(foretold.NAMES)
+    other = damaged(folder, tmp_path, twin="0" * 64)
+    with pytest.raises(UnfitModel, match="other numbers of the twin than this program's"):
+        Artefact.load(other)
+    with pytest.raises(UnfitModel, match="other numbers of the twin than this program's"):
+        Start.of(other, *KIND, twin=True)
+
+
+def test_an_agent_goes_on_only_with_what_it_knows(folder: Path, tmp_path: Path) -> None:
+    assert Start.of(folder, *KIND, twin=True).card["twin"] == foretold.FINGERPRINT
+    with pytest.raises(InputError, match="was trained with the twin: go on from it with --twin"):
+        Start.of(folder, *KIND, twin=False)
+    plain = damaged(folder, tmp_path, twin=None)
+    with pytest.raises(InputError, match="without the twin: go on from it with --no-twin"):
+        Start.of(plain, *KIND, twin=True)
+
+
+def damaged(folder: Path, tmp_path: Path, **card: object) -> Path:
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    told = json.loads((copy / CARD).read_text())
+    (copy / CARD).write_text(json.dumps(told | card))
+    return copy

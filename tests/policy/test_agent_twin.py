@@ -1,0 +1,95 @@
+"""An agent that learned from the twin decides by its answer, and not without it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mirage.domain.decision import Action, HandoverView
+from mirage.episodes import deciding
+from mirage.episodes.evaluate import Handovers
+from mirage.episodes.table import EpisodeTable
+from mirage.learn import lesson
+from mirage.learn.lesson import Lesson
+from mirage.learn.runs import Runs
+from mirage.learn.stopping import first_free
+from mirage.policy import registry
+from mirage.policy.artefact import Artefact
+from mirage.policy.foretold import wants_twin
+from mirage.policy.served import Served
+from tests.learn.agents_trained import EVERY, fit, named, plan, runs, save
+from tests.learn.queue_tables import LEFT_S, foretold, queue_table
+from tests.policy.views import view, waits
+
+LATER = foretold(queue_table(40, seed=8))
+
+
+KINDS = [("dqn", "mlp"), ("policy-gradient", "transformer")]
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=named)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Beside it are the stages that it was made in."""
+    under = tmp_path_factory.mktemp("models")
+    return save(under / "made" / "1", *request.param, under / "made" / "stages", twin=True)
+
+
+@pytest.fixture
+def served(folder: Path) -> Served:
+    return Served(Artefact.load(folder), "models/made/1")
+
+
+def cost_h(table: EpisodeTable, chosen: deciding.Chosen) -> float:
+    return float(Handovers.of(table, chosen).cost_h(0.5).mean())
+
+
+def test_it_costs_less_than_plain_slurm_and_asks_the_twin(served: Served) -> None:
+    assert wants_twin(served)
+    chosen = deciding.decided(LATER, served, 0.5)
+    assert cost_h(LATER, chosen) < 0.5 * cost_h(LATER, deciding.reactive(LATER))
+
+
+def seen(episode: int, instant: int, **fields: object) -> HandoverView:
+    run, twins = LATER.observations[episode], LATER.twins
+    assert twins is not None
+    told = {"observation": run[instant], "window": run[: instant + 1], "jobs": waits([7200] * 30)}
+    told |= {"twin_s": twins.at(episode, instant), "time_limit_s": LATER.about.time_limit_s}
+    return view(int(LEFT_S[instant]), **told | fields)
+
+
+def test_it_chooses_what_the_network_chooses(folder: Path, served: Served) -> None:
+    made = plan(served.artefact.card["family"], served.artefact.card["encoder"])
+    agent = fit(made, folder.with_name("stages"), runs(twin=True))
+    later = Runs.of([LATER], EVERY, twin=True)
+    wanted = lesson.chosen(agent.net, Lesson.of(later, made.part), 0.5, made.unit)
+    decided = [[served.decide(seen(e, k)).action for k in later.taken[:-1]] for e in range(40)]
+    assert first_free(np.array(decided) == Action.FREE).tolist() == wanted.tolist()
+    assert len(set(wanted.tolist())) > 3
+
+
+def test_without_an_answer_of_the_twin_a_rule_decides_and_says_so(served: Served) -> None:
+    shown = seen(30, 12, twin_s=None)
+    decision = served.decide(shown)
+    rule = registry.POLICIES["quantile"].decide(shown)
+    assert (decision.action, decision.policy) == (rule.action, "models/made/1")
+    assert decision.reason.startswith("the twin was not asked, so quantile decides")
+
+
+def test_what_is_far_from_all_that_it_saw_is_not_asked_about(served: Served) -> None:
+    """Of the twin only the observation is held against what was learned from, as for trees."""
+    far = LATER.observations[30, 12] + np.float32(9.0)
+    assert "far from all" in served.decide(seen(30, 12, observation=far)).reason
+    month = np.full(19, 30 * 86400, dtype=np.int32)
+    assert "at overlap price" in served.decide(seen(30, 12, twin_s=month)).reason
+
+
+def test_a_longer_wait_is_freed_earlier(served: Served) -> None:
+    frees = [
+        sum(
+            served.decide(seen(e, 6, twin_s=np.full(19, wait_s, dtype=np.int32))).action
+            is Action.FREE
+            for e in range(40)
+        )
+        for wait_s in (0, 14400)
+    ]
+    assert frees[0] < frees[1]
