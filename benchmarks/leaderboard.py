@@ -30,7 +30,7 @@ NOTES = {
     "theta": "Job records of Theta, published by the Argonne Leadership Computing Facility.",
 }
 TWIN = ("ls6", "thetagpu")
-"""Where trees learn from the twin too. On Theta the queue is long, an answer takes a tenth of a
+"""Where models learn from the twin too. On Theta the queue is long, an answer takes a tenth of a
 second, and those of four months take hours."""
 TREES = ("forest", "xgboost", "ensemble")
 AGENTS = ("dqn", "policy-gradient")
@@ -65,10 +65,10 @@ class Board:
         tables = [self.table(window, "train").name for window in _windows(cluster)]
         for family in self.families:
             out = _model(family, cluster)
-            twin = ["--twin" if cluster in TWIN else "--no-twin"] if family in TREES else []
+            twin = "--twin" if cluster in TWIN else "--no-twin"
             if not (self.folder / out).exists():
                 note = ["--note", NOTES[cluster]]
-                self._mirage("train", family, *tables, *twin, *note, "--out", out)
+                self._mirage("train", family, *tables, twin, *note, "--out", out)
         if SHIPPED in self.families:
             self._mirage("models", "promote", _model(SHIPPED, cluster), "--force")
 
