@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mirage.features import spec
 from mirage.learn.rows import Floats, Observations
 
 PRICES = (0.1, 2.0)
@@ -217,7 +218,8 @@ class Net(nn.Module):
 
     To free costs I + price x O, whatever the price: the network gives I and O. What waiting is
     worth stands beside it as a difference. The policy's preference starts at the newsvendor's
-    rule: free where the odds of being late are above the price.
+    rule: free where the odds of being late are above the price. Those begin as the twin's, where it
+    was asked: they stand beside what was encoded, and no row is blind to them.
     """
 
     unit_h: Tensor
@@ -230,9 +232,13 @@ class Net(nn.Module):
         self.register_buffer("unit_h", torch.tensor(1.0))
         self.blind = blind
         self.encoder = ENCODERS[encoder](features, **shape)
-        width = self.encoder.width
+        self._twin = features > len(spec.NAMES)
+        width = self.encoder.width + self._twin
         self.told = nn.Linear(width, 4)
         """I, O, late, wait."""
+        if self._twin:
+            with torch.no_grad():
+                self.told.weight[:, -1] = torch.tensor([0.0, 0.0, 1.0, 0.0])
         last = nn.Linear(32, 2)
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
@@ -250,6 +256,10 @@ class Net(nn.Module):
     def encode(self, sight: Sight) -> tuple[Tensor, Tensor]:
         """[N, width], for whatever price; and how unevenly experts were asked, 0 where none are."""
         hidden, imbalance = self.encoder(self._seen(sight))
+        if self._twin:
+            # The last of `foretold.NAMES`, between 0 and 1.
+            late = sight.now[:, -1:]
+            hidden = torch.cat([hidden, torch.log(late / (1.0 - late))], dim=1)
         return hidden, imbalance
 
     def answer(self, hidden: Tensor, price: Tensor) -> Answer:

@@ -4,12 +4,15 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from mirage.errors import InputError, UnfitModel
 from mirage.features import foretold, spec
 from mirage.learn import agent_export
 from mirage.learn.agent_card import Start
+from mirage.learn.networks import Sight
 from mirage.policy.artefact import CARD, Artefact
 from tests.learn.agents_trained import BRIEF, fit, plan, runs, save
 
@@ -30,6 +33,17 @@ def test_its_graph_says_what_the_network_says(encoder: str, tmp_path: Path) -> N
     graph = agent_export.graph(agent.net, made.unit, made.part)
     apart = agent_export.parity(graph, agent.net, made.unit, made.part, of)
     assert max(apart.values()) < 1e-4
+
+
+def test_it_begins_with_the_odds_of_being_late_that_the_twin_gives() -> None:
+    net = plan("dqn", "mlp").new(len(spec.NAMES) + len(foretold.NAMES)).eval()
+    now = torch.zeros(2, len(spec.NAMES) + len(foretold.NAMES))
+    now[:, -1] = torch.tensor([0.1, 0.9])
+    # What the encoder makes of it besides is the same.
+    net.scaled.deviation[-1] = torch.inf
+    sight = Sight(now, torch.zeros(2, 0, len(spec.NAMES)), torch.zeros(2, 0))
+    late = net(sight, torch.full((2,), 0.5)).late.detach()
+    assert float(late[1] - late[0]) == pytest.approx(2 * np.log(9), rel=1e-4)
 
 
 def test_its_card_names_the_twins_numbers(folder: Path, tmp_path: Path) -> None:
