@@ -1,19 +1,21 @@
 """How long one decision of each kind of agent takes, in this process, on one thread.
 
 `python -m benchmarks.agent_latency`: networks of the shipped settings that have learned nothing,
-asked through `Served` about a hand-over with a whole day behind it; milliseconds.
+asked through `Served` about a hand-over with a whole day behind it; milliseconds. With the twin its
+answer is there already, as in the service.
 """
 
 import argparse
 import time
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import HandoverView, Waits
 from mirage.domain.snapshot import Queue
-from mirage.features import spec
+from mirage.features import foretold, spec
 from mirage.learn import agent_export, settings
 from mirage.learn.agent_train import Plan
 from mirage.learn.networks import ENCODERS
@@ -23,12 +25,13 @@ from mirage.policy.graph import ADVANTAGE
 from mirage.policy.served import Served
 
 
-def served(plan: Plan) -> Served:
-    features = len(spec.NAMES)
+def served(plan: Plan, *, twin: bool) -> Served:
+    features = len(spec.NAMES) + twin * len(foretold.NAMES)
     told = {"unit": plan.unit, "prices": [0.1, 2.0], "window": WINDOW if plan.part else 0}
     seen = {"low": [-9.0] * features, "high": [9.0] * features}
     graph = agent_export.graph(plan.new(features), plan.unit, plan.part)
-    return Served(Artefact({ADVANTAGE: told, "seen": seen}, graph), "models/new/1")
+    card = {ADVANTAGE: told, "seen": seen, "twin": foretold.FINGERPRINT if twin else None}
+    return Served(Artefact(card, graph), "models/new/1")
 
 
 def view(rng: np.random.Generator) -> HandoverView:
@@ -47,6 +50,7 @@ def view(rng: np.random.Generator) -> HandoverView:
         free_nodes=0,
         observation=window[-1],
         window=window,
+        twin_s=np.arange(len(foretold.LEVELS), dtype=np.int32) * 600,
     )
 
 
@@ -64,12 +68,13 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--decisions", type=int, default=1000)
     given = parser.parse_args(words)
     shown = view(np.random.default_rng(0))
-    print(f"{'encoder':12} {'p50 ms':>8} {'p99 ms':>8}")
-    for encoder in ENCODERS:
-        policy = served(Plan("dqn", encoder, settings.defaults(), 0))
+    print(f"{'encoder':24} {'p50 ms':>8} {'p99 ms':>8}")
+    for encoder, twin in product(ENCODERS, (False, True)):
+        policy = served(Plan("dqn", encoder, settings.defaults(), 0), twin=twin)
         policy.decide(shown)
         p50, p99 = np.percentile(times_ms(policy, shown, given.decisions), (50, 99))
-        print(f"{encoder:12} {p50:8.3f} {p99:8.3f}")
+        name = f"{encoder} with the twin" if twin else encoder
+        print(f"{name:24} {p50:8.3f} {p99:8.3f}")
 
 
 if __name__ == "__main__":
