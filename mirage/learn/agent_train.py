@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.errors import InputError, UnfitModel
-from mirage.learn import folds, lesson, offline, train
+from mirage.learn import folds, lesson, networks, offline, operating, stopping, train
 from mirage.learn.agents import AGENTS, ALGORITHMS, Dqn, PolicyGradient
 from mirage.learn.lesson import Lesson
 from mirage.learn.networks import Net
@@ -29,6 +29,8 @@ from mirage.policy.advantage import Unit
 
 STAGES = 4
 """Of one fit."""
+PRICES = tuple(price for price in operating.PRICES if price <= networks.PRICES[1])
+"""At which an agent is asked in each window: those that it learns from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +187,9 @@ def judge(
         for name, instants in _choices(agent, runs.part(learned), later, plan).items():
             policies.setdefault(name, []).append(train.handovers(later.rows, instants))
         seen = Lesson.of(later, plan.part)
-        for price in train.JUDGED_PRICES:
-            heard(window, price, lesson.chosen(agent.net, seen, price, plan.unit))
+        frees = lesson.advantages(agent.net, seen, PRICES, plan.unit) > 0.0
+        for price, free in zip(PRICES, frees, strict=True):
+            heard(window, price, stopping.first_free(free))
     figures = train.figures(policies) if policies else {}
     return {"overlap_price": OVERLAP_PRICE, "policies": figures, "fits": fits}
 

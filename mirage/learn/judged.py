@@ -12,16 +12,13 @@ import numpy as np
 from mirage.domain.decision import Action, Decision, HandoverView
 from mirage.episodes import deciding
 from mirage.episodes.table import STEP_S, EpisodeTable
-from mirage.learn import train
+from mirage.learn import operating, train
 from mirage.learn.rows import Flags, Ints, Rows, decisions
 from mirage.policy import walked
 from mirage.policy.judged import MODEL, as_text
 from mirage.policy.registry import FORECASTS, POLICIES, RULES
 from mirage.policy.results import Results
 from mirage.ports import Policy
-
-OVERLAPS_H = (1.0, 2.5)
-"""Of the operating points: a site may rather say how long jobs may run side by side."""
 
 _HOUR_S = 3600
 
@@ -54,35 +51,22 @@ class Judging:
         return [found for found in sets if found is not None]
 
     def operating_points(self) -> list[dict[str, Any]]:
-        """For each table and each of OVERLAPS_H the least price at which it overlaps no longer.
-
-        `price` is null where it overlaps longer at all of them. Means per hand-over, hours.
-        """
+        """`operating.point` for each table and each of `operating.OVERLAPS_H`."""
         return [
             _chain(table) | {"overlap_at_most_h": limit} | self._point(place, table, limit)
             for place, table in enumerate(self._tables)
-            for limit in OVERLAPS_H
+            for limit in operating.OVERLAPS_H
         ]
 
     def _point(self, place: int, table: EpisodeTable, limit_h: float) -> dict[str, Any]:
         mine = self._table_of == place
         rows = self._row_of[mine]
         taken = decisions(table.outcome_s.shape[1], self._every)
-        for price in sorted(self._chosen):
-            instants = self._chosen[price][mine]
-            was_judged = instants >= 0
-            x_h = table.outcome_h[rows[was_judged], taken[instants[was_judged]]]
-            if not len(x_h):
-                break
-            overlap_h = float(np.maximum(-x_h, 0.0).mean())
-            if overlap_h <= limit_h:
-                return {
-                    "price": price,
-                    "overlap_h": overlap_h,
-                    "interruption_h": float(np.maximum(x_h, 0.0).mean()),
-                    "zero_interruption_pct": 100 * float((x_h <= 0).mean()),
-                }
-        return {"price": None}
+        x_h, judged = {}, np.zeros(len(rows), dtype=np.bool_)
+        for price, instants in self._chosen.items():
+            judged = instants[mine] >= 0
+            x_h[price] = table.outcome_h[rows[judged], taken[instants[mine][judged]]]
+        return operating.point(x_h, table.start_point[rows[judged]], limit_h)
 
     def _set(self, place: int, table: EpisodeTable) -> dict[str, Any] | None:
         mine = self._table_of == place

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.episodes.evaluate import Figures, Handovers, classes, evaluate
-from mirage.learn import calibration, folds, stopping
+from mirage.learn import calibration, folds, operating, stopping
 from mirage.learn.rows import Floats, Rows
 from mirage.learn.stopping import Told
 from mirage.learn.trees import Family, Forecast, Trees
@@ -19,8 +19,6 @@ from mirage.policy.conformal import Shifts
 
 PRICES = (0.15, 0.5, 1.5)
 """At which the boundary's factor is chosen: it serves all prices."""
-JUDGED_PRICES = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0)
-"""At which a policy is asked in each window: those that agents serve too."""
 HELD_BACK = 0.2
 """Share of the hand-overs, the newest, on which the forecast's adjustment is found."""
 STEPS = stopping.BLOCKS + 3
@@ -89,7 +87,7 @@ def judge(
 
     `policies` as `mirage evaluate` tells them, `fixed-lead` being the constant lead that was best
     in the past; `forecast` by window. Calls `told` STEPS times a window, and `heard` for each
-    window and price of JUDGED_PRICES.
+    window and price of `operating.PRICES`.
     """
     policies: dict[str, list[Handovers]] = {}
     forecasts, factors = [], []
@@ -98,7 +96,7 @@ def judge(
         fitted = fit(past, family, told)
         factors.append(fitted.factor)
         forecasts.append(_forecast_figures(fitted, past, later, seed))
-        by_price = fitted.chosen(later, JUDGED_PRICES)
+        by_price = fitted.chosen(later, operating.PRICES)
         chosen = baselines(past, later) | {family.name: by_price[OVERLAP_PRICE]}
         for name, instants in chosen.items():
             policies.setdefault(name, []).append(handovers(later, instants))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mirage.episodes import deciding
-from mirage.learn import train
+from mirage.learn import operating, train
 from mirage.learn.judged import Judging
 from mirage.learn.rows import Rows
 from mirage.policy import judged
@@ -66,35 +66,26 @@ def test_only_chains_of_that_cluster_and_about_that_size_are_told_of() -> None:
     )
 
 
-def test_operating_points_are_the_least_prices_that_overlap_no_longer() -> None:
-    table = queue_table()
-    rows = Rows.of([table], EVERY)
-    judging = Judging(rows, [table], EVERY)
-    last = table.outcome_s.shape[1] - 1
-    taken = np.arange(last, -1, -EVERY)[::-1]
-    overlap_h = np.maximum(-table.outcome_h[:10, taken], 0.0).mean(axis=0)
-    # The sooner it frees, the longer it overlaps.
-    sooner, later = (int(np.flatnonzero(overlap_h <= limit)[0]) for limit in (2.5, 1.0))
-    assert sooner < later
-    window = np.arange(len(table)) < 10
-    for price, instant in ((0.3, sooner), (1.0, later), (2.0, len(taken) - 1)):
-        judging(window, price, np.full(10, instant))
-    short, long = judging.operating_points()
-    assert (short["overlap_at_most_h"], short["price"]) == (1.0, 1.0)
-    assert (long["overlap_at_most_h"], long["price"]) == (2.5, 0.3)
-    assert np.isclose(long["overlap_h"], overlap_h[sooner])
-    assert short["interruption_h"] >= long["interruption_h"]
-    assert short["nodes"] == table.about.nodes
-
-
-def test_where_every_price_overlaps_too_long_there_is_no_operating_point() -> None:
+def test_operating_points_are_of_the_judged_hand_overs_of_each_table() -> None:
     table = queue_table()
     judging = Judging(Rows.of([table], EVERY), [table], EVERY)
-    judging(np.arange(len(table)) < 10, 0.5, np.zeros(10, dtype=np.int64))
-    assert [point["price"] for point in judging.operating_points()] == [None, None]
+    last = table.outcome_s.shape[1] - 1
+    taken = np.arange(last, -1, -EVERY)[::-1]
+    window = np.arange(len(table)) < 60
+    for price, instant in ((0.3, 0), (1.0, 2), (2.0, len(taken) - 1)):
+        judging(window, price, np.full(60, instant))
+    found = judging.operating_points()
+    x_h = {p: table.outcome_h[:60, taken[k]] for p, k in ((0.3, 0), (1.0, 2), (2.0, -1))}
+    for point, limit in zip(found, operating.OVERLAPS_H, strict=True):
+        assert point["overlap_at_most_h"] == limit
+        assert point["nodes"] == table.about.nodes
+        wanted = operating.point(x_h, table.start_point[:60], limit)
+        assert {name: point[name] for name in wanted} == wanted
+    assert found[0]["price"] > found[1]["price"]
 
 
 def test_a_table_without_judged_hand_overs_is_left_out() -> None:
     table = queue_table()
     judging = Judging(Rows.of([table], EVERY), [table], EVERY)
     assert judging.told() == []
+    assert [point["price"] for point in judging.operating_points()] == [None, None]

@@ -1,0 +1,59 @@
+"""Operating points: the price at which jobs run side by side no longer than a site allows.
+
+What was overlapped on average in some weeks is overlapped for longer in half of all others. So the
+price is the least at which BOUND is within the budget; docs/decisions/0021-operating-points.md
+says what else was tried.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+OVERLAPS_H = (1.0, 2.5)
+"""A site may rather say how long jobs may run side by side."""
+PRICES = (
+    *(0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7),
+    *(0.85, 1.0, 1.2, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0),
+)
+"""At which policies are asked in each window; agents up to the highest that they learn from."""
+FORTNIGHT_DAYS = 14
+CERTAINTY_PCT = 95.0
+"""Of fortnights made of the judged days, whose overlap the budget has to hold."""
+
+_DAY_S = 86400
+_DRAWS = 2000
+_SEED = 20230213
+
+
+def point(x_h: Mapping[float, Floats], start_point: Ints, limit_h: float) -> dict[str, Any]:
+    """What a card tells: the least price at which the overlap's `bound` is within the limit.
+
+    `x_h` by price: signed outcomes [E], hours, of hand-overs with these start points [E]. `price`
+    is null where no price does it; else with means per hand-over, hours.
+    """
+    for price in sorted(x_h) if len(start_point) else ():
+        overlap_h = np.maximum(-x_h[price], 0.0)
+        upper_h = bound(overlap_h, start_point)
+        if upper_h <= limit_h:
+            return {
+                "price": price,
+                "overlap_h": float(overlap_h.mean()),
+                "overlap_bound_h": upper_h,
+                "interruption_h": float(np.maximum(x_h[price], 0.0).mean()),
+                "zero_interruption_pct": 100.0 * float((x_h[price] <= 0.0).mean()),
+            }
+    return {"price": None}
+
+
+def bound(overlap_h: Floats, start_point: Ints) -> float:
+    """The mean overlap that CERTAINTY_PCT of fortnights of such days stay within."""
+    days, day_of = np.unique(start_point // _DAY_S, return_inverse=True)
+    count, sums = np.bincount(day_of), np.bincount(day_of, overlap_h)
+    drawn = np.random.default_rng(_SEED).integers(len(days), size=(_DRAWS, FORTNIGHT_DAYS))
+    means = sums[drawn].sum(axis=1) / count[drawn].sum(axis=1)
+    return float(np.percentile(means, CERTAINTY_PCT))
