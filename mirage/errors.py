@@ -5,6 +5,7 @@ MirageError
 │   ├── MalformedText         text of Slurm or of a file that does not read
 │   ├── ConfigError           the configuration; lists every fault at once
 │   ├── UnknownFormat         a file no reader knows
+│   ├── NeverStarts           a job that is too much for its partition; says in what
 │   └── UnfitModel            a trained model that is damaged, or was made for other features
 ├── ClusterError          Slurm said or did something
 │   ├── ClusterUnavailable    no answer, or not now: nothing is known, ask again later
@@ -63,6 +64,14 @@ def listed(source: str, faults: Sequence[str]) -> list[str]:
 
 class UnknownFormat(InputError):
     """A file that no reader knows."""
+
+
+class NeverStarts(InputError):
+    """A job that its partition would never start; `field`: what of it is too much."""
+
+    def __init__(self, field: str, why: str) -> None:
+        self.field = field
+        super().__init__(f"it would never start, as {why}")
 
 
 class UnfitModel(InputError):

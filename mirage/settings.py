@@ -243,7 +243,7 @@ class NotifySettings(_Section):
     chain_every_s: _Seconds = 900
     """Between two digests on one chain; what happens meanwhile is in the second; seconds."""
     max_per_hour: int = Field(60, ge=1)
-    """Digests in an hour, of all chains and channels; the others wait."""
+    """Digests in an hour by each channel, of all chains; the others wait."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

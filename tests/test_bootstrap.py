@@ -52,6 +52,18 @@ def test_elsewhere_the_cluster_file_tells(tmp_path: Path) -> None:
     assert not rules(tmp_path, cluster).accrues_always()
 
 
+def test_the_cluster_file_has_each_partitions_longest_time(tmp_path: Path) -> None:
+    file = tmp_path / "lab.toml"
+    file.write_text(
+        '[cluster]\nname = "lab"\nnodes = 2\n'
+        '[[partitions]]\nPartitionName = "gpu"\nMaxTime = "2-0"\n'
+        '[[partitions]]\nPartitionName = "long"\n'
+    )
+    settings = Settings.model_validate({"cluster": {"name": "lab", "file": file}})
+    assert bootstrap.max_time_s(settings) == {"gpu": 48 * 3600}
+    assert bootstrap.max_time_s(Settings()) == {}
+
+
 def test_a_folder_of_models_that_is_not_there_is_told(tmp_path: Path) -> None:
     settings = Settings.model_validate({"provision": {"models_dir": tmp_path / "nowhere"}})
     (told,) = bootstrap.check(settings)

@@ -69,6 +69,8 @@ class ApiContext:
     """As configured."""
     limits_told: Mapping[str, Told] = field(default_factory=dict)
     """What each of them is, by name."""
+    max_time_s: Mapping[str, int] = field(default_factory=dict)
+    """MaxTime by partition, of those that have one, as the cluster file says."""
     models_dir: Path | None = None
     """Holds models/NAME/VERSION; None: there are none."""
     tables_dir: Path | None = None

@@ -10,11 +10,10 @@ from mirage.api.deps import Context, Freshness, Reader, Reading, Writer, Writing
 from mirage.api.documented import read_errors, write_errors
 from mirage.api.once import Once
 from mirage.api.problems import invalid
-from mirage.api.queue import least_of
-from mirage.domain.caller import NODES
+from mirage.api.queue import bounds_of, least_of
 from mirage.domain.shape import Shape
 from mirage.domain.timelimit import UNLIMITED
-from mirage.errors import InputError
+from mirage.errors import NeverStarts
 from mirage.services import forecasting
 from mirage.services.forecasting import Foretold
 
@@ -40,18 +39,13 @@ def get_forecast(
     shape = Shape(
         partition=partition, nodes=nodes, time_limit_s=time_limit_s, gpus=gpus, account=account
     )
-    now = given.clock()
+    now, bounds = given.clock(), bounds_of(given, reader, partition)
     try:
         found = forecasting.foretell(
-            tx,
-            given.cluster_id,
-            shape,
-            now,
-            least=least_of(reader),
-            sees_nodes=reader.sees(NODES),
+            tx, given.cluster_id, shape, now, least=least_of(reader), bounds=bounds
         )
-    except InputError as error:
-        raise invalid(str(error), parameter="nodes") from error
+    except NeverStarts as error:
+        raise invalid(str(error), parameter=error.field) from error
     return _view(found, now, freshness(tx, given))
 
 
@@ -61,7 +55,7 @@ def get_forecast(
 def ask_forecast(
     new: schemas.NewForecast,
     given: Context,
-    who: Writer,  # noqa: ARG001 - who is known alone may put the worker to work
+    who: Writer,
     tx: Writing,
     key: Once,
 ) -> schemas.ForecastAsked:
@@ -69,7 +63,11 @@ def ask_forecast(
     getForecast tells then."""
 
     def ask() -> schemas.ForecastAsked:
-        forecasting.ask(tx, given.cluster_id, Shape(**new.model_dump()), given.clock())
+        shape, bounds = Shape(**new.model_dump()), bounds_of(given, who, new.partition)
+        try:
+            forecasting.ask(tx, given.cluster_id, shape, given.clock(), bounds=bounds)
+        except NeverStarts as error:
+            raise invalid(str(error), pointer=f"#/{error.field}") from error
         return schemas.ForecastAsked(ask_again_s=given.queue_interval_s)
 
     return key.once(ask)

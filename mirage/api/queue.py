@@ -6,14 +6,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 
 from mirage.api import queue_schemas as schemas
+from mirage.api.context import ApiContext
 from mirage.api.deps import Context, Reader, Reading, freshness, instant, instant_or_none
 from mirage.api.documented import read_errors
 from mirage.api.problems import invalid
-from mirage.domain.caller import JOBS, PARTITIONS, Standing
+from mirage.domain.caller import JOBS, NODES, PARTITIONS, Standing
 from mirage.domain.histogram import Spread
 from mirage.domain.waitclass import LimitClass, SizeClass
 from mirage.errors import InputError
 from mirage.services import queue, waits
+from mirage.services.forecasting import Bounds
 from mirage.services.queue import Partition, Reason
 from mirage.services.waits import Asked, Group, Span, WaitsOverTime
 from mirage.store.wait_marks import DAY_S
@@ -80,6 +82,12 @@ def get_waits(
 def least_of(reader: Standing) -> int:
     """Of how many jobs waits are told to this reader."""
     return 1 if reader.sees(JOBS) else waits.LEAST
+
+
+def bounds_of(given: ApiContext, reader: Standing, partition: str) -> Bounds:
+    """What of the partition a refusal may tell this reader."""
+    max_time_s = given.max_time_s.get(partition, 0) if reader.sees(PARTITIONS) else 0
+    return Bounds(sees_nodes=reader.sees(NODES), max_time_s=max_time_s)
 
 
 def _epoch(at: datetime, parameter: str) -> int:

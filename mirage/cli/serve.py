@@ -296,6 +296,7 @@ def api_context(
         usage=bootstrap.usage(service.cluster),
         limits=bootstrap.limits(settings),
         limits_told=bootstrap.limits_told(settings),
+        max_time_s=bootstrap.max_time_s(settings),
         models_dir=models_dir(settings.provision.models_dir),
         tables_dir=bootstrap.tables_dir(settings),
         kill_file=settings.service.state_dir / killswitch.FILE,

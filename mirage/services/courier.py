@@ -5,6 +5,7 @@ by another try. Limits count what the database says was sent, so a restart does 
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -38,6 +39,7 @@ Send = Callable[[Digest, int], None]
 class Pace:
     chain_every_s: int = 900
     max_per_hour: int = 60
+    """By each channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,22 +65,24 @@ class Courier:
 
     def round(self, stop: threading.Event | None = None) -> int:
         """Send what is due, as far as the limits let it; the number of digests that went."""
-        sent, now = 0, self.clock()
+        now = self.clock()
         with self.store.read() as tx:
             waiting = outbox.due(tx, self.cluster_id, now, URGENCY)
-            room = self.pace.max_per_hour - outbox.digests_since(tx, self.cluster_id, now - _HOUR_S)
+            before = outbox.digests_since(tx, self.cluster_id, now - _HOUR_S)
+        sent, late = Counter(before), Counter[str]()
         for channel, chain_id in waiting:
             if stop is not None and stop.is_set():
                 break
-            if sent >= room:
-                _log.warning("notices wait: notify.max_per_hour is reached", waiting=len(waiting))
-                break
-            found = self._claimed(channel, chain_id)
-            if found:
-                sent += self._delivered(channel, found)
+            if sent[channel] >= self.pace.max_per_hour:
+                late[channel] += 1
+            elif found := self._claimed(channel, chain_id):
+                sent[channel] += self._delivered(channel, found)
+        for channel, chains in late.items():
+            reached = "notices wait: notify.max_per_hour is reached"
+            _log.warning(reached, channel=channel, waiting=chains)
         with self.store.begin() as tx:
             outbox.forget(tx, self.cluster_id, now - _KEPT_S)
-        return sent
+        return sent.total() - sum(before.values())
 
     def _claimed(self, channel: str, chain_id: ChainId) -> list[Notice]:
         """What may go; nothing where its chain was told of lately, or another process has it."""

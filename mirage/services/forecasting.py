@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mirage.domain.decision import Forecast
 from mirage.domain.shape import WHOLE_NODES, Quality, Shape, ShapeForecast
 from mirage.domain.timelimit import format_time_limit
-from mirage.errors import InputError, NotFound, TooMany
+from mirage.errors import InputError, NeverStarts, NotFound, TooMany
 from mirage.policy.rules import Likeness, forecast_wait, likeness
 from mirage.services import judging
 from mirage.store import jobs, queue_now, shapes, trials
@@ -35,6 +35,16 @@ _MINUTE_S = 60
 _FAR = 2**62
 _MEANT = 0.8
 """Of the waits lie between p10 and p90."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Of a partition, as far as whoever asks may know them."""
+
+    sees_nodes: bool = True
+    """To whom nodes are private, a refusal would tell how many there are."""
+    max_time_s: int = 0
+    """0: none, or not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +86,11 @@ def foretell(
     now: int,
     *,
     least: int = 1,
-    sees_nodes: bool = True,
+    bounds: Bounds = Bounds(),
 ) -> Foretold:
-    """Raises NotFound where nothing is known; `least`: nor from fewer started jobs than that.
-
-    And InputError for a job that would never start, but to whom nodes are private: it would tell
-    how many there are.
-    """
-    if sees_nodes:
-        _check_fits(tx, cluster_id, shape)
+    """Raises NeverStarts; and NotFound where nothing is known, `least`: nor from fewer started jobs
+    than that."""
+    _check_fits(tx, cluster_id, shape, bounds)
     known = shapes.of_partition(tx, cluster_id, shape.partition)
     own = next((row for row in known if row.shape == shape), None)
     nearest = _nearest(known, shape, now)
@@ -109,18 +115,24 @@ def foretell(
     )
 
 
-def _check_fits(tx: Transaction, cluster_id: int, shape: Shape) -> None:
-    seen = queue_now.find(tx, cluster_id)
+def _check_fits(tx: Transaction, cluster_id: int, shape: Shape, bounds: Bounds) -> None:
+    if 0 < bounds.max_time_s < shape.time_limit_s:
+        most = format_time_limit(bounds.max_time_s)
+        raise NeverStarts("time_limit_s", f"partition {shape.partition} has MaxTime={most}")
+    seen = queue_now.find(tx, cluster_id) if bounds.sees_nodes else None
     known = () if seen is None else seen.nodes
     nodes = next((row.nodes for row in known if row.partition == shape.partition), None)
     if nodes is not None and shape.nodes > nodes:
-        raise InputError(f"it would never start, as partition {shape.partition} has {nodes} nodes")
+        raise NeverStarts("nodes", f"partition {shape.partition} has {nodes} nodes")
 
 
-def ask(tx: Transaction, cluster_id: int, shape: Shape, now: int) -> None:
-    """Have the twin asked for exactly this shape. Raises InputError, TooMany."""
+def ask(
+    tx: Transaction, cluster_id: int, shape: Shape, now: int, *, bounds: Bounds = Bounds()
+) -> None:
+    """Have the twin asked for exactly this shape. Raises InputError, NeverStarts, TooMany."""
     if not _is_known(tx, cluster_id, shape.partition):
         raise InputError("no such partition is known: neither has it nodes, nor did a job start")
+    _check_fits(tx, cluster_id, shape, bounds)
     own = shapes.find(tx, cluster_id, shape)
     if own is not None and _waits(own, now):
         return

@@ -1,5 +1,6 @@
 """Notices that wait to be sent, and how chains stood when the last ones were written."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -221,14 +222,15 @@ def last_sent(tx: Transaction, cluster_id: int, channel: str, chain_id: ChainId)
     return None if found is None else int(found)
 
 
-def digests_since(tx: Transaction, cluster_id: int, since: int) -> int:
-    """Messages that were sent after then: notices of one channel, chain and second are one."""
+def digests_since(tx: Transaction, cluster_id: int, since: int) -> dict[str, int]:
+    """By channel, messages that were sent after then: notices of one channel, chain and second are
+    one."""
     query = (
         select(notices.c.channel, notices.c.chain_id, notices.c.sent_at)
         .where(notices.c.cluster_id == cluster_id, notices.c.sent_at > since)
         .distinct()
     )
-    return int(tx.execute(select(func.count()).select_from(query.subquery())).scalar_one())
+    return dict(Counter(row.channel for row in tx.execute(query)))
 
 
 def forget(tx: Transaction, cluster_id: int, before: int) -> None:

@@ -17,6 +17,8 @@ _TOP = 26
 _LEAST_LABEL = 14
 _NEWEST = 30
 """Hand-overs that are drawn close up."""
+EVEN = "even"
+"""Neither interruption nor overlap: the link started as the one before ended, to the second."""
 
 
 def links(found: Timeline, now: int) -> Markup:
@@ -151,11 +153,19 @@ def _close_up(row: HandedOver, scale: Hours, y: float) -> list[Markup]:
         parts.append(svg.bar(begin, y - 4, end - begin, 8, cls="range", says=_forecast(row)))
         parts.append(svg.diamond(median, y, cls="median", radius=4))
     at = scale(_after(row, over.successor_start))
-    cls = "gap" if over.interruption_h else "lap"
+    cls = outcome(over.successor_start - over.predecessor_end)
     low, high = min(at, scale(0)), max(at, scale(0))
-    parts.append(svg.bar(low, y - 1.5, high - low, 3, cls=cls, says=_told(row)))
+    if cls != EVEN:
+        parts.append(svg.bar(low, y - 1.5, high - low, 3, cls=cls, says=_told(row)))
     parts.append(svg.dot(at, y, cls=f"dot {cls}", says=_told(row), radius=5))
     return parts
+
+
+def outcome(late: float) -> str:
+    """How a link is drawn that started so long after the end of the one before."""
+    if late:
+        return "gap" if late > 0 else "lap"
+    return EVEN
 
 
 def _forecast(row: HandedOver) -> str:
@@ -170,7 +180,9 @@ def _told(row: HandedOver) -> str:
     over = row.over
     if over is None:
         return f"link {row.successor.index} is to come"
-    kind = f"{hours(over.interruption_h)} of interruption"
+    kind = "neither interruption nor overlap"
+    if over.interruption_h:
+        kind = f"{hours(over.interruption_h)} of interruption"
     if over.overlap_h:
         kind = f"{hours(over.overlap_h)} of overlap"
     return f"link {row.successor.index} came with {kind}; {_forecast(row)}"

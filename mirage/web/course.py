@@ -4,6 +4,7 @@ from markupsafe import Markup
 
 from mirage.services.timeline import Course, CoursePoint
 from mirage.web import svg
+from mirage.web.chain_charts import outcome
 from mirage.web.scales import Hours, Time
 
 _WIDTH, _LEFT, _RIGHT = 1240, 64, 1220
@@ -74,9 +75,8 @@ def _happened(found: Course, ends: int, x: Time, y: Hours) -> list[Markup]:
         parts.append(svg.text(x(freed) + 5, _TOP + 10, "made eligible", cls="tick"))
     if start is not None:
         late = _late(start, ends)
-        cls = "dot gap" if late > 0 else "dot lap"
         says = f"it started {late:+.1f} h after the end"
-        parts.append(svg.dot(x(start), y(late), cls=cls, radius=6, says=says))
+        parts.append(svg.dot(x(start), y(late), cls=f"dot {outcome(late)}", radius=6, says=says))
     return parts
 
 

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import RedirectResponse
 
 from mirage.api.deps import Writer, Writing
-from mirage.api.queue import least_of
-from mirage.domain.caller import NODES, PARTITIONS
+from mirage.api.queue import bounds_of, least_of
+from mirage.domain.caller import PARTITIONS
 from mirage.domain.waitclass import LimitClass, SizeClass
 from mirage.errors import InputError, NotFound, TooMany
 from mirage.services import forecasting, queue, waits
@@ -106,7 +106,7 @@ def show(
 @router.post("/queue/ask")
 def ask(
     look: Looking,
-    who: Writer,  # noqa: ARG001 - who is known alone may put the worker to work
+    who: Writer,
     tx: Writing,
     *,
     to: Word = "",
@@ -119,7 +119,8 @@ def ask(
     form = WhatIf.read(to=to, nodes=nodes, time=time, gpus=gpus, account=account)
     if form.shape is None:
         raise InputError("; ".join(form.faults.values()) or "no job is described")
-    forecasting.ask(tx, look.cluster_id, form.shape, look.now)
+    bounds = bounds_of(look.given, who, form.shape.partition)
+    forecasting.ask(tx, look.cluster_id, form.shape, look.now, bounds=bounds)
     target = f"{look.given.root_path}/queue?{urlencode(form.fields)}#if"
     return RedirectResponse(target, 303, headers=HEADERS)
 
@@ -149,7 +150,7 @@ def _foretold(look: Look, form: WhatIf) -> tuple[Foretold | None, str]:
             form.shape,
             look.now,
             least=least_of(look.reader),
-            sees_nodes=look.reader.sees(NODES),
+            bounds=bounds_of(look.given, look.reader, form.shape.partition),
         )
     except (NotFound, InputError, TooMany) as error:
         return None, str(error)

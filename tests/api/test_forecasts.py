@@ -86,6 +86,34 @@ def test_a_job_that_fits_nowhere_is_told_no_wait(
         assert told_less.get(PATH, **wanted).status_code == 200, "it would tell how many there are"
 
 
+def test_a_job_longer_than_its_partition_allows_is_told_no_wait(
+    stage: Stage, context: ApiContext, client: Client
+) -> None:
+    bounded = replace(context, max_time_s={"gpu": 48 * HOUR})
+    wanted = ASKED | {"time_limit_s": 48 * HOUR + 1}
+    with stage.serving(bounded) as running:
+        answer, asked = running.get(PATH, **wanted), ask(running, **wanted)
+        assert running.get(PATH, **(ASKED | {"time_limit_s": 48 * HOUR})).status_code == 200
+        assert ask(running, time_limit_s=48 * HOUR).status_code == 202
+    assert (answer.status_code, asked.status_code) == (422, 422)
+    assert answer.json()["errors"][0]["parameter"] == "time_limit_s"
+    assert asked.json()["errors"][0]["pointer"] == "#/time_limit_s"
+    said = "it would never start, as partition gpu has MaxTime=2-00:00:00"
+    assert (answer.json()["detail"], asked.json()["detail"]) == (said, said)
+    with stage.serving(replace(bounded, hidden=lambda: frozenset({"partitions"}))) as told_less:
+        assert told_less.get(PATH, **wanted).status_code == 200, "it would tell of the partition"
+
+
+def test_the_twin_is_not_asked_about_a_job_that_fits_nowhere(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    with store.begin() as tx:
+        of_nodes(tx, cluster_id, 8)
+    answer = ask(client, nodes=9)
+    assert (answer.status_code, ask(client, nodes=8).status_code) == (422, 202)
+    assert answer.json()["errors"][0]["pointer"] == "#/nodes"
+
+
 def test_forecasts_are_corrected_by_how_the_last_ones_came_out(
     client: Client, store: Store, cluster_id: int
 ) -> None:

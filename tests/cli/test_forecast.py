@@ -47,7 +47,9 @@ def client(
     stage: Stage, context: ApiContext, munge: Path, store: Store, cluster_id: int
 ) -> Iterator[Client]:
     look(store, cluster_id, *(job(200 + i) for i in range(30)))
-    with stage.serving(replace(context, identify=real_munge.identify)) as running:
+    with stage.serving(
+        replace(context, identify=real_munge.identify, max_time_s={"gpu": 48 * HOUR})
+    ) as running:
         yield running
 
 
@@ -107,6 +109,8 @@ def test_wait_has_the_twin_asked(client: Client, store: Store, cluster_id: int) 
         (("--partition", "gpu", "--nodes", "0", "--time", "1:00:00"), 2, "--nodes"),
         (("--partition", "gpu", "--time", "1:00:00"), 2, "--nodes"),
         (("--partition", "gpu", "--nodes", "3", "--time", "1:00:00"), 2, "gpu has 2 nodes"),
+        (("--partition", "gpu", "--nodes", "1", "--time", "2-0:1"), 2, "MaxTime=2-00:00:00"),
+        (("--partition", "gpu", "--nodes", "1", "--time", "3-0", "--wait"), 2, "MaxTime"),
         (("--partition", "rare", "--nodes", "1", "--time", "1:00:00"), 2, "partition rare"),
         (("--partition", "x\x1b[2J", "--nodes", "1", "--time", "1:0:0", "--wait"), 2, "partition"),
     ],

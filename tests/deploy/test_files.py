@@ -83,14 +83,25 @@ def test_the_roles_configuration_is_one_that_mirage_reads(tmp_path: Path) -> Non
     assert run("config", "check", "--config", str(file)).code == 0
 
 
+def test_the_role_brings_by_wheel_the_units_that_the_package_has() -> None:
+    tasks = yaml.safe_load((ROLE / "tasks" / "wheel.yml").read_text())
+    brought = {
+        task["ansible.builtin.copy"]["src"].replace("{{ item }}", item).rpartition("/systemd/")[2]
+        for task in tasks
+        for item in task.get("loop", [""])
+        if "/systemd/" in task.get("ansible.builtin.copy", {}).get("src", "")
+    }
+    build = (DEPLOY / "deb" / "build.py").read_text()
+    assert brought == set(re.findall(r'(?m)^    "(\S+)": "(?:usr/)?lib/systemd/', build))
+    assert all((DEPLOY / "systemd" / unit).exists() for unit in brought)
+
+
 def test_the_role_names_what_is_there() -> None:
     """Every file of the checkout that its tasks copy."""
     tasks = "".join(path.read_text() for path in sorted((ROLE / "tasks").glob("*.yml")))
     named = re.findall(r'"\{\{ role_path \}\}/([^"{]+)"', tasks)
     assert len(named) >= 2
     assert [name for name in named if not (ROLE / name).exists()] == []
-    for unit in ("mirage.service", "mirage-backup.service", "mirage-backup.timer"):
-        assert (ROLE / "../../../systemd" / unit).exists()
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
     used = set(re.findall(r"\bmirage_\w+", tasks)) - {"mirage_command", "mirage_upgraded"}
     assert used <= set(defaults)

@@ -37,7 +37,13 @@ def analyze(*words: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["mirage.service", "mirage-backup.service", "mirage-backup.timer"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("mirage.service", "mirage-backup.service", "mirage-backup.timer"),
+        *("mirage-report.service", "mirage-report.timer"),
+    ],
+)
 def test_systemd_finds_nothing_to_say(units: Path, name: str) -> None:
     told = analyze("verify", "--man=no", str(units / name))
     assert str(units) not in told

@@ -148,6 +148,22 @@ def test_no_more_than_so_many_in_an_hour_go_and_none_is_lost(store: Store) -> No
         assert len(post.messages) == 8
 
 
+def test_a_flood_through_one_channel_keeps_nothing_of_another_waiting(store: Store) -> None:
+    with serving() as post:
+        site = Site(store, by_mail(post), Pace(max_per_hour=3))
+        for i in range(8):
+            site.post("interrupted", ChainId(f"chain{i:05}"), channel="admins")
+        site.clock.at = NOW + 60
+        site.post("normal", channel="owner")
+        with capture_logs() as said:
+            assert site.courier().round() == 4
+            assert site.courier().round() == 0
+    assert post.recipients.count("<alice@example.org>") == 1
+    assert post.recipients.count("<hpc@example.org>") == 3
+    late = [entry for entry in said if "max_per_hour" in entry["event"]]
+    assert [(entry["channel"], entry["waiting"]) for entry in late] == [("admins", 5)] * 2
+
+
 def test_what_is_urgent_goes_before_what_waits_longer(store: Store) -> None:
     with serving() as post:
         site = Site(store, by_mail(post), Pace(max_per_hour=3))

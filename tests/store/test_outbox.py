@@ -57,7 +57,7 @@ def test_what_is_settled_is_not_due_and_is_forgotten_in_time(store: Store) -> No
     with store.begin() as tx:
         assert outbox.due(tx, 1, NOW + 10_000) == []
         assert outbox.last_sent(tx, 1, "owner", CHAIN) == NOW + 5
-        assert outbox.digests_since(tx, 1, NOW) == 1
+        assert outbox.digests_since(tx, 1, NOW) == {"owner": 1}
         outbox.forget(tx, 1, NOW + 1)
         assert outbox.last_sent(tx, 1, "owner", CHAIN) is None
 
@@ -68,8 +68,8 @@ def test_notices_that_went_together_count_as_one_digest(store: Store) -> None:
         for chain_id in (CHAIN, OTHER):
             found = outbox.claim(tx, 1, "owner", chain_id, now=NOW, until=NOW + 300)
             outbox.settle(tx, [one.id for one in found], NoticeState.SENT, sent_at=NOW + 5)
-        assert outbox.digests_since(tx, 1, NOW) == 2
-        assert outbox.digests_since(tx, 1, NOW + 5) == 0
+        assert outbox.digests_since(tx, 1, NOW) == {"owner": 2}
+        assert outbox.digests_since(tx, 1, NOW + 5) == {}
 
 
 def test_putting_off_moves_nothing_forward(store: Store) -> None:

@@ -2,7 +2,10 @@
 
 import pytest
 
-from mirage.web import svg, words
+from mirage.domain.chain import Chain, ChainId, Link, LinkState
+from mirage.domain.job import JobId
+from mirage.services.timeline import Course, CoursePoint, HandedOver, Timeline
+from mirage.web import chain_charts, course, svg, words
 from mirage.web.scales import Hours, Linear, Time, Waits
 
 NOON = 1_772_452_800  # 2026-03-02 12:00 UTC
@@ -94,3 +97,47 @@ def test_commands_are_set_apart_and_nothing_else_is_markup() -> None:
 
 def test_nothing_is_no_less_than_nothing() -> None:
     assert [words.hours(value) for value in (-0.001, 0.0, -0.25)] == ["0 h", "0 h", "-0.25 h"]
+
+
+def handed_over(late_s: int) -> HandedOver:
+    before, after = (
+        Link(
+            chain_id=ChainId("abcdefgh"),
+            index=index,
+            job_id=JobId(index),
+            submit=NOON,
+            state=state,
+            start=start,
+            end=end,
+        )
+        for index, state, start, end in (
+            (1, LinkState.ENDED, NOON, NOON + 3600),
+            (2, LinkState.RUNNING, NOON + 3600 + late_s, None),
+        )
+    )
+    return HandedOver(predecessor=before, successor=after, forecast=None)
+
+
+@pytest.mark.parametrize(
+    ("late_s", "cls", "said"),
+    [
+        (0, "even", "link 2 came with neither interruption nor overlap"),
+        (900, "gap", "link 2 came with 0.25 h of interruption"),
+        (-900, "lap", "link 2 came with 0.25 h of overlap"),
+    ],
+)
+def test_a_hand_over_to_the_second_is_neither_interruption_nor_overlap(
+    late_s: int, cls: str, said: str
+) -> None:
+    one = handed_over(late_s)
+    chain = Chain(chain_id=ChainId("abcdefgh"), uid=1001)
+    links = (one.predecessor, one.successor)
+    found = Timeline(chain=chain, links=links, handovers=(one,), course=None)
+    point = CoursePoint(at=NOON, p10=NOON, p50=NOON + 60, p90=NOON + 7200)
+    close_up = chain_charts.handovers(found)
+    went = course.draw(Course(handover=one, points=(point,)), NOON + 7200)
+    assert said in close_up
+    drawn = {name for name in ("even", "gap", "lap") if f"class='{name}'" in close_up}
+    assert drawn == {cls} - {"even"}, "there is no bar of nothing"
+    for dots in (close_up, went):
+        assert {name for name in ("even", "gap", "lap") if f"dot {name}" in dots} == {cls}
