@@ -29,9 +29,6 @@ NOTES = {
     "thetagpu": "Job records of ThetaGPU, published by the Argonne Leadership Computing Facility.",
     "theta": "Job records of Theta, published by the Argonne Leadership Computing Facility.",
 }
-TWIN = ("ls6", "thetagpu")
-"""Where models learn from the twin too. On Theta the queue is long, an answer takes a tenth of a
-second, and those of four months take hours."""
 TREES = ("forest", "xgboost", "ensemble")
 AGENTS = ("dqn", "policy-gradient")
 FAMILIES = (*TREES, *AGENTS)
@@ -56,8 +53,7 @@ class Board:
         asked = WINDOWS[window]
         days = TRAINED[_cluster(window)] if part == "train" else (asked.since, asked.until)
         if not path.exists():
-            twin = ["--twin"] if _cluster(window) in TWIN else []
-            self._mirage("episodes", *_episodes(asked, days), *twin, "--out", path.name)
+            self._mirage("episodes", *_episodes(asked, days), "--twin", "--out", path.name)
         return path
 
     def train(self, cluster: str) -> None:
@@ -65,10 +61,9 @@ class Board:
         tables = [self.table(window, "train").name for window in _windows(cluster)]
         for family in self.families:
             out = _model(family, cluster)
-            twin = "--twin" if cluster in TWIN else "--no-twin"
             if not (self.folder / out).exists():
                 note = ["--note", NOTES[cluster]]
-                self._mirage("train", family, *tables, twin, *note, "--out", out)
+                self._mirage("train", family, *tables, "--twin", *note, "--out", out)
         if SHIPPED in self.families:
             self._mirage("models", "promote", _model(SHIPPED, cluster), "--force")
 
