@@ -1,8 +1,8 @@
 """Operating points: the price at which jobs run side by side no longer than a site allows.
 
 What was overlapped on average in some weeks is overlapped for longer in half of all others. So the
-price is the least at which BOUND is within the budget; docs/decisions/0021-operating-points.md
-says what else was tried.
+price is the least at which most fortnights of such days stay within the budget;
+docs/decisions/0021-operating-points.md says what else was tried.
 """
 
 from collections.abc import Mapping

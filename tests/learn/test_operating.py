@@ -11,8 +11,8 @@ PRICES = (0.2, 0.5, 1.0, 2.0)
 
 
 def outcomes(overlap_h: np.ndarray) -> dict[float, np.ndarray]:
-    """By price [E]: half the price, twice the overlap; and twice the interruption at the double."""
-    return {p: np.where(START % 2 == 0, -overlap_h / p, 0.0) for p in PRICES}
+    """By price [E]: at half the price twice the overlap."""
+    return {p: -overlap_h / p for p in PRICES}
 
 
 def test_a_load_that_never_changes_needs_no_margin() -> None:
