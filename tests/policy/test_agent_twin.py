@@ -31,7 +31,8 @@ KINDS = [("dqn", "mlp"), ("policy-gradient", "transformer")]
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Beside it are the stages that it was made in."""
     under = tmp_path_factory.mktemp("models")
-    return save(under / "made" / "1", *request.param, under / "made" / "stages", twin=True)
+    family, encoder = request.param
+    return save(under / "made" / "1", family, encoder, under / "made" / "stages", twin=True)
 
 
 @pytest.fixture
