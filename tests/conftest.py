@@ -1,3 +1,9 @@
 """Fixtures that several rooms share: one definition each, so a session has one of each."""
 
+from hypothesis import settings
+
 pytest_plugins = ["tests.fixtures_slurm", "tests.fixtures_store", "tests.fixtures_munge"]
+
+# No example is timed: on a busy machine 2 ms become 260.
+settings.register_profile("mirage", deadline=None)
+settings.load_profile("mirage")

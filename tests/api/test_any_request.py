@@ -108,7 +108,6 @@ def test_any_request_is_answered_as_documented(
     @settings(
         max_examples=2 * EXAMPLES,
         database=None,
-        deadline=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.domain.job import Job, JobId, JobState
@@ -41,7 +41,6 @@ def test_what_is_later_than_the_instant_is_out_of_sight() -> None:
     assert past.arrivals[:, 0].tolist() == past.starts[:, 0].tolist() == [NOW]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 3 * KEPT_S), min_size=1, max_size=400))
 def test_nothing_of_the_last_day_is_ever_forgotten(ago: list[int]) -> None:
     """In order of time, with the log growing and dropping what is old on the way."""
@@ -54,7 +53,6 @@ def test_nothing_of_the_last_day_is_ever_forgotten(ago: list[int]) -> None:
     assert memory.past(last).arrivals[:, 0].tolist() == expected
 
 
-@settings(deadline=None)
 @given(st.permutations(range(20)))
 def test_what_is_told_late_takes_its_place_in_time(order: list[int]) -> None:
     memory = Memory()

@@ -72,7 +72,7 @@ def _case(seed: int) -> tuple[Standing, Pending, Running, Ints, Past]:
     return standing, pending, running, everywhere, _past(rng, users)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, 2**32))
 def test_the_numbers_are_those_worked_out_by_hand(seed: int) -> None:
     case = _case(seed)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.features import spec
@@ -65,7 +65,6 @@ def test_the_fingerprint_is_the_one_that_models_were_trained_under() -> None:
     assert spec.FINGERPRINT == "50625f786e9b8c5f36edd5f569517b898a5512f2646fb6df0de8d266089c6b30"
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1e9), min_size=len(spec.NAMES), max_size=len(spec.NAMES)))
 def test_scaling_can_be_undone(numbers: list[float]) -> None:
     raw = np.array(numbers)

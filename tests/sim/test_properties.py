@@ -21,9 +21,7 @@ from tests.sim.scenes import T0, job, site
 
 CASES = st.builds(case_of, st.sampled_from(GROUPS), st.integers(0, 10**6))
 NUMBERS = st.builds(case_of, st.just("numbers"), st.integers(0, 10**6))
-IN_TIME = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+IN_TIME = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
 def instants(case: Case) -> Iterator[Simulator]:

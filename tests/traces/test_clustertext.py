@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.errors import ConfigError
@@ -137,7 +137,6 @@ def _in_order(events: set[NodeEvent]) -> tuple[NodeEvent, ...]:
     return tuple(ordered)
 
 
-@settings(deadline=None)
 @given(sites(), st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
 def test_what_is_written_reads_back_equal(site: Params, comments: list[str]) -> None:
     assert read_back(write_cluster_file(site, comments)) == site
@@ -187,7 +186,6 @@ def _documents(draw: st.DrawFn) -> str:
     return "\n".join(lines)
 
 
-@settings(deadline=None)
 @given(_documents())
 def test_whatever_stands_in_a_file_it_reads_or_its_faults_are_told(text: str) -> None:
     found = Params()
