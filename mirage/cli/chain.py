@@ -174,16 +174,10 @@ def resume(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> No
     """
     by_hand = f"`scontrol release JOB` on the held link does the same. {_LOOK}"
     try:
-        chain = _ask(
-            chain_id, "resume", Service(service_url(url), by_hand=by_hand), as_json=as_json
-        )
+        _ask(chain_id, "resume", Service(service_url(url), by_hand=by_hand), as_json=as_json)
     except IllegalTransition as error:
         hint = "one that its own links paused goes on by `mirage-link resume CHAIN`"
         raise IllegalTransition(f"{error}; {hint}") from error
-    links = chain["links"]
-    if links and not as_json and all(link["state"] == "ended" for link in links):
-        again = f"mirage-link resume {chain['chain_id']}"
-        typer.echo(f"no link of it is in the queue: `{again}` puts the next one there")
 
 
 @chain_app.command()
@@ -193,17 +187,16 @@ def cancel(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> No
     _ask(chain_id, "cancel", Service(service_url(url), by_hand=by_hand), as_json=as_json)
 
 
-def _ask(chain_id: str, what: str, service: Service, *, as_json: bool) -> dict[str, Any]:
+def _ask(chain_id: str, what: str, service: Service, *, as_json: bool) -> None:
     chain = service.post(f"/chains/{meant(service, chain_id)}/{what}")
     if as_json:
         _print_json(chain)
-        return chain
+        return
     standing = "; the cluster was not looked at lately, so it may take a while" * chain["stale"]
     typer.echo(
         f"chain {chain['chain_id']} is {chain['state']}: "
         f"Slurm is told when Mirage next looks at the queue{standing}"
     )
-    return chain
 
 
 def _which(service: Service, chain_id: str) -> str:

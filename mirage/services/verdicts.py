@@ -195,11 +195,9 @@ def _without_standby(look: _Look, newest: Link) -> Verdict | None:
     if newest.end_state is JobState.UNKNOWN and now - newest.seen_at <= FORGOTTEN_S:
         note = f"{risks.PREFIX}Slurm does not know link {newest.index} any more"
         return Verdict(chain.state, note, risks.UNKNOWN)
-    paused = chain.state is ChainState.ACTIVE and _paused_itself(look, newest)
-    taken_back = any(link.index > newest.index and link.vanished for link in look.links)
-    if now - (newest.end or newest.seen_at) <= GRACE_S and not (paused and taken_back):
+    if now - (newest.end or newest.seen_at) <= GRACE_S:
         return None
-    if paused:
+    if look.chain.state is ChainState.ACTIVE and _paused_itself(look, newest):
         note = f"{PAUSED}its links failed at once; `mirage-link resume {chain.chain_id}` goes on"
         return Verdict(ChainState.PAUSED, note)
     if _has_its_total(look):
@@ -210,10 +208,10 @@ def _without_standby(look: _Look, newest: Link) -> Verdict | None:
 
 
 def _paused_itself(look: _Look, newest: Link) -> bool:
-    """Whether two failed fast; the link after them was taken back, or turned away by its guard."""
-    turned_away = newest.end_state is JobState.COMPLETED and _ran(newest) < GRACE_S
-    before = (look.started[:-1] if turned_away else look.started)[-_FAST_FOR_LINKS:]
-    return len(before) == _FAST_FOR_LINKS and all(map(look.failed_fast, before))
+    """Whether its last link was turned away by its guard, as after two that failed fast it is."""
+    brief = newest.end_state is JobState.COMPLETED and _ran(newest) < GRACE_S
+    before = look.started[:-1][-_FAST_FOR_LINKS:]
+    return brief and len(before) == _FAST_FOR_LINKS and all(map(look.failed_fast, before))
 
 
 def _has_its_total(look: _Look) -> bool:

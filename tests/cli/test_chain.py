@@ -19,8 +19,7 @@ from mirage.__main__ import main
 from mirage.api.app import ApiContext
 from mirage.cluster import munge as real_munge
 from mirage.domain.caller import Role
-from mirage.domain.chain import Chain, ChainId, ChainState, LinkState
-from mirage.domain.job import JobState
+from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.services import tokens
 from mirage.store import chains
 from mirage.store.engine import Store, Transaction
@@ -227,20 +226,6 @@ def test_pause_resume_cancel(client: Client, store: Store, chain: ChainId) -> No
         assert (answer.code, answer.err) == (0, "")
         assert answer.out.startswith(f"chain {chain} is {expected}: ")
         assert state(store) == expected
-
-
-def test_who_resumes_a_chain_of_which_no_link_stands_is_told_how_it_goes_on(
-    client: Client, store: Store, cluster_id: int, chain: ChainId
-) -> None:
-    with store.begin() as tx:
-        for link in chains.links(tx, chain):
-            over = replace(link, state=LinkState.ENDED, end_state=JobState.FAILED, end=NOW)
-            chains.save_link(tx, cluster_id, over)
-        stored = chains.chain(tx, chain)
-        chains.save_chain(tx, cluster_id, replace(stored, state=ChainState.PAUSED))
-    answer = run("resume", chain, url=client.url)
-    assert (answer.code, answer.err) == (0, "")
-    assert f"`mirage-link resume {chain}` puts the next one there" in answer.out
 
 
 def test_the_service_is_found_by_environment_or_file(

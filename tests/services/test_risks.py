@@ -262,29 +262,6 @@ def test_links_that_paused_their_chain_are_believed_and_their_owner_resumes_it(
     assert told(store, begun, standby(4), now=NOW + 6120)[0] is ChainState.ACTIVE
 
 
-def test_two_links_that_failed_fast_and_took_the_next_one_back_have_paused_their_chain(
-    store: Store,
-) -> None:
-    """As a link does at its end: the list says so at the next look."""
-    jobs = [run(1, JobState.FAILED, 60), run(2, JobState.FAILED, 60)]
-    end = jobs[-1].end or NOW
-    told(store, *jobs[:1], standby(3), now=end)
-    assert told(store, *jobs, standby(3), now=end + 1)[0] is ChainState.ACTIVE
-    gone = ended(3, JobState.CANCELLED, None, NOW + 2060)
-    state, _, note = told(store, *jobs, gone, now=end + 5)
-    assert (state, "`mirage-link resume" in note) == (ChainState.PAUSED, True)
-    placed = job(3, job_id=JobId(19), submit=end + 600)
-    assert told(store, placed, now=end + 660)[0] is ChainState.ACTIVE
-
-
-def test_a_standby_that_is_gone_behind_one_failure_pauses_nothing(store: Store) -> None:
-    jobs = [run(1, JobState.TIMEOUT, 900), run(2, JobState.FAILED, 60)]
-    gone = ended(3, JobState.CANCELLED, None, NOW + 2060)
-    end = jobs[-1].end or NOW
-    assert told(store, *jobs, gone, now=end + 5)[0] is ChainState.ACTIVE
-    assert told(store, *jobs, gone, now=end + GRACE_S + 1)[0] is ChainState.FAILED
-
-
 def test_what_an_owner_paused_no_new_link_resumes(store: Store) -> None:
     told(store, run(1, JobState.TIMEOUT, 900), standby(2))
     with store.begin() as tx:
