@@ -71,11 +71,11 @@ def _mean(seen: Decided) -> Floats:
 
 
 def _upper(percent: float) -> Way:
-    def bound(seen: Decided) -> Floats:
+    def upper(seen: Decided) -> Floats:
         counts = day_counts(seen.start_point, draws=_DRAWS)
         return np.array([np.percentile(means(counts, h), percent) for h in seen.overlap_h])
 
-    return bound
+    return upper
 
 
 def _worst(seen: Decided) -> Floats:
