@@ -27,10 +27,11 @@ from tests.web.seeded_past import report
 
 DOCUMENT = made()
 MODELS = Path(__file__).resolve().parents[2] / "models"
+VERSION = (MODELS / "ensemble-ls6" / "promoted").read_text().strip()
 JSON = {"Content-Type": "application/json"}
 BODIES = {
     "setLimit": b'{"value": 3}',
-    "promoteModel": b'{"version": "3"}',
+    "promoteModel": f'{{"version": "{VERSION}"}}'.encode(),
     "releaseKillSwitch": b"{}",
     "askForecast": b'{"partition": "gpu", "nodes": 1, "time_limit_s": 60}',
     "registerChain": NEW,
@@ -49,7 +50,7 @@ class Operation:
     def address(self, query: str = "") -> str:
         path = self.path.replace("{chain_id}", CHAIN)
         if "/models/" in path:
-            path = path.replace("{name}", "ensemble-ls6").replace("{version}", "3")
+            path = path.replace("{name}", "ensemble-ls6").replace("{version}", VERSION)
         path = path.replace("{name}", "max_touches" if "/limits/" in path else "not-found")
         return f"{path}?" + "&".join(filter(None, (QUERIES.get(self.name, ""), query)))
 
