@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -30,11 +30,9 @@ def main(library: str) -> None:
     if os.environ.get("RANK", "0") == "0":
         handover = importlib.import_module("mirage_handover").Handover(stale_s=0.5)
     if library == "torch":
-        try:
-            train_plainly(adapter, handover, model)
-        finally:
-            if torch.distributed.is_initialized():  # or the ranks abort each other as they exit
-                torch.distributed.destroy_process_group()
+        if torch.distributed.is_initialized():
+            train_as_a_rank(adapter, handover, model)
+        train_plainly(adapter, handover, model)
         return
     if not handover.begin():
         return
@@ -43,6 +41,20 @@ def main(library: str) -> None:
     if handover.token:
         handover.done()
         (HOME / "weight").write_text(f"{model.weight.item()}\n")
+
+
+def train_as_a_rank(adapter: Any, handover: Any, model: Any) -> NoReturn:
+    """Ranks leave the group, or they abort each other as they exit; and without Python's own exit,
+    in which a thread of torch's now and then still ends one ("terminate called", on a busy machine).
+    """
+    code: Any = 0
+    try:
+        train_plainly(adapter, handover, model)
+    except SystemExit as ended:
+        code = ended.code
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+    os._exit(code or 0)
 
 
 def train_plainly(adapter: Any, handover: Any, model: Any) -> None:
