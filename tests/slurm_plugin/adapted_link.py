@@ -45,7 +45,7 @@ def main(library: str) -> None:
 
 def train_as_a_rank(adapter: Any, handover: Any, model: Any) -> NoReturn:
     """Ranks leave the group, or they abort each other as they exit; and without Python's own exit,
-    in which a thread of torch's now and then still ends one ("terminate called", on a busy machine).
+    in which a thread of torch's now and then ends one ("terminate called", on a busy machine).
     """
     code: Any = 0
     try:
