@@ -197,9 +197,10 @@ def _without_standby(look: _Look, newest: Link) -> Verdict | None:
         return Verdict(chain.state, note, risks.UNKNOWN)
     if now - (newest.end or newest.seen_at) <= GRACE_S:
         return None
-    if look.chain.state is ChainState.ACTIVE and _paused_itself(look, newest):
+    if _paused_itself(look, newest):
         note = f"{PAUSED}its links failed at once; `mirage-link resume {chain.chain_id}` goes on"
-        return Verdict(ChainState.PAUSED, note)
+        said = chain.state is ChainState.PAUSED
+        return look.goes_on() if said else Verdict(ChainState.PAUSED, note)
     if _has_its_total(look):
         return Verdict(ChainState.FINISHED, f"its links ran for {look.ran_s() / 3600:.1f} h in all")
     note = f"ended with link {newest.index}, {newest.end_state}"
@@ -208,10 +209,16 @@ def _without_standby(look: _Look, newest: Link) -> Verdict | None:
 
 
 def _paused_itself(look: _Look, newest: Link) -> bool:
-    """Whether its last link was turned away by its guard, as after two that failed fast it is."""
+    """Whether its last link was turned away by its guard, as after two that failed fast it is.
+
+    One that was submitted after those is its owner's answer to them, and may well be brief.
+    """
     brief = newest.end_state is JobState.COMPLETED and _ran(newest) < GRACE_S
     before = look.started[:-1][-_FAST_FOR_LINKS:]
-    return brief and len(before) == _FAST_FOR_LINKS and all(map(look.failed_fast, before))
+    if not brief or len(before) < _FAST_FOR_LINKS:
+        return False
+    stood = newest.submit <= (before[-1].end or newest.submit)
+    return stood and all(map(look.failed_fast, before))
 
 
 def _has_its_total(look: _Look) -> bool:

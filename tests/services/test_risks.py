@@ -256,10 +256,21 @@ def test_links_that_paused_their_chain_are_believed_and_their_owner_resumes_it(
     state, _, note = told(store, *jobs, now=NOW + 5000)
     assert state is ChainState.PAUSED
     assert note == f"paused: its links failed at once; `mirage-link resume {CHAIN}` goes on"
+    assert told(store, *jobs, now=NOW + 9000) == (state, "", note)
     placed = job(3, job_id=JobId(19), submit=NOW + 6000)
     assert told(store, placed, now=NOW + 6060)[0] is ChainState.ACTIVE
     begun = running(3, start=NOW + 6100, job_id=JobId(19), submit=NOW + 6000)
     assert told(store, begun, standby(4), now=NOW + 6120)[0] is ChainState.ACTIVE
+
+
+def test_a_brief_link_that_its_owner_submitted_after_the_failures_ends_its_chain(
+    store: Store,
+) -> None:
+    jobs = [run(1, JobState.FAILED, 60), run(2, JobState.FAILED, 60)]
+    told(store, *jobs, now=NOW + 5000)
+    assert told(store, job(3, submit=NOW + 5500), now=NOW + 5600)[0] is ChainState.ACTIVE
+    last = replace(ended(3, JobState.COMPLETED, NOW + 6000, NOW + 6002), submit=NOW + 5500)
+    assert told(store, last, now=NOW + 9000)[0] is ChainState.FINISHED
 
 
 def test_what_an_owner_paused_no_new_link_resumes(store: Store) -> None:
