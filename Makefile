@@ -33,7 +33,7 @@ test-simulated: kernels  ## what needs no Slurm
 test-slurm: kernels  ## the service's hands and the simulator against the real Slurm
 	$(APART) $(PYTEST) -m slurm --ignore=tests/handover --ignore=tests/slurm_plugin
 
-test-chains: $(STAMP)  ## whole chains, and what they win
+test-chains: kernels  ## whole chains, and what they win
 	$(APART) $(PYTEST) -m slurm tests/handover
 
 test-plugin: $(STAMP)  ## what users touch
