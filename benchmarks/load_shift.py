@@ -1,0 +1,148 @@
+"""Trees beside the twin where the load is another than they learned from; tables of training weeks.
+
+    python -m benchmarks.load_shift E.npz...
+
+Four rolling windows of the newer half, and three thirds of the weeks by what plain Slurm's
+interruption comes to in them: each third in turn is decided by who has learned from the others
+only. Ways to P(late), each with its own factor of the boundary, found in what was learned from:
+the ensemble as it is; without the twin's numbers; the mean of either with the twin's P(late); the
+twin's P(late) corrected by trees fitted to what it misses, wholly and by half; the twin's alone.
+Prints costs as shares of plain Slurm's at three prices, by third and of the windows together:
+docs/decisions/0022-trees-beside-the-twin.md judges by the last column.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mirage.cli.training import EVERY
+from mirage.episodes.table import EpisodeTable
+from mirage.features import spec
+from mirage.learn import folds, stopping
+from mirage.learn.ensemble import family
+from mirage.learn.rows import Flags, Floats, Observations, Rows
+from mirage.learn.settings import defaults
+from mirage.learn.train import PRICES
+from mirage.policy.boundary import late_enough
+
+WINDOWS = 4
+_THIRDS = ("light third", "medium third", "heavy third")
+_WEEK_S = 7 * 86400
+_TREES = family("ensemble", defaults(), 0)
+
+Ways = dict[str, Floats]
+"""P(late) [R] by way."""
+Split = tuple[str, Flags, Flags]
+"""What is judged, and the masks [E] of what is learned from and of what is judged."""
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tables", nargs="+", type=Path)
+    paths = parser.parse_args(words).tables
+    rows = Rows.of([EpisodeTable.load(path) for path in paths], EVERY, twin=True)
+    told: dict[str, list[tuple[str, Floats]]] = {}
+    for name, learned, judged in splits(rows):
+        _say(f"{name}: from {learned.sum()}", [f"{judged.sum()} hand-overs"])
+        for way, cost_h in costs(rows.part(learned), rows.part(judged)).items():
+            told.setdefault(way, []).append((name, cost_h))
+            _say(f"  {way}", cost_h.mean(axis=0))
+    plain = told.pop("plain Slurm")
+    for way, found in told.items():
+        _say(way, _shares(found, plain))
+
+
+def _shares(found: list[tuple[str, Floats]], plain: list[tuple[str, Floats]]) -> list[float]:
+    """Of the windows together, of each third, and the mean of these two kinds, over the prices."""
+    sums = [
+        sum(c.sum(axis=0) for name, c in costs if name == kind)
+        for kind in ("window", *_THIRDS)
+        for costs in (found, plain)
+    ]
+    shares = [float(np.mean(way / slurm)) for way, slurm in zip(sums[::2], sums[1::2], strict=True)]
+    return [*shares, (shares[0] + float(np.mean(shares[1:]))) / 2]
+
+
+def splits(rows: Rows) -> Iterator[Split]:
+    for learned, judged in folds.rolling(rows, WINDOWS):
+        yield "window", learned, judged
+    week = rows.start_point // _WEEK_S
+    number, week_of = np.unique(week, return_inverse=True)
+    plain_h = np.bincount(week_of, np.maximum(rows.outcome_h[:, -1], 0.0)) / np.bincount(week_of)
+    third_of = np.argsort(np.argsort(plain_h)) * len(_THIRDS) // len(number)
+    for third, name in enumerate(_THIRDS):
+        judged = third_of[week_of] == third
+        yield name, _apart(rows, judged), judged
+
+
+def _apart(rows: Rows, judged: Flags) -> Flags:
+    """Those that share no time with any that is judged."""
+    begins, ends = rows.start_point[judged], np.sort(rows.known_at[judged])
+    # `start_point` ascends: one that has begun, and is not yet known, at some time of another's.
+    begun = np.searchsorted(begins, rows.known_at, side="left")
+    known = np.searchsorted(ends, rows.start_point, side="right")
+    return ~judged & (begun == known)
+
+
+def costs(past: Rows, later: Rows) -> Ways:
+    """[E, P] by way, hours."""
+    cost_h = stopping.costs(later.outcome_h, PRICES)
+    found = {"plain Slurm": cost_h[:, -1]}
+    before, after = _cross_fitted(past), fitted(past, later)
+    for way, late in after.items():
+        factor = stopping.factor(past, before[way].reshape(len(past), -1), PRICES)
+        frees = [late_enough(late.reshape(len(later), -1), p, factor) for p in PRICES]
+        chosen = [stopping.first_free(f) for f in frees]
+        spent = [cost_h[np.arange(len(later)), k, p] for p, k in enumerate(chosen)]
+        found[way] = np.column_stack(spent)
+    return found
+
+
+def _cross_fitted(rows: Rows) -> Ways:
+    """What `stopping.cross_fitted` does, of each way."""
+    found: Ways = {}
+    for learned, judged in folds.apart(rows, stopping.BLOCKS):
+        for way, late in fitted(rows.part(learned), rows.part(judged)).items():
+            whole = found.setdefault(way, np.zeros((len(rows), len(rows.left_h))))
+            whole[judged] = late.reshape(-1, len(rows.left_h))
+    return found
+
+
+def fitted(past: Rows, later: Rows) -> Ways:
+    """P(late) later, [E x D] each."""
+    late, twin = stopping.late(past), later.flat[:, -1].astype(np.float64)
+    missed = late - past.flat[:, -1]
+    trees = _fit(past.flat, late, later.flat)
+    blind = _fit(_own(past), late, _own(later))
+    correction = _fit(past.flat, missed, later.flat)
+    return {
+        "as it is": trees,
+        "without the twin": blind,
+        "mean with the twin": (trees + twin) / 2,
+        "mean of without and the twin": (blind + twin) / 2,
+        "twin, corrected": twin + correction,
+        "twin, half corrected": twin + correction / 2,
+        "twin": twin,
+    }
+
+
+def _fit(learned: Observations, target: Floats, asked: Observations) -> Floats:
+    return _TREES.mean(learned, target[:, None]).predict(asked)[:, 0]
+
+
+def _own(rows: Rows) -> Observations:
+    """Without the numbers of the twin."""
+    return rows.flat[:, : len(spec.NAMES)]
+
+
+def _say(name: str, line: Sequence[object] | Floats) -> None:
+    cells = (f"{cell:>16}" if isinstance(cell, str) else f"{cell:8.3f}" for cell in line)
+    sys.stdout.write(f"{name:<34}{''.join(cells)}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
