@@ -57,13 +57,19 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def _shares(found: list[tuple[str, Floats]], plain: list[tuple[str, Floats]]) -> list[float]:
     """Of the windows together, of each third, and the mean of these two kinds, over the prices."""
-    sums = [
-        sum(c.sum(axis=0) for name, c in costs if name == kind)
-        for kind in ("window", *_THIRDS)
-        for costs in (found, plain)
-    ]
-    shares = [float(np.mean(way / slurm)) for way, slurm in zip(sums[::2], sums[1::2], strict=True)]
-    return [*shares, (shares[0] + float(np.mean(shares[1:]))) / 2]
+    windows, *thirds = (_share(_of(found, k), _of(plain, k)) for k in ("window", *_THIRDS))
+    return [windows, *thirds, (windows + float(np.mean(thirds))) / 2]
+
+
+def _of(costs: list[tuple[str, Floats]], kind: str) -> Floats:
+    """[E, P], hours."""
+    return np.concatenate([cost_h for name, cost_h in costs if name == kind])
+
+
+def _share(cost_h: Floats, plain_h: Floats) -> float:
+    """Of plain Slurm's; where that is next to nothing, of LEAST_COST_H."""
+    least = np.maximum(plain_h.mean(axis=0), stopping.LEAST_COST_H)
+    return float((cost_h.mean(axis=0) / least).mean())
 
 
 def splits(rows: Rows) -> Iterator[Split]:
@@ -84,7 +90,8 @@ def _apart(rows: Rows, judged: Flags) -> Flags:
     # `start_point` ascends: one that has begun, and is not yet known, at some time of another's.
     begun = np.searchsorted(begins, rows.known_at, side="left")
     known = np.searchsorted(ends, rows.start_point, side="right")
-    return ~judged & (begun == known)
+    shared_none: Flags = ~judged & (begun == known)
+    return shared_none
 
 
 def costs(past: Rows, later: Rows) -> Ways:

@@ -21,8 +21,9 @@ FACTORS = (0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4)
 """What is searched: 1 is the newsvendor's."""
 BLOCKS = 4
 """Of cross-fitting."""
+LEAST_COST_H = 0.1
+"""Of plain Slurm, where other costs are told as shares of it."""
 
-_LEAST_COST_H = 0.1
 Told = Callable[[], None]
 
 
@@ -76,7 +77,7 @@ def factor(rows: Rows, probability: Floats, prices: Sequence[float]) -> float:
 def spent_shares(rows: Rows, probability: Floats, prices: Sequence[float]) -> Floats:
     """[factors, P]: mean cost at each factor and price over that of plain Slurm."""
     cost_h = costs(rows.outcome_h, prices)
-    reactive = np.maximum(cost_h[:, -1].mean(axis=0), _LEAST_COST_H)
+    reactive = np.maximum(cost_h[:, -1].mean(axis=0), LEAST_COST_H)
     spent = [_spent(cost_h, probability, prices, f).mean(axis=0) for f in FACTORS]
     found: Floats = np.array(spent) / reactive
     return found
