@@ -25,7 +25,6 @@ from mirage.learn.rows import Floats, Rows
 from mirage.learn.settings import read
 from mirage.learn.stopping import FACTORS
 from mirage.learn.train import PRICES
-from mirage.policy.boundary import late_enough
 
 _DAY_S = 86400
 _DRAWS = 200
@@ -96,9 +95,7 @@ def _bagged(share: Floats, day: np.ndarray) -> float:
 
 def _costs(rows: Rows, late: Floats, factor: float) -> Floats:
     """[E, P]: what each hand-over costs, hours."""
-    cost_h = stopping.costs(rows.outcome_h, PRICES)
-    frees = [stopping.first_free(late_enough(late, price, factor)) for price in PRICES]
-    return np.column_stack([cost_h[np.arange(len(rows)), k, p] for p, k in enumerate(frees)])
+    return stopping.spent(stopping.costs(rows.outcome_h, PRICES), late, PRICES, factor)
 
 
 def _standard_errors(values: Floats, day: np.ndarray) -> Floats:

@@ -26,7 +26,6 @@ from mirage.learn.ensemble import family
 from mirage.learn.rows import Flags, Floats, Observations, Rows
 from mirage.learn.settings import defaults
 from mirage.learn.train import PRICES
-from mirage.policy.boundary import late_enough
 
 WINDOWS = 4
 _THIRDS = ("light third", "medium third", "heavy third")
@@ -94,17 +93,14 @@ def _apart(rows: Rows, judged: Flags) -> Flags:
     return shared_none
 
 
-def costs(past: Rows, later: Rows) -> Ways:
+def costs(past: Rows, later: Rows) -> dict[str, Floats]:
     """[E, P] by way, hours."""
     cost_h = stopping.costs(later.outcome_h, PRICES)
     found = {"plain Slurm": cost_h[:, -1]}
     before, after = _cross_fitted(past), fitted(past, later)
     for way, late in after.items():
         factor = stopping.factor(past, before[way].reshape(len(past), -1), PRICES)
-        frees = [late_enough(late.reshape(len(later), -1), p, factor) for p in PRICES]
-        chosen = [stopping.first_free(f) for f in frees]
-        spent = [cost_h[np.arange(len(later)), k, p] for p, k in enumerate(chosen)]
-        found[way] = np.column_stack(spent)
+        found[way] = stopping.spent(cost_h, late.reshape(len(later), -1), PRICES, factor)
     return found
 
 

@@ -78,13 +78,13 @@ def spent_shares(rows: Rows, probability: Floats, prices: Sequence[float]) -> Fl
     """[factors, P]: mean cost at each factor and price over that of plain Slurm."""
     cost_h = costs(rows.outcome_h, prices)
     reactive = np.maximum(cost_h[:, -1].mean(axis=0), LEAST_COST_H)
-    spent = [_spent(cost_h, probability, prices, f).mean(axis=0) for f in FACTORS]
-    found: Floats = np.array(spent) / reactive
+    means = [spent(cost_h, probability, prices, f).mean(axis=0) for f in FACTORS]
+    found: Floats = np.array(means) / reactive
     return found
 
 
-def _spent(cost_h: Floats, probability: Floats, prices: Sequence[float], factor: float) -> Floats:
-    """[E, P]: what each hand-over costs, hours."""
+def spent(cost_h: Floats, probability: Floats, prices: Sequence[float], factor: float) -> Floats:
+    """[E, P]: what each hand-over costs, freed at that boundary; hours. `cost_h` as `costs`."""
     chosen = [first_free(late_enough(probability, price, factor)) for price in prices]
     episodes = np.arange(len(cost_h))
     return np.column_stack([cost_h[episodes, k, p] for p, k in enumerate(chosen)])
