@@ -92,8 +92,27 @@ mirage_limit() { # run a command for at most so many seconds: a backstop, Slurm'
     fi
 }
 
+mirage_slurm() { # one of Slurm's commands, as mirage_limit, whatever the user's environment narrows
+    # its answers to; times in seconds
+    (
+        for mirage_filter in ACCOUNT LICENSES LOCAL NAMES PARTITION QOS STATES USERS; do
+            unset "SQUEUE_$mirage_filter"
+        done
+        for mirage_filter in ACCOUNT BATCH FULL HURRY INTERACTIVE NAME PARTITION QOS STATE USER WCKEY; do
+            unset "SCANCEL_$mirage_filter"
+        done
+        SLURM_TIME_FORMAT=%s
+        export SLURM_TIME_FORMAT
+        mirage_limit "$@"
+    )
+}
+
 mirage_ask() { # what squeue says of a job: mirage_ask JOB FORMAT; fails when it cannot say
-    SLURM_TIME_FORMAT=%s mirage_limit 60 squeue -h -t all -j "$1" -o "$2" 2>/dev/null | head -n 1
+    mirage_slurm 60 squeue -h -t all -j "$1" -o "$2" 2>/dev/null | head -n 1
+}
+
+mirage_word_on() { # the same of its state; of one that Slurm has forgotten, that it is invalid
+    mirage_slurm 60 squeue -h -t all -j "$1" -o %T 2>&1 | head -n 1
 }
 
 mirage_read_deadline() {

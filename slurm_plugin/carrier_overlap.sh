@@ -57,7 +57,7 @@ mirage_ask_beside() { # of the links before the predecessor, those of which no e
         mirage_k=$((mirage_k - 1))
     done
     [ -n "$mirage_jobs" ] || return 0
-    SLURM_TIME_FORMAT=%s mirage_limit 60 squeue -h -t RUNNING,SUSPENDED,COMPLETING -j "$mirage_jobs" \
+    mirage_slurm 60 squeue -h -t RUNNING,SUSPENDED,COMPLETING -j "$mirage_jobs" \
         -o '%A %e' 2>/dev/null | sort -n | tail -n 1
 }
 
@@ -91,7 +91,7 @@ mirage_move_later_links() { # where all links stand already they wait for the ne
     mirage_later_links jobs
     for mirage_k in $(printf '%s\n' $mirage_later | sort -n); do
         mirage_id=$(mirage_get "jobs/$mirage_k")
-        mirage_limit 60 scontrol update "JobId=$mirage_id" "Dependency=$mirage_term" >/dev/null 2>&1
+        mirage_slurm 60 scontrol update "JobId=$mirage_id" "Dependency=$mirage_term" >/dev/null 2>&1
         mirage_term=$mirage_term:$mirage_id
     done
 }
@@ -106,7 +106,7 @@ mirage_await_turn() { # the second early start: the allocation waits, which is d
 }
 
 mirage_is_over() { # an unanswered question is no end; and one that was requeued has had its turn
-    mirage_said=$(mirage_limit 60 squeue -h -t all -j "$1" -o %T 2>&1 | head -n 1)
+    mirage_said=$(mirage_word_on "$1")
     case $mirage_said in
     PENDING | *"Invalid job id"*) return 0 ;;
     esac
@@ -116,7 +116,7 @@ mirage_is_over() { # an unanswered question is no end; and one that was requeued
 mirage_take_over() { # a predecessor that was requeued waits for a place that is this link's now
     [ "$mirage_index" -gt 1 ] && [ "$mirage_state" = PENDING ] || return 0
     mirage_put "passed.$mirage_previous" "$MIRAGE_PREV_JOBID" # first: CANCELLED may be read at once
-    mirage_limit 60 scancel --state=PENDING "$MIRAGE_PREV_JOBID" >/dev/null 2>&1
+    mirage_slurm 60 scancel --state=PENDING "$MIRAGE_PREV_JOBID" >/dev/null 2>&1
     mirage_log "took over from job $MIRAGE_PREV_JOBID, which was requeued"
     if [ "$(mirage_ask "$MIRAGE_PREV_JOBID" %T)" = RUNNING ]; then # it has begun at this very moment
         rm -f "$mirage_dir/passed.$mirage_previous"

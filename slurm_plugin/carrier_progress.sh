@@ -22,7 +22,7 @@ mirage_cut_to_total() { # the link that uses the total up gets no longer a time 
     mirage_number "${3-}" ''
     set -- "$(((mirage_total - mirage_spent + $(date +%s) - mirage_k + 59) / 60))"
     [ -z "$mirage_n" ] || [ "$((mirage_k + 60 * $1))" -lt "$mirage_n" ] || return 0
-    if mirage_limit 60 scontrol update "JobId=$mirage_job" "TimeLimit=$1" >/dev/null 2>&1; then
+    if mirage_slurm 60 scontrol update "JobId=$mirage_job" "TimeLimit=$1" >/dev/null 2>&1; then
         [ -z "${SLURM_JOB_END_TIME-}" ] || SLURM_JOB_END_TIME=$((mirage_k + 60 * $1))
         mirage_log "time limit $1 min: the rest of the $mirage_total s that the chain has in all"
     fi

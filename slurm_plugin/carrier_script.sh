@@ -100,7 +100,7 @@ mirage_ending() { # Slurm is ending the job: at once, since KILL may follow with
 }
 
 mirage_find_ending() { # squeue hides why while a job completes; scontrol shows what it left (22.05)
-    mirage_shown=" $(mirage_limit 20 scontrol -o show job "$mirage_job" 2>/dev/null | head -n 1) "
+    mirage_shown=" $(mirage_slurm 20 scontrol -o show job "$mirage_job" 2>/dev/null | head -n 1) "
     mirage_number "$(printf '%s' "$mirage_shown" | sed -n 's/.* Restarts=\([0-9]*\) .*/\1/p')" 0
     if [ "$mirage_n" -gt "${SLURM_RESTART_COUNT:-0}" ]; then
         mirage_reason=requeued

@@ -2,7 +2,7 @@
 
 mirage_standing() { # the id of the next link if it stands in the queue already; fails when squeue does
     # The tag is the end of a comment, whose own words may have several lines; the id comes after it.
-    mirage_queue=$(mirage_limit 60 squeue -h -u "$(id -un)" -o '%k %i' 2>/dev/null) || return 1
+    mirage_queue=$(mirage_slurm 60 squeue -h -u "$(id -un)" -o '%k %i' 2>/dev/null) || return 1
     printf '%s\n' "$mirage_queue" |
         while read -r mirage_text; do
             mirage_id=${mirage_text##* }
@@ -107,8 +107,8 @@ mirage_is_lost() { # was the next link cancelled before it began? It is made ane
     # links stand already another one stands behind it
     [ "$mirage_presubmit" != all ] && [ ! -e "$mirage_dir/started/$mirage_next" ] || return 1
     mirage_id=$(mirage_get "jobs/$mirage_next") && [ ! -e "$mirage_dir/lost.$mirage_next" ] || return 1
-    case $(mirage_ask "$mirage_id" %T) in
-    CANCELLED | DEADLINE) ;;
+    case $(mirage_word_on "$mirage_id") in
+    CANCELLED | DEADLINE | *"Invalid job id"*) ;; # Slurm forgets it in minutes
     *) return 1 ;; # no answer is no end
     esac
     mirage_put "lost.$mirage_next" "$mirage_id" || return 1
@@ -129,7 +129,7 @@ mirage_take_back() { # the chain is over: cancel what stands in the queue for it
     done
     mirage_jobs=$mirage_jobs$(mirage_requeued_before)
     [ -n "$mirage_jobs" ] || return 0
-    mirage_limit 20 scancel --state=PENDING $mirage_jobs >/dev/null 2>&1
+    mirage_slurm 20 scancel --state=PENDING $mirage_jobs >/dev/null 2>&1
     mirage_log "taken back: job$mirage_jobs"
 }
 
@@ -171,7 +171,7 @@ mirage_submit_next() { # for `mirage-link next`: put this link in the queue, eli
 
 mirage_behind_the_living() { # a dependency on every link before the next one that has not ended, or
     # is in this state: mirage_behind_the_living [STATE]
-    mirage_limit 60 squeue -h ${1:+-t "$1"} -u "$(id -un)" -o '%k %i' 2>/dev/null |
+    mirage_slurm 60 squeue -h ${1:+-t "$1"} -u "$(id -un)" -o '%k %i' 2>/dev/null |
         while read -r mirage_text; do
             case $mirage_text in
             *"mirage:$mirage_chain:"*)

@@ -227,6 +227,8 @@ def _ask_queue(chain):
     words = ["squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-o", "%k %A"]
     cluster = chain.call.reading.last("clusters")
     words += ["-M", cluster] if cluster else []
+    environ = chain.call.environ  # which may narrow the answer
+    environ = {name: value for name, value in environ.items() if not name.startswith("SQUEUE_")}
     out, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -237,7 +239,7 @@ def _ask_queue(chain):
             _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGALRM])
             _signal.setitimer(_signal.ITIMER_REAL, ASK_S)  # goes on in squeue, and ends it
             signals_for_a_program()
-            os.execve(squeue, words, chain.call.environ)
+            os.execve(squeue, words, environ)
         finally:
             os._exit(127)
     os.close(theirs)

@@ -26,13 +26,15 @@ LONGEST_PAUSE_S = 30.0
 def slurms_word(holder):
     """`ended`, `cancelled`, `cut off`, `there`, or None: no answer that can be read."""
     argv = ["squeue", "-h", "-t", "all", "-j", holder.job, "-O", "State:32,RestartCnt:16"]
+    # By which a user's environment narrows the answer.
+    unfiltered = {n: value for n, value in os.environ.items() if not n.startswith("SQUEUE_")}
     try:
         done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=dict(os.environ, LC_ALL="C"),
+            env=dict(unfiltered, LC_ALL="C"),
             timeout=ASK_TIMEOUT_S,
         )
     except (OSError, subprocess.SubprocessError):

@@ -38,6 +38,7 @@ done
 printf '%s\n' "$out"
 """
 SQUEUE = r"""#!/bin/sh
+[ -z "$SQUEUE_STATES$SQUEUE_PARTITION$SQUEUE_USERS" ] || exit 0
 [ ! -f {home}/slurm.down ] || {{ echo "slurm_load_jobs error" >&2; exit 1; }}
 job= only=
 while [ $# -gt 0 ]; do
@@ -77,6 +78,7 @@ esac
 """
 SCONTROL = "#!/bin/sh\n[ -f {home}/shown ] && cat {home}/shown\n"
 SCANCEL = r"""#!/bin/sh
+[ -z "$SCANCEL_USER$SCANCEL_PARTITION" ] || exit 0
 printf '%s\n' "$*" >>{home}/scancelled
 only=
 for word in "$@"; do

@@ -181,13 +181,15 @@ def taken(slurm: FakeSlurm) -> str:
     return f"#!/bin/sh\n: >{slurm.root}/queue\n"
 
 
-@pytest.mark.parametrize("end", ["CANCELLED", "DEADLINE"])
+@pytest.mark.parametrize("end", ["CANCELLED", "DEADLINE", None])
 def test_a_standby_that_was_taken_away_is_made_anew(
-    slurm: FakeSlurm, chain: MakeChain, end: str
+    slurm: FakeSlurm, chain: MakeChain, end: str | None
 ) -> None:
-    """An admin's scancel, say: the link's own end is the last moment to see to it."""
+    """An admin's scancel, say: the link's own end is the last moment to see to it. None: hours ago,
+    and Slurm forgets a job within minutes (MinJobAge)."""
     link = chain(taken(slurm))
-    slurm.job_is(102, end)
+    if end is not None:
+        slurm.job_is(102, end)
     link.run(1)
     assert (submitted(link), link.says("jobs/2")) == (3, "103")
     assert "--dependency=afterany:101" in slurm.calls()[-1].argv
@@ -202,15 +204,40 @@ def test_a_standby_is_made_anew_once(slurm: FakeSlurm, chain: MakeChain) -> None
     assert submitted(link) == 2
 
 
-@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "COMPLETED", None])
-def test_a_standby_that_stands_or_ran_or_is_not_known_is_left_alone(
-    slurm: FakeSlurm, chain: MakeChain, state: str | None
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "COMPLETED"])
+def test_a_standby_that_stands_or_ran_is_left_alone(
+    slurm: FakeSlurm, chain: MakeChain, state: str
 ) -> None:
     link = chain(taken(slurm))
-    if state is not None:
-        slurm.job_is(102, state)
+    slurm.job_is(102, state)
     link.run(1)
     assert submitted(link) == 2
+
+
+def test_a_slurm_that_does_not_answer_has_taken_nothing_away(
+    slurm: FakeSlurm, chain: MakeChain
+) -> None:
+    link = chain(f"#!/bin/sh\ntouch {slurm.root}/slurm.down\n")
+    link.run(1)
+    assert (submitted(link), link.says("lost.2")) == (2, None)
+
+
+NARROWED = {"SQUEUE_STATES": "RUNNING", "SQUEUE_PARTITION": "debug", "SQUEUE_USERS": "bob"} | {
+    "SCANCEL_USER": "bob",
+    "SCANCEL_PARTITION": "debug",
+}
+
+
+def test_what_the_users_own_commands_show_them_is_nothing_to_a_link(
+    slurm: FakeSlurm, chain: MakeChain
+) -> None:
+    """Two standbys would stand where the first is not seen, or one behind a chain that is over."""
+    link = chain("#!/bin/sh\ntouch $HOME/finished\n")
+    link.told(until=Path(slurm.environ["HOME"]) / "finished")
+    slurm.sbatch("--parsable", f"--comment=mirage:{link.chain.name}:2", "job.sh")
+    link.run(1, env=NARROWED)
+    assert submitted(link) == 2
+    assert (slurm.root / "scancelled").read_text() == "--state=PENDING 102\n"
 
 
 def test_among_links_that_all_stand_none_is_made_anew(slurm: FakeSlurm, chain: MakeChain) -> None:
