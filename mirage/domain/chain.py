@@ -203,6 +203,8 @@ class Link:
     planned_start: int | None = None
     """That Slurm plans while it waits, as squeue shows it; None: it plans none, as of a held one.
     """
+    expected_end: int | None = None
+    """When Slurm will end it if it still runs then, as squeue shows of a running one."""
 
     @property
     def vanished(self) -> bool:
@@ -219,7 +221,10 @@ class Link:
         return replace(self, state=target)
 
     def planned_end(self) -> int | None:
-        """The end by the time limit of a running link; None when unknown or unlimited."""
+        """When Slurm ends it at the latest; None when unknown or unlimited.
+
+        By Slurm's word where there is one: what a job was suspended for is not of its time limit.
+        """
         if self.start is None or self.time_limit_s is None or self.time_limit_s == UNLIMITED:
             return None
-        return self.start + self.time_limit_s
+        return self.start + self.time_limit_s if self.expected_end is None else self.expected_end

@@ -107,8 +107,7 @@ class Desk:
         predecessor, standby = handover.predecessor, handover.standby
         if not self._may_be_moved(handover):
             return None
-        shown = self._snapshot.queue.find(standby.job_id)
-        guarded = guard(standby, predecessor, handover.beside, shown)
+        guarded = guard(standby, predecessor, handover.beside, self._snapshot.queue)
         if guarded is not None or not is_asked(standby, predecessor):
             return guarded
         view = self._view(handover)
@@ -130,7 +129,7 @@ class Desk:
         pinned = standby.position is Position.PINNED
         if not pinned or not self._may_be_moved(handover):
             return None
-        guarded = guard(standby, predecessor, None, self._snapshot.queue.find(standby.job_id))
+        guarded = guard(standby, predecessor, None, self._snapshot.queue)
         return guarded or _NO_MORE
 
     def written(self, handover: OpenHandover, decision: Decision, mode: Mode) -> NewDecision:

@@ -2,7 +2,8 @@
 
 from mirage.domain.chain import Link, LinkState, Position
 from mirage.domain.decision import Action, Decision
-from mirage.domain.job import Job
+from mirage.domain.job import JobState
+from mirage.domain.snapshot import Queue
 from mirage.slurm import dependency
 
 _GUARD = "guard"
@@ -17,18 +18,24 @@ _NEVER_EARLY = Decision(
     reason="its own dependency `singleton` lets it start only after its predecessor",
     policy=_GUARD,
 )
+_NO_END_YET = Decision(
+    action=Action.WAIT,
+    reason="its predecessor is suspended: nobody knows for how long",
+    policy=_GUARD,
+)
 
 
-def guard(
-    standby: Link, predecessor: Link, beside: Link | None, shown: Job | None
-) -> Decision | None:
-    """`beside`: an earlier link that still runs; `shown`: the standby in the queue."""
+def guard(standby: Link, predecessor: Link, beside: Link | None, queue: Queue) -> Decision | None:
+    """`beside`: an earlier link that still runs."""
     if not is_asked(standby, predecessor):
         return _without_policy(standby, predecessor)
     if beside is not None:
         return _one_at_a_time(beside)
-    singleton = shown is not None and dependency.has_singleton(shown.dependency)
-    return _NEVER_EARLY if singleton else None
+    shown, before = queue.find(standby.job_id), queue.find(predecessor.job_id)
+    if shown is not None and dependency.has_singleton(shown.dependency):
+        return _NEVER_EARLY
+    suspended = before is not None and before.state is JobState.SUSPENDED
+    return _NO_END_YET if suspended else None
 
 
 def is_asked(standby: Link, predecessor: Link) -> bool:

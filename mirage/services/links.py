@@ -199,6 +199,7 @@ def _followed(known: Link | None, mark: Mark, job: Job, now: int) -> Link | None
         eligible=job.eligible or link.eligible,
         start=_start(link, state, job),
         end=job.end or link.end if ended else None,
+        expected_end=_expected_end(link, job),
         end_state=job.state if ended else None,
         seen_at=now,
     )
@@ -211,7 +212,8 @@ def _made(mark: Mark, job: Job) -> Link:
 def _run_again(link: Link, job: Job) -> Link:
     """Slurm gives a requeued job a new submit time. Also one that had ended may be requeued."""
     fresh = replace(link, submit=job.submit, state=LinkState.PENDING, end=None, end_state=None)
-    return replace(fresh, eligible=None, freed_at=None, start=None, reason="", hindered="")
+    fresh = replace(fresh, eligible=None, freed_at=None, start=None, expected_end=None)
+    return replace(fresh, reason="", hindered="")
 
 
 def _is_stale(known: Link, job: Job) -> bool:
@@ -251,6 +253,13 @@ def _start(link: Link, state: LinkState, job: Job) -> int | None:
     if state is LinkState.PENDING or (job.state in _NEVER_RAN and job.start == job.end):
         return None
     return link.start if job.start is None else job.start
+
+
+def _expected_end(link: Link, job: Job) -> int | None:
+    """Of one that is suspended or completes squeue shows another instant; accounting knows none."""
+    if job.state is JobState.RUNNING and job.end is not None:
+        return job.end
+    return link.expected_end if job.state.running else None
 
 
 def _standing(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:

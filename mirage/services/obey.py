@@ -17,7 +17,7 @@ from mirage.domain.snapshot import Queue
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.ports import Cluster
 from mirage.services import chains as chain_service
-from mirage.services.links import links_in, marked
+from mirage.services.links import PAUSED, links_in, marked
 from mirage.store import audit, chains, clusters
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Store, Transaction
@@ -88,7 +88,9 @@ def _order(tx: Transaction, chain: Chain, job: Job, mode: Mode) -> Order | None:
         return None
     held = job.priority == 0 or job.reason.startswith("JobHeld")
     if chain.state is ChainState.PAUSED:
-        return None if held else Order.SUSPEND
+        # What Mirage concluded by itself it acts on only where it may act.
+        may = mode is Mode.ACT or not chain.note.startswith(PAUSED)
+        return Order.SUSPEND if may and not held else None
     return Order.RESUME if held and _held_by_us(tx, chain, job) else None
 
 

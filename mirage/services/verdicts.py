@@ -162,15 +162,18 @@ def _ran_in_vain(look: _Look) -> Verdict | None:
     failed = [*takewhile(look.failed_fast, ended)][:FAST_FAILURES]
     if len(failed) == FAST_FAILURES and _since_resumed(look, failed):
         span = _span(look.fails_fast_s)
-        note = f"{PAUSED}{FAST_FAILURES} links in a row failed within {span}"
-        return Verdict(ChainState.PAUSED, note)
+        return _paused(look, f"{FAST_FAILURES} links in a row failed within {span}")
     blinked = [*takewhile(lambda li: _ran(li) < BLINK_S, ended)][:BLINKS]
     # Links that were all submitted beforehand outlast the work: each sees so, and ends.
     loops = len(blinked) == BLINKS and look.chain.presubmit is Presubmit.NEXT
     if loops and _since_resumed(look, blinked):
-        note = f"{PAUSED}{BLINKS} links in a row ran for less than a minute"
-        return Verdict(ChainState.PAUSED, note)
+        return _paused(look, f"{BLINKS} links in a row ran for less than a minute")
     return None
+
+
+def _paused(look: _Look, why: str) -> Verdict:
+    note = f"{PAUSED}{why}; `mirage chain resume {look.chain.chain_id}` goes on"
+    return Verdict(ChainState.PAUSED, note)
 
 
 def _since_resumed(look: _Look, links: Sequence[Link]) -> bool:

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0090"
+SCHEMA = "0100"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -161,6 +161,7 @@ links = Table(
     Column("hindered", Text, nullable=False),
     Column("pushed_at", BigInteger),  # when slurmctld told of its end
     Column("planned_start", BigInteger),  # by Slurm, while it waits
+    Column("expected_end", BigInteger),  # by Slurm, while it runs
     UniqueConstraint("chain_id", "index"),
     UniqueConstraint("cluster_id", "job_id", "submit"),
     Index(None, "cluster_id", "start"),

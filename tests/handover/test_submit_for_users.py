@@ -5,6 +5,8 @@ owner's, and through one rule of sudo. In real time, for which the links' time-o
 import pwd
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -160,6 +162,29 @@ def test_links_are_submitted_as_their_owner_through_slurmrestd(scene: Scene) -> 
     assert carrier.split()[0] not in said
     assert "ntasks-per-node" not in said
     assert "eyJ" not in said
+
+
+_ASKS_SUDO = """
+from mirage.cluster.runner import Runner
+from mirage.errors import ClusterUnavailable
+try:
+    Runner(timeout_s=0.5).run(["sudo", "-n", "sleep", "90"])
+except ClusterUnavailable as error:
+    print(error)
+"""
+
+
+def test_what_sudo_runs_too_long_is_not_waited_for() -> None:
+    """It is root's, and the service may not kill it."""
+    include = Path("/etc/sudoers.d/mirage-test")
+    include.write_text("nobody ALL=(root) NOPASSWD: ALL\n")
+    include.chmod(0o440)
+    try:
+        asked = ["runuser", "-u", "nobody", "--", sys.executable, "-c", _ASKS_SUDO]
+        done = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60)
+    finally:
+        include.unlink()
+    assert done.stdout == "sudo did not answer within 0.5 s and was ended\n"
 
 
 @_REAL_TIME

@@ -70,6 +70,22 @@ def test_the_start_that_slurm_plans_is_kept_while_it_waits(store: Store) -> None
     assert links(store)[2].planned_start is None
 
 
+def test_the_end_that_slurm_has_in_store_is_kept_while_it_runs(store: Store) -> None:
+    """An hour's suspension moves it by an hour; the time limit knows nothing of that."""
+    first = running(1)
+    assert first.start is not None
+    assert first.time_limit_s is not None
+    limit = first.start + first.time_limit_s
+    sync(store, replace(first, end=limit))
+    assert links(store)[1].planned_end() == limit
+    sync(store, replace(first, state=JobState.SUSPENDED, end=limit - 60))
+    assert links(store)[1].planned_end() == limit
+    sync(store, replace(first, end=limit + HOUR))
+    assert links(store)[1].planned_end() == limit + HOUR
+    sync(store, replace(first, end=None), accounting=True)
+    assert links(store)[1].planned_end() == limit + HOUR
+
+
 def test_the_same_answer_again_only_says_that_it_was_seen(store: Store) -> None:
     sync(store, running(1), standby(2))
     before = links(store)

@@ -87,6 +87,21 @@ def test_a_standby_with_a_singleton_is_left_where_it_is_and_that_is_told(store: 
     assert "`singleton`" in row.reason
 
 
+def test_beside_a_suspended_predecessor_nothing_is_freed(store: Store) -> None:
+    cluster = Written(replace(running(1), state=JobState.SUSPENDED), standby(2))
+    tick(store, cluster)
+    assert cluster.moves == []
+    with store.read() as tx:
+        row = decisions.last(tx, CHAIN, 2)
+    assert row is not None
+    assert (row.action, row.policy) == (Action.WAIT, "guard")
+    assert "suspended" in row.reason
+    cluster.shown[0] = running(1)
+    cluster.at = NOW + 60
+    tick(store, cluster)
+    assert cluster.moves == [("free", 12, "")]
+
+
 @pytest.mark.parametrize("shown", ["afterany:11?afterok:7", "what is this"])
 def test_a_list_that_cannot_be_taken_apart_is_left_alone_and_told(store: Store, shown: str) -> None:
     cluster = Written(running(1), standby(2, dependency=shown))

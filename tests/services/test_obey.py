@@ -187,6 +187,21 @@ def test_an_owner_is_obeyed_in_any_mode_but_observe(
     assert scene.held(2) is obeyed
 
 
+@pytest.mark.parametrize(("mode", "obeyed"), [(Mode.SHADOW, False), (Mode.ACT, True)])
+def test_a_pause_that_mirage_concluded_touches_slurm_only_where_it_may_act(
+    scene: Scene, mode: Mode, *, obeyed: bool
+) -> None:
+    scene.mode(mode)
+    with scene.store.begin() as tx:
+        paused = scene.chain.moved(ChainState.PAUSED, "paused: 3 links in a row failed")
+        chains.save_chain(tx, scene.cluster_id, paused)
+    scene.tick()
+    assert (scene.chain.state, scene.held(2)) == (ChainState.PAUSED, obeyed)
+    scene.ask(ChainState.ACTIVE)
+    scene.tick()
+    assert not scene.held(2)
+
+
 def test_a_silent_slurm_is_told_again(scene: Scene) -> None:
     scene.cluster.error = ClusterUnavailable("no answer")
     scene.ask(ChainState.PAUSED)
