@@ -17,7 +17,12 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 DATA = "mirage/_data/"
 LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv", "shared", ".*_cache", ".hypothesis", "*.db*")
 
-DEMO = ("--once", "--json", "--preset", "light", "--chains", "1", "--links", "2", "--port", "0")
+DEMO = (
+    *("--once", "--json", "--port", "0", "--preset", "light", "--cluster", "lab.toml"),
+    *("--chains", "1", "--links", "2", "--from", "2026-01-06"),
+)
+AS_PYTHON = {"NUMBA_DISABLE_JIT": "1"}
+"""Compiled, a demo of seconds takes minutes in an install that was never used."""
 
 
 def python(*words: str, cwd: Path) -> str:
@@ -154,7 +159,8 @@ def test_the_database_is_made_and_the_demo_runs(installed: Path, tmp_path: Path)
             MIRAGE_CONFIG=str(named(tmp_path)),
         ).stdout
     )
-    told = json.loads(run(mirage, "demo", *DEMO, cwd=tmp_path).stdout)
+    (tmp_path / "lab.toml").write_text('[cluster]\nname = "lab"\nnodes = 2\n')
+    told = json.loads(run(mirage, "demo", *DEMO, cwd=tmp_path, **AS_PYTHON).stdout)
     assert list(told) == ["policies"]
     assert {"reactive", "average", "quantile", "at-once"} <= set(told["policies"])
     for outcome in told["policies"].values():

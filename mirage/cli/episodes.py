@@ -188,7 +188,7 @@ def _table(report: dict[str, Any]) -> Table:
     table = Table(title=report["out"])
     table.add_column("")
     table.add_column("", justify="right")
-    for what in ("episodes", "instants", "left_out", "resumed"):
+    for what in ("episodes", "instants", "left_out", "beyond_trace", "resumed"):
         table.add_row(what.replace("_", " "), str(report[what]))
     table.add_row("episodes per s", f"{report['episodes_per_s']:.1f}")
     told = report["reactive"]

@@ -14,6 +14,7 @@ from mirage.cli.configured import ConfigOption, models_folder
 from mirage.cli.evaluate_auto import who_decided
 from mirage.cli.evaluate_text import figure_tables
 from mirage.cli.judging import judge, together
+from mirage.cli.tabling import say_if_beyond
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes import bootstrap
@@ -116,6 +117,7 @@ def _loaded(path: Path) -> EpisodeTable:
     table = EpisodeTable.load(path)
     if not len(table):
         raise InputError(f"{path} holds no episode")
+    say_if_beyond(path, table)
     return table
 
 

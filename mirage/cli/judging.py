@@ -163,10 +163,12 @@ def _say_if_learned(
     for path, table in zip(paths, tables, strict=True):
         for one in policies:
             if isinstance(one, Served) and _saw(one, table):
-                typer.echo(f"mirage: note: {one.name} was trained on weeks of {path}", err=True)
+                typer.echo(
+                    f"mirage: note: {one.name} was trained on weeks of {path}, or later", err=True
+                )
             if isinstance(one, Auto):
                 for name in (c.name for c in one.candidates if _saw(c, table)):
-                    told = f"{name} was trained on weeks of {path}: auto does without it"
+                    told = f"{name} was trained on weeks of {path}, or later: auto does without it"
                     typer.echo(f"mirage: note: {told}", err=True)
 
 
@@ -174,4 +176,4 @@ def _saw(asked: Served | Candidate, table: EpisodeTable) -> bool:
     scope = asked.artefact.scope if isinstance(asked, Served) else asked.scope
     about = table.about
     cluster = str(about.cluster.get("name", ""))
-    return scope is not None and scope.has_seen(cluster, about.since, about.until)
+    return scope is not None and scope.has_seen(cluster, about.since)

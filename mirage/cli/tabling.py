@@ -25,6 +25,7 @@ from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes.blocks import Made, Plan, kept, make
 from mirage.episodes.build import describe
 from mirage.episodes.settings import Settings
+from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError, MalformedText
 from mirage.sim.types import Params, SimJob
 from mirage.traces import replay
@@ -35,7 +36,20 @@ _DAY_S = 86400
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": _DAY_S}
 _AFTER_CTRL_C = 130
 """As shells say."""
+_MANY_BEYOND = 0.01
 _SHORT = re.compile(r"(\d+)([smhd])")
+
+
+def say_if_beyond(path: Path, table: EpisodeTable) -> None:
+    """Whether a good part of its outcomes is of a queue that only drained."""
+    share = table.about.beyond_trace / max(1, table.outcome_s.size)
+    if share >= _MANY_BEYOND:
+        typer.echo(
+            f"mirage: note: {path}: of {share:.0%} of the instants the successor started after the "
+            "last submission of the trace, when nobody came any more: too early. Make the table "
+            "anew with an earlier --until",
+            err=True,
+        )
 
 
 def make_table(plan: Plan, out: Path, processes: int) -> Made:

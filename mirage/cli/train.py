@@ -12,6 +12,7 @@ from rich.table import Table
 
 from mirage.cli.ask_twin import ask_twin
 from mirage.cli.configured import ConfigOption, models_folder
+from mirage.cli.tabling import say_if_beyond
 from mirage.cli.training import Agents, Asked, Maker, Trees
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
@@ -83,6 +84,8 @@ def train(
     """
     _check_out(out)
     tables = [EpisodeTable.load(path) for path in words]
+    for path, table in zip(words, tables, strict=True):
+        say_if_beyond(path, table)
     under = models_folder(config)
     with_twin = all(table.twins is not None for table in tables) if twin is None else twin
     maker = _maker(family, encoder, init, settings, seed, under=under, twin=with_twin)

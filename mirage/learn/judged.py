@@ -110,7 +110,8 @@ class _Now:
         return self.policy.name
 
     def decide(self, view: HandoverView) -> Decision:
-        if view.time_left_s % (self.every * STEP_S):
+        # The last step is shorter where the time limit is not a multiple of one.
+        if -(-view.time_left_s // STEP_S) % self.every:
             return Decision(action=Action.WAIT, reason="not asked", policy=self.name)
         return self.policy.decide(view)
 

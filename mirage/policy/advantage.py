@@ -29,8 +29,9 @@ class AdvantageModel:
     def __init__(self, card: Mapping[str, Any], session: Any) -> None:
         told = card["advantage"]
         self.unit = Unit(told["unit"])
-        self.lowest, self.highest = map(float, told["prices"])
-        """Overlap prices it has learned from."""
+        least, greatest = map(float, told["prices"])
+        self.prices = (least, greatest)
+        """That it has learned from."""
         self.window = int(told["window"])
         """How many observations it looks back on; 0 for none but the present one."""
         self._with_twin = shown.with_twin(card)
@@ -43,11 +44,6 @@ class AdvantageModel:
         return advantage
 
     def verdict(self, view: HandoverView) -> Verdict | str:
-        if not self.lowest <= view.overlap_price <= self.highest:
-            return (
-                f"the overlap price {view.overlap_price:g} is not one of those learned from, "
-                f"{self.lowest:g} to {self.highest:g}"
-            )
         inputs = self._inputs(view)
         if isinstance(inputs, str):
             return inputs

@@ -30,6 +30,11 @@ STRANGE_BY = 1.0
 """How far beyond all that was learned from a number may lie, on the scale of `spec`: of what is
 counted in logarithms, a factor of e."""
 
+NOT_IN_TABLES = ("nodes_down", "own_running_jobs", "own_pending_jobs")
+"""A replay loses no nodes and its pair has no other jobs, so a model has learned nothing of these:
+it is shown the nearest that it has learned from."""
+_NOT_IN_TABLES = [spec.PLACES[name] for name in NOT_IN_TABLES]
+
 Observations = NDArray[np.float32]
 
 
@@ -40,12 +45,19 @@ class Seen:
     low: NDArray[np.float32]
     high: NDArray[np.float32]
 
+    def nearest(self, observations: Observations) -> Observations:
+        """[..., F]: with what tables do not have as it was learned from."""
+        nearest, at = observations.copy(), _NOT_IN_TABLES
+        nearest[..., at] = np.clip(observations[..., at], self.low[at], self.high[at])
+        return nearest
+
     def strange(self, observation: Observations) -> str | None:
         """Why a model should not be asked about this observation [F]."""
         if observation.shape != self.low.shape:
             return f"the observation has {observation.size} numbers, not {self.low.size}"
         if not np.isfinite(observation).all():
             return "the observation holds numbers that are not finite"
+        observation = self.nearest(observation)
         beyond = np.maximum(self.low - observation, observation - self.high)
         worst = int(beyond.argmax())
         if beyond[worst] > STRANGE_BY:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Self
 
 import numpy as np
@@ -53,6 +54,7 @@ class LateModel:
     """Frees when the successor is likely enough to be late even so."""
 
     def __init__(self, card: Mapping[str, Any], session: Any) -> None:
+        self.prices = (0.0, inf)
         self.factor = float(card["boundary"]["factor"])
         """Of the boundary (`policy.boundary`)."""
         self._forecasts = Forecasts.of(card["forecast"])

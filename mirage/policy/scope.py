@@ -15,8 +15,8 @@ class Scope:
     clusters: frozenset[str]
     nodes: tuple[int, ...]
     limits_s: tuple[int, ...]
-    learned: tuple[tuple[str, int, int], ...] = ()
-    """Cluster, first and last start point of what it has learned from, epoch seconds."""
+    learned: tuple[tuple[str, int], ...] = ()
+    """Cluster, and the last start point of what it has learned from, epoch seconds."""
 
     @classmethod
     def of(cls, card: Mapping[str, Any]) -> Self:
@@ -26,14 +26,14 @@ class Scope:
             nodes=tuple(sorted(int(t["nodes"]) for t in tables)),
             limits_s=tuple(int(t["time_limit_s"]) for t in tables),
             learned=tuple(
-                (str(t["cluster"].get("name", "")), int(t.get("since", 0)), int(t.get("until", 0)))
-                for t in tables
+                (str(t["cluster"].get("name", "")), int(t.get("until", 0))) for t in tables
             ),
         )
 
-    def has_seen(self, cluster: str, since: int, until: int) -> bool:
-        """Whether it was trained on hand-overs of that cluster and time."""
-        return any(c == cluster and a < until and since < b for c, a, b in self.learned)
+    def has_seen(self, cluster: str, since: int) -> bool:
+        """Whether it was trained on hand-overs of that cluster from then on. What came before them
+        is as little unseen: nobody could have had the model."""
+        return any(c == cluster and since < last for c, last in self.learned)
 
     def outside(self, nodes: int, time_limit_s: int) -> str | None:
         """Why it is not for chains of this size; sizes between two that were trained for are in."""

@@ -1,6 +1,6 @@
 """A trained model as a policy."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from mirage.domain.decision import Action, Decision, HandoverView
@@ -34,7 +34,7 @@ class Served:
         unfit = self.unfit(view)
         if unfit is not None:
             return self._fall_back(view, unfit)
-        verdict = self.artefact.model.verdict(view)
+        verdict = self.artefact.model.verdict(self._as_learned(view))
         if isinstance(verdict, str):
             return self._fall_back(view, verdict)
         return Decision(
@@ -53,7 +53,21 @@ class Served:
             return view.unobserved
         if self.asks_twin and view.twin_s is None:
             return NOT_ASKED
+        least, greatest = self.artefact.model.prices
+        if not least <= view.overlap_price <= greatest:
+            return (
+                f"the overlap price {view.overlap_price:g} is not one of those learned from, "
+                f"{least:g} to {greatest:g}"
+            )
         return self.artefact.seen.strange(view.observation)
+
+    def _as_learned(self, view: HandoverView) -> HandoverView:
+        nearest, observation, window = self.artefact.seen.nearest, view.observation, view.window
+        return replace(
+            view,
+            observation=None if observation is None else nearest(observation),
+            window=None if window is None else nearest(window),
+        )
 
     def _fall_back(self, view: HandoverView, why: str) -> Decision:
         return instead(self.fallback, view, self.name, why)

@@ -17,5 +17,9 @@ class Verdict:
 class Model(Protocol):
     """One kind of graph, and what its outputs mean."""
 
+    prices: tuple[float, float]
+    """The least and the greatest overlap price that it may be asked at."""
+
     def verdict(self, view: HandoverView) -> Verdict | str:
         """Of a view whose observation is there and familiar; or why the model cannot say."""
+        ...

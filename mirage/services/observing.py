@@ -177,7 +177,8 @@ class Sight:
             gpus=job.gpus,
             job_id=job.job_id,
             submit=job.submit,
-            predecessor_submit=predecessor.submit,
+            # In training it never stood behind a predecessor of its own.
+            predecessor_submit=max(predecessor.submit, predecessor.eligible or 0),
             predecessor_start=predecessor.start,
             predecessor_end=end,
             predecessor_nodes=predecessor.nodes,

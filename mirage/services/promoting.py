@@ -19,9 +19,6 @@ from mirage.policy import registry
 from mirage.policy.served import Served
 from mirage.ports import Policy
 
-_LATER = 2**62
-"""A table that begins before what was learned from is as little unseen as one within it."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -141,7 +138,7 @@ def unseen(path: Path, judged: Sequence[Served]) -> EpisodeTable:
         raise InputError(f"{path} holds no episode with this program's features")
     about = table.about
     for served in judged:
-        if served.artefact.scope.has_seen(str(about.cluster.get("name", "")), about.since, _LATER):
+        if served.artefact.scope.has_seen(str(about.cluster.get("name", "")), about.since):
             raise InputError(f"{path} has days that {served.name} was trained on")
     return table
 

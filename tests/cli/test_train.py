@@ -11,7 +11,7 @@ import pytest
 
 from mirage.episodes.table import EpisodeTable
 from mirage.policy.artefact import CARD, GRAPH
-from tests.episodes.tables import MONDAY, table
+from tests.episodes.tables import DAY_S, MONDAY, table
 from tests.learn.queue_tables import EPISODES, queue_table
 from tests.mirage_process import Answer, environment, run
 
@@ -112,6 +112,32 @@ def test_figures_on_weeks_that_a_model_has_learned_from_are_told_as_such(home: P
     run("models", "promote", "models/made/1", "--force", cwd=home)
     auto = run("evaluate", "E.npz", "--policy", "auto", "--json", "-", cwd=home)
     assert "auto does without it" in auto.err
+    chosen = json.loads(auto.out)["policies"]["auto"]["all"]["auto_chosen"]
+    assert not any(name.startswith("models/") for name in chosen)
+
+
+@pytest.mark.parametrize("beyond", [0, 10_000])
+def test_outcomes_of_a_queue_that_only_drained_are_told(tmp_path: Path, beyond: int) -> None:
+    made = queue_table(100)
+    about = replace(made.about, beyond_trace=beyond)
+    EpisodeTable(about, made._columns).save(tmp_path / "E.npz")
+    words = {
+        "evaluate": ("E.npz", "--policy", "reactive"),
+        "train": ("xgboost", "E.npz", "--out", "models/made/1", "--folds", "1"),
+    }
+    for command, given in words.items():
+        answer = run(command, *given, cwd=tmp_path)
+        assert answer.code == 0, answer.err
+        said = "E.npz: of 400% of the instants" in answer.err
+        assert said is (beyond > 0), command
+
+
+def test_nobody_could_have_had_a_model_of_later_weeks(home: Path, tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier.npz"
+    queue_table(60, seed=6, first=MONDAY - 28 * DAY_S).save(earlier)
+    run("models", "promote", "models/made/1", "--force", cwd=home)
+    auto = run("evaluate", str(earlier), "--policy", "auto", "--json", "-", cwd=home)
+    assert "earlier.npz, or later: auto does without it" in auto.err
     chosen = json.loads(auto.out)["policies"]["auto"]["all"]["auto_chosen"]
     assert not any(name.startswith("models/") for name in chosen)
 

@@ -14,7 +14,7 @@ from mirage.errors import InputError, UnfitModel
 from mirage.features import spec
 from mirage.learn.rows import Observations, Rows
 from mirage.policy import registry
-from mirage.policy.artefact import CARD, GRAPH, Artefact
+from mirage.policy.artefact import CARD, GRAPH, NOT_IN_TABLES, Artefact
 from mirage.policy.served import Served
 from tests.learn.queue_tables import queue_table
 from tests.learn.trained import FAMILIES, fitted, learned, save
@@ -121,6 +121,20 @@ from mirage.policy.artefact import Artefact
 Artefact.load(Path(sys.argv[1])).model.outputs(np.zeros((1, len(spec.NAMES)), dtype=np.float32))
 print(*sorted({"torch", "sklearn", "xgboost", "onnx"} & set(sys.modules)))
 """
+
+
+@pytest.mark.parametrize("name", NOT_IN_TABLES)
+def test_what_no_table_has_a_model_is_shown_as_it_has_learned_it(served: Served, name: str) -> None:
+    """Two nodes down, or an owner with more jobs than the chain, are a normal day."""
+    at, observation = spec.PLACES[name], known().copy()
+    observation[at] = served.artefact.seen.high[at]
+    like_it = served.decide(seen(observation.copy()))
+    observation[at] += 5.0
+    before = observation.copy()
+    decision = served.decide(seen(observation))
+    assert decision == like_it
+    assert decision.policy == "models/made/1"
+    assert (observation == before).all()
 
 
 def test_a_served_model_loads_nothing_that_only_training_needs(folder: Path) -> None:

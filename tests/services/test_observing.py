@@ -7,8 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from mirage.cluster.simulated import SimulatedCluster
-from mirage.domain.chain import ChainId
+from mirage.domain.chain import ChainId, Mark, find_mark
 from mirage.domain.decision import Action, Decision, HandoverView
+from mirage.domain.job import JobState
 from mirage.domain.snapshot import Queue, Snapshot
 from mirage.episodes.settings import Settings
 from mirage.episodes.worlds import Worlds
@@ -118,6 +119,30 @@ def test_the_service_shows_what_training_has_shown(store: Store, site: str) -> N
         apart_s = np.abs(planned(trained) - planned(served))
         assert (apart_s <= params.bf_resolution_s).mean() >= 0.9
         assert np.ptp(planned(served)[:, 0]) > HOUR
+
+
+def test_a_later_links_predecessor_waited_since_it_was_eligible(store: Store) -> None:
+    """It was submitted a whole run before, behind its own predecessor."""
+    cluster, watching = SimulatedCluster(PARAMS, workload(3, jobs=LOAD), now=BEGIN), Watching()
+    ticking = worker(store, cluster, watching, Observer(params=PARAMS))
+    cluster.advance(POINT - BEGIN)
+    chain = ChainId("chain000")
+    cluster.submit_chain(chain, links=3, nodes=2, time_limit_s=PAIR.time_limit_s, user=PAIR.user)
+    second = None
+    while second is None or second.state is not JobState.RUNNING:
+        cluster.advance(600)
+        ticking.tick()
+        marks = {find_mark(job.comment): job for job in cluster.queue()}
+        second = marks.get(Mark(chain, 2))
+    cluster.advance(600)
+    ticking.tick()
+    observation = watching.views[-1].observation
+    assert observation is not None
+    assert second.start is not None
+    assert second.eligible is not None
+    waited = spec.raw(observation[None])[0, spec.PLACES["predecessor_wait"]]
+    assert waited == pytest.approx(second.start - second.eligible, abs=1)
+    assert second.eligible - second.submit > 11 * HOUR
 
 
 def planned(rows: list[observe.Observation]) -> NDArray[np.float64]:
