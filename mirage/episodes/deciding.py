@@ -75,7 +75,8 @@ class _Run:
         self._known_features = table.about.features_fingerprint == spec.FINGERPRINT
         self._started: dict[int, Started] = {}
         self._past = _Past(table.about.nodes, table.about.time_limit_s)
-        self._queue = _line_of_one()
+        self._partition = table.about.partition or _PARTITION
+        self._queue = _line_of_one(self._partition.split(",")[0])
 
     def chosen(self, told: Callable[[int], None]) -> Chosen:
         instants = self._table.instants
@@ -101,7 +102,7 @@ class _Run:
             now=now,
             predecessor_end=int(self._table.predecessor_end[i]),
             cluster=str(about.cluster.get("name", "")),
-            partition=_PARTITION,
+            partition=self._partition,
             nodes=about.nodes,
             time_limit_s=about.time_limit_s,
             overlap_price=self._price,
@@ -169,12 +170,12 @@ class _Past:
         )
 
 
-def _line_of_one() -> Queue:
+def _line_of_one(partition: str) -> Queue:
     rival = Job(
         job_id=_RIVAL,
         submit=0,
         state=JobState.PENDING,
-        partition=_PARTITION,
+        partition=partition,
         nodes=0,
         priority=1,
         eligible=0,

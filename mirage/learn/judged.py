@@ -121,6 +121,7 @@ def _chain(table: EpisodeTable) -> dict[str, Any]:
     about = table.about
     return {
         "cluster": str(about.cluster.get("name", "")),
+        "partition": about.partition,
         "nodes": about.nodes,
         "time_limit_s": about.time_limit_s,
     }

@@ -1,8 +1,9 @@
 """Results out of models' cards: what each model and the rules came to on weeks it had not seen.
 
-`judged` in a card is a list of sets, one for each size of chain that it was judged on: `cluster`,
-`nodes`, `time_limit_s`, and columns as text, numbers with a space between: `start_point`,
-`known_at`, `load_s`, and `x_s`, {price: {policy: column}}, the model itself by the name `MODEL`.
+`judged` in a card is a list of sets, one for each kind of chain that it was judged on: `cluster`,
+`partition` (empty, or not there: the cluster's first), `nodes`, `time_limit_s`, and columns as
+text, numbers with a space between: `start_point`, `known_at`, `load_s`, and `x_s`,
+{price: {policy: column}}, the model itself by the name `MODEL`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +27,10 @@ _LEAST_PRICE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """The results of one size of chain, by the overlap price at which it was decided."""
+    """The results of one kind of chain, by the overlap price at which it was decided."""
 
     cluster: str
+    partition: str
     nodes: int
     time_limit_s: int
     by_price: Mapping[float, Results]
@@ -43,7 +45,8 @@ class Set:
             by_price[float(price)] = Results(
                 tuple(columns), start_point, known_at, load_s / _HOUR_S, x_h
             )
-        return cls(told["cluster"], told["nodes"], told["time_limit_s"], by_price)
+        partition = told.get("partition", "")
+        return cls(told["cluster"], partition, told["nodes"], told["time_limit_s"], by_price)
 
     def at(self, price: float, model: str) -> Results:
         """Those of the nearest price that there is, the model by its name."""
@@ -67,12 +70,24 @@ class Judged:
         self._of = lru_cache(maxsize=256)(self._found)
 
     def __call__(self, view: HandoverView) -> Results:
-        return self._of(view.cluster, view.nodes, view.time_limit_s, view.overlap_price)
+        kind = (view.cluster, view.partition, view.time_limit_s)
+        return self._of(kind, view.nodes, view.overlap_price)
 
-    def _found(self, cluster: str, nodes: int, time_limit_s: int, price: float) -> Results:
-        chain = (cluster, time_limit_s)
-        like = [(n, s) for n, s in self._sets if (s.cluster, s.time_limit_s) == chain]
-        if not cluster or not like:
+    def _like(self, kind: tuple[str, str, int]) -> list[tuple[str, Set]]:
+        """Of that partition; where there are none, of tables that name no partition."""
+        cluster, named, time_limit_s = kind
+        for partition in (named, ""):
+            chain = (cluster, partition, time_limit_s)
+            like = [
+                (n, s) for n, s in self._sets if (s.cluster, s.partition, s.time_limit_s) == chain
+            ]
+            if like:
+                return like
+        return []
+
+    def _found(self, kind: tuple[str, str, int], nodes: int, price: float) -> Results:
+        like = self._like(kind)
+        if not kind[0] or not like:
             return Results.none()
         nearest = min((s.nodes for _, s in like), key=lambda n: _apart(n, nodes))
         if _apart(nearest, nodes) > log(SIZE_WITHIN):

@@ -1,8 +1,12 @@
 """A card tells what the model and the rules came to on weeks that the model had not seen."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from mirage.episodes import deciding
+from mirage.episodes.table import EpisodeTable
 from mirage.learn import operating, train
 from mirage.learn.judged import Judging
 from mirage.learn.rows import Rows
@@ -64,6 +68,45 @@ def test_only_chains_of_that_cluster_and_about_that_size_are_told_of() -> None:
         cheap.x_h[:, cheap.names.index("reactive")],
         table.outcome_h[np.arange(10), deciding.reactive(table)[:10]],
     )
+
+
+def test_results_of_one_partition_are_none_of_anothers() -> None:
+    """Two tables of one size would else take each other's place."""
+    tables = [queue_table(12, seed=s) for s in (1, 2)]
+    for table, partition in zip(tables, ("gpu", "cpu"), strict=True):
+        table.about = replace(table.about, partition=partition)
+    judging = Judging(Rows.of(tables, EVERY), tables, EVERY)
+    judging(np.ones(24, dtype=np.bool_), 0.5, np.full(24, 2))
+    sets = judged.sets({"judged": judging.told()})
+    limit_s = tables[0].about.time_limit_s
+
+    def cost_h(asked: Judged, partition: str) -> list[float]:
+        seen = view(0, cluster="made", time_limit_s=limit_s, partition=partition)
+        return asked(seen).cost_h("reactive", 0.5).tolist()
+
+    asked = Judged({"m": sets})
+    for table, partition in zip(tables, ("gpu", "cpu"), strict=True):
+        wanted = np.maximum(table.outcome_h[:, -1], 0.0)
+        assert cost_h(asked, partition) == pytest.approx(wanted, abs=1e-3)
+    assert cost_h(asked, "long") == []
+    # What names no partition is of the cluster's first, and tells of all that have none.
+    anywhere = Judged({"m": [replace(sets[0], partition="")]})
+    assert cost_h(anywhere, "gpu") == cost_h(anywhere, "long") == cost_h(asked, "gpu")
+
+
+def test_where_the_last_step_is_shorter_rules_are_asked_as_often() -> None:
+    """A time limit of 3 h 59 min: no instant is a multiple of ten minutes before the end."""
+    whole = queue_table()
+    at = whole.instant_s.copy()
+    at[-1] -= 60
+    columns = {"instant_s": at, "predecessor_end": whole.predecessor_end - 60}
+    odd = EpisodeTable(whole.about, {n: whole._columns[n] for n in whole._columns} | columns)
+    for table in (whole, odd):
+        judging = Judging(Rows.of([table], EVERY), [table], EVERY)
+        judging(np.ones(len(table), dtype=np.bool_), 0.5, np.full(len(table), 2))
+        (found,) = judging.told()
+        columns_s = found["x_s"]["0.5"]
+        assert columns_s["fixed-lead"] != columns_s["reactive"]
 
 
 def test_operating_points_are_of_the_judged_hand_overs_of_each_table() -> None:
