@@ -82,7 +82,7 @@ def test_results_of_one_partition_are_none_of_anothers() -> None:
 
     def cost_h(asked: Judged, partition: str) -> list[float]:
         seen = view(0, cluster="made", time_limit_s=limit_s, partition=partition)
-        return asked(seen).cost_h("reactive", 0.5).tolist()
+        return [float(hours) for hours in asked(seen).cost_h("reactive", 0.5)]
 
     asked = Judged({"m": sets})
     for table, partition in zip(tables, ("gpu", "cpu"), strict=True):
@@ -99,8 +99,9 @@ def test_where_the_last_step_is_shorter_rules_are_asked_as_often() -> None:
     whole = queue_table()
     at = whole.instant_s.copy()
     at[-1] -= 60
-    columns = {"instant_s": at, "predecessor_end": whole.predecessor_end - 60}
-    odd = EpisodeTable(whole.about, {n: whole._columns[n] for n in whole._columns} | columns)
+    columns = {n: whole._columns[n] for n in whole._columns}
+    columns |= {"instant_s": at, "predecessor_end": whole.predecessor_end - 60}
+    odd = EpisodeTable(whole.about, columns)
     for table in (whole, odd):
         judging = Judging(Rows.of([table], EVERY), [table], EVERY)
         judging(np.ones(len(table), dtype=np.bool_), 0.5, np.full(len(table), 2))
