@@ -42,6 +42,7 @@ from mirage.store.upsert import put
 from mirage.store.visible import own_chains
 
 _CHAIN_COLUMNS = [c for c in tables.chains.columns if c.name != "cluster_id"]
+_PREDECESSOR, _SUCCESSOR = tables.links.alias("predecessor"), tables.links.alias("successor")
 LINK_COLUMNS = [c for c in tables.links.columns if c.name not in {"id", "cluster_id", "pushed_at"}]
 _CHAIN_NAMES = [c.name for c in _CHAIN_COLUMNS]
 _LINK_NAMES = [c.name for c in LINK_COLUMNS]
@@ -260,7 +261,7 @@ def handover_waits(
     that was freed and has started counts although its predecessor still runs. "" is all
     partitions, "a,b" is two.
     """
-    before, after = tables.links.alias("predecessor"), tables.links.alias("successor")
+    before, after = _PREDECESSOR, _SUCCESSOR
     conditions = [
         after.c.cluster_id == cluster_id,
         after.c.start.is_not(None),
@@ -296,7 +297,7 @@ def handover_waits(
 
 def handovers(tx: Transaction, cluster_id: int, since: int = 0) -> list[HandoverRow]:
     """Hand-overs that were complete at `since` or later, oldest first."""
-    before, after = tables.links.alias("predecessor"), tables.links.alias("successor")
+    before, after = _PREDECESSOR, _SUCCESSOR
     query = _complete(before, after, cluster_id).where(
         or_(before.c.end >= since, after.c.start >= since)
     )
@@ -314,7 +315,7 @@ def handover_page(
 ) -> list[HandoverRow]:
     """Complete hand-overs, the successor that started last first. `after`: start and job id of the
     last successor of the page before."""
-    before, link = tables.links.alias("predecessor"), tables.links.alias("successor")
+    before, link = _PREDECESSOR, _SUCCESSOR
     equal = {"chain_id": where.chain_id, "partition": where.partition, "account": where.account}
     conditions = [link.c[n] == v for n, v in equal.items() if v]
     if where.user:

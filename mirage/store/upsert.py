@@ -1,6 +1,7 @@
 """INSERT ... ON CONFLICT, which both databases spell alike and SQLAlchemy keeps in two dialects."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Table
@@ -12,9 +13,11 @@ Insert = sqlite.Insert | postgresql.Insert
 
 
 def insert(tx: Transaction, table: Table) -> Insert:
-    if tx.dialect.name == "sqlite":
-        return sqlite.insert(table)
-    return postgresql.insert(table)
+    return _insert(tx.dialect.name, table)
+
+
+def _insert(dialect: str, table: Table) -> Insert:
+    return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
 
 
 def put(tx: Transaction, table: Table, values: Mapping[str, Any], *, key: Sequence[str]) -> None:
@@ -28,10 +31,16 @@ def put_all(
     """The same of many rows, which name the same columns."""
     if not rows:
         return
-    statement = insert(tx, table)
-    changes = {name: statement.excluded[name] for name in rows[0] if name not in key}
-    statement = statement.on_conflict_do_update(index_elements=key, set_=changes)
+    statement = _upsert(tx.dialect.name, table, tuple(key), tuple(rows[0]))
     tx.execute(statement, [dict(row) for row in rows])
+
+
+@lru_cache(maxsize=256)
+def _upsert(dialect: str, table: Table, key: tuple[str, ...], names: tuple[str, ...]) -> Insert:
+    """Made once: to make it costs as much as to run it."""
+    statement = _insert(dialect, table)
+    changes = {name: statement.excluded[name] for name in names if name not in key}
+    return statement.on_conflict_do_update(index_elements=key, set_=changes)
 
 
 def put_if_absent(
