@@ -33,7 +33,8 @@ def job(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
 
 
 def running(index: int, start: int = NOW - 60, **fields: Any) -> Job:
-    return job(index, JobState.RUNNING, start=start, end=start + HOUR, **fields)
+    end = start + fields.get("time_limit_s", HOUR)
+    return job(index, JobState.RUNNING, start=start, **{"end": end, **fields})
 
 
 def standby(index: int, **fields: Any) -> Job:
