@@ -223,8 +223,9 @@ class Link:
     def planned_end(self) -> int | None:
         """When Slurm ends it at the latest; None when unknown or unlimited.
 
-        By Slurm's word where there is one: what a job was suspended for is not of its time limit.
+        By its time limit, or later: what a job was suspended for does not count. Slurm's word is
+        earlier where the job is being preempted, and may run again.
         """
         if self.start is None or self.time_limit_s is None or self.time_limit_s == UNLIMITED:
             return None
-        return self.start + self.time_limit_s if self.expected_end is None else self.expected_end
+        return max(self.start + self.time_limit_s, self.expected_end or 0)

@@ -63,7 +63,9 @@ class HandoverView:
 
     now: int
     predecessor_end: int
-    """By its time limit."""
+    """At the latest (`Link.planned_end`)."""
+    predecessor_start: int | None = None
+    """None: a whole time limit before its end."""
     cluster: str = ""
     """Its name, as cluster files have it; empty where it is not known."""
     partition: str

@@ -128,7 +128,9 @@ class Auto:
         order = sorted(self.candidates, key=lambda c: c.place(view.cluster))
         faults = {c.name: unfit(c.policy, view) for c in order}
         asked = [c for c in order if faults[c.name] is None]
-        began = view.predecessor_end - view.time_limit_s
+        began = view.predecessor_start
+        if began is None:
+            began = view.predecessor_end - view.time_limit_s
         results = self.results(view).known(min(began, view.now))
         load = load_h(_before(view.jobs, began), view.nodes, view.time_limit_s)
         weights = self.how.weights(results, began, load)

@@ -1,7 +1,7 @@
 """Results out of models' cards: what each model and the rules came to on weeks it had not seen.
 
 `judged` in a card is a list of sets, one for each kind of chain that it was judged on: `cluster`,
-`partition` (empty, or not there: the cluster's first), `nodes`, `time_limit_s`, and columns as
+`partition` (empty, or not there: of all that have none), `nodes`, `time_limit_s`, and columns as
 text, numbers with a space between: `start_point`, `known_at`, `load_s`, and `x_s`,
 {price: {policy: column}}, the model itself by the name `MODEL`.
 """

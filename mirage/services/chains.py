@@ -19,7 +19,7 @@ from mirage.domain.job import JobId
 from mirage.domain.submission import Recipe
 from mirage.errors import InputError, NotAllowed, NotFound, TooMany
 from mirage.services.by_recipe import checked
-from mirage.services.links import REPLACED
+from mirage.services.links import PAUSED, REPLACED
 from mirage.services.owners import REGISTERED
 from mirage.services.verdicts import verdict
 from mirage.store import audit, chains, decisions, recipes
@@ -102,7 +102,10 @@ def ask(
 ) -> Chain:
     """Pause, resume or cancel at a user's word; `obey` has Slurm follow at the next tick."""
     chain = chains.chain(tx, chain.chain_id, lock=True)
-    moved = chain.moved(target, f"{_ASKED[target]} by {actor}")  # `links.ASKED_TO_END`
+    note = f"{_ASKED[target]} by {actor}"  # `links.ASKED_TO_END`
+    # Where Mirage has only concluded a pause, somebody may still ask for it.
+    again = chain.note.startswith(PAUSED) and target is chain.state is ChainState.PAUSED
+    moved = replace(chain, note=note) if again else chain.moved(target, note)
     chains.save_chain(tx, cluster_id, moved)
     audit.write(tx, cluster_id, _entry(moved, asked(target), now, {}, actor))
     return moved

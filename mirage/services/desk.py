@@ -208,6 +208,7 @@ class Desk:
         return HandoverView(
             now=queue.taken_at,
             predecessor_end=queue.taken_at if planned_end is None else planned_end,
+            predecessor_start=handover.predecessor.start,
             cluster="" if self._rules.observer is None else self._rules.observer.params.name,
             partition=standby.partition,
             nodes=standby.nodes,

@@ -18,9 +18,11 @@ _NEVER_EARLY = Decision(
     reason="its own dependency `singleton` lets it start only after its predecessor",
     policy=_GUARD,
 )
-_NO_END_YET = Decision(
-    action=Action.WAIT,
-    reason="its predecessor is suspended: nobody knows for how long",
+_SUSPENDED = "its predecessor is suspended: nobody knows for how long"
+_NO_END_YET = Decision(action=Action.WAIT, reason=_SUSPENDED, policy=_GUARD)
+_OFF_ITS_NODES = Decision(
+    action=Action.HOLD,
+    reason=f"pinned, and {_SUSPENDED}, while Slurm may give its nodes away",
     policy=_GUARD,
 )
 
@@ -34,8 +36,9 @@ def guard(standby: Link, predecessor: Link, beside: Link | None, queue: Queue) -
     shown, before = queue.find(standby.job_id), queue.find(predecessor.job_id)
     if shown is not None and dependency.has_singleton(shown.dependency):
         return _NEVER_EARLY
-    suspended = before is not None and before.state is JobState.SUSPENDED
-    return _NO_END_YET if suspended else None
+    if before is None or before.state is not JobState.SUSPENDED:
+        return None
+    return _OFF_ITS_NODES if standby.position is Position.PINNED else _NO_END_YET
 
 
 def is_asked(standby: Link, predecessor: Link) -> bool:

@@ -40,7 +40,7 @@ class Upcoming:
 
     @property
     def ends(self) -> int | None:
-        """When the predecessor ends: it has, or by its time limit."""
+        """When the predecessor ends: it has, or at the latest."""
         predecessor = self.handover.predecessor
         return predecessor.end if predecessor.end is not None else predecessor.planned_end()
 

@@ -83,6 +83,14 @@ class _Look:
         own = self.chain.min_runtime_s
         return FAILS_FAST_S if own is None else own
 
+    @property
+    def proves_s(self) -> int:
+        """A link that has run for so long has not run in vain."""
+        return max(self.fails_fast_s, BLINK_S)
+
+    def has_run(self, link: Link) -> int:
+        return max(0, (link.end or self.now) - (link.start or 0))
+
     def failed_fast(self, link: Link) -> bool:
         return link.end_state in _FAILED and _ran(link) < self.fails_fast_s
 
@@ -106,13 +114,13 @@ def verdict(chain: Chain, links: Sequence[Link], now: int, past: Past) -> Verdic
     if chain.links_planned is not None and newest.index >= chain.links_planned:
         over = all(link.state is LinkState.ENDED for link in started)
         done = Verdict(ChainState.FINISHED, f"all {newest.index} links ran")
-        return done if over else look.goes_on()
+        return done if over else _recovered(look, newest) or look.goes_on()
     if chain.state is ChainState.ACTIVE and (paused := _ran_in_vain(look)) is not None:
         return paused
     behind = (li for li in links if li.index > newest.index and li.state is LinkState.PENDING)
     standby = next(behind, None)
     if standby is not None:
-        return _waits(look, standby)
+        return _recovered(look, newest) or _waits(look, standby)
     return _without_standby(look, newest)
 
 
@@ -158,6 +166,8 @@ def _waits(look: _Look, standby: Link) -> Verdict:
 
 def _ran_in_vain(look: _Look) -> Verdict | None:
     """Whether its last links ran for nothing, one after the other."""
+    if look.has_run(look.started[-1]) >= look.proves_s:
+        return None
     ended = [li for li in look.started[::-1] if li.state is LinkState.ENDED]
     failed = [*takewhile(look.failed_fast, ended)][:FAST_FAILURES]
     if len(failed) == FAST_FAILURES and _since_resumed(look, failed):
@@ -174,6 +184,13 @@ def _ran_in_vain(look: _Look) -> Verdict | None:
 def _paused(look: _Look, why: str) -> Verdict:
     note = f"{PAUSED}{why}; `mirage chain resume {look.chain.chain_id}` goes on"
     return Verdict(ChainState.PAUSED, note)
+
+
+def _recovered(look: _Look, newest: Link) -> Verdict | None:
+    """A link that began all the same, as in `shadow`, and has outlived what the others did not."""
+    concluded = look.chain.state is ChainState.PAUSED and look.chain.note.startswith(PAUSED)
+    lives = newest.state is LinkState.RUNNING and look.has_run(newest) >= look.proves_s
+    return Verdict(ChainState.ACTIVE, "") if concluded and lives else None
 
 
 def _since_resumed(look: _Look, links: Sequence[Link]) -> bool:

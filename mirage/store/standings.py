@@ -26,7 +26,7 @@ class Place(NamedTuple):
     rank: int
     """AT_RISK, PAUSED or ORDINARY."""
     ends: int
-    """When its newest running link ends by its time limit; NEVER where nothing is known."""
+    """When its newest running link ends at the latest; NEVER where nothing is known."""
     chain_id: ChainId
 
 
@@ -99,7 +99,9 @@ def _filters(cluster_id: int, wanted: Wanted, live: tuple[str, ...]) -> list[Col
 def _ends(cluster_id: int) -> Select[Any]:
     """Of each chain the end of what runs; the newest link is the last to end."""
     limited = and_(links.c.time_limit_s.is_not(None), links.c.time_limit_s != UNLIMITED)
-    end = case((limited, links.c.start + links.c.time_limit_s), else_=None)
+    by_limit = links.c.start + links.c.time_limit_s
+    later = links.c.expected_end > by_limit  # as `Link.planned_end`
+    end = case((and_(limited, later), links.c.expected_end), (limited, by_limit), else_=None)
     return (
         select(links.c.chain_id, func.max(end).label("ends"))
         .where(

@@ -168,7 +168,7 @@ _ASKS_SUDO = """
 from mirage.cluster.runner import Runner
 from mirage.errors import ClusterUnavailable
 try:
-    Runner(timeout_s=0.5).run(["sudo", "-n", "sleep", "90"])
+    Runner(timeout_s=0.5).run(["sudo", "-n", "sleep", "40"])
 except ClusterUnavailable as error:
     print(error)
 """
@@ -181,10 +181,12 @@ def test_what_sudo_runs_too_long_is_not_waited_for() -> None:
     include.chmod(0o440)
     try:
         asked = ["runuser", "-u", "nobody", "--", sys.executable, "-c", _ASKS_SUDO]
-        done = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=30)
     finally:
         include.unlink()
-    assert done.stdout == "sudo did not answer within 0.5 s and was ended\n"
+    assert (
+        done.stdout == "sudo did not answer within 0.5 s and goes on, as it is another account's\n"
+    )
 
 
 @_REAL_TIME

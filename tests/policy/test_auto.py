@@ -1,6 +1,6 @@
 """`auto` asks the first candidate that can be asked, and leaves it for one that did better."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +115,17 @@ def test_results_that_were_not_known_at_the_predecessors_start_do_not_count() ->
         known.names, known.start_point, known.known_at + 30 * DAY_S, known.load_h, known.x_h
     )
     assert chosen(auto(A, B, known=later)) == "a"
+
+
+def test_an_end_that_a_suspension_has_moved_moves_no_choice() -> None:
+    """It is made as of the predecessor's start."""
+    seen = view(3600)
+    began = NOW - seen.time_limit_s
+    known = results(20, a=2.0, b=0.5)
+    known_at = np.full(len(known), began + 60)
+    asked = auto(A, B, known=replace(known, known_at=known_at))
+    assert asked.choose(seen).policy.name == "b", "it would have begun an hour later"
+    assert asked.choose(replace(seen, predecessor_start=began)).policy.name == "a"
 
 
 def test_recent_results_and_those_at_a_like_load_weigh_more() -> None:

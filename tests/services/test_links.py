@@ -80,6 +80,8 @@ def test_the_end_that_slurm_has_in_store_is_kept_while_it_runs(store: Store) -> 
     assert links(store)[1].planned_end() == limit
     sync(store, replace(first, state=JobState.SUSPENDED, end=limit - 60))
     assert links(store)[1].planned_end() == limit
+    sync(store, replace(first, end=limit - HOUR))  # it is being preempted, and may run again
+    assert links(store)[1].planned_end() == limit
     sync(store, replace(first, end=limit + HOUR))
     assert links(store)[1].planned_end() == limit + HOUR
     sync(store, replace(first, end=None), accounting=True)

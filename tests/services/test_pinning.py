@@ -212,6 +212,28 @@ def test_what_was_pinned_goes_back_where_mirage_acts_no_more(store: Store) -> No
     assert told(made) == [Action.PIN, Action.HOLD]
 
 
+@pytest.mark.parametrize("mode", [Mode.ACT, Mode.SHADOW])
+def test_what_is_pinned_goes_back_behind_a_suspended_predecessor(store: Store, mode: Mode) -> None:
+    """Slurm gives a suspended job's CPUs to others: the standby would start beside it."""
+    made = scene(store, "auto")
+    queue, first = made.cluster.queue, made.job(1).job_id
+
+    def suspended() -> Queue:
+        shown = queue()
+        rows = (
+            replace(job, state=JobState.SUSPENDED) if job.job_id == first else job for job in shown
+        )
+        return Queue.of(shown.taken_at, rows)
+
+    made.cluster.queue = suspended  # type: ignore[method-assign]
+    with store.begin() as tx:
+        clusters.set_mode(tx, made.cluster_id, mode)
+    made.tick()
+    assert made.held
+    made.tick()
+    assert told(made) == [Action.PIN, Action.HOLD]
+
+
 def test_a_pin_that_slurm_refuses_is_not_asked_for_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

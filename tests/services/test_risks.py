@@ -8,6 +8,7 @@ import pytest
 from mirage.domain.chain import ChainState, Position, Presubmit
 from mirage.domain.decision import Forecast
 from mirage.domain.job import Job, JobId, JobState
+from mirage.errors import IllegalTransition
 from mirage.services import chains as chain_service
 from mirage.services import links as link_service
 from mirage.services.chains import Registration
@@ -166,6 +167,40 @@ def test_links_that_fail_fast_in_a_row_pause_the_chain(store: Store) -> None:
     assert found[0] is ChainState.PAUSED
     assert found[2].startswith(f"paused: {FAST_FAILURES} links in a row failed within 10 minutes;")
     assert found[2].endswith(f"`mirage chain resume {CHAIN}` goes on")
+
+
+def test_a_link_that_runs_on_ends_a_pause_that_was_only_concluded(store: Store) -> None:
+    """In `shadow` nothing keeps it from starting."""
+    jobs = [run(i, JobState.FAILED, 60) for i in range(1, FAST_FAILURES + 1)]
+    at, index = NOW + 5000, FAST_FAILURES + 1
+    paused = told(store, *jobs, standby(index), now=at)
+    assert paused[0] is ChainState.PAUSED
+    begun = (running(index, start=at), standby(index + 1))
+    assert told(store, *begun, now=at + 599) == paused
+    assert told(store, *begun, now=at + 600) == (ChainState.ACTIVE, "", "")
+    assert told(store, *begun, now=at + 660) == (ChainState.ACTIVE, "", "")
+
+
+def test_a_pause_that_its_owner_asked_for_no_link_ends(store: Store) -> None:
+    told(store, running(1), standby(2))
+    with store.begin() as tx:
+        chain_service.ask(tx, 1, chains.chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice")
+    asked = (ChainState.PAUSED, "", "paused by alice")
+    assert told(store, running(1), standby(2), now=NOW + 3000) == asked
+
+
+def test_an_owner_may_ask_for_the_pause_that_was_concluded(store: Store) -> None:
+    """It is carried out then, also in `shadow`."""
+    jobs = [run(i, JobState.FAILED, 60) for i in range(1, FAST_FAILURES + 1)]
+    told(store, *jobs, standby(FAST_FAILURES + 1), now=NOW + 5000)
+    with store.begin() as tx:
+        found = chain_service.ask(
+            tx, 1, chains.chain(tx, CHAIN), ChainState.PAUSED, now=NOW, actor="alice"
+        )
+        assert (found.state, found.note) == (ChainState.PAUSED, "paused by alice")
+        with pytest.raises(IllegalTransition, match="is paused already"):
+            chain_service.ask(tx, 1, found, ChainState.PAUSED, now=NOW, actor="alice")
+    assert "asked: paused" in events(store)
 
 
 def test_what_is_fast_is_the_chains_own_word(store: Store) -> None:

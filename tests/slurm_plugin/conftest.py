@@ -95,7 +95,9 @@ def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
 
     def says(text: str, *, stderr: str = "", code: int = 0) -> None:
-        program.write_text(f"#!/bin/sh\necho '{stderr}' >&2\nprintf '{text}'\nexit {code}\n")
+        narrowed = '[ -z "$SQUEUE_STATES" ] || exit 0'
+        answer = f"echo '{stderr}' >&2\nprintf '{text}'\nexit {code}"
+        program.write_text(f"#!/bin/sh\n{narrowed}\n{answer}\n")
         program.chmod(0o755)
 
     return says

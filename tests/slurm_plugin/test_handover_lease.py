@@ -67,7 +67,14 @@ def test_of_takers_that_race_one_wins_each_lease(chain_dir: Path) -> None:
         ({"text": ""}, None),
     ],
 )  # fmt: skip
-def test_slurms_word(squeue: Any, module: Any, says: dict[str, Any], means: str | None) -> None:
+def test_slurms_word(
+    squeue: Any,
+    module: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    says: dict[str, Any],
+    means: str | None,
+) -> None:
+    monkeypatch.setenv("SQUEUE_STATES", "PENDING")
     squeue(**says)
     lease = importlib.import_module("mirage_lease")
     watch = importlib.import_module("mirage_watch")

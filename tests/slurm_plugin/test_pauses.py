@@ -223,6 +223,7 @@ def test_a_chain_that_is_in_the_queue_or_may_be_is_not_resumed(chain: MakeChain)
     link = chain()
     link.ran(1, "exit 0")
     (link.slurm.root / "queue").write_text(f"102 exp\001 mirage:{link.chain.name}:2\n")
+    link.slurm.environ["SQUEUE_STATES"] = "RUNNING"  # it stands there whatever this user is shown
     assert "is in the queue: job 102" in mirage_link(link, "resume", link.chain.name).stderr
     (link.slurm.root / "slurm.down").touch()
     assert "squeue does not answer" in mirage_link(link, "resume", link.chain.name).stderr

@@ -68,8 +68,10 @@ def test_with_quiet_the_id_is_asked_of_squeue(slurm: FakeSlurm) -> None:
     sbatch.write_text(sbatch.read_text().replace("    --parsable)", silent + "    --parsable)"))
     squeue = slurm.root / "bin" / "squeue"
     squeue.write_text(
-        f'#!/bin/sh\nwhile read -r id text; do echo "$text $id"; done <{slurm.root}/queue\n'
+        '#!/bin/sh\n[ -z "$SQUEUE_STATES" ] || exit 0\n'
+        f'while read -r id text; do echo "$text $id"; done <{slurm.root}/queue\n'
     )
-    done = slurm.sbatch("-Q", "--mirage-chain=2", "--mirage-presubmit=all", "job.sh")
+    words = ("-Q", "--mirage-chain=2", "--mirage-presubmit=all", "job.sh")
+    done = slurm.sbatch(*words, env={"SQUEUE_STATES": "RUNNING"})
     assert (done.stdout, done.stderr) == (b"", b"")
     assert "--dependency=afterany:101" in slurm.calls()[1].argv

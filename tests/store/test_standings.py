@@ -1,5 +1,7 @@
 """Chains in the order to look at them, on both databases."""
 
+from dataclasses import replace
+
 import pytest
 
 from mirage.domain.caller import Own
@@ -96,6 +98,16 @@ def test_the_newest_of_two_running_links_is_what_ends(store: Store, cluster_id: 
         assert first.planned_end() == 100
         (place,) = standings.by_risk(tx, cluster_id, ALL, limit=10)
     assert place.ends == 510
+
+
+def test_what_was_suspended_ends_later(store: Store, cluster_id: int) -> None:
+    with store.begin() as tx:
+        chain_id = add(tx, cluster_id, "twice", starts=0, limit_s=100)
+        (link,) = chains.links(tx, chain_id)
+        for expected, ends in ((5100, 5100), (20, 100)):  # the latter is being preempted
+            chains.save_link(tx, cluster_id, replace(link, expected_end=expected))
+            (place,) = standings.by_risk(tx, cluster_id, ALL, limit=10)
+            assert place.ends == chains.links(tx, chain_id)[0].planned_end() == ends
 
 
 def test_somebody_s_own_are_counted_and_listed_alone(store: Store, cluster_id: int) -> None:
