@@ -65,10 +65,8 @@ def _run(argv: Sequence[str], timeout_s: float) -> Answer:
     try:
         stdout, stderr = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
-        how = "was ended" if _end(process) else "goes on, as it is another account's"
-        raise ClusterUnavailable(
-            f"{argv[0]} did not answer within {timeout_s:g} s and {how}"
-        ) from error
+        _end(process)
+        raise ClusterUnavailable(f"{argv[0]} did not answer within {timeout_s:g} s") from error
     except BaseException:
         _end(process)
         raise
@@ -84,9 +82,8 @@ def _environment() -> dict[str, str]:
     return kept | PLAIN_ANSWERS
 
 
-def _end(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it is gone. What sudo runs is not ours to kill: nobody waits for it, and nobody reads
-    its answer."""
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """What sudo runs is not ours to kill: it may go on, and nobody waits for it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     for pipe in (process.stdout, process.stderr):
@@ -94,4 +91,3 @@ def _end(process: subprocess.Popen[bytes]) -> bool:
             pipe.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GONE_S)
-    return process.returncode is not None
