@@ -29,11 +29,17 @@ def test_both_ways_tell_the_same_of_the_same_cluster(
     slurm_rig.testbed.sbatch("-n1", "-t", "5", ":", "-n1", "-t", "5")
     commands, rest = slurm_rig.cluster, rest_host.cluster()
     now = commands.now()
-    assert _jobs(rest.queue()) == _jobs(commands.queue())
-    assert sorted(map(_plain, rest.nodes())) == sorted(map(_plain, commands.nodes()))
-    told, shown = (list(way.history(now - 60, now + 1)) for way in (rest, commands))
-    assert {_known(job) for job in told} == {_known(job) for job in shown}
-    assert slurm_rig.predecessor in {job.job_id for job in told}
+
+    def same() -> bool:
+        """Jobs start meanwhile, and slurmctld tells slurmdbd a little later."""
+        if _jobs(rest.queue()) != _jobs(commands.queue()):
+            return False
+        if sorted(map(_plain, rest.nodes())) != sorted(map(_plain, commands.nodes())):
+            return False
+        told, shown = ({*map(_known, way.history(now - 60, now + 1))} for way in (rest, commands))
+        return told == shown and slurm_rig.predecessor in {job.job_id for job in told}
+
+    slurm_rig.testbed.wait_until(same, 60, "the same answers")
 
 
 def _jobs(queue: object) -> dict[int, Job]:
