@@ -196,18 +196,7 @@ class Testbed:
         """Cancel every job and wait until the nodes are free."""
         for state in ("PENDING", "SUSPENDED", "RUNNING"):
             self.run(["scancel", "--quiet", f"--state={state}"])
-        try:
-            self.wait_until(self._queue_is_empty, 300, "an empty queue")
-        except TestbedFailure:
-            self._free_stuck_nodes()
-            self.wait_until(self._queue_is_empty, 300, "an empty queue")
-
-    def _free_stuck_nodes(self) -> None:
-        """What an admin does with a job that stays in CG: a slurmstepd may hang in libfaketime."""
-        for node in self.run(["squeue", "-h", "-t", "COMPLETING", "-o", "%N"]).stdout.split():
-            for state in ("DOWN", "RESUME"):
-                words = [f"NodeName={node}", f"State={state}", "Reason=stuck"]
-                self.run(["scontrol", "update", *words])
+        self.wait_until(self._queue_is_empty, 300, "an empty queue")
 
     def _queue_is_empty(self) -> bool:
         return not self.run(["squeue", "-h", "-o", "%i"]).stdout.strip()

@@ -13,9 +13,6 @@ from mirage.errors import ClusterUnavailable
 _FILTERS = ("SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_")
 """Prefixes of variables with which a user narrows what the commands show; Mirage wants all."""
 
-_GONE_S = 1.0
-"""In which a command that was killed is gone."""
-
 PLAIN_ANSWERS = {"LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s"}
 """The environment in which instants are epoch seconds and messages are in English."""
 
@@ -62,14 +59,17 @@ def _run(argv: Sequence[str], timeout_s: float) -> Answer:
         ) from error
     except OSError as error:
         raise ClusterUnavailable(f"{argv[0]} cannot be run: {error}") from error
-    try:
-        stdout, stderr = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired as error:
-        _end(process)
-        raise ClusterUnavailable(f"{argv[0]} did not answer within {timeout_s:g} s") from error
-    except BaseException:
-        _end(process)
-        raise
+    with process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            _end(process)
+            raise ClusterUnavailable(
+                f"{argv[0]} did not answer within {timeout_s:g} s and was ended"
+            ) from error
+        except BaseException:
+            _end(process)
+            raise
     return Answer(
         stdout=stdout.decode(errors="replace"),
         stderr=stderr.decode(errors="replace"),
@@ -83,11 +83,5 @@ def _environment() -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """What sudo runs is not ours to kill: it may go on, and nobody waits for it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_GONE_S)

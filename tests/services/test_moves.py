@@ -15,13 +15,21 @@ from mirage.services.desk import Rules
 from mirage.services.limits import Limits
 from mirage.services.provision import demote, provision, reconcile
 from mirage.store import audit, chains, clusters, decisions, forecasts
-from mirage.store.decisions import Effect
+from mirage.store.decisions import DecisionRow, Effect
 from mirage.store.engine import Store
 from mirage.store.forecasts import ForecastRow
 from tests.services.scene import Always
 from tests.services.slurm_jobs import CHAIN, HOUR, NOW, Written, ended, job, links, running, standby
 
 RULES = Rules(policy=Always, default="always")
+
+
+def last(store: Store, index: int) -> DecisionRow:
+    """The newest decision of that link."""
+    with store.read() as tx:
+        row = decisions.last(tx, CHAIN, index)
+    assert row is not None
+    return row
 
 
 @pytest.fixture
@@ -65,9 +73,7 @@ def test_no_third_link_is_freed_while_two_run(store: Store) -> None:
     cluster = Written(running(1), running(2), standby(3))
     tick(store, cluster)
     assert cluster.moves == []
-    with store.read() as tx:
-        row = decisions.last(tx, CHAIN, 3)
-    assert row is not None
+    row = last(store, 3)
     assert (row.action, row.reason) == (Action.WAIT, "link 1 still runs: one hand-over at a time")
     cluster.shown[0] = ended(1, JobState.COMPLETED, NOW - 60, NOW + 30)
     cluster.at = NOW + 60
@@ -80,9 +86,7 @@ def test_a_standby_with_a_singleton_is_left_where_it_is_and_that_is_told(store: 
     cluster = Written(running(1), standby(2, dependency=own))
     tick(store, cluster)
     assert cluster.moves == []
-    with store.read() as tx:
-        row = decisions.last(tx, CHAIN, 2)
-    assert row is not None
+    row = last(store, 2)
     assert (row.action, row.policy) == (Action.WAIT, "guard")
     assert "`singleton`" in row.reason
 
@@ -91,9 +95,7 @@ def test_beside_a_suspended_predecessor_nothing_is_freed(store: Store) -> None:
     cluster = Written(replace(running(1), state=JobState.SUSPENDED), standby(2))
     tick(store, cluster)
     assert cluster.moves == []
-    with store.read() as tx:
-        row = decisions.last(tx, CHAIN, 2)
-    assert row is not None
+    row = last(store, 2)
     assert (row.action, row.policy) == (Action.WAIT, "guard")
     assert "suspended" in row.reason
     cluster.shown[0] = running(1)
@@ -107,9 +109,7 @@ def test_a_list_that_cannot_be_taken_apart_is_left_alone_and_told(store: Store, 
     cluster = Written(running(1), standby(2, dependency=shown))
     tick(store, cluster)
     assert cluster.moves == []
-    with store.read() as tx:
-        row = decisions.last(tx, CHAIN, 2)
-    assert row is not None
+    row = last(store, 2)
     assert row.effect is Effect.REFUSED
     assert "dependency" in row.error
 

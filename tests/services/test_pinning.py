@@ -1,6 +1,7 @@
 """Pinned standbys, from the rule to the simulated cluster."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,18 @@ def names(made: Scene) -> list[str]:
 
 def told(made: Scene) -> list[Action]:
     return [row.action for row in made.decisions if row.effect.value == "done"]
+
+
+def shows(made: Scene, index: int, **fields: Any) -> None:
+    """From now on the queue shows that link's job so: of what the simulator does not have."""
+    queue, job_id = made.cluster.queue, made.job(index).job_id
+
+    def otherwise() -> Queue:
+        shown = queue()
+        rows = (replace(job, **fields) if job.job_id == job_id else job for job in shown)
+        return Queue.of(shown.taken_at, rows)
+
+    made.cluster.queue = otherwise  # type: ignore[method-assign]
 
 
 def test_it_is_pinned_at_once_and_stays_through_ticks(store: Store) -> None:
@@ -142,17 +155,7 @@ def test_a_users_own_nodes_stay_though_the_service_wants_to_pin(store: Store) ->
 def test_it_is_let_off_nodes_that_do_not_have_what_it_asks_for(store: Store) -> None:
     made = scene(store)
     assert made.standby.position is Position.PINNED
-    queue = made.cluster.queue
-
-    def unfit() -> Queue:
-        shown = queue()
-        rows = (
-            replace(job, reason="BadConstraints") if job.job_id == made.standby.job_id else job
-            for job in shown
-        )
-        return Queue.of(shown.taken_at, rows)
-
-    made.cluster.queue = unfit  # type: ignore[method-assign]
+    shows(made, 2, reason="BadConstraints")
     made.tick()
     assert told(made) == [Action.PIN, Action.HOLD]
     assert made.held
@@ -216,16 +219,7 @@ def test_what_was_pinned_goes_back_where_mirage_acts_no_more(store: Store) -> No
 def test_what_is_pinned_goes_back_behind_a_suspended_predecessor(store: Store, mode: Mode) -> None:
     """Slurm gives a suspended job's CPUs to others: the standby would start beside it."""
     made = scene(store, "auto")
-    queue, first = made.cluster.queue, made.job(1).job_id
-
-    def suspended() -> Queue:
-        shown = queue()
-        rows = (
-            replace(job, state=JobState.SUSPENDED) if job.job_id == first else job for job in shown
-        )
-        return Queue.of(shown.taken_at, rows)
-
-    made.cluster.queue = suspended  # type: ignore[method-assign]
+    shows(made, 1, state=JobState.SUSPENDED)
     with store.begin() as tx:
         clusters.set_mode(tx, made.cluster_id, mode)
     made.tick()
