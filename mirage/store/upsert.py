@@ -37,7 +37,7 @@ def put_all(
 
 @lru_cache(maxsize=256)
 def _upsert(dialect: str, table: Table, key: tuple[str, ...], names: tuple[str, ...]) -> Insert:
-    """Made once: to make it costs as much as to run it."""
+    """Made once: to make it costs more than to run it."""
     statement = _insert(dialect, table)
     changes = {name: statement.excluded[name] for name in names if name not in key}
     return statement.on_conflict_do_update(index_elements=key, set_=changes)
