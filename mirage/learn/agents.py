@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3 import A2C, DQN, PPO
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
@@ -53,6 +54,7 @@ class Dqn:
             seed=seed,
             device="cpu",
         )
+        self._model.set_logger(_quiet())
 
     @property
     def net(self) -> Net:
@@ -87,6 +89,7 @@ class PolicyGradient:
             device="cpu",
             **(own if kind is PPO else {}),
         )
+        self._model.set_logger(_quiet())
 
     @property
     def net(self) -> Net:
@@ -97,6 +100,11 @@ class PolicyGradient:
 
 
 ALGORITHMS: dict[str, Any] = {"ppo": PPO, "a2c": A2C}
+
+
+def _quiet() -> Logger:
+    """Without one, SB3 leaves a folder in /tmp for each agent."""
+    return Logger(None, [])
 
 
 def environment(lesson: Lesson, envs: int, unit_h: float) -> ChainVecEnv:

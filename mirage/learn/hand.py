@@ -6,7 +6,7 @@ from mirage.episodes.world import World
 from mirage.learn.handovers import Position
 from mirage.sim import moves
 from mirage.sim.engine import advance, short_of_room
-from mirage.sim.jit import kernel
+from mirage.sim.jit import inlined, kernel
 from mirage.sim.layout import (
     CELLS_LEFT,
     EDGE,
@@ -84,7 +84,7 @@ def put(state: Ints, site: Ints, hand: Ints, position: int) -> None:
     hand[POSITION] = position
 
 
-@kernel
+@inlined
 def step(state: Ints, machine: Machine, work: Ints, hand: Ints, action: int, step_s: int) -> int:
     """One hand-over to its next instant, or to its standby's start; a ROOM_ constant or 0.
 

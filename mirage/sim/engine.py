@@ -5,7 +5,7 @@ from typing import Final
 from mirage.sim.eligibility import consider, touch
 from mirage.sim.fair import tick
 from mirage.sim.heap import pop
-from mirage.sim.jit import kernel
+from mirage.sim.jit import inlined, kernel
 from mirage.sim.layout import (
     ALLOCATED,
     AT_ARRIVAL,
@@ -229,7 +229,7 @@ def happen(state: Ints, site: Ints, results: Ints, extras: Ints, rank: int, what
         arrive(state, site, results, what, extras)
 
 
-@kernel
+@inlined
 def instant(state: Ints, site: Ints, feed: Ints, extras: Ints, results: Ints, work: Ints) -> int:
     """Everything that happens at `now`; a ROOM_ constant where the caller must make room first."""
     if site[SITE_FAIR_WEIGHT] and state[TICK_AT] < state[NOW]:
@@ -285,7 +285,7 @@ def tick_now(state: Ints, site: Ints) -> None:
         touch(state, site)
 
 
-@kernel
+@inlined
 def passes(state: Ints, site: Ints, results: Ints, work: Ints) -> None:
     """The passes that are due."""
     state[IN_PASS] = 1

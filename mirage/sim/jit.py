@@ -16,6 +16,7 @@ from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 _config: Any = config
+_unliteral: Callable[[Any], Any] = types.unliteral
 
 _ROOMS: Final = ("mirage.sim", "mirage.features", "mirage.learn")
 """The rooms that hold kernels; a kernel is compiled with those it calls from another."""
@@ -42,7 +43,11 @@ there would go stale too."""
 
 
 def inlined(function: F) -> F:
-    """For kernels alone: set into each caller, since a kernel may return no array."""
+    """For kernels alone: set into each caller before it is compiled.
+
+    For what returns an array, which a kernel may not; and for what is large and has one caller,
+    since the whole tree below a kernel is optimised again for each kernel above it.
+    """
     compiled: Any = numba.njit(inline="always", error_model="numpy")(function)
     return cast(F, compiled)
 
@@ -95,4 +100,19 @@ def _cached(function: F, **more: Any) -> F:
         compiled = numba.njit(**options)(function)
     finally:
         _config.CACHE_DIR = before
+    if not _config.DISABLE_JIT:
+        compiled.get_call_template = _of_plain_types(compiled.get_call_template)
     return cast(F, compiled)
+
+
+def _of_plain_types(typed: Callable[..., Any]) -> Callable[..., Any]:
+    """For a dispatcher's `get_call_template`: constants are no types of their own.
+
+    Else `finish(state, 3)` and `finish(state, 4)` were compiled apart, with all that they call.
+    """
+
+    def plain(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+        unnamed = tuple(_unliteral(kind) for kind in args)
+        return typed(unnamed, {name: _unliteral(kind) for name, kind in kws.items()})
+
+    return plain

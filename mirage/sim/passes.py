@@ -3,7 +3,7 @@
 from typing import Final
 
 from mirage.sim import by_name, by_number, maps, tables
-from mirage.sim.jit import inner, kernel, ones
+from mirage.sim.jit import inlined, inner, kernel, ones
 from mirage.sim.layout import (
     BACKFILL_AT,
     CAPACITY_CPUS,
@@ -204,7 +204,7 @@ def allowed(site: Ints, state: Ints, slot: int, usable: Ints, mine: Ints) -> Non
     by_name.keep_reserved(site, state[NOW], state[NOW] + live[at + LIMIT], mine)
 
 
-@kernel
+@inlined
 def backfill_pass(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
     """Plan in order and start who is planned for now; ends when nobody behind could start.
 

@@ -1,5 +1,6 @@
 """Agents learn what there is to learn, and nothing where there is nothing."""
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,17 @@ def test_the_same_seed_gives_the_same_figures(family: str, tmp_path: Path) -> No
     assert set(told[0]["policies"]) == {
         "reactive", "oracle", "fixed-lead", family, f"{family} offline",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("family", ["dqn", "policy-gradient"])
+def test_it_leaves_nothing_in_tmp(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for_all = tmp_path / "tmp"
+    for_all.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(for_all))
+    fit(plan(family, "mlp", changed=BRIEF), tmp_path / "kept")
+    assert not list(for_all.iterdir())
 
 
 def test_a_dearer_overlap_frees_later(tmp_path: Path) -> None:
