@@ -1,0 +1,32 @@
+"""How kernels are compiled."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mirage.sim import jit
+from mirage.sim.layout import Ints
+
+
+@pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="nothing is compiled")
+def test_constants_of_one_kind_share_one_compilation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jit, "CACHE", str(tmp_path))
+
+    @jit.inner
+    def more(counts: Ints, by: int) -> None:
+        counts[0] += by
+
+    @jit.kernel
+    def thrice(counts: Ints, by: int) -> None:
+        more(counts, 1)
+        more(counts, 2)
+        more(counts, by)
+
+    counts = np.zeros(1, dtype=np.int64)
+    thrice(counts, 4)
+    assert counts[0] == 7
+    assert len(getattr(more, "signatures")) == 1  # noqa: B009 - a dispatcher's
