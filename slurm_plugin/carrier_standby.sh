@@ -2,7 +2,7 @@
 
 mirage_standing() { # the id of the next link if it stands in the queue already; fails when squeue does
     # The tag is the end of a comment, whose own words may have several lines; the id comes after it.
-    mirage_queue=$(mirage_slurm 60 squeue -h -u "$(id -un)" -o '%k %i' 2>/dev/null) || return 1
+    mirage_queue=$(mirage_slurm 60 squeue -h --all -u "$(id -un)" -o '%k %i' 2>/dev/null) || return 1
     printf '%s\n' "$mirage_queue" |
         while read -r mirage_text; do
             mirage_id=${mirage_text##* }
@@ -98,9 +98,16 @@ mirage_stand_later() { # as long as the link runs: submit limits are lifted by o
     done
 }
 
-mirage_stand_at_last() { # the link ends and none stands: the last moment to see to that
+mirage_stand_at_last() { # the link ends and none stands: the last moment to see to that, which
+    # outlasts a restart of slurmctld
     [ "$mirage_index" -lt "$mirage_links" ] || return 0
-    mirage_is_noted && ! mirage_is_lost || mirage_stand "afterany:$mirage_job"
+    ! mirage_is_noted || mirage_is_lost || return 0
+    ! mirage_stand "afterany:$mirage_job" || return 0
+    mirage_say "no link $mirage_next yet: $(mirage_get "error.$mirage_job"); if none comes: mirage-link resume $mirage_chain"
+    for mirage_pause in $((mirage_pace_s / 6)) $((mirage_pace_s / 2)); do
+        sleep "$mirage_pause"
+        ! mirage_stand "afterany:$mirage_job" || return 0
+    done
 }
 
 mirage_is_lost() { # was the next link cancelled before it began? It is made anew, once. Where all
@@ -171,7 +178,7 @@ mirage_submit_next() { # for `mirage-link next`: put this link in the queue, eli
 
 mirage_behind_the_living() { # a dependency on every link before the next one that has not ended, or
     # is in this state: mirage_behind_the_living [STATE]
-    mirage_slurm 60 squeue -h ${1:+-t "$1"} -u "$(id -un)" -o '%k %i' 2>/dev/null |
+    mirage_slurm 60 squeue -h --all ${1:+-t "$1"} -u "$(id -un)" -o '%k %i' 2>/dev/null |
         while read -r mirage_text; do
             case $mirage_text in
             *"mirage:$mirage_chain:"*)

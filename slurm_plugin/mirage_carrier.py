@@ -61,6 +61,7 @@ def lay_out(chain):
         write(os.path.join(chain.directory, "env"), _joined(map("%s=%s".__mod__, saved.items())))
         write(os.path.join(chain.directory, "env.sh"), _exports(saved))
         write(os.path.join(chain.directory, "argv"), _joined(chain.call.reading.words))
+        write(os.path.join(chain.directory, "clusters"), os.fsencode(chain.clusters()))
         write(chain.carrier(), text_of(chain))
     except Exception:
         take_away(chain)

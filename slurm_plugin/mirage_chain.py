@@ -5,6 +5,7 @@ import time
 
 import mirage_carrier
 import mirage_register
+import mirage_request
 import mirage_settings
 from mirage_sbatch import become_sbatch, say, script_bytes, signals_for_a_program
 
@@ -31,6 +32,9 @@ class Chain(object):
 
     def tag(self, link):
         return "mirage:%s:%d" % (self.id, link)
+
+    def clusters(self):
+        return mirage_request.clusters_of(self.call.reading, self.said, self.call.environ)
 
     def comment_for(self, link):
         return (self.comment + " " + self.tag(link)).lstrip(" ")
@@ -139,7 +143,8 @@ def first_words(chain):
 def later_words(chain):
     """The user's options for a later link: those before and those after what each link adds."""
     before, after = chain.own_words(FIRST_LINK_ONLY)
-    return before + ["--begin=now"] * chain.said.has("begin"), after
+    undone = (("begin", "--begin=now"), ("dependency", "--dependency=0"))
+    return before + [word for name, word in undone if chain.said.has(name)], after
 
 
 def first_environment(environ):
@@ -224,9 +229,9 @@ def _ask_queue(chain):
     import _signal
 
     squeue = os.path.join(os.path.dirname(chain.call.real), "squeue")
-    words = ["squeue", "-h", "-t", "all", "-u", str(os.getuid()), "-o", "%k %A"]
-    cluster = chain.call.reading.last("clusters")
-    words += ["-M", cluster] if cluster else []
+    words = ["squeue", "-h", "--all", "-t", "all", "-u", str(os.getuid()), "-o", "%k %A"]
+    clusters = chain.clusters()
+    words += ["-M", clusters] if clusters else []
     environ = chain.call.environ  # which may narrow the answer
     environ = {name: value for name, value in environ.items() if not name.startswith("SQUEUE_")}
     out, theirs = os.pipe()

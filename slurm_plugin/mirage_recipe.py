@@ -51,6 +51,7 @@ VARIABLES = {
 }
 NOT_ITS = frozenset("begin comment dependency hold ignore-pbs parsable quiet verbose wrap".split())
 OTHER_WORDS = (b"#PBS", b"#BSUB")
+EXPORTS = frozenset(["export", "export-file"])  # what they set is the user's alone
 EXCLUSIVE_OF_EACH_OTHER = frozenset(["mem", "mem-per-cpu", "mem-per-gpu"])
 
 
@@ -84,6 +85,8 @@ def _options(chain):
     if call.reading.components > 1 or chain.said.components > 1 or chain.said.has("dependency"):
         return None
     if any(word in head for word in OTHER_WORDS):
+        return None
+    if EXPORTS.intersection(o.name for o in call.reading.options + chain.said.options):
         return None
     variables = [name for name in call.environ if name.startswith("SBATCH_")]
     if not set(variables) <= set(VARIABLES):

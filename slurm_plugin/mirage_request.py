@@ -111,15 +111,20 @@ def check(reading, said, environ, head):
         raise Refused("a job of a federation (--cluster-constraint) cannot be a chain")
     if (reading.last("export-file") or "").isdigit():
         raise Refused("--export-file=N is open for this call alone; a chain needs a file's name")
-    clusters = (
+    clusters = clusters_of(reading, said, environ)
+    if "," in clusters or clusters == "all":
+        raise Refused("a chain stays on one cluster; name one with -M, not %s" % shown(clusters))
+
+
+def clusters_of(reading, said, environ):
+    """Where sbatch sends the job, by name; "": to the cluster of this host."""
+    return (
         reading.last("clusters")
         or environ.get("SBATCH_CLUSTERS")
         or environ.get("SLURM_CLUSTERS")
         or said.last("clusters")
         or ""
     )
-    if "," in clusters or clusters == "all":
-        raise Refused("a chain stays on one cluster; name one with -M, not %s" % shown(clusters))
 
 
 def _pbs(reading, environ, head):

@@ -39,6 +39,11 @@ printf '%s\n' "$out"
 """
 SQUEUE = r"""#!/bin/sh
 [ -z "$SQUEUE_STATES$SQUEUE_PARTITION$SQUEUE_USERS" ] || exit 0
+[ ! -f {home}/elsewhere ] || [ "$SLURM_CLUSTERS" = "$(cat {home}/elsewhere)" ] || exit 0
+case " $* " in
+*" --all "* | *" -j "*) ;;
+*) exit 0 ;; # the partition is a hidden one
+esac
 [ ! -f {home}/slurm.down ] || {{ echo "slurm_load_jobs error" >&2; exit 1; }}
 job= only=
 while [ $# -gt 0 ]; do

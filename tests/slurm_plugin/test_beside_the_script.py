@@ -148,6 +148,21 @@ def test_a_standby_that_was_refused_is_tried_again_and_at_the_end(chain: MakeCha
     assert link.says("jobs/2") is not None
 
 
+def test_slurm_may_be_away_as_the_link_ends(chain: MakeChain) -> None:
+    """What stands is asked as the link begins, as it ends, and twice more."""
+    link = chain(pace_s=1)
+    squeue = link.slurm.root / "bin" / "squeue"
+    asked = link.slurm.root / "asked"
+    away = f'[ "$2" != --all ] || {{ echo >>{asked}; [ "$(wc -l <{asked})" -gt 2 ] || exit 1; }}\n'
+    squeue.write_text(squeue.read_text().replace("\n", f"\n{away}", 1))
+    done = link.run(1)
+    assert link.says("jobs/2") == "102"
+    assert done.stderr.decode().splitlines()[1:] == [
+        "mirage: no link 2 yet: squeue does not answer; "
+        f"if none comes: mirage-link resume {link.chain.name}"
+    ]
+
+
 def test_a_loop_that_begins_as_the_link_ends_ends_too(tmp_path: Path) -> None:
     """Its signal may come before it can be trapped; then a file says it."""
     program = """

@@ -182,6 +182,16 @@ def test_resume_stands_behind_a_link_that_still_lives(chain: MakeChain) -> None:
     assert "--dependency=afterany:101" in link.slurm.calls()[-1].argv
 
 
+def test_a_dependency_of_the_scripts_own_was_the_first_links(chain: MakeChain) -> None:
+    link = chain("#!/bin/sh\n#SBATCH --dependency=afterok:42\nexit 2\n")
+    link.ran(1, "exit 1")
+    link.has("paused", "a reason")
+    (link.slurm.root / "queue").write_text("")
+    assert mirage_link(link, "resume", link.chain.name).returncode == 0
+    said = [word for word in link.slurm.calls()[-1].argv if word.startswith("--dependency")]
+    assert said == ["--dependency=0"]
+
+
 def test_where_all_links_stand_resume_puts_all_that_are_left(chain: MakeChain) -> None:
     link = chain(links=4, presubmit="all")
     link.ran(1, "exit 1")
@@ -228,6 +238,17 @@ def test_a_chain_that_is_in_the_queue_or_may_be_is_not_resumed(chain: MakeChain)
     (link.slurm.root / "slurm.down").touch()
     assert "squeue does not answer" in mirage_link(link, "resume", link.chain.name).stderr
     assert (len(link.slurm.calls()), link.says("passed.1")) == (1, None)
+
+
+def test_a_chain_of_another_cluster_is_looked_for_there(slurm: FakeSlurm) -> None:
+    """On a host of another cluster squeue alone would show none of its jobs."""
+    slurm.script("#!/bin/sh\n:\n")
+    link = ToldLink.submitted(slurm, ("sh",), "-M", "there", "--mirage-chain=3", "job.sh")
+    assert isinstance(link, ToldLink)
+    (slurm.root / "elsewhere").write_text("there\n")
+    done = mirage_link(link, "resume", link.chain.name)
+    assert (done.returncode, len(slurm.calls())) == (1, 1)
+    assert "is in the queue: job 101" in done.stderr
 
 
 def test_a_chain_whose_links_have_all_begun_has_none_to_resume_with(chain: MakeChain) -> None:

@@ -70,13 +70,18 @@ def test_the_options_are_what_sbatch_would_make_of_the_call(slurm: FakeSlurm) ->
     [
         ((), "#!/bin/sh\n#SBATCH --dependency=singleton\n:\n", {}),
         ((), "#!/bin/sh\n#PBS -q long\n:\n", {}),
+        (("--export=ALL,TOKEN=1",), "#!/bin/sh\n:\n", {}),
+        ((), "#!/bin/sh\n#SBATCH --export=ALL,TOKEN=1\n:\n", {}),
         ((), "#!/bin/sh\n#SBATCH --mem=1G\n:\n", {"SBATCH_MEM_PER_CPU": "5"}),
         ((), "#!/bin/sh\n:\n", {"SBATCH_SOMETHING": "new"}),
         (("-J", "x" * 20000), "#!/bin/sh\n:\n", {}),
         (("-J", "\udcff"), "#!/bin/sh\n:\n", {}),
         (("-n1", ":", "-n1"), "#!/bin/sh\n:\n", {}),
     ],
-    ids=["dependency", "pbs", "memory-twice", "unknown-variable", "too-long", "bytes", "het"],
+    ids=[
+        *["dependency", "pbs", "export", "its-export", "memory-twice", "unknown-variable"],
+        *["too-long", "bytes", "het"],
+    ],
 )
 def test_what_cannot_be_told_for_certain_is_not_left(
     slurm: FakeSlurm, words: tuple[str, ...], script: str, env: dict[str, str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,20 @@ def test_so_is_a_script_that_was_read_from_a_pipe(slurm: FakeSlurm, what: str, l
     assert (done.returncode, done.stdout) == (0, b"Submitted batch job 101\n")
     assert slurm.calls()[0].script == script
     assert slurm.chains() == []
+
+
+@pytest.mark.parametrize("named", ["", "half/sbatch"])
+def test_without_its_modules_it_is_the_next_sbatch_on_path(slurm: FakeSlurm, named: str) -> None:
+    slurm.script("#!/bin/sh\ntrue\n")
+    half = slurm.root / "half" / "sbatch"
+    half.parent.mkdir()
+    shutil.copy(WRAPPER, half)
+    given = {"PATH": f"{half.parent}:{slurm.root}/bin:/usr/bin:/bin"}
+    given["MIRAGE_REAL_SBATCH"] = str(slurm.root / named) if named else ""
+    done = slurm.sbatch("--hold", "job.sh", program=half, env=given)
+    assert (done.returncode, done.stdout) == (0, b"Submitted batch job 101\n")
+    assert done.stderr.startswith(b"mirage: the wrapper cannot be loaded (")
+    assert [call.argv for call in slurm.calls()] == [["--hold", "job.sh"]]
 
 
 def test_a_comment_that_leaves_no_room_for_the_chains_mark_is_submitted_plain(
