@@ -7,12 +7,21 @@ from fastapi.responses import PlainTextResponse
 
 from mirage.api import metrics, schemas, views
 from mirage.api.context import ApiContext
-from mirage.api.deps import Admin, AdminWriter, Context, Reader, Reading, Writing, freshness
+from mirage.api.deps import (
+    Admin,
+    AdminWriter,
+    Context,
+    Reader,
+    Reading,
+    Writing,
+    freshness,
+    need,
+)
 from mirage.api.documented import errors, read_errors, write_errors
 from mirage.api.once import Once
 from mirage.api.paging import Between, Paging
 from mirage.api.problems import KINDS, NOT_READY, ProblemError, invalid
-from mirage.domain.caller import PARTITIONS
+from mirage.domain.caller import JOBS, PARTITIONS
 from mirage.domain.chain import ChainId
 from mirage.errors import InputError, NotFound
 from mirage.services import killswitch, modes
@@ -55,11 +64,9 @@ def get_readiness(given: Context) -> schemas.Health:
     response_class=PlainTextResponse,
     responses=errors(401, 403, 413, 500, 503),
 )
-def get_metrics(
-    given: Context,
-    reader: Reader,  # noqa: ARG001 - of a user's own service they are that user's
-) -> Response:
-    """For Prometheus."""
+def get_metrics(given: Context, reader: Reader) -> Response:
+    """For Prometheus; with a token of any role where PrivateData hides jobs."""
+    need(reader, JOBS)
     return Response(metrics.text(given), media_type=metrics.MEDIA_TYPE)
 
 
@@ -93,7 +100,7 @@ def set_mode(new: schemas.NewMode, given: Context, who: AdminWriter, tx: Writing
             return _modes(tx, given)
         modes.check_known(tx, given.cluster_id, new.partition)
     except InputError as error:
-        raise invalid(str(error), pointer="/partition") from error
+        raise invalid(str(error), pointer="#/partition") from error
     modes.set_mode(tx, given.cluster_id, new.mode, new.partition, now=now, actor=who.user)
     return _modes(tx, given)
 

@@ -14,7 +14,7 @@ from mirage.cli.configured import ConfigOption, models_folder
 from mirage.cli.evaluate_auto import who_decided
 from mirage.cli.evaluate_text import figure_tables
 from mirage.cli.judging import judge, together
-from mirage.cli.tabling import say_if_beyond
+from mirage.cli.tabling import finite, say_if_beyond
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes import bootstrap
@@ -56,7 +56,12 @@ def evaluate_tables(
         typer.Option(metavar="FILE.png|svg", help="Plot interruption against overlap."),
     ] = None,
     overlap_price: Annotated[
-        float, typer.Option(min=0.0, help="Cost of an hour of overlap in hours of interruption.")
+        float,
+        typer.Option(
+            min=0.0,
+            callback=finite,
+            help="Cost of an hour of overlap in hours of interruption.",
+        ),
     ] = OVERLAP_PRICE,
     startup_time: Annotated[
         str, typer.Option(metavar="W", help="What a successor needs before it serves: 0:10:00.")

@@ -18,9 +18,9 @@ from mirage.cli.kernels import say_if_compiling
 from mirage.cli.report_document import Document, document, nothing_to_tell
 from mirage.cli.report_history import Log, Site
 from mirage.cli.report_html import page
-from mirage.cli.report_pairs import Asked, Pair, pairs, span
+from mirage.cli.report_pairs import Asked, Pair, check_window, pairs, span
 from mirage.cli.report_text import shown
-from mirage.cli.tabling import complain, cores, make_table, plan_of
+from mirage.cli.tabling import complain, cores, finite, make_table, plan_of
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
@@ -89,7 +89,12 @@ def shadow(
         str, typer.Option(metavar="6h", help="Between two hand-overs that are asked about.")
     ] = "6h",
     overlap_price: Annotated[
-        float, typer.Option(min=0.0, help="Cost of an hour of overlap in hours of interruption.")
+        float,
+        typer.Option(
+            min=0.0,
+            callback=finite,
+            help="Cost of an hour of overlap in hours of interruption.",
+        ),
     ] = OVERLAP_PRICE,
     html: Annotated[
         Path | None, typer.Option(metavar="OUT.html", help="Write a page that needs no network.")
@@ -185,6 +190,7 @@ def _told(
     replayed = taken.workload.jobs
     if not replayed:
         raise InputError(f"{log.path}: {_why_none(taken)}")
+    check_window(replayed, asked)
     made = _made(log.path, params, replayed, asked, folder, how.processes)
     if made:
         told = _judged(made, how.models, how.overlap_price)

@@ -66,7 +66,7 @@ class Site:
                     "or take a log in with `mirage ingest`"
                 )
             until = last if asked.until is None else instant(asked.until, "--until")
-            since = since_of(asked.since, until) - BEFORE_S
+            since = max(0, since_of(asked.since, until) - BEFORE_S)
             with counted("jobs of the history", jobs.count(tx, mine)) as told:
                 write_history(tx, mine, path, since, told)
         return Log(path, f"the history of {self.name}")

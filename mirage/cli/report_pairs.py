@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from mirage.cli.tabling import LEAD_IN_S, instant, midnight, seconds
 from mirage.domain.timelimit import format_time_limit
@@ -70,10 +71,27 @@ def span(jobs: Sequence[SimJob], asked: Asked, limit_s: int = 0) -> Span:
     return Span(since=max(midnight(first + LEAD_IN_S), since_of(asked.since, until)), until=until)
 
 
+def check_window(jobs: Sequence[SimJob], asked: Asked) -> None:
+    """Raise InputError where the options name days of which the log has none: a slip, not a site
+    with too little history."""
+    first, last = jobs[0].submit, jobs[-1].submit
+    until = last if asked.until is None else instant(asked.until, "--until")
+    since = since_of(asked.since, until)
+    if since >= until or since > last or until < first:
+        days = f"--since {asked.since} and --until {asked.until or 'its end'}"
+        raise InputError(
+            f"no day of the log lies between {days}: it begins {_day(first)} and ends {_day(last)}"
+        )
+
+
+def _day(at: int) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
+
+
 def since_of(text: str, until: int) -> int:
-    """`28d` is so long before `until`; else a date."""
+    """`28d` is so long before `until`, at most since 1970; else a date."""
     try:
-        return until - seconds(text, "--since")
+        return max(0, until - seconds(text, "--since"))
     except InputError:
         pass
     try:

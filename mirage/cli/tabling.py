@@ -1,6 +1,7 @@
 """What commands that make tables of hand-overs share: spans of time, the plan, the bar."""
 
 import hashlib
+import math
 import os
 import platform
 import re
@@ -89,6 +90,13 @@ def plan_of(trace: Path, params: Params, replayed: Sequence[SimJob], settings: S
         },
     )
     return Plan(params=params, jobs=replayed, settings=settings, about=about)
+
+
+def finite(option: typer.CallbackParam, number: float) -> float:
+    """For an option: `nan` and `inf` are numbers to the parser."""
+    if not math.isfinite(number):
+        raise InputError(f"{option.opts[0]} {number}: no finite number")
+    return number
 
 
 def seconds(text: str, option: str) -> int:

@@ -172,6 +172,7 @@ def _place(partition: str, days: Sequence[Day], still: int, step_s: int, least: 
     daily = [_together(part) for _, part in _parts(days, _DAY_S)]
     counts = [float(tally.count) for tally in daily]
     known = whole.count > 0
+    both = _told_beside(whole, least)
     return Place(
         partition=partition,
         count=found.count,
@@ -185,8 +186,8 @@ def _place(partition: str, days: Sequence[Day], still: int, step_s: int, least: 
         pinball_s=_means(whole) if known else None,
         beside=BesideSlurm(
             count=whole.both,
-            median_s=median(whole.both_errors),
-            slurm_median_s=median(whole.slurm_errors),
+            median_s=median(both.both_errors),
+            slurm_median_s=median(both.slurm_errors),
         ),
         calibration=_calibration(whole) if known else (),
         series=tuple(_point(at, _together(part), least) for at, part in _parts(days, step_s)),
@@ -195,6 +196,11 @@ def _place(partition: str, days: Sequence[Day], still: int, step_s: int, least: 
 
 def _told(tally: Tally, least: int) -> Tally:
     return tally if tally.count >= least else Tally()
+
+
+def _told_beside(tally: Tally, least: int) -> Tally:
+    """The same of those of which Slurm planned a start: they may be few among many."""
+    return tally if tally.both >= least else Tally()
 
 
 def _together(days: Sequence[Day]) -> Tally:
@@ -227,7 +233,7 @@ def _point(at: int, found: Tally, least: int) -> Point:
         since=at,
         count=found.count,
         median_s=median(tally.errors),
-        slurm_median_s=median(tally.slurm_errors),
+        slurm_median_s=median(_told_beside(tally, least).slurm_errors),
         covered=tally.covered / tally.count if tally.count else None,
     )
 

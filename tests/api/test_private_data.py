@@ -176,7 +176,9 @@ def test_a_forecast_from_a_few_jobs_is_an_admins(
 
 
 def test_metrics_have_no_name_of_a_user_job_or_chain(client: Client) -> None:
-    text = client.get("/metrics").text
+    assert client.get("/metrics").status_code == 401
+    text = client.get("/metrics", who="alice").text
+    assert "mirage_chains" in text
     for word in (*USERS, "dave", BOBS, ALICES, "physics", "secret"):
         assert word not in text
 

@@ -35,7 +35,7 @@ def test_a_partition_that_nobody_knows_gets_no_mode(
     answer = client.put(MODE, b'{"mode": "act", "partition": "gpuu"}', who="root")
     assert answer.status_code == 422
     (fault,) = answer.json()["errors"]
-    assert fault["pointer"] == "/partition"
+    assert fault["pointer"] == "#/partition"
     assert "no partition gpuu is known: there are gpu." in fault["detail"]
     new = b'{"mode": "observe", "partition": "gpu"}'
     assert client.put(MODE, new, who="root").status_code == 200

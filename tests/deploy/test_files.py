@@ -105,3 +105,44 @@ def test_the_role_names_what_is_there() -> None:
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
     used = set(re.findall(r"\bmirage_\w+", tasks)) - {"mirage_command", "mirage_upgraded"}
     assert used <= set(defaults)
+
+
+@pytest.mark.parametrize(
+    ("active", "kept", "started"),
+    [
+        (["mirage.service", "mirage-backup.timer"], None, ["mirage.service mirage-backup.timer"]),
+        (["mirage-report.timer"], None, ["mirage-report.timer"]),
+        ([], None, []),
+        ([], "", ["mirage.service"]),  # by the prerm of an older package
+    ],
+)
+def test_an_upgrade_starts_again_what_ran(
+    tmp_path: Path, active: list[str], kept: str | None, started: list[str]
+) -> None:
+    """Where there is no systemd: with its words as small programs, below another /run."""
+    (tmp_path / "run" / "systemd" / "system").mkdir(parents=True)
+    commands = {
+        "systemctl": f'[ "$1" != is-active ] || case " {" ".join(active)} " in\n'
+        '*" $3 "*) ;;\n*) exit 3 ;;\nesac',
+        "deb-systemd-invoke": f'[ "$1" = stop ] || {{ shift; echo "$@" >>{tmp_path}/started; }}',
+        **dict.fromkeys(("getent", "install", "mirage-as-service"), ":"),
+    }
+    for name, words in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{words}\n")
+        (tmp_path / name).chmod(0o755)
+    if kept is not None:
+        (tmp_path / "run" / "mirage-was-active").write_text(kept)
+    for script, word in (("prerm", "upgrade"), ("postinst", "configure")):
+        text = (DEPLOY / "deb" / script).read_text()
+        for place in ("/run/", "/var/"):
+            text = text.replace(f" {place}", f" {tmp_path}{place}")
+            text = text.replace(f">{place}", f">{tmp_path}{place}")
+        subprocess.run(
+            ["sh", "-c", text, script, word, "0.1.0"],
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+            check=True,
+            timeout=30,
+        )
+    told = tmp_path / "started"
+    assert (told.read_text().splitlines() if told.exists() else []) == started
+    assert not (tmp_path / "run" / "mirage-was-active").exists()

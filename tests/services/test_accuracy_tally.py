@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mirage.features.foretold import LEVELS
+from mirage.services import accuracy
 from mirage.services.accuracy_tally import ATOM_S, CELLS, Tally, median, pinball, pit_cells
 
 HOUR = 3600
@@ -78,6 +79,20 @@ def test_slurms_plan_is_held_against_the_same_jobs() -> None:
     assert (made.count, made.both) == (2, 1)
     assert median(made.both_errors) == pytest.approx(1000, rel=0.2)
     assert median(made.slurm_errors) == pytest.approx(3000, rel=0.2)
+
+
+def test_the_few_that_slurm_planned_among_many_are_not_told() -> None:
+    """The page is public: a median of one is that user's wait."""
+    many = tally(*repeat(HOUR, 49))
+    many.add(RAMP, 25 * HOUR, 12 * HOUR)
+    shown, all_told = (
+        accuracy._place("gpu", [(0, "gpu", many)], 0, 86400, least)
+        for least in (accuracy.FEWEST_SHOWN, 1)
+    )
+    assert shown.beside == accuracy.BesideSlurm(count=1, median_s=None, slurm_median_s=None)
+    assert [point.slurm_median_s for point in shown.series] == [None]
+    assert shown.median_s is not None
+    assert all_told.series[0].slurm_median_s is not None
 
 
 def test_days_add_up_and_come_back_from_the_store() -> None:

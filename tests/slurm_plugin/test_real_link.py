@@ -109,11 +109,13 @@ def test_a_script_that_ends_its_own_process_group_ends_its_link(alice: Alice) ->
 
 def test_zero_undoes_a_dependency_of_the_scripts_own(alice: Alice) -> None:
     """What a link is submitted with that waits for none (later_words in mirage_chain.py)."""
-    alice.write("after.sh", "#!/bin/sh\n#SBATCH --dependency=afterok:424242\ntrue\n")
-    plain = alice.sbatch("--hold", "after.sh", wrapped=False)
-    assert (plain.returncode, "dependency" in plain.stderr) == (1, True)
-    done = alice.sbatch("--hold", "--dependency=0", "after.sh", wrapped=False)
-    assert done.returncode == 0, done.stderr
-    job = int(done.stdout.split()[-1])
-    assert alice.testbed.job(job)["Dependency"] == "(null)"
-    alice.run("scancel", str(job))
+    first = alice.testbed.sbatch("--hold")
+    alice.write("after.sh", f"#!/bin/sh\n#SBATCH --dependency=afterok:{first}\ntrue\n")
+    seen = []
+    for words in ([], ["--dependency=0"]):
+        done = alice.sbatch("--hold", "--parsable", *words, "after.sh", wrapped=False)
+        assert done.returncode == 0, done.stderr
+        seen.append(alice.testbed.job(int(done.stdout))["Dependency"])
+        alice.run("scancel", done.stdout.strip())
+    alice.run("scancel", str(first))
+    assert seen == [f"afterok:{first}(unfulfilled)", "(null)"]
