@@ -4,7 +4,9 @@ What every cluster does is in test_contract.py, which runs on it as well.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
@@ -16,10 +18,12 @@ from mirage.cluster.rest_token import TokenFile
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.ports import Cluster
 from tests.cluster.rest_host import RestHost
 from tests.cluster.slurm_rig import SlurmRig
 
 pytestmark = pytest.mark.slurm
+T = TypeVar("T")
 
 
 def test_both_ways_tell_the_same_of_the_same_cluster(
@@ -29,8 +33,10 @@ def test_both_ways_tell_the_same_of_the_same_cluster(
     slurm_rig.testbed.sbatch("-n1", "-t", "5", ":", "-n1", "-t", "5")
     commands, rest = slurm_rig.cluster, rest_host.cluster()
     now = commands.now()
-    assert _jobs(rest.queue()) == _jobs(commands.queue())
-    assert sorted(map(_plain, rest.nodes())) == sorted(map(_plain, commands.nodes()))
+    told_jobs, shown_jobs = _of_one_moment(slurm_rig, rest, _jobs)
+    assert told_jobs == shown_jobs
+    told_nodes, shown_nodes = _of_one_moment(slurm_rig, rest, _nodes)
+    assert told_nodes == shown_nodes
 
     def same_history() -> bool:
         """slurmctld tells slurmdbd a little later: between the two questions, on a busy host."""
@@ -40,10 +46,22 @@ def test_both_ways_tell_the_same_of_the_same_cluster(
     slurm_rig.testbed.wait_until(same_history, 60, "the same history")
 
 
-def _jobs(queue: object) -> dict[int, Job]:
+def _of_one_moment(rig: SlurmRig, rest: Slurmrestd, read: Callable[[Cluster], T]) -> tuple[T, T]:
+    """What each way tells, where the commands told the same before and after: Slurm goes on."""
+    answers: list[tuple[T, T]] = []
+
+    def stood_still() -> bool:
+        before, told, after = read(rig.cluster), read(rest), read(rig.cluster)
+        answers.append((told, after))
+        return before == after
+
+    rig.testbed.wait_until(stood_still, 60, "a moment in which nothing changed")
+    return answers[-1]
+
+
+def _jobs(cluster: Cluster) -> dict[int, Job]:
     """Without planned starts, which move, and without CPUs of ended jobs, which REST leaves out."""
-    jobs: list[Job] = list(queue)  # type: ignore[call-overload]
-    return {job.job_id: _settled(job) for job in jobs}
+    return {job.job_id: _settled(job) for job in cluster.queue()}
 
 
 def _settled(job: Job) -> Job:
@@ -51,9 +69,10 @@ def _settled(job: Job) -> Job:
     return job if job.state.running else replace(job, start=None)
 
 
-def _plain(node: object) -> tuple[object, ...]:
+def _nodes(cluster: Cluster) -> list[tuple[object, ...]]:
     names = ("name", "state", "cpus", "cpus_used", "gpus", "gpus_used")
-    return (*(getattr(node, n) for n in names), sorted(node.partitions))  # type: ignore[attr-defined]
+    nodes = cluster.nodes()
+    return sorted((*(getattr(node, n) for n in names), sorted(node.partitions)) for node in nodes)
 
 
 def _known(job: Job) -> Job:
