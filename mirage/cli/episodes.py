@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from mirage.cli.tabling import (
     make_table,
     midnight,
     plan_of,
+    say_if_beyond,
     seconds,
 )
 from mirage.episodes.blocks import Made
@@ -119,6 +121,7 @@ def episodes(
     wall_s = time.perf_counter() - begun
     if twin:
         ask_twin(out, EpisodeTable.load(out))
+    say_if_beyond(out, EpisodeTable.load(out))
     report = _report(out, made, wall_s)
     if as_json:
         typer.echo(json.dumps(report))
@@ -137,13 +140,17 @@ def _settings(
 ) -> Settings:
     limit_s = seconds(time_limit, "--time-limit")
     first, last = replayed[0].submit, replayed[-1].submit
-    return Settings(
+    found = Settings(
         nodes=nodes,
         time_limit_s=limit_s,
         every_s=seconds(every, "--every"),
         since=midnight(first + LEAD_IN_S) if since is None else instant(since, "--from"),
         until=last - 2 * limit_s if until is None else instant(until, "--until"),
     )
+    if (since and found.since > last) or (until and found.until < first):
+        days = (datetime.fromtimestamp(at, UTC).date().isoformat() for at in (first, last))
+        raise InputError(f"--from, --until: the trace has submissions of {' to '.join(days)} only")
+    return found
 
 
 def _account(replayed: Sequence[SimJob], user: str, account: str) -> str:

@@ -174,7 +174,7 @@ MANUAL: dict[str, Entry] = {
     "models promote": Entry(
         (
             (
-                "where it is no worse on the newest days",
+                "where it is better on the newest days",
                 "mirage models promote models/ours/2 newest.npz",
             ),
         ),

@@ -122,7 +122,7 @@ def recalibrate(
     if not isinstance(trees, LateModel):
         raise InputError(f"{served.name} has no forecast of the wait")
     with working("adjusting the forecast"):
-        tables = [unseen(path, (served,)) for path in words]
+        tables = [unseen(path, served) for path in words]
         rows = Rows.of(tables, EVERY, twin=card.get("twin") is not None)
         if len(rows) < FEWEST:
             raise InputError(f"{len(rows)} hand-overs are too few to adjust a forecast by")

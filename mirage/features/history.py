@@ -5,12 +5,12 @@ Fed only with what has happened, from a simulator's events or from accounting al
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 import numpy as np
 
-from mirage.domain.job import Job
+from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Ints
 from mirage.features.runtimes import RunTimes
 from mirage.features.standin import submitted
@@ -82,6 +82,8 @@ class History:
                 history.saw_submit(at, job_id, submitted(params, job))
             elif what is EventKind.STARTED:
                 history.saw_start(at, job_id)
+            elif what is EventKind.REQUEUED:
+                history.saw_start(NONE, job_id)
             else:
                 history.saw_end(at, job_id)
         return history
@@ -177,13 +179,18 @@ def _kind(job: SimJob) -> SimJob:
 
 
 def _happened(jobs: Iterable[Job], now: int) -> Iterable[tuple[int, int, int, EventKind, Job]]:
-    """(instant, order within it, job id, what, job)."""
-    for job in jobs:
+    """(instant, order within it, job id, what, job). Of a job that was requeued accounting has a
+    record for each run; it was submitted once, and only its last run is over."""
+    requeued = set[int]()
+    for job in sorted(jobs, key=attrgetter("submit")):
         job_id = int(job.job_id)
-        if job.submit <= now:
+        if job.submit <= now and job_id not in requeued:
             yield job.submit, 0, job_id, EventKind.SUBMITTED, job
         started = not job.state.waiting and not job.never_ran
         if started and job.start is not None and job.start <= now:
             yield job.start, 1, job_id, EventKind.STARTED, job
         if job.state.ended and job.end is not None and job.end <= now:
-            yield job.end, 2, job_id, EventKind.ENDED, job
+            again = job.state is JobState.REQUEUED
+            what = EventKind.REQUEUED if again else EventKind.ENDED
+            (requeued.add if again else requeued.discard)(job_id)
+            yield job.end, 2, job_id, what, job

@@ -56,6 +56,13 @@ class Plan:
             raise InputError(f"part must divide {WINDOW}, and heads the width")
         if own.get("algorithm", "ppo") not in ALGORITHMS:
             raise InputError(f"algorithm should be one of {', '.join(ALGORITHMS)}")
+        offline = self.settings["offline"]
+        # One that goes on from another has learned something before.
+        if self.start is None and offline["epochs"] < max(1, offline["least"]):
+            raise InputError(
+                f"[offline] epochs is {offline['epochs']}: it should be at least 1, and at least"
+                f" `least`, {offline['least']}, before which no epoch is kept"
+            )
 
     @property
     def unit(self) -> Unit:

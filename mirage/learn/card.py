@@ -86,7 +86,8 @@ def save(folder: Path, card: Mapping[str, Any], graph: bytes, weights: bytes | N
         (part / GRAPH).write_bytes(graph)
         if weights is not None:
             (part / WEIGHTS).write_bytes(weights)
-        (part / CARD).write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
+        told = json.dumps(described, indent=1, allow_nan=False) + "\n"
+        (part / CARD).write_text(told, encoding="utf-8")
         os.rename(part, folder)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)

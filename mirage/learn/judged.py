@@ -11,7 +11,7 @@ import numpy as np
 
 from mirage.domain.decision import Action, Decision, HandoverView
 from mirage.episodes import deciding
-from mirage.episodes.table import STEP_S, EpisodeTable
+from mirage.episodes.table import EpisodeTable
 from mirage.learn import operating, train
 from mirage.learn.rows import Flags, Ints, Rows, decisions
 from mirage.policy import walked
@@ -88,30 +88,31 @@ class Judging:
         """Of the judged hand-overs."""
         taken = decisions(table.outcome_s.shape[1], self._every)
         was_judged = instants >= 0
+        asked_s = frozenset((table.instant_s[-1] - table.instant_s[taken]).tolist())
         model = deciding.reactive(table)
         model[rows[was_judged]] = taken[instants[was_judged]]
         chosen = {MODEL: model}
         # The twin would be judged by what stands in for it.
         forecasts = FORECASTS if table.twins is not None else ()
         for name in (*forecasts, *RULES):
-            chosen[name] = deciding.decided(table, _Now(POLICIES[name], self._every), price)
+            chosen[name] = deciding.decided(table, _Now(POLICIES[name], asked_s), price)
         return walked.results(table, chosen).part(np.sort(rows[was_judged]))
 
 
 @dataclass(frozen=True, slots=True)
 class _Now:
-    """A policy that is only asked at every so many of the instants, counted back from the end."""
+    """A policy that is only asked at the instants that models learn from."""
 
     policy: Policy
-    every: int
+    left_s: frozenset[int]
+    """Seconds to the predecessor's end."""
 
     @property
     def name(self) -> str:
         return self.policy.name
 
     def decide(self, view: HandoverView) -> Decision:
-        # The last step is shorter where the time limit is not a multiple of one.
-        if -(-view.time_left_s // STEP_S) % self.every:
+        if view.time_left_s not in self.left_s:
             return Decision(action=Action.WAIT, reason="not asked", policy=self.name)
         return self.policy.decide(view)
 

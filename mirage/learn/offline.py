@@ -9,12 +9,13 @@ hand-overs, which is known in closed form: the policy gradient without its sampl
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, log
+from math import inf, isfinite, log
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mirage.errors import InputError
 from mirage.learn.lesson import Lesson, cost
 from mirage.learn.networks import PRICES, Answer, Net
 from mirage.learn.settings import Settings
@@ -71,6 +72,10 @@ def learn(  # noqa: PLR0913 - each is another thing
             best = Learned(copy.deepcopy(student.slow), epoch + 1, reached)
         if epoch + 1 - max(best.epochs, settings["least"]) >= settings["patience"]:
             break
+    if judge is not None and not isfinite(best.score):
+        raise InputError(
+            "no epoch cost a finite number on the days to be judged by: lower the rate"
+        )
     return best
 
 

@@ -12,6 +12,14 @@ from mirage.errors import InputError
 Settings = Mapping[str, Any]
 """Of one table, by name."""
 
+_SHARES = frozenset(
+    {"blind", "dropout", "exploration", "features", "gae", "held_back", "sample"},
+)
+_POSITIVE = frozenset(
+    {"asked", "batch", "buffer", "depth", "envs", "experts", "features", "heads", "held_back"}
+    | {"leaf", "n_steps", "rate", "sample", "steps", "target_every", "trees", "updates", "width"},
+)
+
 
 @cache
 def defaults() -> Mapping[str, Settings]:
@@ -46,6 +54,10 @@ def _check(path: Path, table: str, values: Any) -> None:
         known = defaults()[table][name]
         if not _alike(known, value):
             raise InputError(f"{path}: [{table}] {name} should be like {known!r}, not {value!r}")
+        if name in _POSITIVE and value == 0:
+            raise InputError(f"{path}: [{table}] {name} should be above 0")
+        if name in _SHARES and value > 1:
+            raise InputError(f"{path}: [{table}] {name} is a share: at most 1, not {value!r}")
 
 
 def _alike(known: Any, value: Any) -> bool:

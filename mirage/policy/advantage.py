@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.decision import HandoverView
 from mirage.policy import shown
-from mirage.policy.graph import ADVANTAGE, INPUT, KNOWN, PRICE, WINDOW
+from mirage.policy.graph import ADVANTAGE, INPUT, KNOWN, PRICE, WINDOW, check
 from mirage.policy.verdict import Verdict
 
 
@@ -34,6 +34,8 @@ class AdvantageModel:
         """That it has learned from."""
         self.window = int(told["window"])
         """How many observations it looks back on; 0 for none but the present one."""
+        looks_back = {WINDOW, KNOWN} if self.window else set()
+        check(session, {INPUT, PRICE} | looks_back, {ADVANTAGE})
         self._with_twin = shown.with_twin(card)
         self._session = session
 

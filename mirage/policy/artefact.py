@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ class Artefact:
         """Raises UnfitModel where the folder holds none that this program can run."""
         card = read_card(folder)
         graph = _read(folder / GRAPH)
-        _check(folder, card, graph)
+        _check(folder, card, hashlib.sha256(graph).hexdigest())
         try:
             return cls(card, graph)
         # onnxruntime has a dozen errors of its own, and a card may hold anything.
@@ -109,8 +110,24 @@ def read_card(folder: Path) -> dict[str, Any]:
     return card
 
 
-def _check(folder: Path, card: dict[str, Any], graph: bytes) -> None:
-    if hashlib.sha256(graph).hexdigest() != card["sha256"]:
+def check_graph(folder: Path, card: dict[str, Any]) -> None:
+    """Raises UnfitModel where the graph is not the one that the card describes, or is for other
+    features. It is not run, and read again only where it has changed."""
+    path = folder / GRAPH
+    try:
+        now = path.stat()
+    except OSError as error:
+        raise UnfitModel(f"{path} cannot be read: {error.strerror}") from error
+    _check(folder, card, _digest(path, now.st_mtime_ns, now.st_size))
+
+
+@lru_cache(maxsize=512)
+def _digest(path: Path, _changed_ns: int, _size: int) -> str:
+    return hashlib.sha256(_read(path)).hexdigest()
+
+
+def _check(folder: Path, card: dict[str, Any], digest: str) -> None:
+    if digest != card["sha256"]:
         raise UnfitModel(f"{folder}: {GRAPH} is not the file that {CARD} describes")
     if card["features_fingerprint"] != spec.FINGERPRINT:
         raise UnfitModel(f"{folder} was trained on other features than this program's")

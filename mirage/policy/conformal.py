@@ -45,8 +45,9 @@ class Shifts:
     @classmethod
     def found(cls, residuals: Floats, start_point: Ints, nodes: Ints) -> Self:
         """Of hand-overs whose waits are known: residuals [E, D, Q], start points and nodes [E]."""
-        sizes = np.unique(nodes).tolist()
-        own = {n: shift(residuals[nodes == n], start_point[nodes == n]) for n in sizes}
+        sizes, count = np.unique(nodes, return_counts=True)
+        enough = sizes[count >= FEWEST].tolist()
+        own = {n: shift(residuals[nodes == n], start_point[nodes == n]) for n in enough}
         return cls(shift(residuals, start_point), own)
 
     @classmethod

@@ -24,3 +24,14 @@ def session(graph: bytes) -> Any:
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+
+
+def check(session: Any, takes: set[str], gives: set[str]) -> None:
+    """Raises ValueError for a graph of another kind of model."""
+    inputs = {told.name for told in session.get_inputs()}
+    outputs = {told.name for told in session.get_outputs()}
+    if inputs != takes or outputs != gives:
+        raise ValueError(
+            f"its graph makes {', '.join(sorted(outputs))} of {', '.join(sorted(inputs))},"
+            f" not {', '.join(sorted(gives))} of {', '.join(sorted(takes))}"
+        )

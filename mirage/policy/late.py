@@ -12,7 +12,7 @@ from mirage.domain.decision import Forecast, HandoverView
 from mirage.policy import conformal, quantiles, shown
 from mirage.policy.boundary import threshold
 from mirage.policy.conformal import Shifts
-from mirage.policy.graph import INPUT, LATE, WAIT
+from mirage.policy.graph import INPUT, LATE, WAIT, check
 from mirage.policy.quantiles import P10, P50, P90
 from mirage.policy.verdict import Verdict
 
@@ -54,9 +54,12 @@ class LateModel:
     """Frees when the successor is likely enough to be late even so."""
 
     def __init__(self, card: Mapping[str, Any], session: Any) -> None:
+        check(session, {INPUT}, {LATE, WAIT})
         self.prices = (0.0, inf)
         self.factor = float(card["boundary"]["factor"])
         """Of the boundary (`policy.boundary`)."""
+        if not 0.0 <= self.factor < inf:
+            raise ValueError(f"its boundary's factor is {self.factor}")
         self._forecasts = Forecasts.of(card["forecast"])
         self.shifts = self._forecasts.shifts
         self._session = session

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from mirage.errors import UnfitModel
-from mirage.features import spec
 from mirage.policy import registry
-from mirage.policy.artefact import CARD, read_card
+from mirage.policy.artefact import CARD, check_graph, read_card
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +57,20 @@ def whole(model: str, under: Path) -> Whole:
 
 
 def summary(card: Mapping[str, Any]) -> dict[str, Any]:
-    """Where it comes from, and how much of the gap it closed on later weeks."""
+    """Where it comes from, and how much of the gap it closed on later weeks. Raises UnfitModel."""
     learned = card.get("trained_on", [])
     spans = (
         f"{t['trace']} {t['nodes']} node(s) {_day(t['since'])} to {_day(t['until'])}"
         for t in (learned if isinstance(learned, list) else [])
     )
-    judged = card.get("metrics", {}).get("policies", {}).get(card["family"], {}).get("all", {})
-    return {"trained_on": "; ".join(spans), "gap_closed": judged.get("gap_closed")}
+    try:
+        told = "; ".join(spans)
+        judged = card.get("metrics", {}).get("policies", {}).get(card["family"], {}).get("all", {})
+        return {"trained_on": told, "gap_closed": judged.get("gap_closed")}
+    # A card may hold anything.
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        why = f"{CARD} does not tell what it was trained on, or how it was judged"
+        raise UnfitModel(why) from error
 
 
 def _line(folder: Path) -> Line:
@@ -74,18 +79,14 @@ def _line(folder: Path) -> Line:
     try:
         card = read_card(folder)
         told = summary(card)
-        family, strange = str(card["family"]), card["features_fingerprint"] != spec.FINGERPRINT
+        check_graph(folder, card)
     except UnfitModel as error:
         return _faulty(folder, promoted, str(error))
-    # A card may hold anything.
-    except (AttributeError, KeyError, OSError, TypeError, ValueError):
-        why = f"{CARD} does not tell what it was trained on, or how it was judged"
-        return _faulty(folder, promoted, why)
     return Line(
         model=registry.shown(folder),
-        family=family,
+        family=str(card["family"]),
         promoted=promoted,
-        fault="other features" if strange else None,
+        fault=None,
         **told,
     )
 

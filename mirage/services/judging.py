@@ -23,7 +23,7 @@ from mirage.store.trials import Outcome, Trial
 A_TICK = 10
 """Jobs that are tried at one look."""
 MOST = 5000
-"""The newest trials that count."""
+"""Trials that count, about."""
 ENOUGH, ENOUGH_DAYS = 50, 5
 """Without so many no forecast is moved."""
 LEAST = 20

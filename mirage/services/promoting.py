@@ -119,7 +119,7 @@ def compared(new: Served, old: Served, paths: Sequence[Path], ask: Asker) -> Com
         raise InputError(
             f"{old.name} is in use: give episode tables of newer days to compare on, or --force"
         )
-    tables = [unseen(path, (new, old)) for path in paths]
+    tables = [unseen(path, new, old) for path in paths]
     ask((new, old), paths, tables)
     after, before = (_handovers(served, tables) for served in (new, old))
     return Comparison(
@@ -131,13 +131,17 @@ def compared(new: Served, old: Served, paths: Sequence[Path], ask: Asker) -> Com
     )
 
 
-def unseen(path: Path, judged: Sequence[Served]) -> EpisodeTable:
-    """Raises InputError where one of the models was trained on later days than its first."""
+def unseen(path: Path, asked: Served, *others: Served) -> EpisodeTable:
+    """Raises InputError where one of the models was trained on later days than its first, and where
+    `asked` is not for such chains: what stands in for it would be judged."""
     table = EpisodeTable.load(path)
     if not len(table) or table.about.features_fingerprint != spec.FINGERPRINT:
         raise InputError(f"{path} holds no episode with this program's features")
     about = table.about
-    for served in judged:
+    outside = asked.artefact.scope.outside(about.nodes, about.time_limit_s)
+    if outside is not None:
+        raise InputError(f"{path} holds no chains that {asked.name} is for: {outside}")
+    for served in (asked, *others):
         if served.artefact.scope.has_seen(str(about.cluster.get("name", "")), about.since):
             raise InputError(f"{path} has days that {served.name} was trained on")
     return table

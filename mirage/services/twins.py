@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mirage.episodes import pool, twins
 from mirage.episodes.pool import Told
-from mirage.episodes.settings import Settings
+from mirage.episodes.settings import PAIR_USER, Settings
 from mirage.episodes.table import EpisodeTable
 from mirage.episodes.twins import Twins
 from mirage.episodes.worlds import Worlds
@@ -99,7 +99,11 @@ class _Maker:
         self._asking = asking
         self._worlds = Worlds(asking.params, asking.jobs, asking.settings)
         since = min((job.submit for job in asking.jobs), default=asking.settings.since) - 1
-        self._heard = _Heard({job.job_id: job for job in asking.jobs}, History(since))
+        history, settings = History(since), asking.settings
+        # Before all others: dice go by a user's number, and a process may ask at any block first.
+        user = settings.user or PAIR_USER
+        history.run_times.groups(user, settings.time_limit_s, settings.nodes)
+        self._heard = _Heard({job.job_id: job for job in asking.jobs}, history)
         self._twin = Twin(samples=asking.samples)
         instants = asking.settings.instant_s[:-1]
         self._every = twins.every_of(len(instants))

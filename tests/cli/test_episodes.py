@@ -116,6 +116,8 @@ def test_start_points_by_default(trace: Path, cluster: Path, tmp_path: Path) -> 
         (("--time-limit", "soon"), "--time-limit soon: not a time"),
         (("--every", "0"), "--every 0: not a time"),
         (("--from", "Monday"), "--from Monday: not a date"),
+        (("--from", "2030-11-20", "--until", "2030-11-22"), "has submissions of 2023-11-20 to "),
+        (("--from", "2010-11-20", "--until", "2010-11-22"), "has submissions of 2023-11-20 to "),
         (("--out", "/nowhere/E.npz"), "/nowhere/E.npz cannot be written"),
         (("--cluster", "none.toml"), "none.toml"),
         (("--time-limit", "48:00:00"), "over MaxTime=1-00:00:00 of partition day"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -190,6 +191,9 @@ def test_the_list_tells_of_a_card_that_does_not_read(home: Path, tmp_path: Path)
     (broken / CARD).write_text(json.dumps(made | {"trained_on": [{}]}))
     answer = run("models", "list", "--json", cwd=tmp_path)
     assert "does not tell what it was trained on" in answer.out
+    shutil.copytree(home / "models" / "made" / "1", tmp_path / "models" / "odd" / "1")
+    (tmp_path / "models" / "odd" / "1" / CARD).write_text(json.dumps(made | {"metrics": None}))
+    assert "how it was judged" in refused(tmp_path, "models", "show", "models/odd/1")
 
 
 def test_decisions_of_a_rule_that_stood_in_are_told(home: Path, tmp_path: Path) -> None:
@@ -211,6 +215,8 @@ def test_a_truncated_model_is_not_judged(home: Path, tmp_path: Path) -> None:
     for name in (CARD, GRAPH):
         (copy / name).write_bytes((home / "models" / "made" / "1" / name).read_bytes())
     os.truncate(copy / GRAPH, 1000)
+    listed = json.loads(run("models", "list", "--json", cwd=tmp_path).out)["models"]
+    assert "is not the file" in listed[0]["fault"]
     words = ("evaluate", str(home / "later.npz"), "--policy", "models/made/1")
     assert "is not the file" in refused(tmp_path, *words)
 

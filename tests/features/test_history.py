@@ -1,5 +1,9 @@
 """What became of the jobs of the last weeks, from a simulator's events and from accounting."""
 
+from dataclasses import replace
+
+import pytest
+
 from mirage.domain.job import Job, JobId, JobState
 from mirage.features.history import KEPT_S, NONE, History
 from mirage.sim.simulator import Simulator
@@ -120,3 +124,28 @@ def test_cancelled_with_a_start_that_is_the_end_never_ran() -> None:
     history = History.of_accounting(PARAMS, [row], BEGIN - 1, BEGIN + HOUR)
     assert history.submissions(0, BEGIN + HOUR).start.tolist() == [NONE]
     assert history.submissions(0, BEGIN + HOUR).end.tolist() == [BEGIN + 60]
+
+
+@pytest.mark.parametrize("gap_s", [0, 1])
+def test_a_requeued_job_was_submitted_once_and_only_its_last_run_is_over(gap_s: int) -> None:
+    again, end = BEGIN + 660 + gap_s, BEGIN + 2 * HOUR + LIMIT_S
+    first = Job(
+        job_id=JobId(7),
+        submit=BEGIN,
+        start=BEGIN + 60,
+        end=BEGIN + 660,
+        state=JobState.REQUEUED,
+        user="ann",
+        nodes=1,
+        time_limit_s=LIMIT_S,
+    )
+    second = replace(first, submit=again, start=BEGIN + 2 * HOUR, end=end, state=JobState.TIMEOUT)
+    history = History.of_accounting(PARAMS, [second, first], BEGIN - 1, BEGIN + HOUR)
+    waiting = history.submissions(0, BEGIN + HOUR)
+    assert (waiting.start.tolist(), waiting.end.tolist()) == ([NONE], [NONE])
+    assert not history.run_times.shares().all_held.any()
+    over = History.of_accounting(PARAMS, [second, first], BEGIN - 1, end)
+    found = over.submissions(0, end)
+    assert (found.at.tolist(), found.start.tolist()) == ([BEGIN], [BEGIN + 2 * HOUR])
+    assert found.end.tolist() == [end]
+    assert over.run_times.shares().all_held.sum() == 1

@@ -7,11 +7,13 @@ import pytest
 
 from mirage.episodes import deciding
 from mirage.episodes.table import EpisodeTable
+from mirage.features import spec
 from mirage.learn import operating, train
 from mirage.learn.judged import Judging
 from mirage.learn.rows import Rows
 from mirage.policy import judged
 from mirage.policy.judged import Judged
+from tests.episodes import tables as by_hand
 from tests.episodes.tables import HOUR_S
 from tests.learn.queue_tables import queue_table
 from tests.learn.trained import FAMILIES
@@ -133,3 +135,23 @@ def test_a_table_without_judged_hand_overs_is_left_out() -> None:
     judging = Judging(Rows.of([table], EVERY), [table], EVERY)
     assert judging.told() == []
     assert [point["price"] for point in judging.operating_points()] == [None, None]
+
+
+def test_rules_are_asked_about_chains_of_less_than_an_hour() -> None:
+    made = by_hand.table([[-0.5, 0.0, 0.5, 2.0]] * 12, waits_s=(7200, 7200, 7200))
+    about = replace(
+        made.about,
+        time_limit_s=1800,
+        features=spec.NAMES,
+        features_fingerprint=spec.FINGERPRINT,
+    )
+    seen = np.zeros((12, 4, len(spec.NAMES)), dtype=np.float32)
+    columns = {name: made._columns[name] for name in made._columns} | {"observations": seen}
+    short = EpisodeTable(about, columns)
+    judging = Judging(Rows.of([short], EVERY), [short], EVERY)
+    judging(np.ones(12, dtype=np.bool_), 0.5, np.zeros(12, dtype=np.int64))
+    asked = Judged({"m": judged.sets({"judged": judging.told()})})
+    found = asked(view(0, cluster="made", time_limit_s=1800))
+    rule, reactive = (found.x_h[:, found.names.index(n)] for n in ("fixed-lead", "reactive"))
+    assert -0.5 in rule.tolist()
+    assert set(reactive.tolist()) == {2.0}

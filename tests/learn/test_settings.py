@@ -36,6 +36,8 @@ def test_trees_have_the_shipped_settings(family: str) -> None:
         ("[forest]\ntrees = 7.5", "should be like 60"),
         ("[forest]\ntrees = -1", "should be like 60"),
         ("[forest]\ntrees = true", "should be like 60"),
+        ("[forest]\ntrees = 0", "should be above 0"),
+        ("[forest]\nsample = 9.0", "a share: at most 1"),
         ('[policy-gradient]\nalgorithm = 1', "should be like 'ppo'"),
     ],
 )  # fmt: skip
@@ -58,6 +60,8 @@ def test_no_file_is_told(tmp_path: Path) -> None:
         ("transformer", {"transformer": {"part": 0}}),
         ("transformer", {"transformer": {"heads": 3}}),
         ("mlp", {"policy-gradient": {"algorithm": "trpo"}}),
+        ("mlp", {"offline": {"epochs": 14}}),
+        ("mlp", {"offline": {"epochs": 0, "least": 0}}),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(

@@ -92,3 +92,12 @@ def test_each_size_has_a_shift_of_its_own_and_others_that_of_all() -> None:
 def test_an_older_card_has_one_shift_for_all_sizes() -> None:
     shifts = Shifts.read({"shift": [0.1] * 9})
     np.testing.assert_array_equal(shifts.of(np.array([1, 512])), np.full((2, 9), 0.1))
+
+
+def test_a_size_of_few_hand_overs_is_moved_as_all_are() -> None:
+    few = conformal.FEWEST - 1
+    nodes = np.where(np.arange(EPISODES) < few, 8, 1)
+    found = Shifts.found(residuals(even_waits()), START, nodes)
+    assert list(found.by_nodes) == [1]
+    np.testing.assert_array_equal(found.of(np.array([8]))[0], found.all)
+    assert found.all.any()

@@ -159,6 +159,8 @@ def test_a_truncated_graph_is_refused(folder: Path, tmp_path: Path) -> None:
         ({"format": "mirage-model/0"}, "not of the format"),
         ({"forecast": {"levels": [0.5], "thresholds_h": [], "shift": [0.0]}}, "other quantiles"),
         ({"boundary": {}}, "does not load"),
+        ({"boundary": {"factor": float("nan")}}, "factor is nan"),
+        ({"advantage": {"unit": "hours", "prices": [0, 1], "window": 0}}, "its graph makes late"),
     ],
 )
 def test_a_card_that_does_not_fit_is_refused(

@@ -11,7 +11,7 @@ import pytest
 
 from mirage.cluster.simulated import SimulatedCluster
 from mirage.domain.decision import Forecast
-from mirage.domain.job import JobId
+from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.shape import Quality, Shape
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import InputError, NotFound, TooMany
@@ -25,6 +25,7 @@ from mirage.services.foretelling import Foreteller
 from mirage.services.observing import NO_FILE, Observer
 from mirage.store import clusters, shapes, trials
 from mirage.store.engine import Store
+from mirage.store.jobs import upsert
 from mirage.store.trials import Outcome, Trial
 from mirage.worker import Worker
 from tests.features.scene import BEGIN, HOUR, PARAMS, workload
@@ -219,7 +220,8 @@ def test_jobs_that_users_submit_are_tried(site: Site) -> None:
     for _ in range(8):
         site.tick(900)
     with site.store.read() as tx:
-        found = trials.outcomes(tx, site.cluster_id, 0, site.cluster.now(), 1000)
+        later = site.cluster.now() + 30 * DAY
+        found = trials.outcomes(tx, site.cluster_id, 0, later, 1000)
     assert len(found) > 10
     assert any(o.started for o in found)
     assert all(o.told_s[0] <= o.told_s[1] <= o.told_s[2] for o in found)
@@ -301,10 +303,43 @@ def test_a_job_cancelled_while_it_waited_tells_nothing(site: Site) -> None:
     )
     with site.store.begin() as tx:
         trials.record(tx, site.cluster_id, [trial, trial])
-        assert len(trials.outcomes(tx, site.cluster_id, 0, site.cluster.now(), 10)) == 1
+        assert not trials.outcomes(tx, site.cluster_id, 0, trial.at + 2, 10), "p90 is to come"
+        assert len(trials.outcomes(tx, site.cluster_id, 0, trial.at + 3, 10)) == 1
     site.cluster.cancel(waiting.job_id)
     site.tick(600)
     site.tick(600)
     with site.store.begin() as tx:
         found = trials.outcomes(tx, site.cluster_id, trial.at, site.cluster.now(), 1000)
         assert trial.forecast.p90_s not in {o.told_s[2] for o in found}
+
+
+def test_of_many_trials_one_in_so_many_counts_on_each_day(site: Site) -> None:
+    day = BEGIN // DAY * DAY
+    found = [
+        Trial(
+            job_id=JobId(100 * d + i),
+            submit=day + d * DAY,
+            at=day + d * DAY + i,
+            source="twin",
+            forecast=Forecast(p10_s=1.0, p50_s=2.0, p90_s=3.0),
+        )
+        for d in range(4)
+        for i in range(100)
+    ]
+    jobs = [
+        Job(
+            job_id=t.job_id,
+            submit=t.submit,
+            start=t.submit + 60,
+            state=JobState.RUNNING,
+            partition="batch",
+            nodes=1,
+            user="ann",
+        )
+        for t in found
+    ]
+    with site.store.begin() as tx:
+        upsert(tx, site.cluster_id, jobs)
+        trials.record(tx, site.cluster_id, found)
+        kept = trials.outcomes(tx, site.cluster_id, day, day + 5 * DAY, 100)
+    assert [sum(o.at // DAY == day // DAY + d for o in kept) for d in range(4)] == [25] * 4
