@@ -25,9 +25,9 @@ _REAL_TIME = testbed_with(TestbedSettings())
 _EACH_SECOND = "[polling]\nqueue_s = 1\nnodes_s = 5\n"
 _SCRIPT = """#!/bin/bash
 #SBATCH --gres=gpu:4 --cpus-per-task=2 --mem=100M --nice=7 --mail-type=FAIL
-echo "start $MIRAGE_CHAIN_ID $MIRAGE_LINK $SLURM_JOB_ID $(date +%s)" >> "$1"
 env -0 >"$1.env.$MIRAGE_LINK"
 { umask; pwd; printf '%s\\n' "$@"; } >"$1.seen.$MIRAGE_LINK"
+echo "start $MIRAGE_CHAIN_ID $MIRAGE_LINK $SLURM_JOB_ID $(date +%s)" >> "$1"
 until [ -e "$1.$MIRAGE_LINK" ]; do sleep 0.2; done
 echo "end $MIRAGE_CHAIN_ID $MIRAGE_LINK $SLURM_JOB_ID $(date +%s)" >> "$1"
 """
@@ -105,7 +105,8 @@ def await_links(scene: Scene, *links: int) -> None:
 
 
 def seen(scene: Scene, link: int) -> tuple[dict[str, str], str]:
-    """What the user's script saw: environment; umask, directory and arguments."""
+    """What the user's script saw: environment; umask, directory and arguments. It is written down
+    before the script says that it has begun."""
     entries = Path(f"{scene.log('a')}.env.{link}").read_text().split("\0")[:-1]
     environment = dict(entry.split("=", 1) for entry in entries)
     return environment, Path(f"{scene.log('a')}.seen.{link}").read_text()
@@ -140,7 +141,7 @@ def test_links_are_submitted_as_their_owner_through_slurmrestd(scene: Scene) -> 
             assert {n: job[n] for n in ASKED_FOR} == {n: first[n] for n in ASKED_FOR}
         environment, rest = seen(scene, 1)
         for link in (2, 3):
-            scene.testbed.wait_until(lambda n=link: seen(scene, n)[1] == rest, 10, "the same words")  # type: ignore[misc]
+            assert seen(scene, link)[1] == rest
             assert differences(environment, seen(scene, link)[0]) <= OF_EACH_LINK | NOT_BY_REST
         assert environment["MARK"] == "a b\nc"
 
@@ -209,7 +210,7 @@ def test_links_are_submitted_as_their_owner_through_sudo(scene: Scene) -> None:
         await_links(scene, 1, 2)
         awaited(scene, "submit: done", 2)
         environment, rest = seen(scene, 1)
-        scene.testbed.wait_until(lambda: seen(scene, 2)[1] == rest, 10, "the same words")
+        assert seen(scene, 2)[1] == rest
         assert differences(environment, seen(scene, 2)[0]) <= OF_EACH_LINK
     finally:
         include.unlink()
