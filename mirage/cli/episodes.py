@@ -121,7 +121,7 @@ def episodes(
     wall_s = time.perf_counter() - begun
     if twin:
         ask_twin(out, EpisodeTable.load(out))
-    say_if_beyond(out, EpisodeTable.load(out))
+    say_if_beyond(out, made.table)
     report = _report(out, made, wall_s)
     if as_json:
         typer.echo(json.dumps(report))
