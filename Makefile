@@ -6,7 +6,10 @@ STAMP := $(VENV)/.installed-dev
 SERVE_STAMP := $(VENV)/.installed
 DEB_STAMP := $(VENV)/.installed-deb
 
-.PHONY: demo test kernels test-simulated test-slurm test-chains test-plugin test-deb deb lint-ansible check docs generated man clean
+# Containers often set it. Tests start hundreds of processes, and each would compile everything.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test compiled kernels test-simulated test-slurm test-chains test-plugin test-deb deb lint-ansible check docs generated man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
 	$(BIN)/mirage demo --once
@@ -18,11 +21,16 @@ PYTEST := $(BIN)/python -m pytest -q --durations=10
 FIRST := tests/learn/test_live.py
 APART := deploy/testbed/apart.sh  # Slurms beside each other, each in a private copy of this host
 
-test: $(STAMP)  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
+test:  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
+	$(MAKE) --jobs=2 $(STAMP) compiled
 	$(BIN)/python -m tests.needed
 	$(MAKE) --jobs=6 --output-sync=target check test-simulated test-slurm test-chains test-plugin test-deb
 
-# One file first, by itself: with it the kernels are compiled, which several processes would do each.
+# What the service compiles takes longer than pip, which runs meanwhile.
+compiled: $(SERVE_STAMP)
+	$(BIN)/python -m mirage.services.compiling
+
+# One file first, by itself: it compiles all other kernels, which several processes would do each.
 kernels: $(STAMP)
 	$(PYTEST) $(FIRST)
 

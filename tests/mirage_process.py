@@ -3,14 +3,17 @@
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import httpx
 
@@ -21,6 +24,7 @@ from tests.slurm.test_sdiag import SDIAG
 MIRAGE = (sys.executable, "-m", "mirage")
 CHECKOUT = Path(__file__).resolve().parents[1]
 _PATIENCE_S = 30.0
+_LONGEST_S = 280.0
 _WITHOUT_ROOTS_PASS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 
 
@@ -39,18 +43,71 @@ def environment(**more: str) -> dict[str, str]:
 
 def run(*words: str, cwd: Path | None = None, by_modes: bool = False, **more: str) -> Answer:
     """`by_modes`: files are as closed as their mode bits say, even to root."""
-    modest = by_modes and os.geteuid() == 0
+    if by_modes or any(name.startswith("PYTHON") for name in more):
+        return _run_cold(words, cwd, modest=by_modes and os.geteuid() == 0, env=environment(**more))
+    return _warm().run(words, cwd or Path.cwd(), environment(**more))
+
+
+def _run_cold(
+    words: Sequence[str], cwd: Path | None, env: dict[str, str], *, modest: bool
+) -> Answer:
     done = subprocess.run(
         [*(_WITHOUT_ROOTS_PASS if modest else ()), *MIRAGE, *words],
-        env=environment(**more),
+        env=env,
         cwd=cwd,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=_LONGEST_S,
     )
     return Answer(done.returncode, done.stdout, done.stderr)
+
+
+class _Warm:
+    """Runs commands in forks of `tests.warm`, one at a time."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.warm"],
+            env=environment(),
+            cwd=CHECKOUT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
+
+    def run(self, words: Sequence[str], cwd: Path, env: dict[str, str]) -> Answer:
+        with NamedTemporaryFile("r") as out, NamedTemporaryFile("r") as err:
+            asked = {"words": words, "cwd": str(cwd), "env": env, "out": out.name, "err": err.name}
+            try:
+                code = self._answered(json.dumps(asked))
+            except BaseException:
+                # What still runs is the test's no more.
+                self.end()
+                raise
+            return Answer(code, out.read(), err.read())
+
+    def end(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        _warm.cache_clear()
+
+    def _answered(self, line: str) -> int:
+        given, told = self._process.stdin, self._process.stdout
+        assert given is not None
+        assert told is not None
+        given.write(f"{line}\n")
+        given.flush()
+        ready, _, _ = select.select([told], [], [], _LONGEST_S)
+        assert ready, f"no end after {_LONGEST_S} s: {line}"
+        return int(told.readline())
+
+
+@cache
+def _warm() -> _Warm:
+    return _Warm()
 
 
 SITE = re.sub(r"(?m)^(ClusterName *= ).*$", r"\1lab", answer("scontrol-show-config.txt"))

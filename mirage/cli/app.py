@@ -3,6 +3,7 @@
 A login node runs `mirage chain` many times a day; all modules together take a second to import.
 """
 
+import gc
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -83,9 +84,19 @@ class _Later(TyperCommand):
         """The context of the real one: all that follows goes by `context.command`."""
         name = self.name or ""
         module, _ = COMMANDS[name]
-        real = get_group(import_module(module).app).commands[name]
+        real = get_group(_imported(module).app).commands[name]
         manual.attach(real, name)
         return real.make_context(info_name, args, parent=parent, **extra)
+
+
+def _imported(module: str) -> Any:
+    # What imports make stays. To look through it for garbage, while it came and again at the end,
+    # was a third of what a short command computed.
+    gc.disable()
+    found = import_module(module)
+    gc.freeze()
+    gc.enable()
+    return found
 
 
 class _Tree(TyperGroup):

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from mirage.cli.kernels import say_if_compiling
 from mirage.cli.simulate import complain, day, hours, instant, progress, ratio, table_of
+from mirage.cli.writable import check_writable
 from mirage.errors import InputError
 from mirage.learn import tpe
 from mirage.services.calibrate import Calibration, default_plan, look
@@ -78,6 +79,7 @@ def calibrate(
     Exit code 0; 2 where the log has no starts or is too short, a file cannot be read or written, or
     Optuna is not installed.
     """
+    check_writable(out)
     start = read_cluster_file(cluster) if cluster else Params(name=_name(trace), nodes=_ANY_SIZE)
     if cluster and nodes is not None and nodes > start.nodes:
         raise InputError(f"--nodes {nodes}: {cluster} has {start.nodes}")

@@ -15,6 +15,7 @@ from mirage.cli.evaluate_auto import who_decided
 from mirage.cli.evaluate_text import figure_tables
 from mirage.cli.judging import judge, together
 from mirage.cli.tabling import finite, say_if_beyond
+from mirage.cli.writable import check_writable
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.episodes import bootstrap
@@ -83,6 +84,8 @@ def evaluate_tables(
     paths, names = _sorted_out(words, policies or [])
     if plot is not None:
         pareto.check(plot)
+    if json_path not in (None, _STDOUT):
+        check_writable(Path(json_path))
     startup_h = _startup_h(startup_time)
     under = models_folder(config)
     tables = [_loaded(path) for path in paths]

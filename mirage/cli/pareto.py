@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mirage.cli.writable import check_writable
 from mirage.episodes.evaluate import Figures
 from mirage.errors import InputError
 
@@ -16,8 +17,7 @@ def check(path: Path) -> None:
     """InputError where no plot could be drawn there: said before the long work, not after it."""
     if path.suffix.lower() not in _SUFFIXES:
         raise InputError(f"{path}: a plot is a .png or a .svg file")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: there is no such folder")
+    check_writable(path)
     try:
         import matplotlib  # noqa: F401, PLC0415 - an extra
     except ImportError:

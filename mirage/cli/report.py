@@ -21,6 +21,7 @@ from mirage.cli.report_html import page
 from mirage.cli.report_pairs import Asked, Pair, check_window, pairs, span
 from mirage.cli.report_text import shown
 from mirage.cli.tabling import complain, cores, finite, make_table, plan_of
+from mirage.cli.writable import check_writable
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
@@ -138,7 +139,8 @@ def shadow(
     Exit code 0 whatever is recommended, too little data included; 2 where the log, the cluster
     file or an option does not read.
     """
-    _check_writable(html)
+    if html is not None:
+        check_writable(html)
     asked = Asked(
         since=since,
         until=until,
@@ -258,12 +260,6 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"--keep {keep}: {error.strerror}") from error
     yield keep
-
-
-def _check_writable(path: Path | None) -> None:
-    """Said before the long work, not after it."""
-    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-        raise InputError(f"--html {path}: there is no such folder, or it is one itself")
 
 
 def _write(path: Path, text: str) -> None:

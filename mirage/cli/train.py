@@ -14,6 +14,7 @@ from mirage.cli.ask_twin import ask_twin
 from mirage.cli.configured import ConfigOption, models_folder
 from mirage.cli.tabling import say_if_beyond
 from mirage.cli.training import Agents, Asked, Maker, Trees
+from mirage.cli.writable import check_makeable
 from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
 from mirage.learn.settings import read
@@ -142,6 +143,7 @@ def _check_out(out: Path) -> None:
         raise InputError(f"--out {out}: a model's folder is models/NAME/VERSION")
     if out.exists():
         raise InputError(f"{out} is there already: give another version")
+    check_makeable(out)
 
 
 def _shown(report: dict[str, Any]) -> Table:

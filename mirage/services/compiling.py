@@ -1,8 +1,9 @@
-"""Compiles what models and the twin run, by running it: `python -m mirage.services.compiling FILE`.
+"""Compiles what models and the twin run, by running it: `-m mirage.services.compiling [FILE]`.
 
 numba compiles what is called first, for a minute or more after an installation or an upgrade, and
 keeps it on disk (`sim.jit`). In the worker that would be a minute without a look at the queue, so
-this runs in a process beside it (`cli.compiler`), for the cluster of that cluster file.
+this runs in a process beside it (`cli.compiler`), for the cluster of that cluster file; without
+one for a cluster as the demo's.
 """
 
 import os
@@ -28,8 +29,11 @@ _NOW = 1000 * _HOUR_S
 def main(words: Sequence[str]) -> int:
     """Raises ConfigError for a cluster file that does not read."""
     os.nice(19)
-    file = load_cluster_file(Path(words[0]))
-    compile_for(file.params, file.node_names)
+    if words:
+        file = load_cluster_file(Path(words[0]))
+        compile_for(file.params, file.node_names)
+    else:
+        compile_for(Params())
     return 0
 
 

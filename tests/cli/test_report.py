@@ -215,7 +215,7 @@ def test_names_of_the_log_are_escaped(made: dict[str, Any]) -> None:
         (("--overlap-price", "nan"), "--overlap-price nan: no finite number"),
         (("--every", "0"), "--every 0: not a time"),
         (("--time-limit", "soon"), "--time-limit soon: not a time"),
-        (("--html", "/nowhere/out.html"), "--html /nowhere/out.html"),
+        (("--html", "/nowhere/out.html"), "/nowhere/out.html cannot be written: /nowhere is no"),
         (("--keep", "/nowhere/kept"), "--keep /nowhere/kept: No such file"),
         (("--from-sacct", "none.txt"), "none.txt"),
     ],
