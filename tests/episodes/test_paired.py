@@ -62,3 +62,15 @@ def test_an_equal_policy_comes_through_seldom(days: int, share: float) -> None:
     came = np.mean([difference(by_day_h).cheaper for by_day_h in noise.tolist()])
     assert came == pytest.approx(share, abs=0.02)
     assert np.mean(noise.mean(axis=1) < 0.0) == pytest.approx(0.5, abs=0.08)
+
+
+@pytest.mark.parametrize(("days", "share"), [(FEWEST_DAYS, 0.205), (21, 0.1725)])
+def test_an_equal_policy_comes_through_more_often_where_outcomes_span_days(
+    days: int, share: float
+) -> None:
+    """Each day's difference is that of three days in a row: they are fewer than they seem."""
+    rng, tries = np.random.default_rng(1), 400
+    each = rng.normal(0.0, 1.0, (tries, days + 2))
+    shared = (each[:, :-2] + each[:, 1:-1] + each[:, 2:]) / 3
+    came = np.mean([difference(by_day_h).cheaper for by_day_h in shared.tolist()])
+    assert came == pytest.approx(share, abs=0.02)
