@@ -110,6 +110,18 @@ class RestHttp:
     def _exchange(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
     ) -> tuple[int, bytes]:
+        """slurmrestd 22.05 drops a connection now and then: a question is asked once more. A move
+        is not, it may have been made."""
+        try:
+            return self._once(method, target, headers, body)
+        except ConnectionResetError:
+            if method != "GET":
+                raise
+            return self._once(method, target, headers, body)
+
+    def _once(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
+    ) -> tuple[int, bytes]:
         until = self._clock() + self._timeout_s
         connection = self._connection()
         try:

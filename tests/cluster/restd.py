@@ -55,6 +55,7 @@ class FakeRestd:
         self.asked: list[Asked] = []
         self.stop = threading.Event()
         self._told: dict[str, _Told] = {}
+        self._dropped: dict[str, int] = {}
         self.answers(OPENAPI, openapi("v0.0.38"))
 
     def answers(  # noqa: PLR0913 what a server can do is much
@@ -74,8 +75,17 @@ class FakeRestd:
             status=status, raw=raw, seconds=seconds, cut=cut, drip_s=drip_s, headers=headers or {}
         )
 
+    def drops(self, path: str, *, times: int) -> None:
+        """So many requests for `path` from now on are heard, and their connections ended."""
+        self._dropped[path] = times
+
     def told(self, path: str) -> _Told | None:
         return self._told.get(path)
+
+    def is_dropped(self, path: str) -> bool:
+        left = self._dropped.get(path, 0)
+        self._dropped[path] = left - 1
+        return left > 0
 
     def calls(self, path: str) -> list[Asked]:
         return [asked for asked in self.asked if asked.path == path]
@@ -128,6 +138,9 @@ class _Handler(BaseHTTPRequestHandler):
         fake.asked.append(
             Asked(method=self.command, path=url.path, query=url.query, headers=headers, body=body)
         )
+        if fake.is_dropped(url.path):
+            self.close_connection = True
+            return
         told = fake.told(url.path)
         if told is None:
             self.send_error(404)

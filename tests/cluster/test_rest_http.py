@@ -85,6 +85,27 @@ def test_half_an_answer_is_none(fake: FakeRestd) -> None:
         RestHttp(fake.url).get("/a", "a")
 
 
+def test_a_question_whose_connection_is_dropped_is_asked_once_more(fake: FakeRestd) -> None:
+    fake.answers("/a", {"jobs": []})
+    fake.drops("/a", times=1)
+    assert RestHttp(fake.url).get("/a", "a").body == {"jobs": []}
+    fake.drops("/a", times=2)
+    with pytest.raises(ClusterUnavailable, match="broke its answer off"):
+        RestHttp(fake.url).get("/a", "a")
+    assert len(fake.calls("/a")) == 4
+
+
+def test_a_move_whose_connection_is_dropped_is_not_made_twice(fake: FakeRestd) -> None:
+    fake.answers("/a", {})
+    fake.drops("/a", times=2)
+    http = RestHttp(fake.url)
+    with pytest.raises(ClusterUnavailable, match="broke its answer off"):
+        http.post("/a", "a", {"hold": True})
+    with pytest.raises(ClusterUnavailable, match="broke its answer off"):
+        http.delete("/a", "a")
+    assert [asked.method for asked in fake.calls("/a")] == ["POST", "DELETE"]
+
+
 def test_silence_ends_in_time(fake: FakeRestd) -> None:
     fake.answers("/a", {}, seconds=20)
     began = time.monotonic()
