@@ -15,15 +15,13 @@ from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-import httpx
-
+from tests import patient
 from tests.cluster.commands import FakeCommands
 from tests.slurm.captured import SEPARATOR, answer
 from tests.slurm.test_sdiag import SDIAG
 
 MIRAGE = (sys.executable, "-m", "mirage")
 CHECKOUT = Path(__file__).resolve().parents[1]
-_PATIENCE_S = 30.0
 _LONGEST_S = 280.0
 _WITHOUT_ROOTS_PASS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 
@@ -155,13 +153,13 @@ class Serving:
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(_PATIENCE_S)
+        return self.process.wait(patient.PATIENCE_S)
 
     def _answers(self, path: str) -> bool:
         assert self.process.poll() is None, self._log.read_text()
         if not any(line["event"] == "serving" for line in self.log()):
             return False
-        return httpx.get(self.url() + path, trust_env=False).is_success
+        return patient.get(self.url() + path).is_success
 
 
 @contextmanager
@@ -201,7 +199,7 @@ def configured(folder: Path, *, port: int = 0, at: Path | None = None) -> Path:
 
 
 def _until(reached: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + patient.PATIENCE_S
     while not reached():
         assert time.monotonic() < deadline, otherwise
         time.sleep(0.02)

@@ -8,15 +8,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import httpx
 import pytest
 
 from mirage import sd_notify
 from mirage.sd_notify import Notifier
+from tests import patient
 from tests.mirage_process import QuietSlurm, configured, run, serving, wait_for_call
 
 WATCHDOG_S = 1.0
-PATIENCE_S = 20.0
 
 
 class Systemd:
@@ -26,14 +25,14 @@ class Systemd:
         self.path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(path))
-        self._socket.settimeout(PATIENCE_S)
+        self._socket.settimeout(patient.PATIENCE_S)
 
     def hear(self) -> str:
         """The next message; raises TimeoutError."""
         return self._socket.recv(4096).decode()
 
     def wait_for(self, word: str) -> str:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + patient.PATIENCE_S
         while word not in (said := self.hear()):
             assert time.monotonic() < deadline, f"{word} is not said"
         return said
@@ -51,7 +50,7 @@ class Systemd:
         except TimeoutError:
             return True
         finally:
-            self._socket.settimeout(PATIENCE_S)
+            self._socket.settimeout(patient.PATIENCE_S)
         return False
 
     def close(self) -> None:
@@ -92,7 +91,7 @@ def test_a_service_says_that_it_is_ready_alive_and_ending(
 
 def test_a_slow_slurm_is_no_hanging(systemd: Systemd, slurm: QuietSlurm, config: Path) -> None:
     """Each question takes longer than the watchdog waits, and none is answered in time."""
-    slurm.answers("squeue", seconds=60)
+    slurm.answers("squeue", seconds=200)
     with serving(config, slurm) as service:
         # Three times the longest that one question may take, so that no answer is waited for.
         assert systemd.wait_for("WATCHDOG_USEC=") == "WATCHDOG_USEC=3000000"
@@ -101,7 +100,7 @@ def test_a_slow_slurm_is_no_hanging(systemd: Systemd, slurm: QuietSlurm, config:
         for _ in range(3):
             systemd.wait_for("WATCHDOG=1")
             # Far less than Slurm's silence, and room for a busy machine.
-            assert time.monotonic() - began < 15.0
+            assert time.monotonic() - began < 60.0
             began = time.monotonic()
         assert service.end() == 0
 
@@ -118,7 +117,7 @@ def test_a_worker_that_hangs_is_not_said_to_be_alive(
             database.execute("BEGIN IMMEDIATE")
             time.sleep(2 * WATCHDOG_S)  # a tick begins in this time, and waits
             assert systemd.silent_for(2 * WATCHDOG_S)
-            assert httpx.get(f"{url}/healthz").status_code == 200
+            assert patient.get(f"{url}/healthz").status_code == 200
             database.rollback()
         systemd.wait_for("WATCHDOG=1")
         assert service.end() == 0

@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests import patient
 from tests.api.streams import listening
 from tests.mirage_process import SITE, QuietSlurm, configured, run, serving, wait_for_call
 
@@ -35,10 +36,10 @@ def rows(config: Path, sql: str) -> list[tuple[object, ...]]:
 def test_it_becomes_ready_and_tells_what_it_saw(slurm: QuietSlurm, config: Path) -> None:
     with serving(config, slurm) as service:
         service.wait_until_ready()
-        assert httpx.get(f"{service.url()}/healthz").status_code == 200
-        mode = httpx.get(f"{service.url()}/api/v1/mode").json()
+        assert patient.get(f"{service.url()}/healthz").status_code == 200
+        mode = patient.get(f"{service.url()}/api/v1/mode").json()
         assert mode == {"mode": "shadow", "partitions": {}}
-        page = httpx.get(service.url(), headers={"Accept": "text/html"})
+        page = patient.get(service.url(), headers={"Accept": "text/html"})
         assert "mode shadow" in page.text
         assert len(slurm.calls("squeue")) == 1
         assert service.end() == 0
@@ -73,15 +74,13 @@ def test_a_signal_in_the_middle_of_a_tick_lets_it_finish(
 
 
 def test_it_ends_though_somebody_listens(slurm: QuietSlurm, config: Path) -> None:
-    """Well within the ten seconds after which requests under way are cut off."""
+    """In order: not cut off, as requests still under way after ten seconds are."""
     with serving(config, slurm) as service:
         service.wait_until_ready()
         with listening(service.url()) as stream:
             assert stream.next().name == "health"
-            began = time.monotonic()
             assert service.end() == 0
-            assert time.monotonic() - began < 5
-            assert list(stream) == [], "ended in order, not cut off"
+            assert list(stream) == [], "what is cut off is an error of the protocol"
     assert [line["event"] for line in service.log()][-1] == "ended"
 
 
@@ -93,7 +92,7 @@ def test_slurm_away_is_said_and_no_reason_to_end(slurm: QuietSlurm, config: Path
             assert service.process.poll() is None
         assert said[0]["event"] == "Slurm does not answer"
         assert "Unable to contact" in said[0]["error"]
-        answer = httpx.get(f"{service.url()}/readyz")
+        answer = patient.get(f"{service.url()}/readyz")
         assert answer.status_code == 503
         assert "has not been looked at yet" in answer.json()["detail"]
         assert service.end() == 0
@@ -101,15 +100,15 @@ def test_slurm_away_is_said_and_no_reason_to_end(slurm: QuietSlurm, config: Path
 
 def test_no_request_asks_slurm_or_waits_for_it(slurm: QuietSlurm, config: Path) -> None:
     """Until Slurm has said what is private, all is; each page answers at once all the same."""
-    slurm.answers("scontrol", SITE, seconds=60)
+    slurm.answers("scontrol", SITE, seconds=200)
     with serving(config, slurm) as service:
         url = service.wait_until_serving()
         before = slurm.calls("scontrol")
         began = time.monotonic()
         for path in ("/queue", "/accuracy", "/api/v1/cluster", "/api/v1/mode"):
-            assert httpx.get(url + path).status_code == 200
-        assert httpx.get(f"{url}/api/v1/jobs").status_code == 401
-        assert time.monotonic() - began < 5
+            assert patient.get(url + path).status_code == 200
+        assert patient.get(f"{url}/api/v1/jobs").status_code == 401
+        assert time.monotonic() - began < 100
         assert slurm.calls("scontrol") == before
 
 
@@ -125,7 +124,7 @@ def test_kill_in_the_middle_of_a_tick_leaves_the_database_usable(
     assert run("db", "upgrade", "--config", str(config)).code == 0
     # The dead one's lease runs out by itself; its successor serves, and waits for that.
     with serving(config, slurm) as service:
-        modes = httpx.get(f"{service.wait_until_serving()}/api/v1/mode").json()
+        modes = patient.get(f"{service.wait_until_serving()}/api/v1/mode").json()
         assert modes == {"mode": "act", "partitions": {}}
         assert service.end() == 0
     assert len(slurm.calls("squeue")) == 1

@@ -18,12 +18,11 @@ from mirage.api.app import ApiContext, create_app
 from mirage.api.deps import signed
 from mirage.domain.caller import Caller
 from mirage.errors import NotIdentified
+from tests import patient
 
 NOW = 1_800_000_000
 USERS = {"alice": 1001, "bob": 1002, "carol": 1003, "root": 0}
 CHAIN = "k3v9x2m7q1zt"
-_PATIENCE_S = 60.0
-"""Of who calls: how long an answer takes on a busy machine is nothing that is tested here."""
 
 
 def identify(credential: str, payload: str) -> Caller:
@@ -64,7 +63,7 @@ class Client:
         return self._send("PUT", path, body, who, headers=headers)
 
     def raw(self, method: str, path: str, **how: Any) -> httpx.Response:
-        with httpx.Client(trust_env=False, timeout=_PATIENCE_S) as http:
+        with httpx.Client(trust_env=False, timeout=patient.PATIENCE_S) as http:
             return http.request(method, self.url + path, **how)
 
     def _send(

@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 
+from tests import patient
+
 PATH = "/api/v1/events"
-WAIT_S = 20.0
-"""For the next line; the server's own beat is more frequent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Stream:
 def listening(
     url: str, *, headers: Mapping[str, str] | None = None, **query: Any
 ) -> Iterator[Stream]:
-    timeout = httpx.Timeout(WAIT_S)
+    timeout = httpx.Timeout(patient.PATIENCE_S)
     with (
         httpx.Client(trust_env=False, timeout=timeout) as http,
         http.stream("GET", url + PATH, params=query, headers=headers) as answer,

@@ -26,18 +26,20 @@ from tests.api.rows import add_chain, add_decision, add_links, look
 from tests.api.running import CHAIN, NOW, USERS, Client, Stage
 from tests.api.streams import PATH, listening, read
 
-SOON_S = 5.0
+SOON_S = 60.0
+"""Long before a stream ends that nothing ends: after ten minutes."""
 
 
-def test_a_change_arrives_soon(client: Client, store: Store, cluster_id: int) -> None:
-    with listening(client.url, for_s=30) as stream:
+def test_a_change_arrives_with_no_beat_or_end_to_wait_for(
+    client: Client, store: Store, cluster_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "HEARTBEAT_S", 600.0)
+    with listening(client.url, for_s=600) as stream:
         first = stream.next()
         assert (first.name, first.data["status"]) == ("health", "stale")  # never looked yet
         with store.begin() as tx:
             add_chain(tx, cluster_id)
-        began = time.monotonic()
         told = stream.next("chains")
-        assert time.monotonic() - began < SOON_S
         assert told.data == {"id": told.id, "topic": "chains", "chain_ids": [CHAIN]}
 
 

@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from mirage.cli import rehearsal
@@ -24,6 +23,7 @@ from mirage.sim.types import Params
 from mirage.store import service
 from mirage.store.chains import HandoverRow
 from mirage.store.engine import Store
+from tests import patient
 from tests.mirage_process import MIRAGE, Answer, environment, run
 
 _HOUR_S = 3600
@@ -153,7 +153,7 @@ def foretold_by_the_twin(url: str, folder: Path) -> bool:
         forecasting.ask(tx, 1, Shape(**asked), last.at)
     until = time.monotonic() + 60
     while time.monotonic() < until:
-        found = httpx.get(f"{url}/api/v1/forecasts", params=asked).json()
+        found = patient.get(f"{url}/api/v1/forecasts", params=asked).json()
         if not found["waiting"]:
             return bool(found["source"] == "twin" and found["exact"])
         time.sleep(0.2)

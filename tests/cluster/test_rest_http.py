@@ -107,19 +107,19 @@ def test_a_move_whose_connection_is_dropped_is_not_made_twice(fake: FakeRestd) -
 
 
 def test_silence_ends_in_time(fake: FakeRestd) -> None:
-    fake.answers("/a", {}, seconds=20)
+    fake.answers("/a", {}, seconds=200)
     began = time.monotonic()
     with pytest.raises(ClusterUnavailable, match=r"did not answer within 0\.2 s"):
         RestHttp(fake.url, timeout_s=0.2).get("/a", "a")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_a_byte_now_and_then_ends_in_time(fake: FakeRestd) -> None:
-    fake.answers("/a", "x" * 400, drip_s=0.05)
+    fake.answers("/a", "x" * 4000, drip_s=0.05)
     began = time.monotonic()
     with pytest.raises(ClusterUnavailable, match="did not answer within"):
         RestHttp(fake.url, timeout_s=0.3).get("/a", "a")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("over", ["unix", "tcp"])

@@ -68,13 +68,13 @@ def test_a_command_that_hangs_is_ended_with_its_children(
     commands: FakeCommands, tmp_path: Path
 ) -> None:
     pid_file = tmp_path / "child"
-    commands.runs("squeue", f"#!/bin/sh\nsleep 60 &\necho $! >{pid_file}\nwait\n")
+    commands.runs("squeue", f"#!/bin/sh\nsleep 600 &\necho $! >{pid_file}\nwait\n")
     began = time.monotonic()
     with pytest.raises(ClusterUnavailable, match=r"squeue did not answer within 0.5 s"):
         Runner(timeout_s=0.5).run(["squeue"])
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     child = int(pid_file.read_text())
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not _gone(child):
         assert time.monotonic() < deadline, "the child is still there"
         time.sleep(0.01)

@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from tests import patient
 from tests.identity.site import URL, Site
 
 pytestmark = pytest.mark.slurm
@@ -38,8 +38,8 @@ def test_each_sees_their_own_and_a_coordinator_both(site: Site, chains: dict[str
     }
     jobs = site.ask("GET", "/jobs", site.token("alice", "lifespan=60")).json()["items"]
     assert {row["user"] for row in jobs} == {"alice"}
-    assert httpx.get(f"{URL}/api/v1/jobs", trust_env=False).status_code == 401
-    metrics = httpx.get(f"{URL}/metrics", trust_env=False).text
+    assert patient.get(f"{URL}/api/v1/jobs").status_code == 401
+    metrics = patient.get(f"{URL}/metrics").text
     assert not any(word in metrics for word in ("alice", "bob", *both))
 
 

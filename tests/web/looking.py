@@ -13,6 +13,7 @@ from mirage.domain.caller import Role
 from mirage.services import sessions, tokens
 from mirage.store.engine import Store
 from mirage.store.tokens import Token
+from tests import patient
 from tests.api.running import NOW, USERS
 
 Scheme = Literal["light", "dark"]
@@ -87,7 +88,7 @@ def visiting(
         if cookie is not None:
             context.add_cookies([{"name": COOKIE, "value": cookie, "url": url}])
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(1000 * patient.PATIENCE_S)
         visitor = Visitor(url, page)
         visitor.listen()
         yield visitor

@@ -1,0 +1,16 @@
+"""Requests as tests send them. How long an answer takes on a busy machine is nothing they test."""
+
+from typing import Any
+
+import httpx
+
+PATIENCE_S = 60.0
+"""Of whoever waits for what must come. What tells early from late is further apart than this."""
+
+
+def get(url: str, **how: Any) -> httpx.Response:
+    return httpx.get(url, trust_env=False, timeout=PATIENCE_S, **how)
+
+
+def post(url: str, **how: Any) -> httpx.Response:
+    return httpx.post(url, trust_env=False, timeout=PATIENCE_S, **how)
