@@ -18,6 +18,7 @@ from mirage.ports import Policy
 from mirage.services.twins import asking_for, make
 from mirage.sim.types import Params
 from mirage.traces import replay
+from mirage.traces.reloaded import reloaded
 
 
 def ask_where_needed(
@@ -49,7 +50,7 @@ def ask_twin(path: Path, table: EpisodeTable) -> None:
         return
     trace = _trace(path, table)
     params = TypeAdapter(Params).validate_python(table.about.cluster)
-    jobs = replay.read(trace, params).workload.jobs
+    jobs = reloaded(replay.read(trace, params).workload.jobs, table.about.load)
     with counted("asking the twin", len(table)) as told:
         table.twins = make(
             asking_for(table, params, jobs),

@@ -18,6 +18,7 @@ from mirage.cli.tabling import (
     LEAD_IN_S,
     complain,
     cores,
+    finite,
     instant,
     make_table,
     midnight,
@@ -34,6 +35,7 @@ from mirage.errors import InputError
 from mirage.sim.types import SimJob
 from mirage.traces import replay
 from mirage.traces.clusterfile import read_cluster_file
+from mirage.traces.reloaded import MOST, reloaded
 
 app = typer.Typer()
 
@@ -80,6 +82,17 @@ def episodes(
     account: Annotated[
         str, typer.Option(metavar="NAME", help="Of either job. Default: that of --user.")
     ] = "",
+    load: Annotated[
+        float,
+        typer.Option(
+            metavar="TIMES",
+            min=0.1,
+            max=MOST,
+            callback=finite,
+            help="Replay so many times the jobs of the trace: 0.8 leaves a fifth of them out, 1.1 "
+            "lets a tenth come again, weeks apart. For training.",
+        ),
+    ] = 1.0,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Processes. Default: one for each core.")
     ] = None,
@@ -103,7 +116,7 @@ def episodes(
     """
     params = read_cluster_file(cluster)
     taken = replay.read(trace, params)
-    replayed = taken.workload.jobs
+    replayed = reloaded(taken.workload.jobs, load)
     if not replayed:
         raise InputError(f"{trace}: not one of {taken.read} rows can be replayed")
     settings = replace(
@@ -114,7 +127,7 @@ def episodes(
         account=_account(replayed, user, account),
     )
     settings.check(params)
-    plan = plan_of(trace, params, replayed, settings)
+    plan = plan_of(trace, params, replayed, settings, load)
     say_if_compiling()
     begun = time.perf_counter()
     made = make_table(plan, out, jobs or cores())

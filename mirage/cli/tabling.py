@@ -7,6 +7,7 @@ import platform
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -77,7 +78,14 @@ def complain(trace: Path, taken: replay.Replay) -> None:
         )
 
 
-def plan_of(trace: Path, params: Params, replayed: Sequence[SimJob], settings: Settings) -> Plan:
+def plan_of(
+    trace: Path,
+    params: Params,
+    replayed: Sequence[SimJob],
+    settings: Settings,
+    load: float = 1.0,
+) -> Plan:
+    """`replayed`: the jobs of the trace, at that load."""
     about = describe(
         params,
         settings,
@@ -89,7 +97,7 @@ def plan_of(trace: Path, params: Params, replayed: Sequence[SimJob], settings: S
             **{name: version(name) for name in ("mirage-provisioner", "numba", "numpy")},
         },
     )
-    return Plan(params=params, jobs=replayed, settings=settings, about=about)
+    return Plan(params, replayed, settings, replace(about, load=load))
 
 
 def finite(option: typer.CallbackParam, number: float) -> float:

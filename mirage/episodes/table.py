@@ -87,6 +87,8 @@ class About:
     """Instants whose successor started after the last submission of the trace."""
     source: str = ""
     """Where the trace was, for what is asked of it later; empty in older files."""
+    load: float = 1.0
+    """Jobs that the replay had for each of the trace (`traces.reloaded`)."""
 
     @property
     def pair(self) -> str:
@@ -100,6 +102,8 @@ class About:
             self.qos or self._first("qos"),
             self.user,
             self.account,
+            # Tables at the trace's own load are known as they were before there were others.
+            *([self.load] if self.load != 1.0 else []),
         )
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 

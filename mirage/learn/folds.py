@@ -16,22 +16,19 @@ def rolling(rows: Rows, folds: int) -> list[tuple[Flags, Flags]]:
     """Rolling origin: masks [E] of the past and of the window that follows it, oldest first.
 
     The newer half of the start points is cut into `folds` windows. The past of a window are the
-    episodes whose every outcome was known when it begins. Raises InputError for too few episodes.
+    episodes whose every outcome was known when it begins. Nobody is judged but as logged. Raises
+    InputError for too few episodes.
     """
-    edges = np.linspace(0.5, 1.0, folds + 1) * len(rows)
+    judged = np.flatnonzero(rows.as_logged)
+    edges = np.linspace(0.5, 1.0, folds + 1) * len(judged)
     cuts = np.round(edges).astype(np.int64)
-    splits = []
-    for first, last in pairwise(cuts):
-        window = np.zeros(len(rows), dtype=np.bool_)
-        window[first:last] = True
-        splits.append(_split(rows, window))
-    return splits
+    return [_split(rows, judged[first:last]) for first, last in pairwise(cuts)]
 
 
 def newest(rows: Rows, share: float) -> tuple[Flags, Flags]:
-    """The newest episodes, and those known before they begin."""
-    window = np.arange(len(rows)) >= round((1.0 - share) * len(rows))
-    return _split(rows, window)
+    """The newest episodes as logged, and those known before they begin."""
+    judged = np.flatnonzero(rows.as_logged)
+    return _split(rows, judged[round((1.0 - share) * len(judged)) :])
 
 
 def apart(rows: Rows, blocks: int) -> Iterator[tuple[Flags, Flags]]:
@@ -44,7 +41,9 @@ def apart(rows: Rows, blocks: int) -> Iterator[tuple[Flags, Flags]]:
         yield _enough(beside & ~inside, inside)
 
 
-def _split(rows: Rows, window: Flags) -> tuple[Flags, Flags]:
+def _split(rows: Rows, judged: Ints) -> tuple[Flags, Flags]:
+    window = np.zeros(len(rows), dtype=np.bool_)
+    window[judged] = True
     if not window.any():
         return _enough(window, window)
     begins = rows.start_point[window].min()

@@ -34,6 +34,8 @@ class Rows:
     """[E], epoch seconds, ascending."""
     known_at: Ints
     """[E]: when the last of an episode's outcomes was known, epoch seconds."""
+    as_logged: Flags
+    """[E]: at the trace's own load. Others are learned from; no policy is judged by them."""
 
     @classmethod
     def of(cls, tables: Sequence[EpisodeTable], every: int = 1, *, twin: bool = False) -> Self:
@@ -52,6 +54,7 @@ class Rows:
             left_h=(instant_s[-1] - instant_s[taken[:-1]]) / _HOUR_S,
             start_point=np.concatenate([t.start_point for t in tables]),
             known_at=np.concatenate([_known_at(t) for t in tables]),
+            as_logged=np.concatenate([np.full(len(t), t.about.load == 1.0) for t in tables]),
         )
         _check_finite(whole)
         return whole.part(np.argsort(whole.start_point, kind="stable"))
@@ -93,6 +96,7 @@ class Rows:
             left_h=self.left_h,
             start_point=self.start_point[which],
             known_at=self.known_at[which],
+            as_logged=self.as_logged[which],
         )
 
 

@@ -1,0 +1,131 @@
+"""Whether tables at other loads make trees better where the load shifts; training weeks only.
+
+    python -m benchmarks.other_loads LOGGED.npz... LIGHTER.npz... HEAVIER.npz...
+
+Tables of one cluster at its logged load and at others (`mirage episodes --load`), all with the
+twin's answers. The newer half of the weeks is cut into three windows; in each, hand-overs at each
+load are decided by the ensemble as it learns from what was known before the window: from tables at
+the logged load alone; from those and the other loads, but never from the load that is judged unless
+that is the logged one; and by the twin alone, with its own factor. Prints what each costs at three
+prices as shares of plain Slurm's (where that is next to nothing, of 0.1 h), by window, and the
+hours at price 0.5: docs/decisions/0023-other-loads.md judges by it.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mirage.cli.training import EVERY
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.episodes.table import EpisodeTable
+from mirage.learn import folds, stopping
+from mirage.learn.ensemble import family
+from mirage.learn.rows import Floats, Rows
+from mirage.learn.settings import defaults
+from mirage.learn.train import PRICES
+
+WINDOWS = 3
+_TREES = family("ensemble", defaults(), 0)
+_NAMES = ("logged load alone", "other loads too", "twin")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What plain Slurm and each way cost at one load; [E, P] each, hours."""
+
+    plain: Floats
+    by_way: dict[str, Floats]
+
+    @classmethod
+    def together(cls, parts: Sequence["Judged"]) -> "Judged":
+        ways = {way: np.concatenate([p.by_way[way] for p in parts]) for way in _NAMES}
+        return cls(np.concatenate([p.plain for p in parts]), ways)
+
+    def lines(self, load: float, when: str) -> Iterator[str]:
+        least = np.maximum(self.plain.mean(axis=0), stopping.LEAST_COST_H)
+        at = PRICES.index(OVERLAP_PRICE)
+        for way, cost_h in self.by_way.items():
+            share = float((cost_h.mean(axis=0) / least).mean())
+            yield (
+                f"| {load} | {when} | {len(cost_h)} | {way} | {share:.3f} "
+                f"| {cost_h[:, at].mean():.2f} | {self.plain[:, at].mean():.2f} |"
+            )
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tables", nargs="+", type=Path)
+    tables = [EpisodeTable.load(path) for path in parser.parse_args(words).tables]
+    by_load: dict[float, list[EpisodeTable]] = {}
+    for table in tables:
+        by_load.setdefault(table.about.load, []).append(table)
+    _say("| load | window | hand-overs | way | share of plain Slurm's | h at 0.5 | plain h |")
+    _say("|---|---|---|---|---|---|---|")
+    edges = [
+        int(by_logged.start_point[window].min())
+        for by_logged in [_rows(by_load[1.0])]
+        for _, window in folds.rolling(by_logged, WINDOWS)
+    ]
+    for load in sorted(by_load):
+        parts = []
+        for number, judged in enumerate(_windows(_rows(by_load[load]), edges)):
+            parts.append(_judged(by_load, load, judged))
+            for line in parts[-1].lines(load, str(number + 1)):
+                _say(line)
+        for line in Judged.together(parts).lines(load, "all"):
+            _say(line)
+
+
+def _rows(tables: Sequence[EpisodeTable]) -> Rows:
+    return Rows.of(tables, EVERY, twin=True)
+
+
+def _windows(rows: Rows, edges: Sequence[int]) -> Iterator[Rows]:
+    for since, until in zip(edges, [*edges[1:], sys.maxsize], strict=True):
+        yield rows.part((rows.start_point >= since) & (rows.start_point < until))
+
+
+def _judged(by_load: dict[float, list[EpisodeTable]], load: float, judged: Rows) -> Judged:
+    cost_h = stopping.costs(judged.outcome_h, PRICES)
+    begins = int(judged.start_point.min())
+    others = [t for at, ts in by_load.items() if at == 1.0 or at != load for t in ts]
+    logged = _before(_rows(by_load[1.0]), begins)
+    ways = {
+        _NAMES[0]: _spent(logged, judged, cost_h),
+        _NAMES[1]: _spent(_before(_rows(others), begins), judged, cost_h),
+        _NAMES[2]: _by_twin(logged, judged, cost_h),
+    }
+    return Judged(cost_h[:, -1], ways)
+
+
+def _before(rows: Rows, begins: int) -> Rows:
+    return rows.part(rows.known_at <= begins)
+
+
+def _spent(past: Rows, judged: Rows, cost_h: Floats) -> Floats:
+    factor = stopping.factor(past, stopping.cross_fitted(past, _TREES), PRICES)
+    late = stopping.fitted(past, _TREES).predict(judged.flat).reshape(len(judged), -1)
+    return stopping.spent(cost_h, late, PRICES, factor)
+
+
+def _by_twin(past: Rows, judged: Rows, cost_h: Floats) -> Floats:
+    factor = stopping.factor(past, _twin(past), PRICES)
+    return stopping.spent(cost_h, _twin(judged), PRICES, factor)
+
+
+def _twin(rows: Rows) -> Floats:
+    """[E, D]: P(late), the last of its numbers."""
+    return rows.flat[:, -1].astype(np.float64).reshape(len(rows), -1)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
