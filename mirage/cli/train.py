@@ -87,6 +87,8 @@ def train(
     tables = [EpisodeTable.load(path) for path in words]
     for path, table in zip(words, tables, strict=True):
         say_if_beyond(path, table)
+    if not any(table.about.as_logged for table in tables):
+        raise InputError("no table is as logged: a model is judged at the trace's own load")
     under = models_folder(config)
     with_twin = all(table.twins is not None for table in tables) if twin is None else twin
     maker = _maker(family, encoder, init, settings, seed, under=under, twin=with_twin)

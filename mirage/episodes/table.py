@@ -91,6 +91,11 @@ class About:
     """Jobs that the replay had for each of the trace (`traces.reloaded`)."""
 
     @property
+    def as_logged(self) -> bool:
+        """Whether the trace was replayed at its own load: policies are judged by nothing else."""
+        return self.load == 1.0
+
+    @property
     def pair(self) -> str:
         """sha256 of all that a hand-over depends on but its start point."""
         told = (
@@ -103,7 +108,7 @@ class About:
             self.user,
             self.account,
             # Tables at the trace's own load are known as they were before there were others.
-            *([self.load] if self.load != 1.0 else []),
+            *([] if self.as_logged else [self.load]),
         )
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 

@@ -109,6 +109,7 @@ def _table(table: EpisodeTable) -> dict[str, Any]:
         "time_limit_s": about.time_limit_s,
         "since": about.since,
         "until": about.until,
+        "load": about.load,
         "episodes": len(table),
         "cluster": about.cluster,
     }

@@ -51,10 +51,11 @@ class Judging:
         return [found for found in sets if found is not None]
 
     def operating_points(self) -> list[dict[str, Any]]:
-        """`operating.point` for each table and each of `operating.OVERLAPS_H`."""
+        """`operating.point` for each table as logged and each of `operating.OVERLAPS_H`."""
         return [
             _chain(table) | {"overlap_at_most_h": limit} | self._point(place, table, limit)
             for place, table in enumerate(self._tables)
+            if table.about.as_logged
             for limit in operating.OVERLAPS_H
         ]
 

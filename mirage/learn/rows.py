@@ -54,7 +54,7 @@ class Rows:
             left_h=(instant_s[-1] - instant_s[taken[:-1]]) / _HOUR_S,
             start_point=np.concatenate([t.start_point for t in tables]),
             known_at=np.concatenate([_known_at(t) for t in tables]),
-            as_logged=np.concatenate([np.full(len(t), t.about.load == 1.0) for t in tables]),
+            as_logged=np.concatenate([np.full(len(t), t.about.as_logged) for t in tables]),
         )
         _check_finite(whole)
         return whole.part(np.argsort(whole.start_point, kind="stable"))

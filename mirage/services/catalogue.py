@@ -56,11 +56,15 @@ def whole(model: str, under: Path) -> Whole:
     return Whole(line=_line(folder), card=card, promotions=tuple(records))
 
 
+def _load(table: Mapping[str, Any]) -> str:
+    return "" if table.get("load", 1.0) == 1.0 else f" at {table['load']} times the load"
+
+
 def summary(card: Mapping[str, Any]) -> dict[str, Any]:
     """Where it comes from, and how much of the gap it closed on later weeks. Raises UnfitModel."""
     learned = card.get("trained_on", [])
     spans = (
-        f"{t['trace']} {t['nodes']} node(s) {_day(t['since'])} to {_day(t['until'])}"
+        f"{t['trace']} {t['nodes']} node(s) {_day(t['since'])} to {_day(t['until'])}{_load(t)}"
         for t in (learned if isinstance(learned, list) else [])
     )
     try:

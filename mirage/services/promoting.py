@@ -132,12 +132,15 @@ def compared(new: Served, old: Served, paths: Sequence[Path], ask: Asker) -> Com
 
 
 def unseen(path: Path, asked: Served, *others: Served) -> EpisodeTable:
-    """Raises InputError where one of the models was trained on later days than its first, and where
-    `asked` is not for such chains: what stands in for it would be judged."""
+    """Raises InputError where one of the models was trained on later days than its first, where
+    `asked` is not for such chains (what stands in for it would be judged), and for a load that
+    never was."""
     table = EpisodeTable.load(path)
     if not len(table) or table.about.features_fingerprint != spec.FINGERPRINT:
         raise InputError(f"{path} holds no episode with this program's features")
     about = table.about
+    if not about.as_logged:
+        raise InputError(f"{path} is of {about.load} times the load: no days that were")
     outside = asked.artefact.scope.outside(about.nodes, about.time_limit_s)
     if outside is not None:
         raise InputError(f"{path} holds no chains that {asked.name} is for: {outside}")

@@ -7,6 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -93,6 +94,35 @@ def test_the_table_and_its_report(trace: Path, cluster: Path, tmp_path: Path) ->
     assert judged.code == 0, judged.err
     all_of_them = json.loads(judged.out)["policies"]["reactive"]["all"]
     assert all_of_them["interruption_h"] == pytest.approx(told["reactive"]["interruption_h"])
+
+
+def test_another_load_is_another_table_and_the_twin_knows_it(
+    trace: Path, cluster: Path, tmp_path: Path
+) -> None:
+    """The same jobs are replayed for the twin's questions, which come later."""
+    words = ("--cluster", str(cluster), "--jobs", "1", *PAIR, *SPAN)
+    waited_h, pairs = [], set()
+    for load in ("0.5", "1", "3"):
+        out = tmp_path / f"E{load}.npz"
+        answer = run("episodes", str(trace), *words, "--load", load, "--out", str(out))
+        assert answer.code == 0, answer.err
+        table = EpisodeTable.load(out)
+        assert table.about.load == float(load)
+        waited_h.append(table.outcome_h[:, -1].mean())
+        pairs.add(table.about.pair)
+    assert waited_h[0] < waited_h[1] < waited_h[2]
+    assert len(pairs) == 3
+    asked = run("evaluate", str(tmp_path / "E3.npz"), "--policy", "twin", "--json", "-")
+    assert asked.code == 0, asked.err
+    table = EpisodeTable.load(tmp_path / "E3.npz")
+    assert table.twins is not None
+    busy = table.outcome_s[:, 0] + table.instant_s[-1] > 4 * 3600
+    told = table.twins.of_instants(np.array([0]))[:, 0]
+    assert (told[busy, -1] > 0).all()
+    for load in ("0", "nan", "99"):
+        refused = run("episodes", str(trace), *words, "--load", load, "--out", "E.npz")
+        assert refused.code == 2
+        assert "Traceback" not in refused.err
 
 
 def test_start_points_by_default(trace: Path, cluster: Path, tmp_path: Path) -> None:

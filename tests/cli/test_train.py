@@ -13,7 +13,7 @@ import pytest
 from mirage.episodes.table import EpisodeTable
 from mirage.policy.artefact import CARD, GRAPH
 from tests.episodes.tables import DAY_S, MONDAY, table
-from tests.learn.queue_tables import EPISODES, queue_table
+from tests.learn.queue_tables import EPISODES, at_load, queue_table
 from tests.mirage_process import Answer, environment, run
 
 LATER = MONDAY + EPISODES * 4 * 3600 + 86400
@@ -233,6 +233,23 @@ def test_bad_input_is_told_in_one_sentence(home: Path) -> None:
     assert not (home / "models" / "made" / "9").exists()
     words = ("evaluate", "other.npz", "--policy", "models/made/1")
     assert "other features" in refused(home, *words)
+
+
+def test_other_loads_are_learned_from_and_nothing_else(home: Path) -> None:
+    at_load(queue_table(60, seed=8), 0.8).save(home / "light.npz")
+    at_load(queue_table(60, seed=9, first=LATER), 1.2).save(home / "heavy.npz")
+    out = ("--out", "models/loads/1", "--folds", "1")
+    assert "no table is as logged" in refused(home, "train", "xgboost", "light.npz", *out)
+    answer = run("train", "xgboost", "E.npz", "light.npz", *out, cwd=home)
+    assert answer.code == 0, answer.err
+    card = json.loads((home / "models" / "loads" / "1" / CARD).read_text())
+    assert [(t["load"], t["episodes"]) for t in card["trained_on"]] == [(1.0, EPISODES), (0.8, 60)]
+    assert card["metrics"]["policies"]["xgboost"]["all"]["episodes"] == EPISODES / 2
+    assert len(card["judged"]) == 1
+    shown = run("models", "show", "models/loads/1", cwd=home)
+    assert "at 0.8 times the load" in shown.out
+    adjust = ("models", "recalibrate", "models/loads/1", "heavy.npz", "--out", "models/loads/2")
+    assert "no days that were" in refused(home, *adjust)
 
 
 def test_training_without_its_packages_names_the_extra(home: Path, tmp_path: Path) -> None:

@@ -48,6 +48,11 @@ def queue_table(
     return EpisodeTable(about, columns | {"observations": _seen(rng, waits_h)})
 
 
+def at_load(made: EpisodeTable, load: float) -> EpisodeTable:
+    """The same table, said to be of another load."""
+    return EpisodeTable(replace(made.about, load=load), made._columns)
+
+
 def foretold(made: EpisodeTable, every: int = 6) -> EpisodeTable:
     """The same table with the twin's answers: it is right in the middle."""
     asked = np.arange(0, INSTANTS - 1, every)

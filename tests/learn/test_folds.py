@@ -5,7 +5,7 @@ import pytest
 from mirage.errors import InputError
 from mirage.learn import folds
 from mirage.learn.rows import Rows
-from tests.learn.queue_tables import queue_table
+from tests.learn.queue_tables import at_load, queue_table
 
 ROWS = Rows.of([queue_table(120)], every=6)
 
@@ -34,6 +34,20 @@ def test_blocks_share_no_time_with_what_is_learned_from() -> None:
         assert not (learned & overlaps).any()
         seen += int(block.sum())
     assert seen == len(ROWS)
+
+
+def test_other_loads_are_learned_from_and_nobody_is_judged_by_them() -> None:
+    others = [at_load(queue_table(40, seed=n), load) for n, load in ((5, 0.8), (6, 1.2))]
+    mixed = Rows.of([queue_table(120), *others], every=6)
+    alone = folds.rolling(ROWS, 3)
+    for (learned, window), (_, as_before) in zip(folds.rolling(mixed, 3), alone, strict=True):
+        assert mixed.as_logged[window].all()
+        assert list(mixed.start_point[window]) == list(ROWS.start_point[as_before])
+        assert (~mixed.as_logged[learned]).any()
+        assert mixed.known_at[learned].max() <= mixed.start_point[window].min()
+    _, newest = folds.newest(mixed, 0.2)
+    assert mixed.as_logged[newest].all()
+    assert newest.sum() == 24
 
 
 def test_too_few_episodes_are_refused() -> None:

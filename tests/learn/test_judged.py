@@ -15,7 +15,7 @@ from mirage.policy import judged
 from mirage.policy.judged import Judged
 from tests.episodes import tables as by_hand
 from tests.episodes.tables import HOUR_S
-from tests.learn.queue_tables import queue_table
+from tests.learn.queue_tables import at_load, queue_table
 from tests.learn.trained import FAMILIES
 from tests.policy.views import view
 
@@ -135,6 +135,16 @@ def test_a_table_without_judged_hand_overs_is_left_out() -> None:
     judging = Judging(Rows.of([table], EVERY), [table], EVERY)
     assert judging.told() == []
     assert [point["price"] for point in judging.operating_points()] == [None, None]
+
+
+def test_a_table_at_another_load_tells_no_results() -> None:
+    """It is of the same chains as the logged one, and would take its place."""
+    tables = [queue_table(24), at_load(queue_table(24, seed=3), 1.2)]
+    rows = Rows.of(tables, EVERY)
+    judging = Judging(rows, tables, EVERY)
+    judging(rows.as_logged, 0.5, np.full(24, 2))
+    assert len(judging.told()) == 1
+    assert len(judging.operating_points()) == len(operating.OVERLAPS_H)
 
 
 def test_rules_are_asked_about_chains_of_less_than_an_hour() -> None:
