@@ -5,7 +5,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from mirage.services import sessions, tokens
 from mirage.store import audit
@@ -35,6 +35,12 @@ def who(site: Site, cookie: str) -> bool:
     return "Log out" in answer.text
 
 
+def type_token(page: Page, token: str) -> None:
+    """Once the browser has put the cursor into the field, which it does after it has loaded."""
+    page.locator("input[name=token]:focus").wait_for()
+    page.keyboard.type(token)
+
+
 def test_a_token_logs_in_by_keyboard_and_leads_back(browser: Browser, site: Site) -> None:
     token = token_of(site.store, site.cluster_id, "alice")
     with visiting(browser, site.url) as visitor:
@@ -44,7 +50,7 @@ def test_a_token_logs_in_by_keyboard_and_leads_back(browser: Browser, site: Site
         page.get_by_role("link", name="Log in").focus()
         page.keyboard.press("Enter")
         page.wait_for_url("**/login?**")
-        page.keyboard.type(token)
+        type_token(page, token)
         page.keyboard.press("Enter")
         page.wait_for_url(site.url + CHAIN_PAGE)
         assert page.get_by_role("button", name="Pause").count() == 1
@@ -61,7 +67,7 @@ def test_a_token_logs_in_by_keyboard_and_leads_back(browser: Browser, site: Site
 def test_a_wrong_token_is_refused_in_words_and_in_the_audit(browser: Browser, site: Site) -> None:
     with visiting(browser, site.url) as visitor:
         visitor.open("/login")
-        visitor.page.keyboard.type("mirage_000000000000_<b>no</b>")
+        type_token(visitor.page, "mirage_000000000000_<b>no</b>")
         visitor.page.keyboard.press("Enter")
         said = visitor.page.get_by_role("alert")
         assert "there is no such token" in said.inner_text()
