@@ -2,13 +2,14 @@
 
     python -m benchmarks.other_loads LOGGED.npz... LIGHTER.npz... HEAVIER.npz...
 
-Tables of one cluster at its logged load and at others (`mirage episodes --load`), all with the
-twin's answers. The newer half of the weeks is cut into three windows; in each, hand-overs at each
-load are decided by the ensemble as it learns from what was known before the window: from tables at
-the logged load alone; from those and the other loads, but never from the load that is judged unless
-that is the logged one; and by the twin alone, with its own factor. Prints what each costs at three
-prices as shares of plain Slurm's (where that is next to nothing, of 0.1 h), by window, and the
-hours at price 0.5: docs/decisions/0023-other-loads.md judges by it.
+Tables of one cluster at its logged load and at others (`mirage episodes --load`). The newer half of
+the weeks is cut into three windows; in each, hand-overs at each load are decided by the ensemble as
+it learns from what was known before the window: from tables at the logged load alone; or from those
+and the other loads, but never from the load that is judged unless that is the logged one. Where all
+tables have the twin's answers the ensemble knows them, and the twin decides alone, too, with its
+own factor. Prints what each costs at three prices as shares of plain Slurm's (where that is next to
+nothing, of 0.1 h), by window, and the hours at price 0.5: docs/decisions/0023-other-loads.md judges
+by it.
 """
 
 import argparse
@@ -30,7 +31,12 @@ from mirage.learn.train import PRICES
 
 WINDOWS = 3
 _TREES = family("ensemble", defaults(), 0)
-_NAMES = ("logged load alone", "other loads too", "twin")
+_LOGGED, _OTHERS, _FACTOR, _TWIN = (
+    "logged load alone",
+    "other loads too",
+    "other loads too, factor as logged",
+    "twin",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,7 @@ class Judged:
 
     @classmethod
     def together(cls, parts: Sequence["Judged"]) -> "Judged":
-        ways = {way: np.concatenate([p.by_way[way] for p in parts]) for way in _NAMES}
+        ways = {way: np.concatenate([p.by_way[way] for p in parts]) for way in parts[0].by_way}
         return cls(np.concatenate([p.plain for p in parts]), ways)
 
     def lines(self, load: float, when: str) -> Iterator[str]:
@@ -81,7 +87,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _rows(tables: Sequence[EpisodeTable]) -> Rows:
-    return Rows.of(tables, EVERY, twin=True)
+    return Rows.of(tables, EVERY, twin=all(table.twins is not None for table in tables))
 
 
 def _windows(rows: Rows, edges: Sequence[int]) -> Iterator[Rows]:
@@ -94,11 +100,11 @@ def _judged(by_load: dict[float, list[EpisodeTable]], load: float, judged: Rows)
     begins = int(judged.start_point.min())
     others = [t for at, ts in by_load.items() if at == 1.0 or at != load for t in ts]
     logged = _before(_rows(by_load[1.0]), begins)
-    ways = {
-        _NAMES[0]: _spent(logged, judged, cost_h),
-        _NAMES[1]: _spent(_before(_rows(others), begins), judged, cost_h),
-        _NAMES[2]: _by_twin(logged, judged, cost_h),
-    }
+    alone, _ = _spent(logged, judged, cost_h)
+    whole, as_logged = _spent(_before(_rows(others), begins), judged, cost_h)
+    ways = {_LOGGED: alone, _OTHERS: whole, _FACTOR: as_logged}
+    if judged.twin is not None:
+        ways[_TWIN] = _by_twin(logged, judged, cost_h)
     return Judged(cost_h[:, -1], ways)
 
 
@@ -106,10 +112,17 @@ def _before(rows: Rows, begins: int) -> Rows:
     return rows.part(rows.known_at <= begins)
 
 
-def _spent(past: Rows, judged: Rows, cost_h: Floats) -> Floats:
-    factor = stopping.factor(past, stopping.cross_fitted(past, _TREES), PRICES)
+def _spent(past: Rows, judged: Rows, cost_h: Floats) -> tuple[Floats, Floats]:
+    """With the boundary's factor found at all loads of the past, and at the logged one alone."""
+    known = stopping.cross_fitted(past, _TREES)
     late = stopping.fitted(past, _TREES).predict(judged.flat).reshape(len(judged), -1)
-    return stopping.spent(cost_h, late, PRICES, factor)
+    at = past.as_logged
+    factors = (
+        stopping.factor(past, known, PRICES),
+        stopping.factor(past.part(at), known[at], PRICES),
+    )
+    whole, as_logged = (stopping.spent(cost_h, late, PRICES, factor) for factor in factors)
+    return whole, as_logged
 
 
 def _by_twin(past: Rows, judged: Rows, cost_h: Floats) -> Floats:
