@@ -39,8 +39,9 @@ test-simulated: kernels  ## what needs no Slurm
 
 # What waits for the real Slurm, as two that take about as long: a third beside them, and its clock
 # is late so often that tests need a second try.
-test-slurm: kernels test-plugin  ## the service's hands and the simulator against the real Slurm
-	$(APART) $(PYTEST) -m slurm --ignore=tests/handover --ignore=tests/slurm_plugin
+test-slurm: kernels  ## the service's hands and the simulator against the real Slurm, and what users touch
+	plugin=0; $(MAKE) test-plugin || plugin=$$?; \
+	$(APART) $(PYTEST) -m slurm --ignore=tests/handover --ignore=tests/slurm_plugin && exit $$plugin
 
 test-chains: kernels  ## whole chains, and what they win
 	$(APART) $(PYTEST) -m slurm tests/handover

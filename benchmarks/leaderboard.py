@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,9 @@ SHIPPED = "ensemble"
 """The family that `auto` is given: two like models made it change its mind at a cost once
 (docs/validation-reads.md)."""
 RULES = ("fixed-lead", "quantile", "slurm-estimate", "at-once", "twin")
+OTHER_LOADS = {"ls6": (0.85, 1.1)}
+"""Times the trace's, of tables that models learn from too: where that won something
+(docs/decisions/0023-other-loads.md)."""
 PRICE = 0.5
 LOADS = ("all", "light", "medium", "heavy")
 
@@ -56,9 +59,22 @@ class Board:
             self._mirage("episodes", *_episodes(asked, days), "--twin", "--out", path.name)
         return path
 
+    def _at_load(self, window: str, load: float) -> Path:
+        """Of the training weeks, every third start point; made where it is not there."""
+        path = self.folder / f"{window}-train-x{load}.npz"
+        if not path.exists():
+            asked = WINDOWS[window]
+            sparse = replace(asked, every_h=3 * asked.every_h)
+            words = _episodes(sparse, TRAINED[_cluster(window)])
+            self._mirage("episodes", *words, "--load", str(load), "--twin", "--out", path.name)
+        return path
+
     def train(self, cluster: str) -> None:
         """One model of each family, of both sizes of chain."""
-        tables = [self.table(window, "train").name for window in _windows(cluster)]
+        windows = _windows(cluster)
+        tables = [self.table(window, "train").name for window in windows]
+        for load in OTHER_LOADS.get(cluster, ()):
+            tables += [self._at_load(window, load).name for window in windows]
         for family in self.families:
             out = _model(family, cluster)
             if not (self.folder / out).exists():

@@ -71,11 +71,11 @@ def main(words: Sequence[str] | None = None) -> None:
         by_load.setdefault(table.about.load, []).append(table)
     _say("| load | window | hand-overs | way | share of plain Slurm's | h at 0.5 | plain h |")
     _say("|---|---|---|---|---|---|---|")
-    edges = [
-        int(by_logged.start_point[window].min())
-        for by_logged in [_rows(by_load[1.0])]
-        for _, window in folds.rolling(by_logged, WINDOWS)
-    ]
+    if 1.0 not in by_load:
+        sys.exit("other_loads: a table at the trace's own load is needed")
+    logged = _rows(by_load[1.0])
+    windows = (window for _, window in folds.rolling(logged, WINDOWS))
+    edges = [int(logged.start_point[window].min()) for window in windows]
     for load in sorted(by_load):
         parts = []
         for number, judged in enumerate(_windows(_rows(by_load[load]), edges)):

@@ -89,8 +89,8 @@ def episodes(
             min=0.1,
             max=MOST,
             callback=finite,
-            help="Replay so many times the jobs of the trace: 0.8 leaves a fifth of them out, 1.1 "
-            "lets a tenth come again, weeks apart. For training.",
+            help="Replay so many times the jobs of the trace, for models to learn from. 0.8 leaves "
+            "a fifth of them out, 1.1 lets a tenth come once more, weeks later.",
         ),
     ] = 1.0,
     jobs: Annotated[

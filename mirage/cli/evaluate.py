@@ -180,6 +180,7 @@ def _named(path: Path, table: EpisodeTable) -> dict[str, Any]:
         "cluster": about.cluster.get("name"),
         "nodes": about.nodes,
         "time_limit_s": about.time_limit_s,
+        "load": about.load,
         "episodes": len(table),
     }
 
@@ -193,6 +194,10 @@ def _say_if_pooled(tables: Sequence[EpisodeTable]) -> None:
             "set",
             err=True,
         )
+    loads = sorted({t.about.load for t in tables})
+    if loads != [1.0]:
+        names = ", ".join(f"{load:g}" for load in loads)
+        typer.echo(f"mirage: note: hand-overs at {names} times the trace's load", err=True)
 
 
 def _answer(document: dict[str, Any], json_path: str | None, intervals: bool) -> None:

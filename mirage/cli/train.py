@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -87,8 +88,7 @@ def train(
     tables = [EpisodeTable.load(path) for path in words]
     for path, table in zip(words, tables, strict=True):
         say_if_beyond(path, table)
-    if not any(table.about.as_logged for table in tables):
-        raise InputError("no table is as logged: a model is judged at the trace's own load")
+    _check_loads(words, tables)
     under = models_folder(config)
     with_twin = all(table.twins is not None for table in tables) if twin is None else twin
     maker = _maker(family, encoder, init, settings, seed, under=under, twin=with_twin)
@@ -111,6 +111,22 @@ def train(
         typer.echo(json.dumps(report))
     else:
         Console().print(_shown(report))
+
+
+def _check_loads(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
+    """A model is for chains of which it was judged, and that is at the trace's own load."""
+    logged = {_chains(table) for table in tables if table.about.as_logged}
+    for path, table in zip(paths, tables, strict=True):
+        if _chains(table) not in logged:
+            raise InputError(
+                f"{path} is of {table.about.load} times the load: give a table of the same chains "
+                "as logged too, by which the model is judged"
+            )
+
+
+def _chains(table: EpisodeTable) -> tuple[object, ...]:
+    about = table.about
+    return about.cluster.get("name"), about.partition, about.nodes, about.time_limit_s
 
 
 def _maker(

@@ -5,20 +5,38 @@ from pathlib import Path
 
 from mirage.errors import InputError
 
+# `os.path` asks and never raises, also below a folder that may not be searched.
+
 
 def check_writable(path: Path) -> None:
     """Raises InputError where no file could be made, or written over, at `path`."""
-    folder = path.absolute().parent
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path} is a folder, not a file to write")
-    if not folder.is_dir():
-        raise InputError(f"{path} cannot be written: {folder} is not a folder")
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise InputError(f"{path} cannot be written: you may not write there")
+    if not os.path.exists(path):
+        _check_folder(path, path.absolute().parent)
+    elif not os.access(path, os.W_OK):
+        raise _closed(path)
 
 
 def check_makeable(folder: Path) -> None:
     """Raises InputError where no folder could be made at `folder`, which is not there yet, with
     those above it that are missing."""
-    above = next(path for path in folder.absolute().parents if path.exists())
-    check_writable(above / folder.name)
+    above = next(path for path in folder.absolute().parents if os.path.exists(path))
+    _check_folder(folder, above)
+
+
+def _check_folder(path: Path, folder: Path) -> None:
+    """Whether something new, `path`, could be made in it."""
+    if not os.path.isdir(folder):
+        closed = os.path.exists(folder.parent) and not os.access(folder.parent, os.X_OK)
+        raise _closed(path) if closed else _no_folder(path, folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _closed(path)
+
+
+def _no_folder(path: Path, folder: Path) -> InputError:
+    return InputError(f"{path} cannot be written: {folder} is not a folder")
+
+
+def _closed(path: Path) -> InputError:
+    return InputError(f"{path} cannot be written: you may not write there")

@@ -14,9 +14,13 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+import structlog
+
 from mirage.cluster.meter import Meter, Usage
 from mirage.cluster.rest_token import Token
 from mirage.errors import ClusterUnavailable
+
+_log = structlog.get_logger(__name__)
 
 UNIX = "unix:"
 _LARGEST_ANSWER = 1 << 30
@@ -110,20 +114,29 @@ class RestHttp:
     def _exchange(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
     ) -> tuple[int, bytes]:
-        """slurmrestd 22.05 drops a connection now and then: a question is asked once more. A move
-        is not, it may have been made."""
+        """slurmrestd 22.05 drops a connection now and then: a question is asked once more, in the
+        time that is left. A move is not, it may have been made."""
+        until = self._clock() + self._timeout_s
         try:
-            return self._once(method, target, headers, body)
+            return self._once(method, target, headers, body, until)
         except ConnectionResetError:
             if method != "GET":
                 raise
-            return self._once(method, target, headers, body)
+            _log.info("slurmrestd dropped a connection; asked once more", url=self.url)
+            return self._once(method, target, headers, body, until)
 
     def _once(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        until: float,
     ) -> tuple[int, bytes]:
-        until = self._clock() + self._timeout_s
-        connection = self._connection()
+        left_s = until - self._clock()
+        if left_s <= 0:
+            raise TimeoutError
+        connection = self._connection(left_s)
         try:
             self._connect(connection)
             connection.request(method, target, body=body, headers=dict(headers))
@@ -166,14 +179,14 @@ class RestHttp:
                 "cluster.rest_url"
             ) from error
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
         if self._socket is not None:
-            return _UnixConnection(self._socket, timeout=self._timeout_s)
+            return _UnixConnection(self._socket, timeout=timeout_s)
         url = urlsplit(self.url)
         host, port = url.hostname or "", url.port
         if url.scheme == "https":
-            return http.client.HTTPSConnection(host, port, timeout=self._timeout_s)
-        return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+            return http.client.HTTPSConnection(host, port, timeout=timeout_s)
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
 
     def _late(self) -> ClusterUnavailable:
         return ClusterUnavailable(

@@ -92,7 +92,7 @@ class About:
 
     @property
     def as_logged(self) -> bool:
-        """Whether the trace was replayed at its own load: policies are judged by nothing else."""
+        """Whether the trace was replayed at its own load: models are judged by nothing else."""
         return self.load == 1.0
 
     @property

@@ -31,7 +31,7 @@ class Judging:
 
     def __init__(self, rows: Rows, tables: Sequence[EpisodeTable], every: int) -> None:
         """`rows` of all the tables, each `every`-th instant of them."""
-        self._tables = tables
+        self._logged = [(k, t) for k, t in enumerate(tables) if t.about.as_logged]
         self._every = every
         # As `Rows.of` has sorted them.
         points = np.concatenate([t.start_point for t in tables])
@@ -47,15 +47,14 @@ class Judging:
 
     def told(self) -> list[dict[str, Any]]:
         """A set for each table that has judged hand-overs (`policy.judged`)."""
-        sets = (self._set(place, table) for place, table in enumerate(self._tables))
+        sets = (self._set(place, table) for place, table in self._logged)
         return [found for found in sets if found is not None]
 
     def operating_points(self) -> list[dict[str, Any]]:
         """`operating.point` for each table as logged and each of `operating.OVERLAPS_H`."""
         return [
             _chain(table) | {"overlap_at_most_h": limit} | self._point(place, table, limit)
-            for place, table in enumerate(self._tables)
-            if table.about.as_logged
+            for place, table in self._logged
             for limit in operating.OVERLAPS_H
         ]
 

@@ -35,7 +35,7 @@ class Rows:
     known_at: Ints
     """[E]: when the last of an episode's outcomes was known, epoch seconds."""
     as_logged: Flags
-    """[E]: at the trace's own load. Others are learned from; no policy is judged by them."""
+    """[E]: at the trace's own load. Others are learned from; no model is judged by them."""
 
     @classmethod
     def of(cls, tables: Sequence[EpisodeTable], every: int = 1, *, twin: bool = False) -> Self:
@@ -87,6 +87,11 @@ class Rows:
         """[E, D, Q]: log(1 + wait) less a forecast [E x D, Q]."""
         found: Floats = np.log1p(self.wait_h)[:, None] - quantiles.settled(log_quantiles)
         return found.reshape(len(self), len(self.left_h), -1)
+
+    @property
+    def logged(self) -> Self:
+        """Those at the trace's own load."""
+        return self.part(self.as_logged)
 
     def part(self, which: Flags | Ints) -> Self:
         """Some of the episodes."""

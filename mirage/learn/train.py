@@ -111,7 +111,7 @@ def judge(
 
 
 def _forecast_figures(fitted: Fitted, past: Rows, later: Rows, seed: int) -> dict[str, Any]:
-    floor = calibration.empirical_h(past.wait_h, later.wait_h.size)
+    floor = calibration.empirical_h(past.logged.wait_h, later.wait_h.size)
     told = calibration.figures(fitted.wait_h(later), later.wait_h, floor, seed)
     window = {"since": int(later.start_point[0]), "until": int(later.start_point[-1])}
     return window | {"learned_from": len(past), "episodes": len(later)} | told
@@ -124,7 +124,7 @@ def baselines(past: Rows, later: Rows) -> dict[str, NDArray[np.int64]]:
     return {
         "reactive": np.full(len(later), last),
         "oracle": last - cost_h[:, ::-1].argmin(axis=1),
-        "fixed-lead": np.full(len(later), best_constant(past, OVERLAP_PRICE)),
+        "fixed-lead": np.full(len(later), best_constant(past.logged, OVERLAP_PRICE)),
     }
 
 

@@ -16,17 +16,18 @@ from mirage.sim.types import SimJob
 MOST = 4.0
 """Times the load; a queue that only grows teaches nothing."""
 _WEEK_S, _DAY_S = 7 * 86400, 86400
+_SHORT_S = 12 * _WEEK_S
 _LATER = (1, 2, 3)
-"""Weeks after its job that a copy comes; days in a trace of less than two weeks."""
+"""Weeks after its job that a copy comes; days in a trace of less than twelve weeks."""
 _SEED = 20230213
 
 
 def reloaded(jobs: Sequence[SimJob], load: float) -> list[SimJob]:
     """`load` times as many jobs, by submission; 1 are the jobs themselves.
 
-    Of two loads the larger one has all jobs of the smaller. Copies have new ids, and lack in the
-    first weeks and beyond the last submission. Dependencies stay as they are: they may name a job
-    that was left out.
+    Copies have new ids, and lack in the first weeks and beyond the last submission: in short traces
+    the load is a little less than asked. Dependencies stay as they are: they may name a job that
+    was left out.
     """
     if not jobs or load == 1.0:
         return list(jobs)
@@ -48,7 +49,7 @@ def _copies(
 ) -> Iterator[SimJob]:
     """Each of them once more, if that is before the last submission."""
     last = jobs[-1].submit
-    unit_s = _WEEK_S if last - jobs[0].submit >= 2 * _WEEK_S else _DAY_S
+    unit_s = _WEEK_S if last - jobs[0].submit >= _SHORT_S else _DAY_S
     for job, later in zip(chosen, dice.choice(_LATER, len(chosen)), strict=True):
         shift_s = unit_s * int(later)
         given_up = None if job.cancel_at is None else job.cancel_at + shift_s

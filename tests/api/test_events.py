@@ -69,11 +69,11 @@ def test_what_a_transaction_took_back_is_not_told(
 def test_it_goes_on_where_it_broke_off(client: Client, store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         add_chain(tx, cluster_id)
-    with listening(client.url, for_s=30, since=0) as stream:
+    with listening(client.url, for_s=600, since=0) as stream:
         seen = stream.next("chains")
     look(store, cluster_id)
     with listening(
-        client.url, for_s=30, headers={"Last-Event-ID": str(seen.id)}, since=0
+        client.url, for_s=600, headers={"Last-Event-ID": str(seen.id)}, since=0
     ) as stream:
         missed = stream.next("queue")
         assert missed.id == (seen.id or 0) + 1
@@ -168,7 +168,7 @@ def test_health_is_told_when_it_changes(
     now = [NOW]
     with (
         stage.serving(replace(context, clock=lambda: now[0])) as client,
-        listening(client.url, for_s=30) as stream,
+        listening(client.url, for_s=600) as stream,
     ):
         assert stream.next("health").data["status"] == "ok"
         now[0] += 10_000
@@ -181,7 +181,7 @@ def test_no_more_listen_than_there_is_room_for(
     monkeypatch.setattr(live, "MOST", 2)
     monkeypatch.setattr(live, "FOR_KNOWN", 0)
     with ExitStack() as open_ones:
-        streams = [open_ones.enter_context(listening(client.url, for_s=30)) for _ in range(2)]
+        streams = [open_ones.enter_context(listening(client.url, for_s=600)) for _ in range(2)]
         assert [stream.next().name for stream in streams] == ["health", "health"]
         refused = client.raw("GET", PATH)
         assert refused.status_code == 429
@@ -195,7 +195,7 @@ def test_who_does_not_say_who_they_are_leaves_room_for_who_does(
     monkeypatch.setattr(live, "MOST", 2)
     monkeypatch.setattr(live, "FOR_KNOWN", 1)
     alice = {"Authorization": f"Bearer {bearer(store, cluster_id, 'alice')}"}
-    with listening(client.url, for_s=30) as stream:
+    with listening(client.url, for_s=600) as stream:
         assert stream.next().name == "health"
         assert client.raw("GET", f"{PATH}?for_s=0").status_code == 429
         assert client.raw("GET", f"{PATH}?for_s=0", headers=alice).status_code == 200

@@ -57,6 +57,22 @@ def test_looking_at_chains_loads_nothing_heavy(words: tuple[str, ...]) -> None:
     assert loaded_by(*words) == []
 
 
+def test_no_command_leans_on_what_another_has_imported() -> None:
+    """Tests run most of them in a process that has imported all (`tests.warm`)."""
+    program = (
+        "import os, sys\n"
+        "for module in sys.argv[1:]:\n"
+        "    if os.fork() == 0:\n"
+        "        __import__(module)\n"
+        "        os._exit(0)\n"
+        "    if os.wait()[1]: sys.exit(module)\n"
+    )
+    modules = sorted({module for module, _ in COMMANDS.values()})
+    command = [sys.executable, "-c", program, *modules]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mirage", "chian"], capture_output=True, text=True, check=False

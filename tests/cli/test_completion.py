@@ -177,6 +177,7 @@ def tab(url: str, home: Path) -> subprocess.CompletedProcess[str]:
 def test_a_service_that_is_silent_or_away_costs_the_suggestions_alone(
     silent: str, tmp_path: Path
 ) -> None:
+    assert completing.patience_s() <= 0.5
     for url in ("http://127.0.0.1:9", silent, "http://no-such-host.invalid", "nonsense"):
         done = tab(url, tmp_path)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -112,13 +112,15 @@ def test_another_load_is_another_table_and_the_twin_knows_it(
         pairs.add(table.about.pair)
     assert waited_h[0] < waited_h[1] < waited_h[2]
     assert len(pairs) == 3
-    asked = run("evaluate", str(tmp_path / "E3.npz"), "--policy", "twin", "--json", "-")
-    assert asked.code == 0, asked.err
-    table = EpisodeTable.load(tmp_path / "E3.npz")
-    assert table.twins is not None
-    busy = table.outcome_s[:, 0] + table.instant_s[-1] > 4 * 3600
-    told = table.twins.of_instants(np.array([0]))[:, 0]
-    assert (told[busy, -1] > 0).all()
+    foretold = []
+    for load in ("1", "3"):
+        asked = run("evaluate", str(tmp_path / f"E{load}.npz"), "--policy", "twin")
+        assert asked.code == 0, asked.err
+        assert ("at 3 times the trace's load" in asked.err) is (load == "3")
+        twins = EpisodeTable.load(tmp_path / f"E{load}.npz").twins
+        assert twins is not None
+        foretold.append(twins.of_instants(np.array([0])).mean())
+    assert foretold[0] < foretold[1]
     for load in ("0", "nan", "99"):
         refused = run("episodes", str(trace), *words, "--load", load, "--out", "E.npz")
         assert refused.code == 2

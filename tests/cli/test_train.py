@@ -239,7 +239,11 @@ def test_other_loads_are_learned_from_and_nothing_else(home: Path) -> None:
     at_load(queue_table(60, seed=8), 0.8).save(home / "light.npz")
     at_load(queue_table(60, seed=9, first=LATER), 1.2).save(home / "heavy.npz")
     out = ("--out", "models/loads/1", "--folds", "1")
-    assert "no table is as logged" in refused(home, "train", "xgboost", "light.npz", *out)
+    assert "as logged too" in refused(home, "train", "xgboost", "light.npz", *out)
+    wide = at_load(queue_table(60, seed=8), 0.8)
+    wide.about = replace(wide.about, nodes=8)
+    wide.save(home / "wide.npz")
+    assert "wide.npz is of 0.8" in refused(home, "train", "xgboost", "E.npz", "wide.npz", *out)
     answer = run("train", "xgboost", "E.npz", "light.npz", *out, cwd=home)
     assert answer.code == 0, answer.err
     card = json.loads((home / "models" / "loads" / "1" / CARD).read_text())

@@ -37,13 +37,19 @@ def test_folders_above_a_model_need_not_be_there(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("there", [True, False], ids=["file", "folder"])
-def test_a_place_that_is_closed_to_us(tmp_path: Path, *, there: bool) -> None:
+def test_a_model_of_a_new_name_is_no_folder_of_models(tmp_path: Path) -> None:
+    (tmp_path / "models" / "forest").mkdir(parents=True)
+    check_makeable(tmp_path / "models" / "new" / "forest")
+
+
+@pytest.mark.parametrize(
+    ("file", "folder"), [(0o400, 0o700), (None, 0o500), (None, 0o600), (0o600, 0o600)]
+)
+def test_a_place_that_is_closed_to_us(tmp_path: Path, file: int | None, folder: int) -> None:
     out = tmp_path / "closed" / "out.json"
     out.parent.mkdir()
-    if there:
-        out.touch(mode=0o400)
-    else:
-        out.parent.chmod(0o500)
+    if file is not None:
+        out.touch(mode=file)
+    out.parent.chmod(folder)
     answer = run("evaluate", "gone.npz", "--json", str(out), by_modes=True)
     assert answer.err == f"mirage: {out} cannot be written: you may not write there\n"

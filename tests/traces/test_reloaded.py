@@ -8,7 +8,7 @@ from mirage.sim.types import SimJob
 from mirage.traces.reloaded import reloaded
 
 _DAY_S = 86400
-SPAN = 10 * 7 * _DAY_S
+SPAN = 14 * 7 * _DAY_S
 JOBS = [
     SimJob(
         job_id=1 + i,
@@ -46,7 +46,7 @@ def test_at_a_higher_load_jobs_come_again_weeks_later(load: float) -> None:
     assert 0.7 * (load - 1) < len(found) / len(JOBS) - 1 < 1.05 * (load - 1)
     originals = {job.run_s: job for job in JOBS}
     shifts = Counter[int]()
-    for copy in found[:]:
+    for copy in found:
         if copy.job_id > JOBS[-1].job_id:
             job = originals[copy.run_s]
             shifts[copy.submit - job.submit] += 1
@@ -59,7 +59,7 @@ def test_at_a_higher_load_jobs_come_again_weeks_later(load: float) -> None:
 
 
 def test_nothing_before_an_instant_depends_on_what_comes_after_it() -> None:
-    """Else models would learn in one week of the jobs of the next."""
+    """Else models would learn in one week of the jobs of the next. Copies come later, see above."""
     cut = SPAN // 2
     early = [job for job in JOBS if job.submit < cut]
     assert [j for j in reloaded(early, 0.8) if j.submit < cut] == [
@@ -67,13 +67,10 @@ def test_nothing_before_an_instant_depends_on_what_comes_after_it() -> None:
     ]
 
 
-def test_of_two_loads_the_higher_has_all_jobs_of_the_lower() -> None:
-    assert set(reloaded(JOBS, 0.5)) < set(reloaded(JOBS, 0.9)) < set(reloaded(JOBS, 1.1))
-
-
 def test_a_trace_of_days_has_copies_of_days() -> None:
-    short = [job for job in JOBS if job.submit < 9 * _DAY_S]
+    short = [job for job in JOBS if job.submit < 30 * _DAY_S]
     found = reloaded(short, 1.5)
     runs = {job.run_s: job.submit for job in short}
     later = {job.submit - runs[job.run_s] for job in found}
     assert later == {0, _DAY_S, 2 * _DAY_S, 3 * _DAY_S}
+    assert len(found) == pytest.approx(1.5 * len(short), rel=0.1)
