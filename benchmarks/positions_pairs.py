@@ -11,10 +11,10 @@ from benchmarks.positions_regimes import HOUR_S, LIMIT_S, SINCE, UNTIL, Regime, 
 from mirage.domain.decision import Action, HandoverView
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import Queue
+from mirage.episodes.about import STEP_S
 from mirage.episodes.bootstrap import day_counts, interval, means
 from mirage.episodes.settings import Settings
 from mirage.episodes.standby import NO_WAITS, Standby, hand_over
-from mirage.episodes.table import STEP_S
 from mirage.episodes.world import World
 from mirage.episodes.worlds import Worlds
 from mirage.policy.positions import Pin, PinThenFree

@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from mirage.episodes import pool
+from mirage.episodes.about import About
 from mirage.episodes.build import Builder
 from mirage.episodes.pool import Told
 from mirage.episodes.settings import Settings
-from mirage.episodes.table import About, EpisodeTable, join
+from mirage.episodes.table import EpisodeTable, join
 from mirage.errors import InputError
 from mirage.sim.types import Params, SimJob
 

@@ -12,10 +12,11 @@ from dataclasses import asdict, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.episodes.about import About
 from mirage.episodes.glance import free_nodes, rivals
 from mirage.episodes.past import Past
 from mirage.episodes.settings import Settings
-from mirage.episodes.table import NONE, About, Column, EpisodeTable
+from mirage.episodes.table import NONE, Column, EpisodeTable
 from mirage.episodes.world import NEVER, World
 from mirage.episodes.worlds import Worlds
 from mirage.features import observe, spec

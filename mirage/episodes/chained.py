@@ -12,8 +12,8 @@ import numpy as np
 from mirage.domain.chain import Position
 from mirage.domain.decision import Waits
 from mirage.domain.snapshot import Ints
+from mirage.episodes.about import STEP_S
 from mirage.episodes.standby import AFTER_END_S, Standby
-from mirage.episodes.table import STEP_S
 from mirage.ports import Policy
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Event, EventKind, Params, SimJob, afterany

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Sequence
 
-from mirage.episodes.table import About, Ints
+from mirage.episodes.about import About
+from mirage.episodes.table import Ints
 from mirage.errors import InputError
 
 

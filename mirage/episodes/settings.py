@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.timelimit import format_time_limit
-from mirage.episodes.table import STEP_S
+from mirage.episodes.about import STEP_S
 from mirage.errors import InputError
 from mirage.sim.site import groups_of, partition_nodes, qos_of
 from mirage.sim.types import Params, Partition, Qos, SimJob

@@ -5,12 +5,11 @@ predecessor's run the table has the observation then, and what would have come o
 successor eligible then.
 """
 
-import hashlib
 import json
 import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.episodes import twins
+from mirage.episodes.about import About
 from mirage.episodes.twins import Twins
 from mirage.errors import InputError
 
 FORMAT = "mirage-episodes/1"
-STEP_S = 600
-"""Between decision instants."""
 NONE = -1
 """In whole-number columns: there is none."""
 
@@ -53,68 +51,6 @@ _KINDS: dict[str, tuple[type[np.generic], tuple[str, ...]]] = {
     "started_limit_s": (np.int32, ("started",)),
 }
 """Each member: its type and its axes. docs/episodes.md says what they mean."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """What a table was made from: enough to make it again, and to refuse what does not fit it."""
-
-    trace: str
-    """The file's name."""
-    trace_sha256: str
-    cluster: dict[str, Any]
-    """Every field of sim.types.Params."""
-    nodes: int
-    time_limit_s: int
-    """Of both jobs."""
-    every_s: int
-    since: int
-    until: int
-    """Start points lie in [since, until), epoch seconds."""
-    step_s: int = STEP_S
-    partition: str = ""
-    qos: str = ""
-    """Of both jobs. Empty, as in older files: the cluster's first."""
-    user: str = ""
-    """Of both jobs. Empty: one of their own, without any usage."""
-    account: str = ""
-    features: tuple[str, ...]
-    features_fingerprint: str
-    versions: dict[str, str] = field(default_factory=dict)
-    left_out: int = 0
-    """Start points without an episode: one of the pair could not run to its limit or start."""
-    beyond_trace: int = 0
-    """Instants whose successor started after the last submission of the trace."""
-    source: str = ""
-    """Where the trace was, for what is asked of it later; empty in older files."""
-    load: float = 1.0
-    """Jobs that the replay had for each of the trace (`traces.reloaded`)."""
-
-    @property
-    def as_logged(self) -> bool:
-        """Whether the trace was replayed at its own load: models are judged by nothing else."""
-        return self.load == 1.0
-
-    @property
-    def pair(self) -> str:
-        """sha256 of all that a hand-over depends on but its start point."""
-        told = (
-            self.trace_sha256,
-            self.cluster,
-            self.nodes,
-            self.time_limit_s,
-            self.partition or self._first("partitions"),
-            self.qos or self._first("qos"),
-            self.user,
-            self.account,
-            # Tables at the trace's own load are known as they were before there were others.
-            *([] if self.as_logged else [self.load]),
-        )
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
-
-    def _first(self, kind: str) -> str:
-        """The default one's name."""
-        return next((str(one["name"]) for one in self.cluster.get(kind, ())), "")
 
 
 @dataclass(frozen=True, slots=True)

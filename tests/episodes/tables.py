@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from mirage.episodes.table import NONE, STEP_S, About, EpisodeTable
+from mirage.episodes.about import STEP_S, About
+from mirage.episodes.table import NONE, EpisodeTable
 
 DAY_S, HOUR_S = 86400, 3600
 MONDAY = 1_700_438_400

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from mirage.episodes import deciding
+from mirage.episodes.about import STEP_S
 from mirage.episodes.evaluate import Handovers
-from mirage.episodes.table import STEP_S, EpisodeTable
+from mirage.episodes.table import EpisodeTable
 from mirage.policy import registry, walked
 from mirage.policy.auto import Auto, Choice
 from mirage.policy.results import Weighing
