@@ -52,7 +52,7 @@ class Made:
     """Start points that an earlier, interrupted command had made."""
 
 
-def make(plan: Plan, out: Path, processes: int = 1, told: Told = lambda _: None) -> Made:
+def make(plan: Plan, out: Path, processes: int = 0, told: Told = lambda _: None) -> Made:
     """Make the table and write it to `out`; `told` hears how many start points are done.
 
     Finished blocks are kept in a folder beside `out` until the table is written: the same command

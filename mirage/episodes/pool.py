@@ -26,10 +26,14 @@ Begin = Callable[[], Maker]
 
 
 def make_blocks(begin: Begin, left: Mapping[Path, range], processes: int, told: Told) -> None:
-    """Make each block; `told` hears of its start points when it is there."""
+    """Make each block; `told` hears of its start points when it is there.
+
+    `processes`: 0 for here. What a person may end by Ctrl-C is made in a process of its own: an
+    interrupt within a compiled function is a SystemError, or worse.
+    """
     if not left:
         return
-    if processes <= 1 or len(left) <= 1:
+    if processes < 1:
         maker = begin()
         for path, points in left.items():
             told(maker.make(path, points))

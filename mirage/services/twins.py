@@ -39,7 +39,7 @@ class Asking:
     samples: int = 100
 
 
-def make(asking: Asking, out: Path, processes: int = 1, told: Told = lambda _: None) -> Twins:
+def make(asking: Asking, out: Path, processes: int = 0, told: Told = lambda _: None) -> Twins:
     """Ask, and write `out`; `told` hears how many hand-overs are done.
 
     Finished blocks are kept beside `out` until it is written: the same call goes on.

@@ -216,7 +216,7 @@ def test_ctrl_c_says_how_much_is_kept(trace: Path, cluster: Path, tmp_path: Path
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (130, ""), err
     (line,) = err.strip().splitlines()
     assert re.fullmatch(
         r"mirage: (\d*[1-9]\d*) of 1680 start points kept; the same command goes on", line
