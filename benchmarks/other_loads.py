@@ -6,10 +6,11 @@ Tables of one cluster at its logged load and at others (`mirage episodes --load`
 the weeks is cut into three windows; in each, hand-overs at each load are decided by the ensemble as
 it learns from what was known before the window: from tables at the logged load alone; or from those
 and the other loads, but never from the load that is judged unless that is the logged one. Where all
-tables have the twin's answers the ensemble knows them, and the twin decides alone, too, with its
-own factor. Prints what each costs at three prices as shares of plain Slurm's (where that is next to
-nothing, of 0.1 h), by window, and the hours at price 0.5: docs/decisions/0023-other-loads.md judges
-by it.
+tables have the twin's answers the ensemble knows them; besides the mean of its P(late) and the
+twin's decides, and the twin's alone, each with its own factor. Prints what each costs at three
+prices as shares of plain Slurm's (where that is next to nothing, of 0.1 h), by window, and the
+hours at price 0.5: docs/decisions/0023-other-loads.md and 0024-the-mean-with-the-twin.md judge by
+it.
 """
 
 import argparse
@@ -31,12 +32,8 @@ from mirage.learn.train import PRICES
 
 WINDOWS = 3
 _TREES = family("ensemble", defaults(), 0)
-_LOGGED, _OTHERS, _FACTOR, _TWIN = (
-    "logged load alone",
-    "other loads too",
-    "other loads too, factor as logged",
-    "twin",
-)
+_LOGGED, _OTHERS, _TWIN = "logged load alone", "other loads too", "twin"
+_MEAN, _FACTOR = ", mean with the twin", ", factor as logged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +97,10 @@ def _judged(by_load: dict[float, list[EpisodeTable]], load: float, judged: Rows)
     begins = int(judged.start_point.min())
     others = [t for at, ts in by_load.items() if at == 1.0 or at != load for t in ts]
     logged = _before(_rows(by_load[1.0]), begins)
-    alone, _ = _spent(logged, judged, cost_h)
-    whole, as_logged = _spent(_before(_rows(others), begins), judged, cost_h)
-    ways = {_LOGGED: alone, _OTHERS: whole, _FACTOR: as_logged}
+    whole = _before(_rows(others), begins)
+    ways = _spent(logged, judged, cost_h, _LOGGED) | _spent(whole, judged, cost_h, _OTHERS)
     if judged.twin is not None:
-        ways[_TWIN] = _by_twin(logged, judged, cost_h)
+        ways[_TWIN] = _by(_twin(logged), _twin(judged), logged, cost_h)
     return Judged(cost_h[:, -1], ways)
 
 
@@ -112,22 +108,24 @@ def _before(rows: Rows, begins: int) -> Rows:
     return rows.part(rows.known_at <= begins)
 
 
-def _spent(past: Rows, judged: Rows, cost_h: Floats) -> tuple[Floats, Floats]:
-    """With the boundary's factor found at all loads of the past, and at the logged one alone."""
+def _spent(past: Rows, judged: Rows, cost_h: Floats, way: str) -> dict[str, Floats]:
+    """By way: of the ensemble that has learned from the past, and of its mean with the twin."""
     known = stopping.cross_fitted(past, _TREES)
     late = stopping.fitted(past, _TREES).predict(judged.flat).reshape(len(judged), -1)
-    at = past.as_logged
-    factors = (
-        stopping.factor(past, known, PRICES),
-        stopping.factor(past.part(at), known[at], PRICES),
-    )
-    whole, as_logged = (stopping.spent(cost_h, late, PRICES, factor) for factor in factors)
-    return whole, as_logged
+    found = {way: _by(known, late, past, cost_h)}
+    if judged.twin is not None:
+        with_twin = (known + _twin(past)) / 2, (late + _twin(judged)) / 2
+        found[way + _MEAN] = _by(*with_twin, past, cost_h)
+    if not past.as_logged.all():
+        at = past.as_logged
+        found[way + _FACTOR] = _by(known[at], late, past.part(at), cost_h)
+    return found
 
 
-def _by_twin(past: Rows, judged: Rows, cost_h: Floats) -> Floats:
-    factor = stopping.factor(past, _twin(past), PRICES)
-    return stopping.spent(cost_h, _twin(judged), PRICES, factor)
+def _by(known: Floats, late: Floats, past: Rows, cost_h: Floats) -> Floats:
+    """[E, P]: freed by P(late), the factor found by what was `known` of it in the past."""
+    factor = stopping.factor(past, known, PRICES)
+    return stopping.spent(cost_h, late, PRICES, factor)
 
 
 def _twin(rows: Rows) -> Floats:
