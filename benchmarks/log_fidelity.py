@@ -24,7 +24,7 @@ from mirage.traces import replay
 from mirage.traces.clusterfile import read_cluster_file
 from mirage.traces.fidelity import HOUR_S, WEEK_S, Fidelity, Window, fidelity, judged
 from mirage.traces.knobs import KNOBS, with_values
-from mirage.traces.replay import Replay
+from mirage.traces.replay import Replay, as_cancelled
 
 SHARED = Path(__file__).parents[2] / "shared"
 Starts = NDArray[np.int64]
@@ -109,6 +109,7 @@ def figures(taken: Replay, site: Params, trials: int, seed: int) -> None:
     head(f"calibrated: the {found.recipe} of {trials} trials, seed {seed}")
     show("fitted on, to 15 January", found.fitting["calibrated"])
     show("held out, from 16 January", found.held_out["calibrated"])
+    taken = as_cancelled(taken, found.params)
     fitted = starts(found.params, taken)
     by_week(taken, fitted, found.held_out["calibrated"])
     by_class(taken, fitted, after)

@@ -72,8 +72,9 @@ def calibrate(
 
     The file is then judged on the weeks after those that it was fitted on.
 
-    Read from the log: nodes over time, running jobs per user. Searched for (Optuna, the extra
-    `calibrate`): weights, half-life, maximum age, backfill. Nodes, partitions and outages of a
+    Read from the log: nodes over time, running jobs per user, and whether jobs that were cancelled
+    while they waited would have run. Searched for (Optuna, the extra `calibrate`): weights,
+    half-life, maximum age, backfill. Nodes, partitions and outages of a
     cluster file stay: fewer nodes are written as drains. What is done is in docs/simulate.md.
 
     Exit code 0; 2 where the log has no starts or is too short, a file cannot be read or written, or
@@ -137,7 +138,7 @@ def _write(out: Path, found: Calibration, trace: Path) -> None:
 def _as_json(found: Calibration) -> dict[str, Any]:
     told = asdict(found)
     del told["params"]
-    return told
+    return told | {"cancelled_jobs_run": found.params.cancelled_jobs_run}
 
 
 def _tables(found: Calibration) -> Iterator[Table]:
@@ -153,6 +154,8 @@ def _read(found: Calibration) -> Table:
     for at, level in seen.levels:
         table.add_row(f"  from {day(at)}", str(level))
     table.add_row("running jobs of one user, at most", str(seen.max_jobs_pu or "no limit seen"))
+    run = "yes" if found.params.cancelled_jobs_run else "no"
+    table.add_row("jobs cancelled while they waited would have run", run)
     chains = seen.chains
     table.add_row(
         "chains that look like dependencies (not replayed as such)",

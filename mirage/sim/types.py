@@ -137,6 +137,9 @@ class Params:
     bf_max_job_user: int = 0
     over_time_limit_s: int = 0
     """OverTimeLimit: how long a job may run beyond its limit. Plans go by the limit alone."""
+    cancelled_jobs_run: bool = False
+    """Of replays: whether a job that the log has cancelled while it waited, and that the replay has
+    started before, runs as long as its user had waited; else for no time, as logged."""
 
 
 class DependencyKind(StrEnum):

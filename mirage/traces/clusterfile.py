@@ -71,6 +71,7 @@ _CLUSTER: Keys = {
     "cpus_per_node": ("cpus_per_node", values.count(1)),
     "memory_mib_per_node": ("memory_mib_per_node", values.count(0)),
     "node_names": ("node_names", values.host_names),
+    "cancelled_jobs_run": ("cancelled_jobs_run", values.yes_or_no),
 }
 _SCHEDULER: Keys = {
     "PriorityWeightAge": ("priority_weight_age", values.weight),

@@ -66,6 +66,8 @@ def _cluster(params: Params, node_names: str) -> Mapping[str, Value]:
         "cpus_per_node": params.cpus_per_node,
         "memory_mib_per_node": params.memory_mib_per_node,
         **names,
+        # A setting of replays, not of the machine: only where it is used.
+        **({"cancelled_jobs_run": _text("YES")} if params.cancelled_jobs_run else {}),
     }
 
 

@@ -98,6 +98,17 @@ def read(path: Path, params: Params) -> Replay:
     )
 
 
+def as_cancelled(taken: Replay, params: Params) -> Replay:
+    """The same log, for a cluster that differs in `cancelled_jobs_run` alone."""
+    jobs = [
+        job
+        if job.cancel_at is None
+        else replace(job, run_s=_cancelled_s(params, job.cancel_at - job.submit, job.time_limit_s))
+        for job in taken.workload.jobs
+    ]
+    return replace(taken, workload=Workload.of(params, jobs))
+
+
 @dataclass(slots=True)
 class _Faults:
     refused: Counter[str] = field(default_factory=Counter)
@@ -179,15 +190,12 @@ def _gave_up(job: Job) -> bool:
     return job.never_ran or (job.start is None and job.state is not JobState.COMPLETED)
 
 
-"""As which a job ends that still waits."""
-
-
 def _asked(job: Job, params: Params, longest_s: int, faults: _Faults) -> SimJob:
     limit_s = _limit_s(job)
     if limit_s is None:
         faults.assume(NO_LIMIT, job)
         limit_s = longest_s
-    run_s, cancel_at = _fate(job, limit_s, faults)
+    run_s, cancel_at = _fate(job, limit_s, params, faults)
     shared = params.select_type is SelectType.CONS_TRES
     return SimJob(
         job_id=job.job_id,
@@ -231,11 +239,10 @@ def _with_memory(sim: SimJob, job: Job, faults: _Faults) -> SimJob:
     return replace(sim, memory_mib=-(-job.memory_mib // job.nodes))
 
 
-def _fate(job: Job, limit_s: int, faults: _Faults) -> tuple[int, int | None]:
+def _fate(job: Job, limit_s: int, params: Params, faults: _Faults) -> tuple[int, int | None]:
     """(run time, cancellation while pending), seconds and epoch seconds."""
     if _gave_up(job) and job.end is not None:
-        # Where the replay starts it before its user gave up, it ends about when they did.
-        return min(max(job.end - job.submit, 1), limit_s), job.end
+        return _cancelled_s(params, job.end - job.submit, limit_s), job.end
     ran_s = _ran_s(job)
     if ran_s is None:
         faults.assume(NO_END, job)
@@ -243,6 +250,11 @@ def _fate(job: Job, limit_s: int, faults: _Faults) -> tuple[int, int | None]:
     if ran_s > limit_s + _GRACE_S:
         faults.assume(OVER, job)
     return ran_s, None
+
+
+def _cancelled_s(params: Params, waited_s: int, limit_s: int) -> int:
+    """How long one runs that was cancelled while it waited, and is started before that."""
+    return min(max(waited_s, 1), limit_s) if params.cancelled_jobs_run else 0
 
 
 _GRACE_S = 300

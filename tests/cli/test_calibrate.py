@@ -24,6 +24,8 @@ from mirage.traces.fidelity import Window, fidelity
 from mirage.traces.knobs import KNOBS, values_of
 
 ROOT = Path(__file__).parents[2]
+LS6 = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"
+LS6_CLUSTER = ROOT.parent / "shared/clusters/ls6.toml"
 DAY = 86400
 DRAINED = (synthetic.EPOCH + 12 * DAY, synthetic.EPOCH + 17 * DAY)
 TRUTH = Params(
@@ -120,6 +122,8 @@ def test_what_the_log_shows_is_found_and_later_weeks_come_nearer(log: Path, tmp_
 
     fitted = read_cluster_file(out)
     assert (fitted.name, fitted.nodes, fitted.max_jobs_pu) == ("lab", 30, 4)
+    # None was cancelled, so nothing tells.
+    assert "cancelled_jobs_run" not in out.read_text()
     assert {event.outage for event in fitted.node_events} == {Outage.DRAIN, Outage.RESUME}
     begin = min(event.at for event in fitted.node_events)
     assert [event.node for event in fitted.node_events if event.at == begin] == [*range(20, 30)]
@@ -178,6 +182,25 @@ def test_nodes_beyond_the_start_file_are_bad_input(log: Path, tmp_path: Path) ->
     done = calibrate(log, "--cluster", start, "--nodes", "31", "--out", tmp_path / "c.toml")
     assert done.returncode == 2
     assert done.stderr == f"mirage: --nodes 31: {start} has 30\n"
+
+
+@pytest.mark.skipif(not LS6.exists(), reason="needs ../shared/traces: the LS6 log")
+def test_lonestar6_is_nearer_where_jobs_that_were_cancelled_would_have_run(tmp_path: Path) -> None:
+    out = tmp_path / "out.toml"
+    words = ("--cluster", LS6_CLUSTER, "--until", "2023-01-16", "--trials", "8", "--out", out)
+    done = calibrate(LS6, *words, "--json")
+    assert done.returncode == 0
+    told, fitted = json.loads(done.stdout), read_cluster_file(out)
+    assert told["cancelled_jobs_run"]
+    assert fitted.cancelled_jobs_run
+    assert not read_cluster_file(LS6_CLUSTER).cancelled_jobs_run
+    window = Window(begin=told["plan"]["until"], end=told["plan"]["end"])
+    for params, which in ((fitted, "calibrated"), (read_cluster_file(LS6_CLUSTER), "start")):
+        taken = replay.read(LS6, params)
+        sim = simulator(taken, params)
+        sim.run_out()
+        judged = fidelity(taken.workload.submit, sim.start, taken.logged, window)
+        assert judged.wait_mae_h == told["held_out"][which]["wait_mae_h"]
 
 
 def test_a_start_file_with_fewer_nodes_than_were_busy_is_warned_of(

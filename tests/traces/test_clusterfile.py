@@ -46,6 +46,7 @@ def test_reads_slurms_names_in_slurms_units() -> None:
         nodes = 76
         gpus_per_node = 3
         memory_mib_per_node = 257000
+        cancelled_jobs_run = "YES"
 
         [scheduler]
         SelectType = "select/cons_tres"
@@ -74,6 +75,7 @@ def test_reads_slurms_names_in_slurms_units() -> None:
         nodes=76,
         gpus_per_node=3,
         memory_mib_per_node=257000,
+        cancelled_jobs_run=True,
         select_type=SelectType.CONS_TRES,
         priority_weight_age=7001,
         priority_max_age_s=7 * 86400,

@@ -122,6 +122,7 @@ def sites(draw: st.DrawFn) -> Params:
             bf_resolution_s=LEAST_ONE,
             bf_max_job_test=LEAST_ONE,
             bf_max_job_user=COUNTS,
+            cancelled_jobs_run=st.booleans(),
         )
     )
 
@@ -148,7 +149,8 @@ def test_a_window_of_seconds_is_written_in_whole_minutes_and_never_shorter() -> 
 
 
 NAMES = {
-    "[cluster]": "name nodes gpus_per_node cpus_per_node memory_mib_per_node node_names",
+    "[cluster]": "name nodes gpus_per_node cpus_per_node memory_mib_per_node node_names "
+    "cancelled_jobs_run",
     "[scheduler]": "PriorityWeightAge PriorityMaxAge PriorityFlags PriorityFavorSmall SelectType "
     "bf_window bf_interval bf_continue PriorityCalcPeriod MaxJobsPU OverTimeLimit",
     "[[nodes]]": "count CPUs RealMemory Gres",

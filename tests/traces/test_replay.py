@@ -75,11 +75,26 @@ def test_one_cancelled_while_pending_leaves_the_queue_when_its_user_gave_up(
     assert list(sim.end) == [SUBMIT + 3600, SUBMIT + 500]
 
 
-def test_where_it_starts_all_the_same_it_ends_when_its_user_gave_up(tmp_path: Path) -> None:
-    taken = read(tmp_path, CANCELLED)
-    sim = Simulator(PARAMS, taken.workload)
+@pytest.mark.parametrize(("runs", "for_s"), [(False, 0), (True, 500)])
+def test_where_it_starts_all_the_same_it_runs_as_logged_or_as_long_as_its_user_waited(
+    tmp_path: Path, runs: bool, for_s: int
+) -> None:
+    params = replace(PARAMS, cancelled_jobs_run=runs)
+    taken = read(tmp_path, CANCELLED, params=params)
+    sim = Simulator(params, taken.workload)
     sim.run_out()
-    assert (list(sim.start), list(sim.end)) == ([SUBMIT], [SUBMIT + 500])
+    assert (list(sim.start), list(sim.end)) == ([SUBMIT], [SUBMIT + for_s])
+
+
+def test_cancelled_jobs_run_in_a_log_that_was_read_as_in_one_read_anew(tmp_path: Path) -> None:
+    runs = replace(PARAMS, cancelled_jobs_run=True)
+    long = {"job_id": "13", "submit": SUBMIT + 1, "end": SUBMIT + 9001, "timelimit_s": 60}
+    rows = ({"job_id": "11"}, CANCELLED, CANCELLED | long)
+    as_logged, as_waited = (read(tmp_path, *rows, params=p) for p in (PARAMS, runs))
+    assert [job.run_s for job in as_logged.workload.jobs] == [600, 0, 0]
+    assert [job.run_s for job in as_waited.workload.jobs] == [600, 500, 60]
+    assert replay.as_cancelled(as_logged, runs).workload.jobs == as_waited.workload.jobs
+    assert replay.as_cancelled(as_waited, PARAMS).workload.jobs == as_logged.workload.jobs
 
 
 def test_a_run_of_no_time_that_was_not_cancelled_is_a_run(tmp_path: Path) -> None:
