@@ -17,9 +17,8 @@ Ints = NDArray[np.int64]
 OVERLAPS_H = (1.0, 2.5)
 """A site may rather say how long jobs may run side by side."""
 PRICES = (
-    *(0.1, 0.11, 0.12, 0.135, 0.15, 0.165, 0.18, 0.2, 0.22, 0.25, 0.275, 0.3, 0.33),
-    *(0.365, 0.4, 0.45, 0.5, 0.55, 0.6, 0.66, 0.73, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35),
-    *(1.5, 1.65, 1.8, 2.0, 2.2, 2.45, 2.7, 3.0, 3.3, 3.6, 4.0),
+    *(0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7),
+    *(0.85, 1.0, 1.2, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0),
 )
 """At which policies are asked in each window; agents up to the highest that they learn from."""
 FORTNIGHT_DAYS = 14
