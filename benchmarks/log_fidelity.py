@@ -101,6 +101,11 @@ def figures(taken: Replay, site: Params, trials: int, seed: int) -> None:
     whole = fidelity(submit, start, logged, every)
     show("7 November to 26 February", whole)
     show("16 January to 26 February", fidelity(submit, start, logged, after))
+    runs = replace(site, cancelled_jobs_run=True)
+    all_run = starts(runs, as_cancelled(taken, runs))
+    head("the same, cancelled jobs run")
+    show("7 November to 26 February", fidelity(submit, all_run, logged, every))
+    show("16 January to 26 February", fidelity(submit, all_run, logged, after))
     by_week(taken, start, whole)
     by_class(taken, start, every)
 

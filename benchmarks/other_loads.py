@@ -7,7 +7,8 @@ the weeks is cut into three windows; in each, hand-overs at each load are decide
 it learns from what was known before the window: from tables at the logged load alone; or from those
 and the other loads, but never from the load that is judged unless that is the logged one. Where all
 tables have the twin's answers the ensemble knows them; besides the mean of its P(late) and the
-twin's decides, and the twin's alone, each with its own factor. Prints what each costs at three
+twin's decides, and the twin's alone, each with its own factor (that of the twin alone is found at
+the logged load, that of the others at all loads learned from). Prints what each costs at three
 prices as shares of plain Slurm's (where that is next to nothing, of 0.1 h), by window, and the
 hours at price 0.5: docs/decisions/0023-other-loads.md and 0024-the-mean-with-the-twin.md judge by
 it.

@@ -54,8 +54,8 @@ class About:
         """sha256 of all that a hand-over depends on but its start point."""
         told = (
             self.trace_sha256,
-            # As tables from before the setting say it.
-            {k: v for k, v in self.cluster.items() if k != "cancelled_jobs_run" or v},
+            # Tables from before the setting are of replays where they ran, and do not say so.
+            {k: v for k, v in self.cluster.items() if (k, v) != ("cancelled_jobs_run", True)},
             self.nodes,
             self.time_limit_s,
             self.partition or self._first("partitions"),

@@ -281,8 +281,11 @@ def _about(path: Path, meta: dict[str, Any]) -> About:
     known = {f.name for f in fields(About)}
     try:
         given = {k: v for k, v in meta.items() if k in known}
-        return About(**{**given, "features": tuple(given["features"])})
-    except (TypeError, KeyError) as error:
+        given["features"] = tuple(given["features"])
+        # Tables from before the setting are of replays where they ran.
+        given["cluster"].setdefault("cancelled_jobs_run", True)
+        return About(**given)
+    except (AttributeError, TypeError, KeyError) as error:
         raise InputError(f"{path} is damaged: its {_META} is not complete") from error
 
 

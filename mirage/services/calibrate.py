@@ -124,8 +124,8 @@ def calibrate(
     _check(replay, plan)
     before = _starts(start, replay.workload.jobs)
     seen = look(replay, plan)
-    base, replay = _likelier(replay, as_seen(start, seen, replay.workload, plan.until), plan)
-    bench = _Bench(replay, base, plan, told)
+    bench = _likelier(replay, as_seen(start, seen, replay.workload, plan.until), plan, told)
+    base, replay = bench.base, bench.replay
     recipe, inner = _recipe(bench, search)
     params, trials = base, [bench.first]
     if recipe != "start":
@@ -144,12 +144,12 @@ def calibrate(
     )
 
 
-def _likelier(replay: Replay, base: Params, plan: Plan) -> tuple[Params, Replay]:
+def _likelier(replay: Replay, base: Params, plan: Plan, told: Told | None) -> "_Bench":
     """Whether jobs that were cancelled while they waited would have run (`cancelled_jobs_run`):
     which way the replay is nearer to the log, before anything is searched for; if neither, no."""
     ways = [replace(base, cancelled_jobs_run=run) for run in (False, True)]
-    readings = [(params, as_cancelled(replay, params)) for params in ways]
-    return max(readings, key=lambda r: _Bench(r[1], r[0], plan, None).first.score)
+    benches = [_Bench(as_cancelled(replay, way), way, plan, told) for way in ways]
+    return max(benches, key=lambda bench: bench.first.score)
 
 
 def look(replay: Replay, plan: Plan) -> Seen:
@@ -221,7 +221,7 @@ class _Bench:
     """Scores settings on the time before `plan.until`, which is all it knows of the log."""
 
     def __init__(self, replay: Replay, base: Params, plan: Plan, told: Told | None) -> None:
-        self.base, self.plan = base, plan
+        self.replay, self.base, self.plan = replay, base, plan
         rows = replay.workload.submit < plan.until
         self._jobs = [job for job, row in zip(replay.workload.jobs, rows, strict=True) if row]
         self._submit = replay.workload.submit[rows]

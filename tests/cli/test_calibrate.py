@@ -18,8 +18,9 @@ from mirage.services.calibrate import default_plan
 from mirage.services.simulate import simulator, write_jobs
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import NodeEvent, Outage, Params
+from mirage.sim.workload import Workload
 from mirage.traces import replay, synthetic
-from mirage.traces.clusterfile import read_cluster_file
+from mirage.traces.clusterfile import parse_cluster_file, read_cluster_file
 from mirage.traces.fidelity import Window, fidelity
 from mirage.traces.knobs import KNOBS, values_of
 
@@ -182,6 +183,41 @@ def test_nodes_beyond_the_start_file_are_bad_input(log: Path, tmp_path: Path) ->
     done = calibrate(log, "--cluster", start, "--nodes", "31", "--out", tmp_path / "c.toml")
     assert done.returncode == 2
     assert done.stderr == f"mirage: --nodes 31: {start} has 30\n"
+
+
+def test_jobs_that_were_cancelled_do_not_run_where_the_log_is_nearer_to_that() -> None:
+    """In a log of jobs that really took no time; a start file that says otherwise is no reason."""
+    taken = given_up(replace(TRUTH, node_events=()))
+    start = replace(parse_cluster_file(START, "start").params, cancelled_jobs_run=True)
+    found = calibrated(taken, start, replace(default_plan(taken), trials=8), tpe.search)
+    assert sum(job.cancel_at is not None for job in taken.workload.jobs) > 100
+    assert not found.params.cancelled_jobs_run
+
+
+def given_up(truth: Params) -> replay.Replay:
+    """A log: three of ten jobs are given up after some hours, and take no time if they start."""
+    dice = np.random.default_rng(1)
+    jobs = [j for j in synthetic.workload("heavy", nodes=30, days=40, seed=3) if j.nodes <= 3]
+    hours = dice.uniform(0.2, 20.0, len(jobs))
+    waits = np.where(dice.random(len(jobs)) < 0.3, hours * 3600, 0).astype(int).tolist()
+    jobs = [
+        replace(job, cancel_at=job.submit + wait_s, run_s=0) if wait_s else job
+        for job, wait_s in zip(jobs, waits, strict=True)
+    ]
+    sim = Simulator(truth, jobs)
+    sim.run_out()
+    # One that ran after all is in the log as any other.
+    known = [
+        job if start < 0 else replace(job, cancel_at=None)
+        for job, start in zip(sim.workload.jobs, sim.start, strict=True)
+    ]
+    logged = replay.Logged(
+        eligible=np.full(len(known), -1), start=sim.start, end=sim.end, suspect=sim.start < 0
+    )
+    workload = Workload.of(truth, known)
+    return replay.Replay(
+        workload=workload, logged=logged, read=len(known), refused={}, assumed={}, named={}
+    )
 
 
 @pytest.mark.skipif(not LS6.exists(), reason="needs ../shared/traces: the LS6 log")

@@ -17,7 +17,7 @@ def about(**fields: Any) -> About:
     given: dict[str, Any] = {
         "trace": "made.parquet",
         "trace_sha256": "0" * 64,
-        "cluster": {"name": "made", "nodes": 4},
+        "cluster": {"name": "made", "nodes": 4, "cancelled_jobs_run": False},
         "nodes": 1,
         "time_limit_s": 2 * STEP_S,
         "every_s": 4 * HOUR_S,

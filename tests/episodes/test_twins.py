@@ -64,6 +64,24 @@ def test_answers_of_another_table_are_not_taken(tmp_path: Path, what: str) -> No
     assert EpisodeTable.load(path).twins is None
 
 
+@pytest.mark.parametrize(("run", "taken"), [(True, True), (False, False)])
+def test_a_table_from_before_the_rule_of_cancelled_jobs_is_one_where_they_ran(
+    tmp_path: Path, run: bool, taken: bool
+) -> None:
+    table, path = queue_table(8), tmp_path / "e.npz"
+    before = table.about
+    cluster = {k: v for k, v in before.cluster.items() if k != "cancelled_jobs_run"}
+    table.about = replace(before, cluster=cluster)
+    table.save(path)
+    answers(table).save(twins.beside(path))
+    found = EpisodeTable.load(path)
+    assert found.about.cluster["cancelled_jobs_run"]
+    assert found.twins is not None
+    table.about = replace(before, cluster=cluster | {"cancelled_jobs_run": run})
+    table.save(path)
+    assert (EpisodeTable.load(path).twins is not None) == taken
+
+
 def test_damaged_answers_are_refused(tmp_path: Path) -> None:
     path, _, _ = saved(tmp_path)
     file = twins.beside(path)
