@@ -36,9 +36,9 @@ SHIPPED = "ensemble"
 """The family that `auto` is given: two like models made it change its mind at a cost once
 (docs/validation-reads.md)."""
 RULES = ("fixed-lead", "quantile", "slurm-estimate", "at-once", "twin")
-OTHER_LOADS = {"ls6": (0.85, 1.1)}
+OTHER_LOADS = {"ls6": (0.85, 1.1), "theta": (0.7, 0.85)}
 """Times the trace's, of tables that models learn from too: where that won something
-(docs/decisions/0023-other-loads.md)."""
+(docs/decisions/0023-other-loads.md, 0026-lighter-loads-of-theta.md)."""
 PRICE = 0.5
 LOADS = ("all", "light", "medium", "heavy")
 
