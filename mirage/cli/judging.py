@@ -143,7 +143,7 @@ class _Heeded:
         stood_in = sum(n for why, n in self._why.items() if why is not None)
         if stood_in:
             why = max((w for w in self._why if w is not None), key=lambda w: self._why[w])
-            told = f"a rule stood in for {self.name} in {stood_in} of {self._why.total()} decisions"
+            told = f"{self.name} was stood in for in {stood_in} of {self._why.total()} decisions"
             typer.echo(f"mirage: note: {table.about.trace}: {told} ({why})", err=True)
 
 

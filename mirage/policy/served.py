@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from mirage.domain.decision import Action, Decision, HandoverView
 from mirage.policy.artefact import Artefact
-from mirage.policy.foretold import NOT_ASKED
+from mirage.policy.foretold import NOT_ASKED, Foretold
 from mirage.policy.rules import Quantile
 from mirage.policy.unserved import instead
 from mirage.ports import Policy
@@ -13,11 +13,13 @@ from mirage.ports import Policy
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Where the model cannot be asked, a rule decides, and the reason says why."""
+    """Where the model cannot be asked the twin decides, or a rule where that was not asked either,
+    and the reason says why."""
 
     artefact: Artefact
     name: str
     fallback: Policy = field(default_factory=Quantile)
+    twin: Policy = field(default_factory=Foretold)
     observes: ClassVar[bool] = True
 
     @property
@@ -70,4 +72,5 @@ class Served:
         )
 
     def _fall_back(self, view: HandoverView, why: str) -> Decision:
-        return instead(self.fallback, view, self.name, why)
+        rule = self.fallback if view.twin_s is None else self.twin
+        return instead(rule, view, self.name, why)

@@ -205,7 +205,7 @@ def test_decisions_of_a_rule_that_stood_in_are_told(home: Path, tmp_path: Path) 
     words = ("evaluate", str(tmp_path / "wide.npz"), "--policy", "models/made/1", "--json", "-")
     answer = run(*words, cwd=home)
     assert answer.code == 0, answer.err
-    assert "a rule stood in for models/made/1 in " in answer.err
+    assert "models/made/1 was stood in for in " in answer.err
     assert "not 64" in answer.err
 
 

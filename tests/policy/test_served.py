@@ -1,8 +1,9 @@
-"""A model decides where it can be asked, and where it cannot a rule does and says why."""
+"""A model decides where it can be asked; where it cannot the twin or a rule does and says why."""
 
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from mirage.domain.decision import Action, HandoverView
 from mirage.episodes import deciding
 from mirage.errors import InputError, UnfitModel
 from mirage.features import spec
+from mirage.features.foretold import LEVELS
 from mirage.learn.rows import Observations, Rows
 from mirage.policy import registry
 from mirage.policy.artefact import CARD, GRAPH, NOT_IN_TABLES, Artefact
@@ -110,6 +112,16 @@ def test_where_it_cannot_be_asked_a_rule_decides_and_says_so(
     assert why in decision.reason
     assert "quantile decides" in decision.reason
     assert decision.forecast == rule.forecast
+
+
+@pytest.mark.parametrize(("wait_h", "action"), [(0, Action.WAIT), (9, Action.FREE)])
+def test_where_the_twin_was_asked_it_stands_in(served: Served, wait_h: int, action: Action) -> None:
+    answer = np.full(len(LEVELS), wait_h * 3600, dtype=np.int32)
+    shown = replace(seen(None), twin_s=answer)
+    decision = served.decide(shown)
+    assert (decision.action, decision.policy) == (action, "models/made/1")
+    assert "there is no observation, so twin decides" in decision.reason
+    assert decision.forecast == registry.POLICIES["twin"].decide(shown).forecast
 
 
 _ASKED = """
