@@ -113,6 +113,7 @@ def test_a_foreign_npz_is_told(tmp_path: Path) -> None:
         (b"[1]", "not of the format"),
         (b'{"format": "mirage-episodes/1", "sizes": {}}', "not complete"),
         (b'{"format": "mirage-episodes/1"}', "not complete"),
+        (b'{"format": "mirage-episodes/1", "features": [], "cluster": []}', "not complete"),
         (b"{", "damaged"),
     ],
 )
