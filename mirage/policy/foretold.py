@@ -3,7 +3,7 @@
 It needs no training and no past hand-overs, only what is running and waiting now.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from mirage.domain.decision import Action, Decision, Forecast, HandoverView
 from mirage.features.foretold import LEVELS, late
 from mirage.policy.boundary import threshold
+from mirage.policy.instead import instead
 from mirage.policy.rules import Quantile
-from mirage.policy.unserved import instead
 from mirage.ports import Policy
 
 FACTOR = 0.6
@@ -20,6 +20,7 @@ FACTOR = 0.6
 
 NOT_ASKED = "the twin was not asked"
 
+_RULE = Quantile()
 _P10, _P50, _P90 = (LEVELS.index(q) for q in (0.1, 0.5, 0.9))
 
 
@@ -29,13 +30,12 @@ class Foretold:
 
     name: str = "twin"
     factor: float = FACTOR
-    fallback: Policy = field(default_factory=Quantile)
     asks_twin: bool = True
 
     def decide(self, view: HandoverView) -> Decision:
         why = self.unfit(view)
         if why is not None:
-            return instead(self.fallback, view, self.name, why)
+            return instead(_RULE, view, self.name, why)
         assert view.twin_s is not None  # noqa: S101 - `unfit` looked
         odds = float(late(view.twin_s, np.array(view.time_left_s)))
         least = threshold(view.overlap_price, self.factor)

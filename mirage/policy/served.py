@@ -1,14 +1,12 @@
 """A trained model as a policy."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from mirage.domain.decision import Action, Decision, HandoverView
 from mirage.policy.artefact import Artefact
-from mirage.policy.foretold import NOT_ASKED, Foretold
-from mirage.policy.rules import Quantile
-from mirage.policy.unserved import instead
-from mirage.ports import Policy
+from mirage.policy.foretold import NOT_ASKED
+from mirage.policy.unserved import stand_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +16,6 @@ class Served:
 
     artefact: Artefact
     name: str
-    fallback: Policy = field(default_factory=Quantile)
-    twin: Policy = field(default_factory=Foretold)
     observes: ClassVar[bool] = True
 
     @property
@@ -35,10 +31,10 @@ class Served:
     def decide(self, view: HandoverView) -> Decision:
         unfit = self.unfit(view)
         if unfit is not None:
-            return self._fall_back(view, unfit)
+            return stand_in(view, self.name, unfit)
         verdict = self.artefact.model.verdict(self._as_learned(view))
         if isinstance(verdict, str):
-            return self._fall_back(view, verdict)
+            return stand_in(view, self.name, verdict)
         return Decision(
             action=Action.FREE if verdict.frees else Action.WAIT,
             reason=verdict.reason,
@@ -70,7 +66,3 @@ class Served:
             observation=None if observation is None else nearest(observation),
             window=None if window is None else nearest(window),
         )
-
-    def _fall_back(self, view: HandoverView, why: str) -> Decision:
-        rule = self.fallback if view.twin_s is None else self.twin
-        return instead(rule, view, self.name, why)

@@ -1,10 +1,13 @@
-"""What decides where a trained model cannot: a rule, with a reason that says why."""
+"""What decides where a trained model cannot: the twin where it was asked, else a rule."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from mirage.domain.decision import Decision, HandoverView
+from mirage.policy.foretold import Foretold
+from mirage.policy.instead import instead
 from mirage.policy.rules import Quantile
-from mirage.ports import Policy
+
+_TWIN, _RULE = Foretold(), Quantile()
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,17 +16,15 @@ class Unserved:
 
     name: str
     why: str
-    fallback: Policy = field(default_factory=Quantile)
 
     def unfit(self, view: HandoverView) -> str | None:  # noqa: ARG002 - as `Served` has it
         return self.why
 
     def decide(self, view: HandoverView) -> Decision:
-        return instead(self.fallback, view, self.name, self.why)
+        return stand_in(view, self.name, self.why)
 
 
-def instead(rule: Policy, view: HandoverView, name: str, why: str) -> Decision:
-    """The rule's decision, under the name of the model that could not be asked."""
-    decision = rule.decide(view)
-    reason = f"{why}, so {rule.name} decides: {decision.reason}"
-    return replace(decision, policy=name, reason=reason)
+def stand_in(view: HandoverView, name: str, why: str) -> Decision:
+    """Of the model `name`, which cannot be asked."""
+    asked = _TWIN.unfit(view) is None
+    return instead(_TWIN if asked else _RULE, view, name, why)

@@ -18,6 +18,7 @@ from mirage.learn.rows import Observations, Rows
 from mirage.policy import registry
 from mirage.policy.artefact import CARD, GRAPH, NOT_IN_TABLES, Artefact
 from mirage.policy.served import Served
+from mirage.policy.unserved import Unserved
 from tests.learn.queue_tables import queue_table
 from tests.learn.trained import FAMILIES, fitted, learned, save
 from tests.policy.views import view, waits
@@ -114,13 +115,17 @@ def test_where_it_cannot_be_asked_a_rule_decides_and_says_so(
     assert decision.forecast == rule.forecast
 
 
+@pytest.mark.parametrize("gone", [False, True])
 @pytest.mark.parametrize(("wait_h", "action"), [(0, Action.WAIT), (9, Action.FREE)])
-def test_where_the_twin_was_asked_it_stands_in(served: Served, wait_h: int, action: Action) -> None:
+def test_where_the_twin_was_asked_it_stands_in(
+    served: Served, wait_h: int, action: Action, gone: bool
+) -> None:
     answer = np.full(len(LEVELS), wait_h * 3600, dtype=np.int32)
     shown = replace(seen(None), twin_s=answer)
-    decision = served.decide(shown)
+    model = Unserved("models/made/1", "there is no model") if gone else served
+    decision = model.decide(shown)
     assert (decision.action, decision.policy) == (action, "models/made/1")
-    assert "there is no observation, so twin decides" in decision.reason
+    assert f"there is no {'model' if gone else 'observation'}, so twin decides" in decision.reason
     assert decision.forecast == registry.POLICIES["twin"].decide(shown).forecast
 
 

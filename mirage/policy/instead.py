@@ -1,0 +1,13 @@
+"""A decision under the name of a policy that could not be asked, with a reason that says why."""
+
+from dataclasses import replace
+
+from mirage.domain.decision import Decision, HandoverView
+from mirage.ports import Policy
+
+
+def instead(rule: Policy, view: HandoverView, name: str, why: str) -> Decision:
+    """The decision of `rule`, which stands in for `name`."""
+    decision = rule.decide(view)
+    reason = f"{why}, so {rule.name} decides: {decision.reason}"
+    return replace(decision, policy=name, reason=reason)
