@@ -97,6 +97,8 @@ def figures(taken: Replay, site: Params, trials: int, seed: int) -> None:
     submit, logged = taken.workload.submit, taken.logged
     start = starts(site, taken)
     every, after = Window(begin=BEGIN, end=END), Window(begin=UNTIL, end=END)
+    given_up = sum(job.cancel_at is not None for job in taken.workload.jobs)
+    print(f"{given_up} of {len(taken.workload.jobs)} jobs were cancelled while they waited")
     head("clusters/ls6.toml, as it is")
     whole = fidelity(submit, start, logged, every)
     show("7 November to 26 February", whole)

@@ -185,38 +185,49 @@ def test_nodes_beyond_the_start_file_are_bad_input(log: Path, tmp_path: Path) ->
     assert done.stderr == f"mirage: --nodes 31: {start} has 30\n"
 
 
-def test_jobs_that_were_cancelled_do_not_run_where_the_log_is_nearer_to_that() -> None:
-    """In a log of jobs that really took no time; a start file that says otherwise is no reason."""
-    taken = given_up(replace(TRUTH, node_events=()))
-    start = replace(parse_cluster_file(START, "start").params, cancelled_jobs_run=True)
+@pytest.mark.parametrize(
+    ("weight", "missing", "runs"), [(TRUTH.priority_weight_fairshare, 0.0, False), (0, 0.1, True)]
+)
+def test_jobs_that_were_cancelled_run_where_the_log_is_nearer_to_that(
+    weight: int, missing: float, runs: bool
+) -> None:
+    """Whatever the start file says: in a log of all jobs, and in one that lacks some of them."""
+    truth = replace(TRUTH, node_events=(), priority_weight_fairshare=weight)
+    taken = given_up(truth, missing, runs=runs)
+    start = replace(parse_cluster_file(START, "start").params, cancelled_jobs_run=not runs)
     found = calibrated(taken, start, replace(default_plan(taken), trials=8), tpe.search)
     assert sum(job.cancel_at is not None for job in taken.workload.jobs) > 100
-    assert not found.params.cancelled_jobs_run
+    assert found.params.cancelled_jobs_run is runs
 
 
-def given_up(truth: Params) -> replay.Replay:
-    """A log: three of ten jobs are given up after some hours, and take no time if they start."""
+def given_up(truth: Params, missing: float, *, runs: bool) -> replay.Replay:
+    """A log of which three jobs of ten are given up after some hours, and take as long if they
+    start, or no time; a share of all jobs is missing in it."""
     dice = np.random.default_rng(1)
     jobs = [j for j in synthetic.workload("heavy", nodes=30, days=40, seed=3) if j.nodes <= 3]
     hours = dice.uniform(0.2, 20.0, len(jobs))
     waits = np.where(dice.random(len(jobs)) < 0.3, hours * 3600, 0).astype(int).tolist()
     jobs = [
-        replace(job, cancel_at=job.submit + wait_s, run_s=0) if wait_s else job
+        replace(job, cancel_at=job.submit + wait_s, run_s=wait_s if runs else 0) if wait_s else job
         for job, wait_s in zip(jobs, waits, strict=True)
     ]
     sim = Simulator(truth, jobs)
     sim.run_out()
-    # One that ran after all is in the log as any other.
+    # One that started after all is in the log as any other.
     known = [
         job if start < 0 else replace(job, cancel_at=None)
         for job, start in zip(sim.workload.jobs, sim.start, strict=True)
     ]
+    rows = np.flatnonzero(dice.random(len(known)) >= missing)
+    workload = Workload.of(truth, [known[row] for row in rows])
     logged = replay.Logged(
-        eligible=np.full(len(known), -1), start=sim.start, end=sim.end, suspect=sim.start < 0
+        eligible=np.full(len(rows), -1),
+        start=sim.start[rows],
+        end=sim.end[rows],
+        suspect=sim.start[rows] < 0,
     )
-    workload = Workload.of(truth, known)
     return replay.Replay(
-        workload=workload, logged=logged, read=len(known), refused={}, assumed={}, named={}
+        workload=workload, logged=logged, read=len(rows), refused={}, assumed={}, named={}
     )
 
 
