@@ -115,6 +115,11 @@ def diagnosis(cluster: Cluster) -> Ask | None:
     return cluster.diagnosis if isinstance(cluster, SlurmCli | Slurmrestd) else None
 
 
+def alarms(cluster: Cluster) -> Callable[[], list[str]]:
+    """What somebody wrote into Slurm's answers since the last time; for the audit."""
+    return cluster.alarms.take if isinstance(cluster, SlurmCli | Slurmrestd) else list
+
+
 def _absent() -> list[str]:
     return [name for name in _COMMANDS if shutil.which(name) is None]
 
@@ -306,8 +311,7 @@ def who_may_what(service: Service) -> WhoMayWhat:
         unknown=EVERYTHING,
         every_s=auth.slurm_s,
     )
-    uid = os.geteuid()
-    me = pwd.getpwuid(uid).pw_name
+    me = pwd.getpwuid(uid := os.geteuid()).pw_name
     return WhoMayWhat(
         roster=roster,
         hidden=lambda: always | private(),

@@ -9,6 +9,7 @@ MirageError
 │   └── UnfitModel            a trained model that is damaged, or was made for other features
 ├── ClusterError          Slurm said or did something
 │   ├── ClusterUnavailable    no answer, or not now: nothing is known, ask again later
+│   │   └── ForgedAnswer          an answer that somebody else than Slurm has written in
 │   └── ClusterRefused        Slurm understood and said no: do not repeat
 │       └── AccountingOff         the site keeps no accounting: the queue is all there is
 ├── StoreError            the database
@@ -86,6 +87,10 @@ class ClusterError(MirageError):
 
 class ClusterUnavailable(ClusterError):
     """No answer, or not now. Nothing is known of the jobs asked about: ask again later."""
+
+
+class ForgedAnswer(ClusterUnavailable):
+    """Part of the answer is not Slurm's: nothing of it is believed, and the audit says so."""
 
 
 class ClusterRefused(ClusterError):

@@ -16,6 +16,10 @@ class Cluster(Protocol):
     Every method raises ClusterUnavailable when there is no answer (nothing is known then), and the
     moves raise ClusterRefused when Slurm understood and said no. Instants are the cluster's own
     epoch seconds.
+
+    `owner` of a move is the uid whose chain it is for. Right before the move the job's uid is asked
+    anew, in a question whose answer holds nothing that users write; a job of anybody else is left
+    alone, and ClusterRefused raised.
     """
 
     def now(self) -> int:
@@ -39,14 +43,14 @@ class Cluster(Protocol):
         """What accounting knows of these ids; absent ids are left out."""
         ...
 
-    def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         """Make the standby eligible anywhere. `dependency` is what stays of the user's own.
 
         `unpin` where Mirage pinned it, so that it had no node list of its own.
         """
         ...
 
-    def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
+    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
         """Make it eligible, but only on `node_list`, the predecessor's own nodes.
 
         Raises ClusterRefused for one that asks for nodes by name itself: a job has one such list,
@@ -54,20 +58,20 @@ class Cluster(Protocol):
         """
         ...
 
-    def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         """Put it back behind `dependency`, which names its predecessor; `unpin` as in `free`.
 
         Slurm must still know the predecessor: behind a forgotten job the standby is free.
         """
         ...
 
-    def suspend(self, standby: JobId) -> None:
+    def suspend(self, standby: JobId, *, owner: int) -> None:
         """Keep it from starting whatever its dependency says, until `resume`."""
         ...
 
-    def resume(self, standby: JobId) -> None: ...
+    def resume(self, standby: JobId, *, owner: int) -> None: ...
 
-    def cancel(self, job_id: JobId) -> None: ...
+    def cancel(self, job_id: JobId, *, owner: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,11 +32,15 @@ from mirage.services.obey import obey
 from mirage.services.provision import provision, reconcile
 from mirage.services.pushing import Cadence
 from mirage.services.rpcs import Sensor
-from mirage.store import clusters, pushes, snapshots
+from mirage.store import audit, clusters, pushes, snapshots
+from mirage.store.audit import AuditEntry
 from mirage.store.engine import Store, Transaction
 from mirage.store.pushes import Pushes
 
 _log = structlog.get_logger(__name__)
+
+FORGED = "forged answer"
+"""The audit's word for what somebody else than Slurm wrote into one of its answers."""
 
 _THIN_EVERY_S = 3600
 _LOOK_AGAIN_S = 3600
@@ -73,11 +77,12 @@ class Worker:
         watch: Watch | None = None,
         usage: Callable[[], Mapping[str, Usage]] | None = None,
         sensor: Sensor | None = None,
+        alarms: Callable[[], list[str]] = list,
     ) -> None:
         """`owner_uid`: of a user's own service, which touches nobody else's jobs. `foreteller`:
         says what jobs would wait that nobody has submitted yet. `watch`: what people are told of
         chains. `usage`: what asking Slurm has cost this process. `sensor`: what slurmctld counts of
-        it."""
+        it. `alarms`: what somebody wrote into Slurm's answers since the last time."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
         self._rules = rules
         self._intervals = intervals or Intervals()
@@ -86,6 +91,7 @@ class Worker:
         self._foreteller = foreteller
         self._watch = watch
         self._sensor = sensor
+        self._alarms = alarms
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
         self._teller = Teller(self._holder, usage)
         self._queue: Queue | None = None
@@ -145,8 +151,20 @@ class Worker:
             with self._store.begin() as tx:
                 now = self._cluster.now()
                 self._teller.tell(tx, self._cluster_id, now, took_s=took_s, error=error)
+                self._audit_forgeries(tx, now)
         except MirageError as trouble:
             _log.error("the tick is not written down", error=str(trouble))
+
+    def _audit_forgeries(self, tx: Transaction, now: int) -> None:
+        """One row a tick: whoever writes into answers shall not fill the database as well."""
+        found = self._alarms()
+        if not found:
+            return
+        _log.warning(FORGED, error=found[-1], times=len(found))
+        detail = {"error": found[-1], "times": len(found)}
+        audit.write(
+            tx, self._cluster_id, AuditEntry(at=now, actor="mirage", event=FORGED, detail=detail)
+        )
 
     def _acts(self) -> bool:
         """Whether this worker has the lease; then the kill switch is obeyed before all else."""

@@ -251,6 +251,7 @@ def make_worker(
         watch=couriers.watch(settings.notify),
         usage=bootstrap.usage(service.cluster),
         sensor=_sensor(service, alive),
+        alarms=bootstrap.alarms(service.cluster),
     )
 
 

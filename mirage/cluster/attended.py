@@ -1,6 +1,7 @@
 """A cluster that says after each answer that whoever asked gets on."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from mirage.domain.job import Job, JobId
@@ -32,23 +33,26 @@ class Attended:
     def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
         return self._told(lambda: self._cluster.jobs(job_ids))
 
-    def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
-        self._told(lambda: self._cluster.free(standby, dependency=dependency, unpin=unpin))
+    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+        move = partial(self._cluster.free, standby, owner=owner)
+        self._told(lambda: move(dependency=dependency, unpin=unpin))
 
-    def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
-        self._told(lambda: self._cluster.pin(standby, dependency=dependency, node_list=node_list))
+    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+        move = partial(self._cluster.pin, standby, owner=owner)
+        self._told(lambda: move(dependency=dependency, node_list=node_list))
 
-    def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
-        self._told(lambda: self._cluster.hold(standby, dependency=dependency, unpin=unpin))
+    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+        move = partial(self._cluster.hold, standby, owner=owner)
+        self._told(lambda: move(dependency=dependency, unpin=unpin))
 
-    def suspend(self, standby: JobId) -> None:
-        self._told(lambda: self._cluster.suspend(standby))
+    def suspend(self, standby: JobId, *, owner: int) -> None:
+        self._told(lambda: self._cluster.suspend(standby, owner=owner))
 
-    def resume(self, standby: JobId) -> None:
-        self._told(lambda: self._cluster.resume(standby))
+    def resume(self, standby: JobId, *, owner: int) -> None:
+        self._told(lambda: self._cluster.resume(standby, owner=owner))
 
-    def cancel(self, job_id: JobId) -> None:
-        self._told(lambda: self._cluster.cancel(job_id))
+    def cancel(self, job_id: JobId, *, owner: int) -> None:
+        self._told(lambda: self._cluster.cancel(job_id, owner=owner))
 
     def _told(self, ask: Callable[[], T]) -> T:
         try:

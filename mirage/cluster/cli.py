@@ -5,21 +5,22 @@ What to say and how to read it lives in `mirage.slurm`.
 
 import os
 import pwd
-import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from mirage.cluster.accounting import Accounting, secret_separator
+from mirage.cluster.alarms import Alarms
 from mirage.cluster.lane import SLOW_S, Lane, Patience
 from mirage.cluster.meter import Usage
+from mirage.cluster.ownership import refuse_another_owner
+from mirage.cluster.reading import Reader
 from mirage.cluster.runner import Runner
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue
-from mirage.errors import ClusterError, ClusterRefused, ClusterUnavailable, MalformedText
-from mirage.slurm import rows, sacct, sacctmgr, scancel, scontrol, sdiag, sinfo, squeue
+from mirage.errors import ClusterError, ClusterRefused
+from mirage.slurm import sacct, sacctmgr, scancel, scontrol, sdiag, sinfo, squeue
 from mirage.slurm.complaints import move_complaint, query_complaint
-
-T = TypeVar("T")
 
 _JOBS_AT_ONCE = 200
 
@@ -37,10 +38,14 @@ class SlurmCli:
         # Where the clock runs fast (the testbed), whoever allows more seconds means these as well.
         patience = patience or Patience(slow_s=max(SLOW_S, timeout_s / 10))
         self._controller = Lane(patience)
-        self._accounting = Lane(patience)
+        # A look at accounting is two questions (mirage.slurm.sacct).
+        self._accounting = Lane(replace(patience, slow_s=2 * patience.slow_s))
         # slurmctld too, and by itself: nobody waits for the queue because this does not read.
         self._statistics = Lane(patience)
-        self._sacct_fields: tuple[str, ...] | None = None
+        self.alarms = Alarms()
+        """What somebody else than Slurm wrote into its answers."""
+        self._read = Reader(self.alarms)
+        self._records = Accounting(self._query, self._read, self.alarms).records
         self._pinned: set[JobId] = set()
 
     def now(self) -> int:
@@ -69,97 +74,89 @@ class SlurmCli:
 
     def history(self, since: int, until: int) -> Iterator[Job]:
         """One question: who wants a long span asks for it in pieces."""
-        yield from self._window(since, until) if since < until else ()
+        if since < until:
+            yield from self._ask_accounting(
+                f"history {since} {until}", sacct.in_window(since, until)
+            )
 
     def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
         wanted = sorted(set(job_ids))
         found: list[Job] = []
         for i in range(0, len(wanted), _JOBS_AT_ONCE):
-            found += self._records(wanted[i : i + _JOBS_AT_ONCE])
+            some = wanted[i : i + _JOBS_AT_ONCE]
+            found += self._ask_accounting(f"jobs {some}", sacct.by_id(some))
         # The id of an array brings all its tasks.
         return [job for job in found if job.job_id in set(wanted)]
 
-    def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
+        self._look_at(standby, owner)
         pinned = unpin or standby in self._pinned
         self._move(scontrol.free_argv(standby, dependency, unpin=pinned))
         self._pinned.discard(standby)
 
-    def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
-        own = "" if standby in self._pinned else self._asked_nodes(standby)
-        if own:
+    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+        own = self._look_at(standby, owner).asked_nodes
+        if own and standby not in self._pinned:
             # A job has one list of nodes: the pin would replace it, and the unpin clear it.
             raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
         self._move(scontrol.pin_argv(standby, dependency, node_list))
         self._pinned.add(standby)
 
-    def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         """`unpin` as in `free`."""
+        self._look_at(standby, owner)
         pinned = unpin or standby in self._pinned
         self._move(scontrol.hold_argv(standby, dependency, unpin=pinned))
         self._pinned.discard(standby)
 
-    def suspend(self, standby: JobId) -> None:
+    def suspend(self, standby: JobId, *, owner: int) -> None:
+        self._look_at(standby, owner)
         self._move(scontrol.suspend_argv(standby))
 
-    def resume(self, standby: JobId) -> None:
+    def resume(self, standby: JobId, *, owner: int) -> None:
+        self._look_at(standby, owner)
         self._move(scontrol.resume_argv(standby))
 
-    def cancel(self, job_id: JobId) -> None:
+    def cancel(self, job_id: JobId, *, owner: int) -> None:
         """A job that is over already is left at that."""
+        self._look_at(job_id, owner)
         done = self._runner.run(scancel.argv(job_id))
         _raise_if(move_complaint("scancel", done.code, scancel.remarks(done.stderr)))
 
-    def _asked_nodes(self, job_id: JobId) -> str:
-        """Part of a move: it waits for no other query."""
-        separator = _separator()
-        answer = self._query(squeue.asked_nodes_argv(job_id, separator))
-        return _read("squeue", lambda: squeue.asked_nodes(answer, separator))
+    def _look_at(self, job_id: JobId, owner: int) -> squeue.Standing:
+        """Part of a move: it waits for no other query. ClusterRefused for another user's job."""
+        answer = self._query(squeue.standing_argv(job_id))
+        standing = self._read("squeue", lambda: squeue.standing(answer))
+        refuse_another_owner(job_id, standing.uid, owner)
+        return standing
 
     def _queue(self) -> Queue:
-        separator, taken_at = _separator(), self.now()
-        answer = self._query(squeue.argv(separator))
-        return _read("squeue", lambda: squeue.parse(answer, taken_at, separator))
+        separator, taken_at = secret_separator(), self.now()
+        answer = self._query(squeue.argv(), squeue.environment(separator))
+        return self._read("squeue", lambda: squeue.parse(answer, taken_at, separator))
 
     def _nodes(self) -> tuple[Node, ...]:
-        separator = _separator()
-        answer = self._query(sinfo.argv(separator))
-        return _read("sinfo", lambda: sinfo.parse(answer, separator))
+        answer = self._query(sinfo.argv())
+        return self._read("sinfo", lambda: sinfo.parse(answer))
 
     def _site_config(self) -> scontrol.SiteConfig:
         answer = self._query(scontrol.show_config_argv())
-        return _read("scontrol", lambda: scontrol.site_config(answer))
+        return self._read("scontrol", lambda: scontrol.site_config(answer))
 
     def _diagnosis(self) -> sdiag.Diagnosis:
         answer = self._query(sdiag.argv())
-        return _read("sdiag", lambda: sdiag.parse(answer))
+        return self._read("sdiag", lambda: sdiag.parse(answer))
 
     def _roster(self) -> sacctmgr.Roster:
         answer = self._query(sacctmgr.show_users_argv())
-        return _read("sacctmgr", lambda: sacctmgr.parse_users(answer))
+        return self._read("sacctmgr", lambda: sacctmgr.parse_users(answer))
 
-    def _window(self, since: int, until: int) -> list[Job]:
-        return self._accounting.ask(
-            f"history {since} {until}",
-            lambda: self._sacct(lambda f, s: sacct.window_argv(f, since, until, s)),
-        )
+    def _ask_accounting(self, key: str, which: Sequence[str]) -> list[Job]:
+        return self._accounting.ask(key, lambda: self._records(which))
 
-    def _records(self, job_ids: Sequence[JobId]) -> list[Job]:
-        return self._accounting.ask(
-            f"jobs {job_ids}",
-            lambda: self._sacct(lambda f, s: sacct.jobs_argv(f, job_ids, s)),
-        )
-
-    def _sacct(self, argv: Callable[[Sequence[str], str], list[str]]) -> list[Job]:
-        if self._sacct_fields is None:
-            known = self._query(sacct.helpformat_argv())
-            self._sacct_fields = _read("sacct", lambda: sacct.fields(known))
-        fields, separator = self._sacct_fields, _separator()
-        answer = self._query(argv(fields, separator))
-        return _read("sacct", lambda: sacct.parse(answer, fields, separator))
-
-    def _query(self, argv: Sequence[str]) -> str:
-        done = self._runner.run(argv)
+    def _query(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> str:
+        done = self._runner.run(argv, more)
         _raise_if(query_complaint(argv[0], done.code, done.stderr))
         return done.stdout
 
@@ -180,16 +177,3 @@ def own_name() -> str:
 def _raise_if(complaint: ClusterError | None) -> None:
     if complaint is not None:
         raise complaint
-
-
-def _separator() -> str:
-    """One that no job name or comment can hold: nobody knew it before."""
-    return f"{rows.SEPARATOR}{secrets.token_hex(4)}{rows.SEPARATOR}"
-
-
-def _read(command: str, parse: Callable[[], T]) -> T:
-    """What cannot be read is no answer: nothing may be concluded from it."""
-    try:
-        return parse()
-    except MalformedText as error:
-        raise ClusterUnavailable(f"{command}'s answer does not read: {error}") from error

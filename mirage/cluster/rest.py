@@ -6,11 +6,14 @@ What to say and how to read it lives in `mirage.slurm.payloads` and its sisters.
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
+from mirage.cluster.alarms import Alarms
 from mirage.cluster.cli import SlurmCli, own_name
 from mirage.cluster.lane import SLOW_S, Lane, Patience
 from mirage.cluster.meter import Usage
+from mirage.cluster.ownership import refuse_another_owner
+from mirage.cluster.reading import Reader
 from mirage.cluster.rest_http import Gone, Reply, RestHttp
 from mirage.cluster.rest_token import Token
 from mirage.domain.job import Job, JobId
@@ -21,7 +24,6 @@ from mirage.errors import (
     ClusterRefused,
     ClusterUnavailable,
     InputError,
-    MalformedText,
 )
 from mirage.slurm import (
     payloads,
@@ -35,8 +37,6 @@ from mirage.slurm import (
 from mirage.slurm.complaints import no_accounting, no_answer, plain_no
 from mirage.slurm.dependency import plain
 from mirage.slurm.sdiag import Diagnosis
-
-T = TypeVar("T")
 
 _BAD = 400
 _JOBS_AT_ONCE = 200
@@ -67,6 +67,9 @@ class Slurmrestd:
         self._dialect: payloads.Dialect | None = None
         self._dialect_lock = threading.Lock()
         self._pinned: set[JobId] = set()
+        self.alarms = Alarms() if commands is None else commands.alarms
+        """What somebody else than Slurm wrote into its answers."""
+        self._read = Reader(self.alarms)
 
     def now(self) -> int:
         return int(time.time())
@@ -81,7 +84,7 @@ class Slurmrestd:
         with self._dialect_lock:
             if self._dialect is None:
                 reply = self.http.get("/openapi/v3", "openapi")
-                self._dialect = _read(lambda: payloads.dialect(reply.body))
+                self._dialect = self._read("slurmrestd", lambda: payloads.dialect(reply.body))
             return self._dialect
 
     def queue(self) -> Queue:
@@ -107,40 +110,44 @@ class Slurmrestd:
         # The id of an array brings all its tasks.
         return [job for job in found if job.job_id in set(wanted)]
 
-    def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
+        self._look_at(standby, owner)
         pinned = unpin or standby in self._pinned
         self._move(standby, dependency, "" if pinned else None)
         self._pinned.discard(standby)
 
-    def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
-        own = "" if standby in self._pinned else self._asked_nodes(standby)
-        if own:
+    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+        own = self._look_at(standby, owner)
+        if own and standby not in self._pinned:
             # A job has one list of nodes: the pin would replace it, and the unpin clear it.
             raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
         self._move(standby, dependency, node_list)
         self._pinned.add(standby)
 
-    def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         """`unpin` as in `free`."""
+        self._look_at(standby, owner)
         pinned = unpin or standby in self._pinned
         self._move(standby, dependency, "" if pinned else None)
         self._pinned.discard(standby)
 
-    def suspend(self, standby: JobId) -> None:
+    def suspend(self, standby: JobId, *, owner: int) -> None:
         """Through scontrol: slurmrestd's hold is an admin's, which the job's owner cannot lift."""
         if self.commands is None:
             raise ClusterRefused(
                 f"job {standby} is not held: slurmrestd would hold it as an admin, and its owner "
                 "could not lift that; put scontrol on PATH for it"
             )
-        self.commands.suspend(standby)
+        self.commands.suspend(standby, owner=owner)
 
-    def resume(self, standby: JobId) -> None:
+    def resume(self, standby: JobId, *, owner: int) -> None:
+        self._look_at(standby, owner)
         self._told("release", lambda v: self._update(v, standby, payloads_moves.release()))
 
-    def cancel(self, job_id: JobId) -> None:
+    def cancel(self, job_id: JobId, *, owner: int) -> None:
         """A job that is over already is left at that."""
+        self._look_at(job_id, owner)
         self._told("cancel", lambda v: self.http.delete(_job(v, job_id), "cancel"))
 
     def submit(self, job: Submission, *, user: str) -> JobId:
@@ -157,24 +164,24 @@ class Slurmrestd:
         body, token = payloads_submit.submit(version, job), self._user_token(user)
         path = f"/slurm/{version.version}/job/submit"
         reply = self._spoken(lambda _: self.http.post(path, "submit", body, token=token))
-        said = _said(reply)
+        said = self._said(reply)
         if said is not None and reply.status == _BAD:
             raise InputError(f"slurmrestd does not understand the job: {said}")
         reply = self._told("submit", lambda _: reply)
-        return _read(lambda: payloads_submit.submitted(reply.body))
+        return self._read("slurmrestd", lambda: payloads_submit.submitted(reply.body))
 
     def _queue(self) -> Queue:
         taken_at = self.now()
         reply = self._asked(lambda v: self.http.get(f"/slurm/{v.version}/jobs", "jobs"))
-        return _read(lambda: payloads_queue.parse(reply.body, taken_at))
+        return self._read("slurmrestd", lambda: payloads_queue.parse(reply.body, taken_at))
 
     def _nodes(self) -> tuple[Node, ...]:
         reply = self._asked(lambda v: self.http.get(f"/slurm/{v.version}/nodes", "nodes"))
-        return _read(lambda: payloads_nodes.parse(reply.body))
+        return self._read("slurmrestd", lambda: payloads_nodes.parse(reply.body))
 
     def _diagnosis(self) -> Diagnosis:
         reply = self._asked(lambda v: self.http.get(f"/slurm/{v.version}/diag", "diag"))
-        return _read(lambda: payloads_diag.parse(reply.body))
+        return self._read("slurmrestd", lambda: payloads_diag.parse(reply.body))
 
     def _window(self, since: int, until: int) -> list[Job]:
         span = {"start_time": f"uts{since}", "end_time": f"uts{until}"}
@@ -192,7 +199,7 @@ class Slurmrestd:
             return self.http.get(at, "accounting", {**which, **query})
 
         reply = self._accounting.ask(key, lambda: self._asked(ask))
-        return _read(lambda: payloads_history.records(reply.body))
+        return self._read("slurmrestd", lambda: payloads_history.records(reply.body))
 
     def _move(self, standby: JobId, dependency: str, node_list: str | None) -> None:
         def tell(version: payloads.Dialect) -> Reply:
@@ -206,7 +213,7 @@ class Slurmrestd:
     def _check(self, standby: JobId, dependency: str) -> None:
         """Look whether the move was made: how later versions take an empty list was not tried."""
         reply = self._asked(lambda v: self.http.get(_job(v, standby), "job"))
-        shown = _read(lambda: payloads_queue.jobs(reply.body))
+        shown = self._read("slurmrestd", lambda: payloads_queue.jobs(reply.body))
         found = next((job for job in shown if job.job_id == standby), None)
         if (
             found is not None
@@ -218,10 +225,15 @@ class Slurmrestd:
                 f'{found.dependency!r}: use cluster.transport = "cli"'
             )
 
-    def _asked_nodes(self, job_id: JobId) -> str:
-        """Part of a move: it waits for no other query."""
+    def _look_at(self, job_id: JobId, owner: int) -> str:
+        """The nodes that it asks for. Part of a move: it waits for no other query."""
         reply = self._asked(lambda v: self.http.get(_job(v, job_id), "job"))
-        return _read(lambda: payloads_queue.asked_nodes(reply.body))
+        shown = self._read("slurmrestd", lambda: payloads_queue.jobs(reply.body))
+        uids = [job.uid for job in shown if job.job_id == job_id]
+        if not uids:
+            raise ClusterRefused(f"slurmrestd does not show job {job_id}: it is not touched")
+        refuse_another_owner(job_id, uids[0], owner)
+        return self._read("slurmrestd", lambda: payloads_queue.asked_nodes(reply.body))
 
     def _update(self, version: payloads.Dialect, job_id: JobId, body: Any) -> Reply:
         return self.http.post(_job(version, job_id), "update", body)
@@ -229,7 +241,7 @@ class Slurmrestd:
     def _asked(self, ask: Callable[[payloads.Dialect], Reply]) -> Reply:
         """The answer of a query, its errors raised: only a plain no is a refusal."""
         reply = self._spoken(ask)
-        said = _said(reply, ignored=payloads_history.NOTHING_FOUND)
+        said = self._said(reply, ignored=payloads_history.NOTHING_FOUND)
         if said is None:
             return reply
         if no_accounting(said):
@@ -239,11 +251,20 @@ class Slurmrestd:
     def _told(self, what: str, tell: Callable[[payloads.Dialect], Reply]) -> Reply:
         """The answer of a move: whatever is not about reaching Slurm is a no."""
         reply = self._spoken(tell)
-        said = _said(reply)
+        said = self._said(reply)
         if said is None:
             return reply
         told = f"slurmrestd, {what}: {said}"
         raise ClusterUnavailable(told) if _unreached(reply) else ClusterRefused(told)
+
+    def _said(self, reply: Reply, *, ignored: int | None = None) -> str | None:
+        """What an answer complains of, in one line; None for a good one."""
+        found = self._read("slurmrestd", lambda: payloads.complaints(reply.body))
+        held = [each for each in found if each.number != ignored]
+        if not held and (reply.status < _BAD or found):
+            return None
+        told = list(dict.fromkeys(map(str, held)))
+        return f"{'; '.join(told)[:500] or 'no word of why'} (HTTP {reply.status})"
 
     def _spoken(self, ask: Callable[[payloads.Dialect], Reply]) -> Reply:
         try:
@@ -258,16 +279,6 @@ def _job(version: payloads.Dialect, job_id: JobId) -> str:
     return f"/slurm/{version.version}/job/{job_id}"
 
 
-def _said(reply: Reply, *, ignored: int | None = None) -> str | None:
-    """What an answer complains of, in one line; None for a good one."""
-    found = _read(lambda: payloads.complaints(reply.body))
-    held = [each for each in found if each.number != ignored]
-    if not held and (reply.status < _BAD or found):
-        return None
-    told = list(dict.fromkeys(map(str, held)))
-    return f"{'; '.join(told)[:500] or 'no word of why'} (HTTP {reply.status})"
-
-
 def _unreached(reply: Reply) -> bool:
     """Judged by Slurm's own words: a description may hold the path of slurmrestd's socket."""
     found = payloads.complaints(reply.body)
@@ -276,11 +287,3 @@ def _unreached(reply: Reply) -> bool:
         or all(each.number == -1 for each in found)
         or any(no_answer(each.error) for each in found)
     )
-
-
-def _read(parse: Callable[[], T]) -> T:
-    """What cannot be read is no answer: nothing may be concluded from it."""
-    try:
-        return parse()
-    except MalformedText as error:
-        raise ClusterUnavailable(f"slurmrestd's answer does not read: {error}") from error

@@ -31,17 +31,20 @@ class Runner:
         self._timeout_s = timeout_s
         self._meter = Meter()
 
-    def run(self, argv: Sequence[str]) -> Answer:
-        """The answer, whatever its exit code; ClusterUnavailable when there is none."""
+    def run(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> Answer:
+        """The answer, whatever its exit code; ClusterUnavailable when there is none.
+
+        `more`: variables of its environment, which no other user can read.
+        """
         with self._meter.counted(argv[0]):
-            return _run(argv, self._timeout_s)
+            return _run(argv, _environment(more or {}), self._timeout_s)
 
     def usage(self) -> Mapping[str, Usage]:
         """By command."""
         return self._meter.usage()
 
 
-def _run(argv: Sequence[str], timeout_s: float) -> Answer:
+def _run(argv: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Answer:
     try:
         # A session of its own, so that a command that hangs is ended with its children.
         process = subprocess.Popen(  # noqa: S603 - its purpose; argument vectors only
@@ -49,7 +52,7 @@ def _run(argv: Sequence[str], timeout_s: float) -> Answer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=_environment(),
+            env=environment,
             start_new_session=True,
         )
     except FileNotFoundError as error:
@@ -77,9 +80,9 @@ def _run(argv: Sequence[str], timeout_s: float) -> Answer:
     )
 
 
-def _environment() -> dict[str, str]:
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_FILTERS)}
-    return kept | PLAIN_ANSWERS
+    return {**kept, **PLAIN_ANSWERS, **more}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

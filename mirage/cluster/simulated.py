@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain as chained
 
+from mirage.cluster.ownership import refuse_another_owner
 from mirage.cluster.simulated_words import Words
 from mirage.domain.chain import ChainId, Mark, find_mark
 from mirage.domain.job import Job, JobId, JobState
@@ -198,11 +199,13 @@ class SimulatedCluster:
 
     # What moves jobs (ports.Cluster)
 
-    def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+        self._look_at(standby, owner)
         self._depend(standby, dependency)
         self._unpin(standby, asked=unpin)
 
-    def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
+    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+        self._look_at(standby, owner)
         dependencies = self._words.dependencies(dependency)
         record = self.simulator.find(standby)
         if record is not None and record.node_list and standby not in self._pinned:
@@ -212,17 +215,21 @@ class SimulatedCluster:
         self._pinned.add(standby)
         self.simulator.set_dependencies(standby, dependencies)
 
-    def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+        self._look_at(standby, owner)
         self._depend(standby, dependency)
         self._unpin(standby, asked=unpin)
 
-    def suspend(self, standby: JobId) -> None:
+    def suspend(self, standby: JobId, *, owner: int) -> None:
+        self._look_at(standby, owner)
         self.simulator.hold(standby)
 
-    def resume(self, standby: JobId) -> None:
+    def resume(self, standby: JobId, *, owner: int) -> None:
+        self._look_at(standby, owner)
         self.simulator.release(standby)
 
-    def cancel(self, job_id: JobId) -> None:
+    def cancel(self, job_id: JobId, *, owner: int) -> None:
+        self._look_at(job_id, owner)
         record = self.simulator.find(job_id)
         self.simulator.remove(job_id)
         self._runs.pop(job_id, None)
@@ -230,6 +237,12 @@ class SimulatedCluster:
             self._end_chain(record)
         # The simulator knows ended jobs from what it told only.
         self._live(self.simulator.advance(self.now()))
+
+    def _look_at(self, job_id: JobId, owner: int) -> None:
+        """A job that is not there is left to the simulator to refuse."""
+        record = self.simulator.find(job_id)
+        if record is not None:
+            refuse_another_owner(job_id, self._words.uid(record.job.user), owner)
 
     def _depend(self, standby: JobId, dependency: str) -> None:
         self.simulator.set_dependencies(standby, self._words.dependencies(dependency))

@@ -40,6 +40,9 @@ class Words:
         ]
         self._uids: dict[str, int] = {}
 
+    def uid(self, user: str) -> int:
+        return self._uids.setdefault(user, _FIRST_UID + len(self._uids))
+
     def node(self, name: str) -> int:
         """Raises ClusterRefused for a name that no node has."""
         if name not in self._numbers:
@@ -76,7 +79,7 @@ class Words:
             submit=record.submit,
             state=record.state,
             user=job.user,
-            uid=self._uids.setdefault(job.user, _FIRST_UID + len(self._uids)),
+            uid=self.uid(job.user),
             account=job.account or _ACCOUNT,
             partition=job.partition or self._first.name,
             qos=job.qos or (self._params.qos[0].name if self._params.qos else DEFAULT_QOS),

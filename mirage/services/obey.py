@@ -4,7 +4,7 @@ A request is a chain's state and an entry of the audit (`chains.ask`), durable b
 it; the queue shows what is still to be done, so a crash or a silent Slurm costs a tick, no more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -115,15 +115,15 @@ def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> 
 
     A hold is written down first: what Mirage held it must know that it may release.
     """
-    move = {
+    moves: dict[Order, Callable[..., None]] = {
         Order.SUSPEND: cluster.suspend,
         Order.RESUME: cluster.resume,
         Order.CANCEL: cluster.cancel,
-    }[task.order]
+    }
     if task.order is Order.SUSPEND:
         _write(store, cluster, cluster_id, task, task.order)
     try:
-        move(task.job.job_id)
+        moves[task.order](task.job.job_id, owner=task.chain.uid)
     except ClusterRefused as error:
         _write(store, cluster, cluster_id, task, task.order.refused, str(error))
     except ClusterUnavailable as error:

@@ -223,14 +223,16 @@ def _move(cluster: Cluster, handover: OpenHandover, decision: Decision, snapshot
     job = snapshot.queue.find(standby)
     text = "" if job is None else job.dependency
     before = snapshot.queue.find(predecessor)
-    unpin = handover.standby.position is Position.PINNED
+    owner, unpin = handover.chain.uid, handover.standby.position is Position.PINNED
     if decision.action is Action.HOLD:
-        cluster.hold(standby, dependency=dependency.behind(text, predecessor), unpin=unpin)
+        behind = dependency.behind(text, predecessor)
+        cluster.hold(standby, owner=owner, dependency=behind, unpin=unpin)
     elif decision.action is Action.PIN:
         rest, nodes = dependency.without(text, predecessor), before.node_list if before else ""
-        cluster.pin(standby, dependency=rest, node_list=nodes)
+        cluster.pin(standby, owner=owner, dependency=rest, node_list=nodes)
     else:
-        cluster.free(standby, dependency=dependency.without(text, predecessor), unpin=unpin)
+        rest = dependency.without(text, predecessor)
+        cluster.free(standby, owner=owner, dependency=rest, unpin=unpin)
 
 
 def _took(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:

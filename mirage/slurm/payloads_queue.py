@@ -10,6 +10,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import MalformedText
+from mirage.slurm.forged import refuse_two_owners
 from mirage.slurm.gres import gpu_count
 from mirage.slurm.hetjob import merge
 from mirage.slurm.payloads import (
@@ -48,8 +49,14 @@ def parse(answer: Any, taken_at: int) -> Queue:
 
 
 def jobs(answer: Any) -> list[Job]:
-    """The jobs in slurmctld's order, components of het jobs merged into their leaders."""
-    return merge(_job(payload) for payload in listed(answer, "jobs"))
+    """The jobs in slurmctld's order, components of het jobs merged into their leaders.
+
+    JSON parts what users write by itself. Raises ForgedAnswer all the same where a job is shown as
+    two users' own.
+    """
+    found = [_job(payload) for payload in listed(answer, "jobs")]
+    refuse_two_owners((job.job_id, job.uid) for job, _ in found)
+    return merge(found)
 
 
 def asked_nodes(answer: Any) -> str:

@@ -1,8 +1,11 @@
 """Answers made of rows and fields, and what stands in one field.
 
-Users write job names and comments, so no fixed character can part the fields: whoever asks chooses
-a separator that nobody could know beforehand. Each field ends in it, and each row in it and a
-newline, which also shows an answer that was cut short.
+Each field ends in a separator, and each row in it and a newline, which also shows an answer that
+was cut short. Users write job names, comments and submit lines, coordinators account names; Slurm
+takes any character in them. So a fixed separator parts only fields that none of them writes. Where
+such texts are asked for, the separator is random and secret: every user of the host reads the
+arguments of a command in /proc, so it never stands there (`squeue`), or what was read with it is
+held against an answer without texts (`sacct`).
 """
 
 from collections.abc import Sequence

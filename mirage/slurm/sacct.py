@@ -1,16 +1,22 @@
-"""sacct: what accounting remembers.
+"""sacct: what accounting remembers, asked for in two answers.
+
+sacct takes its separator as an argument, which every user of the host reads in /proc, and users
+write names, comments and submit lines. So the first answer has no such text, and says which records
+there are; the second only adds texts to these (`mirage.slurm.sacct_texts`).
 
 `-p` and not `-P`: the separator at the end of a row shows where it ends, since a submit line may
 hold newlines. In a time window sacct leaves out jobs that were never eligible; by id it shows them.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from mirage.domain import tres
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.timelimit import parse_time_limit
 from mirage.errors import MalformedText
+from mirage.slurm.forged import refuse_two_owners
 from mirage.slurm.hetjob import merge
 from mirage.slurm.rows import (
     SEPARATOR,
@@ -24,12 +30,17 @@ from mirage.slurm.rows import (
     text,
 )
 
-_WANTED: tuple[tuple[str, ...], ...] = (
+KEY = ("JobIDRaw", "Submit", "UID")
+"""Names one record, whose it is included."""
+
+Key = tuple[str, ...]
+"""The cells of `KEY`."""
+
+_FACTS: tuple[tuple[str, ...], ...] = (
     ("JobIDRaw",),
     ("JobID",),
     ("User",),
     ("UID",),
-    ("Account",),
     ("Partition",),
     ("QOS",),
     ("State",),
@@ -47,59 +58,89 @@ _WANTED: tuple[tuple[str, ...], ...] = (
     ("AllocTRES",),
     ("ExitCode",),
     ("NodeList",),
-    ("JobName",),
-    ("Comment",),
-    ("SubmitLine",),
 )
 """Fields, each under the names that Slurm's releases gave it, the newest first."""
 
-_NEEDED = ("JobIDRaw", "Submit", "State")
+_TEXTS = ("Account", "JobName", "Comment", "SubmitLine")
+"""What users write. Accounts are made by coordinators too, under any name, newlines included."""
+
+_NEEDED = (*KEY, "State")
 _COMPONENT = re.compile(r"\d+\+(?P<offset>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """What to ask for, in each of the two answers."""
+
+    facts: tuple[str, ...]
+    texts: tuple[str, ...]
+    """`KEY`, and what users write."""
 
 
 def helpformat_argv() -> list[str]:
     return ["sacct", "--helpformat"]
 
 
-def fields(helpformat: str) -> tuple[str, ...]:
-    """The fields to ask for, of those that this sacct says it has."""
+def fields(helpformat: str) -> Fields:
+    """Of those that this sacct says it has. Raises MalformedText where it lacks what is needed."""
     known = set(helpformat.split())
     missing = [name for name in _NEEDED if name not in known]
     if missing:
         raise MalformedText(f"sacct --helpformat does not list {', '.join(missing)}")
-    chosen = (next((name for name in names if name in known), None) for names in _WANTED)
-    return tuple(name for name in chosen if name is not None)
+    chosen = (next((name for name in names if name in known), None) for names in _FACTS)
+    return Fields(
+        facts=tuple(name for name in chosen if name is not None),
+        texts=(*KEY, *(name for name in _TEXTS if name in known)),
+    )
 
 
-def window_argv(
-    names: Sequence[str], since: int, until: int, separator: str = SEPARATOR
-) -> list[str]:
-    """Jobs of all users in any state in [since, until]; `uts` marks epoch seconds."""
-    window = [f"--starttime=uts{since}", f"--endtime=uts{until}"]
-    return [*_argv(names, separator), "--allusers", *window]
+def in_window(since: int, until: int) -> list[str]:
+    """The options for jobs of all users in any state in [since, until]; `uts`: epoch seconds."""
+    return ["--allusers", f"--starttime=uts{since}", f"--endtime=uts{until}"]
 
 
-def jobs_argv(
-    names: Sequence[str], job_ids: Iterable[JobId], separator: str = SEPARATOR
-) -> list[str]:
-    """Jobs by id, never-eligible ones included."""
-    return [*_argv(names, separator), f"--jobs={','.join(str(i) for i in job_ids)}"]
+def by_id(job_ids: Iterable[JobId | str]) -> list[str]:
+    """The option for jobs by id, never-eligible ones included."""
+    return [f"--jobs={','.join(str(i) for i in job_ids)}"]
 
 
-def _argv(names: Sequence[str], separator: str) -> list[str]:
+def of_user(uid: int) -> list[str]:
+    """The option that leaves out what is another user's."""
+    return [f"--uid={uid}"]
+
+
+def argv(names: Sequence[str], which: Sequence[str], separator: str = SEPARATOR) -> list[str]:
+    """`which`: of the options above."""
     # --duplicates: every run of a requeued job, and every job of a number that was used again.
     options = ["--allocations", "--duplicates", "--noconvert", "--parsable"]
-    return ["sacct", *options, f"--delimiter={separator}", f"--format={','.join(names)}"]
+    form = [f"--delimiter={separator}", f"--format={','.join(names)}"]
+    return ["sacct", *options, *form, *which]
 
 
-def parse(answer: str, names: Sequence[str], separator: str = SEPARATOR) -> list[Job]:
-    """The records, each (job id, submit) once, het components merged into their leaders."""
-    header, *rows = split_rows(answer, names, separator) or [{}]
+def parse_facts(answer: str, names: Sequence[str]) -> dict[Key, Row]:
+    """The first answer: each record once.
+
+    Raises MalformedText for half an answer, ForgedAnswer for a record that is two users' own.
+    """
+    header, *rows = split_rows(answer, names) or [{}]
     if list(header.values()) != list(names):
         raise MalformedText(f"sacct answered without its header: {answer[:80]!r}")
     # A record may be listed twice when it changes while sacct reads; the later one is newer.
-    jobs = {(job.job_id, job.submit): (job, leader) for job, leader in map(_job, rows)}
-    return merge(jobs.values())
+    facts = {key(row): row for row in rows}
+    refuse_two_owners(((job_id, submit), optional_integer(uid)) for job_id, submit, uid in facts)
+    return facts
+
+
+def key(row: Row) -> Key:
+    return tuple(row[name] for name in KEY)
+
+
+def records(facts: Mapping[Key, Row], texts: Mapping[Key, Row]) -> list[Job]:
+    """Both answers as jobs, het components merged into their leaders.
+
+    A record that is not in `texts` has none.
+    """
+    return merge(_job(row | texts.get(named, {})) for named, row in facts.items())
 
 
 def _job(row: Row) -> tuple[Job, JobId | None]:
@@ -119,7 +160,7 @@ def _read(row: Row) -> Job:
         submit=integer(row["Submit"]),
         state=state,
         user=text(row.get("User", "")),
-        uid=optional_integer(row.get("UID", "")),
+        uid=optional_integer(row["UID"]),
         account=text(row.get("Account", "")),
         partition=text(row.get("Partition", "")),
         qos=text(row.get("QOS", "")),

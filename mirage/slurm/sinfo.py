@@ -1,4 +1,7 @@
-"""sinfo: the nodes. Per-node lines (-N), one for each partition of a node."""
+"""sinfo: the nodes. Per-node lines (-N), one for each partition of a node.
+
+No field holds what users write, so the separator needs no secret; reasons are not asked for.
+"""
 
 import re
 from dataclasses import replace
@@ -15,16 +18,16 @@ _STATE = re.compile(r"[a-z_]+")
 _NO_PARTITION = frozenset({"", "N/A"})
 
 
-def argv(separator: str = SEPARATOR) -> list[str]:
-    fields = ",".join(f"{name}:{separator}" for name in FIELDS)
+def argv() -> list[str]:
+    fields = ",".join(f"{name}:{SEPARATOR}" for name in FIELDS)
     options = ["--noheader", "--all", "--local", "--noconvert", "--Node"]
     return ["sinfo", *options, f"--Format={fields}"]
 
 
-def parse(answer: str, separator: str = SEPARATOR) -> tuple[Node, ...]:
+def parse(answer: str) -> tuple[Node, ...]:
     """Each node once, with all its partitions."""
     nodes: dict[str, Node] = {}
-    for row in split_rows(answer, FIELDS, separator):
+    for row in split_rows(answer, FIELDS):
         node = _node(row)
         seen = nodes.get(node.name)
         if seen is not None:

@@ -1,14 +1,20 @@
 """squeue: the whole queue in one call.
 
-`-O` and not `-o`, which has no letter for the eligible time. A field written `Name:<suffix>`,
-without a size, is printed in full (22.05.8); without the colon it would be cut at 20 characters.
+The format goes into the environment, which only the same account and root read, and not into the
+arguments, which everybody reads: it holds the separator, and users write names and comments.
+SQUEUE_FORMAT2 means `-O` and not `-o`, which has no letter for the eligible time. A field written
+`Name:<suffix>`, without a size, is printed in full; without the colon it would be cut at 20
+characters. Tried on 22.05.8, 24.11.5 and 26.05.5.
 """
+
+from dataclasses import dataclass
 
 from mirage.domain import tres
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import parse_time_limit
 from mirage.errors import MalformedText
+from mirage.slurm.forged import refuse_two_owners
 from mirage.slurm.gres import gpu_count
 from mirage.slurm.hetjob import merge
 from mirage.slurm.rows import (
@@ -54,26 +60,47 @@ FIELDS = (
 )
 
 
-_ASKED = "ReqNodes"
+_STANDING = ("JobID", "UserID", "ReqNodes")
+"""Nothing in them is written by users, so the separator needs no secret."""
 
 
-def argv(separator: str = SEPARATOR) -> list[str]:
+def argv() -> list[str]:
     """All jobs of all partitions, hidden ones too, of this cluster alone, in any state."""
-    fields = ",".join(f"{name}:{separator}" for name in FIELDS)
-    options = ["--noheader", "--all", "--local", "--noconvert", "--states=all"]
+    return ["squeue", "--noheader", "--all", "--local", "--noconvert", "--states=all"]
+
+
+def environment(separator: str) -> dict[str, str]:
+    """Names the fields for `argv`; `separator` is to be one that nobody could guess."""
+    return {"SQUEUE_FORMAT2": ",".join(f"{name}:{separator}" for name in FIELDS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is looked up of a job right before it is moved."""
+
+    uid: int
+    """Its owner's."""
+    asked_nodes: str
+    """The nodes that it asks for by name, as a host list; empty where any nodes will do. Of a het
+    job, those of all its components."""
+
+
+def standing_argv(job_id: JobId) -> list[str]:
+    fields = ",".join(f"{name}:{SEPARATOR}" for name in _STANDING)
+    options = ["--noheader", "--all", "--local", "--states=all", f"--jobs={job_id}"]
     return ["squeue", *options, f"--Format={fields}"]
 
 
-def asked_nodes_argv(job_id: JobId, separator: str = SEPARATOR) -> list[str]:
-    """One job's nodes that it asks for by name."""
-    options = ["--noheader", "--all", "--local", "--states=all", f"--jobs={job_id}"]
-    return ["squeue", *options, f"--Format={_ASKED}:{separator}"]
-
-
-def asked_nodes(answer: str, separator: str = SEPARATOR) -> str:
-    """As a host list; empty where any nodes will do. Of a het job, those of all its components."""
-    rows = split_rows(answer, (_ASKED,), separator)
-    return ",".join(filter(None, (text(row[_ASKED]) for row in rows)))
+def standing(answer: str) -> Standing:
+    """Raises MalformedText for an answer without a row."""
+    rows = split_rows(answer, _STANDING)
+    if not rows:
+        raise MalformedText("the answer has no row of the job")
+    uids = [integer(row["UserID"]) for row in rows]
+    # The components of a het job have one owner.
+    refuse_two_owners((rows[0]["JobID"], uid) for uid in uids)
+    asked = (text(row["ReqNodes"]) for row in rows)
+    return Standing(uid=uids[0], asked_nodes=",".join(filter(None, asked)))
 
 
 def parse(answer: str, taken_at: int, separator: str = SEPARATOR) -> Queue:
@@ -81,8 +108,13 @@ def parse(answer: str, taken_at: int, separator: str = SEPARATOR) -> Queue:
 
 
 def jobs(answer: str, separator: str = SEPARATOR) -> list[Job]:
-    """The jobs in squeue's order, components of het jobs merged into their leaders."""
-    return merge(_job(row) for row in split_rows(answer, FIELDS, separator))
+    """The jobs in squeue's order, components of het jobs merged into their leaders.
+
+    Raises ForgedAnswer where a job is shown as two users' own.
+    """
+    found = [_job(row) for row in split_rows(answer, FIELDS, separator)]
+    refuse_two_owners((job.job_id, job.uid) for job, _ in found)
+    return merge(found)
 
 
 def _job(row: Row) -> tuple[Job, JobId | None]:

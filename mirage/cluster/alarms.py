@@ -1,0 +1,23 @@
+"""What somebody did to Slurm's answers, kept until it is written into the audit."""
+
+from collections import deque
+
+_LONGEST = 100
+"""Sentences kept; the newest count."""
+
+
+class Alarms:
+    """Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._sentences: deque[str] = deque(maxlen=_LONGEST)
+
+    def add(self, sentence: str) -> None:
+        self._sentences.append(sentence)
+
+    def take(self) -> list[str]:
+        """Those since the last time, the oldest first."""
+        taken = []
+        while self._sentences:
+            taken.append(self._sentences.popleft())
+        return taken

@@ -1,0 +1,19 @@
+"""Answers that cannot be Slurm's: a job has one owner."""
+
+from collections.abc import Hashable, Iterable
+
+from mirage.errors import ForgedAnswer
+
+
+def refuse_two_owners(owners: Iterable[tuple[Hashable, int | None]]) -> None:
+    """Raise ForgedAnswer where the same job is said to be of two users.
+
+    `owners`: a job, by whatever names it once, and its owner's uid; None is not known.
+    """
+    known: dict[Hashable, int] = {}
+    for job, uid in owners:
+        if uid is not None and known.setdefault(job, uid) != uid:
+            raise ForgedAnswer(
+                f"the answer gives job {job} to uid {known[job]} and to uid {uid}: one of these "
+                "rows is not Slurm's, and none is believed"
+            )
