@@ -15,9 +15,10 @@ from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+from mirage.slurm import rows
 from tests import patient
 from tests.cluster.commands import FakeCommands
-from tests.slurm.captured import SEPARATOR, answer
+from tests.slurm.captured import answer
 from tests.slurm.test_sdiag import SDIAG
 
 MIRAGE = (sys.executable, "-m", "mirage")
@@ -119,9 +120,9 @@ class QuietSlurm(FakeCommands):
         super().__init__(folder)
         folder.mkdir()
         self.path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-        header = answer("sacct-window.txt").replace(SEPARATOR, "|").partition("\n")[0] + "\n"
+        header = answer("sacct-window.txt").replace(rows.SEPARATOR, "|").partition("\n")[0] + "\n"
         self.answers("squeue")
-        self.answers("sinfo", answer("sinfo.txt").replace(SEPARATOR, "|"))
+        self.answers("sinfo", answer("sinfo.txt").replace(rows.SEPARATOR, "|"))
         self.answers("sacct", header, helpformat=answer("sacct-helpformat.txt"))
         self.answers("scontrol", SITE)
         self.answers("scancel")

@@ -277,7 +277,7 @@ def test_moves_are_made_on_a_fresh_queue_though_accounting_takes_long(store: Sto
     asked: list[str] = []
 
     class Ordered(Written):
-        def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+        def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
             asked.append("free")
             super().free(standby, dependency=dependency, unpin=unpin)
 

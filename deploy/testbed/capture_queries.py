@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -60,22 +60,24 @@ def _capture(jobs: workload.Jobs) -> None:
     _DATA.mkdir(parents=True, exist_ok=True)
     now = int(clock.now())
     fields = sacct.fields(_answer(sacct.helpformat_argv()))
+    window = sacct.in_window(now - 86400, now + 60)
     ids = [JobId(int(job_id)) for job_id in jobs.values()]
     (_DATA / "jobs.json").write_text(json.dumps({"taken_at": now, "jobs": jobs}, indent=1) + "\n")
-    _keep("squeue.txt", squeue.argv(_SEPARATOR))
-    _keep("sinfo.txt", sinfo.argv(_SEPARATOR))
-    _keep("sacct-window.txt", sacct.window_argv(fields, now - 86400, now + 60, _SEPARATOR))
-    _keep("sacct-jobs.txt", sacct.jobs_argv(fields, ids, _SEPARATOR))
+    _keep("squeue.txt", squeue.argv(), squeue.environment(_SEPARATOR))
+    _keep("sinfo.txt", sinfo.argv())
+    for name, which in {"window": window, "jobs": sacct.by_id(ids)}.items():
+        _keep(f"sacct-{name}.txt", sacct.argv(fields.facts, which))
+        _keep(f"sacct-{name}-texts.txt", sacct.argv(fields.texts, which, _SEPARATOR))
     _keep("sacct-helpformat.txt", sacct.helpformat_argv())
     _keep("scontrol-show-config.txt", scontrol.show_config_argv())
 
 
-def _keep(name: str, argv: Sequence[str]) -> None:
-    (_DATA / name).write_text(_answer(argv))
+def _keep(name: str, argv: Sequence[str], more: Mapping[str, str] | None = None) -> None:
+    (_DATA / name).write_text(_answer(argv, more))
 
 
-def _answer(argv: Sequence[str]) -> str:
-    done = clients.run(argv, user="alice", env=PLAIN_ANSWERS)
+def _answer(argv: Sequence[str], more: Mapping[str, str] | None = None) -> str:
+    done = clients.run(argv, user="alice", env={**PLAIN_ANSWERS, **(more or {})})
     if done.returncode != 0:
         raise TestbedError(f"{argv}: {done.stderr.strip()}")
     return done.stdout

@@ -68,13 +68,15 @@ def _capture(jobs: workload.Jobs) -> None:
     fields = sacct.fields(_answer(sacct.helpformat_argv()))
     _keep("jobs-by-fate", {"taken_at": now, "jobs": jobs})
     _keep("openapi", _paths(http.get("/openapi/v3", "openapi").body))
-    _text("squeue", squeue.argv(_SEPARATOR))
+    _text("squeue", squeue.argv(), squeue.environment(_SEPARATOR))
     _keep("jobs", _trimmed(http.get("/slurm/v0.0.38/jobs", "jobs").body, "jobs", _JOB))
-    _text("sinfo", sinfo.argv(_SEPARATOR))
+    _text("sinfo", sinfo.argv())
     _keep("nodes", _trimmed(http.get("/slurm/v0.0.38/nodes", "nodes").body, "nodes", _NODE))
     span = {"start_time": f"uts{now - 86400}", "end_time": f"uts{now + 60}", "skip_steps": "true"}
     records = http.get("/slurmdb/v0.0.38/jobs", "records", span).body
-    _text("sacct", sacct.window_argv(fields, now - 86400, now + 60, _SEPARATOR))
+    window = sacct.in_window(now - 86400, now + 60)
+    _text("sacct", sacct.argv(fields.facts, window))
+    _text("sacct-texts", sacct.argv(fields.texts, window, _SEPARATOR))
     _keep("records", _trimmed(records, "jobs", _RECORD))
     _text("sacct-helpformat", sacct.helpformat_argv())
     _keep("diag", http.get("/slurm/v0.0.38/diag", "diag").body)
@@ -126,12 +128,12 @@ def _keep(name: str, body: Any) -> None:
     (_DATA / f"{name}.json").write_text(json.dumps(body, indent=None, sort_keys=True) + "\n")
 
 
-def _text(name: str, argv: list[str]) -> None:
-    (_DATA / f"{name}.txt").write_text(_answer(argv))
+def _text(name: str, argv: list[str], more: Mapping[str, str] | None = None) -> None:
+    (_DATA / f"{name}.txt").write_text(_answer(argv, more))
 
 
-def _answer(argv: list[str]) -> str:
-    done = clients.run(argv, user=SERVICE_USER, env=PLAIN_ANSWERS)
+def _answer(argv: list[str], more: Mapping[str, str] | None = None) -> str:
+    done = clients.run(argv, user=SERVICE_USER, env={**PLAIN_ANSWERS, **(more or {})})
     if done.returncode != 0:
         raise TestbedError(f"{argv}: {done.stderr.strip()}")
     return done.stdout

@@ -118,7 +118,8 @@ class Slurmrestd:
         self._pinned.discard(standby)
 
     def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
-        own = self._look_at(standby, owner)
+        reply = self._look_at(standby, owner)
+        own = self._read("slurmrestd", lambda: payloads_queue.asked_nodes(reply.body))
         if own and standby not in self._pinned:
             # A job has one list of nodes: the pin would replace it, and the unpin clear it.
             raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
@@ -225,15 +226,15 @@ class Slurmrestd:
                 f'{found.dependency!r}: use cluster.transport = "cli"'
             )
 
-    def _look_at(self, job_id: JobId, owner: int) -> str:
-        """The nodes that it asks for. Part of a move: it waits for no other query."""
+    def _look_at(self, job_id: JobId, owner: int) -> Reply:
+        """Part of a move: it waits for no other query. ClusterRefused for another user's job."""
         reply = self._asked(lambda v: self.http.get(_job(v, job_id), "job"))
         shown = self._read("slurmrestd", lambda: payloads_queue.jobs(reply.body))
         uids = [job.uid for job in shown if job.job_id == job_id]
         if not uids:
             raise ClusterRefused(f"slurmrestd does not show job {job_id}: it is not touched")
         refuse_another_owner(job_id, uids[0], owner)
-        return self._read("slurmrestd", lambda: payloads_queue.asked_nodes(reply.body))
+        return reply
 
     def _update(self, version: payloads.Dialect, job_id: JobId, body: Any) -> Reply:
         return self.http.post(_job(version, job_id), "update", body)

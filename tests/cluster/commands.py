@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 _SCRIPT = """#!{python} -IS
-import json, re, sys, time
+import json, os, re, sys, time
 told = json.loads({told!r})
 with open(told["log"], "a") as log:
     log.write(json.dumps(sys.argv[1:]) + "\\n")
@@ -13,9 +13,11 @@ if "--helpformat" in sys.argv and told["helpformat"]:
     sys.stdout.write(told["helpformat"])
     sys.exit(0)
 time.sleep(told["seconds"])
-asked = re.search(r"(?:Format=\\w+:|delimiter=)([^,]*)", "\\n".join(sys.argv))
-out = told["stdout"].replace(told["separator"], asked.group(1).split("\\n")[0] if asked else "")
-out = out.encode()
+form = [*sys.argv, "--Format=" + os.environ.get("SQUEUE_FORMAT2", "")]
+asked = re.search(r"(?:Format=\\w+:|delimiter=)([^,]*)", "\\n".join(form))
+texts = told["texts"] if any("Comment" in word for word in sys.argv) else ""
+separator = asked.group(1).split("\\n")[0] if asked else ""
+out = (texts or told["stdout"]).replace(told["separator"], separator).encode()
 sys.stdout.buffer.write(out[: len(out) - told["cut"]])
 sys.stderr.write(told["stderr"])
 sys.exit(told["code"])
@@ -36,8 +38,12 @@ class FakeCommands:
         seconds: float = 0.0,
         cut: int = 0,
         helpformat: str = "",
+        texts: str = "",
     ) -> None:
-        """From now on `name` answers so; in `stdout` `|` stands for the separator asked for."""
+        """From now on `name` answers so; in `stdout` `|` stands for the separator asked for.
+
+        `texts`: what it answers where it is asked for what users write (sacct).
+        """
         told = {
             "log": str(self._log(name)),
             "stdout": stdout,
@@ -47,6 +53,7 @@ class FakeCommands:
             "seconds": seconds,
             "cut": cut,
             "helpformat": helpformat,
+            "texts": texts,
         }
         self.runs(name, _SCRIPT.format(python=sys.executable, told=json.dumps(told)))
 

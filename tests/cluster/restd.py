@@ -68,10 +68,14 @@ class FakeRestd:
         cut: int = 0,
         drip_s: float = 0.0,
         headers: dict[str, str] | None = None,
+        method: str = "",
     ) -> None:
-        """From now on `path` is answered so. Text goes as it is, anything else as JSON."""
+        """From now on `path` is answered so. Text goes as it is, anything else as JSON.
+
+        `method`: only requests of that one.
+        """
         raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-        self._told[path] = _Told(
+        self._told[f"{method} {path}".strip()] = _Told(
             status=status, raw=raw, seconds=seconds, cut=cut, drip_s=drip_s, headers=headers or {}
         )
 
@@ -79,8 +83,8 @@ class FakeRestd:
         """So many requests for `path` from now on are heard, and their connections ended."""
         self._dropped[path] = times
 
-    def told(self, path: str) -> _Told | None:
-        return self._told.get(path)
+    def told(self, method: str, path: str) -> _Told | None:
+        return self._told.get(f"{method} {path}") or self._told.get(path)
 
     def is_dropped(self, path: str) -> bool:
         left = self._dropped.get(path, 0)
@@ -141,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fake.is_dropped(url.path):
             self.close_connection = True
             return
-        told = fake.told(url.path)
+        told = fake.told(self.command, url.path)
         if told is None:
             self.send_error(404)
             return

@@ -12,6 +12,11 @@ from mirage.cluster.rest import Slurmrestd
 from mirage.domain.job import JobId
 from tests.slurm_testbed import Testbed, TestbedFailure, TestbedSettings
 
+
+def uid_of(user: str) -> int:
+    return pwd.getpwnam(user).pw_uid
+
+
 TWO_NODES = TestbedSettings(nodes=2)
 _COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
 _REAL_PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -2,6 +2,8 @@
 
 import getpass
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -9,16 +11,21 @@ from mirage.cluster.cli import SlurmCli
 from mirage.cluster.lane import Patience
 from mirage.domain.job import JobId, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.slurm import rows
 from tests.cluster.commands import FakeCommands
 from tests.slurm.captured import SEPARATOR, answer, job_id, outcome
 from tests.slurm.test_sdiag import SDIAG
 
 QUEUE = answer("squeue.txt").replace("|", "/").replace(SEPARATOR, "|")
-NODES = answer("sinfo.txt").replace(SEPARATOR, "|")
-RECORDS = answer("sacct-window.txt").replace("|", "/").replace(SEPARATOR, "|")
+NODES = answer("sinfo.txt").replace(rows.SEPARATOR, "|")
+RECORDS = answer("sacct-window.txt").replace("|", "/").replace(rows.SEPARATOR, "|")
+TEXTS = answer("sacct-window-texts.txt").replace("|", "/").replace(SEPARATOR, "|")
 HELPFORMAT = answer("sacct-helpformat.txt")
 HEADER = RECORDS.partition("\n")[0] + "\n"
 JOB = JobId(35)
+ALICE = 1001
+HERS = f"{JOB}|{ALICE}||\n"
+"""What squeue says of it right before a move."""
 
 
 @pytest.fixture
@@ -38,12 +45,19 @@ def test_the_queue_is_one_call(commands: FakeCommands, cluster: SlurmCli) -> Non
     assert len(commands.calls("squeue")) == 1
 
 
-def test_no_two_queries_have_the_same_separator(commands: FakeCommands, cluster: SlurmCli) -> None:
-    commands.answers("squeue", QUEUE)
+def test_no_two_queries_have_the_same_separator(
+    commands: FakeCommands, cluster: SlurmCli, tmp_path: Path
+) -> None:
+    """And no other user reads it: it is not among the arguments."""
+    heard = tmp_path / "heard"
+    commands.runs("squeue", f'#!/bin/sh\necho "$SQUEUE_FORMAT2 $*" >>{heard}\n')
     cluster.queue()
     cluster.queue()
-    first, second = commands.calls("squeue")
-    assert first[-1] != second[-1]
+    calls = [line.split(" ", 1) for line in heard.read_text().splitlines()]
+    first, second = (form.split(",")[0].removeprefix("JobID:") for form, _ in calls)
+    assert first != second
+    assert min(len(first), len(second)) > 10
+    assert not any(word in argv for _, argv in calls for word in (first, second, "\x1f"))
 
 
 def test_nodes(commands: FakeCommands, cluster: SlurmCli) -> None:
@@ -144,17 +158,18 @@ def test_trouble_of_slurmdbd_does_not_keep_from_asking_slurmctld(
     assert len(cluster.queue()) == 51
 
 
-def test_history_asks_once_and_gives_each_record_once(
+def test_history_asks_for_facts_then_for_texts_and_gives_each_record_once(
     commands: FakeCommands, cluster: SlurmCli
 ) -> None:
-    commands.answers("sacct", RECORDS, helpformat=HELPFORMAT)
+    commands.answers("sacct", RECORDS, texts=TEXTS, helpformat=HELPFORMAT)
     jobs = list(cluster.history(5000, 7500))
     assert len({(job.job_id, job.submit) for job in jobs}) == len(jobs) > 30
     spans = [
         [word.partition("=uts")[2] for word in call if "time=uts" in word]
         for call in commands.calls("sacct")[1:]
     ]
-    assert spans == [["5000", "7500"]]
+    assert spans == [["5000", "7500"]] * 2
+    assert {job.comment for job in jobs} > {"", "mirage:c0:0"}
 
 
 def test_an_empty_span_asks_nothing(commands: FakeCommands, cluster: SlurmCli) -> None:
@@ -182,7 +197,7 @@ def test_the_fields_of_sacct_are_asked_for_once(commands: FakeCommands, cluster:
 def test_jobs_are_asked_for_in_chunks_and_absent_ones_left_out(
     commands: FakeCommands, cluster: SlurmCli
 ) -> None:
-    commands.answers("sacct", RECORDS, helpformat=HELPFORMAT)
+    commands.answers("sacct", RECORDS, texts=TEXTS, helpformat=HELPFORMAT)
     wanted = [JobId(i) for i in range(4, 504)]
     found = cluster.jobs([*wanted, *wanted])
     assert {job.job_id for job in found} <= set(wanted)
@@ -193,7 +208,7 @@ def test_jobs_are_asked_for_in_chunks_and_absent_ones_left_out(
         for word in call
         if word.startswith("--jobs=")
     ]
-    assert sizes == [200, 200, 100]
+    assert sizes == [200, 200, 200, 200, 100, 100], "facts and texts of each"
 
 
 def test_no_ids_ask_nothing(commands: FakeCommands, cluster: SlurmCli) -> None:
@@ -203,13 +218,14 @@ def test_no_ids_ask_nothing(commands: FakeCommands, cluster: SlurmCli) -> None:
 
 
 def test_each_move_is_one_command(commands: FakeCommands, cluster: SlurmCli) -> None:
+    commands.answers("squeue", HERS)
     commands.answers("scontrol")
     commands.answers("scancel")
-    cluster.free(JOB, dependency="afterok:4(unfulfilled)")
-    cluster.hold(JOB, dependency="afterany:3,afterok:4")
-    cluster.suspend(JOB)
-    cluster.resume(JOB)
-    cluster.cancel(JOB)
+    cluster.free(JOB, owner=ALICE, dependency="afterok:4(unfulfilled)")
+    cluster.hold(JOB, owner=ALICE, dependency="afterany:3,afterok:4")
+    cluster.suspend(JOB, owner=ALICE)
+    cluster.resume(JOB, owner=ALICE)
+    cluster.cancel(JOB, owner=ALICE)
     assert commands.calls("scontrol") == [
         ["update", "JobId=35", "Dependency=afterok:4"],
         ["update", "JobId=35", "Dependency=afterany:3,afterok:4"],
@@ -221,28 +237,30 @@ def test_each_move_is_one_command(commands: FakeCommands, cluster: SlurmCli) -> 
 
 def test_a_job_unknown_to_scancel_is_refused(commands: FakeCommands, cluster: SlurmCli) -> None:
     said = "scancel: error: Kill job error on job id 35: Invalid job id specified\n"
+    commands.answers("squeue", HERS)
     commands.answers("scancel", stderr=f"scancel: Terminating job 35\n{said}")
     with pytest.raises(ClusterRefused, match="Invalid job id"):
-        cluster.cancel(JOB)
+        cluster.cancel(JOB, owner=ALICE)
 
 
 def test_cancelling_a_job_that_is_over_is_no_error(
     commands: FakeCommands, cluster: SlurmCli
 ) -> None:
     said = "Kill job error on job id 35: Job/step already completing or completed\n"
+    commands.answers("squeue", HERS)
     commands.answers("scancel", stderr=f"scancel: Terminating job 35\nscancel: error: {said}")
-    cluster.cancel(JOB)
+    cluster.cancel(JOB, owner=ALICE)
 
 
 def test_what_mirage_pinned_it_unpins_and_a_users_nodes_stay(
     commands: FakeCommands, cluster: SlurmCli
 ) -> None:
     commands.answers("scontrol")
-    commands.answers("squeue", "|\n")
-    cluster.pin(JOB, dependency="", node_list="gpu01")
-    cluster.free(JOB, dependency="")
-    cluster.free(JOB, dependency="")
-    cluster.hold(JOB, dependency="afterany:3", unpin=True)
+    commands.answers("squeue", HERS)
+    cluster.pin(JOB, owner=ALICE, dependency="", node_list="gpu01")
+    cluster.free(JOB, owner=ALICE, dependency="")
+    cluster.free(JOB, owner=ALICE, dependency="")
+    cluster.hold(JOB, owner=ALICE, dependency="afterany:3", unpin=True)
     pinned, unpinned, users, told = commands.calls("scontrol")
     assert pinned[-1] == "ReqNodeList=gpu01"
     assert unpinned[-1] == told[-1] == "ReqNodeList="
@@ -255,29 +273,31 @@ def test_nobody_is_pinned_whose_own_nodes_are_not_known(
     commands.answers("scontrol")
     commands.answers("squeue", stderr="squeue: error: Unable to contact slurm controller\n", code=1)
     with pytest.raises(ClusterUnavailable):
-        cluster.pin(JOB, dependency="", node_list="gpu01")
-    commands.answers("squeue", "gpu01|\n", cut=1)
+        cluster.pin(JOB, owner=ALICE, dependency="", node_list="gpu01")
+    commands.answers("squeue", f"{JOB}|{ALICE}|gpu01|\n", cut=1)
     with pytest.raises(ClusterUnavailable, match="does not read"):
-        cluster.pin(JOB, dependency="", node_list="gpu01")
+        cluster.pin(JOB, owner=ALICE, dependency="", node_list="gpu01")
     assert commands.calls("scontrol") == []
 
 
 @pytest.mark.parametrize("name", ["update-by-another-user", "update-ended-job"])
 def test_a_move_that_slurm_refuses(commands: FakeCommands, cluster: SlurmCli, name: str) -> None:
     said = outcome(name)
+    commands.answers("squeue", HERS)
     commands.answers("scontrol", said.stdout, stderr=said.stderr, code=said.code)
     with pytest.raises(ClusterRefused, match=said.stderr.strip()):
-        cluster.free(JOB, dependency="")
+        cluster.free(JOB, owner=ALICE, dependency="")
 
 
 def test_a_move_that_nobody_heard_may_be_tried_again(
     commands: FakeCommands, cluster: SlurmCli
 ) -> None:
     said = outcome("slurmctld-down-scontrol-update")
+    commands.answers("squeue", HERS)
     commands.answers("scontrol", said.stdout, stderr=said.stderr, code=said.code)
     for _ in range(2):
         with pytest.raises(ClusterUnavailable, match="Unexpected message received"):
-            cluster.free(JOB, dependency="")
+            cluster.free(JOB, owner=ALICE, dependency="")
     assert len(commands.calls("scontrol")) == 2
 
 
@@ -286,8 +306,29 @@ def test_moves_are_made_while_queries_back_off(commands: FakeCommands, cluster: 
     commands.answers("scontrol")
     with pytest.raises(ClusterUnavailable):
         cluster.queue()
-    cluster.free(JOB, dependency="")
+    commands.answers("squeue", HERS)
+    cluster.free(JOB, owner=ALICE, dependency="")
     assert len(commands.calls("scontrol")) == 1
+
+
+def test_a_job_that_slurm_gives_to_somebody_else_is_not_touched(
+    commands: FakeCommands, cluster: SlurmCli
+) -> None:
+    commands.answers("scontrol")
+    commands.answers("scancel")
+    commands.answers("squeue", HERS.replace(str(ALICE), "1002"))
+    moves: list[Callable[[], None]] = [
+        lambda: cluster.free(JOB, owner=ALICE, dependency=""),
+        lambda: cluster.hold(JOB, owner=ALICE, dependency=""),
+        lambda: cluster.pin(JOB, owner=ALICE, dependency="", node_list="gpu01"),
+        lambda: cluster.suspend(JOB, owner=ALICE),
+        lambda: cluster.resume(JOB, owner=ALICE),
+        lambda: cluster.cancel(JOB, owner=ALICE),
+    ]
+    for move in moves:
+        with pytest.raises(ClusterRefused, match="job 35 is a job of uid 1002"):
+            move()
+    assert commands.calls("scontrol") == commands.calls("scancel") == []
 
 
 def test_what_it_cost_is_counted(commands: FakeCommands, cluster: SlurmCli) -> None:

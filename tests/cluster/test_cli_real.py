@@ -12,7 +12,7 @@ from mirage.cluster.lane import Patience
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.slurm import dependency
-from tests.cluster.slurm_rig import SlurmRig, put_on_path
+from tests.cluster.slurm_rig import SlurmRig, put_on_path, uid_of
 
 pytestmark = pytest.mark.slurm
 
@@ -84,17 +84,19 @@ def test_a_users_own_dependencies_stay_through_free_and_hold(slurm_rig: SlurmRig
     standby = slurm_rig.submit(f"--dependency={behind}", "--job-name=own")
     shown = _dependency(slurm_rig, standby)
     rest = dependency.without(shown, slurm_rig.predecessor)
-    slurm_rig.cluster.free(standby, dependency=rest)
+    slurm_rig.cluster.free(standby, owner=uid_of("alice"), dependency=rest)
     freed = _dependency(slurm_rig, standby)
     assert sorted(freed.split(",")) == sorted(rest.split(","))
     assert not dependency.waits_on(freed, slurm_rig.predecessor)
-    slurm_rig.cluster.hold(standby, dependency=dependency.behind(freed, slurm_rig.predecessor))
+    slurm_rig.cluster.hold(
+        standby, owner=uid_of("alice"), dependency=dependency.behind(freed, slurm_rig.predecessor)
+    )
     assert dependency.waits_on(_dependency(slurm_rig, standby), slurm_rig.predecessor)
 
 
 def test_a_users_own_node_list_stays(slurm_rig: SlurmRig) -> None:
     standby = slurm_rig.submit(f"--dependency=afterany:{slurm_rig.predecessor}", "--nodelist=gpu01")
-    slurm_rig.cluster.free(standby, dependency="")
+    slurm_rig.cluster.free(standby, owner=uid_of("alice"), dependency="")
     assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "gpu01"
 
 
@@ -102,13 +104,13 @@ def test_a_pin_is_taken_back_by_free_and_by_hold(slurm_rig: SlurmRig) -> None:
     slurm_rig.crowd()
     cluster, standby = slurm_rig.cluster, slurm_rig.standby
     behind = f"afterany:{slurm_rig.predecessor}"
-    cluster.pin(standby, dependency="", node_list="gpu01")
+    cluster.pin(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
     assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "gpu01"
-    cluster.hold(standby, dependency=behind)
+    cluster.hold(standby, owner=uid_of("alice"), dependency=behind)
     assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "(null)"
-    cluster.pin(standby, dependency="", node_list="gpu01")
+    cluster.pin(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
     # Another process, which does not know who pinned it, is told.
-    SlurmCli().free(standby, dependency="", unpin=True)
+    SlurmCli().free(standby, owner=uid_of("alice"), dependency="", unpin=True)
     assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "(null)"
 
 
@@ -119,11 +121,11 @@ def test_of_nodes_that_do_not_fit_the_queue_tells_and_letting_it_off_mends_it(
     cluster, behind = slurm_rig.cluster, f"afterany:{slurm_rig.predecessor}"
     nodes = _shown(slurm_rig, slurm_rig.predecessor).node_list
     standby = slurm_rig.submit(f"--dependency={behind}", f"--exclude={nodes}")
-    cluster.pin(standby, dependency="", node_list=nodes)
+    cluster.pin(standby, owner=uid_of("alice"), dependency="", node_list=nodes)
     slurm_rig.testbed.wait_until(
         lambda: _shown(slurm_rig, standby).reason == "BadConstraints", 30, "the scheduler's look"
     )
-    cluster.hold(standby, dependency=behind)
+    cluster.hold(standby, owner=uid_of("alice"), dependency=behind)
     held = _shown(slurm_rig, standby)
     assert held.priority != 0
     assert slurm_rig.testbed.job(standby)["ExcNodeList"] == nodes
@@ -139,7 +141,7 @@ def test_a_standby_of_components_is_freed_through_its_leader(slurm_rig: SlurmRig
     slurm_rig.crowd()
     half = ("-n1", "-t", "5", f"--dependency=afterany:{slurm_rig.predecessor}")
     leader = JobId(slurm_rig.testbed.sbatch(*half, ":", *half))
-    slurm_rig.cluster.free(leader, dependency="")
+    slurm_rig.cluster.free(leader, owner=uid_of("alice"), dependency="")
     for component in (leader, leader + 1):
         assert slurm_rig.testbed.job(component)["Dependency"] == "(null)"
     job = slurm_rig.cluster.queue().find(leader)
@@ -154,19 +156,19 @@ def test_a_stranger_is_refused_every_move_and_nothing_changes(
     stranger, standby = SlurmCli(), slurm_rig.standby
     before = slurm_rig.testbed.job(standby)
     with pytest.raises(ClusterRefused, match="Invalid user id"):
-        stranger.free(standby, dependency="")
+        stranger.free(standby, owner=uid_of("alice"), dependency="")
     with pytest.raises(ClusterRefused, match="Invalid user id"):
-        stranger.pin(standby, dependency="", node_list="gpu01")
+        stranger.pin(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
     with pytest.raises(ClusterRefused):
-        stranger.suspend(standby)
+        stranger.suspend(standby, owner=uid_of("alice"))
     with pytest.raises(ClusterRefused, match="permission denied"):
-        stranger.cancel(standby)
+        stranger.cancel(standby, owner=uid_of("alice"))
     assert slurm_rig.testbed.job(standby) == before
 
 
 def test_cancelling_twice_is_no_error(slurm_rig: SlurmRig) -> None:
-    slurm_rig.cluster.cancel(slurm_rig.standby)
-    slurm_rig.cluster.cancel(slurm_rig.standby)
+    slurm_rig.cluster.cancel(slurm_rig.standby, owner=uid_of("alice"))
+    slurm_rig.cluster.cancel(slurm_rig.standby, owner=uid_of("alice"))
 
 
 def test_without_slurmctld_nothing_is_known_and_afterwards_all_again(slurm_rig: SlurmRig) -> None:
@@ -176,9 +178,9 @@ def test_without_slurmctld_nothing_is_known_and_afterwards_all_again(slurm_rig: 
         with pytest.raises(ClusterUnavailable, match="Unable to contact slurm controller"):
             cluster.queue()
         with pytest.raises(ClusterUnavailable):
-            cluster.free(slurm_rig.standby, dependency="")
+            cluster.free(slurm_rig.standby, owner=uid_of("alice"), dependency="")
         with pytest.raises(ClusterUnavailable):
-            cluster.cancel(slurm_rig.standby)
+            cluster.cancel(slurm_rig.standby, owner=uid_of("alice"))
     finally:
         slurm_rig.testbed.start_ctld()
     slurm_rig.testbed.wait_until(lambda: _answers(cluster), 30, "an answer")

@@ -69,6 +69,7 @@ class SimulatedRig:
 
     def insist(self, node_list: str) -> JobId:
         standby = SimJob(
+            user="chain-abcd1234",
             exclusive=True,
             time_limit_s=3600,
             run_s=3600,
@@ -110,6 +111,13 @@ def find(rig: Rig, job_id: JobId) -> Job:
     return job
 
 
+def owner_of(rig: Rig) -> int:
+    """The uid of the rig's one user."""
+    uid = find(rig, rig.predecessor).uid
+    assert uid is not None
+    return uid
+
+
 def behind(rig: Rig) -> str:
     return f"afterany:{rig.predecessor}"
 
@@ -125,7 +133,7 @@ def test_a_standby_waits_behind_its_predecessor(rig: Rig) -> None:
 def test_a_freed_standby_is_eligible_at_that_second(rig: Rig) -> None:
     rig.crowd()
     at = rig.cluster.now()
-    rig.cluster.free(rig.standby, dependency="")
+    rig.cluster.free(rig.standby, owner=owner_of(rig), dependency="")
     standby = find(rig, rig.standby)
     assert standby.dependency == ""
     assert standby.eligible is not None
@@ -133,15 +141,15 @@ def test_a_freed_standby_is_eligible_at_that_second(rig: Rig) -> None:
 
 
 def test_a_freed_standby_starts_where_there_is_room(rig: Rig) -> None:
-    rig.cluster.free(rig.standby, dependency="")
+    rig.cluster.free(rig.standby, owner=owner_of(rig), dependency="")
     rig.until(lambda: find(rig, rig.standby).state is JobState.RUNNING, 30)
     assert find(rig, rig.predecessor).state is JobState.RUNNING
 
 
 def test_hold_takes_it_back_behind_its_predecessor(rig: Rig) -> None:
     rig.crowd()
-    rig.cluster.free(rig.standby, dependency="")
-    rig.cluster.hold(rig.standby, dependency=behind(rig))
+    rig.cluster.free(rig.standby, owner=owner_of(rig), dependency="")
+    rig.cluster.hold(rig.standby, owner=owner_of(rig), dependency=behind(rig))
     standby = find(rig, rig.standby)
     assert standby.dependency == f"{behind(rig)}(unfulfilled)"
     assert standby.state is JobState.PENDING
@@ -149,7 +157,7 @@ def test_hold_takes_it_back_behind_its_predecessor(rig: Rig) -> None:
 
 def test_a_pinned_standby_takes_only_its_predecessors_nodes(rig: Rig) -> None:
     nodes = find(rig, rig.predecessor).node_list
-    rig.cluster.pin(rig.standby, dependency="", node_list=nodes)
+    rig.cluster.pin(rig.standby, owner=owner_of(rig), dependency="", node_list=nodes)
     rig.wait(30)
     assert find(rig, rig.standby).state is JobState.PENDING, "the other node is idle"
 
@@ -159,33 +167,33 @@ def test_a_standby_that_asks_for_nodes_itself_is_not_pinned_and_keeps_them(rig: 
     nodes = find(rig, rig.predecessor).node_list
     standby = rig.insist(nodes)
     with pytest.raises(ClusterRefused, match="asks for nodes itself"):
-        rig.cluster.pin(standby, dependency="", node_list=nodes)
+        rig.cluster.pin(standby, owner=owner_of(rig), dependency="", node_list=nodes)
     assert find(rig, standby).dependency == f"{behind(rig)}(unfulfilled)"
-    rig.cluster.free(standby, dependency="")
-    rig.cluster.hold(standby, dependency=behind(rig))
+    rig.cluster.free(standby, owner=owner_of(rig), dependency="")
+    rig.cluster.hold(standby, owner=owner_of(rig), dependency=behind(rig))
     assert rig.asked_nodes(standby) == nodes
 
 
 def test_what_is_pinned_may_be_let_off_and_pinned_again(rig: Rig) -> None:
     nodes = find(rig, rig.predecessor).node_list
     for _ in range(2):
-        rig.cluster.pin(rig.standby, dependency="", node_list=nodes)
+        rig.cluster.pin(rig.standby, owner=owner_of(rig), dependency="", node_list=nodes)
         assert rig.asked_nodes(rig.standby) == nodes
-        rig.cluster.hold(rig.standby, dependency=behind(rig))
+        rig.cluster.hold(rig.standby, owner=owner_of(rig), dependency=behind(rig))
         assert rig.asked_nodes(rig.standby) == ""
 
 
 def test_a_suspended_standby_does_not_start_until_resumed(rig: Rig) -> None:
-    rig.cluster.suspend(rig.standby)
-    rig.cluster.free(rig.standby, dependency="")
+    rig.cluster.suspend(rig.standby, owner=owner_of(rig))
+    rig.cluster.free(rig.standby, owner=owner_of(rig), dependency="")
     rig.wait(30)
     assert find(rig, rig.standby).state is JobState.PENDING
-    rig.cluster.resume(rig.standby)
+    rig.cluster.resume(rig.standby, owner=owner_of(rig))
     rig.until(lambda: find(rig, rig.standby).state is JobState.RUNNING, 30)
 
 
 def test_a_cancelled_standby_is_over_and_still_shown_for_a_while(rig: Rig) -> None:
-    rig.cluster.cancel(rig.standby)
+    rig.cluster.cancel(rig.standby, owner=owner_of(rig))
     assert find(rig, rig.standby).state is JobState.CANCELLED
 
 
@@ -204,7 +212,7 @@ def test_the_queue_tells_what_runs_and_until_when(rig: Rig) -> None:
 
 def test_a_freed_standby_that_cannot_start_has_a_planned_start(rig: Rig) -> None:
     rig.crowd()
-    rig.cluster.free(rig.standby, dependency="")
+    rig.cluster.free(rig.standby, owner=owner_of(rig), dependency="")
     rig.until(lambda: find(rig, rig.standby).start is not None, 60)
     standby, predecessor = find(rig, rig.standby), find(rig, rig.predecessor)
     assert (standby.state, standby.end) == (JobState.PENDING, None)
@@ -236,15 +244,43 @@ def test_jobs_leaves_unknown_ids_out(rig: Rig) -> None:
 def test_moves_of_unknown_jobs_are_refused(rig: Rig) -> None:
     cluster = rig.cluster
     with pytest.raises(ClusterRefused):
-        cluster.free(UNKNOWN, dependency="")
+        cluster.free(UNKNOWN, owner=owner_of(rig), dependency="")
     with pytest.raises(ClusterRefused):
-        cluster.hold(UNKNOWN, dependency=behind(rig))
+        cluster.hold(UNKNOWN, owner=owner_of(rig), dependency=behind(rig))
     with pytest.raises(ClusterRefused):
-        cluster.pin(UNKNOWN, dependency="", node_list=find(rig, rig.predecessor).node_list)
+        cluster.pin(
+            UNKNOWN,
+            owner=owner_of(rig),
+            dependency="",
+            node_list=find(rig, rig.predecessor).node_list,
+        )
     with pytest.raises(ClusterRefused):
-        cluster.cancel(UNKNOWN)
+        cluster.cancel(UNKNOWN, owner=owner_of(rig))
+
+
+def test_no_move_touches_a_job_of_somebody_else(rig: Rig) -> None:
+    """Whoever the chain's owner is: Slurm is asked whose the job is before each move."""
+    cluster, stranger = rig.cluster, owner_of(rig) + 1
+    before = find(rig, rig.standby)
+    moves: list[Callable[[], None]] = [
+        lambda: cluster.free(rig.standby, owner=stranger, dependency=""),
+        lambda: cluster.hold(rig.standby, owner=stranger, dependency=""),
+        lambda: cluster.pin(rig.standby, owner=stranger, dependency="", node_list="anything"),
+        lambda: cluster.suspend(rig.standby, owner=stranger),
+        lambda: cluster.resume(rig.standby, owner=stranger),
+        lambda: cluster.cancel(rig.standby, owner=stranger),
+        lambda: cluster.cancel(rig.predecessor, owner=stranger),
+    ]
+    for move in moves:
+        with pytest.raises(ClusterRefused, match="it is not touched"):
+            move()
+    after = find(rig, rig.standby)
+    told = [(job.state, job.dependency, job.reason) for job in (before, after)]
+    assert told[0] == told[1]
+    assert rig.asked_nodes(rig.standby) == ""
+    assert find(rig, rig.predecessor).state is JobState.RUNNING
 
 
 def test_a_running_job_cannot_be_freed(rig: Rig) -> None:
     with pytest.raises(ClusterRefused):
-        rig.cluster.free(rig.predecessor, dependency="")
+        rig.cluster.free(rig.predecessor, owner=owner_of(rig), dependency="")

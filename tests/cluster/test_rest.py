@@ -25,9 +25,12 @@ from tests.cluster.tokens import jwt
 from tests.slurm.test_sdiag import diag
 
 STANDBY = JobId(7)
+ALICE = 1001
 JOB = "/slurm/v0.0.38/job/7"
 SUBMIT = "/slurm/v0.0.38/job/submit"
 FINE: dict[str, object] = {"errors": []}
+HERS: dict[str, object] = {"job_id": 7, "submit_time": 5, "user_id": 1001, "job_state": "PENDING"}
+"""What is shown of it right before a move."""
 IMPATIENT = Patience(first_pause_s=0.001, longest_pause_s=0.001)
 
 
@@ -131,12 +134,12 @@ def test_a_slurmrestd_without_accounting_says_how_to_start_it(fake: FakeRestd) -
 
 
 def test_a_pin_is_taken_back_by_who_set_it_and_by_who_is_told(fake: FakeRestd) -> None:
-    fake.answers(JOB, {**FINE, "jobs": [{"required_nodes": ""}]})
+    fake.answers(JOB, {**FINE, "jobs": [HERS | {"required_nodes": ""}]})
     slurm = cluster(fake)
-    slurm.free(STANDBY, dependency="")
-    slurm.pin(STANDBY, dependency="", node_list="gpu01")
-    slurm.hold(STANDBY, dependency="afterany:6(unfulfilled)")
-    slurm.free(STANDBY, dependency="", unpin=True)
+    slurm.free(STANDBY, owner=ALICE, dependency="")
+    slurm.pin(STANDBY, owner=ALICE, dependency="", node_list="gpu01")
+    slurm.hold(STANDBY, owner=ALICE, dependency="afterany:6(unfulfilled)")
+    slurm.free(STANDBY, owner=ALICE, dependency="", unpin=True)
     assert [asked.body for asked in fake.calls(JOB) if asked.method == "POST"] == [
         {"dependency": ""},
         {"dependency": "", "nodelist": "gpu01"},
@@ -147,9 +150,16 @@ def test_a_pin_is_taken_back_by_who_set_it_and_by_who_is_told(fake: FakeRestd) -
 
 @pytest.mark.parametrize("asked", ["gpu[01-02]", ["gpu01", "gpu02"]])
 def test_one_that_asks_for_nodes_itself_is_not_pinned(fake: FakeRestd, asked: object) -> None:
-    fake.answers(JOB, {**FINE, "jobs": [{"required_nodes": ""}, {"required_nodes": asked}]})
+    first, second = HERS | {"required_nodes": ""}, HERS | {"job_id": 8, "required_nodes": asked}
+    fake.answers(JOB, {**FINE, "jobs": [first, second]})
+        JOB,
+        {
+            **FINE,
+            "jobs": [HERS | {"required_nodes": ""}, HERS | {"job_id": 8, "required_nodes": asked}],
+        },
+    )
     with pytest.raises(ClusterRefused, match="asks for nodes itself"):
-        cluster(fake).pin(STANDBY, dependency="", node_list="gpu01")
+        cluster(fake).pin(STANDBY, owner=ALICE, dependency="", node_list="gpu01")
     assert [asked.method for asked in fake.calls(JOB)] == ["GET"]
 
 
@@ -157,7 +167,7 @@ def test_one_that_asks_for_nodes_itself_is_not_pinned(fake: FakeRestd, asked: ob
 def test_nobody_is_pinned_whose_own_nodes_are_not_known(fake: FakeRestd, answer: object) -> None:
     fake.answers(JOB, answer)
     with pytest.raises(ClusterUnavailable):
-        cluster(fake).pin(STANDBY, dependency="", node_list="gpu01")
+        cluster(fake).pin(STANDBY, owner=ALICE, dependency="", node_list="gpu01")
     assert [asked.method for asked in fake.calls(JOB)] == ["GET"]
 
 
@@ -165,15 +175,16 @@ def test_a_later_version_is_told_in_its_own_words_and_looked_at_afterwards(fake:
     fake.answers(OPENAPI, openapi("v0.0.40"))
     shown = {
         "job_id": 7,
+        "user_id": ALICE,
         "submit_time": {"set": True, "infinite": False, "number": 5},
         "job_state": ["PENDING"],
         "dependency": "afterany:6(unfulfilled)",
     }
     fake.answers("/slurm/v0.0.40/job/7", {**FINE, "jobs": [shown]})
     slurm = cluster(fake)
-    slurm.hold(STANDBY, dependency="afterany:6", unpin=True)
+    slurm.hold(STANDBY, owner=ALICE, dependency="afterany:6", unpin=True)
     with pytest.raises(ClusterUnavailable, match="its dependency is still"):
-        slurm.free(STANDBY, dependency="")
+        slurm.free(STANDBY, owner=ALICE, dependency="")
     told = [asked.body for asked in fake.calls("/slurm/v0.0.40/job/7") if asked.method == "POST"]
     assert told == [{"dependency": "afterany:6", "required_nodes": []}, {"dependency": ""}]
 
@@ -201,23 +212,25 @@ SOCKET = "job update from /run/slurmrestd.socket->fd:9 failed"
 def test_a_move_that_was_not_made_is_a_no_or_no_answer(
     fake: FakeRestd, status: int, answer: object, error: type[Exception]
 ) -> None:
+    fake.answers(JOB, {**FINE, "jobs": [HERS]}, method="GET")
     fake.answers(JOB, answer, status=status)
     slurm = cluster(fake)
     with pytest.raises(error, match=f"HTTP {status}"):
-        slurm.free(STANDBY, dependency="")
+        slurm.free(STANDBY, owner=ALICE, dependency="")
     with pytest.raises(error):
-        slurm.cancel(STANDBY)
+        slurm.cancel(STANDBY, owner=ALICE)
 
 
 def test_suspend_goes_through_scontrol(fake: FakeRestd, commands: FakeCommands) -> None:
     commands.answers("scontrol")
-    cluster(fake, SlurmCli()).suspend(STANDBY)
+    commands.answers("squeue", f"7|{ALICE}||\n")
+    cluster(fake, SlurmCli()).suspend(STANDBY, owner=ALICE)
     assert commands.calls("scontrol") == [["uhold", "7"]]
 
 
 def test_without_scontrol_nothing_is_suspended(fake: FakeRestd) -> None:
     with pytest.raises(ClusterRefused, match="its owner could not lift that"):
-        cluster(fake).suspend(STANDBY)
+        cluster(fake).suspend(STANDBY, owner=ALICE)
     assert fake.asked == []
 
 

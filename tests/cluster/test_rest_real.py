@@ -20,7 +20,7 @@ from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.ports import Cluster
 from tests.cluster.rest_host import RestHost
-from tests.cluster.slurm_rig import SlurmRig
+from tests.cluster.slurm_rig import SlurmRig, uid_of
 
 pytestmark = pytest.mark.slurm
 T = TypeVar("T")
@@ -100,11 +100,11 @@ def test_a_stranger_is_refused_every_move_and_nothing_changes(
     stranger, standby = rest_host.cluster("bob"), slurm_rig.standby
     before = slurm_rig.testbed.job(standby)
     with pytest.raises(ClusterRefused, match="Invalid user id"):
-        stranger.free(standby, dependency="")
+        stranger.free(standby, owner=uid_of("alice"), dependency="")
     with pytest.raises(ClusterRefused, match="Invalid user id"):
-        stranger.pin(standby, dependency="", node_list="gpu01")
+        stranger.pin(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
     with pytest.raises(ClusterRefused, match="denied"):
-        stranger.cancel(standby)
+        stranger.cancel(standby, owner=uid_of("alice"))
     assert slurm_rig.testbed.job(standby) == before
 
 
@@ -116,7 +116,7 @@ def test_a_users_environment_and_node_list_survive_the_moves(
     words = ("-n1", "-t", "5", "--nodelist=gpu02", "--export=ALL,MARK=a b", "-o", f"{folder}/out")
     own = f"--dependency=afterany:{slurm_rig.predecessor}"
     standby = JobId(testbed.sbatch(*words, own, run="env -0 | tr '\\0' '\\n'"))
-    cluster.free(standby, dependency="")
+    cluster.free(standby, owner=uid_of("alice"), dependency="")
     testbed.wait_until(lambda: testbed.state(standby) == "COMPLETED", 30, "the standby's end")
     assert testbed.job(standby)["ReqNodeList"] == "gpu02"
     assert "MARK=a b\n" in testbed.run(["cat", f"{folder}/out"], user="alice").stdout
@@ -188,7 +188,7 @@ def test_without_the_daemons_nothing_is_known_and_afterwards_all_again(
             impatient.jobs([slurm_rig.predecessor])
         # slurmrestd itself would wait for slurmctld for 9 s.
         with pytest.raises(ClusterUnavailable, match="did not answer within 2 s"):
-            impatient.free(slurm_rig.standby, dependency="")
+            impatient.free(slurm_rig.standby, owner=uid_of("alice"), dependency="")
     finally:
         slurm_rig.testbed.start_dbd()
         slurm_rig.testbed.start_ctld()

@@ -45,7 +45,7 @@ def test_scancel_of_a_running_link_ends_the_chain() -> None:
     c = cluster()
     first = c.submit_chain(CHAIN, links=3, time_limit_s=HOUR_S)
     c.advance(60)
-    c.cancel(first)
+    c.cancel(first, owner=owner_of(c, first))
     c.advance(HOUR_S)
     assert sorted(links(c)) == [1, 2]
     assert links(c)[2].state is JobState.CANCELLED
@@ -101,9 +101,9 @@ def test_what_the_simulator_does_not_have_is_refused() -> None:
     c.advance(1)
     standby = links(c)[2].job_id
     with pytest.raises(ClusterRefused, match="dependency"):
-        c.free(standby, dependency="singleton")
+        c.free(standby, owner=owner_of(c, standby), dependency="singleton")
     with pytest.raises(ClusterRefused, match="Invalid node name"):
-        c.pin(standby, dependency="", node_list="nowhere")
+        c.pin(standby, owner=owner_of(c, standby), dependency="", node_list="nowhere")
     with pytest.raises(InputError, match="at least one link"):
         c.submit_chain(CHAIN, links=0, time_limit_s=HOUR_S)
 
@@ -116,6 +116,13 @@ def busy(*ends: int, fails: bool = False) -> list[SimJob]:
     ]
 
 
+def owner_of(c: SimulatedCluster, job_id: JobId) -> int:
+    job = c.queue().find(job_id)
+    assert job is not None
+    assert job.uid is not None
+    return job.uid
+
+
 def standby_of(c: SimulatedCluster) -> Job:
     job = c.queue().find(links(c)[2].job_id)
     assert job is not None
@@ -126,7 +133,11 @@ def test_every_dependency_of_a_standby_counts() -> None:
     c = cluster(*busy(100, 200), nodes=4)
     c.submit_chain(CHAIN, links=2, time_limit_s=HOUR_S)
     c.advance(1)
-    c.hold(standby_of(c).job_id, dependency="afterany:1,afterok:2")
+    c.hold(
+        standby_of(c).job_id,
+        owner=owner_of(c, standby_of(c).job_id),
+        dependency="afterany:1,afterok:2",
+    )
     assert standby_of(c).dependency == "afterany:1(unfulfilled),afterok:2(unfulfilled)"
     c.advance(149)
     assert standby_of(c).dependency == "afterok:2(unfulfilled)"
@@ -138,7 +149,7 @@ def test_a_dependency_that_can_no_longer_be_met_is_said() -> None:
     c = cluster(*busy(100, fails=True), nodes=4)
     c.submit_chain(CHAIN, links=2, time_limit_s=HOUR_S)
     c.advance(1)
-    c.hold(standby_of(c).job_id, dependency="afterok:1")
+    c.hold(standby_of(c).job_id, owner=owner_of(c, standby_of(c).job_id), dependency="afterok:1")
     c.advance(200)
     assert standby_of(c).state is JobState.PENDING
     assert standby_of(c).reason == "DependencyNeverSatisfied"
@@ -243,9 +254,9 @@ def test_a_users_own_node_list_stays_and_mirages_goes() -> None:
         ]
 
     with pytest.raises(ClusterRefused, match=f"asks for nodes itself .{c.nodes()[1].name}."):
-        c.pin(JobId(1), dependency="", node_list=other)
-    c.pin(JobId(2), dependency="", node_list=other)
+        c.pin(JobId(1), owner=owner_of(c, JobId(1)), dependency="", node_list=other)
+    c.pin(JobId(2), owner=owner_of(c, JobId(2)), dependency="", node_list=other)
     assert asked() == [(1,), (0,)]
     for job_id in (1, 2):
-        c.free(JobId(job_id), dependency="")
+        c.free(JobId(job_id), owner=owner_of(c, JobId(job_id)), dependency="")
     assert asked() == [(1,), ()]

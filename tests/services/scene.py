@@ -39,7 +39,7 @@ class Failing(SimulatedCluster):
     heard = False
     asked = 0
 
-    def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         self.asked += 1
         if self.heard or self.error is None:
             super().free(standby, dependency=dependency, unpin=unpin)

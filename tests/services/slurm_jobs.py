@@ -96,22 +96,22 @@ class Written:
         self._answer("jobs")
         return [record for record in self.records if record.job_id in job_ids]
 
-    def free(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         self._move("unpin" if unpin else "free", standby, dependency)
 
-    def pin(self, standby: JobId, *, dependency: str, node_list: str) -> None:
+    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
         raise ClusterRefused("nothing pins yet")
 
-    def hold(self, standby: JobId, *, dependency: str, unpin: bool = False) -> None:
+    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         self._move("hold", standby, dependency)
 
-    def suspend(self, standby: JobId) -> None:
+    def suspend(self, standby: JobId, *, owner: int) -> None:
         self._move("suspend", standby, "")
 
-    def resume(self, standby: JobId) -> None:
+    def resume(self, standby: JobId, *, owner: int) -> None:
         self._move("resume", standby, "")
 
-    def cancel(self, job_id: JobId) -> None:
+    def cancel(self, job_id: JobId, *, owner: int) -> None:
         self._move("cancel", job_id, "")
 
     def _move(self, name: str, standby: JobId, dependency: str) -> None:

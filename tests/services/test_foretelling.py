@@ -305,7 +305,8 @@ def test_a_job_cancelled_while_it_waited_tells_nothing(site: Site) -> None:
         trials.record(tx, site.cluster_id, [trial, trial])
         assert not trials.outcomes(tx, site.cluster_id, 0, trial.at + 2, 10), "p90 is to come"
         assert len(trials.outcomes(tx, site.cluster_id, 0, trial.at + 3, 10)) == 1
-    site.cluster.cancel(waiting.job_id)
+    assert waiting.uid is not None
+    site.cluster.cancel(waiting.job_id, owner=waiting.uid)
     site.tick(600)
     site.tick(600)
     with site.store.begin() as tx:

@@ -29,10 +29,10 @@ class Deaf(SimulatedCluster):
 
     error: Exception | None = None
 
-    def suspend(self, standby: JobId) -> None:
+    def suspend(self, standby: JobId, *, owner: int) -> None:
         if self.error is not None:
             raise self.error
-        super().suspend(standby)
+        super().suspend(standby, owner=owner)
 
 
 class Scene:
@@ -124,7 +124,7 @@ def test_a_pause_is_told_once(scene: Scene) -> None:
 def test_a_hold_that_is_not_mirages_is_not_lifted(scene: Scene) -> None:
     standby = scene.link(2)
     assert standby is not None
-    scene.cluster.suspend(standby.job_id)
+    scene.cluster.suspend(standby.job_id, owner=scene.chain.uid)
     scene.tick()
     scene.ask(ChainState.PAUSED)
     scene.tick()
@@ -171,7 +171,7 @@ def test_a_link_cancelled_in_slurm_ends_no_other_that_runs(store: Store) -> None
     scene.tick()
     successor = scene.link(2)
     assert successor is not None
-    scene.cluster.cancel(successor.job_id)
+    scene.cluster.cancel(successor.job_id, owner=scene.chain.uid)
     scene.tick()
     scene.tick()
     assert (scene.state(1), scene.chain.state) == (JobState.RUNNING, ChainState.CANCELLED)

@@ -128,7 +128,8 @@ def test_a_standby_that_started_early_was_freed_though_nobody_answered(store: St
     scene.tick()
     at = scene.cluster.now()
     crowd = next(job for job in scene.cluster.queue() if "crowd" in job.comment)
-    scene.cluster.cancel(crowd.job_id)
+    assert crowd.uid is not None
+    scene.cluster.cancel(crowd.job_id, owner=crowd.uid)
     scene.tick()
     assert (scene.job(1).state, scene.job(2).state) == (JobState.RUNNING, JobState.RUNNING)
     assert [row.effect for row in scene.decisions] == [Effect.DONE]

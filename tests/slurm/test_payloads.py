@@ -19,6 +19,7 @@ from mirage.slurm import (
     sinfo,
     squeue,
 )
+from mirage.slurm.sacct_texts import parse_texts
 
 _DATA = Path(__file__).resolve().parents[1] / "data"
 _SEPARATOR = "\x1f7e57\x1f"
@@ -58,7 +59,7 @@ def test_the_queue_is_what_squeue_tells() -> None:
 
 def test_the_nodes_are_what_sinfo_tells() -> None:
     told = payloads_nodes.parse(captured("nodes"))
-    shown = sinfo.parse(printed("sinfo"), _SEPARATOR)
+    shown = sinfo.parse(printed("sinfo"))
     assert "drained" in {node.state for node in told}
     assert [_sorted(node) for node in told] == [_sorted(node) for node in shown]
 
@@ -70,7 +71,10 @@ def _sorted(node: Any) -> Any:
 def test_the_history_is_what_sacct_tells() -> None:
     """But for what v0.0.38 does not know: uids, submit lines, and exit codes of failures."""
     told = payloads_history.records(captured("records"))
-    shown = sacct.parse(printed("sacct"), sacct.fields(printed("sacct-helpformat")), _SEPARATOR)
+    fields = sacct.fields(printed("sacct-helpformat"))
+    facts = sacct.parse_facts(printed("sacct"), fields.facts)
+    texts = parse_texts(printed("sacct-texts"), fields.texts, _SEPARATOR, facts.keys())
+    shown = sacct.records(facts, texts.settled())
     codes = {job.exit_code for job in told}
     assert len(told) > 30
     assert codes >= {"0:0", "0:9", "0:53", ""}

@@ -4,21 +4,30 @@ import pytest
 
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.timelimit import UNLIMITED
-from mirage.errors import MalformedText
-from mirage.slurm import sacct
+from mirage.errors import ForgedAnswer, MalformedText
+from mirage.slurm import rows, sacct
+from mirage.slurm.sacct_texts import Texts, is_forged, parse_texts
 from tests.slurm.captured import SEPARATOR, answer, job_id, taken_at
 
 _FIELDS = sacct.fields(answer("sacct-helpformat.txt"))
 
 
+def told(name: str) -> list[Job]:
+    """Both answers to one question, as sacct printed them one after the other."""
+    facts = sacct.parse_facts(answer(f"{name}.txt"), _FIELDS.facts)
+    texts = parse_texts(answer(f"{name}-texts.txt"), _FIELDS.texts, SEPARATOR, facts.keys())
+    assert (texts.odd, texts.contested()) == (0, {})
+    return sacct.records(facts, texts.settled())
+
+
 @pytest.fixture(scope="module")
 def by_id() -> list[Job]:
-    return sacct.parse(answer("sacct-jobs.txt"), _FIELDS, SEPARATOR)
+    return told("sacct-jobs")
 
 
 @pytest.fixture(scope="module")
 def window() -> list[Job]:
-    return sacct.parse(answer("sacct-window.txt"), _FIELDS, SEPARATOR)
+    return told("sacct-window")
 
 
 def _runs(jobs: list[Job], fate: str) -> list[Job]:
@@ -26,24 +35,21 @@ def _runs(jobs: list[Job], fate: str) -> list[Job]:
 
 
 def test_the_field_is_reserved_in_22_05_and_planned_later() -> None:
-    assert "Reserved" in _FIELDS
-    assert "Planned" not in _FIELDS
+    assert "Reserved" in _FIELDS.facts
+    assert "Planned" not in _FIELDS.facts
     later = sacct.fields(answer("sacct-helpformat.txt").replace("Reserved ", "Planned  "))
-    assert "Planned" in later
-    assert "Reserved" not in later
+    assert "Planned" in later.facts
+    assert "Reserved" not in later.facts
 
 
 def test_fields_that_a_sacct_does_not_have_are_not_asked_for() -> None:
-    assert sacct.fields("State JobIDRaw Submit Account") == (
-        "JobIDRaw",
-        "Account",
-        "State",
-        "Submit",
-    )
+    fields = sacct.fields("State UID JobIDRaw Submit Account")
+    assert fields.facts == ("JobIDRaw", "UID", "State", "Submit")
+    assert fields.texts == ("JobIDRaw", "Submit", "UID", "Account")
 
 
 def test_a_sacct_without_ids_or_states_is_of_no_use() -> None:
-    with pytest.raises(MalformedText, match="does not list JobIDRaw, State"):
+    with pytest.raises(MalformedText, match="does not list JobIDRaw, UID, State"):
         sacct.fields("Submit Account")
 
 
@@ -138,21 +144,34 @@ def test_a_users_text_breaks_nothing(window: list[Job]) -> None:
 
 @pytest.mark.parametrize("lost", [1, 3, 50, 500])
 def test_an_answer_cut_short_is_refused(lost: int) -> None:
+    whole = answer("sacct-window.txt"), answer("sacct-window-texts.txt")
     with pytest.raises(MalformedText):
-        sacct.parse(answer("sacct-window.txt")[:-lost], _FIELDS, SEPARATOR)
+        sacct.parse_facts(whole[0][:-lost], _FIELDS.facts)
+    with pytest.raises(MalformedText):
+        parse_texts(whole[1][:-lost], _FIELDS.texts, SEPARATOR, set())
 
 
 def test_an_empty_answer_lacks_even_the_header() -> None:
     with pytest.raises(MalformedText, match="without its header"):
-        sacct.parse("", _FIELDS, SEPARATOR)
+        sacct.parse_facts("", _FIELDS.facts)
+    with pytest.raises(MalformedText, match="cut short"):
+        parse_texts("", _FIELDS.texts, SEPARATOR, set())
 
 
-_HEADER = ("JobIDRaw", "JobID", "Submit", "State", "Eligible", "Start", "Planned")
+_HEADER = ("JobIDRaw", "JobID", "UID", "Submit", "State", "Eligible", "Start", "Planned")
 
 
-def _records(*rows: str) -> list[Job]:
-    header = "".join(f"{name}|" for name in _HEADER)
-    return sacct.parse("\n".join([header, *rows, ""]), _HEADER, "|")
+def _owned(row: str) -> list[str]:
+    job_id, task, *others = row.rstrip("|").split("|")
+    cells = [job_id, task, "1001", *others]
+    return cells + [""] * (len(_HEADER) - len(cells))
+
+
+def _records(*told: str) -> list[Job]:
+    """Of rows without their owner, who is uid 1001."""
+    lines = [_HEADER, *(_owned(row) for row in told)]
+    answer = "".join("".join(f"{cell}{rows.SEPARATOR}" for cell in line) + "\n" for line in lines)
+    return sacct.records(sacct.parse_facts(answer, _HEADER), {})
 
 
 def test_a_header_alone_is_no_jobs() -> None:
@@ -163,6 +182,7 @@ def test_absent_fields_are_not_known() -> None:
     (job,) = _records("7|7|100|COMPLETED|100|200|00:01:40|")
     assert job == Job(
         job_id=JobId(7),
+        uid=1001,
         submit=100,
         state=JobState.COMPLETED,
         eligible=100,
@@ -204,6 +224,46 @@ def test_a_number_used_again_is_another_job() -> None:
 
 
 def test_windows_and_ids_are_asked_for_by_epochs_and_numbers() -> None:
-    argv = sacct.window_argv(_FIELDS, 100, 200, "|")
+    argv = sacct.argv(_FIELDS.facts, sacct.in_window(100, 200))
     assert {"--starttime=uts100", "--endtime=uts200", "--duplicates", "--allocations"} <= set(argv)
-    assert "--jobs=3,4" in sacct.jobs_argv(_FIELDS, [JobId(3), JobId(4)], "|")
+    assert sacct.argv(_FIELDS.facts, sacct.by_id([JobId(3), JobId(4)]))[-1] == "--jobs=3,4"
+
+
+_TEXTS = ("JobIDRaw", "Submit", "UID", "Comment")
+_KNOWN = {("7", "100", "1001"), ("8", "100", "1002")}
+_END = "<>\n"
+
+
+def _texts(*told: str) -> Texts:
+    header = "<>".join(_TEXTS)
+    return parse_texts(_END.join([header, *told, ""]), _TEXTS, "<>", _KNOWN)
+
+
+def test_a_row_written_into_a_comment_takes_no_text_from_anybody() -> None:
+    """Bob, uid 1002, has read the separator in time: job 7 is not his."""
+    about_alice = ("7<>100<>1001<>mirage:bobs:2", "9<>100<>1001<>made up")
+    comment = _END.join(["mine", *about_alice, "8<>100<>1002<>mine"])
+    texts = _texts(f"8<>100<>1002<>{comment}", "7<>100<>1001<>alice's own")
+    assert texts.contested() == {"1001": [("7", "100", "1001")]}
+    assert {named: row["Comment"] for named, row in texts.settled().items()} == {
+        ("8", "100", "1002"): "mine"
+    }
+    own = {"Comment": "alice's own"}
+    assert [is_forged(row, row | own) for row in texts.found["7", "100", "1001"]] == [True, False]
+
+
+def test_a_row_of_another_length_or_owner_is_odd_and_costs_nobody_else() -> None:
+    texts = _texts(
+        "8<>100<>1002<>one<>too many", "7<>100<>1002<>whose?", "7<>100<>1001<>alice's own"
+    )
+    assert texts.odd == 2
+    assert [row["Comment"] for row in texts.settled().values()] == ["alice's own"]
+
+
+def test_a_record_that_is_two_users_own_is_refused() -> None:
+    cells = ["7", "7", "1001", "100", "RUNNING", "100", "200", ""]
+    other = [*cells[:2], "1002", *cells[3:]]
+    lines = [list(_HEADER), cells, other]
+    answer = "".join("".join(f"{cell}{rows.SEPARATOR}" for cell in line) + "\n" for line in lines)
+    with pytest.raises(ForgedAnswer, match="uid 1001 and to uid 1002"):
+        sacct.parse_facts(answer, _HEADER)

@@ -5,9 +5,10 @@ import pytest
 from mirage.errors import MalformedText
 from mirage.slurm import sinfo
 from mirage.slurm.gres import gpu_count
-from tests.slurm.captured import SEPARATOR, answer
+from mirage.slurm.rows import SEPARATOR
+from tests.slurm.captured import answer
 
-NODES = {node.name: node for node in sinfo.parse(answer("sinfo.txt"), SEPARATOR)}
+NODES = {node.name: node for node in sinfo.parse(answer("sinfo.txt"))}
 
 
 def test_each_node_is_there_once_with_all_its_partitions() -> None:
@@ -28,34 +29,34 @@ def test_a_drained_node_is_not_usable() -> None:
 
 def _parse(state: str = "idle", partition: str = "gpu", cpus: str = "0/16/0/16") -> str:
     cells = ["n1", partition, state, cpus, "gpu:a100:8", "gpu:a100:0(IDX:N/A)"]
-    return "".join(f"{cell}|" for cell in cells) + "\n"
+    return "".join(f"{cell}{SEPARATOR}" for cell in cells) + "\n"
 
 
 @pytest.mark.parametrize("flag", [*"*~#$@+!%-^", "*+", "~-"])
 def test_flags_behind_a_state_are_not_part_of_it(flag: str) -> None:
-    (node,) = sinfo.parse(_parse(state=f"idle{flag}"), "|")
+    (node,) = sinfo.parse(_parse(state=f"idle{flag}"))
     assert node.state == "idle"
 
 
 def test_states_of_two_words_and_of_later_releases_are_kept() -> None:
-    assert sinfo.parse(_parse(state="POWERING_DOWN"), "|")[0].state == "powering_down"
-    assert sinfo.parse(_parse(state="hibernating"), "|")[0].usable is False
+    assert sinfo.parse(_parse(state="POWERING_DOWN"))[0].state == "powering_down"
+    assert sinfo.parse(_parse(state="hibernating"))[0].usable is False
 
 
 @pytest.mark.parametrize("nothing", ["", "(null)", "N/A"])
 def test_a_node_may_be_in_no_partition(nothing: str) -> None:
-    assert sinfo.parse(_parse(partition=nothing), "|")[0].partitions == ()
+    assert sinfo.parse(_parse(partition=nothing))[0].partitions == ()
 
 
 @pytest.mark.parametrize("cpus", ["16", "0/16/0", "a/b/c/d"])
 def test_other_cpus_are_refused(cpus: str) -> None:
     with pytest.raises(MalformedText):
-        sinfo.parse(_parse(cpus=cpus), "|")
+        sinfo.parse(_parse(cpus=cpus))
 
 
 def test_a_node_without_a_state_is_refused() -> None:
     with pytest.raises(MalformedText, match="not a node state"):
-        sinfo.parse(_parse(state="?"), "|")
+        sinfo.parse(_parse(state="?"))
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
-from mirage.errors import MalformedText
-from mirage.slurm import squeue
+from mirage.errors import ForgedAnswer, MalformedText
+from mirage.slurm import rows, squeue
 from tests.slurm.captured import SEPARATOR, answer, job_id, taken_at
 
 
@@ -37,14 +37,23 @@ def test_a_running_job_is_told_in_full(queue: Queue) -> None:
     assert job.priority is not None
 
 
-def test_the_nodes_that_a_job_asks_for() -> None:
-    """As 22.05.8 printed them; of a het job, the components in any order."""
-    assert squeue.asked_nodes_argv(JobId(7), "<>")[-2:] == ["--jobs=7", "--Format=ReqNodes:<>"]
-    assert squeue.asked_nodes("<>\n", "<>") == ""
-    assert squeue.asked_nodes("gpu[01-02]<>\n", "<>") == "gpu[01-02]"
-    assert squeue.asked_nodes("<>\ngpu02<>\n", "<>") == "gpu02"
-    with pytest.raises(MalformedText):
-        squeue.asked_nodes("gpu01", "<>")
+def _standing(*told: tuple[str, str, str]) -> squeue.Standing:
+    """Of rows of id, uid and asked nodes, as 22.05.8 printed them."""
+    lines = ("".join(f"{cell}{rows.SEPARATOR}" for cell in row) + "\n" for row in told)
+    return squeue.standing("".join(lines))
+
+
+def test_whose_a_job_is_and_the_nodes_that_it_asks_for() -> None:
+    """Of a het job, the components in any order."""
+    assert squeue.standing_argv(JobId(7))[-2] == "--jobs=7"
+    assert _standing(("7", "1001", "")) == squeue.Standing(1001, "")
+    assert _standing(("7", "1001", "gpu[01-02]")).asked_nodes == "gpu[01-02]"
+    assert _standing(("7", "1001", ""), ("8", "1001", "gpu02")).asked_nodes == "gpu02"
+    for half in ("", "7\x1f1001\x1fgpu01"):
+        with pytest.raises(MalformedText):
+            squeue.standing(half)
+    with pytest.raises(ForgedAnswer):
+        _standing(("7", "1001", ""), ("7", "1002", ""))
 
 
 def test_a_standby_is_not_eligible_and_names_its_predecessor(queue: Queue) -> None:
@@ -68,10 +77,10 @@ def test_a_pending_job_has_the_start_that_backfill_plans(queue: Queue) -> None:
 
 def test_a_pending_array_is_one_row_and_its_started_tasks_are_jobs(queue: Queue) -> None:
     assert _job(queue, "array-pending").state is JobState.PENDING
-    rows = squeue.jobs(answer("squeue.txt"), SEPARATOR)
-    arrays = {job.job_id for job in rows if job.array}
+    shown = squeue.jobs(answer("squeue.txt"), SEPARATOR)
+    arrays = {job.job_id for job in shown if job.array}
     assert arrays == {job_id("array-pending"), job_id("array-running")}
-    tasks = [j for j in rows if j.submit == _job(queue, "array-running").submit and not j.array]
+    tasks = [j for j in shown if j.submit == _job(queue, "array-running").submit and not j.array]
     assert [task.state for task in tasks if task.user == "bob"] == [JobState.RUNNING] * 2
 
 
@@ -170,11 +179,19 @@ def test_a_padded_field_is_refused_since_it_may_be_cut() -> None:
 
 
 def test_the_question_asks_for_everything_in_full() -> None:
-    argv = squeue.argv("|")
+    argv = squeue.argv()
     assert argv[0] == "squeue"
     assert {"--all", "--states=all", "--noheader", "--noconvert"} <= set(argv)
-    asked = argv[-1].removeprefix("--Format=").split(",")
+    asked = squeue.environment("|")["SQUEUE_FORMAT2"].split(",")
     assert all(field.endswith(":|") for field in asked)
+
+
+def test_a_job_of_two_users_makes_the_whole_answer_somebody_elses_work() -> None:
+    """As if somebody had guessed the separator: the row of alice's job, with bob's uid."""
+    row = next(line for line in answer("squeue.txt").split(f"{SEPARATOR}\n") if "1001" in line)
+    forged = row.replace("1001", "1002") + f"{SEPARATOR}\n"
+    with pytest.raises(ForgedAnswer, match="none is believed"):
+        squeue.jobs(answer("squeue.txt") + forged, SEPARATOR)
 
 
 _ROW = {
