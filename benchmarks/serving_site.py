@@ -83,7 +83,7 @@ class Still:
     def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None: ...
     def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None: ...
 
-    def suspend(self, standby: JobId, *, owner: int) -> None:
+    def suspend(self, standby: JobId, *, owner: int) -> None:  # noqa: ARG002
         self._jobs = [
             replace(job, priority=0) if job.job_id == standby else job for job in self._jobs
         ]

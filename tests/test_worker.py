@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from mirage.cluster.alarms import Alarms
 from mirage.domain.chain import ChainState, LinkState
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
@@ -18,10 +19,10 @@ from mirage.domain.snapshot import Node
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable, NotFound
 from mirage.services.desk import Rules
 from mirage.services.ingest import FIRST_WINDOW_S, OVERLAP_S, WINDOW_S
-from mirage.store import clusters, jobs, snapshots
+from mirage.store import audit, clusters, jobs, snapshots
 from mirage.store.engine import Store
 from mirage.store.tables import metadata
-from mirage.worker import Worker
+from mirage.worker import FORGED, Worker
 from tests.services.scene import Always, Scene
 from tests.services.slurm_jobs import HOUR, NOW, Written, chain, ended, job, links, running, standby
 
@@ -273,13 +274,25 @@ def test_of_two_workers_one_acts_and_the_other_follows_when_it_dies(store: Store
     assert len(cluster.moves) == 1
 
 
+def test_what_somebody_wrote_into_slurms_answers_is_audited_once_a_tick(store: Store) -> None:
+    alarms = Alarms()
+    found = worker(store, Written(running(1), standby(2)), alarms=alarms.take)
+    for sentence in ("first", "second"):
+        alarms.add(sentence)
+    found.tick()
+    found.tick()
+    with store.read() as tx:
+        rows = audit.page(tx, event=FORGED)
+    assert [row.detail for row in rows] == [{"error": "second", "times": 2}]
+
+
 def test_moves_are_made_on_a_fresh_queue_though_accounting_takes_long(store: Store) -> None:
     asked: list[str] = []
 
     class Ordered(Written):
         def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
             asked.append("free")
-            super().free(standby, dependency=dependency, unpin=unpin)
+            super().free(standby, owner=owner, dependency=dependency, unpin=unpin)
 
         def history(self, since: int, until: int) -> Iterator[Job]:
             asked.append("history")

@@ -18,6 +18,10 @@ from mirage.settings import Settings
 SYSTEMD = Path("/run/systemd/system")
 """Is there where systemd runs (sd_booted(3))."""
 
+PROC_MOUNTS = Path("/proc/self/mounts")
+_HIDDEN = frozenset({"hidepid=1", "hidepid=2", "hidepid=noaccess", "hidepid=invisible"})
+"""How /proc is mounted where processes are their owners' own; newer kernels print the words."""
+
 _MIB = 1 << 20
 _LITTLE_MIB, _TOO_LITTLE_MIB = 2048, 200
 _TIMEX_BYTES = 512
@@ -34,6 +38,7 @@ def look(settings: Settings, *, user: bool) -> list[Finding]:
         *([] if user else [found("unit", unit)]),
         found("disk", lambda: disk(settings.service.state_dir)),
         found("clock", clock),
+        found("/proc", lambda: others_processes(PROC_MOUNTS.read_text())),
         found("MUNGE", vouched),
         found("sbatch", lambda: wrapper(os.environ.get("PATH", ""))),
     ]
@@ -119,6 +124,21 @@ def clock() -> tuple[Verdict, str]:
             "hosts differ by five minutes. Start chrony or systemd-timesyncd"
         )
     return Verdict.GOOD, "it is kept"
+
+
+def others_processes(mounts: str) -> tuple[Verdict, str]:
+    """Whether users see each other's processes, and with these their command lines (proc(5)).
+
+    `mounts`: of /proc/self/mounts.
+    """
+    found = [line.split() for line in mounts.splitlines()]
+    options = next((words[3].split(",") for words in reversed(found) if words[1] == "/proc"), [])
+    if _HIDDEN & set(options):
+        return Verdict.GOOD, "users see no processes of others"
+    return Verdict.WARNING, (
+        "users see the command lines of others, this service's included. Mirage relies on no "
+        "secret in one; other programs may: mount /proc with hidepid=2 (docs/security.md)"
+    )
 
 
 def vouched() -> tuple[Verdict, str]:

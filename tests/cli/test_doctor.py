@@ -42,6 +42,20 @@ def test_how_the_unit_stands(differing: dict[str, str], verdict: Verdict, told: 
     assert told in found[1]
 
 
+@pytest.mark.parametrize(
+    ("options", "verdict"),
+    [
+        ("rw,nosuid,nodev,noexec,relatime", WARNING),
+        ("rw,relatime,hidepid=2", GOOD),
+        ("rw,relatime,gid=992,hidepid=invisible", GOOD),
+        ("rw,relatime,hidepid=ptraceable", WARNING),
+    ],
+)
+def test_whether_users_see_each_others_command_lines(options: str, verdict: Verdict) -> None:
+    mounts = f"sysfs /sys sysfs rw 0 0\nproc /proc proc {options} 0 0\ntmpfs /run tmpfs rw 0 0\n"
+    assert doctor_host.others_processes(mounts)[0] is verdict
+
+
 def test_a_wrapped_sbatch_is_this_mirages_or_is_said_to_be_another(tmp_path: Path) -> None:
     theirs = tmp_path / "bin"
     shutil.copytree(data_dir("slurm_plugin"), theirs)

@@ -152,12 +152,6 @@ def test_a_pin_is_taken_back_by_who_set_it_and_by_who_is_told(fake: FakeRestd) -
 def test_one_that_asks_for_nodes_itself_is_not_pinned(fake: FakeRestd, asked: object) -> None:
     first, second = HERS | {"required_nodes": ""}, HERS | {"job_id": 8, "required_nodes": asked}
     fake.answers(JOB, {**FINE, "jobs": [first, second]})
-        JOB,
-        {
-            **FINE,
-            "jobs": [HERS | {"required_nodes": ""}, HERS | {"job_id": 8, "required_nodes": asked}],
-        },
-    )
     with pytest.raises(ClusterRefused, match="asks for nodes itself"):
         cluster(fake).pin(STANDBY, owner=ALICE, dependency="", node_list="gpu01")
     assert [asked.method for asked in fake.calls(JOB)] == ["GET"]

@@ -42,7 +42,7 @@ class Failing(SimulatedCluster):
     def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         self.asked += 1
         if self.heard or self.error is None:
-            super().free(standby, dependency=dependency, unpin=unpin)
+            super().free(standby, owner=owner, dependency=dependency, unpin=unpin)
         if self.error is not None:
             raise self.error
 

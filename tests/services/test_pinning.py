@@ -271,9 +271,9 @@ def test_a_silent_slurm_is_found_out_by_the_next_queue(
     made = Scene(store, policies=lambda _: registry.policy("pin"))
     pin = made.cluster.pin
 
-    def silent(standby: JobId, *, dependency: str, node_list: str) -> None:
+    def silent(standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
         if heard:
-            pin(standby, dependency=dependency, node_list=node_list)
+            pin(standby, owner=owner, dependency=dependency, node_list=node_list)
         raise ClusterUnavailable("no answer")
 
     with monkeypatch.context() as patched:
