@@ -29,8 +29,10 @@ def slurm_stage(slurm_host: Testbed) -> Stage:
 
 @pytest.fixture
 def slurm_rig(slurm_stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmRig:
+    rig = slurm_stage.set()
+    # Afterwards: the testbed makes the users.
     monkeypatch.setenv("PATH", put_on_path(tmp_path, "mirage"))
-    return slurm_stage.set()
+    return rig
 
 
 @pytest.fixture(scope="session")
