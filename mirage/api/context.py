@@ -37,9 +37,11 @@ class ApiContext:
     """Users who may set modes, pull the kill switch, read the audit, and act on any chain."""
     clock: Callable[[], int]
     """The cluster's."""
-    identify: Callable[[str, str], Caller] | None = None
-    """From a MUNGE credential and the payload it must hold to its maker; raises NotIdentified.
-    None: it identifies nobody."""
+    identify: Callable[..., Caller] | None = None
+    """From a MUNGE credential and the payload that it must hold (and others that it may hold
+    instead) to its maker; raises NotIdentified. None: it identifies nobody."""
+    munge_without_cluster: bool = False
+    """Whether older plugins' credentials, which name no cluster, are taken for what those ask."""
     read_jwt: Callable[[str], Caller] | None = None
     """From a JSON web token to its user; raises NotIdentified. None: none are taken."""
     admin_groups: tuple[str, ...] = ()
