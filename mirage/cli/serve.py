@@ -167,9 +167,9 @@ def _end_on_signals(server: uvicorn.Server, stop: threading.Event, systemd: Noti
 
     # uvicorn ends on these, and then raises them again for whoever was asked before it: by default
     # that ends the process, in the middle of a tick.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has a hangup
-            signal.signal(number, end)
+    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]  # nohup
+    for number in (signal.SIGTERM, signal.SIGINT, *hangup):
+        signal.signal(number, end)
 
 
 def _keep_up_to_date(known: WhoMayWhat, stop: threading.Event) -> None:

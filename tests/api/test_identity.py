@@ -14,9 +14,9 @@ from fastapi.routing import APIRoute
 
 from mirage.api import chains, cluster, deps, machines, system
 from mirage.api.app import ApiContext
-from mirage.api.deps import signed
 from mirage.api.refusals import A_MINUTE
 from mirage.domain.caller import Caller, Role
+from mirage.domain.signing import signed
 from mirage.errors import NotIdentified
 from mirage.services import tokens as token_service
 from mirage.store import audit, clusters, tokens
@@ -150,8 +150,8 @@ def credential(which: str, store: Store, cluster_id: int) -> str:
         "no token": "Bearer mirage_000000000000_" + "A" * 43,
         "spent": f"Bearer {spent}",
         "elsewhere": f"Bearer {token(store, cluster_id, cluster_id=elsewhere)}",
-        "other request": f"MUNGE alice:{signed('POST', CHAINS, b'')}",
-        "other query": f"MUNGE alice:{signed('GET', f'{CHAINS}?limit=1', b'')}",
+        "other request": f"MUNGE alice:{signed('POST', CHAINS, b'', 'lab')}",
+        "other query": f"MUNGE alice:{signed('GET', f'{CHAINS}?limit=1', b'', 'lab')}",
         "no scheme": spent,
         "basic": "Basic cm9vdDpyb290",
     }[which]

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from mirage.api.app import ApiContext
-from mirage.api.deps import signed
 from mirage.cluster import munge as real_munge
 from mirage.domain.chain import ChainId
+from mirage.domain.signing import signed
 from mirage.store import chains
 from mirage.store.engine import Store
-from tests.api.running import CHAIN, Client, Stage
+from tests.api.running import CHAIN, CLUSTER, Client, Stage
 
 pytestmark = pytest.mark.usefixtures("munge")
 
@@ -34,6 +34,7 @@ def client(stage: Stage, context: ApiContext) -> Iterator[Client]:
 def register(client: Client, chain_id: str) -> str:
     """What the wrapped sbatch's own code says, in a process of its own as always."""
     environment = os.environ | {"MIRAGE_URL": client.url, "PYTHONPATH": str(PLUGIN)}
+    environment["MIRAGE_CLUSTER_NAME"] = CLUSTER
     done = subprocess.run(
         [sys.executable, "-B", "-c", _REGISTER, chain_id],
         env=environment,
@@ -60,7 +61,7 @@ def post(client: Client, credential: str, body: bytes = BODY) -> int:
 
 
 def credential(body: bytes = BODY, path: str = PATH) -> str:
-    return real_munge.credential(signed("POST", path, body))
+    return real_munge.credential(signed("POST", path, body, CLUSTER))
 
 
 def test_the_maker_of_the_credential_owns_the_chain(client: Client, store: Store) -> None:
@@ -74,7 +75,7 @@ def test_the_maker_of_the_credential_owns_the_chain(client: Client, store: Store
 def test_another_user_is_another_user(client: Client, store: Store, munge: Path) -> None:
     made = subprocess.run(
         [munge / "munge"],
-        input=signed("POST", PATH, BODY).encode(),
+        input=signed("POST", PATH, BODY, CLUSTER).encode(),
         user="nobody",
         capture_output=True,
         check=True,

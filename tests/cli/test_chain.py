@@ -26,7 +26,7 @@ from mirage.store.engine import Store, Transaction
 from mirage.store.tokens import Token
 from tests.api.conftest import cluster_id, context, stage, store
 from tests.api.rows import add_chain, add_decision, add_links
-from tests.api.running import CHAIN, NOW, Client, Stage
+from tests.api.running import CHAIN, CLUSTER, NOW, Client, Stage
 
 __all__ = ["cluster_id", "context", "stage", "store"]
 
@@ -43,7 +43,7 @@ class Answer:
 def environment(url: str | None, **more: str) -> dict[str, str]:
     plain = {k: v for k, v in os.environ.items() if not k.startswith("MIRAGE_")}
     plain |= {"COLUMNS": "200", "MIRAGE_CLIENT_CONF": "/dev/null", "TZ": "UTC"}
-    plain |= {"XDG_STATE_HOME": "/nonexistent"}
+    plain |= {"XDG_STATE_HOME": "/nonexistent", "MIRAGE_CLUSTER_NAME": CLUSTER}
     return plain | ({} if url is None else {"MIRAGE_URL": url}) | more
 
 
