@@ -117,7 +117,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     courier = couriers.courier(service)
     # Ends with the process: what it was about to send is sent after the next start.
     post = threading.Thread(target=courier.run if courier else _nobody, args=(stop,), daemon=True)
-    with _told_where(settings, own=owner_uid is not None):
+    with told_where(settings, own=owner_uid is not None):
         _keep_up_to_date(known, stop)
         told = {"socket": str(settings.socket)} if settings.socket else {}
         _log.info("serving", url=url, **told)
@@ -136,7 +136,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
 
 
 @contextmanager
-def _told_where(settings: ServiceSettings, *, own: bool) -> Iterator[None]:
+def told_where(settings: ServiceSettings, *, own: bool) -> Iterator[None]:
     """The files that say where it is are there as long as it is, however it ends: what they name
     could be somebody else's afterwards."""
     file = settings.state_dir / URL_FILE

@@ -1,5 +1,6 @@
 """Writes by people whom a real munged vouches for, the wrapped sbatch among them."""
 
+import ast
 import os
 import pwd
 import subprocess
@@ -13,10 +14,13 @@ import pytest
 from mirage.api.app import ApiContext
 from mirage.cluster import munge as real_munge
 from mirage.domain.chain import ChainId
-from mirage.domain.signing import signed
+from mirage.domain.signing import signed, signed_for_anybody
+from mirage.errors import NotFound
+from mirage.settings import AuthSettings
 from mirage.store import chains
 from mirage.store.engine import Store
 from tests.api.running import CHAIN, CLUSTER, Client, Stage
+from tests.slurm_plugin.forger import as_root, forging
 
 pytestmark = pytest.mark.usefixtures("munge")
 
@@ -31,10 +35,10 @@ def client(stage: Stage, context: ApiContext) -> Iterator[Client]:
         yield running
 
 
-def register(client: Client, chain_id: str) -> str:
+def register(client: Client, chain_id: str, **more: str) -> str:
     """What the wrapped sbatch's own code says, in a process of its own as always."""
     environment = os.environ | {"MIRAGE_URL": client.url, "PYTHONPATH": str(PLUGIN)}
-    environment["MIRAGE_CLUSTER_NAME"] = CLUSTER
+    environment |= {"MIRAGE_CLUSTER_NAME": CLUSTER} | more
     done = subprocess.run(
         [sys.executable, "-B", "-c", _REGISTER, chain_id],
         env=environment,
@@ -110,3 +114,60 @@ def test_the_wrapped_sbatch_registers_its_chain(client: Client, store: Store) ->
 
 def test_the_wrapped_sbatch_is_told_no(client: Client) -> None:
     assert register(client, "UPPER").startswith("422: ")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "service", "why"),
+    [
+        ("gpu2", "mirage", "was made for another service (gpu2 mirage)"),
+        ("lab", "slurmrestd", "was made for another service (lab slurmrestd)"),
+        ("lab\x1b[2J", "mirage", "was made for another service (of no name)"),
+        ("", "", "names no cluster: its client is older than this service"),
+    ],
+)
+def test_a_credential_for_another_service_is_refused_here(
+    client: Client, cluster: str, service: str, why: str
+) -> None:
+    held = f"{signed_for_anybody('POST', PATH, BODY)} {cluster} {service}".rstrip()
+    answer = client.post(
+        PATH, BODY, headers={"Authorization": f"MUNGE {real_munge.credential(held)}"}
+    )
+    assert (answer.status_code, answer.json()["detail"]) == (401, f"the MUNGE credential {why}")
+
+
+@as_root
+def test_what_a_service_was_told_is_good_at_no_other(client: Client, store: Store) -> None:
+    """The wrapper speaks to a service of cluster gpu2, whose admin sends it on to this one."""
+    with forging(uid=os.geteuid()) as elsewhere:
+        register(replace(client, url=elsewhere.url), CHAIN, MIRAGE_CLUSTER_NAME="gpu2")
+        request = ast.literal_eval(elsewhere.heard())
+    head, _, body = request.partition(b"\r\n\r\n")
+    (line,) = (line for line in head.split(b"\r\n") if line.startswith(b"Authorization: "))
+    assert post(client, line.decode().rpartition(" ")[2], body) == 401
+    with store.read() as tx, pytest.raises(NotFound):
+        chains.chain(tx, ChainId(CHAIN))
+
+
+def test_older_plugins_are_served_what_they_ask_until_the_site_says_no_more(
+    stage: Stage, context: ApiContext
+) -> None:
+    """They register, ask for the next link and tell of ends; nothing else, and the log names who
+    sends them. By default of the settings; a site that has renewed its plugins closes it."""
+
+    def asked(client: Client, method: str, path: str, body: bytes = b"") -> int:
+        made = real_munge.credential(signed_for_anybody(method, path, body))
+        headers = {"Authorization": f"MUNGE {made}", "Content-Type": "application/json"}
+        return client.raw(method, path, headers=headers, content=body).status_code
+
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    who = replace(context, identify=real_munge.identify, pushers=(me,), admins=())
+    with stage.serving(replace(who, munge_without_cluster=True)) as client:
+        assert asked(client, "POST", PATH, BODY) == 201
+        assert asked(client, "GET", f"{PATH}/{CHAIN}/next") == 409, "it is of another mode"
+        assert asked(client, "POST", "/api/v1/completions", b'{"job_id": 7}') == 202
+        assert asked(client, "POST", f"{PATH}/{CHAIN}/pause") == 401
+        assert asked(client, "GET", PATH) == 401
+    with stage.serving(who) as client:
+        assert asked(client, "POST", PATH, BODY) == 401
+        assert asked(client, "GET", f"{PATH}/{CHAIN}/next") == 401
+    assert AuthSettings().munge_without_cluster
