@@ -18,7 +18,7 @@ SLURM_CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf")
 SERVICE = "mirage"  # in a credential: whom it is for, beside the cluster's name
 ADVICE = "set url = https://HOST in " + CONFIGURATION
 MAPPED = b"\0" * 10 + b"\xff\xff"  # before an IPv4 address in an IPv6 one
-LISTENS = "0A"  # TCP_LISTEN in /proc/net/tcp
+LISTENS, HALF_OPEN = "0A", "03"  # in /proc/net/tcp; the latter stand among those in old kernels
 
 
 class Unreachable(Exception):
@@ -242,11 +242,17 @@ def _listeners(here, port):
 
 
 def _rows(path, port):
-    """(local address, uid, inode) of the sockets that listen on a port."""
+    """(local address, uid, inode) of the sockets that listen on a port.
+
+    The kernel shows those that listen first; a host may have 100,000 others.
+    """
     found, ending = [], ":%04X" % (port,)
     with open(path) as lines:
+        next(lines, "")
         for line in lines:
             columns = line.split()
+            if columns[3] not in (LISTENS, HALF_OPEN):
+                break
             if columns[1].endswith(ending) and columns[3] == LISTENS:
                 found.append((columns[1][: -len(ending)], int(columns[7]), columns[9]))
     return found

@@ -28,6 +28,7 @@ BOUNDS = [
     ("service", "root_path", "/tools/mirage", "tools/"),
     ("auth", "admin_groups", ["hpc"], "hpc"),
     ("auth", "hide", ["jobs", "nodes"], ["secrets"]),
+    ("auth", "munge_without_cluster", False, "never"),
     ("auth", "slurm_s", 1, 0),
     ("auth", "jwks_url", "https://login.example.org/jwks", "file:///etc/shadow"),
     ("auth", "jwt_audience", "mirage", ""),

@@ -28,7 +28,9 @@ def service_url(given: str | None) -> str:
     file, or the package's socket."""
     chosen = given or os.environ.get("MIRAGE_URL") or _own() or _plugin().url(os.environ)
     if not chosen.startswith(("http://", "https://", f"{UNIX}/")):
-        raise InputError(f"the service's URL {chosen!r} is no http address")
+        raise InputError(
+            f"the service's URL {chosen!r} is none: https://HOST, http://HOST or unix:///PATH"
+        )
     return str(chosen).rstrip("/")
 
 

@@ -334,7 +334,8 @@ def test_an_answer_that_is_not_mirages(client: Client) -> None:
     answer = run("list", url=f"{client.url}/problems/not-found")
     assert answer.code == 2
     assert run("list", "--url", "ftp://elsewhere").err == (
-        "mirage: the service's URL 'ftp://elsewhere' is no http address\n"
+        "mirage: the service's URL 'ftp://elsewhere' is none: "
+        "https://HOST, http://HOST or unix:///PATH\n"
     )
 
 
