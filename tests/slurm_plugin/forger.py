@@ -29,7 +29,7 @@ if way == "unix":
     listening.bind(where)
     __import__("os").chmod(where, 0o777)
 else:
-    listening = socket.socket()
+    listening = socket.socket(socket.AF_INET6 if ":" in where else socket.AF_INET)
     listening.bind((where, 0))
 listening.listen()
 print(listening.getsockname()[1] if way == "tcp" else 0, flush=True)
@@ -95,7 +95,7 @@ def forging(
         if path:
             yield Forger(f"unix://{path}", (socket.AF_UNIX, str(path)), out)
         else:
-            way = (socket.AF_INET, (host, port))
+            way = (socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port))
             yield Forger(f"http://{host}:{port}", way, out)
     finally:
         process.kill()

@@ -138,11 +138,27 @@ def test_a_port_is_its_owners(owner: int, known: bool, host: str) -> None:
     assert (said == "known") is known, said
 
 
-@pytest.mark.parametrize("where", [ANY, "127.0.0.1"])
-def test_a_listener_on_every_address_is_found(where: str) -> None:
-    with forging(uid=BOB, host=where) as listening:
+@pytest.mark.parametrize(
+    ("where", "asked"),
+    [(ANY, "127.0.0.1"), ("127.0.0.1", "127.0.0.1"), ("::", "127.0.0.1"), ("::", "[::1]")],
+)
+@pytest.mark.parametrize(("owner", "said"), [(0, "known"), (BOB, f"held by uid {BOB}")])
+def test_a_listener_on_every_address_is_found(
+    where: str, asked: str, owner: int, said: str
+) -> None:
+    if ":" in where and not has_ipv6():
+        needed.absent("this host has no IPv6")
+    with forging(uid=owner, host=where) as listening:
         port = listening.url.rpartition(":")[2]
-        assert f"held by uid {BOB}" in connected(f"http://127.0.0.1:{port}", uid=ALICE)
+        assert said in connected(f"http://{asked}:{port}", uid=ALICE)
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
 
 
 def test_where_nobody_can_be_seen_to_listen_nobody_is_believed() -> None:
