@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
 
+from mirage.api import deps
 from mirage.api.app import ApiContext
 from mirage.cluster import munge as real_munge
 from mirage.domain.chain import ChainId
@@ -161,12 +163,18 @@ def test_older_plugins_are_served_what_they_ask_until_the_site_says_no_more(
 
     me = pwd.getpwuid(os.geteuid()).pw_name
     who = replace(context, identify=real_munge.identify, pushers=(me,), admins=())
-    with stage.serving(replace(who, munge_without_cluster=True)) as client:
+    deps._tell_of_older.cache_clear()
+    with (
+        structlog.testing.capture_logs() as log,
+        stage.serving(replace(who, munge_without_cluster=True)) as client,
+    ):
         assert asked(client, "POST", PATH, BODY) == 201
         assert asked(client, "GET", f"{PATH}/{CHAIN}/next") == 409, "it is of another mode"
         assert asked(client, "POST", "/api/v1/completions", b'{"job_id": 7}') == 202
         assert asked(client, "POST", f"{PATH}/{CHAIN}/pause") == 401
         assert asked(client, "GET", PATH) == 401
+    told = [line for line in log if "names no cluster: renew" in line["event"]]
+    assert [line["user"] for line in told] == [me], "once, however often"
     with stage.serving(who) as client:
         assert asked(client, "POST", PATH, BODY) == 401
         assert asked(client, "GET", f"{PATH}/{CHAIN}/next") == 401
