@@ -123,6 +123,9 @@ class ServiceSettings(_Section):
     leaves it on."""
     socket: Path | None = None
     """A unix socket that the API listens on as well: its callers are known by the kernel's word."""
+    proxies: tuple[str, ...] = ("www-data", "nginx")
+    """Accounts of web servers that pass others' requests on through the socket: by a connection of
+    theirs nobody is known, only by the credential that comes through it."""
 
 
 class AuthSettings(_Section):

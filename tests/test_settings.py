@@ -25,6 +25,7 @@ BOUNDS = [
     ("service", "port", 0, -1),
     ("service", "port", 65535, 65536),
     ("service", "admins", ["root", "ada"], "root"),
+    ("service", "proxies", ["caddy"], "caddy"),
     ("service", "root_path", "/tools/mirage", "tools/"),
     ("auth", "admin_groups", ["hpc"], "hpc"),
     ("auth", "hide", ["jobs", "nodes"], ["secrets"]),

@@ -54,6 +54,8 @@ class ApiContext:
     """Whether others' jobs are kept from this service itself."""
     root_path: str = ""
     """Where a proxy has the service below its own root, such as /mirage."""
+    proxies: tuple[str, ...] = ()
+    """Users by whose connections to the unix socket nobody is known."""
     owner_uid: int | None = None
     """In per-user mode: the one user who is served."""
     pushers: tuple[str, ...] = ()

@@ -89,7 +89,9 @@ def _caller(
     request: Request, given: ApiContext, body: bytes, authorization: str | None
 ) -> Caller | None:
     if not authorization:
-        return browser.session(request, given) or peer(request.state)
+        who = peer(request.state)
+        at_socket = None if who is not None and who.user in given.proxies else who
+        return browser.session(request, given) or at_socket
     scheme, _, credential = authorization.partition(" ")
     credential = credential.strip()
     match scheme.upper():

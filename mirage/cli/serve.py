@@ -306,6 +306,7 @@ def api_context(
         hidden=known.hidden,
         partial=known.partial,
         root_path=settings.service.root_path,
+        proxies=settings.service.proxies,
         owner_uid=owner_uid,
         keeps_recipes=settings.submits_by_rest,
         queue_interval_s=settings.polling.queue_s,
