@@ -74,15 +74,17 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-def run(
-    command: Path, *words: str, cwd: Path, code: int = 0, **more: str
-) -> subprocess.CompletedProcess[str]:
+def run(command: Path, *words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    done = _run(command, *words, cwd=cwd, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def _run(command: Path, *words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("MIRAGE_", "PYTHON"))}
-    done = subprocess.run(
+    return subprocess.run(
         [command, *words], cwd=cwd, env=plain | more, capture_output=True, text=True, check=False
     )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
 
 
 def names(wheel: Path) -> set[str]:
@@ -151,7 +153,8 @@ def test_a_command_for_chains_looks_who_answers(installed: Path, tmp_path: Path)
     """By the plugin's own rules, which come with the wheel."""
     nowhere = f"unix://{tmp_path}/none"
     words = (installed / "mirage", "chain", "list")
-    done = run(*words, cwd=tmp_path, code=5, MIRAGE_URL=nowhere)
+    done = _run(*words, cwd=tmp_path, MIRAGE_URL=nowhere)
+    assert done.returncode == 5
     assert f"there is no {tmp_path}/none on this host: start the service, or" in done.stderr
 
 
