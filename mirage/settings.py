@@ -123,6 +123,9 @@ class ServiceSettings(_Section):
     leaves it on."""
     socket: Path | None = None
     """A unix socket that the API listens on as well: its callers are known by the kernel's word."""
+    proxies: tuple[str, ...] = ("www-data", "nginx")
+    """Accounts of web servers that pass others' requests on through the socket: by a connection of
+    theirs nobody is known, only by the credential that comes through it."""
 
 
 class AuthSettings(_Section):
@@ -132,6 +135,10 @@ class AuthSettings(_Section):
     """Unix groups whose members are admins."""
     hide: tuple[Hidden, ...] = ()
     """What users see only of their own, beside what Slurm's PrivateData names."""
+    munge_without_cluster: bool = True
+    """Whether MUNGE credentials of older plugins, which name no cluster and so are good at every
+    service with this key, are taken for what those ask: to register a chain, when to submit the
+    next link, that a job has ended. The log names each user who sends one."""
     slurm_s: _Seconds = 600
     """Between two questions to Slurm who is Operator or coordinator, and what is private; seconds.
     """

@@ -24,6 +24,7 @@ mirage_read_settings() { # an older head lacks some of them
     mirage_from_cwd "${mirage_checkpoint-}" && mirage_checkpoint=$mirage_path
     mirage_presubmit=${mirage_presubmit-next} mirage_mode=${mirage_mode-standby}
     mirage_style=${mirage_style-} mirage_plugin=${mirage_plugin-} mirage_url=${mirage_url-}
+    mirage_cluster=${mirage_cluster-}
     mirage_continue=${mirage_continue:-TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED}
 }
 

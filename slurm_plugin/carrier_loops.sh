@@ -42,13 +42,15 @@ mirage_beat() { # the heartbeat: a file, no question to Slurm
 mirage_ask_service() { # where it is not reached, and in good time before the end, the standby after all
     mirage_misses=0
     while [ "$mirage_misses" -lt 2 ] && ! mirage_is_noted && mirage_has_time; do
-        mirage_answer=$(MIRAGE_URL=${MIRAGE_URL:-$mirage_url} && export MIRAGE_URL &&
+        mirage_answer=$(MIRAGE_URL=${MIRAGE_URL:-$mirage_url} &&
+            MIRAGE_CLUSTER_NAME=${MIRAGE_CLUSTER_NAME:-$mirage_cluster} &&
+            export MIRAGE_URL MIRAGE_CLUSTER_NAME &&
             mirage_limit 30 /usr/bin/python3 -IS "$mirage_plugin/mirage_next.py" "$mirage_chain" \
-                2>/dev/null) || mirage_answer=
+                2>&1) || mirage_answer="no: $mirage_answer"
         case $mirage_answer in
         now)
-            ! mirage_stand '' || return 0
-            mirage_pause=$mirage_pace_s
+            mirage_misses=0 mirage_pause=$mirage_pace_s
+            mirage_is_young || ! mirage_stand '' || return 0
             ;;
         'wait '*)
             mirage_misses=0
@@ -61,10 +63,16 @@ mirage_ask_service() { # where it is not reached, and in good time before the en
         [ "$mirage_misses" -ge 2 ] || mirage_nap_until_late
     done
     ! mirage_is_noted || return 0 # by the service's own way (mirage-link next)
-    mirage_answer="the service is not reached"
+    mirage_answer="the service gave no answer (${mirage_answer#no: })"
     mirage_has_time || mirage_answer="ten minutes or less are left of the time limit"
     mirage_log "link $mirage_next is made a standby: $mirage_answer"
     mirage_stand "afterany:$mirage_job" || mirage_stand_later
+}
+
+mirage_is_young() { # sets mirage_pause: whatever is answered, no link is submitted before this one has
+    # run for the least runtime, sooner than which a failure counts against the chain
+    mirage_n=$((mirage_min_runtime - $(date +%s) + mirage_since))
+    [ "$mirage_n" -gt 0 ] && mirage_pause=$mirage_n
 }
 
 mirage_has_time() { # ten minutes before the end at the latest the standby is put in place

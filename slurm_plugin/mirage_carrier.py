@@ -8,8 +8,9 @@ import os
 import pwd
 import re
 
-import mirage_register
+import mirage_places
 import mirage_request
+import mirage_service
 
 PLUGIN = os.path.dirname(os.path.realpath(__file__))
 SHELL = "/bin/sh"
@@ -94,37 +95,8 @@ def _state_directory(environ):
     base = os.path.abspath(base)
     if not os.path.isdir(base):
         os.makedirs(base, 0o700)
-    for start in (base, os.path.realpath(base)):
-        _refuse_others(start)
+    mirage_places.refuse_others(base, {0, os.geteuid()})
     return base
-
-
-def _refuse_others(path):
-    """Raise unless `path` and all above it are ours or root's, and only they may write there."""
-    while True:
-        found = os.stat(path)
-        # In a sticky directory a link is its owner's to change, wherever it leads.
-        if not {found.st_uid, os.lstat(path).st_uid} <= {0, os.geteuid()}:
-            raise PermissionError("%s belongs to somebody else" % (path,))
-        if _is_open(found) and not found.st_mode & 0o1000:
-            raise PermissionError("others may write in %s" % (path,))
-        if path == os.path.dirname(path):
-            return
-        path = os.path.dirname(path)
-
-
-def _is_open(found):
-    """Whether anybody else may write: all, or a group that is not the user's alone."""
-    if found.st_mode & 0o002 or not found.st_mode & 0o020:
-        return bool(found.st_mode & 0o002)
-    import grp
-
-    try:
-        me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(found.st_gid)
-    except KeyError:
-        return True
-    own = group.gr_name == me.pw_name and me.pw_gid == found.st_gid
-    return not (own and set(group.gr_mem) <= {me.pw_name})
 
 
 def kept_environment(environ):
@@ -182,13 +154,28 @@ def _top(chain):
         ("comment", chain.comment),
         ("sbatch", chain.call.real),
         ("plugin", PLUGIN),
-        ("url", mirage_register._url(chain.call.environ)),
+        ("url", _url(chain.call.environ)),
+        ("cluster", _cluster(chain.call.environ)),
         ("append", chain.open_mode()),
     ] + _asked(chain.settings)
     lines = [b"#!%s\n" % (_shell().encode(),), mirage_request.CARRIER_MARK + b"1\n", block]
     lines += [b"mirage_%s=%s\n" % (name.encode(), quoted(value)) for name, value in settings]
     lines += [b"mirage_offset=%010d\n" % (0,), b"mirage_size=%d\n" % (len(chain.script.text),)]
     return b"".join(lines) + _functions(chain)
+
+
+def _url(environ):
+    """Where the service is for the links, on whichever host; empty: as that host is told."""
+    url = mirage_service.url(environ)
+    return "" if url.startswith(mirage_service.UNIX) else url
+
+
+def _cluster(environ):
+    """Of the service at that URL; empty: that of the job."""
+    try:
+        return mirage_service.cluster(environ)
+    except mirage_service.Unreachable:
+        return ""
 
 
 def _asked(settings):

@@ -2,16 +2,13 @@
 
 import os
 
+import mirage_service
+from mirage_service import Unreachable
+
 LIMIT_S = 2.0
 RESERVE_S = 0.2  # of it for all that the wrapper does besides
 TAKEN = b"taken"
-DEFAULT_URL = "http://127.0.0.1:6480"
 PATH = "/api/v1/chains"
-CONFIGURATION = "/etc/mirage/client.conf"
-
-
-class Unreachable(Exception):
-    """The service did not take the chain; the message says why in a few words."""
 
 
 def register(chain_id, job, settings, environ, recipe=None):
@@ -45,26 +42,12 @@ def register(chain_id, job, settings, environ, recipe=None):
 def _tried(body, chain_id, environ):
     """What came of it, in a line."""
     try:
-        _post(_url(environ), chain_id, body, environ)
+        ask("POST", PATH, body, environ, ["Idempotency-Key: %s" % (chain_id,)])
     except (OSError, Unreachable) as error:
         return (getattr(error, "strerror", None) or str(error)).encode("utf-8", "replace")
     except Exception as error:
         return ("%s: %s" % (type(error).__name__, error)).encode("utf-8", "replace")
     return TAKEN
-
-
-def _url(environ):
-    if environ.get("MIRAGE_URL"):
-        return environ["MIRAGE_URL"]
-    try:
-        with open(environ.get("MIRAGE_CLIENT_CONF") or CONFIGURATION) as lines:
-            for line in lines:
-                name, equals, value = line.partition("=")
-                if equals and name.strip() == "url":
-                    return value.strip().strip("\"'")
-    except OSError:
-        return DEFAULT_URL
-    return DEFAULT_URL
 
 
 def _body(chain_id, job, settings, recipe):
@@ -94,64 +77,33 @@ def _body(chain_id, job, settings, recipe):
     return ("{%s}" % ", ".join('"%s": %s' % field for field in fields)).encode("ascii")
 
 
-def _post(url, chain_id, body, environ):
-    scheme, _, rest = url.partition("://")
-    where, slash, prefix = rest.partition("/")
-    path = (slash + prefix).rstrip("/") + PATH
-    if scheme not in ("http", "https") or not where:
-        raise Unreachable("MIRAGE_URL is no http address")
-    stream = _connect(scheme, where)
-    head = [
-        "POST %s HTTP/1.1" % (path,),
-        "Host: %s" % (where,),
-        "Content-Type: application/json",
-        "Content-Length: %d" % (len(body),),
-        "Authorization: MUNGE %s" % (_credential(body, environ),),
-        "Idempotency-Key: %s" % (chain_id,),
-        "Connection: close",
-    ]
-    stream.sendall("\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body)
-    _understand(_answer(stream))
+def ask(method, path, body, environ, more=(), acts_on_it=False):
+    """Send a request; the answer, of one of success its head at least, of a GET all.
+
+    `acts_on_it`: only to somebody of whom the system says that it is the service. Raises
+    Unreachable, OSError.
+    """
+    peer = mirage_service.connect(mirage_service.url(environ), environ, LIMIT_S)
+    if acts_on_it and not peer.is_known:
+        raise Unreachable("without https anybody may have answered: " + mirage_service.ADVICE)
+    head = ["%s %s%s HTTP/1.0" % (method, peer.prefix, path), "Host: %s" % (peer.host,)]
+    if not peer.is_socket:
+        head.append("Authorization: MUNGE %s" % (_credential(method, path, body, environ),))
+    if body:
+        head += ["Content-Type: application/json", "Content-Length: %d" % (len(body),)]
+    head += more
+    peer.stream.sendall("\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body)
+    answer = _answer(peer.stream, method == "GET")
+    _understand(answer)
+    return answer
 
 
-def _connect(scheme, where):
-    host, port = where, 443 if scheme == "https" else 80
-    name, colon, number = where.rpartition(":")
-    if colon and number.isdigit():
-        host, port = name, int(number)
-    host = host.strip("[]")
-    if scheme == "https":
-        import socket
-        import ssl
-
-        stream = socket.create_connection((host, port), LIMIT_S)
-        return ssl.create_default_context().wrap_socket(stream, server_hostname=host)
-    return _connect_plainly(host, port)
-
-
-def _connect_plainly(host, port):
-    """A connection by the built-in module alone: loading `socket` costs 5 ms."""
-    import _socket
-
-    failed = OSError("no address of this name")
-    for family, kind, protocol, _, address in _socket.getaddrinfo(
-        host, port, 0, _socket.SOCK_STREAM
-    ):
-        stream = _socket.socket(family, kind, protocol)
-        try:
-            stream.settimeout(LIMIT_S)
-            stream.connect(address)
-        except OSError as error:
-            failed = error
-        else:
-            return stream
-    raise failed
-
-
-def _answer(stream):
-    """The answer's head, and where it is no welcome one its words too."""
+def _answer(stream, whole):
+    """The answer's head, and where it is no welcome one its words too; or all of it."""
     answer = b""
-    while len(answer) < 65536 and not (b"\r\n\r\n" in answer and b" 2" == answer[8:10]):
+    while len(answer) < 65536 and (
+        whole or not (b"\r\n\r\n" in answer and b" 2" == answer[8:10])
+    ):
         part = stream.recv(4096)
         if not part:
             break
@@ -177,9 +129,9 @@ def _detail(answer):
         return ""
 
 
-def _credential(body, environ, line="POST " + PATH):
-    """What the munge command makes of the request's line and the body's hash."""
-    payload = "%s %s" % (line, _sha256(body))
+def _credential(method, path, body, environ):
+    """What the munge command makes for this request to this cluster's service."""
+    payload = mirage_service.payload(method, path, _sha256(body), environ)
     munge = _find("munge", environ)
     ours, out = os.pipe()
     source, feed = os.pipe()
@@ -194,7 +146,7 @@ def _credential(body, environ, line="POST " + PATH):
             os._exit(127)
     for fd in (source, out):
         os.close(fd)
-    os.write(feed, payload.encode("ascii"))
+    os.write(feed, payload.encode("utf-8", "replace"))
     os.close(feed)
     made = _read_all(ours).strip()
     if os.waitpid(child, 0)[1] != 0 or not made.startswith(b"MUNGE:"):
@@ -222,7 +174,7 @@ def _read_all(fd):
 
 
 def _find(command, environ):
-    for directory in environ.get("PATH", "").split(":") + ["/usr/bin"]:
+    for directory in environ.get("PATH", "").split(":") + ["/usr/bin", "/usr/local/bin"]:
         path = os.path.join(directory, command)
         if directory and os.access(path, os.X_OK):
             return path

@@ -164,13 +164,13 @@ class Serving:
 
 
 @contextmanager
-def serving(config: Path, slurm: QuietSlurm) -> Iterator[Serving]:
-    """`mirage serve`; whatever happens, it is gone afterwards."""
+def serving(config: Path, slurm: QuietSlurm, *words: str, **more: str) -> Iterator[Serving]:
+    """`mirage serve`, with `words` after it; whatever happens, it is gone afterwards."""
     log = config.parent / f"serve-{time.monotonic_ns()}.log"
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [*MIRAGE, "serve", "--config", str(config)],
-            env=environment(PATH=slurm.path),
+            [*MIRAGE, "serve", *words, "--config", str(config)],
+            env=environment(PATH=slurm.path, **more),
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,

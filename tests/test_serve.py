@@ -8,6 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from mirage.cli import serve
+from mirage.settings import ServiceSettings
 from tests import patient
 from tests.api.streams import listening
 from tests.mirage_process import SITE, QuietSlurm, configured, run, serving, wait_for_call
@@ -144,3 +146,31 @@ def test_a_port_that_is_taken_is_one_sentence(slurm: QuietSlurm, config: Path) -
         )
         assert len(slurm.calls("squeue")) == 1, "the second has asked nothing"
         assert first.end() == 0
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=["TERM", "INT", "HUP"]
+)
+def test_a_service_of_ones_own_leaves_no_address_behind(
+    slurm: QuietSlurm, config: Path, tmp_path: Path, number: int
+) -> None:
+    state = tmp_path / "home" / "mirage" / "service"
+    with serving(config, slurm, "--user", XDG_STATE_HOME=str(tmp_path / "home")) as service:
+        service.wait_until_serving()
+        assert (state / "url").read_text() == f"unix://{state}/socket\n"
+        assert service.end(number) == 0
+    assert not (state / "url").exists()
+    assert not (state / "socket").exists()
+
+
+def test_nor_one_that_could_not_go_on(tmp_path: Path) -> None:
+    settings = ServiceSettings(state_dir=tmp_path, socket=tmp_path / "socket")
+
+    def fail() -> None:
+        with serve.told_where(settings, own=True):
+            assert (tmp_path / "url").exists()
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        fail()
+    assert list(tmp_path.iterdir()) == []

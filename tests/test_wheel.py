@@ -75,12 +75,16 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: Path, *words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    plain = {k: v for k, v in os.environ.items() if not k.startswith(("MIRAGE_", "PYTHON"))}
-    done = subprocess.run(
-        [command, *words], cwd=cwd, env=plain | more, capture_output=True, text=True, check=False
-    )
+    done = _run(command, *words, cwd=cwd, **more)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
+
+
+def _run(command: Path, *words: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("MIRAGE_", "PYTHON"))}
+    return subprocess.run(
+        [command, *words], cwd=cwd, env=plain | more, capture_output=True, text=True, check=False
+    )
 
 
 def names(wheel: Path) -> set[str]:
@@ -143,6 +147,15 @@ def test_a_chain_is_submitted(installed: Path, tmp_path: Path) -> None:
     assert done.stdout == "Submitted batch job 7\n"
     (chain,) = (tmp_path / ".local" / "state" / "mirage").iterdir()
     assert (chain / "carrier" / "job.sh").read_text().endswith("#!/bin/sh\ntrue\n")
+
+
+def test_a_command_for_chains_looks_who_answers(installed: Path, tmp_path: Path) -> None:
+    """By the plugin's own rules, which come with the wheel."""
+    nowhere = f"unix://{tmp_path}/none"
+    words = (installed / "mirage", "chain", "list")
+    done = _run(*words, cwd=tmp_path, MIRAGE_URL=nowhere)
+    assert done.returncode == 5
+    assert f"there is no {tmp_path}/none on this host: start the service, or" in done.stderr
 
 
 def test_the_database_is_made_and_the_demo_runs(installed: Path, tmp_path: Path) -> None:

@@ -37,9 +37,11 @@ class ApiContext:
     """Users who may set modes, pull the kill switch, read the audit, and act on any chain."""
     clock: Callable[[], int]
     """The cluster's."""
-    identify: Callable[[str, str], Caller] | None = None
-    """From a MUNGE credential and the payload it must hold to its maker; raises NotIdentified.
-    None: it identifies nobody."""
+    identify: Callable[..., Caller] | None = None
+    """From a MUNGE credential and the payload that it must hold (and others that it may hold
+    instead) to its maker; raises NotIdentified. None: it identifies nobody."""
+    munge_without_cluster: bool = False
+    """Whether older plugins' credentials, which name no cluster, are taken for what those ask."""
     read_jwt: Callable[[str], Caller] | None = None
     """From a JSON web token to its user; raises NotIdentified. None: none are taken."""
     admin_groups: tuple[str, ...] = ()
@@ -52,6 +54,8 @@ class ApiContext:
     """Whether others' jobs are kept from this service itself."""
     root_path: str = ""
     """Where a proxy has the service below its own root, such as /mirage."""
+    proxies: tuple[str, ...] = ()
+    """Users by whose connections to the unix socket nobody is known."""
     owner_uid: int | None = None
     """In per-user mode: the one user who is served."""
     pushers: tuple[str, ...] = ()

@@ -1,11 +1,13 @@
 """What a route may ask for: the context, a transaction, the caller, how fresh the answer is."""
 
-import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, cast
 
+import structlog
 from fastapi import Depends, Header, Request
 
 from mirage.api import browser
@@ -13,6 +15,7 @@ from mirage.api.context import ApiContext
 from mirage.api.peer import peer
 from mirage.api.problems import NOT_JSON, ProblemError, invalid
 from mirage.domain.caller import Caller, Role, Standing
+from mirage.domain.signing import signed, signed_for_anybody
 from mirage.errors import NotAllowed, NotIdentified
 from mirage.services import tokens
 from mirage.store import audit, snapshots
@@ -52,11 +55,6 @@ def no_nul(request: Request) -> None:
             raise invalid("must not contain NUL", parameter=name)
 
 
-def signed(method: str, target: str, body: bytes) -> str:
-    """What a MUNGE credential for this request must hold. `target`: the path with its query."""
-    return f"{method} {target} {hashlib.sha256(body).hexdigest()}"
-
-
 def reader(
     request: Request,
     given: Context,
@@ -64,8 +62,9 @@ def reader(
     authorization: Annotated[
         str | None,
         Header(
-            description="`MUNGE <credential>` of `<METHOD> <path?query> <SHA-256 of the body>`, or "
-            "`Bearer <token>`: a token of `mirage token create`, or of Slurm (`scontrol token`)"
+            description="`MUNGE <credential>` of `<METHOD> <path?query> <SHA-256 of the body> "
+            "<cluster> mirage`, or `Bearer <token>`: a token of `mirage token create`, or of Slurm "
+            "(`scontrol token`)"
         ),
     ] = None,
 ) -> Standing:
@@ -90,14 +89,14 @@ def _caller(
     request: Request, given: ApiContext, body: bytes, authorization: str | None
 ) -> Caller | None:
     if not authorization:
-        return browser.session(request, given) or peer(request.state)
+        who = peer(request.state)
+        at_socket = None if who is not None and who.user in given.proxies else who
+        return browser.session(request, given) or at_socket
     scheme, _, credential = authorization.partition(" ")
     credential = credential.strip()
     match scheme.upper():
         case "MUNGE":
-            if given.identify is None:
-                raise NotIdentified("this service takes no MUNGE credentials")
-            return given.identify(credential, signed(request.method, _target(request), body))
+            return _munged(request, given, body, credential)
         case "BEARER" if credential.startswith(tokens.PREFIX):
             with given.store.read() as tx:
                 now = given.clock()
@@ -107,6 +106,35 @@ def _caller(
                 raise NotIdentified("this service takes no JSON web tokens")
             return given.read_jwt(credential)
     raise NotIdentified(_HOW)
+
+
+_OLDER = re.compile(r"POST /api/v1/(chains|completions)|GET /api/v1/chains/[0-9a-z]+/next")
+"""What plugins and links under way ask for, which may be of an older release than the service."""
+
+_log = structlog.get_logger(__name__)
+
+
+def _munged(request: Request, given: ApiContext, body: bytes, credential: str) -> Caller:
+    if given.identify is None:
+        raise NotIdentified("this service takes no MUNGE credentials")
+    method, target = request.method, _target(request)
+    older: list[str] = []
+    if given.munge_without_cluster and _OLDER.fullmatch(f"{method} {target}"):
+        older.append(signed_for_anybody(method, target, body))
+    who = given.identify(credential, signed(method, target, body, given.cluster_name), *older)
+    if not who.names_cluster:
+        _tell_of_older(who.user)
+    return who
+
+
+@lru_cache(maxsize=4096)
+def _tell_of_older(user: str) -> None:
+    """Once for each user: a line for each request would be a log that users fill."""
+    _log.warning(
+        "a MUNGE credential names no cluster: renew slurm_plugin on the host that sent it, then "
+        "set auth.munge_without_cluster = false",
+        user=user,
+    )
 
 
 def _target(request: Request) -> str:

@@ -3,10 +3,9 @@
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
-import httpx
-
-from mirage.cli.address import PREFIX, UNIX, credential
+from mirage.cli.address import PREFIX, Answer, ask
 from mirage.errors import (
     IllegalTransition,
     InputError,
@@ -63,42 +62,33 @@ class Service:
         params: Mapping[str, str | int] | None = None,
         body: bytes = b"",
     ) -> dict[str, Any]:
-        target = str(httpx.URL(path).copy_merge_params(params)) if params else path
+        target = f"{path}?{urlencode(params)}" if params else path
         answer = self._ask(method, target, body, identified=method != "GET")
         # Reading needs a name only where the cluster keeps jobs private.
-        if method == "GET" and answer.status_code == _UNIDENTIFIED:
+        if method == "GET" and answer.status == _UNIDENTIFIED:
             answer = self._ask(method, target, body, identified=True)
         if answer.is_success:
             return self._read(answer)
-        detail = self._read(answer).get("detail", f"the answer was {answer.status_code}")
-        if answer.status_code >= _SERVER_ERROR:
+        detail = self._read(answer).get("detail", f"the answer was {answer.status}")
+        if answer.status >= _SERVER_ERROR:
             raise self._unavailable(detail)
-        raise _ERRORS.get(answer.status_code, MirageError)(detail)
+        raise _ERRORS.get(answer.status, MirageError)(detail)
 
-    def _ask(self, method: str, target: str, body: bytes, *, identified: bool) -> httpx.Response:
-        socket_path = self._url.removeprefix(UNIX) if self._url.startswith(UNIX) else None
-        base = "http://mirage" if socket_path else self._url
-        headers = {"Content-Type": "application/json"} if body else {}
-        if identified and not socket_path:
-            headers |= credential(method, target, body)
+    def _ask(self, method: str, target: str, body: bytes, *, identified: bool) -> Answer:
         try:
-            # Proxies of the environment are for elsewhere; the wrapped sbatch uses none either.
-            with httpx.Client(
-                timeout=_TIMEOUT_S,
-                trust_env=False,
-                transport=httpx.HTTPTransport(uds=socket_path, trust_env=False),
-            ) as http:
-                return http.request(method, base + target, headers=headers, content=body)
-        except httpx.HTTPError as error:
-            raise self._unavailable(str(error) or type(error).__name__) from error
+            return ask(
+                *(self._url, method, target, body), identified=identified, timeout_s=_TIMEOUT_S
+            )
+        except ServiceUnavailable as error:
+            raise self._unavailable(str(error)) from error
 
-    def _read(self, answer: httpx.Response) -> dict[str, Any]:
+    def _read(self, answer: Answer) -> dict[str, Any]:
         try:
-            found = answer.json()
+            found = json.loads(answer.body)
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise self._unavailable(f"the answer was {answer.status_code}, and not Mirage's")
+            raise self._unavailable(f"the answer was {answer.status}, and not Mirage's")
         return found
 
     def _unavailable(self, why: str) -> ServiceUnavailable:

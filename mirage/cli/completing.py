@@ -9,17 +9,14 @@ import json
 import os
 import re
 import shlex
-import socket
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from urllib.parse import urlsplit
 
 from mirage.cli import address
 from mirage.installed import models_dir
@@ -227,30 +224,11 @@ def patience_s() -> float:
 
 
 def _rows(path: str) -> list[Node]:
-    url, target = address.service_url(None), address.PREFIX + path
-    status, body = _get(url, target, {})
-    if status == HTTPStatus.UNAUTHORIZED and not url.startswith(address.UNIX):
-        status, body = _get(url, target, address.credential("GET", target))
-    return list(json.loads(body)["items"]) if status == HTTPStatus.OK else []
-
-
-def _get(url: str, target: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
-    """httpx would take as long to import as all the rest takes."""
-    before = ""
-    if url.startswith(address.UNIX):
-        connection = HTTPConnection("mirage", timeout=patience_s())
-        connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.settimeout(patience_s())
-        connection.sock.connect(url.removeprefix(address.UNIX))
-    else:
-        parts = urlsplit(url)
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(parts.netloc, timeout=patience_s())
-        before = parts.path
-    with closing(connection):
-        connection.request("GET", before + target, headers=dict(headers))
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+    asked = (address.service_url(None), "GET", address.PREFIX + path)
+    answer = address.ask(*asked, identified=False, timeout_s=patience_s())
+    if answer.status == HTTPStatus.UNAUTHORIZED:
+        answer = address.ask(*asked, identified=True, timeout_s=patience_s())
+    return list(json.loads(answer.body)["items"]) if answer.is_success else []
 
 
 def _is_harmless(value: str) -> bool:

@@ -7,7 +7,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -35,6 +36,7 @@ from mirage.services import killswitch, site
 from mirage.services.foretelling import Foreteller
 from mirage.services.polled import keep_asking
 from mirage.services.rpcs import Sensor
+from mirage.settings import ServiceSettings
 from mirage.slurm.sdiag import Diagnosis
 from mirage.web.app import mount
 from mirage.worker import Intervals, Worker
@@ -42,7 +44,7 @@ from mirage.worker import Intervals, Worker
 app = typer.Typer()
 
 URL_FILE = "url"
-"""Of a user's own service, in its state directory."""
+"""Of a user's own service, in its state directory, as long as it runs."""
 
 SWITCH_S = 0.0005
 """How long a thread that computes keeps others waiting; Python's own is 5 ms. A request takes the
@@ -115,24 +117,38 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     courier = couriers.courier(service)
     # Ends with the process: what it was about to send is sent after the next start.
     post = threading.Thread(target=courier.run if courier else _nobody, args=(stop,), daemon=True)
-    if owner_uid is not None:
-        (settings.state_dir / URL_FILE).write_text(f"{url}\n")
-    _keep_up_to_date(known, stop)
-    _log.info("serving", url=url, **({"socket": str(settings.socket)} if settings.socket else {}))
-    be_quick_beside_a_worker()
-    thread.start()
-    post.start()
+    with told_where(settings, own=owner_uid is not None):
+        _keep_up_to_date(known, stop)
+        told = {"socket": str(settings.socket)} if settings.socket else {}
+        _log.info("serving", url=url, **told)
+        be_quick_beside_a_worker()
+        thread.start()
+        post.start()
+        try:
+            server.run(sockets)
+        finally:
+            stop.set()
+            compiler.end()
+            thread.join()
+            post.join(_GRACE_S)
+            service.store.close()
+    _log.info("ended")
+
+
+@contextmanager
+def told_where(settings: ServiceSettings, *, own: bool) -> Iterator[None]:
+    """The files that say where it is are there as long as it is, however it ends: what they name
+    could be somebody else's afterwards."""
+    file = settings.state_dir / URL_FILE
     try:
-        server.run(sockets)
+        if own:
+            file.write_text(f"unix://{settings.socket}\n")
+        yield
     finally:
-        stop.set()
-        compiler.end()
-        thread.join()
-        post.join(_GRACE_S)
-        service.store.close()
+        if own:
+            file.unlink(missing_ok=True)
         if settings.socket is not None:
             settings.socket.unlink(missing_ok=True)
-    _log.info("ended")
 
 
 def be_quick_beside_a_worker() -> None:
@@ -151,7 +167,8 @@ def _end_on_signals(server: uvicorn.Server, stop: threading.Event, systemd: Noti
 
     # uvicorn ends on these, and then raises them again for whoever was asked before it: by default
     # that ends the process, in the middle of a tick.
-    for number in (signal.SIGTERM, signal.SIGINT):
+    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]  # nohup
+    for number in (signal.SIGTERM, signal.SIGINT, *hangup):
         signal.signal(number, end)
 
 
@@ -282,6 +299,7 @@ def api_context(
         admins=settings.service.admins,
         clock=service.cluster.now,
         identify=munge.identify,
+        munge_without_cluster=settings.auth.munge_without_cluster,
         pushers=settings.polling.pushers,
         read_jwt=bootstrap.jwt_reader(settings),
         admin_groups=settings.auth.admin_groups,
@@ -289,6 +307,7 @@ def api_context(
         hidden=known.hidden,
         partial=known.partial,
         root_path=settings.service.root_path,
+        proxies=settings.service.proxies,
         owner_uid=owner_uid,
         keeps_recipes=settings.submits_by_rest,
         queue_interval_s=settings.polling.queue_s,

@@ -16,8 +16,14 @@ _BAD_CREDENTIAL = 8
 _FAULTS = {15: "has expired", 16: "is from the future: clocks differ", 17: "was used before"}
 
 
-def identify(given: str, payload: str) -> Caller:
+_REQUEST = re.compile(r"(?s:.*) [0-9a-f]{64}")
+_FOR = re.compile(r" ([\w.-]{1,40}) [\w.-]{1,40}")
+
+
+def identify(given: str, payload: str, *older: str) -> Caller:
     """The maker of a credential, which must hold exactly `payload` and not have been seen before.
+
+    `older`: what it may hold as well, of clients that name no cluster.
 
     Raises NotIdentified, or ClusterUnavailable where munged does not answer.
     """
@@ -37,9 +43,19 @@ def identify(given: str, payload: str) -> Caller:
         why = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
         raise ClusterUnavailable(f"munged does not vouch for anybody: {why}")
     uid = int(facts["UID"])
-    if held != payload:
-        raise NotIdentified("the MUNGE credential was made for another request", _name(uid))
-    return Caller(uid, _name(uid))
+    if held not in {payload, *older}:
+        raise NotIdentified(f"the MUNGE credential {_difference(held, payload)}", _name(uid))
+    return Caller(uid, _name(uid), names_cluster=held == payload)
+
+
+def _difference(held: str, payload: str) -> str:
+    asked = _REQUEST.match(payload)
+    if asked is None or not held.startswith(asked[0]):
+        return "was made for another request"
+    if held == asked[0]:
+        return "names no cluster: its client is older than this service"
+    named = _FOR.fullmatch(held.removeprefix(asked[0]))
+    return f"was made for another service ({named[0].strip() if named else 'of no name'})"
 
 
 def credential(payload: str) -> str:

@@ -43,6 +43,8 @@ class Caller:
     role: Role | None = None
     """The most that this credential allows; None: what its user may."""
     read_only: bool = False
+    names_cluster: bool = True
+    """Whether the credential says which service it is for; an older plugin's does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

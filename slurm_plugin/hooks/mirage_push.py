@@ -1,20 +1,16 @@
 """Tell the Mirage service that a job has ended: mirage_push.py JOB. A second in all, or not at all.
 
-Whoever runs it is shown by MUNGE: on the controller that is SlurmUser. Standard library, Python 3.6.
+Whoever runs it is shown by MUNGE, or by the service's socket: on the controller that is SlurmUser.
+Standard library, Python 3.6.
 """
 
-import hashlib
-import http.client
 import os
 import signal
-import subprocess
 import sys
-from urllib.parse import urlsplit
 
 LIMIT_S = 1.0
 PATH = "/api/v1/completions"
-DEFAULT_URL = "http://127.0.0.1:6480"
-CONFIGURATION = "/etc/mirage/client.conf"
+PLUGIN = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
 def main(argv):
@@ -22,52 +18,15 @@ def main(argv):
         return "usage: mirage_push.py JOB"
     # Its default act is to end the process: nothing of ours can hold that up.
     signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    sys.path.insert(0, PLUGIN)
+    import mirage_register
+
     body = ('{"job_id": %s}' % (argv[1],)).encode("ascii")
     try:
-        status = post(service_url(os.environ), body)
-    except (OSError, ValueError, http.client.HTTPException, subprocess.SubprocessError) as error:
+        mirage_register.ask("POST", PATH, body, os.environ)
+    except (OSError, mirage_register.Unreachable) as error:
         return "mirage_push: %s" % (error,)
-    return 0 if status == 202 else "mirage_push: the service's answer was %d" % (status,)
-
-
-def post(url, body):
-    """The answer's status."""
-    parts = urlsplit(url)
-    https = parts.scheme == "https"
-    made = http.client.HTTPSConnection if https else http.client.HTTPConnection
-    connection = made(parts.netloc, timeout=LIMIT_S)
-    headers = {"Content-Type": "application/json", "Authorization": "MUNGE " + credential(body)}
-    connection.request("POST", parts.path.rstrip("/") + PATH, body, headers)
-    return connection.getresponse().status
-
-
-def credential(body):
-    """What munge makes of the request's line and the body's hash."""
-    payload = "POST %s %s" % (PATH, hashlib.sha256(body).hexdigest())
-    path = os.environ.get("PATH", "") + ":/usr/bin:/usr/local/bin"
-    told = subprocess.run(
-        ["munge"],
-        input=payload.encode("ascii"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        check=True,
-        env={"PATH": path, "LC_ALL": "C"},
-    )
-    return told.stdout.decode("ascii").strip()
-
-
-def service_url(environ):
-    if environ.get("MIRAGE_URL"):
-        return environ["MIRAGE_URL"]
-    try:
-        with open(CONFIGURATION) as lines:
-            for line in lines:
-                name, equals, value = line.partition("=")
-                if equals and name.strip() == "url":
-                    return value.strip().strip("\"'")
-    except OSError:
-        pass
-    return DEFAULT_URL
+    return 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 from mirage.api.app import ApiContext
 from mirage.store import clusters
 from mirage.store.engine import Store
-from tests.api.running import NOW, Client, Stage, identify
+from tests.api.running import CLUSTER, NOW, Client, Stage, identify
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def store(sqlite_template: Path, tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def cluster_id(store: Store) -> int:
     with store.begin() as tx:
-        return clusters.ensure(tx, "lab")
+        return clusters.ensure(tx, CLUSTER)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def context(store: Store, cluster_id: int) -> ApiContext:
     return ApiContext(
         store=store,
         cluster_id=cluster_id,
-        cluster_name="lab",
+        cluster_name=CLUSTER,
         admins=("root",),
         clock=lambda: NOW,
         identify=identify,

@@ -15,14 +15,15 @@ from starlette.types import Receive, Scope, Send
 
 from mirage.api import peer
 from mirage.api.app import ApiContext, create_app
-from mirage.api.deps import signed
 from mirage.domain.caller import Caller
+from mirage.domain.signing import signed
 from mirage.errors import NotIdentified
 from tests import patient
 
 NOW = 1_800_000_000
 USERS = {"alice": 1001, "bob": 1002, "carol": 1003, "root": 0}
 CHAIN = "k3v9x2m7q1zt"
+CLUSTER = "lab"
 
 
 def identify(credential: str, payload: str) -> Caller:
@@ -79,7 +80,7 @@ class Client:
         sent = {"Content-Type": "application/json"} | dict(headers or {})
         target = str(httpx.URL(path).copy_merge_params(params)) if params else path
         if who is not None:
-            sent["Authorization"] = f"MUNGE {who}:{signed(method, target, body)}"
+            sent["Authorization"] = f"MUNGE {who}:{signed(method, target, body, CLUSTER)}"
         return self.raw(method, target, content=body, headers=sent)
 
 

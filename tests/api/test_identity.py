@@ -14,9 +14,9 @@ from fastapi.routing import APIRoute
 
 from mirage.api import chains, cluster, deps, machines, system
 from mirage.api.app import ApiContext
-from mirage.api.deps import signed
 from mirage.api.refusals import A_MINUTE
 from mirage.domain.caller import Caller, Role
+from mirage.domain.signing import signed
 from mirage.errors import NotIdentified
 from mirage.services import tokens as token_service
 from mirage.store import audit, clusters, tokens
@@ -24,7 +24,7 @@ from mirage.store.audit import AuditEntry
 from mirage.store.engine import Store
 from mirage.store.tokens import Token
 from tests.api.rows import add_chain
-from tests.api.running import CHAIN, NOW, USERS, Client, Stage
+from tests.api.running import CHAIN, CLUSTER, NOW, USERS, Client, Stage
 
 CHAINS = "/api/v1/chains"
 MODE = "/api/v1/mode"
@@ -150,8 +150,8 @@ def credential(which: str, store: Store, cluster_id: int) -> str:
         "no token": "Bearer mirage_000000000000_" + "A" * 43,
         "spent": f"Bearer {spent}",
         "elsewhere": f"Bearer {token(store, cluster_id, cluster_id=elsewhere)}",
-        "other request": f"MUNGE alice:{signed('POST', CHAINS, b'')}",
-        "other query": f"MUNGE alice:{signed('GET', f'{CHAINS}?limit=1', b'')}",
+        "other request": f"MUNGE alice:{signed('POST', CHAINS, b'', 'lab')}",
+        "other query": f"MUNGE alice:{signed('GET', f'{CHAINS}?limit=1', b'', 'lab')}",
         "no scheme": spent,
         "basic": "Basic cm9vdDpyb290",
     }[which]
@@ -248,6 +248,20 @@ def test_on_a_unix_socket_the_kernel_says_who_calls(
         assert stat.S_ISSOCK(stage.socket_path.stat().st_mode)
         shown = http.post(f"{CHAINS}/{CHAIN}/pause").json()
         assert (shown["state"], shown["note"]) == ("paused", f"paused by {me.pw_name}")
+
+
+def test_by_a_proxy_at_the_socket_nobody_is_known(
+    stage: Stage, context: ApiContext, store: Store, cluster_id: int
+) -> None:
+    """It is known for whom it passes on by the credential alone."""
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    with store.begin() as tx:
+        add_chain(tx, cluster_id, user="alice", uid=USERS["alice"])
+    path = f"{CHAINS}/{CHAIN}/pause"
+    by_alice = {"Authorization": f"MUNGE alice:{signed('POST', path, b'', CLUSTER)}"}
+    with stage.serving(replace(context, proxies=(me,))), stage.calling() as http:
+        assert http.post(path).status_code == 401
+        assert http.post(path, headers=by_alice).json()["note"] == "paused by alice"
 
 
 def test_a_users_own_service_is_theirs_alone(

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from mirage.api.deps import signed
 from mirage.domain.job import JobState
+from mirage.domain.signing import signed
 from mirage.store import jobs
 from mirage.store.engine import Store
 from tests.api.rows import add_chain, add_decision, add_links, job, look
@@ -147,7 +147,7 @@ def test_who_has_the_newest_answer_is_not_sent_it_again(
 
 
 def root(name: str) -> dict[str, str]:
-    return {"Authorization": "MUNGE root:" + signed("GET", f"{API}/{name}", b"")}
+    return {"Authorization": "MUNGE root:" + signed("GET", f"{API}/{name}", b"", "lab")}
 
 
 def test_an_error_is_not_kept(client: Client) -> None:

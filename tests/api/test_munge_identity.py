@@ -1,5 +1,6 @@
 """Writes by people whom a real munged vouches for, the wrapped sbatch among them."""
 
+import ast
 import os
 import pwd
 import subprocess
@@ -9,14 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
 
+from mirage.api import deps
 from mirage.api.app import ApiContext
-from mirage.api.deps import signed
 from mirage.cluster import munge as real_munge
 from mirage.domain.chain import ChainId
+from mirage.domain.signing import signed, signed_for_anybody
+from mirage.errors import NotFound
+from mirage.settings import AuthSettings
 from mirage.store import chains
 from mirage.store.engine import Store
-from tests.api.running import CHAIN, Client, Stage
+from tests.api.running import CHAIN, CLUSTER, Client, Stage
+from tests.slurm_plugin.forger import as_root, forging
 
 pytestmark = pytest.mark.usefixtures("munge")
 
@@ -31,9 +37,10 @@ def client(stage: Stage, context: ApiContext) -> Iterator[Client]:
         yield running
 
 
-def register(client: Client, chain_id: str) -> str:
+def register(client: Client, chain_id: str, **more: str) -> str:
     """What the wrapped sbatch's own code says, in a process of its own as always."""
     environment = os.environ | {"MIRAGE_URL": client.url, "PYTHONPATH": str(PLUGIN)}
+    environment |= {"MIRAGE_CLUSTER_NAME": CLUSTER} | more
     done = subprocess.run(
         [sys.executable, "-B", "-c", _REGISTER, chain_id],
         env=environment,
@@ -60,7 +67,7 @@ def post(client: Client, credential: str, body: bytes = BODY) -> int:
 
 
 def credential(body: bytes = BODY, path: str = PATH) -> str:
-    return real_munge.credential(signed("POST", path, body))
+    return real_munge.credential(signed("POST", path, body, CLUSTER))
 
 
 def test_the_maker_of_the_credential_owns_the_chain(client: Client, store: Store) -> None:
@@ -74,7 +81,7 @@ def test_the_maker_of_the_credential_owns_the_chain(client: Client, store: Store
 def test_another_user_is_another_user(client: Client, store: Store, munge: Path) -> None:
     made = subprocess.run(
         [munge / "munge"],
-        input=signed("POST", PATH, BODY).encode(),
+        input=signed("POST", PATH, BODY, CLUSTER).encode(),
         user="nobody",
         capture_output=True,
         check=True,
@@ -109,3 +116,66 @@ def test_the_wrapped_sbatch_registers_its_chain(client: Client, store: Store) ->
 
 def test_the_wrapped_sbatch_is_told_no(client: Client) -> None:
     assert register(client, "UPPER").startswith("422: ")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "service", "why"),
+    [
+        ("gpu2", "mirage", "was made for another service (gpu2 mirage)"),
+        ("lab", "slurmrestd", "was made for another service (lab slurmrestd)"),
+        ("lab\x1b[2J", "mirage", "was made for another service (of no name)"),
+        ("", "", "names no cluster: its client is older than this service"),
+    ],
+)
+def test_a_credential_for_another_service_is_refused_here(
+    client: Client, cluster: str, service: str, why: str
+) -> None:
+    held = f"{signed_for_anybody('POST', PATH, BODY)} {cluster} {service}".rstrip()
+    answer = client.post(
+        PATH, BODY, headers={"Authorization": f"MUNGE {real_munge.credential(held)}"}
+    )
+    assert (answer.status_code, answer.json()["detail"]) == (401, f"the MUNGE credential {why}")
+
+
+@as_root
+def test_what_a_service_was_told_is_good_at_no_other(client: Client, store: Store) -> None:
+    """The wrapper speaks to a service of cluster gpu2, whose admin sends it on to this one."""
+    with forging(uid=os.geteuid()) as elsewhere:
+        register(replace(client, url=elsewhere.url), CHAIN, MIRAGE_CLUSTER_NAME="gpu2")
+        request = ast.literal_eval(elsewhere.heard())
+    head, _, body = request.partition(b"\r\n\r\n")
+    (line,) = (line for line in head.split(b"\r\n") if line.startswith(b"Authorization: "))
+    assert post(client, line.decode().rpartition(" ")[2], body) == 401
+    with store.read() as tx, pytest.raises(NotFound):
+        chains.chain(tx, ChainId(CHAIN))
+
+
+def test_older_plugins_are_served_what_they_ask_until_the_site_says_no_more(
+    stage: Stage, context: ApiContext
+) -> None:
+    """They register, ask for the next link and tell of ends; nothing else, and the log names who
+    sends them. By default of the settings; a site that has renewed its plugins closes it."""
+
+    def asked(client: Client, method: str, path: str, body: bytes = b"") -> int:
+        made = real_munge.credential(signed_for_anybody(method, path, body))
+        headers = {"Authorization": f"MUNGE {made}", "Content-Type": "application/json"}
+        return client.raw(method, path, headers=headers, content=body).status_code
+
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    who = replace(context, identify=real_munge.identify, pushers=(me,), admins=())
+    deps._tell_of_older.cache_clear()
+    with (
+        structlog.testing.capture_logs() as log,
+        stage.serving(replace(who, munge_without_cluster=True)) as client,
+    ):
+        assert asked(client, "POST", PATH, BODY) == 201
+        assert asked(client, "GET", f"{PATH}/{CHAIN}/next") == 409, "it is of another mode"
+        assert asked(client, "POST", "/api/v1/completions", b'{"job_id": 7}') == 202
+        assert asked(client, "POST", f"{PATH}/{CHAIN}/pause") == 401
+        assert asked(client, "GET", PATH) == 401
+    told = [line for line in log if "names no cluster: renew" in line["event"]]
+    assert [line["user"] for line in told] == [me], "once, however often"
+    with stage.serving(who) as client:
+        assert asked(client, "POST", PATH, BODY) == 401
+        assert asked(client, "GET", f"{PATH}/{CHAIN}/next") == 401
+    assert AuthSettings().munge_without_cluster

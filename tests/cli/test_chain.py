@@ -26,7 +26,7 @@ from mirage.store.engine import Store, Transaction
 from mirage.store.tokens import Token
 from tests.api.conftest import cluster_id, context, stage, store
 from tests.api.rows import add_chain, add_decision, add_links
-from tests.api.running import CHAIN, NOW, Client, Stage
+from tests.api.running import CHAIN, CLUSTER, NOW, Client, Stage
 
 __all__ = ["cluster_id", "context", "stage", "store"]
 
@@ -43,7 +43,7 @@ class Answer:
 def environment(url: str | None, **more: str) -> dict[str, str]:
     plain = {k: v for k, v in os.environ.items() if not k.startswith("MIRAGE_")}
     plain |= {"COLUMNS": "200", "MIRAGE_CLIENT_CONF": "/dev/null", "TZ": "UTC"}
-    plain |= {"XDG_STATE_HOME": "/nonexistent"}
+    plain |= {"XDG_STATE_HOME": "/nonexistent", "MIRAGE_CLUSTER_NAME": CLUSTER}
     return plain | ({} if url is None else {"MIRAGE_URL": url}) | more
 
 
@@ -334,7 +334,8 @@ def test_an_answer_that_is_not_mirages(client: Client) -> None:
     answer = run("list", url=f"{client.url}/problems/not-found")
     assert answer.code == 2
     assert run("list", "--url", "ftp://elsewhere").err == (
-        "mirage: the service's URL 'ftp://elsewhere' is no http address\n"
+        "mirage: the service's URL 'ftp://elsewhere' is none: "
+        "https://HOST, http://HOST or unix:///PATH\n"
     )
 
 

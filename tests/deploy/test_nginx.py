@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests import needed, patient
-from tests.mirage_process import CHECKOUT, QuietSlurm, Serving, configured, run, serving
+from tests.mirage_process import CHECKOUT, QuietSlurm, configured, run, serving
 
 EXAMPLE = CHECKOUT / "deploy" / "nginx" / "mirage.conf"
 _WHOLE = """
@@ -41,26 +41,28 @@ http {{
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Its socket: what the proxy asks."""
     folder = tmp_path_factory.mktemp("service")
     config = configured(folder)
-    config.write_text(config.read_text().replace("[service]", '[service]\nroot_path = "/mirage"'))
+    own = f'[service]\nroot_path = "/mirage"\nsocket = "{folder}/socket"\nproxies = ["{_me()}"]'
+    config.write_text(config.read_text().replace("[service]", own))
     assert run("db", "upgrade", "--config", str(config)).code == 0
     with serving(config, QuietSlurm(folder / "bin")) as started:
         started.wait_until_ready()
-        yield started
+        yield folder / "socket"
         assert started.end() == 0
 
 
 @pytest.fixture(scope="module")
-def public(service: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def public(service: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of nginx's, without the sub-path."""
     nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if nginx is None:
         needed.absent("nginx is not installed")
     folder = tmp_path_factory.mktemp("nginx")
     example = folder / "mirage.conf"
-    example.write_text(EXAMPLE.read_text().replace("http://127.0.0.1:6480", service.url()))
+    example.write_text(EXAMPLE.read_text().replace("/run/mirage/api.sock", str(service)))
     port, whole = _free_port(), folder / "nginx.conf"
     user = f"user {_me()};" if os.geteuid() == 0 else ""
     whole.write_text(_WHOLE.format(folder=folder, port=port, example=example, user=user))

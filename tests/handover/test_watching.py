@@ -55,12 +55,12 @@ def empty(scene: Scene) -> Iterator[None]:
 def _lay_out_hook() -> None:
     """An epilog that pushes while the file `on` is there."""
     shutil.rmtree(HOOK, ignore_errors=True)
-    shutil.copytree(REPOSITORY / "slurm_plugin" / "hooks", HOOK)
+    shutil.copytree(REPOSITORY / "slurm_plugin", HOOK)
     HOOK.chmod(0o755)
     epilog = HOOK / "epilog"
     epilog.write_text(
         f"#!/bin/sh\n[ -e {HOOK}/on ] || exit 0\n"
-        f"MIRAGE_URL=http://127.0.0.1:{PORT} exec {HOOK}/mirage-push\n"
+        f"MIRAGE_URL=http://127.0.0.1:{PORT} exec {HOOK}/hooks/mirage-push\n"
     )
     epilog.chmod(0o755)
 

@@ -8,7 +8,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
@@ -18,6 +17,7 @@ from typing import Any
 
 import httpx
 
+from mirage.domain.signing import signed
 from tests.slurm_testbed import REPOSITORY, Testbed, TestbedSettings, python_for_users
 
 PORT = 6499
@@ -166,15 +166,9 @@ class Site:
 
     def munge(self, user: str, method: str, path: str, *, ttl: int | None = None) -> str:
         """A credential of `user` for a request without a body."""
-        program = (
-            "import hashlib, sys; print(sys.argv[1], '/api/v1' + sys.argv[2],"
-            " hashlib.sha256(b'').hexdigest(), end='')"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", program, method, path], capture_output=True, check=True
-        )
+        held = signed(method, f"/api/v1{path}", b"", "testbed")
         words = ["munge", *([] if ttl is None else [f"--ttl={ttl}"])]
-        return self.testbed.run(words, user=user, input=done.stdout.decode()).stdout.strip()
+        return self.testbed.run(words, user=user, input=held).stdout.strip()
 
     def send(self, method: str, path: str, credential: str) -> httpx.Response:
         with httpx.Client(trust_env=False, timeout=10) as http:

@@ -41,6 +41,7 @@ def own(site: Site, chains: dict[str, str]) -> Iterator[Path]:
     finally:
         end(process)
     assert not (state / "socket").exists()
+    assert not (state / "url").exists()
 
 
 def curl(site: Site, own: Path, user: str, path: str) -> subprocess.CompletedProcess[str]:
@@ -56,9 +57,15 @@ def test_it_is_closed_to_others(site: Site, own: Path) -> None:
     # root passes every mode; the kernel says who it is, and it is not alice.
     assert json.loads(curl(site, own, "root", "/chains").stdout)["status"] == 403
     url = (own / "url").read_text().strip()
-    assert url.startswith("http://127.0.0.1:")
+    assert url == f"unix://{own}/socket"
     done = site.mirage("chain", "list", user="bob", check=False, MIRAGE_URL=url)
-    assert done.stderr == "mirage: this service is its own user's alone\n"
+    assert f"no service at {url}: [Errno 13] Permission denied" in done.stderr
+    lines = map(json.loads, (site.root / "own.log").read_text().splitlines())
+    port = next(line["url"] for line in lines if line["event"] == "serving")
+    done = site.mirage("chain", "list", user="bob", check=False, MIRAGE_URL=port)
+    assert "is held by alice (uid" in done.stderr
+    assert "who is neither root nor mirage nor you" in done.stderr
+    assert site.mirage("chain", "list", user="alice", MIRAGE_URL=port).stderr == ""
 
 
 def test_it_sees_its_users_chains_and_says_that_it_sees_no_more(

@@ -139,6 +139,7 @@ class FakeSlurm:
             HOME=str(root / "home"),
             TMPDIR=str(root / "tmp"),
             MIRAGE_URL="http://127.0.0.1:1",
+            MIRAGE_CLUSTER_NAME="lab",
             LC_ALL="C.UTF-8",
         )
         return fake

@@ -90,7 +90,7 @@ def test_the_service_says_when_the_next_link_is_submitted(
         {"submit_now": False, "ask_again_s": 1},
         {"submit_now": True, "ask_again_s": 60},
     ]
-    link = chain(WAITS, mode="submit")
+    link = chain(WAITS, mode="submit", min_runtime=0)
     process = link.start(1, env={"MIRAGE_URL": f"http://127.0.0.1:{service.server_port}"})
     until(lambda: link.says("jobs/2") is not None)
     finish(link, process)
@@ -129,7 +129,7 @@ def test_a_link_that_ends_before_the_service_spoke_submits_at_last(
     chain: MakeChain, service: Service
 ) -> None:
     service.answers = [{"submit_now": False, "ask_again_s": 3600}]
-    link = chain(WAITS, mode="submit")
+    link = chain(WAITS, mode="submit", min_runtime=0)
     process = link.start(1, env={"MIRAGE_URL": f"http://127.0.0.1:{service.server_port}"})
     until(lambda: service.asked != [])
     finish(link, process)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.api.deps import signed
+from mirage.domain.signing import signed
 from tests.slurm_plugin.fakes import PLUGIN
 
 HOOK = PLUGIN / "hooks" / "mirage-push"
@@ -75,7 +75,7 @@ def munge(tmp_path: Path) -> Path:
 def push(url: str, munge: Path, job: str = "4711", comment: str = "") -> subprocess.Popen[bytes]:
     """As slurmctld runs an epilog: with its own small environment."""
     given = {"SLURM_JOB_ID": job, "SLURM_JOB_COMMENT": comment, "MIRAGE_URL": url}
-    given |= {"MIRAGE_PUSH_REST": "0.5"}
+    given |= {"MIRAGE_PUSH_REST": "0.5", "MIRAGE_CLUSTER_NAME": "lab"}
     environment = {"PATH": f"{munge}:/usr/bin:/bin"} | given
     return subprocess.Popen([HOOK], env=environment, start_new_session=True)
 
@@ -104,7 +104,7 @@ def test_it_is_a_hint_with_a_job_number_signed_as_the_service_wants_it(munge: Pa
     assert (path, body) == ("/api/v1/completions", '{"job_id": 4711}')
     scheme, _, credential = authorization.partition(" ")
     held = base64.b64decode(credential.split(":")[1]).decode()
-    assert (scheme, held) == ("MUNGE", signed("POST", path, body.encode()))
+    assert (scheme, held) == ("MUNGE", signed("POST", path, body.encode(), "lab"))
 
 
 @pytest.mark.parametrize("comment", ["", "mirage:abcd1234:1"])

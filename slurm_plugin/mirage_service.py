@@ -1,0 +1,298 @@
+"""Where the Mirage service is, and whether it is Mirage that answers there.
+
+Any user of a host may listen on a free port, and make a socket wherever they may write. So nobody is
+told a secret, and nobody's answer is acted upon, whom the system does not vouch for: by the uid at
+the other end of a unix socket, by the uid of who listens on a port of this host, or by a certificate.
+
+Shared with `mirage chain` (mirage/cli/address.py). Standard library, Python 3.6.
+"""
+
+import os
+import sys
+
+UNIX = "unix://"
+DEFAULT_URL = "unix:///run/mirage/api.sock"
+CONFIGURATION = "/etc/mirage/client.conf"  # lines NAME = VALUE: url, cluster, account
+ACCOUNT = "mirage"  # that the package makes
+SLURM_CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf")
+SERVICE = "mirage"  # in a credential: whom it is for, beside the cluster's name
+ADVICE = "set url = https://HOST in " + CONFIGURATION
+MAPPED = b"\0" * 10 + b"\xff\xff"  # before an IPv4 address in an IPv6 one
+LISTENS, HALF_OPEN = "0A", "03"  # in /proc/net/tcp; the latter stand among those in old kernels
+
+
+class Unreachable(Exception):
+    """The service was not asked, or gave no good answer; the message says why in a few words."""
+
+
+class Peer(object):
+    """Who answers: a connection, and what the system says of its other end."""
+
+    __slots__ = ("host", "is_known", "is_socket", "prefix", "stream")
+
+    def __init__(self, stream, host, prefix, is_known, is_socket=False):
+        self.stream = stream
+        self.host = host  # for the head of a request
+        self.prefix = prefix  # the path before Mirage's own
+        self.is_known = is_known  # whether the system vouches for it: else its answers prove nothing
+        self.is_socket = is_socket  # there the service needs no credential: the kernel names us
+
+
+def url(environ):
+    """Where the service is: as MIRAGE_URL says, or client.conf, or the package's socket."""
+    return environ.get("MIRAGE_URL") or configured("url", environ) or DEFAULT_URL
+
+
+def configured(name, environ):
+    """What client.conf says; "" where it says nothing."""
+    try:
+        with open(environ.get("MIRAGE_CLIENT_CONF") or CONFIGURATION, errors="replace") as lines:
+            for line in lines:
+                key, equals, value = line.partition("=")
+                if equals and key.strip() == name:
+                    return value.strip().strip("\"'")
+    except OSError:
+        pass
+    return ""
+
+
+def cluster(environ):
+    """The name of the cluster that the service is of. Raises Unreachable where nobody says it.
+
+    Never the service's own word: it goes into a credential so that no other service can use that.
+    """
+    name = (
+        environ.get("MIRAGE_CLUSTER_NAME")
+        or configured("cluster", environ)
+        or environ.get("SLURM_CLUSTER_NAME")  # in a job
+        or _of_slurm(environ)
+    )
+    if not name:
+        raise Unreachable("no cluster's name: set cluster = NAME in " + CONFIGURATION)
+    return name.lower()  # as Slurm takes it
+
+
+def _of_slurm(environ):
+    """ClusterName, where the configuration is a file on this host: `scontrol` takes too long."""
+    named = environ.get("SLURM_CONF")
+    for path in (named,) if named else SLURM_CONFIGURATIONS:
+        try:
+            with open(path, errors="replace") as lines:
+                for line in lines:
+                    key, _, value = line.partition("=")
+                    if key.strip().lower() == "clustername":
+                        return (value.split("#")[0].split() or [""])[0]
+        except OSError:
+            continue
+    return ""
+
+
+def payload(method, target, digest, environ):
+    """What a MUNGE credential holds: it is good for one request to this cluster's service alone."""
+    return "%s %s %s %s %s" % (method, target, digest, cluster(environ), SERVICE)
+
+
+def connect(where, environ, limit_s):
+    """A Peer at this URL. Raises Unreachable, OSError.
+
+    Without encryption a peer on another host is not known: its answers may be anybody's, and it
+    gets no secret that is good for more than the one request.
+    """
+    if where.startswith(UNIX + "/"):
+        return _connect_to_socket(where[len(UNIX) :], environ, limit_s)
+    scheme, _, rest = where.partition("://")
+    authority, slash, prefix = rest.partition("/")
+    if scheme not in ("http", "https") or not authority:
+        raise Unreachable("MIRAGE_URL is no address: https://HOST, http://HOST or unix:///PATH")
+    host, port = _parts(authority, 443 if scheme == "https" else 80)
+    if scheme == "https":
+        stream, is_known = _connect_by_tls(host, port, limit_s), True
+    else:
+        stream, is_known = _connect_plainly(host, port, environ, limit_s)
+    return Peer(stream, authority, (slash + prefix).rstrip("/"), is_known)
+
+
+def _parts(authority, port):
+    name, colon, number = authority.rpartition(":")
+    if colon and number.isdigit():
+        return name.strip("[]"), int(number)
+    return authority.strip("[]"), port
+
+
+def _connect_by_tls(host, port, limit_s):
+    import socket
+    import ssl
+
+    stream = socket.create_connection((host, port), limit_s)
+    return ssl.create_default_context().wrap_socket(stream, server_hostname=host)
+
+
+# --- a unix socket -------------------------------------------------------------------------------
+
+
+def _connect_to_socket(path, environ, limit_s):
+    import _socket  # the built-in one: loading `socket` costs 5 ms
+
+    _look_at_socket(path, environ)
+    stream = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    stream.settimeout(limit_s)
+    stream.connect(path)
+    found = stream.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)  # pid, uid, gid
+    uid = int.from_bytes(found[4:8], sys.byteorder)
+    if not _is_trusted(uid, environ):
+        raise Unreachable(_not_ours("%s is listened on by" % (path,), uid, environ))
+    return Peer(stream, "mirage", "", True, is_socket=True)
+
+
+def _look_at_socket(path, environ):
+    """Before we connect: else whoever could swap it may send us to another service of root's."""
+    import stat
+
+    import mirage_places
+
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        told = "there is no %s on this host: start the service, or, where it is on another, %s"
+        raise Unreachable(told % (path, ADVICE))
+    if not stat.S_ISSOCK(found.st_mode):
+        raise Unreachable("%s is no socket" % (path,))
+    for uid in (found.st_uid, os.lstat(path).st_uid):
+        if not _is_trusted(uid, environ):
+            raise Unreachable(_not_ours("%s belongs to" % (path,), uid, environ))
+    owners = {0, os.geteuid(), _uid_of_account(environ)}
+    for place in (path, os.path.realpath(path)):
+        mirage_places.refuse_others(os.path.dirname(place), owners)
+
+
+# --- plain http ----------------------------------------------------------------------------------
+
+
+def _connect_plainly(host, port, environ, limit_s):
+    """A connection, and whether its other end is known: on this host by who listens there."""
+    import _socket
+
+    failed = OSError("no address of this name")
+    for family, kind, protocol, _, address in _socket.getaddrinfo(
+        host, port, 0, _socket.SOCK_STREAM
+    ):
+        stream = _socket.socket(family, kind, protocol)
+        stream.settimeout(limit_s)
+        here = _of_this_host(_socket.inet_pton(family, address[0].partition("%")[0]))
+        try:
+            before = here and _trusted_listeners(here, port, environ)
+            stream.connect(address)
+            if here:
+                _must_be(before, here, port, environ)
+        except (OSError, Unreachable) as error:
+            stream.close()
+            if not isinstance(failed, Unreachable):
+                failed = error
+        else:
+            return stream, bool(here)
+    raise failed
+
+
+def _of_this_host(packed):
+    """An address that leads to this host, as the kernel looks for its listener; else b""."""
+    if packed[:12] == MAPPED:
+        packed = packed[12:]
+    if not any(packed):  # which `connect` takes for loopback
+        return b"\x7f\0\0\1" if len(packed) == 4 else b"\0" * 15 + b"\1"
+    is_loopback = packed[0] == 127 if len(packed) == 4 else packed == b"\0" * 15 + b"\1"
+    return packed if is_loopback else b""
+
+
+def _must_be(before, here, port, environ):
+    """The listeners are those that were there before we connected, when another's may have been."""
+    if not before or _trusted_listeners(here, port, environ) != before:
+        raise Unreachable("who listens on port %d cannot be seen from here: %s" % (port, ADVICE))
+
+
+def _trusted_listeners(here, port, environ):
+    """(uid, inode) of who takes connections to this address of ours; raises Unreachable where one
+    of them is neither root, the service's account nor the caller. Empty: nobody is seen."""
+    found = _listeners(here, port)
+    for uid, _ in found:
+        if not _is_trusted(uid, environ):
+            raise Unreachable(_not_ours("port %d of this host is held by" % (port,), uid, environ))
+    return found
+
+
+def _listeners(here, port):
+    """As the kernel chooses: the exact address before any address. Of two that overlap only one
+    can listen, so the first table that shows somebody is enough: each costs 5 ms."""
+    tables = [("/proc/net/tcp6", here, b"\0" * 16)]
+    if len(here) == 4:
+        tables = [("/proc/net/tcp", here, b"\0" * 4), ("/proc/net/tcp6", MAPPED + here, b"\0" * 16)]
+    for path, exact, anywhere in tables:
+        try:
+            rows = _rows(path, port)
+        except OSError as error:
+            if path != tables[0][0]:
+                break  # a kernel without IPv6
+            told = "who listens on port %d cannot be seen (%s: %s): %s"
+            raise Unreachable(told % (port, path, error.strerror, ADVICE))
+        for address in (exact, anywhere):
+            found = {(uid, inode) for where, uid, inode in rows if where == _shown(address)}
+            if found:
+                return found
+    return set()
+
+
+def _rows(path, port):
+    """(local address, uid, inode) of the sockets that listen on a port.
+
+    The kernel shows those that listen first; a host may have 100,000 others.
+    """
+    found, ending = [], ":%04X" % (port,)
+    with open(path) as lines:
+        next(lines, "")
+        for line in lines:
+            columns = line.split()
+            if columns[3] not in (LISTENS, HALF_OPEN):
+                break
+            if columns[1].endswith(ending) and columns[3] == LISTENS:
+                found.append((columns[1][: -len(ending)], int(columns[7]), columns[9]))
+    return found
+
+
+def _shown(packed):
+    """An address as /proc/net shows it: words of four bytes in this machine's order."""
+    words = [packed[at : at + 4] for at in range(0, len(packed), 4)]
+    return "".join("%08X" % (int.from_bytes(word, sys.byteorder),) for word in words)
+
+
+# --- whom we believe -----------------------------------------------------------------------------
+
+
+def _is_trusted(uid, environ):
+    return uid in (0, os.geteuid()) or uid == _uid_of_account(environ)
+
+
+def _account(environ):
+    return configured("account", environ) or ACCOUNT
+
+
+def _uid_of_account(environ):
+    """root's where this host has no such account; it may be a number (a container's)."""
+    import pwd
+
+    name = _account(environ)
+    if name.isdigit():
+        return int(name)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return 0
+
+
+def _not_ours(what, uid, environ):
+    import pwd
+
+    try:
+        who = "%s (uid %d)" % (pwd.getpwuid(uid).pw_name, uid)
+    except KeyError:
+        who = "uid %d" % (uid,)
+    told = "%s %s, who is neither root nor %s nor you: %s, or account = NAME where that is its own"
+    return told % (what, who, _account(environ), ADVICE)
