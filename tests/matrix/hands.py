@@ -106,7 +106,12 @@ COMMENT = {
         untouched=trials.has_no_row,
     ),
     "take over": Trial(
-        acts=(_mark_both,), happened=trials.was_taken, speaks=False, audited=_is_foreign
+        chains=2,
+        untied=True,
+        acts=(on_all(_mark_both),),
+        happened=trials.was_taken,
+        speaks=False,
+        audited=_is_foreign,
     ),
     "release": Trial(
         chains=2,
@@ -298,8 +303,7 @@ def _register_for_alice(*asked: str) -> Act:
 
 def _take_over(people: People, cell: Cell) -> Said:
     """A chain of the actor's own with alice's mark in its comment, and a word to the service."""
-    cell.said.append(_wrapped("--comment=mirage:{}:2")(people, cell))
-    cell.own_id = ""
+    _wrapped("--comment=mirage:{}:2")(people, cell)
     _marked_job(1, "--hold")(people, cell)
     return _registration(people, cell)
 
@@ -335,7 +339,9 @@ PLUGIN = {
         untouched=trials.has_no_row,
     ),
     "take over": Trial(
-        acts=(_take_over,),
+        chains=2,
+        untied=True,
+        acts=(on_all(_take_over),),
         happened=trials.was_taken,
         untouched=both(trials.unchanged, _was_refused),
         speaks=False,

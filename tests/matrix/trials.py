@@ -97,6 +97,8 @@ class Trial:
     """What the actor wanted is so."""
     needs: Needs = Needs.PLAIN
     chains: int = 1
+    untied: bool = False
+    """The last one's id is not of the wrapped sbatch's form: it does not say whose it may be."""
     ready: tuple[tuple[Do, Check], ...] = ()
     """What others do before; each is waited for."""
     after: Do | None = None
@@ -142,10 +144,11 @@ def is_active(_people: People, cell: Cell, look: Look) -> bool:
 
 
 def was_taken(_people: People, cell: Cell, look: Look) -> bool:
-    """Whether the chain is not alice's any more, or has a job of another's."""
-    row = look.chains[cell.chain.chain_id]
-    jobs = {job for _, job in row.links}
-    return row.uid != pwd.getpwnam("alice").pw_uid or not jobs.isdisjoint(cell.own_jobs)
+    """Whether one of the chains is not alice's any more, or has a job of another's."""
+    rows = [look.chains[chain.chain_id] for chain in cell.chains]
+    jobs = {job for row in rows for _, job in row.links}
+    owners = {row.uid for row in rows}
+    return owners != {pwd.getpwnam("alice").pw_uid} or not jobs.isdisjoint(cell.own_jobs)
 
 
 def was_released(_people: People, cell: Cell, look: Look) -> bool:
