@@ -88,8 +88,8 @@ def look(people: People) -> Look:
         ):
             links.setdefault(chain_id, []).append((index, job_id))
         chains = {
-            chain_id: Row(*fields, tuple(links.get(chain_id, ())))
-            for chain_id, *fields in db.execute(
+            chain_id: Row(uid, state, note, price, policy, planned, tuple(links.get(chain_id, ())))
+            for chain_id, uid, state, note, price, policy, planned in db.execute(
                 "SELECT chain_id, uid, state, note, overlap_price, policy, links_planned"
                 " FROM chains"
             )

@@ -9,13 +9,11 @@ from enum import StrEnum
 
 from tests.matrix.expected import Expected
 from tests.matrix.looking import BY_ADMIN, NO_JOB, Job, Look
-from tests.matrix.people import IN_SLURM, USERS, People, Said
+from tests.matrix.people import USERS, People, Said
 
 PRICE, POLICY = 7.5, "at-once"
 PLANNED = 7
 """Links of a chain that an actor registers: adopted ones have no number."""
-FORGED = {"no credential", "stranger", "alice elsewhere"}
-"""Whose requests nobody vouches for."""
 
 
 class Needs(StrEnum):
@@ -160,20 +158,8 @@ def stays_held(_people: People, cell: Cell, look: Look) -> bool:
     return not was_released(_people, cell, look)
 
 
-def _was_asked(word: str) -> Check:
-    def check(_people: People, cell: Cell, look: Look) -> bool:
-        return look.has(cell.user, f"asked: {word}", cell.chain.chain_id)
-
-    return check
-
-
 def both(*checks: Check) -> Check:
     return lambda people, cell, look: all(check(people, cell, look) for check in checks)
-
-
-def _is_resumed(_people: People, cell: Cell, look: Look) -> bool:
-    active = look.chains[cell.chain.chain_id].state == "active"
-    return active and not look.job(cell.chain.standby).held
 
 
 def jobs_are_over(_people: People, cell: Cell, look: Look) -> bool:
@@ -190,6 +176,16 @@ def is_registered(_people: People, cell: Cell, look: Look) -> bool:
 
 def has_no_row(_people: People, cell: Cell, look: Look) -> bool:
     return cell.own_id not in look.chains
+
+
+def has_price(_people: People, cell: Cell, look: Look) -> bool:
+    row = look.chains.get(cell.own_id or cell.chain.chain_id)
+    return row is not None and row.price == PRICE
+
+
+def has_policy(_people: People, cell: Cell, look: Look) -> bool:
+    row = look.chains.get(cell.own_id or cell.chain.chain_id)
+    return row is not None and row.policy == POLICY
 
 
 # What others do before.
@@ -210,7 +206,7 @@ HELD_BY_ADMIN = ((alice_pauses, is_paused), (an_admin_holds, stays_held))
 """
 
 
-# The API, and pages.
+# What they do.
 
 
 def submit(people: People, cell: Cell, mark: str, *words: str, run: str = "sleep 3600") -> Said:
@@ -220,60 +216,6 @@ def submit(people: People, cell: Cell, mark: str, *words: str, run: str = "sleep
     if said.ok:
         cell.own_jobs.append(int(said.text.partition(";")[0]))
     return said
-
-
-def _own_job(people: People, cell: Cell, mark: str) -> int:
-    """Of whoever Slurm takes one from; else a number."""
-    if cell.actor not in IN_SLURM:
-        return 1
-    said = submit(people, cell, mark, "--hold")
-    assert said.ok, said.text
-    return cell.own_jobs[-1]
-
-
-def _see(people: People, cell: Cell) -> Said:
-    parts = ("", "/timeline", "/decisions")
-    paths = [f"/chains/{cell.chain.chain_id}{part}" for part in parts]
-    said = [people.api(cell.actor, "GET", path) for path in paths]
-    cell.said += said[:-1]
-    return said[-1]
-
-
-def _ask(verb: str) -> Act:
-    return lambda people, cell: people.api(
-        cell.actor, "POST", f"/chains/{cell.chain.chain_id}/{verb}"
-    )
-
-
-def _register(people: People, cell: Cell) -> Said:
-    body = {"chain_id": cell.own_id, "links": PLANNED}
-    body["job_id"] = _own_job(people, cell, f"{cell.own_id}:1")
-    return people.api(cell.actor, "POST", "/chains", body)
-
-
-def _take_over(people: People, cell: Cell) -> Said:
-    body = {"chain_id": cell.chain.chain_id, "links": PLANNED}
-    body["job_id"] = _own_job(people, cell, f"{cell.chain.chain_id}:1")
-    return people.api(cell.actor, "POST", "/chains", body)
-
-
-def _register_again(**more: object) -> Act:
-    def act(people: People, cell: Cell) -> Said:
-        chain = cell.chain
-        body = {"chain_id": chain.chain_id, "job_id": chain.first, "links": PLANNED} | more
-        return people.api(cell.actor, "POST", "/chains", body)
-
-    return act
-
-
-def has_price(_people: People, cell: Cell, look: Look) -> bool:
-    row = look.chains.get(cell.own_id or cell.chain.chain_id)
-    return row is not None and row.price == PRICE
-
-
-def has_policy(_people: People, cell: Cell, look: Look) -> bool:
-    row = look.chains.get(cell.own_id or cell.chain.chain_id)
-    return row is not None and row.policy == POLICY
 
 
 def on_all(act: Act) -> Act:
@@ -288,106 +230,3 @@ def on_all(act: Act) -> Act:
         return last
 
     return acts
-
-
-def _refusal_is_told(path: str) -> Check:
-    """Of whoever showed a credential: a browser's unknown cookie is none."""
-
-    def check(_people: People, cell: Cell, look: Look) -> bool:
-        if cell.actor == "no credential" or (cell.actor, cell.expected.way) == ("stranger", "page"):
-            return True
-        chain_id = cell.chains[0].chain_id if cell.chains else cell.own_id
-        names = {cell.user} if cell.actor != "stranger" else {"nobody", "alice"}
-        return any(
-            entry.actor in names
-            and entry.event.startswith("refused: ")
-            and str(entry.detail["path"]).endswith(path.format(chain_id))
-            for entry in look.audit
-        )
-
-    return check
-
-
-def _steering(act: Callable[[str], Act]) -> dict[str, Trial]:
-    """Asking by the API and by the forms is one thing: a state and an entry of the audit."""
-    return {
-        "pause": Trial(
-            acts=(act("pause"),),
-            happened=both(is_paused, _was_asked("paused")),
-            audited=_refusal_is_told("/chains/{}/pause"),
-        ),
-        "resume": Trial(
-            ready=((alice_pauses, is_paused),),
-            acts=(act("resume"),),
-            happened=both(_is_resumed, _was_asked("resumed")),
-            audited=_refusal_is_told("/chains/{}/resume"),
-        ),
-        "cancel": Trial(
-            acts=(act("cancel"),),
-            happened=both(is_cancelled, jobs_are_over, _was_asked("cancelled")),
-            audited=_refusal_is_told("/chains/{}/cancel"),
-        ),
-        "release": Trial(
-            chains=2,
-            ready=HELD_BY_ADMIN,
-            acts=(on_all(act("pause")), on_all(act("resume"))),
-            happened=was_released,
-            untouched=stays_held,
-            speaks=False,
-        ),
-    }
-
-
-def _was_seen(_people: People, cell: Cell, _look: Look) -> bool:
-    return all(said.ok for said in cell.said)
-
-
-API = {
-    "see": Trial(
-        acts=(_see,), happened=_was_seen, audited=_refusal_is_told("/chains/{}/decisions")
-    ),
-    **_steering(_ask),
-    "register": Trial(
-        needs=Needs.NOTHING,
-        acts=(_register,),
-        happened=is_registered,
-        untouched=has_no_row,
-        audited=_refusal_is_told("/chains"),
-    ),
-    "take over": Trial(acts=(_take_over,), happened=was_taken, audited=_refusal_is_told("/chains")),
-    "price": Trial(
-        acts=(_register_again(overlap_price=PRICE),),
-        happened=has_price,
-        audited=_refusal_is_told("/chains"),
-    ),
-    "policy": Trial(
-        acts=(_register_again(policy=POLICY),),
-        happened=has_policy,
-        audited=_refusal_is_told("/chains"),
-    ),
-}
-
-
-def _look_at(people: People, cell: Cell) -> Said:
-    """A page of somebody else's may be shown: of the error, or to log in."""
-    said = people.page(cell.actor, "GET", f"/chains/{cell.chain.chain_id}")
-    return Said(said.ok and f"Chain {cell.chain.chain_id}" in said.text, said.text)
-
-
-def _send_form(verb: str) -> Act:
-    """The form of the chain's page, whether the page that the actor is shown has it or not."""
-
-    def act(people: People, cell: Cell) -> Said:
-        path = f"/chains/{cell.chain.chain_id}"
-        if cell.expected.is_to_be == "yes":
-            page = people.page(cell.actor, "GET", path).text
-            assert f'action="{path}/{verb}"' in page, page
-        return people.page(cell.actor, "POST", f"{path}/{verb}")
-
-    return act
-
-
-PAGE = {
-    "see": Trial(acts=(_look_at,), happened=_was_seen, audited=_refusal_is_told("/chains/{}")),
-    **_steering(_send_form),
-}

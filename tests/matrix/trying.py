@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tests.matrix import expected, hands, trials
+from tests.matrix import asking, expected, hands, trials
 from tests.matrix.expected import NO, NONE, YES, Expected
 from tests.matrix.looking import Look, look, look_twice_more
 from tests.matrix.people import IN_SLURM, People
@@ -15,8 +15,8 @@ from tests.matrix.trials import Cell, Chain, Check, Needs, Trial
 from tests.slurm_testbed import TestbedFailure
 
 TRIALS: dict[str, dict[str, Trial]] = {
-    "API": trials.API,
-    "page": trials.PAGE,
+    "API": asking.API,
+    "page": asking.PAGE,
     "comment": hands.COMMENT,
     "file": hands.FILE,
     "plugin": hands.PLUGIN,
