@@ -55,7 +55,7 @@ def _own_job(people: People, cell: Cell, mark: str) -> int:
 
 
 def _see(people: People, cell: Cell) -> Said:
-    parts = ("", "/timeline", "/decisions")
+    parts = ("", "/decisions")
     paths = [f"/chains/{cell.chain.chain_id}{part}" for part in parts]
     said = [people.api(cell.actor, "GET", path) for path in paths]
     cell.said += said[:-1]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from tests.matrix.expected import ACTIONS, ACTORS, NONE, WAYS
+from tests.matrix.expected import ACTIONS, ACTORS, NO, NONE, WAYS, YES
 from tests.matrix.trying import Found
 
 _WIDEST = max(map(len, ACTORS))
 
 
 def table(found: Sequence[Found]) -> str:
-    """`yes`, `no`, `-` without meaning; `!` where it is otherwise than expected."""
+    """`yes`, `no`, `-` without meaning, `?` neither; `!` where it is otherwise than expected."""
     lines = list(_meanings())
     for way, rows in groupby(found, key=lambda each: each.expected.way):
         lines += ["", f"{way}: {WAYS[way]}", "", *_rows(list(rows))]
@@ -48,7 +48,8 @@ def _shorter(cells: list[str]) -> list[str]:
 
 
 def _word(found: Found) -> str:
-    return found.found.partition(",")[0] + ("!" if found.differs else "")
+    word = found.found.partition(",")[0]
+    return (word if word in {YES, NO, NONE} else "?") + ("!" if found.differs else "")
 
 
 def _line(head: str, cells: Sequence[str] | dict[str, str]) -> str:
