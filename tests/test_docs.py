@@ -61,6 +61,18 @@ def commands() -> Iterator[tuple[str, str]]:
                 yield page.name, line.split("  #")[0].split(" # ")[0].split("|")[0].strip()
 
 
+def test_what_a_page_says_shows_something_is_there() -> None:
+    """Files of tests, and modules that print a figure or a table."""
+    told = re.compile(r"`(tests/[\w./-]+)`|python -m ((?:tests|benchmarks)(?:\.\w+)+)")
+    missing = []
+    for page in PAGES:
+        for path, module in told.findall(page.read_text(encoding="utf-8")):
+            place = CHECKOUT / (path or module.replace(".", "/"))
+            if not place.exists() and not place.with_suffix(".py").exists():
+                missing.append(f"{page.name}: {path or module}")
+    assert missing == []
+
+
 @pytest.fixture(scope="module")
 def whole() -> completing.Node:
     return tree.tree()
