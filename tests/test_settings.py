@@ -26,6 +26,8 @@ BOUNDS = [
     ("service", "port", 65535, 65536),
     ("service", "admins", ["root", "ada"], "root"),
     ("service", "root_path", "/tools/mirage", "tools/"),
+    ("service", "origins", ["https://hpc.example.org:8443"], ["https://hpc.example.org/mirage"]),
+    ("service", "origins", ["http://login1"], ["hpc.example.org"]),
     ("auth", "admin_groups", ["hpc"], "hpc"),
     ("auth", "hide", ["jobs", "nodes"], ["secrets"]),
     ("auth", "slurm_s", 1, 0),
