@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+import structlog
+
 from mirage.cluster.lane import SLOW_S, Lane, Patience
 from mirage.cluster.meter import Usage
 from mirage.cluster.runner import Runner
@@ -18,6 +20,8 @@ from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterError, ClusterRefused, ClusterUnavailable, MalformedText
 from mirage.slurm import rows, sacct, sacctmgr, scancel, scontrol, sdiag, sinfo, squeue
 from mirage.slurm.complaints import move_complaint, query_complaint
+
+_log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -135,8 +139,22 @@ class SlurmCli:
         return _read("sdiag", lambda: sdiag.parse(answer))
 
     def _roster(self) -> sacctmgr.Roster:
-        answer = self._query(sacctmgr.show_users_argv())
-        return _read("sacctmgr", lambda: sacctmgr.parse_users(answer))
+        levels = [self._query(sacctmgr.show_level_argv(one)) for one in sacctmgr.OPERATORS]
+        operators = _read("sacctmgr", lambda: [sacctmgr.parse_level(told) for told in levels])
+        everywhere = self._query(sacctmgr.show_coordinators_argv())
+        found = _read("sacctmgr", lambda: sacctmgr.parse_coordinators(everywhere))
+        if found.doubtful or found.left_out:
+            _log.warning(
+                "accounts have the names of other accounts' rows in them",
+                asked_alone=found.doubtful,
+                left_out=found.left_out,
+            )
+        alone = {name: self._coordinators(name) for name in found.doubtful}
+        return sacctmgr.roster(frozenset().union(*operators), {**found.by_account, **alone})
+
+    def _coordinators(self, account: str) -> frozenset[str]:
+        answer = self._query(sacctmgr.show_coordinators_argv(account))
+        return _read("sacctmgr", lambda: sacctmgr.parse_coordinators_of_one(answer))
 
     def _window(self, since: int, until: int) -> list[Job]:
         return self._accounting.ask(
