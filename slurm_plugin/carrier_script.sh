@@ -99,15 +99,16 @@ mirage_ending() { # Slurm is ending the job: at once, since KILL may follow with
     mirage_log "terminated: ${mirage_reason:-still running}"
 }
 
-mirage_find_ending() { # squeue hides why while a job completes; scontrol shows what it left (22.05)
-    mirage_shown=" $(mirage_slurm 20 scontrol -o show job "$mirage_job" 2>/dev/null | head -n 1) "
-    mirage_number "$(printf '%s' "$mirage_shown" | sed -n 's/.* Restarts=\([0-9]*\) .*/\1/p')" 0
+mirage_find_ending() { # the state hides why while a job completes; these tell what it left (22.05).
+    # scontrol shows them among the job's own words, which may look like them
+    set -- $(mirage_slurm 20 squeue -h -t all -j "$mirage_job" -O RestartCnt:16,PreemptTime:32 \
+        2>/dev/null | head -n 1)
+    mirage_number "${1-}" 0
     if [ "$mirage_n" -gt "${SLURM_RESTART_COUNT:-0}" ]; then
         mirage_reason=requeued
     else
-        case $mirage_shown in
-        *" PreemptTime=None "*) ;;
-        *" PreemptTime="*) mirage_reason=preempted ;;
+        case ${2-} in
+        *[0-9]*) mirage_reason=preempted ;; # else N/A
         esac
     fi
 }
