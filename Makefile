@@ -62,9 +62,10 @@ lint-ansible:  ## the Ansible role, by Ansible's own linter
 	build/ansible/bin/pip install --quiet --disable-pip-version-check ansible-lint
 	cd deploy/ansible && PATH=$(CURDIR)/build/ansible/bin:$$PATH ansible-lint --offline
 
-check: $(STAMP)  ## lint, format, types, layers
+check: $(STAMP)  ## lint, format, security of what is shipped, shell, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m tests.static
 	$(IDLE) $(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -59,6 +59,9 @@ _ADDRESS = r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,253}"
 Address = Annotated[str, Field(pattern=f"^{_ADDRESS}$")]
 
 
+Origin = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9][A-Za-z0-9._-]{0,252}(:[0-9]{1,5})?$")]
+
+
 def _owner_address(template: str | None) -> str | None:
     if template is None:
         return None
@@ -121,6 +124,10 @@ class ServiceSettings(_Section):
     root_path: str = Field("", pattern=r"^(/[A-Za-z0-9._~-]+)*$", max_length=200)
     """Where a proxy has it below its own root, such as /mirage; whether the proxy takes that off or
     leaves it on."""
+    origins: tuple[Origin, ...] = ()
+    """Where browsers and clients reach it by other names than its machine's own, without the path:
+    `https://hpc.example.org`. It answers to no name else; sessions at a name with https are kept in
+    a `__Host-` cookie, which is sent over https alone."""
     socket: Path | None = None
     """A unix socket that the API listens on as well: its callers are known by the kernel's word."""
     proxies: tuple[str, ...] = ("www-data", "nginx")

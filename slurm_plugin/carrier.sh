@@ -86,6 +86,7 @@ enter:*)
 esac
 mirage_signals='HUP INT QUIT USR1 USR2 ALRM TERM'
 for mirage_signal in $mirage_signals; do
+    # shellcheck disable=SC2064 # the name as it is now
     trap "mirage_on $mirage_signal" "$mirage_signal"
 done
 if [ -d "$mirage_dir" ] && [ ! -L "$mirage_dir" ] && [ -O "$mirage_dir" ]; then

@@ -79,6 +79,7 @@ mirage_is_passed() { # was its job cancelled by a link that took over, or before
 }
 
 mirage_ask_state() {
+    # shellcheck disable=SC2046 # squeue's three words
     mirage_read_state $(mirage_ask "$1" '%T %S %e')
 }
 

@@ -16,7 +16,9 @@ mirage_start_loop() { # a warning for the whole job must not end a loop, and a s
 mirage_end_loops() {
     [ -n "$mirage_loops" ] || return 0
     { true >"$mirage_dir/ended.$mirage_job.$mirage_since"; } 2>/dev/null
+    # shellcheck disable=SC2086 # numbers, here and below
     kill -s VTALRM $mirage_loops 2>/dev/null
+    # shellcheck disable=SC2086
     wait $mirage_loops # one may be about to submit
     rm -f "$mirage_dir/ended.$mirage_job.$mirage_since"
     mirage_loops=

@@ -40,6 +40,7 @@ mirage_find_beside() { # the latest earlier link that still runs: sets mirage_be
         mirage_beside=$MIRAGE_PREV_JOBID
         ;;
     *)
+        # shellcheck disable=SC2046 # squeue's two words
         mirage_read_beside $(mirage_ask_beside)
         ;;
     esac
@@ -89,6 +90,7 @@ mirage_move_later_links() { # where all links stand already they wait for the ne
     [ "$mirage_presubmit" = all ] || return 0
     mirage_term=afterany:$mirage_behind:$mirage_new
     mirage_later_links jobs
+    # shellcheck disable=SC2086 # numbers
     for mirage_k in $(printf '%s\n' $mirage_later | sort -n); do
         mirage_id=$(mirage_get "jobs/$mirage_k")
         mirage_slurm 60 scontrol update "JobId=$mirage_id" "Dependency=$mirage_term" >/dev/null 2>&1
@@ -100,6 +102,7 @@ mirage_await_turn() { # the second early start: the allocation waits, which is d
     mirage_say "$mirage_why; waiting for its end"
     until [ -n "$mirage_reason" ] || mirage_is_over "$mirage_behind"; do
         ! mirage_is_halted || return 0
+        # shellcheck disable=SC2217 # it holds nothing of the script's
         sleep "$mirage_pace_s" </dev/null >/dev/null 2>&1 &
         wait $!
     done

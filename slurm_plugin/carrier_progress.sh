@@ -8,7 +8,7 @@ mirage_is_complete() { # has the chain all that was asked for? sets mirage_why
     else
         return 1
     fi
-    mirage_put done "$mirage_why"
+    mirage_put 'done' "$mirage_why"
     return 0
 }
 
@@ -16,6 +16,7 @@ mirage_cut_to_total() { # the link that uses the total up gets no longer a time 
     # it as any other, with the user's own --signal before. Whoever owns a job may shorten it; where
     # that fails the link is as long as it was
     [ -n "$mirage_total" ] && [ -z "${SLURM_HET_SIZE-}" ] && mirage_sum_up || return 0
+    # shellcheck disable=SC2046 # squeue's three words
     set -- $(mirage_ask "$mirage_job" '%T %S %e')
     mirage_number "${2-}" '' && mirage_k=$mirage_n # its start
     [ -n "$mirage_k" ] || return 0

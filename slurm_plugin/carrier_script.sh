@@ -3,7 +3,7 @@
 mirage_find_launcher() { # a shell starts background commands with INT and QUIT ignored: undo that
     mirage_launcher=
     if env --default-signal=INT,QUIT true 2>/dev/null; then # coreutils 8.31
-        mirage_launcher=env
+        mirage_launcher='env'
     elif command -v perl >/dev/null 2>&1; then
         mirage_launcher=perl
     fi
@@ -99,15 +99,17 @@ mirage_ending() { # Slurm is ending the job: at once, since KILL may follow with
     mirage_log "terminated: ${mirage_reason:-still running}"
 }
 
-mirage_find_ending() { # squeue hides why while a job completes; scontrol shows what it left (22.05)
-    mirage_shown=" $(mirage_slurm 20 scontrol -o show job "$mirage_job" 2>/dev/null | head -n 1) "
-    mirage_number "$(printf '%s' "$mirage_shown" | sed -n 's/.* Restarts=\([0-9]*\) .*/\1/p')" 0
+mirage_find_ending() { # the state hides why while a job completes; these tell what it left (22.05).
+    # scontrol shows them among the job's own words, which may look like them
+    # shellcheck disable=SC2046 # its two words
+    set -- $(mirage_slurm 20 squeue -h -t all -j "$mirage_job" -O RestartCnt:16,PreemptTime:32 \
+        2>/dev/null | head -n 1)
+    mirage_number "${1-}" 0
     if [ "$mirage_n" -gt "${SLURM_RESTART_COUNT:-0}" ]; then
         mirage_reason=requeued
     else
-        case $mirage_shown in
-        *" PreemptTime=None "*) ;;
-        *" PreemptTime="*) mirage_reason=preempted ;;
+        case ${2-} in
+        *[0-9]*) mirage_reason=preempted ;; # else N/A
         esac
     fi
 }
@@ -115,8 +117,10 @@ mirage_find_ending() { # squeue hides why while a job completes; scontrol shows 
 mirage_mind() { # the script's parent, deaf to all that the script and Slurm may send. Where a signal
     # comes as a child dies bash's `wait` may lose the child's end, and a second one never returns; a
     # shell that no signal interrupts loses none. Handlers first: what is ignored the script would inherit
+    # shellcheck disable=SC2086 # names, here and below
     trap : $mirage_signals
     mirage_run_script "$@" <&9 2>&8 8>&- 9<&- &
+    # shellcheck disable=SC2086
     trap '' $mirage_signals
     echo "$!" >"$mirage_tmp/child"
     wait "$!"

@@ -15,6 +15,7 @@ mirage_standing() { # the id of the next link if it stands in the queue already;
 mirage_submit() { # sbatch with the first submission's words, environment and directory, and with
     # this dependency: mirage_submit [DEPENDENCY]
     [ -x "$mirage_sbatch" ] || mirage_sbatch=$(command -v sbatch) || return 1
+    # shellcheck disable=SC2086 # the last is one word or none
     (cd "$mirage_cwd" && mirage_run_sbatch --parsable ${1:+"--dependency=$1"} \
         --comment="${mirage_comment:+$mirage_comment }mirage:$mirage_chain:$mirage_next" \
         ${SLURM_JOB_NAME:+"--job-name=$SLURM_JOB_NAME"} $mirage_append </dev/null)
@@ -36,6 +37,7 @@ except OSError as error:
     sys.exit("sbatch cannot be run: %s" % (error,))
 ' "$mirage_dir/env" "$@"
     else
+        # shellcheck disable=SC2016 # for the other shell
         mirage_limit 120 env -i /bin/sh -c '. "$0" || exit; exec "$@"' "$mirage_dir/env.sh" "$@"
     fi
 }
@@ -57,6 +59,7 @@ for place, apart in (sys.argv[1], []), ("/proc/self/environ", given):  # os.envi
 os.execve(sys.argv[3], sys.argv[3:], pairs)
 ' "$mirage_dir/env" "$mirage_given"
     fi
+    # shellcheck source=/dev/null
     . "$mirage_dir/env.sh"
     mirage_run_link exec
 }
@@ -136,6 +139,7 @@ mirage_take_back() { # the chain is over: cancel what stands in the queue for it
     done
     mirage_jobs=$mirage_jobs$(mirage_requeued_before)
     [ -n "$mirage_jobs" ] || return 0
+    # shellcheck disable=SC2086 # numbers
     mirage_slurm 20 scancel --state=PENDING $mirage_jobs >/dev/null 2>&1
     mirage_log "taken back: job$mirage_jobs"
 }

@@ -163,7 +163,7 @@ def start(real, words, environ):
         try:
             os.dup2(theirs, 1)
             signals_for_a_program()
-            os.execve(real, ["sbatch"] + words, environ)
+            os.execve(real, ["sbatch"] + words, environ)  # noqa: S606 - an argument vector
         except OSError as error:
             os.write(their_trouble, b"%d" % (error.errno,))
         finally:
@@ -244,7 +244,7 @@ def _ask_queue(chain):
             _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGALRM])
             _signal.setitimer(_signal.ITIMER_REAL, ASK_S)  # goes on in squeue, and ends it
             signals_for_a_program()
-            os.execve(squeue, words, environ)
+            os.execve(squeue, words, environ)  # noqa: S606 - an argument vector
         finally:
             os._exit(127)
     os.close(theirs)

@@ -267,7 +267,7 @@ def become_sbatch(call):
     words = call.reading.plain()
     signals_for_a_program()
     try:
-        os.execv(call.real, ["sbatch"] + words)
+        os.execv(call.real, ["sbatch"] + words)  # noqa: S606 - an argument vector
     except OSError as error:
         complain("mirage: %s: %s" % (call.real, error.strerror))
         return 127

@@ -29,7 +29,7 @@ def slurms_word(holder):
     # By which a user's environment narrows the answer.
     unfiltered = {n: value for n, value in os.environ.items() if not n.startswith("SQUEUE_")}
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - squeue, and a number of ours
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

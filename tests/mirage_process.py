@@ -127,7 +127,7 @@ class QuietSlurm(FakeCommands):
         self.answers("scontrol", SITE)
         self.answers("scancel")
         self.answers("sdiag", SDIAG)
-        self.runs("sacctmgr", "#!/bin/sh\necho 'User|Admin|Coord Accounts'\n")
+        self.runs("sacctmgr", "#!/bin/sh\n")
         self.answers("sbatch", "7\n")
 
 

@@ -30,6 +30,7 @@ PACKAGES = {
     "prometheus": "/usr/bin/promtool",
     "systemd": "/usr/bin/systemd-analyze",
     "groff-base": "/usr/bin/groff",
+    "shellcheck": "/usr/bin/shellcheck",
 }
 """Package: what it brings. Slurm's own are known to the testbed."""
 TESTBED = Path(__file__).resolve().parents[1] / "deploy" / "testbed" / "testbed.py"

@@ -1,6 +1,7 @@
 """`mirage serve` as a process: it becomes ready, ends in order, and survives a kill."""
 
 import signal
+import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -46,6 +47,24 @@ def test_it_becomes_ready_and_tells_what_it_saw(slurm: QuietSlurm, config: Path)
         assert service.end() == 0
     assert [line["event"] for line in service.log()][-1] == "ended"
     assert rows(config, "SELECT count(*) FROM snapshots") == [(1,)]
+
+
+def test_it_answers_to_the_names_of_its_machine_and_its_site(
+    slurm: QuietSlurm, config: Path
+) -> None:
+    origins = 'origins = ["https://hpc.example.org"]'
+    config.write_text(config.read_text().replace("[service]", f"[service]\n{origins}"))
+    with serving(config, slurm) as service:
+        service.wait_until_ready()
+        for name, status in (
+            (socket.gethostname(), 200),
+            ("hpc.example.org", 200),
+            ("localhost", 200),
+            ("evil.example", 421),
+        ):
+            asked = patient.get(f"{service.url()}/healthz", headers={"Host": name})
+            assert asked.status_code == status, name
+        assert service.end() == 0
 
 
 def test_a_site_where_mirage_wins_nothing_is_told_so(slurm: QuietSlurm, config: Path) -> None:

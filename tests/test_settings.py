@@ -27,6 +27,8 @@ BOUNDS = [
     ("service", "admins", ["root", "ada"], "root"),
     ("service", "proxies", ["caddy"], "caddy"),
     ("service", "root_path", "/tools/mirage", "tools/"),
+    ("service", "origins", ["https://hpc.example.org:8443"], ["https://hpc.example.org/mirage"]),
+    ("service", "origins", ["http://login1"], ["hpc.example.org"]),
     ("auth", "admin_groups", ["hpc"], "hpc"),
     ("auth", "hide", ["jobs", "nodes"], ["secrets"]),
     ("auth", "munge_without_cluster", False, "never"),

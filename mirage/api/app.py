@@ -29,6 +29,7 @@ from mirage.api.deps import no_nul, only_json
 from mirage.api.export import Gate
 from mirage.api.heads import Heads
 from mirage.api.live import Live
+from mirage.api.misdirected import OwnNames
 from mirage.api.once import RepeatError
 from mirage.api.refusals import Flood
 from mirage.api.revalidation import Revalidation
@@ -74,6 +75,7 @@ def create_app(context: ApiContext) -> FastAPI:
     documented.install(app, PREFIX)
     app.add_middleware(Revalidation, prefix=context.root_path + PREFIX)
     app.add_middleware(Heads)
+    app.add_middleware(OwnNames, known=context.hosts)
     app.add_middleware(_Edge, root_path=context.root_path)
     return app
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from mirage.api.hosts import Hosts
 from mirage.api.remembered import Remembered
 from mirage.domain.caller import Caller
 from mirage.services.caps import Told
@@ -52,6 +53,8 @@ class ApiContext:
     """What the cluster shows nobody of others: words of PrivateData."""
     partial: Callable[[], bool] = lambda: False
     """Whether others' jobs are kept from this service itself."""
+    hosts: Hosts = field(default_factory=Hosts)
+    """The names that it is called by."""
     root_path: str = ""
     """Where a proxy has the service below its own root, such as /mirage."""
     proxies: tuple[str, ...] = ()

@@ -120,13 +120,21 @@ NOT_READY = Kind(
     "The service is not ready",
     "`detail` says why. Until it is ready Mirage moves nothing; chains go on as Slurm has them.",
 )
+MISDIRECTED = Kind(
+    "misdirected",
+    421,
+    "The service is not called by that name",
+    "It answers to its addresses, to the names of its machine and to those of `service.origins`: "
+    "another name may have been pointed here to have a browser read what is shown to it alone.",
+)
 HTTP = Kind("http-error", 400, "The request cannot be served", "`detail` says why.")
 
 KINDS = {
     kind.name: kind
     for kind in (
         *(INVALID, KEY_REUSED, NOT_IDENTIFIED, NOT_ALLOWED, NOT_FOUND, NO_METHOD, CONFLICT),
-        *(REFUSED, TOO_LARGE, NOT_JSON, TOO_MANY, BROKEN, NO_STORE, NO_CLUSTER, NOT_READY, HTTP),
+        *(REFUSED, TOO_LARGE, NOT_JSON, TOO_MANY, BROKEN, NO_STORE, NO_CLUSTER, NOT_READY),
+        *(MISDIRECTED, HTTP),
     )
 }
 

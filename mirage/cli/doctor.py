@@ -56,7 +56,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Say what works here and what does not, and what to do: configuration, database, Slurm, who
-    decides, models, the service and its unit, disk, clock, MUNGE, the wrapped sbatch.
+    decides, models, the service and its unit, disk, NFS shares, clock, MUNGE, the wrapped sbatch.
 
     And which of the moves this account may make. Run it as the user who runs the service
     (`mirage-as-service doctor`). Moves are tried where nothing comes of it: without Operator on a

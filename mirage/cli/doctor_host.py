@@ -1,4 +1,5 @@
-"""What `mirage doctor` says of this host: the unit, disk, clock, MUNGE and the wrapped sbatch."""
+"""What `mirage doctor` says of this host: the unit, disk, shares, clock, MUNGE and
+the wrapped sbatch."""
 
 import ctypes
 import hashlib
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from mirage.cli.findings import Finding, Verdict, found
 from mirage.cluster import munge
+from mirage.domain.printable import printable
 from mirage.errors import ClusterUnavailable
 from mirage.installed import data_dir
 from mirage.settings import Settings
@@ -37,8 +39,9 @@ def look(settings: Settings, *, user: bool) -> list[Finding]:
     return [
         *([] if user else [found("unit", unit)]),
         found("disk", lambda: disk(settings.service.state_dir)),
+        found("shares", lambda: shares(PROC_MOUNTS.read_text(errors="replace"))),
         found("clock", clock),
-        found("/proc", lambda: others_processes(PROC_MOUNTS.read_text())),
+        found("/proc", lambda: others_processes(PROC_MOUNTS.read_text(errors="replace"))),
         found("MUNGE", vouched),
         found("sbatch", lambda: wrapper(os.environ.get("PATH", ""))),
     ]
@@ -112,6 +115,20 @@ def disk(state_dir: Path) -> tuple[Verdict, str]:
     if free_mib < _LITTLE_MIB:
         return Verdict.WARNING, f"{told}: make room"
     return Verdict.GOOD, told
+
+
+def shares(mounts: str) -> tuple[Verdict, str]:
+    """Whether a node may take a listing of a chain's directory from its memory. `mounts`: as
+    /proc/self/mounts has them."""
+    fields = [line.split(" ") for line in mounts.splitlines()]
+    nfs = {part[1]: part[3].split(",") for part in fields if part[2] in {"nfs", "nfs4"}}
+    stale = sorted(place for place, options in nfs.items() if "nocto" in options)
+    if stale:
+        return Verdict.WARNING, (
+            f"{', '.join(map(printable, stale))}: mounted with nocto, so two links of a chain "
+            "whose directory is there may both believe that they may write: take it out everywhere"
+        )
+    return Verdict.GOOD, f"{len(nfs)} of NFS here, none with nocto"
 
 
 def clock() -> tuple[Verdict, str]:

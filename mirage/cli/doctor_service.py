@@ -1,10 +1,12 @@
 """What `mirage doctor` says of the service itself: its models, whether it answers, and where."""
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import httpx
 
 from mirage import bootstrap
+from mirage.api.hosts import hosts
 from mirage.cli.findings import Finding, Verdict, found
 from mirage.errors import MirageError
 from mirage.installed import models_dir
@@ -12,7 +14,7 @@ from mirage.policy import registry
 from mirage.settings import Settings
 
 _TIMEOUT_S = 10.0
-_OK = 200
+_OK, _MISDIRECTED = 200, 421
 
 
 def look(settings: Settings, url: str | None) -> list[Finding]:
@@ -21,7 +23,7 @@ def look(settings: Settings, url: str | None) -> list[Finding]:
         found("models", lambda: models(settings)),
         found("service", lambda: serves(settings)),
         *_of_socket(settings),
-        *([] if url is None else [found("proxy", lambda: reached(url))]),
+        *([] if url is None else [found("proxy", lambda: reached(url, settings.service.origins))]),
     ]
 
 
@@ -75,29 +77,47 @@ def _of_socket(settings: Settings) -> list[Finding]:
     return [found("socket", connect)]
 
 
-def reached(url: str) -> tuple[Verdict, str]:
-    """That it is Mirage that answers there, below the path that it believes it has."""
+def reached(url: str, origins: tuple[str, ...]) -> tuple[Verdict, str]:
+    """That Mirage answers there, by that name, and below the path that it believes it has."""
     base = url.rstrip("/")
+    place = urlsplit(base)
+    origin = f"{place.scheme}://{place.netloc}"
+    if fault := _not_passed_on(base, origin) or _elsewhere(base):
+        return Verdict.FAULT, fault
+    told = f"{base} is passed on to Mirage, and its pages are below {place.path or '/'}"
+    if place.scheme == "https" and not hosts((), origins).are_https(place.netloc):
+        told = f"{told}; add {origin!r} to service.origins, for sessions of https alone there"
+        return Verdict.WARNING, told
+    return Verdict.GOOD, told
+
+
+def _not_passed_on(base: str, origin: str) -> str:
     answer = _ask(f"{base}/healthz")
     if isinstance(answer, str):
-        return Verdict.FAULT, f"{base} does not answer: {answer}"
+        return f"{base} does not answer: {answer}"
+    if answer.status_code == _MISDIRECTED:
+        return (
+            f"{base} reaches Mirage by a name that it does not answer to: add {origin!r} to "
+            "service.origins, start it again, and have the proxy pass the header Host as it came"
+        )
     if answer.status_code != _OK or "X-Request-Id" not in answer.headers:
-        return Verdict.FAULT, (
+        return (
             f"{base} is not passed on to Mirage (status {answer.status_code}): "
             "see /usr/share/mirage/nginx, and start the service again if service.root_path is new"
         )
+    return ""
+
+
+def _elsewhere(base: str) -> str:
     document = _ask(f"{base}/api/v1/openapi.json")
-    path = httpx.URL(base).path.rstrip("/")
     if isinstance(document, str) or document.status_code != _OK:
-        return Verdict.FAULT, f"{base}/api/v1 is not passed on to Mirage"
+        return f"{base}/api/v1 is not passed on to Mirage"
     root = next((s["url"] for s in document.json().get("servers", ())), "").rstrip("/")
-    if root != path:
-        told = f"set service.root_path = {path!r}, or proxy it at {root or '/'!r}"
-        return (
-            Verdict.FAULT,
-            f"it is at {path or '/'} there and believes it is at {root or '/'}: {told}",
-        )
-    return Verdict.GOOD, f"{base} is passed on to Mirage, and its pages are below {path or '/'}"
+    path = urlsplit(base).path
+    if root == path:
+        return ""
+    told = f"set service.root_path = {path!r}, or proxy it at {root or '/'!r}"
+    return f"it is at {path or '/'} there and believes it is at {root or '/'}: {told}"
 
 
 def _ask(url: str, transport: httpx.HTTPTransport | None = None) -> httpx.Response | str:

@@ -23,6 +23,7 @@ from mirage import bootstrap, couriers, logs, sd_notify
 from mirage import settings as settings_file
 from mirage.api import peer
 from mirage.api.app import ApiContext, create_app
+from mirage.api.hosts import Hosts, hosts, names_of_this_machine
 from mirage.bootstrap import Service, WhoMayWhat
 from mirage.cli.compiler import Compiler
 from mirage.cluster import munge
@@ -286,6 +287,10 @@ def _sensor(service: Service, alive: Callable[[], None]) -> Sensor | None:
     return Sensor(attended, every_s)
 
 
+def _hosts(given: ServiceSettings) -> Hosts:
+    return hosts({given.host, *names_of_this_machine()}, given.origins)
+
+
 def api_context(
     service: Service, *, owner_uid: int | None = None, known: WhoMayWhat | None = None
 ) -> ApiContext:
@@ -306,6 +311,7 @@ def api_context(
         roster=known.roster,
         hidden=known.hidden,
         partial=known.partial,
+        hosts=_hosts(settings.service),
         root_path=settings.service.root_path,
         proxies=settings.service.proxies,
         owner_uid=owner_uid,

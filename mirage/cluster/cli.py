@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import structlog
+
 from mirage.cluster.accounting import Accounting, secret_separator
 from mirage.cluster.alarms import Alarms
 from mirage.cluster.lane import SLOW_S, Lane, Patience
@@ -21,6 +23,8 @@ from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterError, ClusterRefused
 from mirage.slurm import sacct, sacctmgr, scancel, scontrol, sdiag, sinfo, squeue
 from mirage.slurm.complaints import move_complaint, query_complaint
+
+_log = structlog.get_logger(__name__)
 
 _JOBS_AT_ONCE = 200
 
@@ -149,8 +153,22 @@ class SlurmCli:
         return self._read("sdiag", lambda: sdiag.parse(answer))
 
     def _roster(self) -> sacctmgr.Roster:
-        answer = self._query(sacctmgr.show_users_argv())
-        return self._read("sacctmgr", lambda: sacctmgr.parse_users(answer))
+        levels = [self._query(sacctmgr.show_level_argv(one)) for one in sacctmgr.OPERATORS]
+        operators = self._read("sacctmgr", lambda: [sacctmgr.parse_level(told) for told in levels])
+        everywhere = self._query(sacctmgr.show_coordinators_argv())
+        found = self._read("sacctmgr", lambda: sacctmgr.parse_coordinators(everywhere))
+        if found.doubtful or found.left_out:
+            _log.warning(
+                "accounts have the names of other accounts' rows in them",
+                asked_alone=found.doubtful,
+                left_out=found.left_out,
+            )
+        alone = {name: self._coordinators(name) for name in found.doubtful}
+        return sacctmgr.roster(frozenset().union(*operators), {**found.by_account, **alone})
+
+    def _coordinators(self, account: str) -> frozenset[str]:
+        answer = self._query(sacctmgr.show_coordinators_argv(account))
+        return self._read("sacctmgr", lambda: sacctmgr.parse_coordinators_of_one(answer))
 
     def _ask_accounting(self, key: str, which: Sequence[str]) -> list[Job]:
         return self._accounting.ask(key, lambda: self._records(which))

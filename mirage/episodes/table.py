@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.episodes import twins
+from mirage.episodes import arrays, twins
 from mirage.episodes.about import About
 from mirage.episodes.twins import Twins
 from mirage.errors import InputError
@@ -26,6 +26,8 @@ NONE = -1
 """In whole-number columns: there is none."""
 
 _META = "meta.json"
+_META_MOST_BYTES = 16 * 2**20
+"""It holds the whole cluster file."""
 _HOUR_S = 3600.0
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 """The same table gives the same bytes: members carry no date."""
@@ -257,11 +259,14 @@ class _Members(Mapping[str, Column]):
 
     def _meta(self) -> dict[str, Any]:
         try:
-            with zipfile.ZipFile(self._path) as archive:
-                meta = json.loads(archive.read(_META))
+            with arrays.opened(self._path) as archive:
+                meta = json.loads(arrays.text(archive, _META, _META_MOST_BYTES))
         except FileNotFoundError:
             raise InputError(f"{self._path}: there is no such file") from None
-        except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
+        except InputError:
+            raise
+        # zlib's error is no OSError, and JSON may be too deep: no file is a fault of ours.
+        except Exception as error:
             raise InputError(f"{self._path} is no episode table, or a damaged one") from error
         if not isinstance(meta, dict) or meta.pop("format", None) != FORMAT:
             raise InputError(f"{self._path} is not of the format {FORMAT}: make it again")
@@ -269,12 +274,13 @@ class _Members(Mapping[str, Column]):
 
     def _array(self, name: str) -> Column:
         try:
-            with zipfile.ZipFile(self._path) as archive, archive.open(f"{name}.npy") as member:
-                column: Column = np.lib.format.read_array(member, allow_pickle=False)
+            with arrays.opened(self._path) as archive:
+                return arrays.read(archive, name)
+        except InputError:
+            raise
         # zlib's error is no OSError, and numpy has several of its own: none is a fault of ours.
         except Exception as error:
             raise InputError(f"{self._path} is damaged: {name} does not read") from error
-        return column
 
 
 def _about(path: Path, meta: dict[str, Any]) -> About:

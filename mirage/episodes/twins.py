@@ -6,7 +6,6 @@ stands, as it does in the service.
 """
 
 import os
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.episodes import arrays
 from mirage.errors import InputError
 from mirage.features.foretold import LEVELS
 
@@ -70,22 +70,28 @@ class Twins:
     def load(cls, path: Path) -> Self:
         """InputError where the file is none, or damaged."""
         try:
-            # Opened here: of a damaged file numpy forgets to close its own.
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as members:
-                if str(members["format"]) != FORMAT:
-                    raise InputError(f"{path} is not of the format {FORMAT}: delete it")
+            with arrays.opened(path) as archive:
+                _need_format(path, str(arrays.read(archive, "format")))
                 twins = cls(
-                    pair=str(members["pair"]),
-                    start_point=members["start_point"].astype(np.int64),
-                    every=int(members["every"]),
-                    quantile_s=members["quantile_s"].astype(np.int32),
+                    pair=str(arrays.read(archive, "pair")),
+                    start_point=arrays.read(archive, "start_point").astype(np.int64),
+                    every=int(arrays.read(archive, "every")),
+                    quantile_s=arrays.read(archive, "quantile_s").astype(np.int32),
                 )
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except InputError:
+            raise
+        # zlib's error is no OSError, and numpy has several of its own: none is a fault of ours.
+        except Exception as error:
             raise InputError(f"{path} does not read as the twin's forecasts: delete it") from error
         shape = (len(twins.start_point), twins.quantile_s.shape[1:2], (len(LEVELS),))
         if twins.quantile_s.shape != (shape[0], *shape[1], *shape[2]) or twins.every < 1:
             raise InputError(f"{path} is damaged: delete it")
         return twins
+
+
+def _need_format(path: Path, said: str) -> None:
+    if said != FORMAT:
+        raise InputError(f"{path} is not of the format {FORMAT}: delete it")
 
 
 def beside(table: Path) -> Path:

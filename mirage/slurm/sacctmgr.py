@@ -1,6 +1,8 @@
 """sacctmgr: QOS, associations and users of accounting, as `-P` prints them with their header."""
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mirage.domain.tres import parse_tres
@@ -40,10 +42,6 @@ class ShownAssociation:
     """Those set, by column."""
 
 
-_USER_COLUMNS = frozenset({"User", "Admin", "Coord Accounts"})
-_OPERATORS = frozenset({"Operator", "Administrator"})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
     """Users who may do more than others."""
@@ -54,18 +52,96 @@ class Roster:
     """By user: the accounts that they coordinate, those below them included."""
 
 
-def show_users_argv() -> list[str]:
-    return ["sacctmgr", "-P", "show", "user", "withcoord", "format=user,admin,coordinators"]
+OPERATORS = ("Operator", "Administrator")
+
+_NAME = re.compile(r"[^\s|,]+")
+_ASKABLE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+@/-]{0,127}")
+"""An account that is asked for by its name: nothing that a command or a database takes for more."""
+_DOUBTS = 100
+"""Accounts that are asked about one by one; no site has so many that are named twice."""
 
 
-def parse_users(answer: str) -> Roster:
-    """Raises MalformedText for what is no such table."""
-    rows = _rows(answer, _USER_COLUMNS)
-    coordinated = {row["User"]: frozenset(row["Coord Accounts"].split(",")) - {""} for row in rows}
-    return Roster(
-        operators=frozenset(row["User"] for row in rows if row["Admin"] in _OPERATORS),
-        coordinated={user: accounts for user, accounts in coordinated.items() if accounts},
+def show_level_argv(level: str) -> list[str]:
+    """The users of one AdminLevel, of whom slurmdbd makes the choice.
+
+    Coordinators add users and accounts of any name, newlines and bars included (22.05): in a table
+    of users and levels such a name is a row. They can give nobody a level, so none stands in here.
+    """
+    return ["sacctmgr", "-n", "-P", "show", "user", "where", f"adminlevel={level}", "format=user"]
+
+
+def parse_level(answer: str) -> frozenset[str]:
+    """Raises MalformedText for half an answer."""
+    return frozenset(line for line in _lines(answer) if _NAME.fullmatch(line))
+
+
+def show_coordinators_argv(account: str | None = None) -> list[str]:
+    """Of all accounts, with the account before its coordinators; of one its coordinators alone."""
+    which = [] if account is None else ["where", f"name={account}"]
+    told = "account,coordinators" if account is None else "coordinators"
+    return ["sacctmgr", "-n", "-P", "show", "account", *which, "withcoord", f"format={told}"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinators:
+    by_account: Mapping[str, frozenset[str]]
+    doubtful: tuple[str, ...] = ()
+    """Accounts to be asked about one by one."""
+    left_out: int = 0
+    """Accounts that are in doubt too, and are nobody's."""
+
+
+def parse_coordinators(answer: str) -> Coordinators:
+    """Of all accounts. Raises MalformedText for half an answer.
+
+    A coordinator's accounts and users may be named so that they look like rows of other accounts.
+    But each account has a line of its own, which begins with it: what looks like another of the
+    same account makes it doubtful, and what looks like one of no account concerns no job.
+    """
+    rows: dict[str, list[list[str]]] = {}
+    for line in _lines(answer):
+        cells = line.split("|")
+        rows.setdefault(cells[0].casefold(), []).append(cells)
+    sure = {found[0][0]: found[0][1] for found in rows.values() if _is_sure(found)}
+    doubtful = [found[0][0] for found in rows.values() if not _is_sure(found)]
+    asked = tuple(name for name in doubtful if _ASKABLE.fullmatch(name))[:_DOUBTS]
+    return Coordinators(
+        by_account={name: _users(cell) for name, cell in sure.items()},
+        doubtful=asked,
+        left_out=len(doubtful) - len(asked),
     )
+
+
+def _is_sure(rows: Sequence[Sequence[str]]) -> bool:
+    return len(rows) == 1 and len(rows[0]) == len(("account", "coordinators"))
+
+
+def parse_coordinators_of_one(answer: str) -> frozenset[str]:
+    """Whatever stands in there its own coordinators have written. Raises MalformedText."""
+    return frozenset().union(*(_users(line) for line in _lines(answer)))
+
+
+def roster(operators: frozenset[str], by_account: Mapping[str, frozenset[str]]) -> Roster:
+    coordinated: dict[str, set[str]] = {}
+    for account, users in by_account.items():
+        for user in users:
+            coordinated.setdefault(user, set()).add(account)
+    return Roster(
+        operators=operators,
+        coordinated={user: frozenset(accounts) for user, accounts in coordinated.items()},
+    )
+
+
+def _users(cell: str) -> frozenset[str]:
+    return frozenset(name for name in cell.split(",") if _NAME.fullmatch(name))
+
+
+def _lines(answer: str) -> list[str]:
+    """By newlines alone: Python knows other ends of a line, which may stand in a name."""
+    *lines, tail = answer.split("\n")
+    if tail:
+        raise MalformedText(f"sacctmgr's answer ends in the middle of a row: {tail[:80]!r}")
+    return lines
 
 
 def show_qos_argv() -> list[str]:
@@ -107,8 +183,20 @@ _ASSOCIATION_FACTS = frozenset(
 
 
 def parse_associations(answer: str) -> tuple[ShownAssociation, ...]:
-    """Raises MalformedText for what is no such table."""
-    return tuple(_association(row) for row in _rows(answer, _ASSOCIATION_COLUMNS))
+    """Raises MalformedText for what is no such table, and where an association stands there twice.
+
+    Coordinators name accounts and users as they like, also so that a part of a name looks like
+    another's row. What is left of such a name reads as no row, and costs that row alone.
+    """
+    lines = _table(answer, _ASSOCIATION_COLUMNS)
+    header = next(lines)
+    found = [dict(zip(header, cells, strict=True)) for cells in lines if len(cells) == len(header)]
+    keys = Counter((r["Cluster"], r["Account"], r["User"], r.get("Partition", "")) for r in found)
+    for (_, account, user, _), times in keys.items():
+        if times > 1:
+            whose = " of ".join(filter(None, (user, account)))
+            raise MalformedText(f"two associations are {whose[:80]!r}")
+    return tuple(_association(row) for row in found)
 
 
 def _association(row: Row) -> ShownAssociation:
@@ -124,19 +212,25 @@ def _association(row: Row) -> ShownAssociation:
 
 
 def _rows(answer: str, needed: frozenset[str]) -> list[Row]:
-    lines = [line for line in answer.splitlines() if line.strip()]
-    if not lines:
-        raise MalformedText("sacctmgr's answer is empty: not even the header is there")
-    header = lines[0].split("|")
-    if not needed <= set(header):
-        raise MalformedText(f"not a table of sacctmgr -P: {lines[0][:80]!r}")
+    lines = _table(answer, needed)
+    header = next(lines)
     rows = []
-    for line in lines[1:]:
-        cells = line.split("|")
+    for cells in lines:
         if len(cells) != len(header):
-            raise MalformedText(f"sacctmgr's answer has a row cut short: {line[:80]!r}")
+            short = "|".join(cells)[:80]
+            raise MalformedText(f"sacctmgr's answer has a row cut short: {short!r}")
         rows.append(dict(zip(header, cells, strict=True)))
     return rows
+
+
+def _table(answer: str, needed: frozenset[str]) -> Iterator[list[str]]:
+    """The cells of each line, the header's first."""
+    lines = [line for line in answer.split("\n") if line.strip()]
+    if not lines:
+        raise MalformedText("sacctmgr's answer is empty: not even the header is there")
+    if not needed <= set(lines[0].split("|")):
+        raise MalformedText(f"not a table of sacctmgr -P: {lines[0][:80]!r}")
+    return (line.split("|") for line in lines)
 
 
 def _count(row: Row, key: str) -> int:

@@ -4,23 +4,31 @@ With `-o` a record is a line; without it (captured texts) it ends at a blank lin
 """
 
 import re
+from collections import Counter
 from itertools import pairwise
+
+from mirage.errors import MalformedText
 
 _KEY = re.compile(r"(?:^|\s)(?P<key>[A-Z][A-Za-z_/:]*)=")
 """Values may hold blanks, keys never do: a key begins a line or follows a blank."""
+_FREE_TEXT = re.compile(r"\s(?:Reason|Comment|Extra)=")
 _UNSET = frozenset({"(null)", "N/A", "NONE"})
 
 
 def records(answer: str, first_key: str) -> list[dict[str, str]]:
     """A record for each `first_key=`; unset values are empty. Other text is left out.
 
-    Of a key that comes twice the first counts: free text (Reason, Comment) comes after the facts
-    and may hold anything.
+    Free text (Reason, Comment) comes after the facts and may hold anything, a newline and other
+    records too: no key counts from there on. Raises MalformedText where two records have one name.
     """
-    lines = answer.splitlines()
+    lines = answer.split("\n")
     starts = [i for i, line in enumerate(lines) if line.startswith(f"{first_key}=")]
     spans = pairwise([*starts, len(lines)])
-    return [_record(_joined(lines[i:j])) for i, j in spans]
+    found = [_record(_joined(lines[i:j])) for i, j in spans]
+    for name, times in Counter(record[first_key] for record in found).items():
+        if times > 1:
+            raise MalformedText(f"{times} records are {first_key}={name[:80]}")
+    return found
 
 
 def _joined(lines: list[str]) -> str:
@@ -33,6 +41,7 @@ def _joined(lines: list[str]) -> str:
 
 
 def _record(text: str) -> dict[str, str]:
+    text = _FREE_TEXT.split(text, 1)[0]
     keys = list(_KEY.finditer(text))
     ends = [key.start() for key in keys[1:]] + [len(text)]
     values: dict[str, str] = {}

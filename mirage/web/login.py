@@ -29,6 +29,7 @@ def ask(request: Request, after: Annotated[str, Query(alias="next")] = "/") -> R
 def log_in(request: Request, given: Context, body: Body) -> Response:
     """A session for whoever shows a token, and back to where they came from."""
     browser.need_same_origin(request)
+    browser.need_https(request, given)
     fields = _read(body)
     after = _local(fields.get("next", "/"))
     request.state.claimed = True
@@ -62,12 +63,13 @@ def _check_owner(uid: int, owner_uid: int | None) -> None:
 @router.post("/logout")
 def log_out(request: Request, given: Context) -> Response:
     browser.need_same_origin(request)
-    secret = request.cookies.get(browser.COOKIE)
-    if secret:
+    answered = RedirectResponse(f"{given.root_path}/login", 303, headers=HEADERS)
+    held = browser.shown(request, given)
+    if held is not None:
+        name, secret = held
         with given.store.begin() as tx:
             sessions.end(tx, secret)
-    answered = RedirectResponse(f"{given.root_path}/login", 303, headers=HEADERS)
-    answered.delete_cookie(**browser.cookie(request, given))
+        answered.delete_cookie(**browser.attributes(name, given))
     return answered
 
 

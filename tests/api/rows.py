@@ -1,5 +1,6 @@
 """What the worker would have stored."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from mirage.domain.chain import Chain, ChainId, Link, LinkState, Position
@@ -75,7 +76,14 @@ def add_links(tx: Transaction, cluster_id: int, chain_id: str = CHAIN) -> None:
         chains.save_link(tx, cluster_id, link)
 
 
-def add_decision(tx: Transaction, cluster_id: int, chain_id: str = CHAIN, *, at: int = NOW) -> int:
+def add_decision(
+    tx: Transaction,
+    cluster_id: int,
+    chain_id: str = CHAIN,
+    *,
+    at: int = NOW,
+    inputs: Mapping[str, Any] | None = None,
+) -> int:
     decision = Decision(
         action=Action.FREE,
         reason=f"at {at}: 5 min left, and the lead is 6 min",
@@ -89,6 +97,6 @@ def add_decision(tx: Transaction, cluster_id: int, chain_id: str = CHAIN, *, at:
         mode=Mode.ACT,
         decision=decision,
         time_left_s=300,
-        inputs={"predecessor": 102, "standby": 103},
+        inputs=inputs or {"predecessor": 102, "standby": 103},
     )
     return decisions.record(tx, cluster_id, new)

@@ -87,13 +87,44 @@ def as_text(value: Any, *, guard: bool = True, parquet: bool = False) -> str:
     return str(value)
 
 
-@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1+1"])
-def test_no_text_is_a_formula(client: Client, store: Store, cluster_id: int, name: str) -> None:
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1+1", '"=1"', ' "" =1']
+BEFORE = ["", "a;", "a|", "a\t", "a\n", "a\r\n", "a;b|", 'a";']
+
+
+def test_no_text_is_a_formula_whatever_the_spreadsheet_takes_for_a_separator(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    names = [before + formula for before in BEFORE for formula in FORMULAS]
     with store.begin() as tx:
-        jobs.upsert(tx, cluster_id, [job(1, name=name, account='say "a,b"')])
-    (row,) = read_csv(client.get(f"{API}/jobs", format="csv").text)
-    assert row["name"] == f"'{name}"
-    assert row["account"] == 'say "a,b"'
+        some = [job(n, name=name, account='say "a,b"') for n, name in enumerate(names, 1)]
+        jobs.upsert(tx, cluster_id, [*some, job(len(names) + 1, name="a;b|c -d=e")])
+    text = client.get(f"{API}/jobs", format="csv").text
+    rows = {int(row["job_id"]): row for row in read_csv(text)}
+    assert [rows[n]["name"].replace("'", "") for n in range(1, len(names) + 1)] == names
+    assert rows[1]["account"] == 'say "a,b"'
+    assert rows[len(names) + 1]["name"] == "a;b|c -d=e"
+    assert _formulas(text) == []
+
+
+def test_no_text_within_json_is_a_formula(client: Client, store: Store, cluster_id: int) -> None:
+    said = {"why": "a;=1|=1\t=1\n=1", "n": -1}
+    with store.begin() as tx:
+        add_chain(tx, cluster_id)
+        add_decision(tx, cluster_id, at=NOW, inputs=said)
+    text = client.get(f"{API}/decisions", format="csv").text
+    (row,) = read_csv(text)
+    assert json.loads(row["inputs"]) == said
+    assert _formulas(text) == []
+
+
+def _formulas(text: str) -> list[str]:
+    """What a spreadsheet with one of these separators would compute."""
+    read = (csv.reader(io.StringIO(text, newline=""), delimiter=one) for one in ",;|\t")
+    cells = [cell for rows in read for row in rows for cell in row]
+    return [cell for cell in cells if cell.strip(' \t\r\n"').startswith(_BEGIN)]
+
+
+_BEGIN = ("=", "+", "-", "@", "\uff1d")
 
 
 @pytest.mark.usefixtures("filled")

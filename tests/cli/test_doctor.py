@@ -56,6 +56,17 @@ def test_whether_users_see_each_others_command_lines(options: str, verdict: Verd
     assert doctor_host.others_processes(mounts)[0] is verdict
 
 
+def test_a_share_where_listings_may_be_old_is_told() -> None:
+    local = "/dev/sda1 / ext4 rw,relatime 0 0\nnocto /nocto tmpfs rw,nocto 0 0\n"
+    home = "srv:/home /home nfs4 rw,relatime,vers=4.2,acdirmax=60,proto=tcp 0 0\n"
+    work = "srv:/work /my\\040work nfs rw,vers=3,nocto,proto=tcp 0 0\n"
+    assert doctor_host.shares(local) == (GOOD, "0 of NFS here, none with nocto")
+    assert doctor_host.shares(local + home) == (GOOD, "1 of NFS here, none with nocto")
+    verdict, told = doctor_host.shares(local + home + work)
+    assert verdict is WARNING
+    assert told.startswith("/my\\040work: mounted with nocto")
+
+
 def test_a_wrapped_sbatch_is_this_mirages_or_is_said_to_be_another(tmp_path: Path) -> None:
     theirs = tmp_path / "bin"
     shutil.copytree(data_dir("slurm_plugin"), theirs)

@@ -18,7 +18,7 @@ def uid_of(user: str) -> int:
 
 
 TWO_NODES = TestbedSettings(nodes=2)
-_COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
+_COMMANDS = ("squeue", "sinfo", "sacct", "sacctmgr", "scontrol", "scancel")
 _REAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 _UP = frozenset({"idle", "allocated", "mixed", "completing", "planned"})
 _WHOLE_NODE = ("-N1", "--exclusive", "-t", "60")

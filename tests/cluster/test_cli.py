@@ -158,6 +158,27 @@ def test_trouble_of_slurmdbd_does_not_keep_from_asking_slurmctld(
     assert len(cluster.queue()) == 51
 
 
+def test_an_account_in_doubt_is_asked_about_alone(
+    commands: FakeCommands, cluster: SlurmCli
+) -> None:
+    """As the real sacctmgr answered where a coordinator had forged rows."""
+    folder = Path(__file__).resolve().parents[1] / "data" / "slurm-22.05-accounting"
+    script = f"""#!/bin/sh
+        case "$*" in
+        *adminlevel=Operator*) cat {folder}/level-operator.txt ;;
+        *adminlevel=Administrator*) cat {folder}/level-administrator.txt ;;
+        *account,coordinators*) cat {folder}/coordinators.txt ;;
+        *name=*) cat "{folder}/coordinators-$(printf %s "$*" | sed 's/.*name=//; s/ .*//').txt" ;;
+        esac 2>/dev/null
+        exit 0
+    """
+    commands.runs("sacctmgr", script)
+    roster = cluster.roster()
+    assert roster.operators == {"mirage", "root"}
+    no_account = "r"
+    assert roster.coordinated == {"alice": {"research", no_account}, "y": {"research"}}
+
+
 def test_history_asks_for_facts_then_for_texts_and_gives_each_record_once(
     commands: FakeCommands, cluster: SlurmCli
 ) -> None:

@@ -134,6 +134,12 @@ def test_what_is_not_mirages_is_not_passed_on(public: str) -> None:
     assert patient.get(f"{public}/mirage/metrics").status_code == 404
 
 
+def test_the_name_that_the_browser_asked_comes_through(public: str) -> None:
+    for name, status in (("localhost", 200), ("evil.example", 421)):
+        asked = patient.get(f"{public}/mirage/healthz", headers={"Host": name})
+        assert asked.status_code == status
+
+
 def test_live_events_come_at_once(public: str) -> None:
     """Unbuffered: the stream's first words are there long before it ends, after ten minutes."""
     began = time.monotonic()
@@ -171,6 +177,9 @@ def test_the_doctor_says_whether_the_way_there_is_right(public: str, tmp_path: P
     assert (verdict, "below /mirage" in sentence) == ("good", True)
     verdict, sentence = told(public)
     assert (verdict, "is not passed on to Mirage" in sentence) == ("fault", True)
+    named = public.replace("127.0.0.1", "127.1")  # a name, as far as the header Host goes
+    verdict, sentence = told(f"{named}/mirage")
+    assert (verdict, f"add {named!r} to service.origins" in sentence) == ("fault", True)
     verdict, sentence = told("http://127.0.0.1:9/mirage")
     assert (verdict, "does not answer" in sentence) == ("fault", True)
 

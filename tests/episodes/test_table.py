@@ -1,12 +1,18 @@
 """The file of an episode table: what is saved is loaded, and nothing else is."""
 
+import io
 import json
+import struct
+import tracemalloc
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mirage.episodes import arrays
 from mirage.episodes.table import EpisodeTable, join
 from mirage.errors import InputError
 from tests.episodes.tables import MONDAY, table
@@ -60,7 +66,7 @@ def test_a_member_is_read_only_when_it_is_asked_for(tmp_path: Path) -> None:
 def rewritten(path: Path, name: str, data: bytes | None) -> Path:
     """The file with one member other, or without it."""
     other = path.with_name("other.npz")
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(other, "w") as new:
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(other, "w", zipfile.ZIP_DEFLATED) as new:
         for member in old.namelist():
             content = data if member == name else old.read(member)
             if content is not None:
@@ -74,6 +80,77 @@ def test_an_object_array_is_not_unpickled(tmp_path: Path) -> None:
     damaged = rewritten(saved(tmp_path), "outcome_s.npy", evil.read_bytes())
     with pytest.raises(InputError, match="outcome_s does not read"):
         _ = EpisodeTable.load(damaged).outcome_s
+
+
+def test_a_file_that_unpacks_to_more_than_there_is_room_for_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Zeros: a thousand times as long as the file. Its description fits to it."""
+    wide = 2_000_000
+    path = rewritten(saved(tmp_path), "observations.npy", zeros((2, 3, wide)))
+    monkeypatch.setattr(arrays, "MOST_BYTES", 16 * 2**20)
+    with pytest.raises(InputError, match="bytes once it is unpacked, and 16777216 are the most"):
+        EpisodeTable.load(with_meta(path, features=["x"] * wide))
+
+
+def test_a_description_without_end_is_not_unpacked(tmp_path: Path) -> None:
+    damaged = rewritten(saved(tmp_path), "meta.json", b'{"a": "' + b" " * 2**25 + b'"}')
+    with peak_below(2**24), pytest.raises(InputError, match="no episode table, or a damaged one"):
+        EpisodeTable.load(damaged)
+    deep = rewritten(saved(tmp_path), "meta.json", b"[" * 100_000)
+    with pytest.raises(InputError, match="no episode table, or a damaged one"):
+        EpisodeTable.load(deep)
+
+
+def test_a_member_that_says_less_than_it_holds_is_read_as_far_as_it_says(tmp_path: Path) -> None:
+    """The array begins with its shape, of 48 MB; the archive says that it is 192 bytes long."""
+    path = rewritten(saved(tmp_path), "outcome_s.npy", zeros((2, 6_000_000)))
+    lying = tmp_path / "lying.npz"
+    lying.write_bytes(path.read_bytes().replace(*sizes(path, "outcome_s.npy", 192)))
+    with peak_below(2**24), pytest.raises(InputError, match="outcome_s does not read"):
+        _ = EpisodeTable.load(lying).outcome_s
+
+
+def test_no_memory_is_taken_for_an_array_that_is_not_there(tmp_path: Path) -> None:
+    """Its shape alone says 48 MB."""
+    head = zeros((2, 6_000_000))[:128]
+    path = rewritten(saved(tmp_path), "outcome_s.npy", head + bytes(64))
+    with peak_below(2**24), pytest.raises(InputError, match="outcome_s does not read"):
+        _ = EpisodeTable.load(path).outcome_s
+
+
+def zeros(shape: tuple[int, ...]) -> bytes:
+    """A member of zeros, as numpy writes it."""
+    file = io.BytesIO()
+    np.save(file, np.zeros(shape, dtype=np.int32 if len(shape) == 2 else np.float32))
+    return file.getvalue()
+
+
+def with_meta(path: Path, **more: object) -> Path:
+    """The file with its description changed."""
+    with zipfile.ZipFile(path) as archive:
+        meta = json.loads(archive.read("meta.json")) | more
+    changed = path.with_name("changed.npz")
+    path.rename(changed)
+    return rewritten(changed, "meta.json", json.dumps(meta).encode())
+
+
+def sizes(path: Path, name: str, other: int) -> tuple[bytes, bytes]:
+    """How the archive's directory says the size of a member, and another size."""
+    with zipfile.ZipFile(path) as archive:
+        member = archive.getinfo(name)
+    said = struct.pack("<LLL", member.CRC, member.compress_size, member.file_size)
+    return said, said[:8] + struct.pack("<L", other)
+
+
+@contextmanager
+def peak_below(size: int) -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < size
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_member_of_another_shape_is_told(tmp_path: Path) -> None:

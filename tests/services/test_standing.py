@@ -12,7 +12,7 @@ from mirage.domain.job import JobId
 from mirage.errors import ClusterUnavailable
 from mirage.services.polled import KEPT_PERIODS, RETRY_S, Polled
 from mirage.services.standing import Rights
-from mirage.slurm.sacctmgr import Roster, parse_users
+from mirage.slurm.sacctmgr import Roster
 
 ROSTER = Roster(operators=frozenset({"ops"}), coordinated={"coco": frozenset({"physics"})})
 RIGHTS = Rights(admins=("root",), roster=lambda: ROSTER)
@@ -82,18 +82,6 @@ def test_what_is_private_is_seen_by_its_owner_and_admins(word: str) -> None:
 def test_nobody_has_a_standing_that_owns_nothing() -> None:
     orphan = Chain(chain_id=ChainId("abcdefgh"), uid=NOBODY_UID)
     assert not Standing(role=Role.USER).steers(orphan, [])
-
-
-def test_users_of_accounting_are_read() -> None:
-    """As `sacctmgr -P show user withcoord format=user,admin,coordinators` of 22.05.8 answers."""
-    answer = (
-        "User|Admin|Coord Accounts\nalice|None|\nbob|None|research,students\n"
-        "mirage|Operator|\nroot|Administrator|\n"
-    )
-    assert parse_users(answer) == Roster(
-        operators=frozenset({"mirage", "root"}),
-        coordinated={"bob": frozenset({"research", "students"})},
-    )
 
 
 class Clock:

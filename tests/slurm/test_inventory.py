@@ -40,9 +40,10 @@ def test_the_testbeds_partitions() -> None:
 
 def test_records_over_several_lines_read_as_those_on_one() -> None:
     wrapped = NODE.replace(" CPUTot", " \n   CPUTot").replace(" State", "\n   State")
-    assert inventory.parse_nodes(f"{wrapped}\n\n{wrapped}\n") == (
+    other = wrapped.replace("=n1", "=n2")
+    assert inventory.parse_nodes(f"{wrapped}\n\n{other}\n") == (
         *inventory.parse_nodes(NODE),
-        *inventory.parse_nodes(NODE),
+        *inventory.parse_nodes(NODE.replace("=n1", "=n2")),
     )
 
 
@@ -54,6 +55,16 @@ def test_gpus_of_all_types_count_and_what_the_system_keeps_does_not() -> None:
 def test_a_reason_cannot_pass_for_a_fact() -> None:
     (node,) = inventory.parse_nodes(f"{NODE} Reason=broken State=DOWN CPUTot=0 [root@now]")
     assert (node.state, node.cpus) == ("IDLE", 16)
+    # As 22.05.8 shows a reason of several lines. MemSpecLimit it shows only where it is set.
+    told = " Reason=fan MemSpecLimit=9 [root@2026-11-25T11:29:32]        NodeName=n2 CPUTot=9"
+    assert inventory.parse_nodes(NODE + told) == (node,)
+
+
+def test_a_comment_cannot_pass_for_a_node() -> None:
+    """As 22.05.8 shows one of several lines."""
+    told = " Comment=fan\nNodeName=n1 CPUTot=998 State=IDLE\n"
+    with pytest.raises(MalformedText, match="2 records are NodeName=n1"):
+        inventory.parse_nodes(NODE + told)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     -j) job=$2; shift ;;
     -t) only=$2; shift ;;
-    -o) format=$2; shift ;;
+    -o | -O) format=$2; shift ;;
     esac
     shift
 done
@@ -71,6 +71,7 @@ case $format in
     done
     exit 0
     ;;
+RestartCnt:*) [ -f {home}/shown ] && exec cat {home}/shown ;;
 esac
 [ -f {home}/state.$job ] || {{ echo "Invalid job id specified" >&2; exit 1; }}
 read -r state reason end start <{home}/state.$job
@@ -81,7 +82,7 @@ case $format in
 '%T %S %e') echo "$state $start $end" ;;
 esac
 """
-SCONTROL = "#!/bin/sh\n[ -f {home}/shown ] && cat {home}/shown\n"
+SCONTROL = "#!/bin/sh\nexit 1\n"
 SCANCEL = r"""#!/bin/sh
 [ -z "$SCANCEL_USER$SCANCEL_PARTITION" ] || exit 0
 printf '%s\n' "$*" >>{home}/scancelled

@@ -297,16 +297,19 @@ def test_terminated_by_slurm_it_writes_why(
 @pytest.mark.parametrize(
     ("shown", "written"),
     [
-        ("JobId=101 Requeue=1 Restarts=1 PreemptTime=None End", "requeued"),
-        ("JobId=101 Requeue=1 Restarts=0 PreemptTime=2026-11-22T11:35:11 End", "preempted"),
-        ("JobId=101 Requeue=1 Restarts=0 PreemptTime=None End", "cancelled"),
+        ("1               N/A                             ", "requeued"),
+        ("0               1795347311                      ", "preempted"),
+        ("0               N/A                             ", "cancelled"),
         ("", "cancelled"),
     ],
 )
-def test_while_the_job_completes_scontrol_knows_why(
+def test_while_the_job_completes_squeue_knows_what_it_left(
     chain: Callable[..., Link], shown: str, written: str
 ) -> None:
+    """Of scontrol it is asked no more: a job's name comes first there, and may say all of it."""
     link = chain(script=TRAPS)
+    said = "JobId=101 JobName=x Restarts=7 PreemptTime=2026 \nJobId=1 Restarts=9"
+    link.slurm.command("scontrol", f"#!/bin/sh\necho '{said}'\n")
     link.slurm.job_is(101, "COMPLETING")
     (link.slurm.root / "shown").write_text(f"{shown}\n")
     process = started(link, SLURM_JOB_END_TIME=str(int(time.time()) + 3600))

@@ -82,7 +82,11 @@ def visiting(
 ) -> Iterator[Visitor]:
     """`cookie`: of a session (`session_of`)."""
     context = browser.new_context(
-        color_scheme=scheme, viewport=size, java_script_enabled=scripts, service_workers="block"
+        color_scheme=scheme,
+        viewport=size,
+        java_script_enabled=scripts,
+        service_workers="block",
+        ignore_https_errors=True,  # `over_https`
     )
     try:
         if cookie is not None:

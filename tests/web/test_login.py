@@ -1,16 +1,19 @@
 """A browser's session: begun with a token, ended by its user, by time, and with the token."""
 
 import re
+from contextlib import ExitStack
 from html import unescape
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from mirage.api.hosts import hosts
 from mirage.services import sessions, tokens
 from mirage.store import audit
 from tests.api.running import NOW
 from tests.web.looking import session_of, token_of, visiting
+from tests.web.over_https import over_https
 from tests.web.seeded import ONE
 from tests.web.seeded_chain import chain_id
 from tests.web.serving import Site, serving
@@ -114,9 +117,77 @@ def test_a_write_that_no_page_of_ours_sends_is_refused(site: Site, headers: dict
 
 def test_the_cookie_is_for_https_alone_where_the_browser_came_by_it(site: Site) -> None:
     token = token_of(site.store, site.cluster_id, "alice")
-    assert "Secure" not in log_in(site, token)["set-cookie"]
+    plain = log_in(site, token)["set-cookie"]
+    assert plain.startswith("mirage_session=")
+    assert "Secure" not in plain
     host = site.url.removeprefix("http://")
-    assert "Secure" in log_in(site, token, Origin=f"https://{host}")["set-cookie"]
+    assert_is_of_this_host(log_in(site, token, Origin=f"https://{host}")["set-cookie"])
+
+
+def assert_is_of_this_host(cookie: str) -> None:
+    """As browsers want it of a name that begins with __Host-."""
+    name, *attributes = cookie.split("; ")
+    assert name.startswith("__Host-mirage_session=")
+    assert {"Secure", "Path=/", "HttpOnly", "SameSite=strict"} <= set(attributes)
+    assert not any(said.startswith("Domain") for said in attributes)
+
+
+def test_where_browsers_come_by_https_no_other_cookie_is_believed(
+    sqlite_template: Path, tmp_path: Path
+) -> None:
+    """A page of a neighbour's, and anybody on the way of http, can set one of the plain name: whose
+    browser takes it acts as somebody else."""
+    known = hosts((), ("https://hpc.example.org",))
+    with serving(sqlite_template, tmp_path, ONE, hosts=known, root_path="/mirage") as site:
+        public = HTML | {"Host": "hpc.example.org"}
+
+        def greeted(cookie: str, **headers: str) -> bool:
+            held = public | {"Cookie": cookie} | headers
+            return "Log out" in site.client.raw("GET", "/mirage/", headers=held).text
+
+        token = token_of(site.store, site.cluster_id, "alice")
+        set_cookie = log_in(site, token, **public, **OURS)["set-cookie"]
+        assert_is_of_this_host(set_cookie)
+        kept = set_cookie.partition(";")[0]
+        others = f"mirage_session={session_of(site.store, site.cluster_id, 'bob')}"
+        assert greeted(kept)
+        assert not greeted(others)
+        assert greeted(others, Host="127.0.0.1"), "by http to this host, as before"
+        over_http = log_in(site, token, **public, Origin="http://hpc.example.org")
+        assert over_http["status"] == "403"
+        assert "set-cookie" not in over_http
+        ours = public | OURS | {"Cookie": f"{others}; {kept}"}
+        answer = site.client.raw("POST", "/mirage/logout", headers=ours)
+        assert_is_of_this_host(answer.headers["set-cookie"])
+        assert "Max-Age=0" in answer.headers["set-cookie"]
+        assert not greeted(kept)
+        assert greeted(others, Host="127.0.0.1"), "which was not this page's to end"
+
+
+def test_a_browser_keeps_and_gives_back_the_cookie_of_https(
+    browser: Browser, sqlite_template: Path, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        front = stack.enter_context(over_https(tmp_path))
+        known = hosts((), (front.url,))
+        site = stack.enter_context(serving(sqlite_template, tmp_path, ONE, hosts=known))
+        front.behind = site.url
+        visitor = stack.enter_context(visiting(browser, front.url))
+        page = visitor.page
+        visitor.open("/login")
+        type_token(page, token_of(site.store, site.cluster_id, "alice"))
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"{front.url}/")
+        (cookie,) = page.context.cookies()
+        assert (cookie["name"], cookie["path"]) == ("__Host-mirage_session", "/")
+        assert (cookie["secure"], cookie["httpOnly"], cookie["sameSite"]) == (True, True, "Strict")
+        visitor.open(CHAIN_PAGE)
+        page.get_by_role("button", name="Pause").press("Enter")
+        page.get_by_role("button", name="Resume").wait_for()
+        page.get_by_role("button", name="Log out").press("Enter")
+        page.wait_for_url(f"{front.url}/login")
+        assert page.context.cookies() == []
+        assert visitor.complaints == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,72 @@
+"""Writes what a real sacctmgr answers about a coordinator who names things as he likes, to
+tests/data/slurm-22.05-accounting/.
+
+Beside `capture.py`, because it asks with the argument vectors of `mirage.slurm` and so needs the
+project's Python: `.venv/bin/python deploy/testbed/capture_accounting.py`, as root, seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(_ROOT))
+
+import clients  # noqa: E402 - after the path
+import cluster  # noqa: E402
+from settings import Settings, TestbedError  # noqa: E402
+
+from mirage.slurm import sacctmgr  # noqa: E402
+
+_DATA = _ROOT / "tests" / "data" / "slurm-22.05-accounting"
+_ADD = ["sacctmgr", "-i", "add"]
+_ACCOUNTS = (
+    "q\nalice|none|students",
+    "r|alice\nstudents|alice\nz",
+    "s||||1|||||||||||||normal||\ntestbed|students|||99|||||||||||||normal||\ntestbed|s2",
+    "bar|administrator|",
+)
+_USER = "x|none|\nbob|administrator|\nservices|alice\ny"
+
+
+def main() -> int:
+    try:
+        with cluster.exclusively():
+            cluster.up(Settings(speed=60))  # a cluster of its own
+            _run([*_ADD, "coordinator", "account=research", "names=alice"], user="root")
+            for account in _ACCOUNTS:
+                _run([*_ADD, "account", account, "parent=research"], user="alice")
+            _run([*_ADD, "user", _USER, "account=research"], user="alice")
+            _run([*_ADD, "coordinator", "account=research", f"names={_USER}"], user="alice")
+            _capture()
+    except TestbedError as error:
+        sys.stderr.write(f"capture_accounting: {error}\n")
+        return 1
+    return 0
+
+
+def _capture() -> None:
+    _DATA.mkdir(parents=True, exist_ok=True)
+    for level in sacctmgr.OPERATORS:
+        _keep(f"level-{level.lower()}.txt", sacctmgr.show_level_argv(level))
+    _keep("coordinators.txt", sacctmgr.show_coordinators_argv())
+    for account in ("research", "services", "students"):
+        _keep(f"coordinators-{account}.txt", sacctmgr.show_coordinators_argv(account))
+    _keep("associations.txt", sacctmgr.show_associations_argv())
+
+
+def _keep(name: str, argv: Sequence[str]) -> None:
+    (_DATA / name).write_text(_run(argv, user="mirage"))
+
+
+def _run(argv: Sequence[str], *, user: str) -> str:
+    done = clients.run(argv, user=user)
+    if done.returncode != 0:
+        raise TestbedError(f"{argv}: {done.stdout}{done.stderr.strip()}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

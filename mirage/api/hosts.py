@@ -1,0 +1,60 @@
+"""The names that the service is called by. A browser that another name has led here (DNS rebinding)
+holds this service for that other site, and lets the site's scripts read its answers."""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+_HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]*)?")
+"""The header Host (RFC 9110, 7.2), of what a browser sends."""
+_LOOPBACK = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    names: frozenset[str] = frozenset(_LOOPBACK)
+    https: frozenset[str] = frozenset()
+    """Those of them that browsers come to by https alone."""
+
+    def are_ours(self, host: str) -> bool:
+        """Whether a header Host names this service.
+
+        An address is no name: a browser that shows it has asked that very address, so that no name
+        can have led it here. Any is taken: behind a container's port it is another than ours.
+        """
+        name = _name(host)
+        return name in self.names or _is_address(name)
+
+    def are_https(self, host: str) -> bool:
+        return _name(host) in self.https
+
+
+def hosts(own: Iterable[str], origins: Iterable[str]) -> Hosts:
+    """`own`: names beside those of loopback; `origins`: `service.origins`."""
+    places = [urlsplit(origin) for origin in origins]
+    named = {place.hostname or "" for place in places}
+    https = frozenset(place.hostname or "" for place in places if place.scheme == "https")
+    known = {name.lower().rstrip(".") for name in own} | named
+    return Hosts(frozenset(_LOOPBACK) | known - {""}, https)
+
+
+def names_of_this_machine() -> set[str]:
+    """As it calls itself, short and long."""
+    name = socket.gethostname()
+    return {name, name.partition(".")[0], socket.getfqdn(name)}
+
+
+def _name(host: str) -> str:
+    found = _HOST.fullmatch(host)
+    return "" if found is None else (found["six"] or found["name"]).lower().rstrip(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,30 @@
+"""Requests that ask another name for something (`api.hosts`) are refused before all else."""
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mirage.api.hosts import Hosts
+from mirage.api.problems import MISDIRECTED, answer
+from mirage.domain.printable import printable
+
+_LONGEST = 253
+"""Characters of a name."""
+
+
+class OwnNames:
+    """Answers 421 to requests that ask another name for something."""
+
+    def __init__(self, app: ASGIApp, known: Hosts) -> None:
+        self._app, self._known = app, known
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        host = request.headers.get("host")
+        # Browsers always name one, and never speak to a unix socket.
+        is_local = "peer_uid" in scope.get("state", {})
+        if is_local or host is None or self._known.are_ours(host):
+            await self._app(scope, receive, send)
+            return
+        shown = printable(host)[:_LONGEST]
+        detail = f"this service is not called {shown!r}: its admins name it in service.origins"
+        await answer(request, MISDIRECTED, detail)(scope, receive, send)
