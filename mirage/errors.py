@@ -10,6 +10,7 @@ MirageError
 ├── ClusterError          Slurm said or did something
 │   ├── ClusterUnavailable    no answer, or not now: nothing is known, ask again later
 │   └── ClusterRefused        Slurm understood and said no: do not repeat
+│       ├── JobChanged            the job is not as the queue showed it: look again
 │       └── AccountingOff         the site keeps no accounting: the queue is all there is
 ├── StoreError            the database
 │   ├── StoreUnavailable      cannot be opened or written
@@ -90,6 +91,11 @@ class ClusterUnavailable(ClusterError):
 
 class ClusterRefused(ClusterError):
     """Slurm understood the request and said no. Repeating it will not help."""
+
+
+class JobChanged(ClusterRefused):
+    """Mirage did not do it: the job was no longer as the last look at the queue showed it. The next
+    look tells what there is to do."""
 
 
 class AccountingOff(ClusterRefused):

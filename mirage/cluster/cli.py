@@ -16,7 +16,7 @@ from mirage.cluster.runner import Runner
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterError, ClusterRefused, ClusterUnavailable, MalformedText
-from mirage.slurm import rows, sacct, sacctmgr, scancel, scontrol, sdiag, sinfo, squeue
+from mirage.slurm import holds, rows, sacct, sacctmgr, scancel, scontrol, sdiag, sinfo, squeue
 from mirage.slurm.complaints import move_complaint, query_complaint
 
 T = TypeVar("T")
@@ -100,9 +100,23 @@ class SlurmCli:
         self._pinned.discard(standby)
 
     def suspend(self, standby: JobId) -> None:
+        """Looks before and after: slurmctld would make a user's hold of an admin's.
+
+        An admin's hold that comes between the first look and the move (the time that scontrol
+        takes: 20 ms, and more on a busy host) becomes a user's, and nothing in Slurm shows it. One
+        that comes later stays, and is told.
+        """
+        holds.check_unheld(standby, self._hold_of(standby))
         self._move(scontrol.suspend_argv(standby))
+        shown = self._hold_of(standby)
+        if holds.started_held(shown):
+            self._move(scontrol.resume_argv(standby))
+        holds.check_made(standby, shown)
 
     def resume(self, standby: JobId) -> None:
+        """Looks before: slurmctld would lift an admin's hold as well. One that takes the place of
+        the user's between the look and the move (as in `suspend`) is lifted."""
+        holds.check_users(standby, self._hold_of(standby))
         self._move(scontrol.resume_argv(standby))
 
     def cancel(self, job_id: JobId) -> None:
@@ -115,6 +129,11 @@ class SlurmCli:
         separator = _separator()
         answer = self._query(squeue.asked_nodes_argv(job_id, separator))
         return _read("squeue", lambda: squeue.asked_nodes(answer, separator))
+
+    def _hold_of(self, job_id: JobId) -> list[holds.Shown]:
+        """Part of a move, as `_asked_nodes`."""
+        answer = self._query(squeue.hold_argv(job_id))
+        return _read("squeue", lambda: squeue.hold(answer))
 
     def _queue(self) -> Queue:
         separator, taken_at = _separator(), self.now()

@@ -24,6 +24,7 @@ from mirage.errors import (
     MalformedText,
 )
 from mirage.slurm import (
+    holds,
     payloads,
     payloads_diag,
     payloads_history,
@@ -137,6 +138,9 @@ class Slurmrestd:
         self.commands.suspend(standby)
 
     def resume(self, standby: JobId) -> None:
+        """Looks before, and leaves the same gap as `SlurmCli.resume`."""
+        reply = self._asked(lambda v: self.http.get(_job(v, standby), "job"))
+        holds.check_users(standby, _read(lambda: payloads_queue.hold(reply.body)))
         self._told("release", lambda v: self._update(v, standby, payloads_moves.release()))
 
     def cancel(self, job_id: JobId) -> None:

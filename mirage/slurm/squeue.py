@@ -11,6 +11,7 @@ from mirage.domain.timelimit import parse_time_limit
 from mirage.errors import MalformedText
 from mirage.slurm.gres import gpu_count
 from mirage.slurm.hetjob import merge
+from mirage.slurm.holds import Shown
 from mirage.slurm.rows import (
     SEPARATOR,
     Row,
@@ -55,6 +56,7 @@ FIELDS = (
 
 
 _ASKED = "ReqNodes"
+_HOLD = ("State", "Reason", "PriorityLong")
 
 
 def argv(separator: str = SEPARATOR) -> list[str]:
@@ -74,6 +76,25 @@ def asked_nodes(answer: str, separator: str = SEPARATOR) -> str:
     """As a host list; empty where any nodes will do. Of a het job, those of all its components."""
     rows = split_rows(answer, (_ASKED,), separator)
     return ",".join(filter(None, (text(row[_ASKED]) for row in rows)))
+
+
+def hold_argv(job_id: JobId) -> list[str]:
+    """What holds one job. No field has a text that users write."""
+    fields = ",".join(f"{name}:{SEPARATOR}" for name in _HOLD)
+    options = ["--noheader", "--all", "--local", "--states=all", f"--jobs={job_id}"]
+    return ["squeue", *options, f"--Format={fields}"]
+
+
+def hold(answer: str) -> list[Shown]:
+    """Of a het job, all its components."""
+    return [
+        Shown(
+            waits=_state(row["State"]).waiting,
+            reason=_reason(row["Reason"]),
+            priority=optional_integer(row["PriorityLong"]),
+        )
+        for row in split_rows(answer, _HOLD)
+    ]
 
 
 def parse(answer: str, taken_at: int, separator: str = SEPARATOR) -> Queue:
@@ -106,7 +127,7 @@ def _read(row: Row) -> Job:
         partition=text(row["Partition"]),
         qos=text(row["QOS"]),
         name=row["Name"],
-        reason="" if row["Reason"] == "None" else text(row["Reason"]),
+        reason=_reason(row["Reason"]),
         priority=optional_integer(row["PriorityLong"]),
         eligible=instant(row["EligibleTime"]),
         # Slurm gives a job that ended without ever running its end as its start.
@@ -127,6 +148,10 @@ def _state(cell: str) -> JobState:
     """A job that squeue calls requeued waits again; in accounting it is the run that ended."""
     state = job_state(cell)
     return JobState.PENDING if state is JobState.REQUEUED else state
+
+
+def _reason(cell: str) -> str:
+    return "" if cell == "None" else text(cell)
 
 
 def _many_tasks(task_ids: str) -> bool:

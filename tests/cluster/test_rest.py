@@ -211,6 +211,7 @@ def test_a_move_that_was_not_made_is_a_no_or_no_answer(
 
 def test_suspend_goes_through_scontrol(fake: FakeRestd, commands: FakeCommands) -> None:
     commands.answers("scontrol")
+    commands.answers("squeue", "PENDING\x1fDependency\x1f1\x1f\n")
     cluster(fake, SlurmCli()).suspend(STANDBY)
     assert commands.calls("scontrol") == [["uhold", "7"]]
 
