@@ -11,6 +11,7 @@ MirageError
 │   ├── ClusterUnavailable    no answer, or not now: nothing is known, ask again later
 │   │   └── ForgedAnswer          an answer that somebody else than Slurm has written in
 │   └── ClusterRefused        Slurm understood and said no: do not repeat
+│       ├── JobChanged            the job is not as the queue showed it: look again
 │       └── AccountingOff         the site keeps no accounting: the queue is all there is
 ├── StoreError            the database
 │   ├── StoreUnavailable      cannot be opened or written
@@ -95,6 +96,11 @@ class ForgedAnswer(ClusterUnavailable):
 
 class ClusterRefused(ClusterError):
     """Slurm understood the request and said no. Repeating it will not help."""
+
+
+class JobChanged(ClusterRefused):
+    """Mirage did not do it: the job was no longer as the last look at the queue showed it. The next
+    look tells what there is to do."""
 
 
 class AccountingOff(ClusterRefused):

@@ -66,10 +66,20 @@ class Cluster(Protocol):
         ...
 
     def suspend(self, standby: JobId, *, owner: int) -> None:
-        """Keep it from starting whatever its dependency says, until `resume`."""
+        """Keep it from starting whatever its dependency says, until `resume`: a user's hold, which
+        the job's owner may lift as well.
+
+        Raises JobChanged for a job that somebody holds already, or that does not wait: it is left
+        as it is.
+        """
         ...
 
-    def resume(self, standby: JobId, *, owner: int) -> None: ...
+    def resume(self, standby: JobId, *, owner: int) -> None:
+        """Lift a user's hold. Whether it is Mirage's own only the caller knows.
+
+        Raises JobChanged for a job without one, such as one that an admin holds.
+        """
+        ...
 
     def cancel(self, job_id: JobId, *, owner: int) -> None: ...
 

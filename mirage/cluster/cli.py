@@ -21,7 +21,7 @@ from mirage.cluster.runner import Runner
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterError, ClusterRefused
-from mirage.slurm import sacct, sacctmgr, scancel, scontrol, sdiag, sinfo, squeue
+from mirage.slurm import holds, sacct, sacctmgr, scancel, scontrol, sdiag, sinfo, squeue
 from mirage.slurm.complaints import move_complaint, query_complaint
 
 _log = structlog.get_logger(__name__)
@@ -115,11 +115,23 @@ class SlurmCli:
         self._pinned.discard(standby)
 
     def suspend(self, standby: JobId, *, owner: int) -> None:
-        self._look_at(standby, owner)
+        """Looks before and after: slurmctld would make a user's hold of an admin's.
+
+        An admin's hold that comes between the first look and the move (the time that scontrol
+        takes: 20 ms, and more on a busy host) becomes a user's, and nothing in Slurm shows it. One
+        that comes later stays, and is told.
+        """
+        holds.check_unheld(standby, self._look_at(standby, owner).shown)
         self._move(scontrol.suspend_argv(standby))
+        shown = self._look_at(standby, owner).shown
+        if holds.started_held(shown):
+            self._move(scontrol.resume_argv(standby))
+        holds.check_made(standby, shown)
 
     def resume(self, standby: JobId, *, owner: int) -> None:
-        self._look_at(standby, owner)
+        """Looks before: slurmctld would lift an admin's hold as well. One that takes the place of
+        the user's between the look and the move (as in `suspend`) is lifted."""
+        holds.check_users(standby, self._look_at(standby, owner).shown)
         self._move(scontrol.resume_argv(standby))
 
     def cancel(self, job_id: JobId, *, owner: int) -> None:

@@ -26,6 +26,7 @@ from mirage.errors import (
     InputError,
 )
 from mirage.slurm import (
+    holds,
     payloads,
     payloads_diag,
     payloads_history,
@@ -143,7 +144,11 @@ class Slurmrestd:
         self.commands.suspend(standby, owner=owner)
 
     def resume(self, standby: JobId, *, owner: int) -> None:
-        self._look_at(standby, owner)
+        """Looks before, and leaves the same gap as `SlurmCli.resume`."""
+        reply = self._look_at(standby, owner)
+        holds.check_users(
+            standby, self._read("slurmrestd", lambda: payloads_queue.hold(reply.body))
+        )
         self._told("release", lambda v: self._update(v, standby, payloads_moves.release()))
 
     def cancel(self, job_id: JobId, *, owner: int) -> None:

@@ -21,6 +21,7 @@ from mirage.sim.types import (
     afterany,
 )
 from mirage.sim.workload import Workload
+from mirage.slurm import holds
 
 MIN_JOB_AGE_S = 300
 """slurm.conf's default MinJobAge: how long an ended job stays in the queue's answer."""
@@ -107,6 +108,14 @@ class SimulatedCluster:
         """scontrol requeue: a running job ends there and waits again."""
         self.simulator.requeue(job_id)
         self._requeue(job_id, self.simulator.now)
+
+    def place_hold(self, job_id: JobId, *, admin: bool = False) -> None:
+        """scontrol uhold by the job's owner; `admin`: scontrol hold by an admin."""
+        self.simulator.hold(job_id, admin=admin)
+
+    def lift_hold(self, job_id: JobId) -> None:
+        """scontrol release by an admin: whosever the hold is."""
+        self.simulator.release(job_id)
 
     def set_node(self, name: str, outage: Outage) -> None:
         """A node goes down, drains or comes back now."""
@@ -222,10 +231,12 @@ class SimulatedCluster:
 
     def suspend(self, standby: JobId, *, owner: int) -> None:
         self._look_at(standby, owner)
+        holds.check_unheld(standby, self._hold_of(standby))
         self.simulator.hold(standby)
 
     def resume(self, standby: JobId, *, owner: int) -> None:
         self._look_at(standby, owner)
+        holds.check_users(standby, self._hold_of(standby))
         self.simulator.release(standby)
 
     def cancel(self, job_id: JobId, *, owner: int) -> None:
@@ -254,6 +265,13 @@ class SimulatedCluster:
             self._pinned.discard(standby)
 
     # Between the two vocabularies
+
+    def _hold_of(self, job_id: JobId) -> list[holds.Shown]:
+        record = self.simulator.find(job_id)
+        if record is None:
+            return []
+        waits = record.state.waiting
+        return [holds.Shown(waits, self._standing(record), record.priority if waits else None)]
 
     def _job(self, record: Record, *, planned: int | None = None, reason: str = "") -> Job:
         job = self._words.job(
@@ -285,7 +303,7 @@ class SimulatedCluster:
         if record.state is not JobState.PENDING or record.eligible is not None:
             return ""
         if record.held:
-            return "JobHeldAdmin"
+            return holds.ADMINS if record.held_by_admin else holds.USERS
         if record.dependencies:
             return "Dependency"
         waits = max(record.job.begin, self._resubmitted.get(record.job_id, 0) + REQUEUE_WAIT_S)

@@ -203,6 +203,8 @@ class Link:
     planned_start: int | None = None
     """That Slurm plans while it waits, as squeue shows it; None: it plans none, as of a held one.
     """
+    held_at: int | None = None
+    """When Mirage held its job; None: no hold of it is Mirage's, or that one is gone."""
     expected_end: int | None = None
     """When Slurm will end it if it still runs then, as squeue shows of a running one."""
 

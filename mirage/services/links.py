@@ -21,6 +21,7 @@ from mirage.domain.snapshot import Queue
 from mirage.errors import MalformedText
 from mirage.services import owners
 from mirage.slurm import dependency, reasons
+from mirage.slurm.holds import is_users
 from mirage.store import audit, chains, forecasts
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Transaction
@@ -33,6 +34,9 @@ GRACE_S = 180
 
 REPLACED = "replaced"
 """The audit's word for a job that took the place of another one's."""
+
+HOLD_GONE = "hold gone"
+"""The audit's word where Mirage's hold of a job was lifted, or replaced, by somebody else."""
 
 PAUSED = "paused: "
 """How the note begins of a chain that nobody asked to pause."""
@@ -131,6 +135,7 @@ def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: 
         ended = replace(
             link, state=LinkState.ENDED, end=end, end_state=JobState.UNKNOWN, seen_at=now
         )
+        ended = replace(ended, held_at=None)
         chains.save_link(tx, cluster_id, ended)
         _audit(tx, cluster_id, ended, "forgotten by Slurm", now, {})
 
@@ -201,6 +206,7 @@ def _followed(known: Link | None, mark: Mark, job: Job, now: int) -> Link | None
         end=job.end or link.end if ended else None,
         expected_end=_expected_end(link, job),
         end_state=job.state if ended else None,
+        held_at=None if ended else link.held_at,
         seen_at=now,
     )
 
@@ -265,10 +271,19 @@ def _expected_end(link: Link, job: Job) -> int | None:
 def _standing(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
     """Where it stands, and why it waits."""
     link = replace(link, position=_position(link, predecessor, job))
+    if link.state is not LinkState.ENDED:
+        link = replace(link, held_at=_held_at(link, job))
     other = before is not None and before.job_id != link.job_id and before.start is not None
     if other and predecessor is not None and predecessor.state is LinkState.RUNNING:
         link = replace(link, hindered=SENT_BACK)
     return _waiting(before, link, job)
+
+
+def _held_at(link: Link, job: Job) -> int | None:
+    """When Mirage held it, while each look since then shows a user's hold: one that stands after a
+    look without is somebody else's. A job that runs may be held for when it is requeued."""
+    told_before = link.seen_at < (link.held_at or 0)
+    return link.held_at if told_before or is_users(job.reason) else None
 
 
 def _waiting(before: Link | None, link: Link, job: Job) -> Link:
@@ -329,6 +344,13 @@ def _store(tx: Transaction, cluster_id: int, before: Link | None, link: Link) ->
         _audit(tx, cluster_id, link, event, link.seen_at, {"before": before.job_id})
     elif before is not None and before.submit != link.submit:
         _audit(tx, cluster_id, link, "requeued", link.seen_at, {})
+    if before is not None and _lost_its_hold(before, link):
+        _audit(tx, cluster_id, link, HOLD_GONE, link.seen_at, {"reason": link.reason})
+
+
+def _lost_its_hold(before: Link, link: Link) -> bool:
+    goes_on = before.job_id == link.job_id and link.state is not LinkState.ENDED
+    return goes_on and before.held_at is not None and link.held_at is None
 
 
 def _audit(

@@ -4,7 +4,7 @@ A request is a chain's state and an entry of the audit (`chains.ask`), durable b
 it; the queue shows what is still to be done, so a crash or a silent Slurm costs a tick, no more.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -14,11 +14,12 @@ from mirage.domain.chain import Chain, ChainState
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Queue
-from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.errors import ClusterRefused, ClusterUnavailable, JobChanged
 from mirage.ports import Cluster
 from mirage.services import chains as chain_service
 from mirage.services.links import PAUSED, links_in, marked
-from mirage.store import audit, chains, clusters
+from mirage.slurm.holds import is_held, is_users
+from mirage.store import audit, chains, clusters, holds
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Store, Transaction
 
@@ -37,6 +38,20 @@ class Order(StrEnum):
     def refused(self) -> str:
         """The audit's word for Slurm's no."""
         return f"{self}: refused"
+
+    @property
+    def overtaken(self) -> str:
+        """The audit's word where somebody else had held, released or started the job by then."""
+        return f"{self}: overtaken"
+
+
+_HELD: Mapping[str, bool] = {
+    Order.SUSPEND: True,
+    Order.SUSPEND.refused: False,
+    Order.SUSPEND.overtaken: False,
+    Order.RESUME: False,
+}
+"""Whether Mirage holds the job after that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +83,7 @@ def _tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
         mode = clusters.mode_among(modes, job.partition)
         if chain is None or chain.uid != job.uid or mode is Mode.OBSERVE:
             continue
-        order = _order(tx, chain, job, mode)
+        order = _order(tx, cluster_id, chain, job, mode)
         if order is not None and not _refused_lately(tx, chain, job, order, queue.taken_at):
             yield _Task(chain, job, order)
 
@@ -77,7 +92,7 @@ def _lives(job: Job) -> bool:
     return job.state.waiting or (job.state.running and job.state is not JobState.COMPLETING)
 
 
-def _order(tx: Transaction, chain: Chain, job: Job, mode: Mode) -> Order | None:
+def _order(tx: Transaction, cluster_id: int, chain: Chain, job: Job, mode: Mode) -> Order | None:
     """None where Slurm shows what the chain's state asks for."""
     if chain.state is ChainState.CANCELLED:
         asked = bool(_entries(tx, chain, chain_service.asked(ChainState.CANCELLED)))
@@ -86,19 +101,12 @@ def _order(tx: Transaction, chain: Chain, job: Job, mode: Mode) -> Order | None:
         return Order.CANCEL if asked or orphan else None
     if not job.state.waiting:
         return None
-    held = job.priority == 0 or job.reason.startswith("JobHeld")
     if chain.state is ChainState.PAUSED:
         # What Mirage concluded by itself it acts on only where it may act.
         may = mode is Mode.ACT or not chain.note.startswith(PAUSED)
-        return Order.SUSPEND if may and not held else None
-    return Order.RESUME if held and _held_by_us(tx, chain, job) else None
-
-
-def _held_by_us(tx: Transaction, chain: Chain, job: Job) -> bool:
-    """A hold that the owner or an admin placed is not Mirage's to lift."""
-    suspended = [e.id for e in _entries(tx, chain, Order.SUSPEND) if e.job_id == job.job_id]
-    resumed = [e.id for e in _entries(tx, chain, Order.RESUME) if e.job_id == job.job_id]
-    return max(suspended, default=0) > max(resumed, default=0)
+        return Order.SUSPEND if may and not is_held(job.reason, job.priority) else None
+    # A hold that an admin, somebody else or Slurm itself placed is not Mirage's to lift.
+    return Order.RESUME if is_users(job.reason) and holds.is_ours(tx, cluster_id, job) else None
 
 
 def _refused_lately(tx: Transaction, chain: Chain, job: Job, order: Order, now: int) -> bool:
@@ -113,7 +121,8 @@ def _entries(tx: Transaction, chain: Chain, event: str) -> list[AuditEntry]:
 def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> bool:
     """False where Slurm gave no answer.
 
-    A hold is written down first: what Mirage held it must know that it may release.
+    A hold is written down first: what Mirage held it must know that it may release. Where the hold
+    was refused, or never heard of, that is taken back: here, or at the next look (links.sync).
     """
     moves: dict[Order, Callable[..., None]] = {
         Order.SUSPEND: cluster.suspend,
@@ -124,6 +133,8 @@ def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> 
         _write(store, cluster, cluster_id, task, task.order)
     try:
         moves[task.order](task.job.job_id, owner=task.chain.uid)
+    except JobChanged as error:
+        _write(store, cluster, cluster_id, task, task.order.overtaken, str(error))
     except ClusterRefused as error:
         _write(store, cluster, cluster_id, task, task.order.refused, str(error))
     except ClusterUnavailable as error:
@@ -139,8 +150,9 @@ def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> 
 def _write(
     store: Store, cluster: Cluster, cluster_id: int, task: _Task, event: str, error: str = ""
 ) -> None:
+    now = cluster.now()
     entry = AuditEntry(
-        at=cluster.now(),
+        at=now,
         actor="mirage",
         event=event,
         chain_id=task.chain.chain_id,
@@ -149,3 +161,5 @@ def _write(
     )
     with store.begin() as tx:
         audit.write(tx, cluster_id, entry)
+        if event in _HELD:
+            holds.write(tx, cluster_id, task.job, now if _HELD[event] else None)

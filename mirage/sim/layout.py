@@ -144,6 +144,7 @@ STATIC: Final = 15
 BEGIN: Final = 16
 CANCEL: Final = 17
 HELD: Final = 18
+"""0: by nobody; USER_HOLDS or ADMIN_HOLDS."""
 FAILS: Final = 19
 REQUEUES: Final = 20
 UNMET: Final = 21
@@ -356,6 +357,9 @@ SCRATCH_HEADER: Final = 48
 FRACTION_BITS: Final = 24
 TIER_SHIFT: Final = 55
 """The tier's place in a key, above every priority."""
+
+USER_HOLDS: Final = 1
+ADMIN_HOLDS: Final = 2
 
 REQUEUE_WAIT_S: Final = 120
 """A requeued job's begin time (real-slurm.md 7E: held back about 121 s)."""

@@ -105,9 +105,9 @@ def let_go(state: Ints, site: Ints, slot: int) -> None:
 
 
 @kernel
-def hold(state: Ints, site: Ints, slot: int) -> None:
-    """Not eligible until released."""
-    section(state, LIVE)[slot * RECORD + HELD] = 1
+def hold(state: Ints, site: Ints, slot: int, by: int) -> None:
+    """Not eligible until released. `by`: USER_HOLDS or ADMIN_HOLDS."""
+    section(state, LIVE)[slot * RECORD + HELD] = by
     withdraw(state, site, slot)
 
 

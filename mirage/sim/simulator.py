@@ -148,12 +148,13 @@ class Simulator:
         wanted = np.array(sorted(set(nodes), reverse=True), dtype=np.int64)
         self._act(moves.set_node_list, slot, wanted)
 
-    def hold(self, job_id: int) -> None:
+    def hold(self, job_id: int, *, admin: bool = False) -> None:
         """Not eligible until `release`; its age is lost unless accrue_always."""
-        self._act(moves.hold, self._pending(job_id))
+        by = layout.ADMIN_HOLDS if admin else layout.USER_HOLDS
+        self._act(moves.hold, self._pending(job_id), by)
 
     def release(self, job_id: int) -> None:
-        """A hold ends."""
+        """A hold ends, whosever it is."""
         self._act(moves.release, self._pending(job_id))
 
     def set_node(self, node: int, outage: Outage) -> None:

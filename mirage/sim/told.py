@@ -105,6 +105,7 @@ class Told:
             state=JobState.RUNNING if runs else JobState.PENDING,
             dependencies=_unmet(state, slot),
             held=bool(row[layout.HELD]),
+            held_by_admin=row[layout.HELD] == layout.ADMIN_HOLDS,
             node_list=_chain(state, row[layout.PIN]),
             eligible=_known(row[layout.ELIGIBLE]),
             start=_known(row[layout.START]),

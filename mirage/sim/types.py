@@ -194,6 +194,7 @@ class SimJob:
     begin: int = 0
     """--begin; 0: none."""
     held: bool = False
+    """--hold: by its user."""
     dependencies: tuple[Dependency, ...] = ()
     """All must be met."""
     node_list: tuple[int, ...] = ()
@@ -220,6 +221,7 @@ class Record:
     dependencies: tuple[Dependency, ...] = ()
     """Those not yet met."""
     held: bool = False
+    held_by_admin: bool = False
     node_list: tuple[int, ...] = ()
     """The nodes it asks for by number; empty: any."""
     eligible: int | None = None

@@ -103,7 +103,7 @@ class Recorder:
         image[layout.STATIC] = 0 if refusal else self._static(job, partition, qos)
         image[layout.BEGIN] = job.begin
         image[layout.CANCEL] = NONE if job.cancel_at is None else max(job.cancel_at, 0)
-        image[layout.HELD] = int(job.held)
+        image[layout.HELD] = layout.USER_HOLDS if job.held else 0
         image[layout.FAILS] = int(job.fails)
         image[layout.REQUEUES] = int(job.requeue)
         image[layout.ARRAY] = _number(names.arrays, job.array_id)

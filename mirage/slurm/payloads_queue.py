@@ -13,6 +13,7 @@ from mirage.errors import MalformedText
 from mirage.slurm.forged import refuse_two_owners
 from mirage.slurm.gres import gpu_count
 from mirage.slurm.hetjob import merge
+from mirage.slurm.holds import Shown
 from mirage.slurm.payloads import (
     Payload,
     instant,
@@ -65,6 +66,14 @@ def asked_nodes(answer: Any) -> str:
     Of a het job, those of all its components.
     """
     return ",".join(filter(None, map(_asked_nodes, listed(answer, "jobs"))))
+
+
+def hold(answer: Any) -> list[Shown]:
+    """What holds a job; of a het job, all its components."""
+    return [
+        Shown(waits=job.state.waiting, reason=job.reason, priority=job.priority)
+        for job in map(_read, listed(answer, "jobs"))
+    ]
 
 
 def _asked_nodes(payload: Payload) -> str:

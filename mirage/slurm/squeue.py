@@ -17,6 +17,7 @@ from mirage.errors import MalformedText
 from mirage.slurm.forged import refuse_two_owners
 from mirage.slurm.gres import gpu_count
 from mirage.slurm.hetjob import merge
+from mirage.slurm.holds import Shown
 from mirage.slurm.rows import (
     SEPARATOR,
     Row,
@@ -60,7 +61,7 @@ FIELDS = (
 )
 
 
-_STANDING = ("JobID", "UserID", "ReqNodes")
+_STANDING = ("JobID", "UserID", "ReqNodes", "State", "Reason", "PriorityLong")
 """Nothing in them is written by users, so the separator needs no secret."""
 
 
@@ -83,6 +84,8 @@ class Standing:
     asked_nodes: str
     """The nodes that it asks for by name, as a host list; empty where any nodes will do. Of a het
     job, those of all its components."""
+    shown: tuple[Shown, ...]
+    """What holds it: of a het job, a value for each component."""
 
 
 def standing_argv(job_id: JobId) -> list[str]:
@@ -100,7 +103,18 @@ def standing(answer: str) -> Standing:
     # The components of a het job have one owner.
     refuse_two_owners((rows[0]["JobID"], uid) for uid in uids)
     asked = (text(row["ReqNodes"]) for row in rows)
-    return Standing(uid=uids[0], asked_nodes=",".join(filter(None, asked)))
+    return Standing(
+        uid=uids[0],
+        asked_nodes=",".join(filter(None, asked)),
+        shown=tuple(
+            Shown(
+                waits=_state(row["State"]).waiting,
+                reason=_reason(row["Reason"]),
+                priority=optional_integer(row["PriorityLong"]),
+            )
+            for row in rows
+        ),
+    )
 
 
 def parse(answer: str, taken_at: int, separator: str = SEPARATOR) -> Queue:
@@ -138,7 +152,7 @@ def _read(row: Row) -> Job:
         partition=text(row["Partition"]),
         qos=text(row["QOS"]),
         name=row["Name"],
-        reason="" if row["Reason"] == "None" else text(row["Reason"]),
+        reason=_reason(row["Reason"]),
         priority=optional_integer(row["PriorityLong"]),
         eligible=instant(row["EligibleTime"]),
         # Slurm gives a job that ended without ever running its end as its start.
@@ -159,6 +173,10 @@ def _state(cell: str) -> JobState:
     """A job that squeue calls requeued waits again; in accounting it is the run that ended."""
     state = job_state(cell)
     return JobState.PENDING if state is JobState.REQUEUED else state
+
+
+def _reason(cell: str) -> str:
+    return "" if cell == "None" else text(cell)
 
 
 def _many_tasks(task_ids: str) -> bool:

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0100"
+SCHEMA = "0110"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -162,6 +162,7 @@ links = Table(
     Column("pushed_at", BigInteger),  # when slurmctld told of its end
     Column("planned_start", BigInteger),  # by Slurm, while it waits
     Column("expected_end", BigInteger),  # by Slurm, while it runs
+    Column("held_at", BigInteger),  # by Mirage, which may release that hold; NULL: it has none
     UniqueConstraint("chain_id", "index"),
     UniqueConstraint("cluster_id", "job_id", "submit"),
     Index(None, "cluster_id", "start"),

@@ -66,6 +66,13 @@ class SlurmRig:
         shown = self.testbed.job(job_id)["ReqNodeList"]
         return "" if shown == "(null)" else shown
 
+    def place_hold(self, job_id: JobId, *, admin: bool = False) -> None:
+        verb, user = ("hold", "root") if admin else ("uhold", "alice")
+        self.testbed.run(["scontrol", verb, str(job_id)], user=user)
+
+    def lift_hold(self, job_id: JobId) -> None:
+        self.testbed.run(["scontrol", "release", str(job_id)])
+
 
 class RestRig:
     """The same scene, reached through slurmrestd."""
@@ -75,6 +82,7 @@ class RestRig:
         self.predecessor, self.standby = scene.predecessor, scene.standby
         self.wait, self.until, self.crowd = scene.wait, scene.until, scene.crowd
         self.insist, self.asked_nodes = scene.insist, scene.asked_nodes
+        self.place_hold, self.lift_hold = scene.place_hold, scene.lift_hold
 
 
 class Stage:

@@ -10,7 +10,7 @@ import pytest
 from mirage.cluster.cli import SlurmCli
 from mirage.cluster.lane import Patience
 from mirage.domain.job import Job, JobId, JobState
-from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.errors import ClusterRefused, ClusterUnavailable, JobChanged
 from mirage.slurm import dependency
 from tests.cluster.slurm_rig import SlurmRig, put_on_path, uid_of
 
@@ -129,6 +129,21 @@ def test_of_nodes_that_do_not_fit_the_queue_tells_and_letting_it_off_mends_it(
     held = _shown(slurm_rig, standby)
     assert held.priority != 0
     assert slurm_rig.testbed.job(standby)["ExcNodeList"] == nodes
+
+
+def test_what_slurm_gave_priority_0_is_neither_held_nor_released(slurm_rig: SlurmRig) -> None:
+    nodes = _shown(slurm_rig, slurm_rig.predecessor).node_list
+    job_id = slurm_rig.submit(f"--exclude={nodes}", "--begin=now+1hour")
+    update = ["scontrol", "update", f"JobId={job_id}", f"ReqNodeList={nodes}", "StartTime=now"]
+    slurm_rig.testbed.run(update)
+    slurm_rig.testbed.wait_until(
+        lambda: _shown(slurm_rig, job_id).priority == 0, 30, "the scheduler's look"
+    )
+    for move in (slurm_rig.cluster.suspend, slurm_rig.cluster.resume):
+        with pytest.raises(JobChanged, match="BadConstraints"):
+            move(job_id)
+    shown = _shown(slurm_rig, job_id)
+    assert (shown.reason, shown.priority) == ("BadConstraints", 0)
 
 
 def _shown(rig: SlurmRig, job_id: JobId) -> Job:

@@ -11,7 +11,7 @@ import pytest
 from mirage.cluster.simulated import SimulatedCluster
 from mirage.domain.chain import ChainId, find_mark
 from mirage.domain.job import Job, JobId, JobState
-from mirage.errors import ClusterRefused
+from mirage.errors import ClusterRefused, JobChanged
 from mirage.ports import Cluster
 from mirage.sim.types import Params, SimJob, afterany
 
@@ -41,6 +41,14 @@ class Rig(Protocol):
 
     def asked_nodes(self, job_id: JobId) -> str:
         """The nodes that a job asks for by name; empty: any."""
+        ...
+
+    def place_hold(self, job_id: JobId, *, admin: bool = False) -> None:
+        """By the job's owner, or by an admin."""
+        ...
+
+    def lift_hold(self, job_id: JobId) -> None:
+        """By an admin."""
         ...
 
 
@@ -82,6 +90,12 @@ class SimulatedRig:
         record = self.cluster.simulator.find(job_id)
         assert record is not None
         return ",".join(self._names[number] for number in record.node_list)
+
+    def place_hold(self, job_id: JobId, *, admin: bool = False) -> None:
+        self.cluster.place_hold(job_id, admin=admin)
+
+    def lift_hold(self, job_id: JobId) -> None:
+        self.cluster.lift_hold(job_id)
 
     @property
     def _names(self) -> list[str]:
@@ -192,6 +206,68 @@ def test_a_suspended_standby_does_not_start_until_resumed(rig: Rig) -> None:
     rig.until(lambda: find(rig, rig.standby).state is JobState.RUNNING, 30)
 
 
+def holds(rig: Rig, job_id: JobId) -> tuple[str, int | None]:
+    """Whose hold it is, in Slurm's word, and the priority."""
+    job = find(rig, job_id)
+    return job.reason, job.priority
+
+
+def test_a_suspended_standby_is_under_a_users_hold(rig: Rig) -> None:
+    rig.cluster.suspend(rig.standby, owner=owner_of(rig))
+    assert holds(rig, rig.standby) == ("JobHeldUser", 0)
+    rig.cluster.resume(rig.standby, owner=owner_of(rig))
+    reason, priority = holds(rig, rig.standby)
+    assert not reason.startswith("JobHeld")
+    assert priority != 0
+
+
+def test_an_admins_hold_and_its_owners_are_told_apart(rig: Rig) -> None:
+    rig.place_hold(rig.standby)
+    assert holds(rig, rig.standby) == ("JobHeldUser", 0)
+    rig.place_hold(rig.standby, admin=True)
+    assert holds(rig, rig.standby) == ("JobHeldAdmin", 0)
+    rig.lift_hold(rig.standby)
+    assert not find(rig, rig.standby).reason.startswith("JobHeld")
+
+
+def test_an_admins_hold_is_not_made_a_users(rig: Rig) -> None:
+    rig.place_hold(rig.standby, admin=True)
+    with pytest.raises(JobChanged, match="is held already"):
+        rig.cluster.suspend(rig.standby, owner=owner_of(rig))
+    assert holds(rig, rig.standby) == ("JobHeldAdmin", 0)
+
+
+@pytest.mark.parametrize("suspended", [True, False], ids=["beside Mirage's", "alone"])
+def test_an_admins_hold_is_not_lifted(rig: Rig, *, suspended: bool) -> None:
+    if suspended:
+        rig.cluster.suspend(rig.standby, owner=owner_of(rig))
+    rig.place_hold(rig.standby, admin=True)
+    with pytest.raises(JobChanged, match="JobHeldAdmin"):
+        rig.cluster.resume(rig.standby, owner=owner_of(rig))
+    assert holds(rig, rig.standby) == ("JobHeldAdmin", 0)
+
+
+def test_what_its_owner_holds_is_not_held_once_more(rig: Rig) -> None:
+    """Nobody could tell afterwards whose the hold is."""
+    rig.place_hold(rig.standby)
+    with pytest.raises(JobChanged, match="is held already"):
+        rig.cluster.suspend(rig.standby, owner=owner_of(rig))
+
+
+def test_what_is_not_held_is_not_released(rig: Rig) -> None:
+    with pytest.raises(JobChanged, match="not a user's hold"):
+        rig.cluster.resume(rig.standby, owner=owner_of(rig))
+
+
+def test_what_runs_is_neither_held_nor_released(rig: Rig) -> None:
+    """slurmctld would take the hold, and the job would wait once it is requeued."""
+    before = holds(rig, rig.predecessor)
+    for move in (rig.cluster.suspend, rig.cluster.resume):
+        with pytest.raises(JobChanged, match="does not wait"):
+            move(rig.predecessor, owner=owner_of(rig))
+    assert holds(rig, rig.predecessor) == before
+
+
 def test_a_cancelled_standby_is_over_and_still_shown_for_a_while(rig: Rig) -> None:
     rig.cluster.cancel(rig.standby, owner=owner_of(rig))
     assert find(rig, rig.standby).state is JobState.CANCELLED
@@ -256,6 +332,10 @@ def test_moves_of_unknown_jobs_are_refused(rig: Rig) -> None:
         )
     with pytest.raises(ClusterRefused):
         cluster.cancel(UNKNOWN, owner=owner_of(rig))
+    with pytest.raises(ClusterRefused):
+        cluster.suspend(UNKNOWN, owner=owner_of(rig))
+    with pytest.raises(ClusterRefused):
+        cluster.resume(UNKNOWN, owner=owner_of(rig))
 
 
 def test_no_move_touches_a_job_of_somebody_else(rig: Rig) -> None:

@@ -1,15 +1,19 @@
 """What owners asked for is what Slurm does: the real worker on a simulated cluster."""
 
+from dataclasses import replace
+
 import pytest
 
 from mirage.cluster.simulated import SimulatedCluster
 from mirage.domain.chain import Chain, ChainId, ChainState, find_mark
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Queue
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.policy.rules import AtOnce, Reactive
 from mirage.services import chains as chain_service
 from mirage.services.desk import Rules
+from mirage.services.obey import obey
 from mirage.sim.types import Params
 from mirage.store import audit, chains, clusters
 from mirage.store.engine import Store
@@ -80,6 +84,15 @@ class Scene:
         job = self.link(index)
         return job is not None and job.priority == 0
 
+    def reason(self, index: int) -> str:
+        job = self.link(index)
+        return "" if job is None else job.reason
+
+    def job_id(self, index: int) -> JobId:
+        job = self.link(index)
+        assert job is not None
+        return job.job_id
+
     def events(self) -> list[str]:
         with self.store.read() as tx:
             return [entry.event for entry in audit.page(tx, chain_id=CHAIN)][::-1]
@@ -122,9 +135,7 @@ def test_a_pause_is_told_once(scene: Scene) -> None:
 
 
 def test_a_hold_that_is_not_mirages_is_not_lifted(scene: Scene) -> None:
-    standby = scene.link(2)
-    assert standby is not None
-    scene.cluster.suspend(standby.job_id, owner=scene.chain.uid)
+    scene.cluster.place_hold(scene.job_id(2))
     scene.tick()
     scene.ask(ChainState.PAUSED)
     scene.tick()
@@ -132,6 +143,128 @@ def test_a_hold_that_is_not_mirages_is_not_lifted(scene: Scene) -> None:
     scene.tick()
     assert scene.held(2)
     assert "resume" not in scene.events()
+
+
+def test_an_admins_hold_that_came_after_a_pause_is_not_lifted(scene: Scene) -> None:
+    scene.ask(ChainState.PAUSED)
+    scene.tick()
+    scene.cluster.place_hold(scene.job_id(2), admin=True)
+    scene.ask(ChainState.ACTIVE)
+    scene.tick()
+    scene.tick()
+    assert scene.reason(2) == "JobHeldAdmin"
+    assert "resume" not in scene.events()
+    assert "hold gone" in scene.events()
+
+
+def test_an_admins_hold_is_not_lifted_after_another_admin_made_it_a_users(scene: Scene) -> None:
+    """It is the owner's to release then, not Mirage's."""
+    scene.ask(ChainState.PAUSED)
+    scene.tick()
+    scene.cluster.place_hold(scene.job_id(2), admin=True)
+    scene.tick()
+    scene.cluster.place_hold(scene.job_id(2))
+    scene.ask(ChainState.ACTIVE)
+    scene.tick()
+    assert (scene.reason(2), "resume" in scene.events()) == ("JobHeldUser", False)
+
+
+@pytest.mark.parametrize("admin", [True, False])
+def test_a_hold_that_came_after_a_pause_was_undone_by_hand_is_not_lifted(
+    scene: Scene, *, admin: bool
+) -> None:
+    scene.ask(ChainState.PAUSED)
+    scene.tick()
+    assert scene.held(2)
+    scene.cluster.lift_hold(scene.job_id(2))
+    scene.ask(ChainState.ACTIVE)
+    scene.tick()
+    scene.cluster.place_hold(scene.job_id(2), admin=admin)
+    scene.tick()
+    scene.ask(ChainState.PAUSED)
+    scene.ask(ChainState.ACTIVE)
+    scene.tick()
+    assert scene.held(2)
+    assert scene.events()[1:4] == ["asked: paused", "suspend", "asked: resumed"]
+    assert (scene.events()[4], "resume" in scene.events()) == ("hold gone", False)
+
+
+def test_a_paused_chain_whose_link_was_released_by_hand_is_held_anew(scene: Scene) -> None:
+    """And that hold is Mirage's again."""
+    scene.ask(ChainState.PAUSED)
+    scene.tick()
+    scene.cluster.lift_hold(scene.job_id(2))
+    scene.tick()
+    assert scene.held(2)
+    scene.ask(ChainState.ACTIVE)
+    scene.tick()
+    assert not scene.held(2)
+    assert scene.events()[-5:] == ["suspend", "hold gone", "suspend", "asked: resumed", "resume"]
+
+
+def test_an_admins_hold_that_came_after_the_look_at_the_queue_stays_the_admins(
+    scene: Scene,
+) -> None:
+    scene.ask(ChainState.PAUSED)
+    queue = scene.cluster.queue()
+    scene.cluster.place_hold(scene.job_id(2), admin=True)
+    obey(scene.store, scene.cluster, scene.cluster_id, queue)
+    assert scene.reason(2) == "JobHeldAdmin"
+    assert scene.events()[-2:] == ["suspend", "suspend: overtaken"]
+    scene.cluster.lift_hold(scene.job_id(2))
+    scene.tick()
+    assert scene.held(2), "the pause holds at the next look, not after a quarter of an hour"
+    scene.ask(ChainState.ACTIVE)
+    scene.tick()
+    assert not scene.held(2)
+
+
+def test_an_admins_hold_that_came_after_the_look_at_the_queue_is_not_lifted(scene: Scene) -> None:
+    scene.ask(ChainState.PAUSED)
+    scene.tick()
+    scene.ask(ChainState.ACTIVE)
+    queue = scene.cluster.queue()
+    scene.cluster.place_hold(scene.job_id(2), admin=True)
+    obey(scene.store, scene.cluster, scene.cluster_id, queue)
+    assert (scene.reason(2), scene.events()[-1]) == ("JobHeldAdmin", "resume: overtaken")
+
+
+def test_a_hold_that_was_never_heard_of_is_not_mirages(scene: Scene) -> None:
+    scene.cluster.error = ClusterUnavailable("no answer")
+    scene.ask(ChainState.PAUSED)
+    scene.tick()
+    scene.ask(ChainState.ACTIVE)
+    scene.tick()
+    scene.cluster.place_hold(scene.job_id(2))
+    scene.tick()
+    scene.tick()
+    assert scene.held(2)
+
+
+def test_a_hold_that_was_refused_is_not_mirages(scene: Scene) -> None:
+    scene.cluster.error = ClusterRefused("Access denied")
+    scene.ask(ChainState.PAUSED)
+    scene.tick()
+    scene.cluster.place_hold(scene.job_id(2))
+    scene.ask(ChainState.ACTIVE)
+    scene.tick()
+    scene.tick()
+    assert scene.held(2)
+
+
+def test_what_slurm_itself_gave_no_priority_is_not_released(store: Store) -> None:
+    """Its nodes do not fit, say: a release would have slurmctld look at it again and again."""
+    scene = Scene(store)
+    scene.ask(ChainState.PAUSED)
+    scene.tick()
+    scene.ask(ChainState.ACTIVE)
+    shown = [_given_up(job) for job in scene.cluster.queue()]
+    obey(store, scene.cluster, scene.cluster_id, Queue.of(scene.cluster.now(), shown))
+    assert "resume" not in scene.events()
+
+
+def _given_up(job: Job) -> Job:
+    return replace(job, reason="BadConstraints") if job.state.waiting else job
 
 
 def test_what_one_worker_held_the_next_one_releases(scene: Scene) -> None:

@@ -7,6 +7,7 @@ from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import ForgedAnswer, MalformedText
 from mirage.slurm import rows, squeue
+from mirage.slurm.holds import Shown
 from tests.slurm.captured import SEPARATOR, answer, job_id, taken_at
 
 
@@ -39,14 +40,16 @@ def test_a_running_job_is_told_in_full(queue: Queue) -> None:
 
 def _standing(*told: tuple[str, str, str]) -> squeue.Standing:
     """Of rows of id, uid and asked nodes, as 22.05.8 printed them."""
-    lines = ("".join(f"{cell}{rows.SEPARATOR}" for cell in row) + "\n" for row in told)
+    waits = ("PENDING", "Dependency", "1")
+    lines = ("".join(f"{cell}{rows.SEPARATOR}" for cell in row + waits) + "\n" for row in told)
     return squeue.standing("".join(lines))
 
 
 def test_whose_a_job_is_and_the_nodes_that_it_asks_for() -> None:
     """Of a het job, the components in any order."""
     assert squeue.standing_argv(JobId(7))[-2] == "--jobs=7"
-    assert _standing(("7", "1001", "")) == squeue.Standing(1001, "")
+    shown = Shown(waits=True, reason="Dependency", priority=1)
+    assert _standing(("7", "1001", "")) == squeue.Standing(1001, "", (shown,))
     assert _standing(("7", "1001", "gpu[01-02]")).asked_nodes == "gpu[01-02]"
     assert _standing(("7", "1001", ""), ("8", "1001", "gpu02")).asked_nodes == "gpu02"
     for half in ("", "7\x1f1001\x1fgpu01"):

@@ -1,0 +1,76 @@
+"""Whose hold keeps a job from starting, by the words of squeue; and who may lift it.
+
+Slurm keeps one hold of a job, a user's or an admin's, and not who made it. To an Operator
+slurmctld says yes to everything (22.05.8): `scontrol uhold` turns an admin's hold into a user's,
+and sets a running job to be held when it is requeued; `release` lifts any hold. So whoever moves
+looks first, and this is what the look has to show (docs/decisions/0028).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mirage.domain.job import JobId
+from mirage.errors import JobChanged
+
+USERS = "JobHeldUser"
+ADMINS = "JobHeldAdmin"
+_HELD = "JobHeld"
+
+
+class Shown(NamedTuple):
+    """A job as one look shows it."""
+
+    waits: bool
+    """It is pending."""
+    reason: str
+    priority: int | None
+
+
+def is_held(reason: str, priority: int | None) -> bool:
+    """By whomever. Slurm itself gives priority 0 to what it will not look at again, such as a job
+    whose constraints nothing meets."""
+    return priority == 0 or reason.startswith(_HELD)
+
+
+def is_users(reason: str) -> bool:
+    """One that the job's owner may lift. Slurm shows it before every other reason of the wait."""
+    return reason == USERS
+
+
+def check_unheld(job_id: JobId, shown: Sequence[Shown]) -> None:
+    """Raises JobChanged for a job that must not be held now. `shown`: all of its components."""
+    _check_waits(job_id, shown, "held")
+    for each in shown:
+        if is_held(each.reason, each.priority):
+            raise JobChanged(
+                f"job {job_id} is held already ({each.reason or 'priority 0'}): a hold of "
+                "Mirage's would take that one's place"
+            )
+
+
+def check_made(job_id: JobId, shown: Sequence[Shown]) -> None:
+    """After the hold. Raises JobChanged where it is not a user's, so not Mirage's."""
+    _check_waits(job_id, shown, "held")
+    if any(each.reason == ADMINS for each in shown):
+        raise JobChanged(f"job {job_id} was held by an admin just now: the hold is theirs")
+
+
+def check_users(job_id: JobId, shown: Sequence[Shown]) -> None:
+    """Raises JobChanged for a job whose hold is not to be lifted: an admin's, Slurm's, none."""
+    _check_waits(job_id, shown, "released")
+    for each in shown:
+        if not is_users(each.reason):
+            raise JobChanged(
+                f"job {job_id} is not released: what holds it is not a user's hold "
+                f"({each.reason or 'no reason'})"
+            )
+
+
+def started_held(shown: Sequence[Shown]) -> bool:
+    """Whether a user's hold reached a job that had just started: it would wait when requeued."""
+    return any(not each.waits and is_users(each.reason) for each in shown)
+
+
+def _check_waits(job_id: JobId, shown: Sequence[Shown], done: str) -> None:
+    if not shown or not all(each.waits for each in shown):
+        raise JobChanged(f"job {job_id} is not {done}: it does not wait")
