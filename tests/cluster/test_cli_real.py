@@ -141,7 +141,7 @@ def test_what_slurm_gave_priority_0_is_neither_held_nor_released(slurm_rig: Slur
     )
     for move in (slurm_rig.cluster.suspend, slurm_rig.cluster.resume):
         with pytest.raises(JobChanged, match="BadConstraints"):
-            move(job_id)
+            move(job_id, owner=uid_of("alice"))
     shown = _shown(slurm_rig, job_id)
     assert (shown.reason, shown.priority) == ("BadConstraints", 0)
 
