@@ -34,6 +34,8 @@ from mirage.sd_notify import Notifier
 from mirage.services import killswitch, site
 from mirage.services.foretelling import Foreteller
 from mirage.services.polled import keep_asking
+from mirage.services.quotas import Quotas
+from mirage.services.retention import Retention
 from mirage.services.rpcs import Sensor
 from mirage.slurm.sdiag import Diagnosis
 from mirage.web.app import mount
@@ -251,6 +253,7 @@ def make_worker(
         watch=couriers.watch(settings.notify),
         usage=bootstrap.usage(service.cluster),
         sensor=_sensor(service, alive),
+        keep=Retention(**settings.retention.model_dump()),
     )
 
 
@@ -300,4 +303,5 @@ def api_context(
         models_dir=models_dir(settings.provision.models_dir),
         tables_dir=bootstrap.tables_dir(settings),
         kill_file=settings.service.state_dir / killswitch.FILE,
+        quotas=Quotas(**settings.quota.model_dump()),
     )

@@ -50,12 +50,12 @@ def test_others_see_it_without_buttons_and_logs(browser: Browser, site: Site) ->
     assert not [words for words in headings if words.startswith("Logs")]
 
 
-def test_what_is_asked_twice_is_told_as_a_page(browser: Browser, site: Site) -> None:
+def test_what_cannot_be_is_told_as_a_page(browser: Browser, site: Site) -> None:
     held = {"Cookie": f"mirage_session={site.sessions['alice']}", "Sec-Fetch-Site": "same-origin"}
-    for expected in (303, 409):
-        answer = site.client.raw("POST", f"{PAGE}/cancel", headers=HTML | held)
+    for verb, expected in (("cancel", 303), ("cancel", 303), ("pause", 409)):
+        answer = site.client.raw("POST", f"{PAGE}/{verb}", headers=HTML | held)
         assert answer.status_code == expected
-    assert "already" in answer.text
+    assert "it cannot become paused" in answer.text
     assert "/problems/conflict" in answer.text
 
 
