@@ -27,7 +27,8 @@ class QuotaSettings(Section):
     export_s: int = Field(900, ge=10, le=86400)
     """A file that has not been read to its end by then is broken off; seconds."""
     forecasts_per_minute: int = Field(60, ge=1)
-    """Forecasts that one user, or one address without a user, may look at in a minute."""
+    """Forecasts that one user may look at in a minute; all of one address who do not say who they
+    are five times as many."""
     forecasts_asked: int = Field(16, ge=1)
     """Jobs that one user may have the twin asked about in 30 minutes; all together 64."""
 

@@ -12,6 +12,9 @@ from mirage.services.quotas import Asker, Quotas, Rates, Slots
 FORECASTS_AT_ONCE = 8
 """Of Starlette's 40 threads: whatever is asked of forecasts, the others answer."""
 
+OF_AN_ADDRESS = 5
+"""Users' shares, where nobody says who they are: a login node or a proxy speaks for many."""
+
 _SLOT_S = 10
 """A file of 200,000 jobs takes five to eight seconds (docs/rest.md)."""
 _IPV6_OF_ONE = 64
@@ -24,8 +27,9 @@ class Quota:
     def __init__(self, quotas: Quotas, clock: Callable[[], float]) -> None:
         self._quotas = quotas
         self._writes = Rates(quotas.writes_burst, quotas.writes_per_minute, clock)
-        each = quotas.forecasts_per_minute
+        each, all_of = quotas.forecasts_per_minute, OF_AN_ADDRESS * quotas.forecasts_per_minute
         self._forecasts = Rates(each, each, clock)
+        self._forecasts_of = Rates(all_of, all_of, clock)
         said = "too many forecasts are being made: ask again in a moment"
         self._foretelling = Slots(FORECASTS_AT_ONCE, said, 1)
         said = "too many files are being written, or half of those are yours: ask again later"
@@ -45,8 +49,12 @@ class Quota:
     def foretelling(self, who: Asker) -> Iterator[None]:
         """Raises TooMany."""
         each = self._quotas.forecasts_per_minute
-        said = f"one caller asks for {each} forecasts a minute (quota.forecasts_per_minute)"
-        self._forecasts.check(who.name, said)
+        said = f"one user looks at {each} forecasts a minute (quota.forecasts_per_minute)"
+        if who.known:
+            self._forecasts.check(who.name, said)
+        else:
+            said = f"{said}, and all of one address who do not say who they are at {OF_AN_ADDRESS}"
+            self._forecasts_of.check(who.name, f"{said} times as many")
         with self._foretelling.taken(who):
             yield
 

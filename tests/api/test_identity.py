@@ -219,11 +219,12 @@ def test_a_flood_of_refusals_fills_no_database_and_hides_nobody_elses(
     with store.begin() as tx:
         add_chain(tx, context.cluster_id)
 
-    def flood(times: int) -> None:
-        for _ in range(times):
-            client.raw("GET", CHAINS, headers={"Authorization": "Basic x"})
-
     with stage.serving(replace(context, stopwatch=clock)) as client:
+
+        def flood(times: int) -> None:
+            for _ in range(times):
+                client.raw("GET", CHAINS, headers={"Authorization": "Basic x"})
+
         flood(ledger.OF_ONE + 120)
         assert len(refusals(store)) == ledger.OF_ONE
         client.post(f"{CHAINS}/{CHAIN}/cancel", who="bob")

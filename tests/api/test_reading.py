@@ -1,6 +1,7 @@
 """Who reads too slowly is ended: by a clock that goes on only where somebody waits for it."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -16,6 +17,8 @@ class Skipping(asyncio.SelectorEventLoop):
     """Where nothing is to be done before some instant, it is that instant at once."""
 
     _at = 0.0
+    _ready: deque[Any]
+    _scheduled: list[asyncio.TimerHandle]
 
     def time(self) -> float:
         return self._at
@@ -24,7 +27,7 @@ class Skipping(asyncio.SelectorEventLoop):
         awaited = [timer.when() for timer in self._scheduled if not timer.cancelled()]
         if not self._ready and awaited:
             self._at = max(self._at, min(awaited))
-        super()._run_once()
+        super()._run_once()  # type: ignore[misc] # which the stubs do not know
 
 
 def run(made: Callable[[], Coroutine[Any, Any, None]]) -> float:

@@ -25,7 +25,7 @@ def link(chain_id: ChainId) -> Link:
 
 
 def wrote(tx: Transaction, cluster_id: int, event: str, **more: Any) -> None:
-    given = {"at": 100, "actor": "mirage", "chain_id": OVER.chain_id}
+    given: dict[str, Any] = {"at": 100, "actor": "mirage", "chain_id": OVER.chain_id}
     audit.write(tx, cluster_id, AuditEntry(event=event, **given | more))
 
 
