@@ -24,6 +24,7 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.policy import registry
 from mirage.services.desk import Rules
+from mirage.services.quotas import Quotas
 from mirage.store import clusters, jobs
 from mirage.store.engine import Store
 from mirage.store.jobs import JobFilter
@@ -126,6 +127,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
             admins=("root",),
             clock=cluster.now,
             policies=("reactive", "average", "quantile", "auto"),
+            quotas=Quotas(forecasts_per_minute=1_000_000),  # one caller asks for many
         )
         app = create_app(given)
         mount(app)

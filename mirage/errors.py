@@ -154,3 +154,8 @@ class NotAllowed(MirageError):
 
 class TooMany(MirageError):
     """The caller has as much under way as one may: the message says of what."""
+
+    def __init__(self, message: str, after_s: int | None = None) -> None:
+        """`after_s`: when to ask again, where that is known; seconds."""
+        super().__init__(message)
+        self.after_s = after_s

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, ConfigDict, SecretStr
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
@@ -23,6 +23,12 @@ SECRET: JsonDict = {"secret": True}
 _UNITS = (("_node_h", "node-hours"), ("_h", "hours"), ("_s", "seconds"), ("_mib", "MiB"))
 _SIGNS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 _PASSWORD = re.compile(r"(://[^\s/@:]*):[^\s/@]*@")
+
+
+class Section(BaseModel):
+    """A table of keys: one that is not known is a fault."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,6 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     WithJsonSchema,
     model_validator,
@@ -19,6 +17,8 @@ from mirage import config_file
 from mirage.config_file import Given
 from mirage.installed import DEFAULT_PORT, own_state_dir
 from mirage.knobs import SECRET
+from mirage.knobs import Section as _Section
+from mirage.settings_quota import QuotaSettings, RetentionSettings
 
 CONFIG_PATH = Path("/etc/mirage/mirage.toml")
 
@@ -73,10 +73,6 @@ def _owner_address(template: str | None) -> str | None:
 
 _Seconds = Annotated[int, Field(gt=0, le=31 * 86400)]
 _Hours = Annotated[float, Field(ge=0)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ClusterSettings(_Section):
@@ -285,6 +281,8 @@ class Settings(_Section):
     polling: PollingSettings = PollingSettings()
     provision: ProvisionSettings = ProvisionSettings()
     notify: NotifySettings = NotifySettings()
+    quota: QuotaSettings = QuotaSettings()
+    retention: RetentionSettings = RetentionSettings()
     log_format: Literal["auto", "json", "console"] = "auto"
     """auto: colours on a terminal, JSON otherwise."""
 

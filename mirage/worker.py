@@ -15,7 +15,7 @@ from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
-from mirage.services import caps, killswitch, links, pushing, room, waits
+from mirage.services import caps, killswitch, links, pushing, retention, room, waits
 from mirage.services.bookkeeping import Bookkeeping
 from mirage.services.chains import conclude
 from mirage.services.desk import Rules
@@ -31,8 +31,9 @@ from mirage.services.notices import Watch
 from mirage.services.obey import obey
 from mirage.services.provision import provision, reconcile
 from mirage.services.pushing import Cadence
+from mirage.services.retention import Retention
 from mirage.services.rpcs import Sensor
-from mirage.store import audit, clusters, pushes, snapshots
+from mirage.store import audit, clusters, pushes
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Store, Transaction
 from mirage.store.pushes import Pushes
@@ -78,11 +79,13 @@ class Worker:
         usage: Callable[[], Mapping[str, Usage]] | None = None,
         sensor: Sensor | None = None,
         alarms: Callable[[], list[str]] = list,
+        keep: Retention | None = None,
     ) -> None:
         """`owner_uid`: of a user's own service, which touches nobody else's jobs. `foreteller`:
         says what jobs would wait that nobody has submitted yet. `watch`: what people are told of
         chains. `usage`: what asking Slurm has cost this process. `sensor`: what slurmctld counts of
-        it. `alarms`: what somebody wrote into Slurm's answers since the last time."""
+        it. `alarms`: what somebody wrote into Slurm's answers since the last time. `keep`: how long
+        what is kept."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
         self._rules = rules
         self._intervals = intervals or Intervals()
@@ -92,6 +95,8 @@ class Worker:
         self._watch = watch
         self._sensor = sensor
         self._alarms = alarms
+        self._retention = keep or Retention()
+        self._retention = keep or Retention()
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
         self._teller = Teller(self._holder, usage)
         self._queue: Queue | None = None
@@ -283,6 +288,5 @@ class Worker:
     def _thin(self, now: int) -> None:
         if self._thinned_at is not None and now < self._thinned_at + _THIN_EVERY_S:
             return
-        with self._store.begin() as tx:
-            snapshots.thin(tx, self._cluster_id, now)
+        retention.tidy(self._store, self._cluster_id, now, self._retention)
         self._thinned_at = now

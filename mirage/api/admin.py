@@ -38,9 +38,12 @@ def release_kill_switch(
     def release() -> schemas.KillSwitch:
         now = given.clock()
         killswitch.release(tx, given.cluster_id, now=now, actor=who.user, act_again=asked.act_again)
+        return shown()
+
+    def shown() -> schemas.KillSwitch:
         return views.kill_switch(killswitch.pulled(tx, given.cluster_id), given.kill_file)
 
-    return key.once(release)
+    return key.once(release, shown)
 
 
 @router.get("/limits", operation_id="getLimits", responses=read_errors(401, 403))

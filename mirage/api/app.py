@@ -17,7 +17,6 @@ from mirage.api import (
     forecasts,
     handovers,
     machines,
-    once,
     overviews,
     problems,
     queue,
@@ -26,12 +25,11 @@ from mirage.api import (
 )
 from mirage.api.context import ApiContext
 from mirage.api.deps import no_nul, only_json
-from mirage.api.export import Gate
 from mirage.api.heads import Heads
 from mirage.api.live import Live
 from mirage.api.misdirected import OwnNames
-from mirage.api.once import RepeatError
-from mirage.api.refusals import Flood
+from mirage.api.quota import Quota
+from mirage.api.refusals import Ledger
 from mirage.api.revalidation import Revalidation
 
 PREFIX = "/api/v1"
@@ -50,9 +48,9 @@ def create_app(context: ApiContext) -> FastAPI:
         redoc_url=None,
     )
     app.state.context = context
-    app.state.refusals = Flood()
+    app.state.refusals = Ledger(context.stopwatch)
     app.state.live = Live(context)
-    app.state.gate = Gate()
+    app.state.quota = Quota(context.quotas, context.stopwatch)
     for routes in (
         chains,
         handovers,
@@ -71,7 +69,6 @@ def create_app(context: ApiContext) -> FastAPI:
         )
     app.include_router(system.probes)
     problems.install(app)
-    app.add_exception_handler(RepeatError, once.replayed)
     documented.install(app, PREFIX)
     app.add_middleware(Revalidation, prefix=context.root_path + PREFIX)
     app.add_middleware(Heads)

@@ -117,7 +117,10 @@ def register_chain(
     """Register a chain whose first link has been submitted. The same again changes nothing."""
     response.headers["Location"] = f"{request.url.path}/{new.chain_id}"
     kept = new if _keeps_recipe(given, request) else new.model_copy(update={"recipe": None})
-    return key.once(lambda: _register(tx, given, kept, who))
+    return key.once(
+        lambda: _register(tx, given, kept, who),
+        lambda: _shown(tx, given, seen(tx, ChainId(new.chain_id), who).chain_id),
+    )
 
 
 def _keeps_recipe(given: ApiContext, request: Request) -> bool:
@@ -146,8 +149,11 @@ def _register(
         min_runtime_s=new.min_runtime_s,
         recipe=None if new.recipe is None else new.recipe.kept(),
     )
-    most = caps.in_force(tx, given.cluster_id, given.limits).max_chains_per_user
-    room.check(tx, given.cluster_id, registration.chain_id, who.uid, most)
+    bounds = room.Bounds(
+        live=caps.in_force(tx, given.cluster_id, given.limits).max_chains_per_user,
+        a_day=given.quotas.registrations_per_day,
+    )
+    room.check(tx, given.cluster_id, registration.chain_id, who.uid, bounds, now=given.clock())
     try:
         chain_service.register(
             tx, given.cluster_id, registration, uid=who.uid, user=who.user, now=given.clock()
@@ -284,14 +290,18 @@ def _asking(
     """What a caller asks of a chain is written down; the worker's next tick tells Slurm."""
 
     def ask(target: ChainState) -> schemas.ChainView:
-        return key.once(lambda: make(target))
+        return key.once(lambda: make(target), lambda: _shown(tx, given, theirs().chain_id))
 
     def make(target: ChainState) -> schemas.ChainView:
+        found = theirs()
+        chain_service.ask(tx, given.cluster_id, found, target, now=given.clock(), actor=who.user)
+        return _shown(tx, given, found.chain_id)
+
+    def theirs() -> Chain:
         found = seen(tx, ChainId(chain_id), who)
         if not who.steers(found, chains.links(tx, found.chain_id)):
             raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
-        chain_service.ask(tx, given.cluster_id, found, target, now=given.clock(), actor=who.user)
-        return _shown(tx, given, found.chain_id)
+        return found
 
     return ask
 

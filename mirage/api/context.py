@@ -1,5 +1,6 @@
 """What the routes work on: made by bootstrap or a test, handed to `create_app`."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from mirage.api.remembered import Remembered
 from mirage.domain.caller import Caller
 from mirage.services.caps import Told
 from mirage.services.limits import Limits
+from mirage.services.quotas import Quotas
 from mirage.services.standing import NO_ROSTER, Rights
 from mirage.slurm.sacctmgr import Roster
 from mirage.store.engine import Store
@@ -84,6 +86,10 @@ class ApiContext:
     """Holds the episode tables that a model may be judged on; None: there are none."""
     kill_file: Path | None = None
     """The worker's: while it is there nothing acts."""
+    quotas: Quotas = field(default_factory=Quotas)
+    """What one user may cost the others."""
+    stopwatch: Callable[[], float] = time.monotonic
+    """By which that is counted: seconds that never go back."""
 
     remembered: Remembered = field(default_factory=Remembered)
     """Answers that many ask for."""

@@ -12,7 +12,8 @@ from mirage.api.problems import KINDS, MEDIA_TYPE
 _REF = {"$ref": "#/components/schemas/Problem"}
 
 _READ = (401, 403, 413, 422, 500, 503)
-_WITH_BODY, _CHANGES = 400, 415
+_WITH_BODY, _CHANGES = 400, (415, 429)
+_TOO_MANY = 429
 
 _IF_NONE_MATCH = {
     "name": "If-None-Match",
@@ -26,6 +27,7 @@ _NEXT = {
     "description": 'Where the next page is: `<...>; rel="next"`; none on the last one.',
     "schema": {"type": "string"},
 }
+_AGAIN = {"description": "When to ask again; seconds.", "schema": {"type": "integer"}}
 _UNCHANGED = {"description": "The answer at hand is the newest still.", "headers": {"ETag": _TAG}}
 
 
@@ -44,6 +46,7 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
             "description": "; ".join(k.title for k in KINDS.values() if k.status == status),
             "content": {MEDIA_TYPE: {"schema": _REF}},
         }
+        | ({"headers": {"Retry-After": _AGAIN}} if status == _TOO_MANY else {})
         for status in sorted(set(statuses))
     }
 
@@ -95,7 +98,7 @@ def _complete(operation: dict[str, Any], method: str, *, is_ours: bool) -> None:
     if "requestBody" in operation:
         shared.append(_WITH_BODY)
     if method != "get":
-        shared.append(_CHANGES)
+        shared += _CHANGES
     for status, answer in errors(*shared).items():
         answers.setdefault(str(status), answer)
     if method == "get" and "application/json" in answers["200"].get("content", {}):

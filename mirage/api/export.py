@@ -1,12 +1,10 @@
 """A whole list as a file: CSV for a spreadsheet, Parquet for a notebook, row for row what the
 pages say. It is read and sent a part at a time, each part in a short transaction of its own."""
 
-import asyncio
 import csv
 import io
 import json
 import re
-import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,18 +15,15 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from fastapi import Depends, Query, Request
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
+from mirage.api import quota
 from mirage.api.context import ApiContext
-from mirage.api.problems import TOO_MANY, ProblemError
+from mirage.api.reading import while_read
 from mirage.store.engine import Transaction
 
 PART = 2000
-"""Rows read, and sent, at a time."""
-AT_ONCE = 4
-"""Files under way in one process."""
-SEND_S = 30.0
-"""For a client that does not read; its connection is closed."""
+"""Rows read at a time."""
 
 Row = TypeVar("Row")
 
@@ -89,13 +84,6 @@ def _weighed(part: str) -> tuple[str, float]:
 AsFormat = Annotated[Format, Depends(_wanted)]
 
 
-class Gate(threading.BoundedSemaphore):
-    """Lets so many through at once."""
-
-    def __init__(self) -> None:
-        super().__init__(AT_ONCE)
-
-
 def file(
     request: Request,
     wanted: Format,
@@ -110,25 +98,20 @@ def file(
     written = _csv(columns, parts) if wanted is Format.CSV else _parquet(columns, parts)
     name = request.url.path.rpartition("/")[2]
     headers = {"Content-Disposition": f'attachment; filename="mirage-{name}.{wanted}"'}
-    return _File(request.app.state.gate, written, headers=headers, media_type=MEDIA_TYPES[wanted])
+    return _File(request, written, headers=headers, media_type=MEDIA_TYPES[wanted])
 
 
 class _File(StreamingResponse):
-    def __init__(self, gate: Gate, written: Iterator[bytes], **more: Any) -> None:
+    """Ended early for a reader that is too slow, or takes too long in all."""
+
+    def __init__(self, request: Request, written: Iterator[bytes], **more: Any) -> None:
         super().__init__(written, **more)
-        self._gate = gate
+        self._quota, self._asker = quota.of(request), quota.asker(request)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self._gate.acquire(blocking=False):
-            raise ProblemError(TOO_MANY, "too many files are being written: ask again later")
-
-        async def in_time(message: Message) -> None:
-            await asyncio.wait_for(send(message), SEND_S)
-
-        try:
-            await super().__call__(scope, receive, in_time)
-        finally:
-            self._gate.release()
+        with self._quota.exports.taken(self._asker):
+            async with while_read(scope, send, total_s=self._quota.export_s) as steadily:
+                await super().__call__(scope, receive, steadily)
 
 
 def _parts(

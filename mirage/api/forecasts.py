@@ -1,11 +1,12 @@
 """Routes on how long a job would wait if it were submitted now."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query, Request
 
 from mirage.api import forecast_schemas as schemas
-from mirage.api import views
+from mirage.api import quota, views
 from mirage.api.deps import Context, Freshness, Reader, Reading, Writer, Writing, freshness, instant
 from mirage.api.documented import read_errors, write_errors
 from mirage.api.once import Once
@@ -15,12 +16,22 @@ from mirage.domain.shape import Shape
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import NeverStarts
 from mirage.services import forecasting
-from mirage.services.forecasting import Foretold
+from mirage.services.forecasting import Foretold, OnBehalf
 
 router = APIRouter(tags=["cluster"])
 
 
-@router.get("/forecasts", operation_id="getForecast", responses=read_errors(401, 404))
+def _a_few(request: Request, _reader: Reader) -> Iterator[None]:
+    with quota.of(request).foretelling(quota.asker(request)):
+        yield
+
+
+@router.get(
+    "/forecasts",
+    operation_id="getForecast",
+    responses=read_errors(401, 404, 429),
+    dependencies=[Depends(_a_few, scope="function")],
+)
 def get_forecast(
     given: Context,
     reader: Reader,
@@ -62,15 +73,20 @@ def ask_forecast(
     """Have the twin asked for exactly this job: the worker answers within some minutes, and
     getForecast tells then."""
 
+    by = OnBehalf(who.uid, given.quotas.forecasts_asked)
+
     def ask() -> schemas.ForecastAsked:
         shape, bounds = Shape(**new.model_dump()), bounds_of(given, who, new.partition)
         try:
-            forecasting.ask(tx, given.cluster_id, shape, given.clock(), bounds=bounds)
+            forecasting.ask(tx, given.cluster_id, shape, given.clock(), bounds=bounds, by=by)
         except NeverStarts as error:
             raise invalid(str(error), pointer=f"#/{error.field}") from error
+        return asked()
+
+    def asked() -> schemas.ForecastAsked:
         return schemas.ForecastAsked(ask_again_s=given.queue_interval_s)
 
-    return key.once(ask)
+    return key.once(ask, asked)
 
 
 def _view(found: Foretold, now: int, fresh: Freshness) -> schemas.WaitForecast:

@@ -39,5 +39,6 @@ def report_completion(
         raise NotAllowed(f"{who.user} is not slurmctld's user here (polling.pushers)")
     job_id, now = JobId(ended.job_id), given.clock()
     return key.once(
-        lambda: schemas.CompletionView(looks=pushes.told(tx, given.cluster_id, job_id, now))
+        lambda: schemas.CompletionView(looks=pushes.told(tx, given.cluster_id, job_id, now)),
+        lambda: schemas.CompletionView(looks=pushes.awaits(tx, given.cluster_id, job_id)),
     )

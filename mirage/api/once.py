@@ -1,39 +1,26 @@
-"""Idempotency-Key: the repeat of a request that changed something gets the first answer.
+"""Idempotency-Key: the repeat of a request that changed something changes nothing again.
 
-Its answer is stored in the transaction of what it changed, so there is either both or neither.
+Of the first only a digest is kept, in the transaction of what it changed: there is either both or
+neither. A repeat is answered anew, by the rights that its caller has now.
 """
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Annotated, TypeVar
 
 from fastapi import Depends, Header, Request, Response
 from pydantic import BaseModel
 
+from mirage.api import quota
 from mirage.api.deps import Body, Context, Writer, Writing
 from mirage.api.problems import CONFLICT, KEY_REUSED, ProblemError
 from mirage.store import idempotency
 from mirage.store.engine import Transaction
-from mirage.store.idempotency import Answer
 
 REPLAYED = "Idempotency-Replayed"
 
 Made = TypeVar("Made", bound=BaseModel)
-
-
-@dataclass
-class RepeatError(Exception):
-    """Not an error to the caller: the first answer is given again (`replayed`)."""
-
-    first: Answer
-
-
-def replayed(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, RepeatError)  # noqa: S101 - installed for it alone
-    first, headers = error.first, {REPLAYED: "true"}
-    return Response(first.body, first.status, headers=headers, media_type="application/json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,30 +31,23 @@ class Words:
     key: str | None
     fingerprint: str
     now: int
-    status: int
 
-    def claim(self, tx: Transaction) -> None:
-        """Raises RepeatError with the first answer, and ProblemError for another request's key.
+    def claim(self, tx: Transaction) -> bool:
+        """Whether it is the first; raises ProblemError for another request's key.
 
         One that is being answered is waited for: it may have changed what this one would change.
         """
         if self.key is None:
-            return
+            return True
         if idempotency.claim(tx, self.uid, self.key, fingerprint=self.fingerprint, now=self.now):
-            return
+            return True
         known = idempotency.find(tx, self.uid, self.key, now=self.now)
         if known is None:
             raise ProblemError(CONFLICT, "the same request is being answered: repeat it")
-        if known.fingerprint != self.fingerprint:
+        if known != self.fingerprint:
             said = "this Idempotency-Key stands for a request with other words"
             raise ProblemError(KEY_REUSED, said)
-        raise RepeatError(known)
-
-    def keep(self, tx: Transaction, made: BaseModel) -> None:
-        if self.key is not None:
-            body = made.model_dump_json()
-            answer = Answer(fingerprint=self.fingerprint, status=self.status, body=body)
-            idempotency.keep(tx, self.uid, self.key, answer)
+        return False
 
 
 def _words(
@@ -78,16 +58,17 @@ def _words(
     body: Body,
     idempotency_key: Annotated[
         str | None,
-        Header(max_length=255, description="A repeat within a day gets the first answer."),
+        Header(max_length=255, description="A repeat within a day changes nothing again."),
     ] = None,
 ) -> Words:
-    words = f"{request.method} {request.url.path} {who.user}\n".encode()
+    # The account as well: tokens without a user share a uid.
+    account = quota.asker(request).name
+    words = f"{request.method} {request.url.path} {account}\n".encode()
     return Words(
         uid=who.uid,
         key=idempotency_key,
         fingerprint=hashlib.sha256(words + body).hexdigest(),
         now=given.clock(),
-        status=request.scope["route"].status_code or HTTPStatus.OK,
     )
 
 
@@ -100,17 +81,19 @@ class InOne:
 
     words: Words
     tx: Transaction
+    response: Response
 
-    def once(self, make: Callable[[], Made]) -> Made:
-        """What `make` answers; a repeat does nothing and is given the first answer."""
-        self.words.claim(self.tx)
-        made = make()
-        self.words.keep(self.tx, made)
-        return made
+    def once(self, make: Callable[[], Made], again: Callable[[], Made]) -> Made:
+        """What `make` answers; for a repeat what `again` does, which changes nothing and asks for
+        the same rights."""
+        if self.words.claim(self.tx):
+            return make()
+        self.response.headers[REPLAYED] = "true"
+        return again()
 
 
-def _in_one(words: Asked, tx: Writing) -> InOne:
-    return InOne(words, tx)
+def _in_one(words: Asked, tx: Writing, response: Response) -> InOne:
+    return InOne(words, tx, response)
 
 
 Once = Annotated[InOne, Depends(_in_one)]

@@ -35,6 +35,8 @@ class PeerProtocol(H11Protocol):
         self._ending = False
         self._end: Callable[[], None] | None = None
         self.app_state = {**self.app_state, "at_ending": self._call_at_ending}
+        # What ends a connection whose client does not read: one that is closed waits for it.
+        self.app_state["cut"] = transport.abort
         end: socket.socket = transport.get_extra_info("socket")
         if end.family is not socket.AF_UNIX:
             # Else an answer in two parts waits 40 ms for an acknowledgement. asyncio sets it on

@@ -85,8 +85,8 @@ TOO_MANY = Kind(
     "too-many",
     429,
     "You have too much under way",
-    "`detail` says of what. A chain that is not registered runs all the same, and is found in the "
-    "queue by its mark.",
+    "`detail` says of what, and the header `Retry-After`, where there is one, when to ask again. A "
+    "chain that is not registered runs all the same, and is found in the queue by its mark.",
 )
 NOT_JSON = Kind(
     "unsupported-media-type",
@@ -235,7 +235,13 @@ def _mirage(request: Request, error: Exception) -> JSONResponse:
     if kind in {NOT_IDENTIFIED, NOT_ALLOWED}:
         refusals.record(request, error)
     errors = (Fault(str(error)),) if kind is INVALID else ()
-    return answer(request, kind, str(error), errors=errors)
+    return answer(request, kind, str(error), errors=errors, headers=_again(error))
+
+
+def _again(error: MirageError) -> dict[str, str]:
+    """When to ask again, where that is known (RFC 9110, 10.2.3)."""
+    after_s = error.after_s if isinstance(error, TooMany) else None
+    return {} if after_s is None else {"Retry-After": str(after_s)}
 
 
 def _validation(request: Request, error: Exception) -> JSONResponse:

@@ -114,7 +114,7 @@ def stop_acting(given: Context, who: AdminWriter, tx: Writing, key: Once) -> sch
         killswitch.pull(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
         return _modes(tx, given)
 
-    return key.once(stop)
+    return key.once(stop, lambda: _modes(tx, given))
 
 
 def _modes(tx: Transaction, given: ApiContext, *, with_partitions: bool = True) -> schemas.Modes:

@@ -173,11 +173,12 @@ def resume(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> No
     A chain that its own links paused, after two failures in a row, goes on by `mirage-link resume`.
     """
     by_hand = f"`scontrol release JOB` on the held link does the same. {_LOOK}"
-    try:
-        _ask(chain_id, "resume", Service(service_url(url), by_hand=by_hand), as_json=as_json)
-    except IllegalTransition as error:
+    service = Service(service_url(url), by_hand=by_hand)
+    known = service.get(f"/chains/{meant(service, chain_id)}")
+    if known["state"] == ChainState.ACTIVE:  # to ask would be nothing, and would look like success
         hint = "one that its own links paused goes on by `mirage-link resume CHAIN`"
-        raise IllegalTransition(f"{error}; {hint}") from error
+        raise IllegalTransition(f"chain {known['chain_id']} is active already; {hint}")
+    _ask(known["chain_id"], "resume", service, as_json=as_json)
 
 
 @chain_app.command()

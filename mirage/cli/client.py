@@ -17,7 +17,7 @@ from mirage.errors import (
 )
 
 _TIMEOUT_S = 10.0
-_UNIDENTIFIED, _SERVER_ERROR = 401, 500
+_UNIDENTIFIED, _TOO_MANY, _SERVER_ERROR = 401, 429, 500
 _ERRORS: dict[int, type[MirageError]] = {
     401: NotIdentified,
     403: NotAllowed,
@@ -64,8 +64,9 @@ class Service:
     ) -> dict[str, Any]:
         target = f"{path}?{urlencode(params)}" if params else path
         answer = self._ask(method, target, body, identified=method != "GET")
-        # Reading needs a name only where the cluster keeps jobs private.
-        if method == "GET" and answer.status == _UNIDENTIFIED:
+        # Reading needs a name only where the cluster keeps jobs private, or where all of this host
+        # who give none have together had their share.
+        if method == "GET" and answer.status in {_UNIDENTIFIED, _TOO_MANY}:
             answer = self._ask(method, target, body, identified=True)
         if answer.is_success:
             return self._read(answer)

@@ -36,6 +36,8 @@ from mirage.sd_notify import Notifier
 from mirage.services import killswitch, site
 from mirage.services.foretelling import Foreteller
 from mirage.services.polled import keep_asking
+from mirage.services.quotas import Quotas
+from mirage.services.retention import Retention
 from mirage.services.rpcs import Sensor
 from mirage.settings import ServiceSettings
 from mirage.slurm.sdiag import Diagnosis
@@ -270,6 +272,7 @@ def make_worker(
         usage=bootstrap.usage(service.cluster),
         sensor=_sensor(service, alive),
         alarms=bootstrap.alarms(service.cluster),
+        keep=Retention(**settings.retention.model_dump()),
     )
 
 
@@ -326,4 +329,5 @@ def api_context(
         models_dir=models_dir(settings.provision.models_dir),
         tables_dir=bootstrap.tables_dir(settings),
         kill_file=settings.service.state_dir / killswitch.FILE,
+        quotas=Quotas(**settings.quota.model_dump()),
     )

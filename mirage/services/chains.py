@@ -100,11 +100,16 @@ def _check(new: Registration) -> None:
 def ask(
     tx: Transaction, cluster_id: int, chain: Chain, target: ChainState, *, now: int, actor: str
 ) -> Chain:
-    """Pause, resume or cancel at a user's word; `obey` has Slurm follow at the next tick."""
+    """Pause, resume or cancel at a user's word; `obey` has Slurm follow at the next tick.
+
+    What is so already stays as it is, and nobody is told of anything.
+    """
     chain = chains.chain(tx, chain.chain_id, lock=True)
     note = f"{_ASKED[target]} by {actor}"  # `links.ASKED_TO_END`
     # Where Mirage has only concluded a pause, somebody may still ask for it.
     again = chain.note.startswith(PAUSED) and target is chain.state is ChainState.PAUSED
+    if target is chain.state and not again:
+        return chain
     moved = replace(chain, note=note) if again else chain.moved(target, note)
     chains.save_chain(tx, cluster_id, moved)
     audit.write(tx, cluster_id, _entry(moved, asked(target), now, {}, actor))

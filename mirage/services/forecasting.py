@@ -47,6 +47,15 @@ class Bounds:
     """0: none, or not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class OnBehalf:
+    """Of whom something is asked, and how much at most."""
+
+    uid: int
+    most: int
+    """Shapes in `ASKED_S`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foretold:
     """What would be told to somebody who submits a job of the shape now."""
@@ -127,7 +136,13 @@ def _check_fits(tx: Transaction, cluster_id: int, shape: Shape, bounds: Bounds) 
 
 
 def ask(
-    tx: Transaction, cluster_id: int, shape: Shape, now: int, *, bounds: Bounds = Bounds()
+    tx: Transaction,
+    cluster_id: int,
+    shape: Shape,
+    now: int,
+    *,
+    bounds: Bounds = Bounds(),
+    by: OnBehalf | None = None,
 ) -> None:
     """Have the twin asked for exactly this shape. Raises InputError, NeverStarts, TooMany."""
     if not _is_known(tx, cluster_id, shape.partition):
@@ -136,12 +151,23 @@ def ask(
     own = shapes.find(tx, cluster_id, shape)
     if own is not None and _waits(own, now):
         return
-    if shapes.asked_about(tx, cluster_id, now - ASKED_S) >= MOST_ASKED:
+    _check_room(tx, cluster_id, now, MOST_ASKED, f"{MOST_ASKED} other jobs have been asked about")
+    if by is not None:
+        said = f"you have asked about {by.most} jobs (quota.forecasts_asked)"
+        _check_room(tx, cluster_id, now, by.most, said, by.uid)
+    shapes.ask(tx, cluster_id, shape, now, by=None if by is None else by.uid)
+
+
+def _check_room(
+    tx: Transaction, cluster_id: int, now: int, most: int, said: str, uid: int | None = None
+) -> None:
+    found = shapes.asked_about(tx, cluster_id, now - ASKED_S, by=uid)
+    if found.shapes >= most:
         raise TooMany(
-            f"{MOST_ASKED} other jobs have been asked about in the last {ASKED_S // 60} minutes: "
-            "ask again later, or look at the nearest one that was foretold"
+            f"{said} in the last {ASKED_S // 60} minutes: "
+            "ask again later, or look at the nearest one that was foretold",
+            (found.first or now) + ASKED_S + 1 - now,
         )
-    shapes.ask(tx, cluster_id, shape, now)
 
 
 def _is_known(tx: Transaction, cluster_id: int, partition: str) -> bool:

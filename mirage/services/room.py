@@ -5,6 +5,7 @@ as others of the same user come to their end.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -12,20 +13,42 @@ from mirage.domain.chain import ChainId, made_for
 from mirage.domain.job import Job
 from mirage.errors import TooMany
 from mirage.services.links import marked
-from mirage.store import chains
+from mirage.store import chains, registrations
 from mirage.store.engine import Transaction
 
 _log = structlog.get_logger(__name__)
 
 
-def check(tx: Transaction, cluster_id: int, chain_id: ChainId, uid: int, most: int) -> None:
+_DAY_S = 86400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Of one user's chains."""
+
+    live: int
+    a_day: int
+    """Begun in 24 hours."""
+
+
+def check(
+    tx: Transaction, cluster_id: int, chain_id: ChainId, uid: int, bounds: Bounds, *, now: int
+) -> None:
     """Raises TooMany for a chain that would be one too many; one that is known already is not."""
-    if chains.chains_of(tx, [chain_id]) or chains.count_live(tx, cluster_id, uid) < most:
+    if chains.chains_of(tx, [chain_id]):
         return
-    raise TooMany(
-        f"no more than {most} live chains of one user are followed here (max_chains_per_user), "
-        "and you have as many: this one will be once another one is over"
-    )
+    if chains.count_live(tx, cluster_id, uid) >= bounds.live:
+        raise TooMany(
+            f"no more than {bounds.live} live chains of one user are followed here "
+            "(max_chains_per_user), and you have as many: this one will be once another one is over"
+        )
+    begun = registrations.since(tx, cluster_id, uid, now - _DAY_S)
+    if begun.chains >= bounds.a_day:
+        raise TooMany(
+            f"{bounds.a_day} chains of yours began in 24 hours (quota.registrations_per_day): "
+            "this one is followed without its settings, once Mirage sees it in the queue",
+            (begun.first or now) + _DAY_S - now,
+        )
 
 
 def followed(tx: Transaction, cluster_id: int, jobs: Sequence[Job], most: int) -> list[Job]:

@@ -1,4 +1,5 @@
-"""Who did what, and what Mirage found and did. Append only: nothing here changes or deletes."""
+"""Who did what, and what Mirage found and did. Append only: nothing here changes or deletes. What
+is old goes by store/forgetting.py."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

@@ -1,46 +1,53 @@
-"""Answers kept for a day under the caller's Idempotency-Key, so that a repeat gets the first."""
+"""Requests done once, for a day under their caller's Idempotency-Key: a digest of each, no more."""
 
-from dataclasses import dataclass
-
-from sqlalchemy import delete, select, update
+from sqlalchemy import and_, delete, or_, select
 
 from mirage.store.engine import Transaction
 from mirage.store.tables import idempotency_keys as table
 from mirage.store.upsert import insert
 
 KEEP_S = 86400
+OF_ONE = 100
+"""Keys of one user, some 30 KB; the oldest goes for a new one. A repeat comes within minutes, and a
+wrapped sbatch in a loop uses one key for each chain."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    fingerprint: str
-    """Of the request: the same key on another request is the caller's error."""
-    status: int
-    body: str
-
-
-def find(tx: Transaction, uid: int, key: str, *, now: int) -> Answer | None:
-    query = select(table).where(table.c.uid == uid, table.c.key == key, table.c.at > now - KEEP_S)
-    row = tx.execute(query).first()
-    if row is None:
-        return None
-    return Answer(fingerprint=row.fingerprint, status=row.status, body=row.body)
+def find(tx: Transaction, uid: int, key: str, *, now: int) -> str | None:
+    """The digest of the request that the key stands for."""
+    query = select(table.c.fingerprint)
+    query = query.where(table.c.uid == uid, table.c.key == key, table.c.at > now - KEEP_S)
+    found = tx.scalar(query)
+    return None if found is None else str(found)
 
 
 def claim(tx: Transaction, uid: int, key: str, *, fingerprint: str, now: int) -> bool:
-    """The key stands for this request from now on, whose answer `keep` stores.
+    """The key stands for this request from now on.
 
-    Whoever has claimed it in a transaction under way is waited for. False: it has answered; `find`
-    tells what.
+    Whoever has claimed it in a transaction under way is waited for. False: it stands for one that
+    was done; `find` tells for which.
     """
-    tx.execute(delete(table).where(table.c.at <= now - KEEP_S))
-    values = {"fingerprint": fingerprint, "status": 0, "body": "", "at": now}
-    statement = insert(tx, table).values(uid=uid, key=key, **values)
+    _make_room(tx, uid, key, now)
+    values = {"uid": uid, "key": key, "fingerprint": fingerprint, "at": now}
+    statement = insert(tx, table).values(**values)
     stored = statement.on_conflict_do_nothing(index_elements=["uid", "key"]).returning(table.c.key)
     return tx.execute(stored).first() is not None
 
 
-def keep(tx: Transaction, uid: int, key: str, answer: Answer) -> None:
-    """Under a key that this transaction has claimed."""
-    mine = (table.c.uid == uid, table.c.key == key)
-    tx.execute(update(table).where(*mine).values(status=answer.status, body=answer.body))
+def _make_room(tx: Transaction, uid: int, key: str, now: int) -> None:
+    """Of their keys stay this one, unless it is over, and the newest of the others."""
+    theirs, is_open = table.c.uid == uid, table.c.at > now - KEEP_S
+    newest = (
+        select(table.c.key)
+        .where(theirs, is_open, table.c.key != key)
+        .order_by(table.c.at.desc(), table.c.key)
+        .limit(OF_ONE - 1)
+    )
+    goes = or_(~is_open, and_(table.c.key != key, table.c.key.not_in(newest)))
+    # What another transaction takes away just now is not waited for: two would wait in a circle.
+    gone = select(table.c.key).where(theirs, goes).with_for_update(skip_locked=True)
+    tx.execute(delete(table).where(theirs, table.c.key.in_(gone)))
+
+
+def forget(tx: Transaction, now: int) -> None:
+    """Those of everybody that are over."""
+    tx.execute(delete(table).where(table.c.at <= now - KEEP_S))

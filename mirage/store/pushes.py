@@ -34,6 +34,16 @@ def told(tx: Transaction, cluster_id: int, job_id: JobId, now: int) -> bool:
     return link
 
 
+def awaits(tx: Transaction, cluster_id: int, job_id: JobId) -> bool:
+    """Whether it is a link that is not known to have ended."""
+    query = select(links.c.id).where(
+        links.c.cluster_id == cluster_id,
+        links.c.job_id == job_id,
+        links.c.state != LinkState.ENDED.value,
+    )
+    return tx.execute(query).first() is not None
+
+
 def find(tx: Transaction, cluster_id: int) -> Pushes:
     query = select(clusters.c.pushed_at, clusters.c.pushed_link_at, clusters.c.push_missed_at)
     row = tx.execute(query.where(clusters.c.id == cluster_id)).one()

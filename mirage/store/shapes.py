@@ -1,7 +1,7 @@
 """Forecasts of jobs that nobody has submitted yet: one row a shape, the newest."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Row, and_, delete, func, or_, select, update
 
@@ -12,6 +12,14 @@ from mirage.store.jobs import ran
 from mirage.store.tables import jobs
 from mirage.store.tables_shown import shapes
 from mirage.store.upsert import put_if_absent
+
+
+class Asked(NamedTuple):
+    shapes: int
+    """How many."""
+    first: int | None
+    """When the oldest was asked about."""
+
 
 _KEY = ("partition", "nodes", "time_limit_s", "gpus", "account")
 
@@ -53,18 +61,20 @@ def keep(tx: Transaction, cluster_id: int, found: Mapping[Shape, int], asked_sin
     tx.execute(delete(shapes).where(shapes.c.cluster_id == cluster_id, *gone))
 
 
-def ask(tx: Transaction, cluster_id: int, shape: Shape, now: int) -> None:
-    """Somebody wants to know: it is next."""
+def ask(tx: Transaction, cluster_id: int, shape: Shape, now: int, *, by: int | None = None) -> None:
+    """Somebody wants to know: it is next. `by`: whose question it is, a uid."""
     _put_if_absent(tx, cluster_id, shape)
-    tx.execute(update(shapes).where(*_is(cluster_id, shape)).values(asked_at=now))
+    tx.execute(update(shapes).where(*_is(cluster_id, shape)).values(asked_at=now, asked_by=by))
 
 
-def asked_about(tx: Transaction, cluster_id: int, since: int) -> int:
-    """How many shapes somebody has asked about since then."""
-    query = select(func.count()).where(
+def asked_about(tx: Transaction, cluster_id: int, since: int, *, by: int | None = None) -> Asked:
+    """What somebody has asked about since then. `by`: that user alone."""
+    query = select(func.count(), func.min(shapes.c.asked_at)).where(
         shapes.c.cluster_id == cluster_id, shapes.c.asked_at >= since
     )
-    return tx.execute(query).scalar_one()
+    if by is not None:
+        query = query.where(shapes.c.asked_by == by)
+    return Asked(*tx.execute(query).one())
 
 
 def find(tx: Transaction, cluster_id: int, shape: Shape) -> ShapeForecast | None:

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0110"
+SCHEMA = "0120"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -320,8 +320,6 @@ idempotency_keys = Table(
     Column("uid", BigInteger, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("fingerprint", Text, nullable=False),
-    Column("status", Integer, nullable=False),
-    Column("body", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
     Index(None, "at"),
 )

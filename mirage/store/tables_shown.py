@@ -49,6 +49,7 @@ shapes = Table(
     Column("account", Text, primary_key=True),  # "": nobody's in particular
     Column("usual", BigInteger, nullable=False),  # jobs of it lately; 0: somebody asked
     Column("asked_at", BigInteger, nullable=False),  # 0: nobody asked
+    Column("asked_by", BigInteger),  # a uid
     Column("at", BigInteger),  # NULL: not foretold yet
     Column("p10_s", Float),
     Column("p50_s", Float),

@@ -10,7 +10,6 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
 from mirage.api.context import ApiContext
-from mirage.api.problems import MEDIA_TYPE
 from mirage.web import (
     accuracy,
     admin,
@@ -41,6 +40,8 @@ _PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
 
 _API = "/api/"
 _UNIDENTIFIED = 401
+_KEPT = ("X-Request-Id", "Retry-After")
+"""Of what a problem's answer has in its head, a page too."""
 
 _Handler = Callable[[Request, Any], Response | Awaitable[Response]]
 
@@ -61,8 +62,7 @@ def _shown(handler: _Handler) -> Callable[[Request, Any], Awaitable[Response]]:
     async def handle(request: Request, error: Any) -> Response:
         made = handler(request, error)
         told = await made if isawaitable(made) else made
-        is_problem = told.media_type == MEDIA_TYPE  # else the first answer to a repeat
-        return _page(request, told) if is_problem and _is_person(request) else told
+        return _page(request, told) if _is_person(request) else told
 
     return handle
 
@@ -84,7 +84,7 @@ def _page(request: Request, told: Response) -> Response:
         status=told.status_code,
         problem=problem,
     )
-    shown.headers["X-Request-Id"] = problem["request_id"]
+    shown.headers.update({name: told.headers[name] for name in _KEPT if name in told.headers})
     return shown
 
 

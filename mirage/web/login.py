@@ -7,10 +7,11 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from mirage.api import browser, refusals
+from mirage.api import browser, quota, refusals
+from mirage.api.context import ApiContext
 from mirage.api.deps import Body, Context
 from mirage.errors import NotAllowed, NotIdentified
-from mirage.services import sessions
+from mirage.services import sessions, tokens
 from mirage.web.page import HEADERS, answer
 
 router = APIRouter(include_in_schema=False)
@@ -33,12 +34,14 @@ def log_in(request: Request, given: Context, body: Body) -> Response:
     fields = _read(body)
     after = _local(fields.get("next", "/"))
     request.state.claimed = True
+    token, now = fields.get("token", ""), given.clock()
     try:
+        with given.store.read() as tx:  # who shows none that is good holds up nobody who writes
+            who = tokens.identify(tx, token, cluster_id=given.cluster_id, now=now)
+        _check_owner(who.uid, given.owner_uid)
+        quota.of(request).check_write(quota.account(who))
         with given.store.begin() as tx:
-            begun = sessions.begin(
-                tx, fields.get("token", ""), cluster_id=given.cluster_id, now=given.clock()
-            )
-            _check_owner(begun.who.uid, given.owner_uid)
+            begun = sessions.begin(tx, token, cluster_id=given.cluster_id, now=now)
     except (NotIdentified, NotAllowed) as error:
         refusals.record(request, error)
         return _form(request, after, said=str(error), status=401)
@@ -65,12 +68,20 @@ def log_out(request: Request, given: Context) -> Response:
     browser.need_same_origin(request)
     answered = RedirectResponse(f"{given.root_path}/login", 303, headers=HEADERS)
     held = browser.shown(request, given)
-    if held is not None:
-        name, secret = held
+    if held is None:
+        return answered
+    name, secret = held
+    if _is_open(given, secret):
         with given.store.begin() as tx:
             sessions.end(tx, secret)
-        answered.delete_cookie(**browser.attributes(name, given))
+    answered.delete_cookie(**browser.attributes(name, given))
     return answered
+
+
+def _is_open(given: ApiContext, secret: str) -> bool:
+    with given.store.read() as tx:
+        now = given.clock()
+        return sessions.identify(tx, secret, cluster_id=given.cluster_id, now=now) is not None
 
 
 def _form(request: Request, after: str, *, said: str = "", status: int = 200) -> Response:

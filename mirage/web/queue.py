@@ -7,13 +7,14 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import RedirectResponse
 
+from mirage.api import quota
 from mirage.api.deps import Writer, Writing
 from mirage.api.queue import bounds_of, least_of
 from mirage.domain.caller import PARTITIONS
 from mirage.domain.waitclass import LimitClass, SizeClass
 from mirage.errors import InputError, NotFound, TooMany
 from mirage.services import forecasting, queue, waits
-from mirage.services.forecasting import Foretold
+from mirage.services.forecasting import Foretold, OnBehalf
 from mirage.services.queue import Shown
 from mirage.services.waits import Asked, Span, WaitsOverTime
 from mirage.store.wait_marks import DAY_S
@@ -120,7 +121,8 @@ def ask(
     if form.shape is None:
         raise InputError("; ".join(form.faults.values()) or "no job is described")
     bounds = bounds_of(look.given, who, form.shape.partition)
-    forecasting.ask(tx, look.cluster_id, form.shape, look.now, bounds=bounds)
+    by = OnBehalf(who.uid, look.given.quotas.forecasts_asked)
+    forecasting.ask(tx, look.cluster_id, form.shape, look.now, bounds=bounds, by=by)
     target = f"{look.given.root_path}/queue?{urlencode(form.fields)}#if"
     return RedirectResponse(target, 303, headers=HEADERS)
 
@@ -144,14 +146,15 @@ def _foretold(look: Look, form: WhatIf) -> tuple[Foretold | None, str]:
     if form.shape is None:
         return None, ""
     try:
-        found = forecasting.foretell(
-            look.tx,
-            look.cluster_id,
-            form.shape,
-            look.now,
-            least=least_of(look.reader),
-            bounds=bounds_of(look.given, look.reader, form.shape.partition),
-        )
+        with quota.of(look.request).foretelling(quota.asker(look.request)):
+            found = forecasting.foretell(
+                look.tx,
+                look.cluster_id,
+                form.shape,
+                look.now,
+                least=least_of(look.reader),
+                bounds=bounds_of(look.given, look.reader, form.shape.partition),
+            )
     except (NotFound, InputError, TooMany) as error:
         return None, str(error)
     return found, ""

@@ -9,14 +9,13 @@ from typing import Any, NoReturn
 import httpx
 import pytest
 
-from mirage.api import export, live, promotion
+from mirage.api import live, quota
 from mirage.api.context import ApiContext
 from mirage.api.problems import KINDS
 from mirage.domain.caller import Caller
 from mirage.domain.chain import ChainMode
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from mirage.services import chains as chain_service
-from mirage.services import forecasting
+from mirage.services.quotas import Quotas
 from mirage.store import jobs, reports
 from mirage.store.engine import Store
 from tests.api.openapi_document import made
@@ -146,11 +145,9 @@ def a_nul(scene: Scene, operation: Operation) -> httpx.Response:
 
 
 def too_much(scene: Scene, operation: Operation) -> httpx.Response:
-    scene.patch.setattr(chain_service, "UNSEEN_MAX", 0)
     scene.patch.setattr(live, "MOST", 0)
-    scene.patch.setattr(export, "AT_ONCE", 0)
-    scene.patch.setattr(forecasting, "MOST_ASKED", 0)
-    with scene.serving() as client:
+    scene.patch.setattr(quota, "FORECASTS_AT_ONCE", 0)
+    with scene.serving(quotas=Quotas(exports=0, writes_burst=0)) as client:
         return operation.ask(client, "format=csv", Authorization="MUNGE alice")
 
 
@@ -194,11 +191,6 @@ def reported(scene: Scene, operation: Operation) -> httpx.Response:
     return unchanged(scene, operation)
 
 
-def while_another_is_judged(scene: Scene, operation: Operation) -> httpx.Response:
-    with promotion._judging, scene.serving() as client:
-        return operation.ask(client, Authorization="MUNGE root")
-
-
 PROVOKED: dict[int, How] = {
     304: unchanged,
     400: not_json,
@@ -216,7 +208,6 @@ PROVOKED: dict[int, How] = {
 OTHERWISE: dict[tuple[str, int], How] = {
     ("getNextLink", 304): chain_of_mode_submit,
     ("getShadowReport", 304): reported,
-    ("promoteModel", 429): while_another_is_judged,
 }
 
 

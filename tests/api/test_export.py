@@ -3,21 +3,29 @@
 import csv
 import io
 import json
+import socket
+import time
 import tracemalloc
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import httpx
 import pyarrow.parquet as pq
 import pytest
+from structlog.testing import capture_logs
 
-from mirage.api import export
+from mirage.api import export, reading
 from mirage.api.context import ApiContext
 from mirage.domain.caller import JOBS, USAGE
+from mirage.domain.signing import signed
+from mirage.services.quotas import Quotas
 from mirage.store import jobs
 from mirage.store.engine import Store
+from tests import patient
 from tests.api.rows import add_chain, add_decision, add_links, job
-from tests.api.running import CHAIN, NOW, Client, Stage
+from tests.api.running import CHAIN, CLUSTER, NOW, Client, Stage
 
 API = "/api/v1"
 NAMES = ["chains", "decisions", f"chains/{CHAIN}/decisions", "handovers", "jobs"]
@@ -157,14 +165,93 @@ def test_a_file_is_narrowed_and_hidden_as_the_pages_are(stage: Stage, context: A
         assert hidden.status_code == 404
 
 
-def test_no_more_files_at_once_than_there_is_room_for(client: Client, stage: Stage) -> None:
-    gate = stage.app.state.gate
-    taken = [gate.acquire(blocking=False) for _ in range(export.AT_ONCE)]
-    assert all(taken)
-    answer = client.get(f"{API}/jobs", format="csv")
-    assert (answer.status_code, answer.json()["type"]) == (429, "/problems/too-many")
-    gate.release(export.AT_ONCE)
-    assert client.get(f"{API}/jobs", format="csv").status_code == 200
+def asks(client: Client, who: str | None) -> socket.socket:
+    """For all jobs, and has read nothing of them: a user's own socket, whose buffers are small."""
+    target = f"{API}/jobs?format=csv"
+    head = [f"GET {target} HTTP/1.1", "Host: mirage"]
+    if who is not None:
+        head.append(f"Authorization: MUNGE {who}:{signed('GET', target, b'', CLUSTER)}")
+    asking = socket.socket()
+    asking.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    asking.settimeout(patient.PATIENCE_S)
+    asking.connect(("127.0.0.1", httpx.URL(client.url).port or 0))
+    asking.sendall(("\r\n".join(head) + "\r\n\r\n").encode())
+    return asking
+
+
+def rest(asking: socket.socket) -> bytes:
+    """All that comes until the end, or until the connection is cut."""
+    found = b""
+    try:
+        while part := asking.recv(65536):
+            found += part
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def until(done: Callable[[], bool]) -> None:
+    """However long it takes; what never comes ends with the test's own time."""
+    while not done():
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def large(store: Store, cluster_id: int) -> None:
+    """A file that no buffer between the two takes whole: some 24 MB."""
+    with store.begin() as tx:
+        jobs.upsert(tx, cluster_id, [job(n, name="x" * 4000) for n in range(1, 6001)])
+
+
+@pytest.mark.usefixtures("large")
+def test_nobody_has_all_the_files(client: Client, stage: Stage) -> None:
+    """Two of alice's and two of nobody's are under way, and none of them is read."""
+    slots = stage.app.state.quota.exports
+    with ExitStack() as held:
+
+        def answers(who: str | None) -> bool:
+            """Whether another file of theirs is begun."""
+            free = slots.free
+            asking = held.enter_context(asks(client, who))
+            begins = asking.recv(12)
+            if begins == b"HTTP/1.1 200":
+                assert slots.free == free - 1
+            return begins == b"HTTP/1.1 200"
+
+        assert [answers("alice") for _ in range(3)] == [True, True, False]
+        told = client.get(f"{API}/jobs", who="alice", format="csv")
+        assert (told.status_code, told.json()["type"]) == (429, "/problems/too-many")
+        assert "retry-after" in told.headers
+        assert client.get(f"{API}/jobs", who="alice").status_code == 200, "pages go on"
+        assert [answers(None) for _ in range(3)] == [True, True, False]
+        assert not answers("bob"), "all are taken"
+    until(lambda: bool(slots.free == 4))
+    assert client.get(f"{API}/decisions", who="bob", format="csv").status_code == 200
+
+
+@pytest.mark.usefixtures("large")
+def test_all_unknown_together_leave_half_of_the_files(client: Client) -> None:
+    with ExitStack() as held:
+        begun = [held.enter_context(asks(client, None)).recv(12) for _ in range(3)]
+        assert begun == [b"HTTP/1.1 200"] * 2 + [b"HTTP/1.1 429"]
+        assert held.enter_context(asks(client, "bob")).recv(12) == b"HTTP/1.1 200"
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("way", ["too slow", "too long"])
+def test_who_does_not_read_is_cut_off_and_leaves_a_slot(
+    stage: Stage, context: ApiContext, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(reading, "WINDOW_S", 0.5 if way == "too slow" else 3600.0)
+    quotas = Quotas(export_s=3600 if way == "too slow" else 1)
+    with stage.serving(replace(context, quotas=quotas)) as client, capture_logs() as lines:
+        slots = stage.app.state.quota.exports
+        with asks(client, "alice") as asking:
+            assert asking.recv(12) == b"HTTP/1.1 200"
+            until(lambda: bool(slots.free == 4))
+            assert not rest(asking).endswith(b"0\r\n\r\n"), "it can be told from a whole one"
+    (line,) = [line for line in lines if line["event"].startswith("an answer was not sent")]
+    assert ("slow" in line["why"]) == (way == "too slow")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -11,10 +11,11 @@ import httpx
 import pytest
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from structlog.testing import capture_logs
 
 from mirage.api import chains, cluster, deps, machines, system
+from mirage.api import refusals as ledger
 from mirage.api.app import ApiContext
-from mirage.api.refusals import A_MINUTE
 from mirage.domain.caller import Caller, Role
 from mirage.domain.signing import signed
 from mirage.errors import NotIdentified
@@ -25,6 +26,7 @@ from mirage.store.engine import Store
 from mirage.store.tokens import Token
 from tests.api.rows import add_chain
 from tests.api.running import CHAIN, CLUSTER, NOW, USERS, Client, Stage
+from tests.services.test_quotas import Stopwatch
 
 CHAINS = "/api/v1/chains"
 MODE = "/api/v1/mode"
@@ -209,11 +211,57 @@ def test_a_hostile_path_is_one_line_in_the_audit(client: Client, store: Store) -
     assert all(str(value).isprintable() for value in entry.detail.values())
 
 
-def test_a_flood_of_refusals_does_not_fill_the_database(client: Client, store: Store) -> None:
-    for _ in range(A_MINUTE + 5):
-        client.raw("GET", CHAINS, headers={"Authorization": "Basic x"})
-    with store.read() as tx:
-        assert len(audit.page(tx, limit=500)) == A_MINUTE
+def test_a_flood_of_refusals_fills_no_database_and_hides_nobody_elses(
+    stage: Stage, context: ApiContext, store: Store
+) -> None:
+    """As before: 120 of whoever comes first, and then of nobody, were a way to hide."""
+    clock = Stopwatch()
+    with store.begin() as tx:
+        add_chain(tx, context.cluster_id)
+
+    with stage.serving(replace(context, stopwatch=clock)) as client:
+
+        def flood(times: int) -> None:
+            for _ in range(times):
+                client.raw("GET", CHAINS, headers={"Authorization": "Basic x"})
+
+        flood(ledger.OF_ONE + 120)
+        assert len(refusals(store)) == ledger.OF_ONE
+        client.post(f"{CHAINS}/{CHAIN}/cancel", who="bob")
+        assert refusals(store)[0].actor == "bob"
+        clock.at += 60
+        flood(3)
+        more, *rest = refusals(store)[::-1][ledger.OF_ONE + 1 :]
+        assert (more.event, more.detail["number"]) == ("refused: not written", 120)
+        said = "120 more refusals of nobody from 127.0.0.1 were not written"
+        assert more.detail["why"] == said
+        assert [entry.event for entry in rest] == ["refused: not identified"]
+
+
+def test_false_credentials_from_everywhere_leave_room_for_those_who_are_known() -> None:
+    clock = Stopwatch()
+    book = ledger.Ledger(clock)
+    for number in range(5000):
+        book.admits(f"nobody from 10.0.{number // 256}.{number % 256}", known=False)
+    assert [book.admits("bob (uid 1002)", known=True) for _ in range(3)] == [True] * 3
+    assert book.told() == []
+    clock.at += 61
+    told = [*book.told()]
+    assert len(told) == ledger.OF_ALL, "of as many callers too there is no flood of rows"
+    for _ in range(3):
+        clock.at += 3600
+        told = [*told, *book.told()]
+    assert sum(each.number for each in told) == 5000 - ledger.OF_ALL, "and all are counted"
+    assert max(told, key=lambda each: each.number).whose == "others"
+
+
+def test_a_flood_of_refusals_does_not_fill_the_log(
+    client: Client,
+) -> None:
+    with capture_logs() as lines:
+        for _ in range(3 * ledger.OF_ONE):
+            client.raw("GET", CHAINS, headers={"Authorization": "Basic x"})
+    assert len([line for line in lines if line["event"] == "refused"]) <= ledger.OF_ONE + 2
 
 
 def test_a_revoked_token_is_refused_at_once(client: Client, store: Store, cluster_id: int) -> None:

@@ -4,13 +4,17 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
 from mirage.api.context import ApiContext
+from mirage.domain.caller import JOBS, USAGE, Role
+from mirage.domain.chain import ChainState
 from mirage.store import audit
 from mirage.store.engine import Store
 from tests.api.rows import add_chain, add_links
-from tests.api.running import CHAIN, Client
+from tests.api.running import CHAIN, Client, Stage
+from tests.api.test_identity import token
 
 API = "/api/v1"
 NEW = json.dumps({"chain_id": "anotherchain", "job_id": 101, "links": 8}).encode()
@@ -41,7 +45,7 @@ def entries(store: Store) -> int:
 
 
 @pytest.mark.parametrize(("path", "body", "who", "status"), POSTS, ids=lambda x: str(x)[:24])
-def test_a_repeat_gets_the_first_answer_and_does_nothing(
+def test_a_repeat_does_nothing_and_is_answered(
     client: Client, store: Store, path: str, body: bytes, who: str, status: int
 ) -> None:
     def ask() -> Any:
@@ -58,16 +62,92 @@ def test_a_repeat_gets_the_first_answer_and_does_nothing(
 
 
 def test_without_a_key_the_second_is_a_request_of_its_own(client: Client) -> None:
-    answers = [client.post(f"{API}/chains/{CHAIN}/pause", who="alice") for _ in range(2)]
-    assert [answer.status_code for answer in answers] == [200, 409]
+    for verb in ("pause", "resume", "pause"):
+        answer = client.post(f"{API}/chains/{CHAIN}/{verb}", who="alice")
+        assert "idempotency-replayed" not in answer.headers
+    assert answer.json()["state"] == "paused"
 
 
-def test_what_was_refused_may_be_asked_again_under_its_key(client: Client) -> None:
+def test_a_repeat_is_told_how_it_is_now(client: Client) -> None:
+    """And undoes nothing that came after the first."""
     key = {"Idempotency-Key": "k"}
-    resume = f"{API}/chains/{CHAIN}/resume"
-    assert client.post(resume, who="alice", headers=key).status_code == 409
-    client.post(f"{API}/chains/{CHAIN}/pause", who="alice")
-    assert client.post(resume, who="alice", headers=key).status_code == 200
+    client.post(f"{API}/chains/{CHAIN}/pause", who="alice", headers=key)
+    client.post(f"{API}/chains/{CHAIN}/resume", who="alice")
+    again = client.post(f"{API}/chains/{CHAIN}/pause", who="alice", headers=key)
+    assert (again.headers["idempotency-replayed"], again.json()["state"]) == ("true", "active")
+
+
+@pytest.mark.parametrize("verb", ["", "/pause"])
+def test_a_repeat_is_answered_only_to_who_may_see_it_still(
+    stage: Stage, context: ApiContext, store: Store, cluster_id: int, verb: str
+) -> None:
+    """Where chains are private and this one has turned out to be bob's, alice is told nothing of
+    it: neither that it is there, nor what she was told of it before."""
+    with stage.serving(replace(context, hidden=lambda: frozenset({JOBS, USAGE}))) as client:
+        body = b"" if verb else NEW.replace(b"anotherchain", CHAIN.encode())
+        path = f"{API}/chains/{CHAIN}{verb}" if verb else f"{API}/chains"
+
+        def ask() -> httpx.Response:
+            return client.post(path, body, who="alice", headers={"Idempotency-Key": "k"})
+
+        assert ask().is_success
+        with store.begin() as tx:
+            add_chain(tx, cluster_id, user="bob", note="bobs secret note")
+        again = ask()
+        assert (again.status_code, again.json()["type"]) == (404, "/problems/not-found")
+        assert again.json()["detail"] == f"there is no chain {CHAIN}"
+        assert "bob" not in again.text
+
+
+def test_a_repeat_by_who_steers_it_no_more_is_refused(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    def ask() -> int:
+        path = f"{API}/chains/{CHAIN}/pause"
+        return client.post(path, who="alice", headers={"Idempotency-Key": "k"}).status_code
+
+    assert ask() == 200
+    with store.begin() as tx:
+        add_chain(tx, cluster_id, user="bob")
+    assert ask() == 403
+
+
+def test_no_answer_is_kept(client: Client, store: Store) -> None:
+    """The database keeps of a request what its hash is, whatever was answered to it."""
+    answer = client.post(f"{API}/chains", NEW, who="alice", headers={"Idempotency-Key": "k"})
+    assert answer.json()["user"] == "alice"
+    with store.read() as tx:
+        (row,) = tx.exec_driver_sql("SELECT * FROM idempotency_keys").mappings()
+    assert "alice" not in str(dict(row))
+    assert {len(str(value)) for name, value in row.items() if name == "fingerprint"} == {64}
+
+
+def test_tokens_without_a_user_have_keys_of_their_own(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    ask = [token(store, cluster_id, role=Role.ADMIN, user="", uid=-1) for _ in range(2)]
+    headers = {"Content-Type": "application/json", "Idempotency-Key": "k"}
+    answers = [
+        client.raw("POST", f"{API}/kill", headers=headers | {"Authorization": f"Bearer {text}"})
+        for text in (*ask, ask[0])
+    ]
+    assert [answer.status_code for answer in answers] == [200, 422, 200]
+    assert answers[2].headers["idempotency-replayed"] == "true"
+
+
+def test_what_was_refused_may_be_asked_again_under_its_key(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    def ask() -> int:
+        path = f"{API}/chains/{CHAIN}/pause"
+        return client.post(path, who="alice", headers={"Idempotency-Key": "k"}).status_code
+
+    with store.begin() as tx:
+        add_chain(tx, cluster_id, state=ChainState.FAILED)
+    assert ask() == 409
+    with store.begin() as tx:
+        add_chain(tx, cluster_id)
+    assert ask() == 200
 
 
 def test_a_key_is_its_callers_and_its_requests(client: Client) -> None:

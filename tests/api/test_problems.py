@@ -164,9 +164,10 @@ def test_another_users_chain(client: Client) -> None:
 
 @pytest.mark.usefixtures("chain")
 def test_a_move_there_is_not(client: Client) -> None:
+    client.post(f"{CHAINS}/{CHAIN}/cancel", who="alice")
     answer = client.post(f"{CHAINS}/{CHAIN}/resume", who="alice")
     assert answer.status_code == 409
-    assert problem(answer)["detail"] == f"chain {CHAIN} is active already"
+    assert problem(answer)["detail"] == f"chain {CHAIN} is cancelled: it cannot become active"
 
 
 def test_more_chains_than_slurm_has_shown(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
@@ -14,9 +15,11 @@ import pytest
 
 from mirage.__main__ import main
 from mirage.api.app import ApiContext
+from mirage.api.quota import OF_AN_ADDRESS
 from mirage.cluster import munge as real_munge
 from mirage.domain.decision import Forecast
 from mirage.domain.shape import Shape
+from mirage.services.quotas import Quotas
 from mirage.store import shapes
 from mirage.store.engine import Store
 from tests.api.conftest import cluster_id, context, stage, store
@@ -78,6 +81,25 @@ def test_json_is_the_services(client: Client) -> None:
         48 * HOUR,
     )
     assert answer["p50_s"] == HOUR
+
+
+def test_who_shares_an_address_with_many_is_asked_for_a_name(
+    stage: Stage, context: ApiContext, munge: Path, store: Store, cluster_id: int
+) -> None:
+    """All of a login node have had what nobody had to be named for."""
+    look(store, cluster_id, *(job(200 + i) for i in range(30)))
+    still = time.monotonic()
+    asked = replace(
+        context,
+        identify=real_munge.identify,
+        quotas=Quotas(forecasts_per_minute=1),
+        stopwatch=lambda: still,
+    )
+    with stage.serving(asked) as client:
+        shown = [run(*WORDS, "--json", url=client.url) for _ in range(OF_AN_ADDRESS + 2)]
+    assert [answer.code for answer in shown[:-1]] == [0] * (OF_AN_ADDRESS + 1)
+    assert shown[-1].code == 1
+    assert "quota.forecasts_per_minute" in shown[-1].err
 
 
 def test_wait_has_the_twin_asked(client: Client, store: Store, cluster_id: int) -> None:

@@ -68,9 +68,10 @@ def test_what_is_followed_stays_so_whatever_the_limit_is_set_to(store: Store) ->
     assert looked(store, *jobs) == {name(1), name(2)}
     with store.read() as tx:
         assert room.followed(tx, 1, jobs, 1) == jobs
-        room.check(tx, 1, name(1), 1001, 1)
+        bounds = room.Bounds(live=1, a_day=100)
+        room.check(tx, 1, name(1), 1001, bounds, now=NOW)
         with pytest.raises(TooMany, match="no more than 1 live"):
-            room.check(tx, 1, name(9), 1001, 1)
+            room.check(tx, 1, name(9), 1001, bounds, now=NOW)
 
 
 def test_each_user_has_a_room_of_their_own(store: Store) -> None:

@@ -50,12 +50,12 @@ def test_others_see_it_without_buttons_and_logs(browser: Browser, site: Site) ->
     assert not [words for words in headings if words.startswith("Logs")]
 
 
-def test_what_is_asked_twice_is_told_as_a_page(browser: Browser, site: Site) -> None:
+def test_what_cannot_be_is_told_as_a_page(browser: Browser, site: Site) -> None:
     held = {"Cookie": f"mirage_session={site.sessions['alice']}", "Sec-Fetch-Site": "same-origin"}
-    for expected in (303, 409):
-        answer = site.client.raw("POST", f"{PAGE}/cancel", headers=HTML | held)
+    for verb, expected in (("cancel", 303), ("cancel", 303), ("pause", 409)):
+        answer = site.client.raw("POST", f"{PAGE}/{verb}", headers=HTML | held)
         assert answer.status_code == expected
-    assert "already" in answer.text
+    assert "it cannot become paused" in answer.text
     assert "/problems/conflict" in answer.text
 
 
@@ -117,10 +117,10 @@ def test_it_stands_below_the_root_of_a_proxy(
         assert page["next"].startswith("/tools/mirage/api/v1/jobs?")
 
 
-def test_a_form_that_is_sent_twice_under_a_key_gets_the_first_answer(site: Site) -> None:
+def test_a_form_that_is_sent_twice_under_a_key_leads_to_the_page_twice(site: Site) -> None:
     headers = {**HTML, "Cookie": f"{COOKIE}={site.sessions['alice']}", "Origin": site.url}
     again = headers | {"Idempotency-Key": "k"}
     assert site.client.raw("POST", f"{PAGE}/pause", headers=again).status_code == 303
     repeat = site.client.raw("POST", f"{PAGE}/pause", headers=again)
-    assert (repeat.status_code, repeat.headers["idempotency-replayed"]) == (200, "true")
+    assert (repeat.status_code, repeat.headers["location"]) == (303, PAGE)
     assert site.client.raw("POST", f"{PAGE}/resume", headers=again).status_code == 422
