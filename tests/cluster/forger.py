@@ -23,11 +23,11 @@ SEPARATORS = ("\x1f", "|", "\n", "\t", "\t\t", "\x1e")
 """Written all the time, whatever the command lines tell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Lie:
     """A job as one of bob's rows tells it; `uid` None: not a row, but a separator astray."""
 
-    job_id: int
+    job_id: JobId
     submit: int
     uid: int | None
     user: str
@@ -86,7 +86,10 @@ def at_work(testbed: Testbed, lies: Sequence[Lie]) -> Iterator[Forger]:
 
 
 def _orders(testbed: Testbed, lies: Sequence[Lie]) -> str:
-    lines = ["cluster testbed", f"separators {' '.join(word.encode().hex() for word in SEPARATORS)}"]
+    lines = [
+        "cluster testbed",
+        f"separators {' '.join(word.encode().hex() for word in SEPARATORS)}",
+    ]
     lines += [f"fields {','.join(squeue.FIELDS)}", f"decoy {waiting_job(testbed)}"]
     for lie in lies:
         row = "".join(f"\t{name}={value}" for name, value in lie.row().items())
