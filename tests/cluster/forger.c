@@ -354,7 +354,7 @@ static void look_at(const char *pid, unsigned char *done)
     }
     *done = 1;
     atomic_fetch_add(call.accounting ? &seen_sacct : &seen_squeue, 1);
-    if (call.separator[0] != '\0') {
+    if (call.separator[0] != '\0' && (place_of(&call, "Comment", "SubmitLine") >= 0)) {
         atomic_fetch_add(&separators, 1);
         pthread_mutex_lock(&lock);
         current = call;
