@@ -1,5 +1,7 @@
-"""bob forges rows while Mirage acts for alice, for bob and for itself: nobody's job is moved but by
-its own chain, and what he tried is in the audit."""
+"""bob forges rows while Mirage acts: nobody's job is moved but by its owner's own chain.
+
+What he tried is in the audit. An Operator's service, and alice's own.
+"""
 
 import json
 import pwd
