@@ -145,6 +145,7 @@ class Maker:
             "its submission": (victim.job_id, victim.submit + 1, victim.uid),
             "nobody's": (10_000_000 + chance.randrange(1000), victim.submit, victim.uid),
             "own, with another's uid": (job.job_id, job.submit, victim.uid),
+            "own, with another account": (job.job_id, job.submit, job.uid),
             "": None,
         }
         told = about[chance.choice(list(about))]

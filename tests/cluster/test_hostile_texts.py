@@ -87,6 +87,8 @@ def _own_texts(made: Made, job: Job) -> bool:
     if made.honest:
         written = (made.name, *map(text, (made.comment, made.submit_line, made.account)))
         return (job.name, job.comment, job.submit_line, job.account) == tuple(map(shown, written))
+    if job.account not in {"", text(shown(made.account))}:
+        return False  # which its user does not write
     return {find_mark(job.comment), find_mark(job.submit_line)} <= made.marks()
 
 
