@@ -70,11 +70,11 @@ class FakeRestd:
         headers: dict[str, str] | None = None,
         method: str = "",
     ) -> None:
-        """From now on `path` is answered so. Text goes as it is, anything else as JSON.
+        """From now on `path` is answered so. Text and bytes go as they are.
 
         `method`: only requests of that one.
         """
-        raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        raw = _raw(body)
         self._told[f"{method} {path}".strip()] = _Told(
             status=status, raw=raw, seconds=seconds, cut=cut, drip_s=drip_s, headers=headers or {}
         )
@@ -168,3 +168,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(raw[i : i + 1])
             self.wfile.flush()
             time.sleep(told.drip_s)
+
+
+def _raw(body: Any) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    return (body if isinstance(body, str) else json.dumps(body)).encode()

@@ -43,13 +43,13 @@ class Site:
     service: subprocess.Popen[str] | None = None
 
     @classmethod
-    def set_up(cls, testbed: Testbed) -> Site:
+    def set_up(cls, testbed: Testbed, settings: TestbedSettings = SETTINGS) -> Site:
         """Slurm with a key for tokens; carol coordinates the account of alice and bob."""
         KEY.parent.mkdir(exist_ok=True)
         KEY.touch(mode=0o640)
         KEY.write_bytes(os.urandom(32))
         shutil.chown(KEY, "slurm")
-        testbed.up(SETTINGS)  # which makes the accounts
+        testbed.up(settings)  # which makes the accounts
         shutil.chown(KEY, "slurm", pwd.getpwnam("mirage").pw_gid)
         testbed.cancel_all()
         made = cls(testbed, Path(tempfile.mkdtemp(prefix="mirage-site-")))
@@ -76,13 +76,14 @@ class Site:
 
     # The service, as Operator
 
-    def start_service(self) -> None:
+    def start_service(self, *, history_s: int = 300) -> None:
         home = self.root / "mirage"
         (home / "mirage.toml").write_text(
             'log_format = "console"\n'
             f'[cluster]\nname = "testbed"\n[service]\nport = {PORT}\nstate_dir = "{home}"\n'
             f'socket = "{home}/socket"\n'
             f'[auth]\njwt_key_file = "{KEY}"\n[polling]\nqueue_s = 1\n'
+            f"history_s = {history_s}\n"
         )
         self.mirage("db", "upgrade", user="mirage")
         with (home / "serve.log").open("w") as log:
