@@ -125,6 +125,25 @@ class ServiceSettings(_Section):
     """A unix socket that the API listens on as well: its callers are known by the kernel's word."""
 
 
+class ConnectionSettings(_Section):
+    """How many may call at once, and how long one may take (docs/install.md)."""
+
+    most: int = Field(512, ge=16, le=100_000)
+    """Connections at once; fewer where the process may not have twice as many descriptors."""
+    of_one: int = Field(64, ge=1)
+    """Connections of one client: a network address (a /64 of IPv6), or a user of this host."""
+    proxies: tuple[str, ...] = ("www-data", "nginx", "apache", "haproxy", "caddy")
+    """Accounts of this host, addresses and networks that connect for many: three quarters of
+    `most` are theirs, and `of_one` is for the proxy to hold."""
+    head_s: _Seconds = 10
+    """For the whole head of a request, from its first byte or the connection's beginning; seconds.
+    """
+    body_s: _Seconds = 20
+    """For its whole body; seconds."""
+    idle_s: _Seconds = 5
+    """Between two requests on one connection; seconds."""
+
+
 class AuthSettings(_Section):
     """Who is believed, and what is shown to whom (docs/identity.md)."""
 
@@ -266,6 +285,7 @@ class Settings(_Section):
     cluster: ClusterSettings = ClusterSettings()
     database: DatabaseSettings = DatabaseSettings()
     service: ServiceSettings = ServiceSettings()
+    connections: ConnectionSettings = ConnectionSettings()
     auth: AuthSettings = AuthSettings()
     submit: SubmitSettings = SubmitSettings()
     polling: PollingSettings = PollingSettings()

@@ -140,6 +140,9 @@ class Serving:
     def log(self) -> list[dict[str, str]]:
         return [json.loads(line) for line in self._log.read_text().splitlines()]
 
+    def log_bytes(self) -> int:
+        return self._log.stat().st_size
+
     def url(self) -> str:
         return str(next(line["url"] for line in self.log() if line["event"] == "serving"))
 
@@ -163,12 +166,15 @@ class Serving:
 
 
 @contextmanager
-def serving(config: Path, slurm: QuietSlurm) -> Iterator[Serving]:
-    """`mirage serve`; whatever happens, it is gone afterwards."""
+def serving(
+    config: Path, slurm: QuietSlurm, *, descriptors: int | None = None
+) -> Iterator[Serving]:
+    """`mirage serve`, with so many descriptors at most; whatever happens, it is gone afterwards."""
+    limited = () if descriptors is None else ("prlimit", f"--nofile={descriptors}:{descriptors}")
     log = config.parent / f"serve-{time.monotonic_ns()}.log"
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [*MIRAGE, "serve", "--config", str(config)],
+            [*limited, *MIRAGE, "serve", "--config", str(config)],
             env=environment(PATH=slurm.path),
             stdin=subprocess.DEVNULL,
             stdout=sink,

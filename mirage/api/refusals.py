@@ -11,10 +11,12 @@ from mirage.api.context import ApiContext
 from mirage.domain.caller import Caller
 from mirage.domain.printable import printable
 from mirage.errors import MirageError, NotAllowed, NotIdentified
+from mirage.logs import Seldom
 from mirage.store import audit
 from mirage.store.audit import AuditEntry
 
 _log = structlog.get_logger(__name__)
+_seldom = Seldom(30)
 
 A_MINUTE = 120
 """Rows at most: whoever is refused a thousand times a second shall not fill the database."""
@@ -46,7 +48,7 @@ def record(request: Request, error: MirageError) -> None:
     if who is None and not claimed:
         return  # a question without a credential: nothing was claimed
     entry = _entry(request, error, who)
-    _log.warning("refused", actor=entry.actor, **entry.detail)
+    _seldom.say(_log.warning, "refused", actor=entry.actor, **entry.detail)
     if request.app.state.refusals.is_full():
         return
     given: ApiContext = request.app.state.context
@@ -54,7 +56,7 @@ def record(request: Request, error: MirageError) -> None:
         with given.store.begin() as tx:
             audit.write(tx, given.cluster_id, entry)
     except MirageError as trouble:
-        _log.error("a refusal is not in the audit", error=str(trouble))
+        _seldom.say(_log.error, "a refusal is not in the audit", error=str(trouble))
 
 
 def _entry(request: Request, error: MirageError, who: Caller | None) -> AuditEntry:
