@@ -17,6 +17,8 @@ _ASKED = struct.Struct("=BBBxI")  # inet_diag_req_v2 up to the socket's id: fami
 _PORTS = struct.Struct("!HH")
 _REST = struct.Struct("=III")  # of an id: interface, cookie
 _OWNER = struct.Struct("=II")  # of inet_diag_msg: uid, inode
+_PORTS_AT = _HEAD.size + 4
+"""After family, state, timer and retransmissions; first of the id."""
 _OWNER_AT = _HEAD.size + 4 + 48 + 12
 """After family, state, timer and retransmissions; the id; expiry and the two queues."""
 _ANY = 0xFFFFFFFF
@@ -74,7 +76,7 @@ class Owners:
         head = _HEAD.pack(_HEAD.size + len(asked), _BY_FAMILY, _REQUEST, self._sequence, 0)
         try:
             self._kernel.send(head + asked)
-            return _owner(self._answer(self._kernel))
+            return _owner(self._answer(self._kernel), other)
         except OSError:
             return None
 
@@ -97,9 +99,11 @@ def _question(end: End, other: End) -> bytes:
     )
 
 
-def _owner(answer: bytes) -> int | None:
+def _owner(answer: bytes, other: End) -> int | None:
     if len(answer) < _OWNER_AT + _OWNER.size:
         return None  # an error: there is no such socket here
+    if _PORTS.unpack_from(answer, _PORTS_AT)[1] != other.port:
+        return None  # where there is none, the kernel names one that listens at that end's port
     uid, inode = _OWNER.unpack_from(answer, _OWNER_AT)
     # Without an inode it has been closed, and the kernel knows nobody any more: it says root.
     return int(uid) if inode else None

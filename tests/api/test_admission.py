@@ -74,9 +74,14 @@ def answered(one: socket.socket) -> bytes:
     """Empty: the connection was closed."""
     try:
         one.sendall(ASK)
-        return one.recv(4096)
+        heard = b""
+        while not heard.partition(b"\r\n\r\n")[2]:
+            if not (part := one.recv(4096)):
+                return b""
+            heard += part
     except OSError:
         return b""
+    return heard
 
 
 def let_in_of(place: Place, many: int, stack: ExitStack, *, by_socket: bool = False) -> int:
@@ -152,6 +157,14 @@ def test_users_of_this_host_are_told_apart_on_loopback(tmp_path: Path) -> None:
             capture_output=True, text=True, check=True, timeout=patient.PATIENCE_S,
         )  # fmt: skip
         assert "uid 65534" in done.stdout
+
+
+def test_who_listens_at_a_clients_port_is_not_the_client() -> None:
+    """The kernel names that socket where it knows no connection."""
+    with socket.create_server(("0.0.0.0", 0)) as listening, closing(Owners()) as owners:  # noqa: S104
+        port = listening.getsockname()[1]
+        assert owners.uid(End.of(("203.0.113.7", port)), End.of(("192.0.2.1", 6480))) is None
+        assert owners.uid(End.of(("127.0.0.1", port)), End.of(("127.0.0.1", 6480))) is None
 
 
 class FromAfar(socket.socket):
