@@ -1,5 +1,9 @@
-"""The server, and how it takes callers in. asyncio's own way has no cap, and where descriptors run
-out it tries again, and logs it, thousands of times a second."""
+"""The server, and how it takes callers in.
+
+asyncio's own way has no cap, and where descriptors run out it tries again, and logs it, thousands
+of times a second. uvicorn's limit_concurrency answers 503 once a head has come, but counts
+everybody together, and who never ends a head keeps a connection all the same.
+"""
 
 import asyncio
 import errno

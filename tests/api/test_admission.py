@@ -8,19 +8,23 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mirage.api import admission, peer
+from mirage.api import admission, live, peer
 from mirage.api.admission import Admission
+from mirage.api.app import ApiContext, create_app
 from mirage.api.doors import Server
 from mirage.api.peer import Patience
 from mirage.api.same_host import End, Owners
 from mirage.errors import InputError
+from mirage.store.engine import Store
 from tests import patient
+from tests.api.streams import PATH, listening
+from tests.api.test_events import bearer
 
 ASK = b"GET / HTTP/1.1\r\nHost: m\r\n\r\n"
 LARGE = 64 * 2**20
@@ -54,11 +58,13 @@ class Place:
 
 
 @contextmanager
-def serving(let_in: Admission, folder: Path, patience: Patience = LONG) -> Iterator[Place]:
+def serving(
+    let_in: Admission, folder: Path, patience: Patience = LONG, served: ASGIApp = app
+) -> Iterator[Place]:
     tcp, unix = socket.create_server(("127.0.0.1", 0)), peer.listen(folder / "s", private=False)
     started = threading.Event()
     server = Server(
-        app, let_in, patience=patience, keep_alive_s=600, grace_s=1, started=started.set
+        served, let_in, patience=patience, keep_alive_s=600, grace_s=1, started=started.set
     )
     thread = threading.Thread(target=server.run, args=([tcp, unix],))
     thread.start()
@@ -195,6 +201,34 @@ def test_from_elsewhere_a_client_is_an_address_or_a_network_of_ipv6() -> None:
         assert admitted("2001:db8:1::1", "2001:db8:1::2", "2001:db8:1::3") == [True, True, False]
         assert admitted("2001:db8:1:1::1", "::ffff:203.0.113.7") == [True, False]
         assert admitted(*["198.51.100.3"] * 9) == [True] * 9, "a proxy"
+
+
+def test_streams_of_one_client_leave_others_theirs(
+    tmp_path: Path,
+    context: ApiContext,
+    store: Store,
+    cluster_id: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of those who do not say who they are; who does has their own."""
+    monkeypatch.setattr(live, "MOST_FROM_ONE", 2)
+    alice = {"Authorization": f"Bearer {bearer(store, cluster_id, 'alice')}"}
+    let_in = Admission(40, 20)
+    with serving(let_in, tmp_path, served=create_app(context)) as place, ExitStack() as stack:
+        url = f"http://127.0.0.1:{place.port}"
+        streams = [stack.enter_context(listening(url)) for _ in range(2)]
+        assert [stream.next().name for stream in streams] == ["health", "health"]
+        assert patient.get(url + PATH).status_code == 429
+        assert patient.get(f"{url}{PATH}?for_s=0", headers=alice).status_code == 200
+
+
+def test_streams_are_half_of_all_connections_at_most(tmp_path: Path, context: ApiContext) -> None:
+    served = create_app(replace(context, connections=4))
+    with serving(Admission(40, 20), tmp_path, served=served) as place, ExitStack() as stack:
+        url = f"http://127.0.0.1:{place.port}"
+        stream = stack.enter_context(listening(url))
+        assert stream.next().name == "health"
+        assert patient.get(url + PATH).status_code == 429, "the other one is for who is known"
 
 
 @pytest.mark.parametrize(
