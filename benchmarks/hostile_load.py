@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -231,16 +231,17 @@ def _counted(service: Serving) -> dict[str, int]:
 
 
 def table(result: dict[str, Any]) -> str:
-    idle, load = result["phases"]["idle"], result["phases"]["load"]
-    rows: list[tuple[str, str, str]] = [
-        ("seconds", *(f"{p['seconds']:.0f}" for p in (idle, load))),
-        (f"ticks, every {result['every_s']} s", *(str(p["ticks"]) for p in (idle, load))),
-        ("a tick late: p50, p99, most; s", *(_three(p["late_s"], 2) for p in (idle, load))),
-        ("moves; lost", *(f"{p['moves']}; {p['moves_lost']}" for p in (idle, load))),
-        ("a move after it was due; s", *(_three(p["move_s"], 1) for p in (idle, load))),
-        ("honest answers; failures", *(f"{p['answers']}; {p['failures']}" for p in (idle, load))),
-        ("an answer: p50, p99, most; ms", *(_three(p["answer_ms"], 0) for p in (idle, load))),
-    ]
+    phases = [result["phases"][name] for name in ("idle", "load")]
+    cells: dict[str, Callable[[dict[str, Any]], str]] = {
+        "seconds": lambda p: f"{p['seconds']:.0f}",
+        f"ticks, every {result['every_s']} s": lambda p: str(p["ticks"]),
+        "a tick late: p50, p99, most; s": lambda p: _three(p["late_s"], 2),
+        "moves; lost": lambda p: f"{p['moves']}; {p['moves_lost']}",
+        "a move after it was due: p50, p99, most; s": lambda p: _three(p["move_s"], 1),
+        "honest answers; failures": lambda p: f"{p['answers']}; {p['failures']}",
+        "an answer: p50, p99, most; ms": lambda p: _three(p["answer_ms"], 0),
+    }
+    rows = [(name, *map(tell, phases)) for name, tell in cells.items()]
     lines = ["| | idle | under load |", "|---|---:|---:|"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     lines += ["", "| at | memory, MiB | descriptors | threads | log, bytes |"]

@@ -117,8 +117,8 @@ def test_the_worker_starts_its_commands_beside_300_half_requests(
     assert {line["event"] for line in service.log()} & {"tick failed", "Slurm does not answer"} == (
         set()
     )
-    (told,) = (e for e in service.log() if e["event"] == "too many connections of one client")
-    assert told["client"].startswith("uid ")
+    told = [e for e in service.log() if e["event"] == "too many connections of one client"]
+    assert {line["client"].partition(" ")[0] for line in told} == {"uid"}
 
 
 def test_what_does_not_come_to_its_end_is_closed_however_it_drips(
@@ -239,6 +239,6 @@ def test_what_one_client_sends_a_thousand_times_is_few_lines_of_log(
                 while _received(one):
                     pass
         assert patient.get(f"{service.url()}/healthz").status_code == 200
-        assert service.log_bytes() - before < 50 * many
+        assert service.log_bytes() - before < 100 * many
         assert service.end() == 0
     assert all("event" in line for line in service.log())
