@@ -2,12 +2,70 @@
 
 import logging
 import sys
-from typing import Literal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from mirage.domain.printable import printable
+
+_MINUTE_S = 60.0
+_OF_LIBRARIES = 3
+"""Lines in a minute of one place in a library: a traceback may have some kilobytes."""
+
+
+class Seldom:
+    """Lines that whoever calls may cause: of each kind so many in a minute, and the next one says
+    how many were left out. Kinds are the program's own words, so that they are few."""
+
+    def __init__(self, a_minute: int = 1) -> None:
+        self._a_minute = a_minute
+        self._since: dict[str, float] = {}
+        self._said: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def say(self, say: Callable[..., object], event: str, *, kind: str = "", **fields: Any) -> None:
+        """That line, unless there were too many of its kind: the event, where no other is given."""
+        left_out = self._left_out(kind or event)
+        if left_out is not None:
+            say(event, **fields, **({"left_out": left_out} if left_out else {}))
+
+    def _left_out(self, kind: str) -> int | None:
+        """How many of that kind were left out before this one; None: so is this one."""
+        now = time.monotonic()
+        with self._lock:
+            self._said[kind] += 1
+            if self._said[kind] <= self._a_minute:
+                self._since.setdefault(kind, now)
+                return 0
+            if now < self._since[kind] + _MINUTE_S:
+                return None
+            left_out = self._said[kind] - 1 - self._a_minute
+            self._since[kind], self._said[kind] = now, 1
+            return left_out
+
+
+class _FromLibraries(logging.Handler):
+    """What uvicorn and asyncio say of their callers, as a line of ours, and seldom."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seldom = Seldom(_OF_LIBRARIES)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = type(record.exc_info[1]).__name__ if record.exc_info else ""
+        self._seldom.say(
+            partial(structlog.get_logger(record.name).log, record.levelno),
+            record.getMessage(),
+            kind=f"{record.name}:{record.lineno}:{error}",
+            logger=record.name,
+            **({"exc_info": record.exc_info} if record.exc_info else {}),
+        )
 
 
 def set_up(log_format: Literal["auto", "json", "console"], *, warnings_only: bool = False) -> None:
@@ -28,6 +86,9 @@ def set_up(log_format: Literal["auto", "json", "console"], *, warnings_only: boo
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+    root = logging.getLogger()
+    if not any(isinstance(handler, _FromLibraries) for handler in root.handlers):
+        root.addHandler(_FromLibraries())
 
 
 def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

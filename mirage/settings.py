@@ -126,9 +126,26 @@ class ServiceSettings(_Section):
     a `__Host-` cookie, which is sent over https alone."""
     socket: Path | None = None
     """A unix socket that the API listens on as well: its callers are known by the kernel's word."""
-    proxies: tuple[str, ...] = ("www-data", "nginx")
-    """Accounts of web servers that pass others' requests on through the socket: by a connection of
-    theirs nobody is known, only by the credential that comes through it."""
+    proxies: tuple[str, ...] = ("www-data", "nginx", "apache", "haproxy", "caddy")
+    """Web servers that pass others' requests on: accounts of this host, addresses and networks. By
+    a connection of theirs nobody is known, only by the credential that comes through it; and they
+    connect for many, so three quarters of `connections.most` are theirs."""
+
+
+class ConnectionSettings(_Section):
+    """How many may call at once, and how long one may take (docs/install.md)."""
+
+    most: int = Field(512, ge=16, le=100_000)
+    """Connections at once; fewer where the process may not have twice as many descriptors."""
+    of_one: int = Field(64, ge=1)
+    """Connections of one client: a network address (a /64 of IPv6), or a user of this host."""
+    head_s: _Seconds = 10
+    """For the whole head of a request, from its first byte or the connection's beginning; seconds.
+    """
+    body_s: _Seconds = 20
+    """For its whole body; seconds."""
+    idle_s: _Seconds = 5
+    """Between two requests on one connection; seconds."""
 
 
 class AuthSettings(_Section):
@@ -276,6 +293,7 @@ class Settings(_Section):
     cluster: ClusterSettings = ClusterSettings()
     database: DatabaseSettings = DatabaseSettings()
     service: ServiceSettings = ServiceSettings()
+    connections: ConnectionSettings = ConnectionSettings()
     auth: AuthSettings = AuthSettings()
     submit: SubmitSettings = SubmitSettings()
     polling: PollingSettings = PollingSettings()

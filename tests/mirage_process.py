@@ -141,6 +141,9 @@ class Serving:
     def log(self) -> list[dict[str, str]]:
         return [json.loads(line) for line in self._log.read_text().splitlines()]
 
+    def log_bytes(self) -> int:
+        return self._log.stat().st_size
+
     def url(self) -> str:
         return str(next(line["url"] for line in self.log() if line["event"] == "serving"))
 
@@ -164,12 +167,18 @@ class Serving:
 
 
 @contextmanager
-def serving(config: Path, slurm: QuietSlurm, *words: str, **more: str) -> Iterator[Serving]:
-    """`mirage serve`, with `words` after it; whatever happens, it is gone afterwards."""
+def serving(
+    config: Path, slurm: QuietSlurm, *words: str, descriptors: int | None = None, **more: str
+) -> Iterator[Serving]:
+    """`mirage serve`, with `words` after it and so many descriptors at most.
+
+    Whatever happens, it is gone afterwards.
+    """
+    limited = () if descriptors is None else ("prlimit", f"--nofile={descriptors}:{descriptors}")
     log = config.parent / f"serve-{time.monotonic_ns()}.log"
     with log.open("wb") as sink:
         process = subprocess.Popen(
-            [*MIRAGE, "serve", *words, "--config", str(config)],
+            [*limited, *MIRAGE, "serve", *words, "--config", str(config)],
             env=environment(PATH=slurm.path, **more),
             stdin=subprocess.DEVNULL,
             stdout=sink,

@@ -67,6 +67,8 @@ class ApiContext:
     """Users who may say that jobs have ended: SlurmUser."""
     keeps_recipes: bool = False
     """Whether links of mode submit go through slurmrestd, which takes a recipe of each chain."""
+    connections: int = 512
+    """Had at once, streams of events among them."""
     queue_interval_s: int = 60
     policies: tuple[str, ...] = ()
     """Rules that a chain may ask for."""

@@ -68,6 +68,7 @@ def stream_events(
         topics=set(topic or Topic),
         for_s=for_s,
         at_ending=getattr(request.state, "at_ending", None),
+        client=getattr(request.state, "client", None),
     )
 
 
@@ -83,6 +84,7 @@ class EventStream(Response):
         topics: set[Topic],
         for_s: float,
         at_ending: Ending | None = None,
+        client: str | None = None,
     ) -> None:
         # X-Accel-Buffering: nginx passes each event on at once.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -90,10 +92,10 @@ class EventStream(Response):
         del self.headers["content-length"]
         self._live, self._who, self._after, self._topics = live, who, after, topics
         self._until = time.monotonic() + for_s
-        self._at_ending = at_ending
+        self._at_ending, self._client = at_ending, client
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        with self._live.listening(self._who) as listener:
+        with self._live.listening(self._who, self._client) as listener:
             if self._at_ending is not None:
                 self._at_ending(listener.end)
             head = {"status": self.status_code, "headers": self.raw_headers}

@@ -26,11 +26,14 @@ from mirage.store.visible import Owner
 _log = structlog.get_logger(__name__)
 
 MOST = 256
-"""Listeners of one process."""
+"""Listeners of one process, and at most half of its connections."""
 MOST_OF_ONE = 16
 """Of one user."""
+MOST_FROM_ONE = 32
+"""From one client of people who do not say who they are (api/admission.py)."""
 FOR_KNOWN = 64
-"""Of MOST, kept for those who say who they are: others share the rest."""
+"""Of these, and at most half of them, kept for those who say who they are: others share the rest.
+"""
 EVERY_S = 1.0
 BATCH = 500
 """Changes read at once, and the most that a listener may be behind when it comes back."""
@@ -53,6 +56,8 @@ class Listener:
     """Somebody who listens. Its methods are called in the event loop alone."""
 
     who: Standing
+    client: str | None = None
+    """Where it connects from; None: from where many do."""
     ended: bool = False
     lost: bool = False
     """What it knows is of a database that has been put back: it begins anew."""
@@ -88,13 +93,11 @@ class Live:
         self.health = "ok"
 
     @contextmanager
-    def listening(self, who: Standing) -> Iterator[Listener]:
+    def listening(self, who: Standing, client: str | None = None) -> Iterator[Listener]:
         """Raises ProblemError where too many listen already."""
-        theirs = sum(other.who.user == who.user for other in self._listeners)
-        room = MOST_OF_ONE if who.known else MOST - FOR_KNOWN
-        if len(self._listeners) >= MOST or theirs >= room:
+        listener = Listener(who, client)
+        if not self._has_room_for(listener):
             raise ProblemError(TOO_MANY, "too many streams of events are open: close one first")
-        listener = Listener(who)
         self._listeners.append(listener)
         try:
             yield listener
@@ -103,6 +106,17 @@ class Live:
             if not self._listeners and self._reading is not None:
                 self._reading.cancel()
                 self._reading = None
+
+    def _has_room_for(self, new: Listener) -> bool:
+        most = min(MOST, self._given.connections // 2)
+        theirs = [other for other in self._listeners if other.who.user == new.who.user]
+        if len(self._listeners) >= most:
+            return False
+        if new.who.known:
+            return len(theirs) < MOST_OF_ONE
+        from_there = sum(other.client == new.client for other in theirs)
+        is_one_too_many = new.client is not None and from_there >= MOST_FROM_ONE
+        return len(theirs) < most - min(FOR_KNOWN, most // 2) and not is_one_too_many
 
     async def begin(self, after: int | None) -> Seen:
         """What a listener missed since that number; None: it begins now."""

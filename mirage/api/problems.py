@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from mirage.api import refusals
 from mirage.errors import (
@@ -193,6 +194,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(MirageError, _mirage)
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _unforeseen)
 
 
@@ -270,6 +272,11 @@ def _http(request: Request, error: Exception) -> JSONResponse:
     kind = _OF_STATUS.get(error.status_code, HTTP)
     detail = f"{error.detail}: {request.method} {request.url.path}"
     return answer(request, kind, detail, headers=error.headers, status=error.status_code)
+
+
+def _gone(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001
+    """Nobody reads it. Who leaves in the middle of a body is no error of ours, and no traceback."""
+    return answer(request, INVALID, "the body did not come to its end")
 
 
 def _unforeseen(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001

@@ -12,11 +12,13 @@ from mirage.api.context import ApiContext
 from mirage.domain.caller import Caller
 from mirage.domain.printable import printable
 from mirage.errors import MirageError, NotAllowed, NotIdentified
+from mirage.logs import Seldom
 from mirage.services.quotas import Rates
 from mirage.store import audit
 from mirage.store.audit import AuditEntry
 
 _log = structlog.get_logger(__name__)
+_seldom = Seldom(30)
 
 OF_ONE, OF_ONE_A_MINUTE = 20, 1
 """Rows on one caller: at once, and then. A day of trying makes some 1,500."""
@@ -107,7 +109,7 @@ def _write(given: ApiContext, entries: Sequence[AuditEntry]) -> None:
             for entry in entries:
                 audit.write(tx, given.cluster_id, entry)
     except MirageError as trouble:
-        _log.error("a refusal is not in the audit", error=str(trouble))
+        _seldom.say(_log.error, "a refusal is not in the audit", error=str(trouble))
 
 
 def _left_out(each: LeftOut, now: int) -> AuditEntry:

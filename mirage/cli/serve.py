@@ -21,8 +21,9 @@ from fastapi import FastAPI
 
 from mirage import bootstrap, couriers, logs, sd_notify
 from mirage import settings as settings_file
-from mirage.api import peer
+from mirage.api import admission, peer
 from mirage.api.app import ApiContext, create_app
+from mirage.api.doors import Server
 from mirage.api.hosts import Hosts, hosts, names_of_this_machine
 from mirage.bootstrap import Service, WhoMayWhat
 from mirage.cli.compiler import Compiler
@@ -102,7 +103,8 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     systemd = sd_notify.from_environment()
     systemd.patient(service.settings.cluster.command_timeout_s)
     known = bootstrap.who_may_what(service)
-    served = create_app(api_context(service, owner_uid=owner_uid, known=known))
+    most = admission.room(service.settings.connections.most, admission.raise_limit())
+    served = create_app(api_context(service, owner_uid=owner_uid, known=known, connections=most))
     mount(served)
     compiler = Compiler(service.settings.cluster.file)
     worker = make_worker(
@@ -113,7 +115,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     sockets = [listening]
     if settings.socket is not None:
         sockets.append(peer.listen(settings.socket, private=owner_uid is not None))
-    server = _Server(served, started=lambda: systemd.ready(f"serving {url}"))
+    server = _server(service, served, most, started=lambda: systemd.ready(f"serving {url}"))
     stop = threading.Event()
     _end_on_signals(server, stop, systemd)
     thread = threading.Thread(target=_work, args=(worker, service, stop, systemd), name="worker")
@@ -154,6 +156,20 @@ def told_where(settings: ServiceSettings, *, own: bool) -> Iterator[None]:
             settings.socket.unlink(missing_ok=True)
 
 
+def _server(service: Service, served: FastAPI, most: int, *, started: Callable[[], None]) -> Server:
+    limits = service.settings.connections
+    if most < limits.most:
+        _log.warning("fewer connections than configured: few descriptors", connections=most)
+    return Server(
+        served,
+        admission.Admission(most, limits.of_one, service.settings.service.proxies),
+        patience=peer.Patience(head_s=limits.head_s, body_s=limits.body_s),
+        keep_alive_s=limits.idle_s,
+        grace_s=_GRACE_S,
+        started=started,
+    )
+
+
 def be_quick_beside_a_worker() -> None:
     """For a process that answers while a thread of it computes; once all is loaded."""
     sys.setswitchinterval(SWITCH_S)
@@ -185,27 +201,6 @@ def _keep_up_to_date(known: WhoMayWhat, stop: threading.Event) -> None:
 
 def _nobody(_stop: threading.Event) -> None:
     """Nobody is told of anything."""
-
-
-class _Server(uvicorn.Server):
-    """Says when it answers."""
-
-    def __init__(self, served: FastAPI, *, started: Callable[[], None]) -> None:
-        config = uvicorn.Config(
-            served,
-            http=peer.PeerProtocol,
-            # What a proxy says of its caller is for no audit: anybody on this host may say it.
-            proxy_headers=False,
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=_GRACE_S,
-        )
-        super().__init__(config)
-        self._when_started = started
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._when_started()
 
 
 def _work(worker: Worker, service: Service, stop: threading.Event, systemd: Notifier) -> None:
@@ -295,9 +290,14 @@ def _hosts(given: ServiceSettings) -> Hosts:
 
 
 def api_context(
-    service: Service, *, owner_uid: int | None = None, known: WhoMayWhat | None = None
+    service: Service,
+    *,
+    owner_uid: int | None = None,
+    known: WhoMayWhat | None = None,
+    connections: int | None = None,
 ) -> ApiContext:
-    """What the routes may ask for. `known` has to be kept up to date."""
+    """What the routes may ask for. `known` has to be kept up to date; `connections` are had at
+    once."""
     settings = service.settings
     known = known or bootstrap.who_may_what(service)
     return ApiContext(
@@ -319,6 +319,7 @@ def api_context(
         proxies=settings.service.proxies,
         owner_uid=owner_uid,
         keeps_recipes=settings.submits_by_rest,
+        connections=connections or settings.connections.most,
         queue_interval_s=settings.polling.queue_s,
         policies=registry.NAMES,
         model=bootstrap.policies(settings),

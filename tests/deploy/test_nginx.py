@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -17,13 +17,14 @@ from tests import needed, patient
 from tests.mirage_process import CHECKOUT, QuietSlurm, configured, run, serving
 
 EXAMPLE = CHECKOUT / "deploy" / "nginx" / "mirage.conf"
+LIMITS = EXAMPLE.with_name("mirage-limits.conf")
 _WHOLE = """
 daemon off;
 worker_processes 1;
 pid {folder}/nginx.pid;
 error_log stderr;
 {user}
-events {{ worker_connections 64; }}
+events {{ worker_connections 512; }}
 http {{
     access_log off;
     client_body_temp_path {folder}/body;
@@ -32,6 +33,7 @@ http {{
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
     gzip on;
+    include {limits};
     server {{
         listen 127.0.0.1:{port};
         include {example};
@@ -63,9 +65,14 @@ def public(service: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp("nginx")
     example = folder / "mirage.conf"
     example.write_text(EXAMPLE.read_text().replace("/run/mirage/api.sock", str(service)))
+    limits = folder / "mirage-limits.conf"
+    # So that a busy machine, too, can ask faster than that.
+    limits.write_text(LIMITS.read_text().replace("rate=20r/s", "rate=1r/s"))
     port, whole = _free_port(), folder / "nginx.conf"
     user = f"user {_me()};" if os.geteuid() == 0 else ""
-    whole.write_text(_WHOLE.format(folder=folder, port=port, example=example, user=user))
+    whole.write_text(
+        _WHOLE.format(folder=folder, port=port, example=example, limits=limits, user=user)
+    )
     words = [nginx, "-c", str(whole), "-p", str(folder), "-e", "stderr"]
     tested = subprocess.run([*words, "-t"], capture_output=True, text=True, check=False)
     assert tested.returncode == 0, tested.stderr
@@ -151,6 +158,64 @@ def test_live_events_come_at_once(public: str) -> None:
         assert "Content-Encoding" not in answer.headers
         assert next(answer.iter_text())
     assert time.monotonic() - began < patient.PATIENCE_S
+
+
+def test_heads_and_bodies_that_do_not_come_are_given_up(public: str) -> None:
+    half = {
+        "head": b"GET /mirage/healthz HTTP/1.1\r\nHost: m\r\nX-Slow: ",
+        "body": b"POST /mirage/api/v1/kill HTTP/1.1\r\nHost: m\r\nContent-Length: 9\r\n\r\n{",
+    }
+    with ExitStack() as stack:
+        clients = [stack.enter_context(_from(public, "127.0.0.9")) for _ in half]
+        for client, sent in zip(clients, half.values(), strict=True):
+            client.sendall(sent)
+        for client in clients:  # each waits as long as it takes: for ever, without limits
+            while client.recv(4096):
+                pass
+
+
+def test_a_body_that_is_too_long_is_not_passed_on(public: str) -> None:
+    answer = patient.post(f"{public}/mirage/api/v1/kill", content=bytes(65 * 1024))
+    assert answer.status_code == 413
+    assert "X-Request-Id" not in answer.headers, "nginx itself"
+
+
+def test_one_address_has_so_many_streams_and_others_have_theirs(public: str) -> None:
+    ask = b"GET /mirage/api/v1/events HTTP/1.1\r\nHost: m\r\n\r\n"
+    with ExitStack() as stack:
+        statuses = [
+            _status(stack.enter_context(_from(public, "127.0.0.7")), ask) for _ in range(20)
+        ]
+        assert statuses == [200] * 16 + [429] * 4
+        assert _status(stack.enter_context(_from(public, "127.0.0.8")), ask) == 200
+        whole = b"GET /mirage/healthz HTTP/1.1\r\nHost: m\r\n\r\n"
+        assert _status(stack.enter_context(_from(public, "127.0.0.7")), whole) == 200
+
+
+def test_one_address_that_asks_too_fast_is_told_so_and_others_are_not(public: str) -> None:
+    ask = b"GET /mirage/healthz HTTP/1.1\r\nHost: m\r\n\r\n"
+    with _from(public, "127.0.0.5") as fast, _from(public, "127.0.0.6") as other:
+        assert 429 in (_status(fast, ask) for _ in range(1000))
+        assert _status(other, ask) == 200
+
+
+def _from(public: str, address: str) -> socket.socket:
+    """A connection of somebody at that address of loopback."""
+    to = httpx.URL(public)
+    return socket.create_connection(
+        (to.host, to.port or 80), timeout=patient.PATIENCE_S, source_address=(address, 0)
+    )
+
+
+def _status(client: socket.socket, ask: bytes) -> int:
+    """Of the answer, whose body comes with its head or does not end."""
+    client.sendall(ask)
+    heard = b""
+    while not heard.partition(b"\r\n\r\n")[2]:
+        part = client.recv(65536)
+        assert part, heard
+        heard += part
+    return int(heard.split()[1])
 
 
 def test_no_header_of_a_callers_makes_an_admin(public: str) -> None:

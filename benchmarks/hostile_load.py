@@ -1,0 +1,279 @@
+"""Clients that mean no good beside a service with chains: `python -m benchmarks.hostile_load`.
+
+A real `mirage serve` of 50 chains beside fake commands of Slurm, first idle, then under 500 slow
+connections (half a head, half a body, a byte a second), 24 threads of bad tokens, four slow exports
+and 300 streams of events, each kind a client of its own where this runs as root. An honest client
+asks all the while, a new connection each time. Told: ticks and how late they were, moves and how
+long each took from its standby's appearance, memory, descriptors and log, and the honest answers;
+the first column is the same service idle, in the same run. Ends with 1 where a move was lost or the
+log is over 1 MB.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.hostile_clients import KINDS
+from benchmarks.hostile_site import Site
+from benchmarks.serving import percentile
+from tests.mirage_process import CHECKOUT, Serving, environment, serving
+
+LOG_BYTES = 1_000_000
+_NOBODIES = 65530
+"""The first of the uids that clients have, where root can give them one each."""
+_PATIENCE_S = 60.0
+_GRACE_TICKS = 6
+"""For the last move, once it is due."""
+
+
+@dataclass
+class Heard:
+    """What the honest client got."""
+
+    took_s: list[float] = field(default_factory=list)
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    at: str
+    memory_mib: float
+    descriptors: int
+    threads: int
+    log_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One of the two, told in figures."""
+
+    seconds: float
+    ticks: int
+    late_s: dict[str, float]
+    """p50, p99 and most: beyond the interval, from one tick to the next."""
+    moves: int
+    moves_lost: int
+    move_s: dict[str, float]
+    answers: int
+    failures: int
+    answer_ms: dict[str, float]
+
+
+class Watch:
+    """Looks at the site, and asks as an honest client, in threads of their own."""
+
+    def __init__(self, site: Site, url: str) -> None:
+        self._site, self._url = site, url
+        self.heard = Heard()
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=run) for run in (self._look, self._ask)]
+
+    def __enter__(self) -> "Watch":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _look(self) -> None:
+        while not self._stop.wait(0.05):
+            self._site.look()
+
+    def _ask(self) -> None:
+        """In turns a page that is nothing and a list, through the socket and, where the others are
+        other users, through TCP."""
+        paths, ways, number = ("/healthz", "/api/v1/chains"), [True], 0
+        if os.geteuid() == 0:
+            ways.append(False)
+        while not self._stop.wait(0.25):
+            began = time.monotonic()
+            ok = self._is_answered(paths[number % 2], by_socket=ways[number // 2 % len(ways)])
+            self.heard.took_s.append(time.monotonic() - began)
+            self.heard.failures += not ok
+            number += 1
+
+    def _is_answered(self, path: str, *, by_socket: bool) -> bool:
+        transport = httpx.HTTPTransport(uds=str(self._site.socket) if by_socket else None)
+        try:
+            with httpx.Client(transport=transport, timeout=_PATIENCE_S, trust_env=False) as http:
+                return http.get(self._url + path).is_success
+        except httpx.HTTPError:
+            return False
+
+
+@contextmanager
+def hostile(url: str, many: dict[str, int]) -> Iterator[None]:
+    """So many of each kind, until the end."""
+    to = httpx.URL(url)
+    clients = []
+    for number, (kind, count) in enumerate(many.items()):
+        words = [sys.executable, "-m", "benchmarks.hostile_clients", kind]
+        words += [to.host, str(to.port), str(count), str(_NOBODIES + number)]
+        clients.append(subprocess.Popen(words, cwd=CHECKOUT, env=environment()))
+    try:
+        yield
+        if any(client.poll() is not None for client in clients):
+            raise RuntimeError("a hostile client ended before its time")
+    finally:
+        for client in clients:
+            client.kill()
+            client.wait()
+
+
+def sample(at: str, service: Serving) -> Sample:
+    process = Path(f"/proc/{service.process.pid}")
+    status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+    return Sample(
+        at=at,
+        memory_mib=round(int(status["VmRSS"].split()[0]) / 1024, 1),
+        descriptors=len(list((process / "fd").iterdir())),
+        threads=int(status["Threads"]),
+        log_bytes=service.log_bytes(),
+    )
+
+
+def told(site: Site, heard: Heard, begin: float, end: float, counted: Sequence[int]) -> Phase:
+    ticks = [at for at in site.ticks if begin <= at < end]
+    late = [max(0.0, b - a - site.every_s) for a, b in pairwise(ticks)]
+    took = [site.moved_at[n] - site.due[n] for n in counted if n in site.moved_at]
+    return Phase(
+        seconds=round(end - begin, 1),
+        ticks=len(ticks),
+        late_s=_spread(late),
+        moves=len(took),
+        moves_lost=len(counted) - len(took),
+        move_s=_spread(took),
+        answers=len(heard.took_s),
+        failures=heard.failures,
+        answer_ms={name: s * 1e3 for name, s in _spread(heard.took_s).items()},
+    )
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    shares = {"p50": 0.5, "p99": 0.99, "most": 1.0}
+    return {name: round(percentile(values, s), 4) if values else 0.0 for name, s in shares.items()}
+
+
+def measure(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
+    site = Site(folder, asked.chains, asked.every)
+    idle_moves = max(1, asked.chains // 5)
+    with serving(site.config, site.slurm) as service:
+        service.wait_until_ready()
+        url, begin = service.url(), time.time()
+        loaded_from = begin + asked.idle
+        end = loaded_from + asked.seconds
+        site.due = [
+            *_spaced(begin, loaded_from, idle_moves),
+            *_spaced(loaded_from, end, asked.chains - idle_moves),
+        ]
+        samples = [sample("start", service)]
+        with Watch(site, url) as quiet:
+            _sleep_until(loaded_from)
+        samples.append(sample("idle end", service))
+        with Watch(site, url) as loud:
+            many = {kind: getattr(asked, kind) for kind in KINDS}
+            with hostile(url, many):
+                for quarter, name in enumerate(("quarter", "half", "three quarters", "end"), 1):
+                    _sleep_until(loaded_from + asked.seconds * quarter / 4)
+                    samples.append(sample(name, service))
+                last = time.monotonic() + _GRACE_TICKS * asked.every + _PATIENCE_S
+                while len(site.moved_at) < asked.chains and time.monotonic() < last:
+                    time.sleep(0.1)
+        samples.append(sample("after", service))
+        code = service.end()
+    phases = {
+        "idle": told(site, quiet.heard, begin, loaded_from, range(idle_moves)),
+        "load": told(site, loud.heard, loaded_from, end, range(idle_moves, asked.chains)),
+    }
+    return {
+        "chains": asked.chains,
+        "every_s": asked.every,
+        "hostile": many,
+        "clients_are_users": os.geteuid() == 0,
+        "load_average": round(os.getloadavg()[0], 1),
+        "phases": {name: asdict(phase) for name, phase in phases.items()},
+        "samples": [asdict(one) for one in samples],
+        "events": _counted(service),
+        "exit_code": code,
+    }
+
+
+def _spaced(begin: float, end: float, many: int) -> list[float]:
+    return [begin + (end - begin) * (n + 0.5) / many for n in range(many)]
+
+
+def _sleep_until(instant: float) -> None:
+    time.sleep(max(0.0, instant - time.time()))
+
+
+def _counted(service: Serving) -> dict[str, int]:
+    """Lines of the log by what they say."""
+    found: dict[str, int] = {}
+    for line in service.log():
+        found[line["event"]] = found.get(line["event"], 0) + 1
+    return found
+
+
+def table(result: dict[str, Any]) -> str:
+    phases = [result["phases"][name] for name in ("idle", "load")]
+    cells: dict[str, Callable[[dict[str, Any]], str]] = {
+        "seconds": lambda p: f"{p['seconds']:.0f}",
+        f"ticks, every {result['every_s']} s": lambda p: str(p["ticks"]),
+        "a tick late: p50, p99, most; s": lambda p: _three(p["late_s"], 2),
+        "moves; lost": lambda p: f"{p['moves']}; {p['moves_lost']}",
+        "a move after it was due: p50, p99, most; s": lambda p: _three(p["move_s"], 1),
+        "honest answers; failures": lambda p: f"{p['answers']}; {p['failures']}",
+        "an answer: p50, p99, most; ms": lambda p: _three(p["answer_ms"], 0),
+    }
+    rows = [(name, *map(tell, phases)) for name, tell in cells.items()]
+    lines = ["| | idle | under load |", "|---|---:|---:|"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    lines += ["", "| at | memory, MiB | descriptors | threads | log, bytes |"]
+    lines.append("|---|---:|---:|---:|---:|")
+    lines += [
+        f"| {' | '.join(str(value) for value in one.values())} |" for one in result["samples"]
+    ]
+    lines += ["", f"Hostile: {result['hostile']}; load average {result['load_average']}."]
+    lines.append("Log: " + ", ".join(f"{n} {event!r}" for event, n in result["events"].items()))
+    return "\n".join(lines)
+
+
+def _three(spread: dict[str, float], digits: int) -> str:
+    return ", ".join(f"{value:.{digits}f}" for value in spread.values())
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600.0, help="under load")
+    parser.add_argument("--idle", type=float, default=150.0, help="seconds before that")
+    parser.add_argument("--every", type=int, default=10, help="seconds between two ticks")
+    parser.add_argument("--chains", type=int, default=50)
+    for kind, many in {"halves": 500, "tokens": 24, "exports": 4, "events": 300}.items():
+        parser.add_argument(f"--{kind}", type=int, default=many, help=KINDS[kind].__doc__)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args(words)
+    with tempfile.TemporaryDirectory(prefix="mirage-hostile-") as folder:
+        result = measure(Path(folder), asked)
+    print(json.dumps(result, indent=2) if asked.json else table(result))
+    lost = sum(phase["moves_lost"] for phase in result["phases"].values())
+    return 1 if lost or result["samples"][-1]["log_bytes"] > LOG_BYTES else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""The service that benchmarks/hostile_load.py asks: a real `mirage serve` beside fake commands of
+Slurm, which show chains whose next link appears now and then, and take each move."""
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mirage.domain.chain import Mark
+from mirage.domain.job import Job, JobId, JobState
+from mirage.slurm import squeue
+from mirage.store import clusters, jobs
+from mirage.store.engine import Store
+from tests.mirage_process import QuietSlurm, configured, run
+from tests.web.seeded_chain import chain_id
+
+HOUR = 3600
+_ENDED_FIRST = 100_000
+_HISTORY = 20_000
+"""Jobs that ended: what an export has to write."""
+
+
+@dataclass
+class Site:
+    """Chains that run; each has one move to be made, once its standby is there."""
+
+    folder: Path
+    chains: int
+    every_s: int
+    moved_at: dict[int, float] = field(default_factory=dict)
+    """By chain: when its standby was freed."""
+    due: Sequence[float] = ()
+    """By chain: when its standby appears."""
+    ticks: list[float] = field(default_factory=list)
+    """When squeue was asked."""
+
+    def __post_init__(self) -> None:
+        self.slurm = QuietSlurm(self.folder / "bin")
+        self.config = configured(self.folder)
+        self.socket = self.folder / "socket"
+        given = self.config.read_text()
+        self.config.write_text(
+            given.replace("[service]", f'[service]\nsocket = "{self.socket}"')
+            + f"[polling]\nqueue_s = {self.every_s}\nnodes_s = 60\ndiag_s = 0\n"
+            '[provision]\npolicy = "at-once"\nmax_lead_h = 1000\n'
+            "account_overlap_node_h = 1e9\ncluster_overlap_node_h = 1e9\n"
+        )
+        self._began = int(time.time())
+        self._shown: tuple[int, int] | None = None
+        self._read = {"squeue": 0, "scontrol": 0}
+        _ran(run("db", "upgrade", "--config", str(self.config)).code)
+        database = f"sqlite:///{self.folder}/state/mirage.db"
+        with closing(Store(database)) as store, store.begin() as tx:
+            lab = clusters.ensure(tx, "lab")
+            jobs.upsert(tx, lab, (_ended(n, self._began) for n in range(_HISTORY)))
+        _ran(run("mode", "act", "--config", str(self.config)).code)
+        self.show()
+
+    def look(self) -> None:
+        """What was asked of Slurm since the last look; then what it shows now."""
+        now = time.time()
+        if self._new("squeue") and (not self.ticks or now > self.ticks[-1] + self.every_s / 2):
+            self.ticks.append(now)
+        for words in self._new("scontrol"):
+            told = dict(word.partition("=")[::2] for word in words if "=" in word)
+            job_id = told.get("JobId", told.get("jobid", ""))
+            if "update" in words and job_id.isdigit() and "Dependency" in told:
+                self.moved_at.setdefault(int(job_id) % 10_000, now)
+        self.show()
+
+    def show(self) -> None:
+        there = sum(due <= time.time() for due in self.due)
+        if self._shown == (there, len(self.moved_at)):
+            return
+        self._shown = there, len(self.moved_at)
+        rows = [_running(n, self._began) for n in range(self.chains)]
+        rows += [_standby(n, self._began, free=n in self.moved_at) for n in range(there)]
+        self.slurm.answers("squeue", "".join(f"{row}\n" for row in rows))
+
+    def _new(self, command: str) -> list[list[str]]:
+        log = self.folder / "bin" / f"{command}.log"
+        if not log.exists():
+            return []
+        with log.open() as lines:
+            lines.seek(self._read[command])
+            found = lines.read()
+        whole = found[: found.rfind("\n") + 1]
+        self._read[command] += len(whole.encode())
+        return [json.loads(line) for line in whole.splitlines()]
+
+
+def _ran(code: int) -> None:
+    if code != 0:
+        raise RuntimeError("the service could not be set up")
+
+
+def _row(**said: object) -> str:
+    """As squeue prints it; whatever is not said is not there."""
+    plain = {"ArrayTaskID": "N/A", "HetJobID": "N/A", "QOS": "normal", "Dependency": "(null)"}
+    plain |= {"Reason": "None", "PriorityLong": "100", "NumNodes": "1", "NumCPUs": "8"}
+    plain |= {"Account": "research", "Partition": "gpu", "TimeLimit": "2-00:00:00"}
+    plain |= {"tres-alloc": "cpu=8,node=1", "tres-per-node": "N/A", "tres-per-job": "N/A"}
+    return "".join(f"{said.get(name, plain.get(name, ''))}|" for name in squeue.FIELDS)
+
+
+def _of_chain(n: int, link: int) -> dict[str, object]:
+    owner = n % 5
+    return {
+        "JobID": 10_000 * link + n,
+        "UserName": f"user{owner}",
+        "UserID": 1001 + owner,
+        "Name": f"train{n}",
+        "Comment": Mark(chain_id(n), link),
+    }
+
+
+def _running(n: int, now: int) -> str:
+    return _row(
+        **_of_chain(n, 1), State="RUNNING", NodeList=f"gpu{n:02}",
+        SubmitTime=now - 45 * HOUR, EligibleTime=now - 45 * HOUR, StartTime=now - 45 * HOUR,
+        EndTime=now + 3 * HOUR,
+    )  # fmt: skip
+
+
+def _standby(n: int, now: int, *, free: bool) -> str:
+    waits = {"Reason": "Dependency", "Dependency": f"afterany:{10_000 + n}(unfulfilled)"}
+    state = {"Reason": "Priority", "EligibleTime": now} if free else waits
+    times = {"SubmitTime": now, "EligibleTime": "N/A", "StartTime": "N/A", "EndTime": "N/A"}
+    return _row(**_of_chain(n, 2) | times | state, State="PENDING")
+
+
+def _ended(n: int, now: int) -> Job:
+    begin = now - 7 * 24 * HOUR + 20 * n
+    return Job(
+        job_id=JobId(_ENDED_FIRST + n),
+        submit=begin,
+        eligible=begin,
+        state=JobState.COMPLETED,
+        start=begin + 600,
+        end=begin + 4200,
+        user=f"user{n % 5}",
+        uid=1001 + n % 5,
+        account="research",
+        partition="gpu",
+        nodes=1,
+        time_limit_s=2 * HOUR,
+        name=f"job{n}",
+    )
