@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MOST = 64, TEXT = 1024, LINE = 16384, PIDS = 1 << 22 };
+enum { MOST = 64, TEXT = 1024, LONG = 16384, LINE = 16384, PIDS = 1 << 22 };
 
 typedef struct {
     char *names[MOST];
@@ -13,10 +13,10 @@ typedef struct {
     int accounting; /* sacct */
 } Call;
 
-static void append(char *text, const char *more)
+static void append(char *text, size_t size, const char *more)
 {
     size_t used = strlen(text);
-    snprintf(text + used, TEXT - used, "%s", more);
+    snprintf(text + used, size - used, "%s", more);
 }
 
 static const char *value_of(const char *row, const char *field, char *room)
@@ -32,22 +32,22 @@ static const char *value_of(const char *row, const char *field, char *room)
     return "";
 }
 
-/* A text for the field at `place` which ends its own row and holds another. */
-static void forge(const Call *call, const char *row, int place, char *text)
+/* Ends the row of the field at `place`, and begins another up to that field; `row` may be none. */
+static void forge(const Call *call, const char *row, int place, char *text, size_t size)
 {
     char room[256];
-    snprintf(text, TEXT, "x%s", call->separator);
+    append(text, size, call->separator);
     if (*row == '\0')
         return;
     for (int i = place + 1; i < call->count; i++) {
-        append(text, "x");
-        append(text, call->separator);
+        append(text, size, "x");
+        append(text, size, call->separator);
     }
-    append(text, "\n");
+    append(text, size, "\n");
     for (int i = 0; i <= place; i++) {
-        append(text, value_of(row, call->names[i], room));
+        append(text, size, value_of(row, call->names[i], room));
         if (i < place)
-            append(text, call->separator);
+            append(text, size, call->separator);
     }
 }
 
@@ -64,7 +64,8 @@ static char *text_for(const Call *call, const char *row, const char *one, const 
     int place = place_of(call, one, other);
     if (place < 0)
         return NULL;
-    forge(call, row, place, text);
+    snprintf(text, TEXT, "x");
+    forge(call, row, place, text, TEXT);
     /* Accounting cuts a name there: a row without its end would only be a separator astray. */
     if (call->accounting && *row != '\0' && strcmp(one, "JobName") == 0 && strlen(text) > 255)
         return "x";
