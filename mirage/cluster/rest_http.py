@@ -210,7 +210,8 @@ class RestHttp:
 def _json(raw: bytes) -> Any:
     """None for what is no JSON."""
     try:
-        return json.loads(raw)
+        # Users write bytes that are no UTF-8 into comments, and slurmrestd hands them on.
+        return json.loads(raw.decode(errors="replace"))
     except (ValueError, RecursionError):
         return None
 

@@ -13,25 +13,26 @@ from dataclasses import dataclass, field
 
 from mirage.errors import MalformedText
 from mirage.slurm.rows import Row
-from mirage.slurm.sacct import KEY, Key, key
+from mirage.slurm.sacct import KEY, Key
 
 
 @dataclass(slots=True)
 class Texts:
     found: dict[Key, list[Row]] = field(default_factory=lambda: defaultdict(list))
-    """The differing texts that the answer gives for each known record."""
+    """The differing texts that the answer gives for each known record. Empty: a row of another
+    length than Slurm's, since its user wrote the separator into it."""
     odd: int = 0
-    """Rows that are no record's: of another length, or of a known job under another user."""
+    """Rows of a known job under another user."""
 
     def settled(self) -> dict[Key, Row]:
         """Of the records about which the answer says one thing."""
-        return {named: rows[0] for named, rows in self.found.items() if len(rows) == 1}
+        return {named: rows[0] for named, rows in self.found.items() if _is_settled(rows)}
 
     def contested(self) -> dict[str, list[Key]]:
         """The other records, by their owners' uids."""
         by_owner: dict[str, list[Key]] = defaultdict(list)
         for named, rows in self.found.items():
-            if len(rows) > 1:
+            if not _is_settled(rows):
                 by_owner[_owner(named)].append(named)
         return by_owner
 
@@ -41,20 +42,28 @@ def parse_texts(answer: str, names: Sequence[str], separator: str, known: Collec
 
     Raises MalformedText for an answer that was cut short, or has no header.
     """
-    header, *rows = answer.split(f"{separator}\n")
-    if header.split(separator) != list(names) or not rows or rows.pop():
+    cells, width = answer.split(separator), len(names)
+    if cells[:width] != list(names) or cells[-1] != "\n":
         raise MalformedText(f"sacct's texts are cut short: {answer[-80:]!r}")
     owners: dict[str, set[str]] = defaultdict(set)
     for job_id, _, uid in known:
         # Numbers are used again: a job of that number may have been another user's.
         owners[job_id].add(uid)
     texts = Texts()
-    for cells in (row.split(separator) for row in rows):
-        row = dict(zip(names, cells, strict=False))
-        if len(cells) != len(names) or _is_anothers(cells, owners):
+    # A text may begin with a newline as well, so a row is told by its key: Slurm's own rows are
+    # always among those that begin with a known one.
+    for i in range(width, len(cells) - 1):
+        if not cells[i].startswith("\n"):
+            continue
+        row_cells = [cells[i][1:], *cells[i + 1 : i + width]]
+        named = tuple(row_cells[: len(KEY)])
+        if named in known:
+            is_whole = i + width < len(cells) and cells[i + width].startswith("\n")
+            row = dict(zip(names, row_cells, strict=True)) if is_whole else {}
+            if row not in texts.found[named]:
+                texts.found[named].append(row)
+        elif len(named) == len(KEY) and _is_anothers(named, owners):
             texts.odd += 1
-        elif key(row) in known and row not in texts.found[key(row)]:
-            texts.found[key(row)].append(row)
     return texts
 
 
@@ -64,6 +73,10 @@ def is_forged(row: Row, own: Mapping[str, str]) -> bool:
     Texts appear as a job ends (22.05.8): the earlier row has none in their place.
     """
     return any(text not in {"", own.get(name, "")} for name, text in row.items())
+
+
+def _is_settled(rows: Sequence[Row]) -> bool:
+    return len(rows) == 1 and bool(rows[0])
 
 
 def _is_anothers(cells: Sequence[str], owners: Mapping[str, set[str]]) -> bool:

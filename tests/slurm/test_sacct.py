@@ -252,12 +252,20 @@ def test_a_row_written_into_a_comment_takes_no_text_from_anybody() -> None:
     assert [is_forged(row, row | own) for row in texts.found["7", "100", "1001"]] == [True, False]
 
 
-def test_a_row_of_another_length_or_owner_is_odd_and_costs_nobody_else() -> None:
+def test_a_row_of_another_length_or_owner_costs_nobody_else() -> None:
     texts = _texts(
         "8<>100<>1002<>one<>too many", "7<>100<>1002<>whose?", "7<>100<>1001<>alice's own"
     )
-    assert texts.odd == 2
+    assert texts.odd == 1
+    assert texts.contested() == {"1002": [("8", "100", "1002")]}
     assert [row["Comment"] for row in texts.settled().values()] == ["alice's own"]
+
+
+def test_a_text_that_begins_with_a_newline_ends_no_row() -> None:
+    """Else alice's own row would be odd, and one that bob wrote the only one of her record."""
+    texts = _texts("7<>100<>1001<>\nalice's own", f"8<>100<>1002<>x{_END}7<>100<>1001<>bob's")
+    assert [row["Comment"] for row in texts.found["7", "100", "1001"]] == ["\nalice's own", "bob's"]
+    assert texts.contested() == {"1001": [("7", "100", "1001")]}
 
 
 def test_a_record_that_is_two_users_own_is_refused() -> None:
