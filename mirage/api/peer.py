@@ -173,6 +173,7 @@ class PeerProtocol(H11Protocol):
     def _lose_patience(self) -> None:
         awaited, self._awaited, self._limit = self._awaited, None, None
         if awaited is None or (awaited is Awaited.TAKING and self._has_taken_all()):
+            self._look()  # what it has begun to send meanwhile
             return
         client = self.app_state.get("client")
         _seldom.say(
