@@ -126,10 +126,11 @@ class ServiceSettings(_Section):
     a `__Host-` cookie, which is sent over https alone."""
     socket: Path | None = None
     """A unix socket that the API listens on as well: its callers are known by the kernel's word."""
-    proxies: tuple[str, ...] = ("www-data", "nginx", "apache", "haproxy", "caddy")
-    """Web servers that pass others' requests on: accounts of this host, addresses and networks. By
-    a connection of theirs nobody is known, only by the credential that comes through it; and they
-    connect for many, so three quarters of `connections.most` are theirs."""
+    proxies: tuple[str, ...] = ()
+    """Who passes others' requests on, or speaks for many: accounts of this host, by name or uid,
+    addresses and networks (a login node, say). By a connection of theirs nobody is known, only by
+    the credential that comes through it; three quarters of `connections.most` are theirs. The
+    accounts www-data, nginx, apache, haproxy and caddy always count."""
 
 
 class ConnectionSettings(_Section):

@@ -31,6 +31,7 @@ from mirage.services.notices import Watch
 from mirage.services.obey import obey
 from mirage.services.provision import provision, reconcile
 from mirage.services.pushing import Cadence
+from mirage.services.quotas import Quotas
 from mirage.services.retention import Retention
 from mirage.services.rpcs import Sensor
 from mirage.store import audit, clusters, pushes
@@ -80,12 +81,13 @@ class Worker:
         sensor: Sensor | None = None,
         alarms: Callable[[], list[str]] = list,
         keep: Retention | None = None,
+        chains_a_day: int = Quotas().registrations_per_day,
     ) -> None:
         """`owner_uid`: of a user's own service, which touches nobody else's jobs. `foreteller`:
         says what jobs would wait that nobody has submitted yet. `watch`: what people are told of
         chains. `usage`: what asking Slurm has cost this process. `sensor`: what slurmctld counts of
         it. `alarms`: what somebody wrote into Slurm's answers since the last time. `keep`: how long
-        what is kept."""
+        what is kept. `chains_a_day`: of one user."""
         self._store, self._cluster, self._cluster_id = store, cluster, cluster_id
         self._rules = rules
         self._intervals = intervals or Intervals()
@@ -96,7 +98,7 @@ class Worker:
         self._sensor = sensor
         self._alarms = alarms
         self._retention = keep or Retention()
-        self._retention = keep or Retention()
+        self._chains_a_day = chains_a_day
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
         self._teller = Teller(self._holder, usage)
         self._queue: Queue | None = None
@@ -229,7 +231,8 @@ class Worker:
         """Those that may become links: only what is a link is ever moved."""
         own = [job for job in jobs if self._owner_uid in {None, job.uid}]
         limits = caps.in_force(tx, self._cluster_id, self._rules.limits)
-        return room.followed(tx, self._cluster_id, own, limits.max_chains_per_user)
+        bounds = room.Bounds(live=limits.max_chains_per_user, a_day=self._chains_a_day)
+        return room.followed(tx, self._cluster_id, own, bounds, now=self._cluster.now())
 
     def _fresh_nodes(self, now: int) -> tuple[Node, ...] | None:
         """None while the last answer is young enough, or none came: the queue alone is enough."""

@@ -8,6 +8,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -27,6 +28,8 @@ FEWEST = 16
 WANTED = 8192
 """Descriptors that are asked for at the start, as LimitNOFILE= of the unit has them: more would be
 handed on to Slurm's commands, and some programs close all that they might have."""
+USUAL_PROXIES = ("www-data", "nginx", "apache", "haproxy", "caddy")
+"""Accounts that web servers have on the usual distributions."""
 _NEIGHBOURS = 64
 """Bits of an IPv6 address that one client has as many of as it likes."""
 
@@ -63,6 +66,13 @@ class Client:
     """Whether it is one: not a proxy, nor somebody on this host that the kernel does not name."""
 
 
+class Proxies(NamedTuple):
+    """Who connects for many."""
+
+    uids: frozenset[int]
+    networks: tuple[Network, ...]
+
+
 class Admitted(socket.socket):
     """A connection that counts as long as it has its descriptor."""
 
@@ -82,13 +92,12 @@ class Admission:
     """Counts connections by client: a user of this host by the kernel's word, else a network
     address. Through the unix socket a user is another client than through TCP."""
 
-    def __init__(self, most: int, of_one: int, proxies: Iterable[str] = ()) -> None:
-        """`proxies`: accounts of this host, addresses and networks that connect for many."""
+    def __init__(self, most: int, of_one: int, proxies: Proxies | None = None) -> None:
         self.most = most
         self._of_one = min(of_one, most // 2)
         self._of_many = most - most // 4
         self._owners = Owners()
-        self._uids, self._networks = _resolved(proxies)
+        self._uids, self._networks = proxies or resolve_proxies(())
         self._held: Counter[str] = Counter()
         self._seldom = Seldom()
 
@@ -138,15 +147,23 @@ class Admission:
         return Client(str(end.address), alone)
 
 
-def _resolved(proxies: Iterable[str]) -> tuple[frozenset[int], tuple[Network, ...]]:
-    """Names of nobody on this host are left out: the default names what is usual."""
+def resolve_proxies(words: Iterable[str]) -> Proxies:
+    """Of the setting `service.proxies`, and the usual accounts. Logs a name of nobody's."""
     uids, networks = set(), []
-    for word in proxies:
+    for word in (*USUAL_PROXIES, *words):
         try:
             networks.append(ipaddress.ip_network(word, strict=False))
         except ValueError:
-            try:
-                uids.add(pwd.getpwnam(word).pw_uid)
-            except KeyError:
-                continue
-    return frozenset(uids), tuple(networks)
+            uid = int(word) if word.isdecimal() else _uid(word)
+            if uid is not None:
+                uids.add(uid)
+            elif word not in USUAL_PROXIES:
+                _log.warning("service.proxies names nobody of this host", name=word)
+    return Proxies(frozenset(uids), tuple(networks))
+
+
+def _uid(name: str) -> int | None:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None

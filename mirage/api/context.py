@@ -59,7 +59,7 @@ class ApiContext:
     """The names that it is called by."""
     root_path: str = ""
     """Where a proxy has the service below its own root, such as /mirage."""
-    proxies: tuple[str, ...] = ()
+    proxy_uids: frozenset[int] = frozenset()
     """Users by whose connections to the unix socket nobody is known."""
     owner_uid: int | None = None
     """In per-user mode: the one user who is served."""

@@ -90,7 +90,7 @@ def _caller(
 ) -> Caller | None:
     if not authorization:
         who = peer(request.state)
-        at_socket = None if who is not None and who.user in given.proxies else who
+        at_socket = None if who is not None and who.uid in given.proxy_uids else who
         return browser.session(request, given) or at_socket
     scheme, _, credential = authorization.partition(" ")
     credential = credential.strip()

@@ -162,7 +162,9 @@ def _server(service: Service, served: FastAPI, most: int, *, started: Callable[[
         _log.warning("fewer connections than configured: few descriptors", connections=most)
     return Server(
         served,
-        admission.Admission(most, limits.of_one, service.settings.service.proxies),
+        admission.Admission(
+            most, limits.of_one, admission.resolve_proxies(service.settings.service.proxies)
+        ),
         patience=peer.Patience(head_s=limits.head_s, body_s=limits.body_s),
         keep_alive_s=limits.idle_s,
         grace_s=_GRACE_S,
@@ -268,6 +270,7 @@ def make_worker(
         sensor=_sensor(service, alive),
         alarms=bootstrap.alarms(service.cluster),
         keep=Retention(**settings.retention.model_dump()),
+        chains_a_day=settings.quota.registrations_per_day,
     )
 
 
@@ -316,7 +319,7 @@ def api_context(
         partial=known.partial,
         hosts=_hosts(settings.service),
         root_path=settings.service.root_path,
-        proxies=settings.service.proxies,
+        proxy_uids=admission.resolve_proxies(settings.service.proxies).uids,
         owner_uid=owner_uid,
         keeps_recipes=settings.submits_by_rest,
         connections=connections or settings.connections.most,

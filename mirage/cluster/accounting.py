@@ -2,18 +2,36 @@
 
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
 
 from mirage.cluster.alarms import Alarms
 from mirage.cluster.reading import Reader
 from mirage.domain.job import Job
+from mirage.errors import ClusterUnavailable
 from mirage.slurm import sacct
 from mirage.slurm.rows import SEPARATOR, Row
 from mirage.slurm.sacct import Key
 from mirage.slurm.sacct_texts import Texts, is_forged, parse_texts
 
+_log = structlog.get_logger(__name__)
+
 _OWNERS_AT_ONCE = 8
 """Owners whose contested texts are asked for anew, a call each. Those of more stay without texts
 until the next look: whoever forges rows shall not make slurmdbd answer hundreds of questions."""
+
+
+_RECORDS_AT_ONCE = 2000
+"""Records that one question names: an argument has a greatest length (MAX_ARG_STRLEN, 128 KiB)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What sacct said of some records."""
+
+    facts: Mapping[Key, Row]
+    texts: Texts
 
 
 class Accounting:
@@ -24,13 +42,19 @@ class Accounting:
         self._query, self._read, self._alarms = query, read, alarms
         self._fields: sacct.Fields | None = None
 
-    def records(self, which: Sequence[str]) -> list[Job]:
-        """The records that `which`, options of `mirage.slurm.sacct`, chooses."""
+    def ask(self, which: Sequence[str]) -> Answers:
+        """Both answers about the records that `which`, options of `mirage.slurm.sacct`, chooses."""
         fields = self._known_fields()
         answer = self._query(sacct.argv(fields.facts, which))
         facts = self._read("sacct", lambda: sacct.parse_facts(answer, fields.facts))
-        texts = self._texts(fields.texts, which, facts) if facts else {}
-        return self._read("sacct", lambda: sacct.records(facts, texts))
+        told = self._told(fields.texts, which, facts) if facts else Texts()
+        return Answers(facts, told)
+
+    def settle(self, answers: Answers) -> list[Job]:
+        """The records. Asks again where users have written into the answer, which says nothing of
+        slurmdbd: whoever minds how fast that answers counts `ask` alone."""
+        texts = self._settled(self._known_fields().texts, answers)
+        return self._read("sacct", lambda: sacct.records(answers.facts, texts))
 
     def _known_fields(self) -> sacct.Fields:
         if self._fields is None:
@@ -38,27 +62,38 @@ class Accounting:
             self._fields = self._read("sacct", lambda: sacct.fields(known))
         return self._fields
 
-    def _texts(
-        self, names: Sequence[str], which: Sequence[str], facts: Mapping[Key, Row]
-    ) -> dict[Key, Row]:
-        told = self._told(names, which, facts)
+    def _settled(self, names: Sequence[str], answers: Answers) -> dict[Key, Row]:
+        told = answers.texts
         settled, contested = told.settled(), told.contested()
         forged = told.odd
         for uid in _some(contested):
             keys = contested[uid]
-            own = [*sacct.by_id(named[0] for named in keys), *sacct.of_user(int(uid))]
-            alone = self._told(names, own, {named: facts[named] for named in keys}).settled()
+            alone: dict[Key, Row] = {}
+            for i in range(0, len(keys), _RECORDS_AT_ONCE):
+                some = {named: answers.facts[named] for named in keys[i : i + _RECORDS_AT_ONCE]}
+                alone |= self._alone(names, uid, some)
             settled |= alone
             forged += sum(
                 is_forged(row, alone.get(named, {})) for named in keys for row in told.found[named]
             )
         if forged:
+            owners = sorted(contested)
+            whose = ", ".join(owners[:_OWNERS_AT_ONCE]) or "that do not exist"
+            more = f" and {len(owners) - _OWNERS_AT_ONCE} more" * (len(owners) > _OWNERS_AT_ONCE)
             self._alarms.add(
                 f"sacct's answer held {forged} rows that users wrote into their own jobs' texts, "
-                f"about jobs of uids {', '.join(sorted(contested)) or 'that do not exist'}: "
-                "none of them is believed"
+                f"about jobs of uids {whose}{more}: none of them is believed"
             )
         return settled
+
+    def _alone(self, names: Sequence[str], uid: str, facts: Mapping[Key, Row]) -> Mapping[Key, Row]:
+        """The texts of records of one owner; none where that answer cannot be had."""
+        own = [*sacct.by_id(named[0] for named in facts), *sacct.of_user(int(uid))]
+        try:
+            return self._told(names, own, facts).settled()
+        except ClusterUnavailable as error:
+            _log.warning("texts of a user's records are left out", uid=uid, error=str(error))
+            return {}
 
     def _told(self, names: Sequence[str], which: Sequence[str], facts: Mapping[Key, Row]) -> Texts:
         separator = secret_separator()

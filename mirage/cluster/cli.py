@@ -5,11 +5,10 @@ What to say and how to read it lives in `mirage.slurm`.
 
 import os
 import pwd
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-
-import structlog
 
 from mirage.cluster.accounting import Accounting, secret_separator
 from mirage.cluster.alarms import Alarms
@@ -24,9 +23,9 @@ from mirage.errors import ClusterError, ClusterRefused
 from mirage.slurm import holds, sacct, sacctmgr, scancel, scontrol, sdiag, sinfo, squeue
 from mirage.slurm.complaints import move_complaint, query_complaint
 
-_log = structlog.get_logger(__name__)
-
 _JOBS_AT_ONCE = 200
+_DOUBTS = 100
+"""Accounts that are asked about one by one; no site has so many that are named twice."""
 
 
 class SlurmCli:
@@ -44,12 +43,14 @@ class SlurmCli:
         self._controller = Lane(patience)
         # A look at accounting is two questions (mirage.slurm.sacct).
         self._accounting = Lane(replace(patience, slow_s=2 * patience.slow_s))
+        # slurmdbd too, and by itself: who may do what does not wait for a week of accounting.
+        self._people = Lane(patience)
         # slurmctld too, and by itself: nobody waits for the queue because this does not read.
         self._statistics = Lane(patience)
         self.alarms = Alarms()
         """What somebody else than Slurm wrote into its answers."""
         self._read = Reader(self.alarms)
-        self._records = Accounting(self._query, self._read, self.alarms).records
+        self._sacct = Accounting(self._query, self._read, self.alarms)
         self._pinned: set[JobId] = set()
 
     def now(self) -> int:
@@ -74,7 +75,7 @@ class SlurmCli:
 
     def roster(self) -> sacctmgr.Roster:
         """Who is Operator, and who coordinates which accounts. Asks slurmdbd."""
-        return self._accounting.ask("roster", self._roster)
+        return self._people.ask("roster", self._roster)
 
     def history(self, since: int, until: int) -> Iterator[Job]:
         """One question: who wants a long span asks for it in pieces."""
@@ -169,13 +170,16 @@ class SlurmCli:
         operators = self._read("sacctmgr", lambda: [sacctmgr.parse_level(told) for told in levels])
         everywhere = self._query(sacctmgr.show_coordinators_argv())
         found = self._read("sacctmgr", lambda: sacctmgr.parse_coordinators(everywhere))
+        # Any of them: whose account is left out now is asked about another time.
+        some = min(len(found.doubtful), _DOUBTS)
+        asked = secrets.SystemRandom().sample(found.doubtful, some)
         if found.doubtful or found.left_out:
-            _log.warning(
-                "accounts have the names of other accounts' rows in them",
-                asked_alone=found.doubtful,
-                left_out=found.left_out,
+            left_out = found.left_out + len(found.doubtful) - some
+            self.alarms.add(
+                f"names of accounts look like rows of others, such as {', '.join(asked[:8])}: "
+                f"{some} are asked about alone, {left_out} are left out"
             )
-        alone = {name: self._coordinators(name) for name in found.doubtful}
+        alone = {name: self._coordinators(name) for name in asked}
         return sacctmgr.roster(frozenset().union(*operators), {**found.by_account, **alone})
 
     def _coordinators(self, account: str) -> frozenset[str]:
@@ -183,7 +187,7 @@ class SlurmCli:
         return self._read("sacctmgr", lambda: sacctmgr.parse_coordinators_of_one(answer))
 
     def _ask_accounting(self, key: str, which: Sequence[str]) -> list[Job]:
-        return self._accounting.ask(key, lambda: self._records(which))
+        return self._sacct.settle(self._accounting.ask(key, lambda: self._sacct.ask(which)))
 
     def _query(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> str:
         done = self._runner.run(argv, more)

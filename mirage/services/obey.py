@@ -4,7 +4,8 @@ A request is a chain's state and an entry of the audit (`chains.ask`), durable b
 it; the queue shows what is still to be done, so a crash or a silent Slurm costs a tick, no more.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,6 +28,13 @@ _log = structlog.get_logger(__name__)
 
 ASK_AGAIN_S = 900
 """What Slurm refused is not asked for again sooner."""
+
+MOST_TRIES = 3
+"""So often in that time a job is told one thing: somebody else undoes it, or gets there first."""
+
+MOST_OF_ONE = 32
+"""Orders about jobs of one owner in a tick. Each is up to three commands of Slurm, and whoever lets
+a thousand jobs bear a mark of their own shall not keep others' moves waiting."""
 
 
 class Order(StrEnum):
@@ -68,10 +76,21 @@ def obey(store: Store, cluster: Cluster, cluster_id: int, queue: Queue) -> None:
     cancelled.
     """
     with store.read() as tx:
-        tasks = sorted(_tasks(tx, cluster_id, queue), key=lambda task: task.job.state.running)
+        tasks = _of_each(_tasks(tx, cluster_id, queue))
     for task in tasks:
         if not _carry_out(store, cluster, cluster_id, task):
             return  # no answer: the rest would wait as long for none
+
+
+def _of_each(tasks: Iterable[_Task]) -> list[_Task]:
+    """As many of one owner as may be, owners by turns; standbys before running links."""
+    turn: Counter[int] = Counter()
+    turns: list[tuple[bool, int, _Task]] = []
+    for task in sorted(tasks, key=lambda task: task.job.state.running):
+        if turn[task.chain.uid] < MOST_OF_ONE:
+            turns.append((task.job.state.running, turn[task.chain.uid], task))
+        turn[task.chain.uid] += 1
+    return [task for *_, task in sorted(turns, key=lambda each: each[:2])]
 
 
 def _tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
@@ -84,7 +103,7 @@ def _tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
         if chain is None or chain.uid != job.uid or mode is Mode.OBSERVE:
             continue
         order = _order(tx, cluster_id, chain, job, mode)
-        if order is not None and not _refused_lately(tx, chain, job, order, queue.taken_at):
+        if order is not None and not _told_enough(tx, chain, job, order, queue.taken_at):
             yield _Task(chain, job, order)
 
 
@@ -109,9 +128,10 @@ def _order(tx: Transaction, cluster_id: int, chain: Chain, job: Job, mode: Mode)
     return Order.RESUME if is_users(job.reason) and holds.is_ours(tx, cluster_id, job) else None
 
 
-def _refused_lately(tx: Transaction, chain: Chain, job: Job, order: Order, now: int) -> bool:
-    refusals = _entries(tx, chain, order.refused)
-    return any(e.job_id == job.job_id and now < e.at + ASK_AGAIN_S for e in refusals)
+def _told_enough(tx: Transaction, chain: Chain, job: Job, order: Order, now: int) -> bool:
+    events = audit.lately(tx, chain.chain_id, job.job_id, since=now - ASK_AGAIN_S)
+    told = [event for event in events if event in {order, order.refused, order.overtaken}]
+    return order.refused in told or len(told) >= MOST_TRIES
 
 
 def _entries(tx: Transaction, chain: Chain, event: str) -> list[AuditEntry]:

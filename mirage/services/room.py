@@ -51,7 +51,9 @@ def check(
         )
 
 
-def followed(tx: Transaction, cluster_id: int, jobs: Sequence[Job], most: int) -> list[Job]:
+def followed(
+    tx: Transaction, cluster_id: int, jobs: Sequence[Job], bounds: Bounds, *, now: int
+) -> list[Job]:
     """Without jobs of chains that nobody knows yet and whose user has as many as may be."""
     named = {job.job_id: mark.chain_id for mark, job in marked(jobs)}
     ids = set(named.values())
@@ -64,7 +66,9 @@ def followed(tx: Transaction, cluster_id: int, jobs: Sequence[Job], most: int) -
             continue
         new.discard(chain_id)
         if job.uid not in left:
-            left[job.uid] = most - chains.count_live(tx, cluster_id, job.uid)
+            begun = registrations.since(tx, cluster_id, job.uid, now - _DAY_S)
+            live = chains.count_live(tx, cluster_id, job.uid)
+            left[job.uid] = min(bounds.live - live, bounds.a_day - begun.chains)
         if left[job.uid] <= 0:
             beyond.add(chain_id)
         left[job.uid] -= 1

@@ -18,6 +18,8 @@ SEPARATOR = "\x1f"
 Row = dict[str, str]
 """One row, by field name. It travels no further than the parser of its command."""
 
+_LONGEST_NUMBER = 20
+"""Digits of 64 bits."""
 _NO_TEXT = frozenset({"(null)", "None assigned"})
 _NO_INSTANT = frozenset({"", "0", "N/A", "NONE", "UNKNOWN", "NOT_SET", "INVALID", "(NULL)"})
 
@@ -44,8 +46,8 @@ def text(cell: str) -> str:
 
 def integer(cell: str) -> int:
     """A count or an id. Padding is refused: a padded field may have been cut as well."""
-    if not (cell.isascii() and cell.isdigit()):
-        raise MalformedText(f"not a number: {cell!r}")
+    if not (cell.isascii() and cell.isdigit()) or len(cell) > _LONGEST_NUMBER:
+        raise MalformedText(f"not a number: {cell[:40]!r}")
     return int(cell)
 
 

@@ -57,8 +57,6 @@ OPERATORS = ("Operator", "Administrator")
 _NAME = re.compile(r"[^\s|,]+")
 _ASKABLE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+@/-]{0,127}")
 """An account that is asked for by its name: nothing that a command or a database takes for more."""
-_DOUBTS = 100
-"""Accounts that are asked about one by one; no site has so many that are named twice."""
 
 
 def show_level_argv(level: str) -> list[str]:
@@ -104,7 +102,7 @@ def parse_coordinators(answer: str) -> Coordinators:
         rows.setdefault(cells[0].casefold(), []).append(cells)
     sure = {found[0][0]: found[0][1] for found in rows.values() if _is_sure(found)}
     doubtful = [found[0][0] for found in rows.values() if not _is_sure(found)]
-    asked = tuple(name for name in doubtful if _ASKABLE.fullmatch(name))[:_DOUBTS]
+    asked = tuple(name for name in doubtful if _ASKABLE.fullmatch(name))
     return Coordinators(
         by_account={name: _users(cell) for name, cell in sure.items()},
         doubtful=asked,

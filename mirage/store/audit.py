@@ -87,6 +87,14 @@ def of_chains(tx: Transaction, chain_ids: Collection[ChainId], event: str) -> li
     return [_entry(row) for row in tx.execute(query.order_by(audit.c.id.desc()))]
 
 
+def lately(tx: Transaction, chain_id: ChainId, job_id: JobId, *, since: int) -> list[str]:
+    """The events of one job of a chain after that instant."""
+    query = select(audit.c.event).where(
+        audit.c.chain_id == chain_id, audit.c.job_id == job_id, audit.c.at > since
+    )
+    return list(tx.scalars(query))
+
+
 def _entry(row: Row[Any]) -> AuditEntry:
     return AuditEntry(
         id=row.id,

@@ -1,6 +1,7 @@
 """Who is let in, on real sockets: caps by client and in all, and how long each part may take."""
 
 import os
+import pwd
 import socket
 import subprocess
 import sys
@@ -13,9 +14,10 @@ from pathlib import Path
 
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
+from structlog.testing import capture_logs
 
 from mirage.api import admission, live, peer
-from mirage.api.admission import Admission
+from mirage.api.admission import Admission, resolve_proxies
 from mirage.api.app import ApiContext, create_app
 from mirage.api.doors import Server
 from mirage.api.peer import Patience
@@ -123,11 +125,19 @@ def test_all_together_have_so_many_and_one_at_most_half(tmp_path: Path) -> None:
 
 def test_a_proxy_connects_for_many_but_not_for_all(tmp_path: Path) -> None:
     me = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
-    let_in = Admission(20, 2, ["nobody-of-this-name", me, "10.0.0.0/8"])
+    let_in = Admission(20, 2, resolve_proxies(["nobody-of-this-name", me, "10.0.0.0/8"]))
     with serving(let_in, tmp_path) as place, ExitStack() as stack:
         assert let_in_of(place, 20, stack) == 15
         with place.connect(by_socket=True) as one:
             assert b"None" in answered(one), "it is no one client"
+
+
+def test_proxies_are_named_by_account_or_number_and_the_usual_ones_always_count() -> None:
+    with capture_logs() as logs:
+        found = resolve_proxies(["4711", "ngnix", "10.0.0.5"])
+    assert {4711, pwd.getpwnam("www-data").pw_uid} <= found.uids
+    assert [str(network) for network in found.networks] == ["10.0.0.5/32"]
+    assert [line["name"] for line in logs] == ["ngnix"]
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["IPv4", "IPv6"])
@@ -156,7 +166,9 @@ def test_users_of_this_host_are_told_apart_on_loopback(tmp_path: Path) -> None:
         program = (
             "import encodings.idna, os, socket\nos.setuid(65534)\n"
             f"s = socket.create_connection(('127.0.0.1', {place.port}))\n"
-            f"s.sendall({ASK!r})\nprint(s.recv(4096))"
+            f"s.sendall({ASK!r})\nheard = b''\n"
+            "while not heard.partition(b'\\r\\n\\r\\n')[2]: heard += s.recv(4096)\n"
+            "print(heard)"
         )
         done = subprocess.run(
             [sys.executable, "-IS", "-c", program],
@@ -188,7 +200,11 @@ class FromAfar(socket.socket):
 
 
 def test_from_elsewhere_a_client_is_an_address_or_a_network_of_ipv6() -> None:
-    with closing(Admission(40, 2, ["198.51.100.0/24"])) as let_in, ExitStack() as stack:
+    proxies = resolve_proxies(["198.51.100.0/24"])
+    with (
+        closing(Admission(40, 2, proxies)) as let_in,
+        ExitStack() as stack,
+    ):
 
         def admitted(*addresses: str) -> list[bool]:
             tried = [let_in.admit(FromAfar(address)) for address in addresses]

@@ -302,12 +302,12 @@ def test_by_a_proxy_at_the_socket_nobody_is_known(
     stage: Stage, context: ApiContext, store: Store, cluster_id: int
 ) -> None:
     """It is known for whom it passes on by the credential alone."""
-    me = pwd.getpwuid(os.geteuid()).pw_name
+    proxy = replace(context, proxy_uids=frozenset({os.geteuid()}))
     with store.begin() as tx:
         add_chain(tx, cluster_id, user="alice", uid=USERS["alice"])
     path = f"{CHAINS}/{CHAIN}/pause"
     by_alice = {"Authorization": f"MUNGE alice:{signed('POST', path, b'', CLUSTER)}"}
-    with stage.serving(replace(context, proxies=(me,))), stage.calling() as http:
+    with stage.serving(proxy), stage.calling() as http:
         assert http.post(path).status_code == 401
         assert http.post(path, headers=by_alice).json()["note"] == "paused by alice"
 

@@ -179,6 +179,23 @@ def test_an_account_in_doubt_is_asked_about_alone(
     assert roster.coordinated == {"alice": {"research", no_account}, "y": {"research"}}
 
 
+def test_accounts_in_doubt_without_end_cost_a_hundred_questions(
+    commands: FakeCommands, cluster: SlurmCli, tmp_path: Path
+) -> None:
+    rows = "".join(f"a{n}|x\n" * 2 for n in range(300))
+    (tmp_path / "rows").write_text(rows)
+    heard = tmp_path / "heard"
+    script = f"""#!/bin/sh
+        echo "$*" >>{heard}
+        case "$*" in *account,coordinators*) cat {tmp_path}/rows ;; esac
+    """
+    commands.runs("sacctmgr", script)
+    assert cluster.roster().coordinated == {}
+    assert sum("name=" in line for line in heard.read_text().splitlines()) == 100
+    (alarm,) = cluster.alarms.take()
+    assert "100 are asked about alone, 200 are left out" in alarm
+
+
 def test_history_asks_for_facts_then_for_texts_and_gives_each_record_once(
     commands: FakeCommands, cluster: SlurmCli
 ) -> None:

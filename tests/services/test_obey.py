@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mirage.cluster.simulated import SimulatedCluster
-from mirage.domain.chain import Chain, ChainId, ChainState, find_mark
+from mirage.domain.chain import Chain, ChainId, ChainState, Mark, find_mark
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
@@ -13,8 +13,8 @@ from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.policy.rules import AtOnce, Reactive
 from mirage.services import chains as chain_service
 from mirage.services.desk import Rules
-from mirage.services.obey import obey
-from mirage.sim.types import Params
+from mirage.services.obey import ASK_AGAIN_S, MOST_OF_ONE, MOST_TRIES, obey
+from mirage.sim.types import Params, SimJob
 from mirage.store import audit, chains, clusters
 from mirage.store.engine import Store
 from mirage.worker import Worker
@@ -343,6 +343,39 @@ def test_a_silent_slurm_is_told_again(scene: Scene) -> None:
     scene.cluster.error = None
     scene.tick()
     assert scene.held(2)
+
+
+def test_what_somebody_undoes_each_minute_is_done_three_times_in_a_quarter_of_an_hour(
+    scene: Scene,
+) -> None:
+    scene.ask(ChainState.PAUSED)
+    for _ in range(10):
+        scene.tick()
+        scene.cluster.lift_hold(scene.job_id(2))
+    assert scene.events().count("suspend") == MOST_TRIES
+    scene.tick(ASK_AGAIN_S)
+    assert (scene.events().count("suspend"), scene.reason(2)) == (MOST_TRIES + 1, "JobHeldUser")
+
+
+def test_a_thousand_jobs_of_one_user_keep_no_others_waiting(store: Store) -> None:
+    """bob's jobs all bear the mark of his own chain's second link."""
+    scene = Scene(store)
+    bobs = ChainId("bobs1234")
+    scene.cluster.submit_chain(bobs, links=2, time_limit_s=HOUR, user="bob")
+    for _ in range(100):
+        job = SimJob(time_limit_s=HOUR, run_s=HOUR, user="bob", comment=str(Mark(bobs, 2)))
+        scene.cluster.simulator.inject(replace(job, begin=10 * scene.cluster.now()))
+    scene.tick()
+    with store.begin() as tx:
+        now = scene.cluster.now()
+        for chain in (chains.chain(tx, bobs), chains.chain(tx, CHAIN)):
+            asked = ChainState.PAUSED
+            chain_service.ask(tx, scene.cluster_id, chain, asked, now=now, actor=chain.user)
+    scene.tick()
+    with store.read() as tx:
+        rows = audit.page(tx, event="suspend", limit=1000)
+    assert scene.held(2)
+    assert sum(row.chain_id == bobs for row in rows) == MOST_OF_ONE
 
 
 def test_what_slurm_refused_is_not_asked_for_at_every_tick(scene: Scene) -> None:

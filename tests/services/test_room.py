@@ -43,10 +43,11 @@ def second(n: int, **more: Any) -> Job:
     return replace(standby(2), **told | more)
 
 
-def looked(store: Store, *jobs: Job, most: int = 2) -> set[str]:
+def looked(store: Store, *jobs: Job, most: int = 2, a_day: int = 1000) -> set[str]:
     """The chains that are known after a look at these."""
+    bounds = room.Bounds(live=most, a_day=a_day)
     with store.begin() as tx:
-        link_service.sync(tx, 1, room.followed(tx, 1, jobs, most), NOW)
+        link_service.sync(tx, 1, room.followed(tx, 1, jobs, bounds, now=NOW), NOW)
     with store.read() as tx:
         return {chain.chain_id for chain in chains.chains(tx, 1, limit=100)}
 
@@ -67,11 +68,21 @@ def test_what_is_followed_stays_so_whatever_the_limit_is_set_to(store: Store) ->
     jobs = [first(1), first(2)]
     assert looked(store, *jobs) == {name(1), name(2)}
     with store.read() as tx:
-        assert room.followed(tx, 1, jobs, 1) == jobs
         bounds = room.Bounds(live=1, a_day=100)
+        assert room.followed(tx, 1, jobs, bounds, now=NOW) == jobs
         room.check(tx, 1, name(1), 1001, bounds, now=NOW)
         with pytest.raises(TooMany, match="no more than 1 live"):
             room.check(tx, 1, name(9), 1001, bounds, now=NOW)
+
+
+def test_no_more_chains_begin_in_a_day_than_may_be(store: Store) -> None:
+    """Who cancels all of them each minute, and submits others, begins as many as anybody."""
+    assert looked(store, first(1), first(2), first(3), most=10, a_day=2) == {name(1), name(2)}
+    with store.begin() as tx:
+        for n in (1, 2):
+            over = replace(chains.chain(tx, name(n)), state=ChainState.CANCELLED)
+            chains.save_chain(tx, 1, over)
+    assert looked(store, first(3), first(4), most=10, a_day=2) == {name(1), name(2)}
 
 
 def test_each_user_has_a_room_of_their_own(store: Store) -> None:
@@ -82,4 +93,6 @@ def test_each_user_has_a_room_of_their_own(store: Store) -> None:
 def test_jobs_of_no_chain_are_left_as_they_are(store: Store) -> None:
     other = replace(running(1), comment="", job_id=JobId(5))
     with store.read() as tx:
-        assert room.followed(tx, 1, [other, first(1), first(2)], 1) == [other, first(1)]
+        bounds = room.Bounds(live=1, a_day=100)
+        found = room.followed(tx, 1, [other, first(1), first(2)], bounds, now=NOW)
+        assert found == [other, first(1)]
