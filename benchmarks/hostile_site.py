@@ -77,7 +77,9 @@ class Site:
         self._shown = there, len(self.moved_at)
         rows = [_running(n, self._began) for n in range(self.chains)]
         rows += [_standby(n, self._began, free=n in self.moved_at) for n in range(there)]
-        self.slurm.answers("squeue", "".join(f"{row}\n" for row in rows))
+        waiting = range(there)
+        alone = {f"--jobs={_of_chain(n, 2)['JobID']}": _before_a_move(n) for n in waiting}
+        self.slurm.answers("squeue", "".join(f"{row}\n" for row in rows), asked=alone)
 
     def _new(self, command: str) -> list[list[str]]:
         log = self.folder / "bin" / f"{command}.log"
@@ -129,6 +131,12 @@ def _standby(n: int, now: int, *, free: bool) -> str:
     state = {"Reason": "Priority", "EligibleTime": now} if free else waits
     times = {"SubmitTime": now, "EligibleTime": "N/A", "StartTime": "N/A", "EndTime": "N/A"}
     return _row(**_of_chain(n, 2) | times | state, State="PENDING")
+
+
+def _before_a_move(n: int) -> str:
+    """What is looked at of a standby right before it is moved."""
+    said = _of_chain(n, 2)
+    return f"{said['JobID']}|{said['UserID']}||PENDING|Dependency|100|\n"
 
 
 def _ended(n: int, now: int) -> Job:

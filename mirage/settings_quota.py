@@ -13,8 +13,9 @@ class QuotaSettings(Section):
     """What one user may cost the others (docs/identity.md)."""
 
     writes_burst: int = Field(200, ge=1)
-    """Changes that one user may make at once through the API and the pages: a script that submits
-    as many chains in a loop is not held up. Admins and `polling.pushers` have no such bound."""
+    """Changes that one user may make at once through the API and the pages. A script that submits
+    chains in a loop is held up earlier: at 100 of which Slurm has shown no job yet. Admins and
+    `polling.pushers` have no such bound."""
     writes_per_minute: int = Field(20, ge=1)
     """Changes that one user may make in a minute once those are used up; beyond: 429, and when to
     ask again."""

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 _SCRIPT = """#!{python} -IS
@@ -17,7 +18,8 @@ form = [*sys.argv, "--Format=" + os.environ.get("SQUEUE_FORMAT2", "")]
 asked = re.search(r"(?:Format=\\w+:|delimiter=)([^,]*)", "\\n".join(form))
 texts = told["texts"] if any("Comment" in word for word in sys.argv) else ""
 separator = asked.group(1).split("\\n")[0] if asked else ""
-out = (texts or told["stdout"]).replace(told["separator"], separator).encode()
+alone = next((told["asked"][word] for word in sys.argv if word in told["asked"]), "")
+out = (alone or texts or told["stdout"]).replace(told["separator"], separator).encode()
 sys.stdout.buffer.write(out[: len(out) - told["cut"]])
 sys.stderr.write(told["stderr"])
 sys.exit(told["code"])
@@ -39,10 +41,12 @@ class FakeCommands:
         cut: int = 0,
         helpformat: str = "",
         texts: str = "",
+        asked: Mapping[str, str] | None = None,
     ) -> None:
         """From now on `name` answers so; in `stdout` `|` stands for the separator asked for.
 
-        `texts`: what it answers where it is asked for what users write (sacct).
+        `texts`: what it answers where it is asked for what users write (sacct). `asked`: what it
+        answers to an argument, such as `--jobs=7`.
         """
         told = {
             "log": str(self._log(name)),
@@ -54,6 +58,7 @@ class FakeCommands:
             "cut": cut,
             "helpformat": helpformat,
             "texts": texts,
+            "asked": dict(asked or {}),
         }
         self.runs(name, _SCRIPT.format(python=sys.executable, told=json.dumps(told)))
 
