@@ -18,7 +18,11 @@ from tests.deploy import packages
 from tests.deploy.clean_root import CleanRoot, clean_root
 from tests.deploy.packages import NEXT_SCHEMA
 
-pytestmark = pytest.mark.deb
+pytestmark = [
+    pytest.mark.deb,
+    # It installs from registries, in the idle time of a machine that does much else.
+    pytest.mark.timeout(3600),
+]
 
 STATE = "/var/lib/mirage"
 SOCKET = "/run/mirage/api.sock"
