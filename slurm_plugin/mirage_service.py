@@ -180,6 +180,8 @@ def _connect_plainly(host, port, environ, limit_s):
         stream.settimeout(limit_s)
         here = _of_this_host(_socket.inet_pton(family, address[0].partition("%")[0]))
         try:
+            if here:
+                _knock((family, kind, protocol), address, limit_s)
             before = here and _trusted_listeners(here, port, environ)
             stream.connect(address)
             if here:
@@ -191,6 +193,18 @@ def _connect_plainly(host, port, environ, limit_s):
         else:
             return stream, bool(here)
     raise failed
+
+
+def _knock(made_as, address, limit_s):
+    """Raises OSError where nobody listens. Nothing is said: it saves 10 ms of looking who it is."""
+    import _socket
+
+    stream = _socket.socket(*made_as)
+    try:
+        stream.settimeout(limit_s)
+        stream.connect(address)
+    finally:
+        stream.close()
 
 
 def _of_this_host(packed):

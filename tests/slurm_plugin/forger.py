@@ -42,6 +42,9 @@ while True:
             break
         heard += part
     print(repr(heard), flush=True)
+    if not heard:  # whoever only knocks gets no answer, and takes nobody's
+        asking.close()
+        continue
     asking.sendall((answers.pop(0) if len(answers) > 1 else answers[0]).encode())
     asking.close()
 """
