@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import structlog
 
-from mirage.api.same_host import End, Owners, peer_uid
+from mirage.api.same_host import End, Owners, as_one_client, peer_uid
 from mirage.errors import InputError
 from mirage.logs import Seldom
 
@@ -30,8 +30,6 @@ WANTED = 8192
 handed on to Slurm's commands, and some programs close all that they might have."""
 USUAL_PROXIES = ("www-data", "nginx", "apache", "haproxy", "caddy")
 """Accounts that web servers have on the usual distributions."""
-_NEIGHBOURS = 64
-"""Bits of an IPv6 address that one client has as many of as it likes."""
 
 
 def raise_limit() -> int:
@@ -141,10 +139,7 @@ class Admission:
         if end.address.is_loopback:
             return Client("this host", alone=False)
         alone = not any(end.address in network for network in self._networks)
-        if isinstance(end.address, ipaddress.IPv6Address):
-            neighbours = ipaddress.ip_network((end.address.packed, _NEIGHBOURS), strict=False)
-            return Client(str(neighbours), alone)
-        return Client(str(end.address), alone)
+        return Client(as_one_client(end.address), alone)
 
 
 def resolve_proxies(words: Iterable[str]) -> Proxies:

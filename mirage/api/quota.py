@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from fastapi import Request
 
+from mirage.api.same_host import as_one_client
 from mirage.domain.caller import NOBODY_UID, Caller
 from mirage.services.quotas import Asker, Quotas, Rates, Slots
 
@@ -17,8 +18,6 @@ OF_AN_ADDRESS = 5
 
 _SLOT_S = 10
 """A file of 200,000 jobs takes five to eight seconds (docs/rest.md)."""
-_IPV6_OF_ONE = 64
-"""A network of that many bits is one host's, or one home's."""
 
 
 class Quota:
@@ -83,7 +82,4 @@ def address(request: Request) -> str:
         found = ipaddress.ip_address(request.client.host)
     except ValueError:
         return request.client.host
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    plain = found.ipv4_mapped  # what a socket of both families says of IPv4
-    return str(plain or ipaddress.ip_network((int(found), _IPV6_OF_ONE), strict=False))
+    return as_one_client(found)

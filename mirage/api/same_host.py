@@ -26,6 +26,8 @@ _BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY
 _REQUEST = 1  # NLM_F_REQUEST
 _SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
 _LARGEST = 4096
+_OF_ONE_HOST = 64
+"""Bits of an IPv6 network of which one client has as many addresses as it likes."""
 
 
 def peer_uid(connection: socket.socket) -> int:
@@ -107,3 +109,11 @@ def _owner(answer: bytes, other: End) -> int | None:
     uid, inode = _OWNER.unpack_from(answer, _OWNER_AT)
     # Without an inode it has been closed, and the kernel knows nobody any more: it says root.
     return int(uid) if inode else None
+
+
+def as_one_client(address: Address) -> str:
+    """On whose account it counts: IPv6 by the network of which one host, or home, has all."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    plain = address.ipv4_mapped  # what a socket of both families says of IPv4
+    return str(plain or ipaddress.ip_network((int(address), _OF_ONE_HOST), strict=False))
