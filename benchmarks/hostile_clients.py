@@ -12,14 +12,16 @@ import time
 from collections.abc import Callable
 
 _PATIENCE_S = 60.0
-_BAD = b"GET /api/v1/chains HTTP/1.1\r\nHost: m\r\nAuthorization: Bearer mirage_wrong\r\n\r\n"
-_HEAD = b"GET /healthz HTTP/1.1\r\nHost: m\r\nX-Slow: "
+_BAD = (
+    b"GET /api/v1/chains HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer mirage_wrong\r\n\r\n"
+)
+_HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 _BODY = (
-    b"POST /api/v1/chains HTTP/1.1\r\nHost: m\r\nContent-Type: application/json\r\n"
+    b"POST /api/v1/chains HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     b"Content-Length: 60000\r\n\r\n["
 )
-_EXPORT = b"GET /api/v1/jobs?format=csv HTTP/1.1\r\nHost: m\r\n\r\n"
-_EVENTS = b"GET /api/v1/events HTTP/1.1\r\nHost: m\r\n\r\n"
+_EXPORT = b"GET /api/v1/jobs?format=csv HTTP/1.1\r\nHost: localhost\r\n\r\n"
+_EVENTS = b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def halves(where: tuple[str, int], many: int) -> None:

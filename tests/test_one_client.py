@@ -14,12 +14,12 @@ import pytest
 from tests import patient
 from tests.mirage_process import QuietSlurm, Serving, configured, run, serving
 
-HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\nHost: mirage\r\nX-Slow: "
+HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 HALF_A_BODY = (
-    b"POST /api/v1/chains HTTP/1.1\r\nHost: mirage\r\nContent-Type: application/json\r\n"
+    b"POST /api/v1/chains HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     b'Content-Length: 1000\r\n\r\n{"'
 )
-WHOLE = b"GET /healthz HTTP/1.1\r\nHost: mirage\r\n\r\n"
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 DESCRIPTORS = 256
 MANY = 300
 SMALL = 200_000
@@ -215,11 +215,12 @@ def _answers(service: Serving) -> bool:
 @pytest.mark.parametrize(
     "sent",
     [
-        b"GET /api/v1/chains HTTP/1.1\r\nHost: m\r\nAuthorization: Bearer wrong\r\n\r\n",
+        b"GET /api/v1/chains HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer wrong\r\n\r\n",
         b"\x16\x03\x01 no HTTP at all\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nHost: m\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\n"
+        b"Upgrade: websocket\r\n\r\n",
         HALF_A_BODY,
-        b"POST /login HTTP/1.1\r\nHost: m\r\nContent-Length: 9\r\n"
+        b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
         b"Content-Type: application/x-www-form-urlencoded\r\n\r\ntok",
     ],
     ids=["bad token", "no HTTP", "upgrade", "leaves in a body", "leaves in a form"],

@@ -72,7 +72,7 @@ def create_app(context: ApiContext) -> FastAPI:
     documented.install(app, PREFIX)
     app.add_middleware(Revalidation, prefix=context.root_path + PREFIX)
     app.add_middleware(Heads)
-    app.add_middleware(OwnNames, known=context.hosts)
+    app.add_middleware(OwnNames, known=context.hosts, proxies=context.proxy_uids)
     app.add_middleware(_Edge, root_path=context.root_path)
     return app
 

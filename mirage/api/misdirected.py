@@ -12,16 +12,20 @@ _LONGEST = 253
 
 
 class OwnNames:
-    """Answers 421 to requests that ask another name for something."""
+    """Answers 421 to requests that ask another name for something.
 
-    def __init__(self, app: ASGIApp, known: Hosts) -> None:
-        self._app, self._known = app, known
+    `proxies`: the uids whose connections to the unix socket carry what browsers asked them for.
+    """
+
+    def __init__(self, app: ASGIApp, known: Hosts, proxies: frozenset[int] = frozenset()) -> None:
+        self._app, self._known, self._proxies = app, known, proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         host = request.headers.get("host")
-        # Browsers always name one, and never speak to a unix socket.
-        is_local = "peer_uid" in scope.get("state", {})
+        # Browsers always name one, and speak to a unix socket only through a proxy.
+        uid = scope.get("state", {}).get("peer_uid")
+        is_local = uid is not None and uid not in self._proxies
         if is_local or host is None or self._known.are_ours(host):
             await self._app(scope, receive, send)
             return

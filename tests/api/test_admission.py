@@ -28,7 +28,7 @@ from tests import patient
 from tests.api.streams import PATH, listening
 from tests.api.test_events import bearer
 
-ASK = b"GET / HTTP/1.1\r\nHost: m\r\n\r\n"
+ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE = 64 * 2**20
 """Bytes: more than two sockets hold."""
 LONG = Patience(head_s=600, body_s=600, taking_s=600)

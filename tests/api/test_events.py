@@ -245,7 +245,7 @@ def test_a_client_that_does_not_read_is_let_go(
     monkeypatch.setattr(live, "FOR_KNOWN", 0)
     host, port = client.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as idle:
-        idle.sendall(f"GET {PATH}?since=0 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        idle.sendall(f"GET {PATH}?since=0 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         assert idle.recv(8).startswith(b"HTTP/1.1")
         assert client.raw("GET", PATH).status_code == 429
         assert until(lambda: client.raw("GET", f"{PATH}?for_s=0").status_code == 200)

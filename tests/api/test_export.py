@@ -168,7 +168,7 @@ def test_a_file_is_narrowed_and_hidden_as_the_pages_are(stage: Stage, context: A
 def asks(client: Client, who: str | None) -> socket.socket:
     """For all jobs, and has read nothing of them: a user's own socket, whose buffers are small."""
     target = f"{API}/jobs?format=csv"
-    head = [f"GET {target} HTTP/1.1", "Host: mirage"]
+    head = [f"GET {target} HTTP/1.1", "Host: localhost"]
     if who is not None:
         head.append(f"Authorization: MUNGE {who}:{signed('GET', target, b'', CLUSTER)}")
     asking = socket.socket()

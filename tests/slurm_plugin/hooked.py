@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -209,8 +209,9 @@ def service(answer: bytes | None) -> Iterator[str]:
                     return
                 held.append(caller)
                 if answer is not None:
-                    caller.sendall(answer)
-                    caller.shutdown(socket.SHUT_WR)
+                    with suppress(OSError):  # who only knocks is gone by now
+                        caller.sendall(answer)
+                        caller.shutdown(socket.SHUT_WR)
 
         thread = Thread(target=serve, daemon=True)
         thread.start()
