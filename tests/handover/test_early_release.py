@@ -20,7 +20,6 @@ longer than a link, so that no moment is too early; or 9, so that the policy mus
 
 
 @pytest.mark.slurm
-@pytest.mark.timeout(420)
 @pytest.mark.parametrize(
     ("testbed", "policy", "backlog"),
     [
@@ -39,7 +38,6 @@ def test_mirage_costs_less_than_the_same_chains_left_reactive(
 
 
 @pytest.mark.slurm
-@pytest.mark.timeout(420)
 @testbed_with(TestbedSettings(speed=60, priority="age", accrue_always=True))
 def test_where_dependent_jobs_earn_age_there_is_little_to_win_and_little_is_spent(
     scene: Scene, capsys: pytest.CaptureFixture[str]

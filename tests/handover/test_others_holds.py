@@ -8,7 +8,7 @@ from tests.fixtures_slurm import testbed_with
 from tests.handover.scene import Scene
 from tests.slurm_testbed import TestbedSettings
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.slurm
 
 _FAST = TestbedSettings(speed=60)
 

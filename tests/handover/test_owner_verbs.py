@@ -9,7 +9,7 @@ from tests.fixtures_slurm import testbed_with
 from tests.handover.scene import Scene
 from tests.slurm_testbed import TestbedSettings
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slurm
 
 _FAST = TestbedSettings(speed=60)
 LINKS, LIMIT_MIN = 4, 120

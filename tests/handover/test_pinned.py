@@ -19,7 +19,6 @@ schedulers and the start of another."""
 
 
 @pytest.mark.slurm
-@pytest.mark.timeout(240)
 @testbed_with(TestbedSettings(speed=60, priority="age"))
 def test_a_pinned_standby_follows_at_once_where_plain_slurm_waits(
     scene: Scene, capsys: pytest.CaptureFixture[str]

@@ -19,7 +19,7 @@ from tests.fixtures_slurm import testbed_with
 from tests.handover.scene import Scene
 from tests.slurm_testbed import REPOSITORY, TestbedSettings
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slurm
 
 _REAL_TIME = testbed_with(TestbedSettings())
 _EACH_SECOND = "[polling]\nqueue_s = 1\nnodes_s = 5\n"

@@ -8,7 +8,6 @@ from tests.slurm_testbed import TestbedSettings
 
 
 @pytest.mark.slurm
-@pytest.mark.timeout(180)
 @testbed_with(TestbedSettings())  # in real time, for which the link's own time-outs are made
 def test_the_running_link_submits_the_next_one_when_the_service_says_so(scene: Scene) -> None:
     scene.start_service(policy="at-once", more="[polling]\nqueue_s = 2\n")

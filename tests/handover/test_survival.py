@@ -8,7 +8,7 @@ from tests.fixtures_slurm import testbed_with
 from tests.handover.scene import Scene
 from tests.slurm_testbed import TestbedSettings
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slurm
 
 _FAST = TestbedSettings(speed=60)
 LIMIT_MIN, RUN_S = 12, 600

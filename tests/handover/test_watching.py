@@ -19,7 +19,7 @@ import pytest
 from tests.handover.scene import PORT, Scene
 from tests.slurm_testbed import REPOSITORY, Testbed, TestbedSettings
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slurm
 
 CHAINS = 50
 WATCHED_MIN = 10

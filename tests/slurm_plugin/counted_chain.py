@@ -45,7 +45,7 @@ class Chain:
 
     root: Path
     style: str = "switch"
-    limit_s: float = 100.0
+    limit_s: float = 500.0
     links: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
 

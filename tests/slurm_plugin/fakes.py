@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests import patient
+
 PLUGIN = Path(__file__).parents[2] / "slurm_plugin"
 WRAPPER = PLUGIN / "sbatch"
 
@@ -266,7 +268,7 @@ def _strings(path: Path) -> list[str]:
     return [os.fsdecode(part) for part in path.read_bytes().split(b"\0")[:-1]]
 
 
-def until(condition: Callable[[], bool], *, limit_s: float = 60.0) -> None:
+def until(condition: Callable[[], bool], *, limit_s: float = patient.PATIENCE_S) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {limit_s:.0f} s"

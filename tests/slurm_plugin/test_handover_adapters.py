@@ -9,7 +9,7 @@ import pytest
 
 from tests.slurm_plugin.counted_chain import Chain
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).with_name("adapted_link.py")
 STEPS, GATE = 24, 20
@@ -20,7 +20,7 @@ RANKS = "-m torch.distributed.run --nproc-per-node=2 --master-port=$((29500 + MI
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_an_adapter_hands_over_and_loses_no_step(library: str, tmp_path: Path) -> None:
     library, _, several = library.partition(" with ")
-    chain = Chain(tmp_path, limit_s=120)
+    chain = Chain(tmp_path)
     script = f"exec {sys.executable} {RANKS if several else ''} {PROGRAM} {library}"
     home = {"HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
     try:

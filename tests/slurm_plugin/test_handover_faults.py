@@ -19,8 +19,6 @@ import pytest
 
 from tests.slurm_plugin.counted_chain import STEPS, Chain
 
-pytestmark = pytest.mark.timeout(150)
-
 
 @pytest.fixture
 def chain(tmp_path: Path) -> Iterator[Chain]:

@@ -19,7 +19,7 @@ from tests.slurm_plugin.counting_link import GATE
 from tests.slurm_plugin.real_chains import Alice, RealChain
 from tests.slurm_testbed import Testbed, TestbedSettings, python_for_users
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slurm
 
 PROGRAMS = Path(__file__).parent
 

@@ -19,7 +19,7 @@ from tests.slurm_plugin.real_chains import Alice, RealChain
 from tests.slurm_plugin.test_handover_real import PROGRAMS
 from tests.slurm_testbed import Testbed, TestbedSettings, python_for_users
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slurm
 
 ENOUGH = 30
 """Answers, or failures, until the next thing happens: nothing here goes by the clock."""

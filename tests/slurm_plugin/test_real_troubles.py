@@ -12,7 +12,7 @@ import pytest
 from tests.slurm_plugin.lone_alice import Alice
 from tests.slurm_testbed import Testbed, TestbedSettings
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slurm
 
 PREEMPTS = TestbedSettings(
     speed=60, nodes=4, extra=("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE")
