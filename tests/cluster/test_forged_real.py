@@ -3,6 +3,7 @@
 On the real Slurm nothing of what he writes is ever a job of the queue or a record of accounting.
 """
 
+import os
 import pwd
 import time
 from collections import Counter
@@ -24,7 +25,9 @@ from tests.slurm_testbed import Testbed
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-LOOKS, LOOKS_AT_ACCOUNTING, OLD_CALL_EVERY = 500, 150, 20
+# FORGER_SWEEP=1 takes eight minutes. On 5e998b7 two looks of five believed him: sixty are enough.
+LOOKS, LOOKS_AT_ACCOUNTING = (500, 150) if os.environ.get("FORGER_SWEEP") else (60, 20)
+OLD_CALL_EVERY = 20
 MARK, BOBS_MARK = "mirage:alicealice:2", "mirage:bobbobbobb:2"
 NOBODYS = 999_999
 """The id of a job that does not exist."""
