@@ -174,11 +174,12 @@ def resume(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> No
     """
     by_hand = f"`scontrol release JOB` on the held link does the same. {_LOOK}"
     service = Service(service_url(url), by_hand=by_hand)
-    known = service.get(f"/chains/{meant(service, chain_id)}")
-    if known["state"] == ChainState.ACTIVE:  # to ask would be nothing, and would look like success
+    before = service.get(f"/chains/{meant(service, chain_id)}")
+    chain = service.post(f"/chains/{before['chain_id']}/resume")  # refuses whose it is not
+    if before["state"] == ChainState.ACTIVE:  # it was nothing, and would look like success
         hint = "one that its own links paused goes on by `mirage-link resume CHAIN`"
-        raise IllegalTransition(f"chain {known['chain_id']} is active already; {hint}")
-    _ask(known["chain_id"], "resume", service, as_json=as_json)
+        raise IllegalTransition(f"chain {chain['chain_id']} is active already; {hint}")
+    _tell(chain, as_json=as_json)
 
 
 @chain_app.command()
@@ -189,7 +190,10 @@ def cancel(chain_id: ChainId, *, url: Url = None, as_json: AsJson = False) -> No
 
 
 def _ask(chain_id: str, what: str, service: Service, *, as_json: bool) -> None:
-    chain = service.post(f"/chains/{meant(service, chain_id)}/{what}")
+    _tell(service.post(f"/chains/{meant(service, chain_id)}/{what}"), as_json=as_json)
+
+
+def _tell(chain: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         _print_json(chain)
         return

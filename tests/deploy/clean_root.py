@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _SCRIPT = Path(__file__).with_name("clean_root.sh")
-_LONGEST_S = 120
+_LONGEST_S = 1800
 
 
 class CleanRoot:

@@ -32,7 +32,7 @@ _WRITTEN_BY_DPKG = (
     *("/var/lib/dpkg", "/var/log", "/var/cache", "/etc/passwd-", "/etc/group-"),
     *("/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-"),
 )
-_PATIENCE_S = 120.0
+_PATIENCE_S = 1800.0
 _ASK = """
 import httpx, sys
 transport = httpx.HTTPTransport(uds="/run/mirage/api.sock")
