@@ -43,13 +43,17 @@ class Site:
     service: subprocess.Popen[str] | None = None
 
     @classmethod
-    def set_up(cls, testbed: Testbed, settings: TestbedSettings = SETTINGS) -> Site:
-        """Slurm with a key for tokens; carol coordinates the account of alice and bob."""
+    def set_up(
+        cls, testbed: Testbed, settings: TestbedSettings = SETTINGS, *, fresh: bool = False
+    ) -> Site:
+        """Slurm with a key for tokens; carol coordinates the account of alice and bob. `fresh`:
+        without the jobs of earlier tests."""
         KEY.parent.mkdir(exist_ok=True)
-        KEY.touch(mode=0o640)
-        KEY.write_bytes(os.urandom(32))
+        if not KEY.exists():  # slurmctld reads it once, and may run since an earlier test
+            KEY.touch(mode=0o640)
+            KEY.write_bytes(os.urandom(32))
         shutil.chown(KEY, "slurm")
-        testbed.up(settings)  # which makes the accounts
+        testbed.up(settings, fresh=fresh)  # which makes the accounts
         shutil.chown(KEY, "slurm", pwd.getpwnam("mirage").pw_gid)
         testbed.cancel_all()
         made = cls(testbed, Path(tempfile.mkdtemp(prefix="mirage-site-")))
@@ -67,7 +71,6 @@ class Site:
         self.stop_service()
         self.testbed.cancel_all()
         self.accounting("delete", "coordinator")
-        KEY.unlink()
         shutil.rmtree(self.root)
 
     def accounting(self, *words: str) -> None:

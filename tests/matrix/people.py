@@ -63,7 +63,7 @@ class People(Site):
     @contextmanager
     def at(cls, testbed: Testbed) -> Iterator[People]:
         """The site, its service, and credentials for everybody, until the end."""
-        made = cls.set_up(testbed)
+        made = cls.set_up(testbed, fresh=True)
         assert isinstance(made, People)
         try:
             made._add_people()
