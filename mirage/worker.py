@@ -161,6 +161,8 @@ class Worker:
                 self._audit_forgeries(tx, now)
         except MirageError as trouble:
             _log.error("the tick is not written down", error=str(trouble))
+        except Exception:  # as in the tick: nothing ends the worker but its `stop`
+            _log.exception("the tick is not written down")
 
     def _audit_forgeries(self, tx: Transaction, now: int) -> None:
         """One row a tick: whoever writes into answers shall not fill the database as well."""

@@ -1,8 +1,9 @@
 """The loop: what it keeps, what it catches up with, and who acts."""
 
+import errno
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from shutil import copy
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select
+from structlog.testing import capture_logs
 
 from mirage.cluster.alarms import Alarms
+from mirage.cluster.meter import Usage
 from mirage.domain.chain import ChainState, LinkState
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
@@ -93,6 +96,18 @@ def test_a_second_tick_at_the_same_instant_changes_nothing(store: Store) -> None
 def finished(number: int, end: int) -> Job:
     fields: dict[str, Any] = {"job_id": JobId(number), "comment": "", "submit": end - HOUR}
     return ended(1, JobState.COMPLETED, end - HOUR + 60, end, **fields)
+
+
+def test_a_tick_that_cannot_be_written_down_is_not_the_last(store: Store) -> None:
+    """Out of descriptors, say: whatever it is, the worker goes on."""
+
+    def no_usage() -> Mapping[str, Usage]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with capture_logs() as lines:
+        worker(store, Written(), usage=no_usage).tick()
+    assert [line["event"] for line in lines][-1] == "the tick is not written down"
+    assert history_until(store) == NOW
 
 
 def test_days_of_being_down_are_caught_up_with_from_the_watermark(store: Store) -> None:

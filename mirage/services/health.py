@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from mirage.cluster.meter import Usage
@@ -45,7 +46,9 @@ def status(tx: Transaction, cluster_id: int) -> Status:
     )
 
 
+@cache
 def own_version() -> str:
+    """Read once: the worker tells it each tick, also while no descriptor is to be had."""
     try:
         return version(_PACKAGE)
     except PackageNotFoundError:  # run from a checkout

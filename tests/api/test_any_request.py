@@ -27,6 +27,7 @@ from mirage.services import tokens
 from mirage.store import jobs
 from mirage.store.engine import Store
 from mirage.store.tokens import Token
+from tests import patient
 from tests.api.openapi_document import made
 from tests.api.rows import add_chain, add_decision, add_links, job, look
 from tests.api.running import CHAIN, NOW, USERS, Client, Stage
@@ -120,7 +121,7 @@ def test_any_request_is_answered_as_documented(
         if known:
             case.headers.pop("authorization", None)
             case.headers.pop("Authorization", None)
-        case.call_and_validate(service.url, session, checks=CHECKS, timeout=20)
+        case.call_and_validate(service.url, session, checks=CHECKS, timeout=patient.PATIENCE_S)
 
     ask()
 
