@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
@@ -50,6 +51,20 @@ class Seldom:
             return left_out
 
 
+class _Lines(structlog.PrintLogger):
+    """Standard error. A line that cannot be written (a full disk, a reader that is gone) is lost,
+    and nothing else: whoever logs has no better place to say so, and the worker goes on."""
+
+    def __init__(self, *_: object) -> None:
+        super().__init__(sys.stderr)
+
+    def msg(self, message: str) -> None:
+        with suppress(OSError, ValueError):
+            super().msg(message)
+
+    log = debug = info = warn = warning = fatal = failure = err = error = critical = exception = msg
+
+
 class _FromLibraries(logging.Handler):
     """What uvicorn and asyncio say of their callers, as a line of ours, and seldom."""
 
@@ -84,7 +99,7 @@ def set_up(log_format: Literal["auto", "json", "console"], *, warnings_only: boo
             _harmless,
             renderer,
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=_Lines,
     )
     root = logging.getLogger()
     if not any(isinstance(handler, _FromLibraries) for handler in root.handlers):

@@ -70,3 +70,16 @@ def test_what_users_write_stays_in_its_line(log_format: str) -> None:
     for ours in ("\x1b[2J", "\x9b", "\r", "\u2028"):
         assert ours not in done.stderr
     assert r"x\n[error] root did it\r\x1b[2J" in lines[0].replace("\\\\", "\\")
+
+
+def test_a_line_that_cannot_be_written_stops_nobody() -> None:
+    program = PROGRAM.format(how="'json'") + "print('went on')"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+        )
+    assert done.stdout == "went on\n"

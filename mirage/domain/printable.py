@@ -23,4 +23,5 @@ def _harmless(character: str) -> bool:
 
 
 def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    # No codec: Python reads a codec's module at its first use, which fails without descriptors.
+    return ascii(character)[1:-1]

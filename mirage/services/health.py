@@ -3,7 +3,6 @@
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from mirage.cluster.meter import Usage
@@ -46,9 +45,7 @@ def status(tx: Transaction, cluster_id: int) -> Status:
     )
 
 
-@cache
 def own_version() -> str:
-    """Read once: the worker tells it each tick, also while no descriptor is to be had."""
     try:
         return version(_PACKAGE)
     except PackageNotFoundError:  # run from a checkout
@@ -118,6 +115,7 @@ class Teller:
     def __init__(self, holder: str, usage: Callable[[], Mapping[str, Usage]] | None) -> None:
         """`usage`: of the whole process, since its start; None: nothing is asked of a Slurm."""
         self._holder, self._usage = holder, usage
+        self._version = own_version()  # once: it is a file, and descriptors may run out later
         self._counted: Mapping[str, Usage] = {}
 
     def tell(
@@ -130,7 +128,7 @@ class Teller:
             good_at=None if error else now,
             holder=self._holder,
             error=error,
-            version=own_version(),
+            version=self._version,
         )
         service.ticked(tx, cluster_id, tick)
         if self._usage is None:
