@@ -5,8 +5,9 @@ connections (half a head, half a body, a byte a second), 24 threads of bad token
 and 300 streams of events, each kind a client of its own where this runs as root. An honest client
 asks all the while, a new connection each time. Told: ticks and how late they were, moves and how
 long each took from its standby's appearance, memory, descriptors and log, and the honest answers;
-the first column is the same service idle, in the same run. Ends with 1 where a move was lost or the
-log is over 1 MB.
+the first column is the same service idle, in the same run. Ends with 1, and says why, where a move
+was lost, the log is over 1 MB, ticks are late by more than an interval, or descriptors or (after
+ten minutes of load) memory grow from the middle of the load to its end.
 """
 
 import argparse
@@ -32,6 +33,12 @@ from benchmarks.serving import percentile
 from tests.mirage_process import CHECKOUT, Serving, environment, serving
 
 LOG_BYTES = 1_000_000
+GROWTH = 1.02
+"""The end of the load over its middle, where something is called flat."""
+SOME_DESCRIPTORS = 16
+"""Callers come and go between two samples."""
+WARM_S = 600.0
+"""A load that is shorter fills pools and caches, and tells nothing of memory."""
 _NOBODIES = 65530
 """The first of the uids that clients have, where root can give them one each."""
 _PATIENCE_S = 60.0
@@ -260,6 +267,23 @@ def _three(spread: dict[str, float], digits: int) -> str:
     return ", ".join(f"{value:.{digits}f}" for value in spread.values())
 
 
+def find_faults(result: dict[str, Any]) -> list[str]:
+    """Why the service did not stand the load; empty: it did."""
+    load, samples = result["phases"]["load"], {one["at"]: one for one in result["samples"]}
+    half, end = samples["half"], samples["end"]
+    lost = sum(phase["moves_lost"] for phase in result["phases"].values())
+    late_s = load["late_s"]["p99"]
+    grown = end["memory_mib"] / half["memory_mib"]
+    found = {
+        f"{lost} moves were lost": lost > 0,
+        f"the log is over {LOG_BYTES} bytes": result["samples"][-1]["log_bytes"] > LOG_BYTES,
+        f"ticks were late by {late_s:.1f} s (p99)": late_s > result["every_s"],
+        "descriptors grew": end["descriptors"] > half["descriptors"] * GROWTH + SOME_DESCRIPTORS,
+        f"memory grew by a factor of {grown:.3f}": load["seconds"] >= WARM_S and grown > GROWTH,
+    }
+    return [fault for fault, is_so in found.items() if is_so]
+
+
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0, help="under load")
@@ -273,8 +297,10 @@ def main(words: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="mirage-hostile-") as folder:
         result = measure(Path(folder), asked)
     print(json.dumps(result, indent=2) if asked.json else table(result))
-    lost = sum(phase["moves_lost"] for phase in result["phases"].values())
-    return 1 if lost or result["samples"][-1]["log_bytes"] > LOG_BYTES else 0
+    faults = find_faults(result)
+    for fault in faults:
+        print(f"fault: {fault}", file=sys.stderr)
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

@@ -292,13 +292,13 @@ def test_of_two_workers_one_acts_and_the_other_follows_when_it_dies(store: Store
 def test_what_somebody_wrote_into_slurms_answers_is_audited_once_a_tick(store: Store) -> None:
     alarms = Alarms()
     found = worker(store, Written(running(1), standby(2)), alarms=alarms.take)
-    for sentence in ("first", "second"):
+    for sentence in ("first", "second", "second"):
         alarms.add(sentence)
     found.tick()
     found.tick()
     with store.read() as tx:
         rows = audit.page(tx, event=FORGED)
-    assert [row.detail for row in rows] == [{"error": "second", "times": 2}]
+    assert [row.detail for row in rows] == [{"errors": ["first", "second"], "times": 3}]
 
 
 def test_moves_are_made_on_a_fresh_queue_though_accounting_takes_long(store: Store) -> None:

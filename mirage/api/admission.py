@@ -13,6 +13,8 @@ from typing import NamedTuple
 import structlog
 
 from mirage.api.same_host import End, Owners, as_one_client, peer_uid
+from mirage.cluster.accounts import user_name
+from mirage.domain.caller import NO_ACCOUNT
 from mirage.errors import InputError
 from mirage.logs import Seldom
 
@@ -131,15 +133,20 @@ class Admission:
     def _client(self, connection: socket.socket) -> Client:
         if connection.family is socket.AF_UNIX:
             uid = peer_uid(connection)
-            return Client(f"uid {uid} by socket", uid not in self._uids)
+            return Client(f"{_user(uid)} by socket", uid not in self._uids)
         end = End.of(connection.getpeername())
         owner = self._owners.uid(end, End.of(connection.getsockname()))
         if owner is not None:
-            return Client(f"uid {owner}", owner not in self._uids)
+            return Client(_user(owner), owner not in self._uids)
         if end.address.is_loopback:
             return Client("this host", alone=False)
         alone = not any(end.address in network for network in self._networks)
         return Client(as_one_client(end.address), alone)
+
+
+def _user(uid: int) -> str:
+    """Uids without an account are one client: one user may have thousands of them."""
+    return NO_ACCOUNT if user_name(uid) is None else f"uid {uid}"
 
 
 def resolve_proxies(words: Iterable[str]) -> Proxies:

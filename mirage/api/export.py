@@ -181,9 +181,20 @@ def _kind(found: Any) -> Kind:
     return Kind.TREE
 
 
-_FORMULA = re.compile(r"(^|[;|\t\r\n])(?=[\s\"]*[=+\-@＝＋－＠])")  # noqa: RUF001
-"""Where a spreadsheet begins a cell that it takes for a formula. In half the world its separator is
-`;`: there it reads no comma and no quote of ours, and cuts a text at each `;` and end of line."""
+_BEFORE_FORMULA = re.compile(r"(?<![\s\";|])[\s\";|]*+(?=[=+\-@＝＋－＠])")  # noqa: RUF001
+"""Blanks, quotes and separators, as many as there are (a text of them alone is read once), with a
+character behind them that begins a formula."""
+_SEPARATORS = ";|\t\r\n"
+"""In half the world a spreadsheet's separator is `;`: there it reads no comma and no quote of ours,
+and cuts a text at each `;` and end of line."""
+
+
+def _disarm(found: re.Match[str]) -> str:
+    """An apostrophe where a cell begins whose formula it makes a text."""
+    run = found[0]
+    begins = max(run.rfind(separator) for separator in _SEPARATORS) + 1
+    in_a_cell = begins == 0 and found.start() > 0
+    return run if in_a_cell else f"{run[:begins]}'{run[begins:]}"
 
 
 def _csv(columns: Sequence[Column], parts: Iterator[Sequence[BaseModel]]) -> Iterator[bytes]:
@@ -205,8 +216,8 @@ def _cell(column: Column, row: BaseModel) -> object:
         case Kind.INSTANT:
             return None if value is None else value.strftime("%Y-%m-%dT%H:%M:%SZ")
         case Kind.TEXT if value is not None:
-            # A job's name is its user's. The apostrophe makes text of what follows.
-            return _FORMULA.sub(r"\1'", value)
+            # A job's name is its user's.
+            return _BEFORE_FORMULA.sub(_disarm, value)
         case Kind.TREE if value is not None:
             # The same text within JSON, which stays the same JSON.
             return str(value).replace(";", "\\u003b").replace("|", "\\u007c")

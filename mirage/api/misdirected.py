@@ -21,6 +21,9 @@ class OwnNames:
         self._app, self._known, self._proxies = app, known, proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
         request = Request(scope)
         host = request.headers.get("host")
         # Browsers always name one, and speak to a unix socket only through a proxy.

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import pwd
 import socket
 import stat
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from mirage.api.same_host import peer_uid
+from mirage.cluster.accounts import user_name
 from mirage.domain.caller import Caller
 from mirage.errors import InputError
 from mirage.logs import Seldom
@@ -197,11 +197,8 @@ def peer(state: State) -> Caller | None:
     uid: Any = getattr(state, "peer_uid", None)
     if uid is None:
         return None
-    try:
-        user = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        user = f"uid {uid}"
-    return Caller(uid, user, via="socket")
+    user = user_name(uid)
+    return Caller(uid, user or f"uid {uid}", via="socket", has_account=user is not None)
 
 
 def listen(path: Path, *, private: bool) -> socket.socket:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from fastapi import Request
 
 from mirage.api.same_host import as_one_client
-from mirage.domain.caller import NOBODY_UID, Caller
+from mirage.domain.caller import NO_ACCOUNT, NOBODY_UID, Caller
 from mirage.services.quotas import Asker, Quotas, Rates, Slots
 
 FORECASTS_AT_ONCE = 8
@@ -70,8 +70,10 @@ def asker(request: Request) -> Asker:
 
 
 def account(who: Caller) -> Asker:
-    """A token without a user is its own."""
-    return Asker(who.via if who.uid == NOBODY_UID else f"uid {who.uid}", known=True)
+    """A token without a user is its own; uids without an account are one caller together."""
+    if who.uid == NOBODY_UID:
+        return Asker(who.via, known=True)
+    return Asker(f"uid {who.uid}" if who.has_account else NO_ACCOUNT, known=True)
 
 
 def address(request: Request) -> str:

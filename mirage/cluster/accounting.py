@@ -9,7 +9,7 @@ import structlog
 from mirage.cluster.alarms import Alarms
 from mirage.cluster.reading import Reader
 from mirage.domain.job import Job
-from mirage.errors import ClusterUnavailable
+from mirage.errors import ClusterError
 from mirage.slurm import sacct
 from mirage.slurm.rows import SEPARATOR, Row
 from mirage.slurm.sacct import Key
@@ -80,18 +80,25 @@ class Accounting:
             owners = sorted(contested)
             whose = ", ".join(owners[:_OWNERS_AT_ONCE]) or "that do not exist"
             more = f" and {len(owners) - _OWNERS_AT_ONCE} more" * (len(owners) > _OWNERS_AT_ONCE)
+            writers = ", ".join(sorted(told.writers())[:_OWNERS_AT_ONCE]) or "unknown"
             self._alarms.add(
-                f"sacct's answer held {forged} rows that users wrote into their own jobs' texts, "
-                f"about jobs of uids {whose}{more}: none of them is believed"
+                f"sacct's answer held {forged} rows that users wrote into their own jobs' texts "
+                f"(separators stand in texts of uids {writers}), about jobs of uids {whose}{more}: "
+                "none of them is believed"
             )
         return settled
 
     def _alone(self, names: Sequence[str], uid: str, facts: Mapping[Key, Row]) -> Mapping[Key, Row]:
-        """The texts of records of one owner; none where that answer cannot be had."""
+        """The texts of records of one owner; none where that answer cannot be had.
+
+        sacct knows no uid of some records, and refuses to tell of a uid without an account.
+        """
+        if not uid.isdecimal():
+            return {}
         own = [*sacct.by_id(named[0] for named in facts), *sacct.of_user(int(uid))]
         try:
             return self._told(names, own, facts).settled()
-        except ClusterUnavailable as error:
+        except ClusterError as error:
             _log.warning("texts of a user's records are left out", uid=uid, error=str(error))
             return {}
 

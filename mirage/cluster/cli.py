@@ -4,13 +4,13 @@ What to say and how to read it lives in `mirage.slurm`.
 """
 
 import os
-import pwd
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mirage.cluster.accounting import Accounting, secret_separator
+from mirage.cluster.accounts import user_name
 from mirage.cluster.alarms import Alarms
 from mirage.cluster.lane import SLOW_S, Lane, Patience
 from mirage.cluster.meter import Usage
@@ -202,10 +202,7 @@ class SlurmCli:
 def own_name() -> str:
     """As slurmctld names who runs this process; a number where nobody knows a name."""
     uid = os.geteuid()
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+    return user_name(uid) or str(uid)
 
 
 def _raise_if(complaint: ClusterError | None) -> None:

@@ -1,10 +1,10 @@
 """MUNGE credentials, made and read: its daemon vouches for users, as it does for Slurm itself."""
 
 import os
-import pwd
 import re
 import subprocess
 
+from mirage.cluster.accounts import user_name
 from mirage.domain.caller import Caller
 from mirage.errors import ClusterUnavailable, NotIdentified
 
@@ -45,7 +45,8 @@ def identify(given: str, payload: str, *older: str) -> Caller:
     uid = int(facts["UID"])
     if held not in {payload, *older}:
         raise NotIdentified(f"the MUNGE credential {_difference(held, payload)}", _name(uid))
-    return Caller(uid, _name(uid), names_cluster=held == payload)
+    has_account = user_name(uid) is not None
+    return Caller(uid, _name(uid), names_cluster=held == payload, has_account=has_account)
 
 
 def _difference(held: str, payload: str) -> str:
@@ -93,7 +94,4 @@ def _fact(line: str) -> tuple[str, str]:
 
 def _name(uid: int) -> str:
     """Also of a user whom this host does not know."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"
+    return user_name(uid) or f"uid {uid}"

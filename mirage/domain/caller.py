@@ -9,6 +9,9 @@ from mirage.domain.chain import Chain, Link
 NOBODY_UID = -1
 """Of a caller who is no user of the cluster: the holder of a token without one."""
 
+NO_ACCOUNT = "uids without an account"
+"""What the callers are counted as, all together, whose uid no account of the service's host has."""
+
 JOBS, USAGE, NODES, PARTITIONS = "jobs", "usage", "nodes", "partitions"
 EVERYTHING = frozenset({JOBS, USAGE, NODES, PARTITIONS})
 """The words of PrivateData that a view of Mirage's answers to. The others (accounts, users, events,
@@ -45,6 +48,8 @@ class Caller:
     read_only: bool = False
     names_cluster: bool = True
     """Whether the credential says which service it is for; an older plugin's does not."""
+    has_account: bool = True
+    """Whether an account of the service's host has this uid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

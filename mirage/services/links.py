@@ -38,6 +38,9 @@ REPLACED = "replaced"
 HOLD_GONE = "hold gone"
 """The audit's word where Mirage's hold of a job was lifted, or replaced, by somebody else."""
 
+FORGOTTEN, TAKEN_UP = "forgotten by Slurm", "taken up again"
+"""The audit's words for a link that Slurm lost, and for an ended chain with a link that lives."""
+
 PAUSED = "paused: "
 """How the note begins of a chain that nobody asked to pause."""
 
@@ -137,7 +140,7 @@ def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: 
         )
         ended = replace(ended, held_at=None)
         chains.save_link(tx, cluster_id, ended)
-        _audit(tx, cluster_id, ended, "forgotten by Slurm", now, {})
+        _audit(tx, cluster_id, ended, FORGOTTEN, now, {})
 
 
 def _open_marks(tx: Transaction, cluster_id: int) -> dict[JobId, Mark]:
@@ -178,7 +181,7 @@ def _taken_up(
         return chain
     active = replace(chain, state=ChainState.ACTIVE, note="")
     chains.save_chain(tx, cluster_id, active)
-    _audit(tx, cluster_id, link, "taken up again", link.seen_at, {"was": chain.state.value})
+    _audit(tx, cluster_id, link, TAKEN_UP, link.seen_at, {"was": chain.state.value})
     return active
 
 

@@ -22,6 +22,7 @@ ROUTINE = Events(
     words=(
         *(owners.REGISTERED, "registered again", "adopted", "at risk"),
         *(links.REPLACED, "begins anew", "requeued", "notice given up"),
+        *(links.HOLD_GONE, links.TAKEN_UP, links.FORGOTTEN),
         *(order.value for order in obey.Order),
     ),
     beginnings=(

@@ -2,7 +2,9 @@
 
 Whoever reads the separator in the command's arguments in time can write whole rows into a comment
 of their own. Such a row names a record that does not exist, or gives a second text to one that
-does: it cannot take away that record's own row. A record with two texts is asked about again,
+does: it cannot take away that record's own row. (A record that slurmdbd forgets between the two
+answers has no own row here, and a forged one would be its text: it can name chains of that record's
+own user alone.) A record with two texts is asked about again,
 together with its owner's others alone, and an answer of one user's records holds texts of nobody
 else.
 """
@@ -35,6 +37,10 @@ class Texts:
             if not _is_settled(rows):
                 by_owner[_owner(named)].append(named)
         return by_owner
+
+    def writers(self) -> set[str]:
+        """Uids of the records whose own texts hold the separator."""
+        return {_owner(named) for named, rows in self.found.items() if {} in rows}
 
 
 def parse_texts(answer: str, names: Sequence[str], separator: str, known: Collection[Key]) -> Texts:

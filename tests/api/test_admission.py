@@ -177,6 +177,30 @@ def test_users_of_this_host_are_told_apart_on_loopback(tmp_path: Path) -> None:
         assert "uid 65534" in done.stdout
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+def test_uids_without_an_account_are_one_client(tmp_path: Path) -> None:
+    """One user may have thousands of them (subuid(5))."""
+    with serving(Admission(40, 3), tmp_path) as place:
+        program = (
+            "import encodings.idna, os, socket\nlet_in = []\n"
+            "for uid in range(1_999_000_000, 1_999_000_007):\n"
+            "    os.seteuid(uid)\n"
+            f"    s = socket.create_connection(('127.0.0.1', {place.port}))\n"
+            "    os.seteuid(0)\n"
+            "    try:\n"
+            f"        s.sendall({ASK!r})\n"
+            "        let_in += [s] * bool(s.recv(4096))\n"
+            "    except OSError:\n"
+            "        pass\n"
+            "print(len(let_in))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-IS", "-c", program],
+            capture_output=True, text=True, check=True, timeout=patient.PATIENCE_S,
+        )  # fmt: skip
+        assert done.stdout == "3\n"
+
+
 def test_who_listens_at_a_clients_port_is_not_the_client() -> None:
     """The kernel names that socket where it knows no connection."""
     with socket.create_server(("0.0.0.0", 0)) as listening, closing(Owners()) as owners:  # noqa: S104

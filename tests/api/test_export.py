@@ -14,10 +14,12 @@ from typing import Any
 import httpx
 import pyarrow.parquet as pq
 import pytest
+from pydantic import BaseModel
 from structlog.testing import capture_logs
 
 from mirage.api import export, reading
 from mirage.api.context import ApiContext
+from mirage.api.export import columns_of
 from mirage.domain.caller import JOBS, USAGE
 from mirage.domain.signing import signed
 from mirage.services.quotas import Quotas
@@ -28,6 +30,12 @@ from tests.api.rows import add_chain, add_decision, add_links, job
 from tests.api.running import CHAIN, CLUSTER, NOW, Client, Stage
 
 API = "/api/v1"
+
+
+class Named(BaseModel):
+    name: str
+
+
 NAMES = ["chains", "decisions", f"chains/{CHAIN}/decisions", "handovers", "jobs"]
 
 
@@ -112,6 +120,15 @@ def test_no_text_is_a_formula_whatever_the_spreadsheet_takes_for_a_separator(
     assert rows[1]["account"] == 'say "a,b"'
     assert rows[len(names) + 1]["name"] == "a;b|c -d=e"
     assert _formulas(text) == []
+
+
+def test_a_long_text_of_separators_is_read_once() -> None:
+    """In the square of its length this would take an hour."""
+    (column,) = columns_of(Named)
+    name = ";\n" * 500_000
+    rows = [Named(name=name), Named(name=f"{name}=1")]
+    told = b"".join(export._csv([column], iter([rows]))).decode()
+    assert told == f'name\r\n"{name}"\r\n"{name}\'=1"\r\n'
 
 
 def test_no_text_within_json_is_a_formula(client: Client, store: Store, cluster_id: int) -> None:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from mirage.api import quota
 from mirage.api.app import create_app
 from mirage.api.context import ApiContext
+from mirage.domain.caller import Caller
 from mirage.domain.chain import ChainId
 from mirage.services.chains import UNSEEN_MAX
 from mirage.services.quotas import Quotas
@@ -93,6 +94,12 @@ def test_it_is_counted_by_uid_whatever_the_credential(
         assert client.post(PAUSE, who="alice").status_code == 429
         assert bearer(client, "POST", PAUSE, first).status_code == 429
         assert bearer(client, "POST", PAUSE, bobs).status_code == 403
+
+
+def test_uids_without_an_account_are_one_caller() -> None:
+    """One user may have thousands of them (subuid(5))."""
+    some = [Caller(uid, f"uid {uid}", has_account=False) for uid in (165537, 165538)]
+    assert len({quota.account(who) for who in [*some, Caller(1001, "alice")]}) == 2
 
 
 def test_what_is_refused_is_counted_too(

@@ -6,7 +6,7 @@ import pytest
 
 from mirage.domain.chain import ChainId, ChainState
 from mirage.domain.decision import Mode
-from mirage.services import caps, killswitch, modes, retention
+from mirage.services import caps, killswitch, links, modes, retention
 from mirage.services import chains as chain_service
 from mirage.services.chains import Registration
 from mirage.services.desk import Rules
@@ -69,6 +69,15 @@ def test_all_that_a_chains_life_leaves_goes_and_admins_acts_stay(store: Store) -
     assert all_events(store) == others + acts
     retention.tidy(store, 1, scene.cluster.now() + 101 * DAY, keep)
     assert all_events(store) == others
+
+
+@pytest.mark.parametrize("event", [links.HOLD_GONE, links.TAKEN_UP, links.FORGOTTEN])
+def test_what_users_can_cause_with_slurm_alone_is_routine(store: Store, event: str) -> None:
+    with store.begin() as tx:
+        clusters.ensure(tx, "lab")
+        audit.write(tx, 1, AuditEntry(at=NOW, actor="mirage", event=event, chain_id=CHAIN))
+    retention.tidy(store, 1, NOW + 11 * DAY, Retention(audit_days=10, audit_admin_days=100))
+    assert all_events(store) == []
 
 
 def test_the_worker_does_it_each_hour(sqlite_store: Store) -> None:
