@@ -103,8 +103,8 @@ def test_totals_links_in_vain_and_a_link_that_comes_back_late(
         # The link tells of the pause after it has made it.
         told = f"mirage: the chain is paused: {said}"
         in_vain.until(lambda: told in "\n".join(in_vain.output()), "its word of the pause")
-        first = f"mirage: link 1 ended before it saved anything in {in_vain.home}/saved"
-        assert first in in_vain.output()
+        ended = f"mirage: link 1 ended before it saved anything in {in_vain.home}/saved"
+        assert ended in in_vain.output()
         third = in_vain.job(3)
         in_vain.until(lambda: fate(in_vain, third).startswith("CANCELLED"), "no link 3", HOUR_S)
 
