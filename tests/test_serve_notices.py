@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mirage.domain.cause import Reason, concluded
 from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.store import chains, clusters
 from mirage.store.engine import Store
@@ -40,7 +41,7 @@ def site(tmp_path: Path, port: int) -> Path:
             user="alice",
             state=ChainState.FAILED,
             created_at=int(time.time()),
-            note="three links failed fast",
+            cause=concluded(Reason.FAILED_FAST),
         )
         chains.save_chain(tx, clusters.ensure(tx, "lab"), ended)
     return path

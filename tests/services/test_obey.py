@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mirage.cluster.simulated import SimulatedCluster
+from mirage.domain.cause import Reason, concluded
 from mirage.domain.chain import Chain, ChainId, ChainState, Mark, find_mark
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
@@ -326,7 +327,7 @@ def test_a_pause_that_mirage_concluded_touches_slurm_only_where_it_may_act(
 ) -> None:
     scene.mode(mode)
     with scene.store.begin() as tx:
-        paused = scene.chain.moved(ChainState.PAUSED, "paused: 3 links in a row failed")
+        paused = scene.chain.moved(ChainState.PAUSED, concluded(Reason.FAILED_FAST))
         chains.save_chain(tx, scene.cluster_id, paused)
     scene.tick()
     assert (scene.chain.state, scene.held(2)) == (ChainState.PAUSED, obeyed)
