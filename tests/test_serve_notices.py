@@ -59,7 +59,7 @@ def test_what_became_of_a_chain_is_mailed_to_its_owner(slurm: QuietSlurm, tmp_pa
         until(lambda: bool(post.messages), "no mail")
         assert service.end() == 0
     assert post.recipients == ["<alice@example.org>"]
-    assert "the chain is failed: three links failed fast" in post.messages[0].get_payload()
+    assert "the chain is failed: 3 links in a row failed" in post.messages[0].get_payload()
 
 
 def test_a_dead_mail_server_delays_no_tick(slurm: QuietSlurm, tmp_path: Path) -> None:

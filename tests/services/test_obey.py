@@ -368,10 +368,9 @@ def test_a_thousand_jobs_of_one_user_keep_no_others_waiting(store: Store) -> Non
         scene.cluster.simulator.inject(replace(job, begin=10 * scene.cluster.now()))
     scene.tick()
     with store.begin() as tx:
-        now = scene.cluster.now()
+        now, paused = scene.cluster.now(), ChainState.PAUSED
         for chain in (chains.chain(tx, bobs), chains.chain(tx, CHAIN)):
-            asked = ChainState.PAUSED
-            chain_service.ask(tx, scene.cluster_id, chain, asked, now=now, actor=chain.user)
+            chain_service.ask(tx, scene.cluster_id, chain, paused, now=now, actor=chain.user)
     scene.tick()
     with store.read() as tx:
         rows = audit.page(tx, event="suspend", limit=1000)
