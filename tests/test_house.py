@@ -86,3 +86,43 @@ def test_the_service_loads_nothing_that_only_training_needs(module: str) -> None
         [sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == ""
+
+
+PROSE = {"note", "says", "reason", "error", "event"}
+"""Sentences and the audit's words: what a program does depends on no beginning of theirs."""
+ASKS_THE_AUDIT = {"services/owners.py", "api/system.py", "web/admin.py", "web/admin_audit.py"}
+"""To show it; and `owners` so as not to tell the same twice."""
+
+
+def _calls(path: Path) -> list[tuple[str, ast.expr]]:
+    """(method, what it is called on)."""
+    nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    return [(n.func.attr, n.func.value) for n in nodes if isinstance(n.func, ast.Attribute)]
+
+
+def _last_name(value: ast.expr) -> str:
+    return value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
+
+
+MIRAGE = [path for path in SOURCES if path.is_relative_to(CHECKOUT / "mirage")]
+
+
+def test_no_note_is_asked_how_it_begins() -> None:
+    found = {
+        shown(path)
+        for path in MIRAGE
+        for method, on in _calls(path)
+        if method in {"startswith", "removeprefix"} and _last_name(on) in PROSE
+    }
+    # `reason` there is squeue's word; the audit's old rows are forgotten by their events.
+    assert found == {"mirage/slurm/holds.py", "mirage/store/forgetting.py"}
+
+
+def test_only_who_shows_the_audit_reads_it() -> None:
+    found = {
+        shown(path)
+        for path in MIRAGE
+        for method, on in _calls(path)
+        if _last_name(on) == "audit" and method in {"page", "of_chains"}
+    }
+    assert found <= {f"mirage/{name}" for name in ASKS_THE_AUDIT}

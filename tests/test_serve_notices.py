@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mirage.domain.cause import Reason, concluded
 from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.store import chains, clusters
 from mirage.store.engine import Store
@@ -40,7 +41,7 @@ def site(tmp_path: Path, port: int) -> Path:
             user="alice",
             state=ChainState.FAILED,
             created_at=int(time.time()),
-            note="three links failed fast",
+            cause=concluded(Reason.FAILED_FAST),
         )
         chains.save_chain(tx, clusters.ensure(tx, "lab"), ended)
     return path
@@ -58,7 +59,7 @@ def test_what_became_of_a_chain_is_mailed_to_its_owner(slurm: QuietSlurm, tmp_pa
         until(lambda: bool(post.messages), "no mail")
         assert service.end() == 0
     assert post.recipients == ["<alice@example.org>"]
-    assert "the chain is failed: three links failed fast" in post.messages[0].get_payload()
+    assert "the chain is failed: 3 links in a row failed" in post.messages[0].get_payload()
 
 
 def test_a_dead_mail_server_delays_no_tick(slurm: QuietSlurm, tmp_path: Path) -> None:

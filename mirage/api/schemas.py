@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from mirage.domain.cause import Actor, Reason
 from mirage.domain.chain import (
     MAX_LINKS,
     ChainMode,
@@ -174,7 +175,15 @@ class ChainSummary(_Wire):
     user: str = Field(examples=["alice"])
     uid: int = Field(examples=[1000])
     state: ChainState
-    note: str = Field(description="Why it is in this state, or at risk.", examples=[""])
+    note: str = Field(
+        description="Why it is in this state, or at risk, in words: made when asked, and reworded "
+        "at will.",
+        examples=[""],
+    )
+    actor: Actor | None = Field(
+        description="Who brought it into this state. Null: it just goes on.", examples=[None]
+    )
+    reason: Reason | None = Field(description="Why, as one word.", examples=[None])
     links_planned: int | None = Field(
         description="Null: found in Slurm, never registered.", examples=[8]
     )

@@ -10,7 +10,7 @@ from mirage.domain.decision import Forecast
 from mirage.domain.handover import Handover
 from mirage.domain.job import Job
 from mirage.domain.timelimit import UNLIMITED
-from mirage.services import risks
+from mirage.services import notes, risks
 from mirage.store.audit import AuditEntry
 from mirage.store.chains import HandoverRow
 from mirage.store.decisions import DecisionRow
@@ -23,7 +23,9 @@ def chain_summary(chain: Chain, links: Sequence[Link]) -> schemas.ChainSummary:
         user=chain.user,
         uid=chain.uid,
         state=chain.state,
-        note=chain.note,
+        note=notes.note(chain),
+        actor=chain.actor,
+        reason=chain.cause.reason if chain.cause else None,
         links_planned=chain.links_planned,
         links_started=sum(link.start is not None for link in links),
         running=[link.job_id for link in links if link.state is LinkState.RUNNING],
@@ -46,9 +48,9 @@ def at_risk(chain: Chain) -> schemas.AtRisk | None:
     if not chain.at_risk:
         return None
     return schemas.AtRisk(
-        reason=chain.at_risk,
-        says=chain.note.removeprefix(risks.PREFIX),
-        advice=risks.advice(chain.at_risk),
+        reason=chain.at_risk.word,
+        says=notes.risk(chain.at_risk),
+        advice=risks.advice(chain.at_risk.word),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NewType
 
+from mirage.domain.cause import Actor, AtRisk, Cause
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.job import JobId, JobState
 from mirage.domain.timelimit import UNLIMITED
@@ -133,19 +134,27 @@ class Chain:
     min_runtime_s: int | None = None
     """A link that fails sooner has failed fast; None: ten minutes."""
     created_at: int = 0
-    note: str = ""
-    """Why it is in this state, or at risk, in one sentence."""
-    at_risk: str = ""
-    """What of (`services.risks`); empty where nothing is."""
+    cause: Cause | None = None
+    """Who brought it into this state, and why; None: it just goes on."""
+    at_risk: AtRisk | None = None
+    resumed_at: int | None = None
+    """When somebody last resumed it."""
+    registered_job: JobId | None = None
+    """The first link's job, as its registrant named it; None: adopted, or none was named."""
 
-    def moved(self, target: ChainState, note: str = "") -> "Chain":
+    @property
+    def actor(self) -> Actor | None:
+        """Who brought it into its state."""
+        return None if self.cause is None else self.cause.actor
+
+    def moved(self, target: ChainState, cause: Cause | None = None) -> "Chain":
         if target not in _NEXT_CHAIN[self.state]:
             if target == self.state:
                 raise IllegalTransition(f"chain {self.chain_id} is {self.state} already")
             raise IllegalTransition(
                 f"chain {self.chain_id} is {self.state}: it cannot become {target}"
             )
-        return replace(self, state=target, note=note, at_risk="")
+        return replace(self, state=target, cause=cause, at_risk=None)
 
 
 class LinkState(StrEnum):
@@ -207,6 +216,8 @@ class Link:
     """When Mirage held its job; None: no hold of it is Mirage's, or that one is gone."""
     expected_end: int | None = None
     """When Slurm will end it if it still runs then, as squeue shows of a running one."""
+    replaced_at: int | None = None
+    """When its job last took the place of one that had gone without having run."""
 
     @property
     def vanished(self) -> bool:

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
+from mirage.domain.cause import Actor, asked
 from mirage.domain.chain import (
     MAX_LINKS,
     MAX_OVERLAP_S,
@@ -19,7 +21,7 @@ from mirage.domain.job import JobId
 from mirage.domain.submission import Recipe
 from mirage.errors import InputError, NotAllowed, NotFound, TooMany
 from mirage.services.by_recipe import checked
-from mirage.services.links import PAUSED, REPLACED
+from mirage.services.notes import note
 from mirage.services.owners import REGISTERED
 from mirage.services.verdicts import verdict
 from mirage.store import audit, chains, decisions, recipes
@@ -68,8 +70,11 @@ def register(
             f"{UNSEEN_MAX} chains of yours are registered and Slurm has shown no job of them yet:"
             " register more once the service has seen some"
         )
+    fresh = Chain(
+        chain_id=new.chain_id, uid=uid, user=user, created_at=now, registered_job=new.job_id
+    )
     chain = replace(
-        known or Chain(chain_id=new.chain_id, uid=uid, user=user, created_at=now),
+        known or fresh,
         links_planned=new.links,
         policy=new.policy,
         overlap_price=OVERLAP_PRICE if new.overlap_price is None else new.overlap_price,
@@ -105,20 +110,17 @@ def ask(
     What is so already stays as it is, and nobody is told of anything.
     """
     chain = chains.chain(tx, chain.chain_id, lock=True)
-    note = f"{_ASKED[target]} by {actor}"  # `links.ASKED_TO_END`
+    cause = asked(actor)
     # Where Mirage has only concluded a pause, somebody may still ask for it.
-    again = chain.note.startswith(PAUSED) and target is chain.state is ChainState.PAUSED
+    again = chain.actor is Actor.MIRAGE and target is chain.state is ChainState.PAUSED
     if target is chain.state and not again:
         return chain
-    moved = replace(chain, note=note) if again else chain.moved(target, note)
+    moved = replace(chain, cause=cause) if again else chain.moved(target, cause)
+    if target is ChainState.ACTIVE:
+        moved = replace(moved, resumed_at=now)
     chains.save_chain(tx, cluster_id, moved)
-    audit.write(tx, cluster_id, _entry(moved, asked(target), now, {}, actor))
+    audit.write(tx, cluster_id, _entry(moved, f"asked: {_ASKED[target]}", now, {}, actor))
     return moved
-
-
-def asked(target: ChainState) -> str:
-    """The audit's word for a user's request, as against what Mirage concluded by itself."""
-    return f"asked: {_ASKED[target]}"
 
 
 _ASKED = {
@@ -141,42 +143,27 @@ def conclude(tx: Transaction, cluster_id: int, now: int) -> None:
     live = chains.live_chains(tx, cluster_id, lock=True)
     by_chain = chains.links_of(tx, [c.chain_id for c in live])
     for chain in live:
-        told = verdict(chain, by_chain[chain.chain_id], now, _Audited(tx, chain.chain_id))
+        refused = partial(_refused, tx, chain.chain_id)
+        told = verdict(chain, by_chain[chain.chain_id], now, refused)
         if told is None:
             continue
         same = told.state is chain.state
         moved = chain if same else chain.moved(told.state)
-        moved = replace(moved, note=told.note, at_risk=told.at_risk)
+        moved = replace(moved, cause=told.cause, at_risk=told.at_risk)
         if moved == chain:
             continue
         chains.save_chain(tx, cluster_id, moved)
         if not same:
-            entry = _entry(moved, f"chain {told.state}", now, {"note": told.note})
+            entry = _entry(moved, f"chain {told.state}", now, {"note": note(moved)})
             audit.write(tx, cluster_id, entry)
-        elif moved.at_risk and moved.at_risk != chain.at_risk:
-            entry = _entry(moved, "at risk", now, {"of": moved.at_risk, "note": told.note})
-            audit.write(tx, cluster_id, entry)
+        elif moved.at_risk and (not chain.at_risk or moved.at_risk.word != chain.at_risk.word):
+            what = {"of": moved.at_risk.word, "note": note(moved)}
+            audit.write(tx, cluster_id, _entry(moved, "at risk", now, what))
 
 
-@dataclass(frozen=True, slots=True)
-class _Audited:
-    """A chain's past, as the audit has it (`verdicts.Past`)."""
-
-    tx: Transaction
-    chain_id: ChainId
-
-    def resumed_at(self) -> int:
-        event = asked(ChainState.ACTIVE)
-        entries = audit.page(self.tx, chain_id=self.chain_id, event=event, limit=1)
-        return entries[0].at if entries else 0
-
-    def replaced(self, index: int, since: int) -> int:
-        entries = audit.page(self.tx, chain_id=self.chain_id, event=REPLACED)
-        return sum(e.detail.get("link") == index and e.at >= since for e in entries)
-
-    def refused(self, index: int) -> str:
-        last = decisions.last(self.tx, self.chain_id, index)
-        return last.error if last is not None and last.effect is Effect.REFUSED else ""
+def _refused(tx: Transaction, chain_id: ChainId, index: int) -> str:
+    last = decisions.last(tx, chain_id, index)
+    return last.error if last is not None and last.effect is Effect.REFUSED else ""
 
 
 def _entry(

@@ -6,6 +6,7 @@ from itertools import groupby
 
 import structlog
 
+from mirage.domain.cause import Actor
 from mirage.domain.chain import (
     Chain,
     ChainId,
@@ -41,17 +42,12 @@ HOLD_GONE = "hold gone"
 FORGOTTEN, TAKEN_UP = "forgotten by Slurm", "taken up again"
 """The audit's words for a link that Slurm lost, and for an ended chain with a link that lives."""
 
-PAUSED = "paused: "
-"""How the note begins of a chain that nobody asked to pause."""
-
 SENT_BACK = "SentBack"
 """What hinders a link that started too early once (`Link.hindered`): a job of it has ended beside
 its predecessor, and another one stands behind that."""
 
 _ORDER = (LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED)
 _CONCLUDED = frozenset({ChainState.FINISHED, ChainState.FAILED})
-ASKED_TO_END = "cancelled by "
-"""How the note begins of a chain that somebody asked to cancel: that is not concluded."""
 _NEVER_RAN = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})
 
 
@@ -81,7 +77,7 @@ def sync(
     for chain_id, pairs in groupby(found, key=lambda pair: pair[0].chain_id):
         group, links = list(pairs), {link.index: link for link in stored[chain_id]}
         chain = owned.get(chain_id)
-        if chain is None or (not links and owners.falls(tx, chain, jobs, queue)):
+        if chain is None or (not links and owners.falls(chain, jobs, queue)):
             chain = owners.adopted(tx, cluster_id, chain, group, now)
         for mark, job in group:
             if chain is None:
@@ -93,6 +89,7 @@ def sync(
             link = _followed(before, mark, job, now)
             if link is None or _is_elsewhere(tx, cluster_id, before, link):
                 continue
+            link = _replaced(before, link)
             if not accounting:
                 link = _standing(before, links.get(mark.index - 1), link, job)
             chain = _taken_up(tx, cluster_id, chain, (before, link), links.values())
@@ -172,14 +169,14 @@ def _taken_up(
     """
     before, link = change
     known = before is not None and before.job_id == link.job_id
-    paused = chain.state is ChainState.PAUSED and chain.note.startswith(PAUSED)
+    paused = chain.state is ChainState.PAUSED and chain.actor is Actor.MIRAGE
     runs = any(other.state is LinkState.RUNNING for other in links)
-    cancelled = chain.state is ChainState.CANCELLED and not chain.note.startswith(ASKED_TO_END)
+    cancelled = chain.state is ChainState.CANCELLED and chain.actor is not Actor.USER
     newer = all(link.submit >= (other.end or 0) for other in links)
     concluded = chain.state in _CONCLUDED or ((paused or (cancelled and newer)) and not runs)
     if not concluded or known or link.state is LinkState.ENDED:
         return chain
-    active = replace(chain, state=ChainState.ACTIVE, note="")
+    active = replace(chain, state=ChainState.ACTIVE, cause=None)
     chains.save_chain(tx, cluster_id, active)
     _audit(tx, cluster_id, link, TAKEN_UP, link.seen_at, {"was": chain.state.value})
     return active
@@ -216,6 +213,14 @@ def _followed(known: Link | None, mark: Mark, job: Job, now: int) -> Link | None
 
 def _made(mark: Mark, job: Job) -> Link:
     return Link(chain_id=mark.chain_id, index=mark.index, job_id=job.job_id, submit=job.submit)
+
+
+def _replaced(before: Link | None, link: Link) -> Link:
+    """With when a job last took the place of one that had gone without having run."""
+    if before is None or before.job_id == link.job_id:
+        return link
+    at = link.seen_at if before.start is None else before.replaced_at
+    return replace(link, replaced_at=at)
 
 
 def _run_again(link: Link, job: Job) -> Link:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mirage.domain.cause import Risk
 from mirage.domain.chain import Chain, ChainId, ChainState
-from mirage.services import risks
+from mirage.services import notes, risks
 from mirage.store import chains, outbox
 from mirage.store.engine import Transaction
 from mirage.store.outbox import Notice, Situation
@@ -99,7 +100,7 @@ def situation(
     waits = chain.state is ChainState.ACTIVE and idle_since is not None
     return Situation(
         state=chain.state,
-        at_risk=chain.at_risk,
+        at_risk=chain.at_risk.word if chain.at_risk else "",
         interrupted=waits and now - (idle_since or 0) > interruption_s,
     )
 
@@ -109,14 +110,15 @@ def news(
 ) -> list[tuple[Event, str]]:
     """(what happened, in a sentence), of one chain between two looks."""
     found = []
-    note = chain.note.removeprefix(risks.PREFIX)
+    why = notes.cause(chain)
     if now.state is not was.state and now.state.over:
-        found.append((Event.ENDED, _sentence(f"the chain is {now.state}", note)))
+        found.append((Event.ENDED, _sentence(f"the chain is {now.state}", why)))
     elif now.state is not was.state and now.state is ChainState.PAUSED:
-        found.append((Event.PAUSED, _sentence("the chain is paused", note)))
+        found.append((Event.PAUSED, _sentence("the chain is paused", why)))
     if now.at_risk and now.at_risk != was.at_risk:
-        event = Event.STANDBY_VANISHED if now.at_risk == risks.VANISHED else Event.AT_RISK
-        found.append((event, _sentence(note or now.at_risk, risks.advice(now.at_risk), ". ")))
+        event = Event.STANDBY_VANISHED if now.at_risk == Risk.VANISHED else Event.AT_RISK
+        of = notes.risk(chain.at_risk) if chain.at_risk else now.at_risk
+        found.append((event, _sentence(of, risks.advice(now.at_risk), ". ")))
     if now.interrupted and not was.interrupted:
         hours = interruption_s / _HOUR_S
         found.append((Event.INTERRUPTED, f"no link has run for more than {hours:g} h"))

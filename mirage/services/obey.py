@@ -1,7 +1,7 @@
 """What owners and admins asked of their chains, carried out: Slurm is made to match the database.
 
-A request is a chain's state and an entry of the audit (`chains.ask`), durable before Slurm hears of
-it; the queue shows what is still to be done, so a crash or a silent Slurm costs a tick, no more.
+A request is a chain's state and who asked for it (`chains.ask`), durable before Slurm hears of it;
+the queue shows what is still to be done, so a crash or a silent Slurm costs a tick, no more.
 """
 
 from collections import Counter
@@ -11,18 +11,20 @@ from enum import StrEnum
 
 import structlog
 
+from mirage.domain.cause import Actor
 from mirage.domain.chain import Chain, ChainState
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Queue
 from mirage.errors import ClusterRefused, ClusterUnavailable, JobChanged
 from mirage.ports import Cluster
-from mirage.services import chains as chain_service
-from mirage.services.links import PAUSED, links_in, marked
+from mirage.services.links import links_in, marked
+from mirage.services.notes import note
 from mirage.slurm.holds import is_held, is_users
-from mirage.store import audit, chains, clusters, holds
+from mirage.store import audit, chains, clusters, holds, orders
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Store, Transaction
+from mirage.store.orders import Outcome
 
 _log = structlog.get_logger(__name__)
 
@@ -42,22 +44,16 @@ class Order(StrEnum):
     RESUME = "resume"
     CANCEL = "cancel"
 
-    @property
-    def refused(self) -> str:
-        """The audit's word for Slurm's no."""
-        return f"{self}: refused"
-
-    @property
-    def overtaken(self) -> str:
-        """The audit's word where somebody else had held, released or started the job by then."""
-        return f"{self}: overtaken"
+    def event(self, outcome: Outcome) -> str:
+        """The audit's word."""
+        return self.value if outcome is Outcome.TOLD else f"{self}: {outcome}"
 
 
-_HELD: Mapping[str, bool] = {
-    Order.SUSPEND: True,
-    Order.SUSPEND.refused: False,
-    Order.SUSPEND.overtaken: False,
-    Order.RESUME: False,
+_HELD: Mapping[tuple[Order, Outcome], bool] = {
+    (Order.SUSPEND, Outcome.TOLD): True,
+    (Order.SUSPEND, Outcome.REFUSED): False,
+    (Order.SUSPEND, Outcome.OVERTAKEN): False,
+    (Order.RESUME, Outcome.TOLD): False,
 }
 """Whether Mirage holds the job after that."""
 
@@ -103,7 +99,7 @@ def _tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
         if chain is None or chain.uid != job.uid or mode is Mode.OBSERVE:
             continue
         order = _order(tx, cluster_id, chain, job, mode)
-        if order is not None and not _told_enough(tx, chain, job, order, queue.taken_at):
+        if order is not None and not _told_enough(tx, cluster_id, job, order, queue.taken_at):
             yield _Task(chain, job, order)
 
 
@@ -114,7 +110,7 @@ def _lives(job: Job) -> bool:
 def _order(tx: Transaction, cluster_id: int, chain: Chain, job: Job, mode: Mode) -> Order | None:
     """None where Slurm shows what the chain's state asks for."""
     if chain.state is ChainState.CANCELLED:
-        asked = bool(_entries(tx, chain, chain_service.asked(ChainState.CANCELLED)))
+        asked = chain.actor is Actor.USER
         # Cancelled in Slurm: a standby left over goes, but a link that runs is its owner's.
         orphan = job.state.waiting and mode is Mode.ACT
         return Order.CANCEL if asked or orphan else None
@@ -122,20 +118,15 @@ def _order(tx: Transaction, cluster_id: int, chain: Chain, job: Job, mode: Mode)
         return None
     if chain.state is ChainState.PAUSED:
         # What Mirage concluded by itself it acts on only where it may act.
-        may = mode is Mode.ACT or not chain.note.startswith(PAUSED)
+        may = mode is Mode.ACT or chain.actor is not Actor.MIRAGE
         return Order.SUSPEND if may and not is_held(job.reason, job.priority) else None
     # A hold that an admin, somebody else or Slurm itself placed is not Mirage's to lift.
     return Order.RESUME if is_users(job.reason) and holds.is_ours(tx, cluster_id, job) else None
 
 
-def _told_enough(tx: Transaction, chain: Chain, job: Job, order: Order, now: int) -> bool:
-    events = audit.lately(tx, chain.chain_id, job.job_id, since=now - ASK_AGAIN_S)
-    told = [event for event in events if event in {order, order.refused, order.overtaken}]
-    return order.refused in told or len(told) >= MOST_TRIES
-
-
-def _entries(tx: Transaction, chain: Chain, event: str) -> list[AuditEntry]:
-    return audit.page(tx, chain_id=chain.chain_id, event=event, limit=20)
+def _told_enough(tx: Transaction, cluster_id: int, job: Job, order: Order, now: int) -> bool:
+    told = orders.outcomes(tx, cluster_id, job.job_id, order, since=now - ASK_AGAIN_S)
+    return Outcome.REFUSED in told or len(told) >= MOST_TRIES
 
 
 def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> bool:
@@ -150,36 +141,42 @@ def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> 
         Order.CANCEL: cluster.cancel,
     }
     if task.order is Order.SUSPEND:
-        _write(store, cluster, cluster_id, task, task.order)
+        _write(store, cluster, cluster_id, task, Outcome.TOLD)
     try:
         moves[task.order](task.job.job_id, owner=task.chain.uid)
     except JobChanged as error:
-        _write(store, cluster, cluster_id, task, task.order.overtaken, str(error))
+        _write(store, cluster, cluster_id, task, Outcome.OVERTAKEN, str(error))
     except ClusterRefused as error:
-        _write(store, cluster, cluster_id, task, task.order.refused, str(error))
+        _write(store, cluster, cluster_id, task, Outcome.REFUSED, str(error))
     except ClusterUnavailable as error:
         # It may have been heard: the next queue tells.
         _log.warning("not obeyed yet", order=task.order.value, error=str(error))
         return False
     else:
         if task.order is not Order.SUSPEND:
-            _write(store, cluster, cluster_id, task, task.order)
+            _write(store, cluster, cluster_id, task, Outcome.TOLD)
     return True
 
 
 def _write(
-    store: Store, cluster: Cluster, cluster_id: int, task: _Task, event: str, error: str = ""
+    store: Store,
+    cluster: Cluster,
+    cluster_id: int,
+    task: _Task,
+    outcome: Outcome,
+    error: str = "",
 ) -> None:
-    now = cluster.now()
+    now, order, job = cluster.now(), task.order, task.job
     entry = AuditEntry(
         at=now,
         actor="mirage",
-        event=event,
+        event=order.event(outcome),
         chain_id=task.chain.chain_id,
-        job_id=task.job.job_id,
-        detail={"note": task.chain.note, "error": error},
+        job_id=job.job_id,
+        detail={"note": note(task.chain), "error": error},
     )
     with store.begin() as tx:
         audit.write(tx, cluster_id, entry)
-        if event in _HELD:
-            holds.write(tx, cluster_id, task.job, now if _HELD[event] else None)
+        orders.write(tx, cluster_id, job.job_id, order, outcome, now)
+        if (order, outcome) in _HELD:
+            holds.write(tx, cluster_id, job, now if _HELD[order, outcome] else None)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mirage.domain.chain import Chain, ChainId, Link, LinkState, Position
-from mirage.services import risks
+from mirage.services import notes, risks
 from mirage.services.handovers import OpenHandover, of_chain
 from mirage.store import chains, decisions, forecasts, standings
 from mirage.store.decisions import DecisionRow
@@ -92,11 +92,16 @@ class ChainRow:
     @property
     def risk(self) -> str:
         """In words; empty where there is none."""
-        return self.chain.note.removeprefix(risks.PREFIX) if self.chain.at_risk else ""
+        return notes.risk(self.chain.at_risk) if self.chain.at_risk else ""
+
+    @property
+    def why(self) -> str:
+        """Why it is in its state, in words; empty where it just goes on."""
+        return notes.cause(self.chain)
 
     @property
     def advice(self) -> str:
-        return risks.advice(self.chain.at_risk) if self.chain.at_risk else ""
+        return risks.advice(self.chain.at_risk.word) if self.chain.at_risk else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

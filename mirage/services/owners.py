@@ -19,15 +19,14 @@ CLOCKS_DIFFER_S = 5
 """Between the service's host and slurmctld's."""
 
 
-def falls(tx: Transaction, chain: Chain, jobs: Iterable[Job], queue: Queue | None) -> bool:
+def falls(chain: Chain, jobs: Iterable[Job], queue: Queue | None) -> bool:
     """Whether Slurm contradicts the registration of a chain that has no link yet.
 
     A registration is its caller's word, vouched for, and no mark on other jobs weighs against it.
     But whoever saw the mark in the queue can register it too: the job that it names has to be the
     caller's and, in the queue, to bear the mark. Accounting may have lost that.
     """
-    entries = audit.page(tx, chain_id=chain.chain_id, event=REGISTERED, limit=1)
-    job_id = entries[0].job_id if entries and entries[0].actor == chain.user else None
+    job_id = chain.registered_job
     if job_id is None:
         return False
     in_queue = None if queue is None else queue.find(job_id)

@@ -65,19 +65,14 @@ def demote(tx: Transaction, cluster_id: int, now: int, rules: Rules) -> None:
     acting = [p for p, mode in clusters.modes(tx, cluster_id).items() if mode is Mode.ACT]
     if not acting:
         return
-    before = audit.page(tx, cluster_id, event=_DEMOTED, limit=1)
-    errors = forecasts.errors(
-        tx,
-        cluster_id,
-        limits.demote_after,
-        _source(rules),
-        since=before[0].at if before else 0,
-    )
+    since = clusters.demoted_at(tx, cluster_id) or 0
+    errors = forecasts.errors(tx, cluster_id, limits.demote_after, _source(rules), since=since)
     wrong = too_wrong(errors, limits)
     if wrong is None:
         return
     for partition in acting:
         clusters.set_mode(tx, cluster_id, Mode.SHADOW, partition)
+    clusters.set_demoted_at(tx, cluster_id, now)
     detail = {"mean_abs_error_s": round(wrong), "bound_s": limits.demote_error_s}
     audit.write(tx, cluster_id, AuditEntry(at=now, actor="mirage", event=_DEMOTED, detail=detail))
     _log.warning(_DEMOTED, **detail)
@@ -156,8 +151,10 @@ def _carry_out(
     now = cluster.now()
     with store.begin() as tx:
         # What was submitted has no number here yet: the queue shows it, and `reconcile` settles it.
-        seen = Effect.INTENDED if handover.submits and effect is Effect.DONE else effect
-        decisions.settle(tx, decision_id, seen, error)
+        if handover.submits and effect is Effect.DONE:
+            decisions.submitted(tx, decision_id, now)
+        else:
+            decisions.settle(tx, decision_id, effect, error)
         if effect is Effect.DONE and not handover.submits:
             chains.save_link(tx, cluster_id, _moved(standby, decision.action, now))
         entry = AuditEntry(

@@ -11,9 +11,8 @@ from mirage.domain.chain import Chain, ChainMode, ChainState
 from mirage.domain.decision import Action
 from mirage.errors import IllegalTransition
 from mirage.services.handovers import to_submit
-from mirage.services.provision import told
-from mirage.store import audit, chains, decisions
-from mirage.store.decisions import DecisionRow, Effect
+from mirage.store import chains, decisions
+from mirage.store.decisions import Effect
 from mirage.store.engine import Transaction
 
 SHARE = 20
@@ -38,14 +37,8 @@ def next_link(tx: Transaction, chain: Chain, now: int, tick_s: int) -> Next:
         return Next(submit_now=False, ask_again_s=tick_s)
     last = decisions.last(tx, chain.chain_id, wanted.standby.index)
     if last is not None and last.action is Action.SUBMIT and last.effect is Effect.INTENDED:
-        return Next(submit_now=not _is_in_the_queue(tx, last), ask_again_s=tick_s)
+        # What the service has submitted by itself stands in the queue, not seen yet.
+        return Next(submit_now=last.submitted_at is None, ask_again_s=tick_s)
     end = wanted.predecessor.planned_end()
     share = MOST_S if end is None else (end - now) // SHARE
     return Next(submit_now=False, ask_again_s=max(tick_s, min(MOST_S, share)))
-
-
-def _is_in_the_queue(tx: Transaction, row: DecisionRow) -> bool:
-    """Whether the service has submitted it by itself, and only waits to see it."""
-    event = told(Action.SUBMIT, Effect.DONE)
-    entries = audit.page(tx, chain_id=row.chain_id, event=event, limit=1)
-    return bool(entries) and entries[0].at >= row.at

@@ -4,15 +4,16 @@ Links guard themselves (slurm_plugin); these are the same guards once more, as t
 in queue and accounting, for links whose own did not work. They are slower to act than those.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile, zip_longest
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from mirage.domain.cause import Actor, AtRisk, Cause, Reason, Risk, concluded
 from mirage.domain.chain import Chain, ChainMode, ChainState, Link, LinkState, Presubmit
 from mirage.domain.job import JobState
 from mirage.services import risks
-from mirage.services.links import GRACE_S, PAUSED
+from mirage.services.links import GRACE_S
 
 NEVER_SEEN_S = 86400
 """A registration whose job no queue has shown for so long was a mistake, or of another cluster."""
@@ -39,24 +40,12 @@ _FAILED = frozenset({JobState.FAILED, JobState.OUT_OF_MEMORY, JobState.BOOT_FAIL
 
 class Verdict(NamedTuple):
     state: ChainState
-    note: str
-    at_risk: str = ""
+    cause: Cause | None = None
+    at_risk: AtRisk | None = None
 
 
-class Past(Protocol):
-    """What is in no row of a link; looked up only where it matters."""
-
-    def resumed_at(self) -> int:
-        """When its owner last resumed the chain; 0: never."""
-        ...
-
-    def replaced(self, index: int, since: int) -> int:
-        """How often another job took the place of that link's since then."""
-        ...
-
-    def refused(self, index: int) -> str:
-        """Slurm's words, where it was asked to submit that link and would not; else empty."""
-        ...
+Refused = Callable[[int], str]
+"""Slurm's words, where it was asked to submit the link of that index and would not; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +55,27 @@ class _Look:
     chain: Chain
     links: Sequence[Link]
     now: int
-    past: Past
+    refused: Refused
 
     @property
     def started(self) -> list[Link]:
         return [link for link in self.links if link.start is not None]
 
-    def goes_on(self, at_risk: str = "", note: str = "") -> Verdict:
-        """A chain that is paused keeps its note: who paused it, or why."""
+    def goes_on(self, found: AtRisk | Cause | None = None) -> Verdict:
+        """A chain that is paused stays so: who paused it, or why, is kept."""
         if self.chain.state is not ChainState.ACTIVE:
-            return Verdict(self.chain.state, self.chain.note)
-        return Verdict(self.chain.state, note, at_risk)
+            return Verdict(self.chain.state, self.chain.cause)
+        if isinstance(found, Cause):
+            return Verdict(self.chain.state, found)
+        return Verdict(self.chain.state, at_risk=found)
+
+    @property
+    def resumed_at(self) -> int:
+        return self.chain.resumed_at or 0
 
     @property
     def fails_fast_s(self) -> int:
-        own = self.chain.min_runtime_s
-        return FAILS_FAST_S if own is None else own
+        return fails_fast_s(self.chain)
 
     @property
     def proves_s(self) -> int:
@@ -102,18 +96,24 @@ class _Look:
         )
 
 
-def verdict(chain: Chain, links: Sequence[Link], now: int, past: Past) -> Verdict | None:
+def fails_fast_s(chain: Chain) -> int:
+    """A link that fails sooner has failed fast."""
+    return FAILS_FAST_S if chain.min_runtime_s is None else chain.min_runtime_s
+
+
+def verdict(chain: Chain, links: Sequence[Link], now: int, refused: Refused) -> Verdict | None:
     """The state that the links call for and why; None where nothing is to be said."""
-    look = _Look(chain, links, now, past)
+    look = _Look(chain, links, now, refused)
     started = look.started
     if not started:
         return _never_started(look)
     newest = started[-1]
     if (cancelled := _cancelled(started, links[-1])) is not None:
-        return Verdict(ChainState.CANCELLED, f"link {cancelled.index} was cancelled")
+        cause = concluded(Reason.LINK_CANCELLED, cancelled.index, cancelled.job_id)
+        return Verdict(ChainState.CANCELLED, cause)
     if chain.links_planned is not None and newest.index >= chain.links_planned:
         over = all(link.state is LinkState.ENDED for link in started)
-        done = Verdict(ChainState.FINISHED, f"all {newest.index} links ran")
+        done = Verdict(ChainState.FINISHED, concluded(Reason.ALL_LINKS_RAN, newest.index))
         return done if over else _recovered(look, newest) or look.goes_on()
     if chain.state is ChainState.ACTIVE and (paused := _ran_in_vain(look)) is not None:
         return paused
@@ -149,19 +149,20 @@ def _never_started(look: _Look) -> Verdict | None:
     """Slurm must have said so of the job itself: one that it no longer shows may be there."""
     links = look.links
     if not links and look.now - look.chain.created_at > NEVER_SEEN_S:
-        return Verdict(ChainState.FAILED, "Slurm has never shown a job of it")
+        return Verdict(ChainState.FAILED, concluded(Reason.NEVER_SEEN))
     ended = bool(links) and all(link.state is LinkState.ENDED for link in links)
     if ended and links[-1].end_state is not JobState.UNKNOWN:
-        return Verdict(ChainState.CANCELLED, "cancelled before it started")
+        return Verdict(ChainState.CANCELLED, concluded(Reason.NEVER_STARTED))
     waiting = next((link for link in links if link.state is LinkState.PENDING), None)
     return None if waiting is None else _waits(look, waiting)
 
 
 def _waits(look: _Look, standby: Link) -> Verdict:
-    at_risk, note = risks.of_waiting(standby, look.links)
+    found = risks.of_waiting(standby, look.links)
     # A resumed chain's hold is lifted after this look.
-    ours = at_risk in risks.HOLDS and look.now - look.past.resumed_at() <= GRACE_S
-    return look.goes_on() if ours else look.goes_on(at_risk, note)
+    held = isinstance(found, AtRisk) and found.word in risks.HOLDS
+    ours = held and look.now - look.resumed_at <= GRACE_S
+    return look.goes_on(None if ours else found)
 
 
 def _ran_in_vain(look: _Look) -> Verdict | None:
@@ -171,36 +172,29 @@ def _ran_in_vain(look: _Look) -> Verdict | None:
     ended = [li for li in look.started[::-1] if li.state is LinkState.ENDED]
     failed = [*takewhile(look.failed_fast, ended)][:FAST_FAILURES]
     if len(failed) == FAST_FAILURES and _since_resumed(look, failed):
-        span = _span(look.fails_fast_s)
-        return _paused(look, f"{FAST_FAILURES} links in a row failed within {span}")
+        return _paused(Reason.FAILED_FAST)
     blinked = [*takewhile(lambda li: _ran(li) < BLINK_S, ended)][:BLINKS]
     # Links that were all submitted beforehand outlast the work: each sees so, and ends.
     loops = len(blinked) == BLINKS and look.chain.presubmit is Presubmit.NEXT
     if loops and _since_resumed(look, blinked):
-        return _paused(look, f"{BLINKS} links in a row ran for less than a minute")
+        return _paused(Reason.BRIEF)
     return None
 
 
-def _paused(look: _Look, why: str) -> Verdict:
-    note = f"{PAUSED}{why}; `mirage chain resume {look.chain.chain_id}` goes on"
-    return Verdict(ChainState.PAUSED, note)
+def _paused(reason: Reason) -> Verdict:
+    return Verdict(ChainState.PAUSED, concluded(reason))
 
 
 def _recovered(look: _Look, newest: Link) -> Verdict | None:
     """A link that began all the same, as in `shadow`, and has outlived what the others did not."""
-    concluded = look.chain.state is ChainState.PAUSED and look.chain.note.startswith(PAUSED)
+    paused = look.chain.state is ChainState.PAUSED and look.chain.actor is Actor.MIRAGE
     lives = newest.state is LinkState.RUNNING and look.has_run(newest) >= look.proves_s
-    return Verdict(ChainState.ACTIVE, "") if concluded and lives else None
+    return Verdict(ChainState.ACTIVE) if paused and lives else None
 
 
 def _since_resumed(look: _Look, links: Sequence[Link]) -> bool:
     """What its owner has seen and resumed is not held against the chain again."""
-    resumed_at = look.past.resumed_at()
-    return all((link.start or 0) >= resumed_at for link in links)
-
-
-def _span(seconds: int) -> str:
-    return f"{seconds} s" if seconds % 60 else f"{seconds // 60} minutes"
+    return all((link.start or 0) >= look.resumed_at for link in links)
 
 
 def _ran(link: Link) -> int:
@@ -213,19 +207,20 @@ def _without_standby(look: _Look, newest: Link) -> Verdict | None:
     if newest.state is LinkState.RUNNING:
         return _runs_alone(look, newest)
     if newest.end_state is JobState.UNKNOWN and now - newest.seen_at <= FORGOTTEN_S:
-        note = f"{risks.PREFIX}Slurm does not know link {newest.index} any more"
-        return Verdict(chain.state, note, risks.UNKNOWN)
+        gone = AtRisk(of=Risk.UNKNOWN, link=newest.index, job_id=newest.job_id)
+        return look.goes_on()._replace(at_risk=gone)
     if now - (newest.end or newest.seen_at) <= GRACE_S:
         return None
     if _paused_itself(look, newest):
-        note = f"{PAUSED}its links failed at once; `mirage-link resume {chain.chain_id}` goes on"
         said = chain.state is ChainState.PAUSED
-        return look.goes_on() if said else Verdict(ChainState.PAUSED, note)
+        return look.goes_on() if said else _paused(Reason.TURNED_AWAY)
     if _has_its_total(look):
-        return Verdict(ChainState.FINISHED, f"its links ran for {look.ran_s() / 3600:.1f} h in all")
-    note = f"ended with link {newest.index}, {newest.end_state}"
+        total = concluded(Reason.TOTAL_RAN, detail=str(look.ran_s()))
+        return Verdict(ChainState.FINISHED, total)
     done = newest.end_state is JobState.COMPLETED
-    return Verdict(ChainState.FINISHED if done else ChainState.FAILED, note)
+    how = "" if newest.end_state is None else newest.end_state.value
+    ended = concluded(Reason.LINK_ENDED, newest.index, newest.job_id, how)
+    return Verdict(ChainState.FINISHED if done else ChainState.FAILED, ended)
 
 
 def _paused_itself(look: _Look, newest: Link) -> bool:
@@ -250,21 +245,23 @@ def _runs_alone(look: _Look, newest: Link) -> Verdict | None:
     if _has_its_total(look):
         return look.goes_on()
     if look.chain.mode is ChainMode.SUBMIT:
-        why = look.past.refused(newest.index + 1)
-        note = f"{risks.PREFIX}Slurm refuses link {newest.index + 1}: {why}"
-        return look.goes_on(risks.REFUSED, note) if why else look.goes_on()
+        why = look.refused(newest.index + 1)
+        refused = AtRisk(of=Risk.REFUSED, link=newest.index + 1, detail=why)
+        return look.goes_on(refused if why else None)
     gone = next((li for li in look.links if li.index == newest.index + 1 and li.vanished), None)
-    if gone is not None and (gone.end or gone.seen_at) >= look.past.resumed_at():
+    if gone is not None and (gone.end or gone.seen_at) >= look.resumed_at:
         return _gone(look, newest, gone)
     if look.chain.links_planned is not None and look.now - (newest.start or look.now) > GRACE_S:
-        note = f"{risks.PREFIX}no standby stands behind link {newest.index}"
-        return look.goes_on(risks.NO_STANDBY, note)
+        alone = AtRisk(of=Risk.NO_STANDBY, link=newest.index, job_id=newest.job_id)
+        return look.goes_on(alone)
     return None
 
 
 def _gone(look: _Look, newest: Link, gone: Link) -> Verdict:
     """The link makes another standby, once: what takes that one away too means it."""
-    how = f"the standby for link {gone.index} (job {gone.job_id}) is gone: {gone.end_state}"
-    if look.chain.state is ChainState.ACTIVE and look.past.replaced(gone.index, newest.start or 0):
-        return Verdict(ChainState.PAUSED, f"{PAUSED}{how}, as was the one before it")
-    return look.goes_on(risks.VANISHED, f"{risks.PREFIX}{how}")
+    index, job_id = gone.index, gone.job_id
+    how = "" if gone.end_state is None else gone.end_state.value
+    replaced = gone.replaced_at is not None and gone.replaced_at >= (newest.start or 0)
+    if look.chain.state is ChainState.ACTIVE and replaced:
+        return Verdict(ChainState.PAUSED, concluded(Reason.STANDBY_GONE, index, job_id, how))
+    return look.goes_on(AtRisk(of=Risk.VANISHED, link=index, job_id=job_id, detail=how))

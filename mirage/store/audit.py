@@ -1,5 +1,5 @@
 """Who did what, and what Mirage found and did. Append only: nothing here changes or deletes. What
-is old goes by store/forgetting.py."""
+is old goes by store/forgetting.py. It is for people: nothing that Mirage does depends on it."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -85,14 +85,6 @@ def of_chains(tx: Transaction, chain_ids: Collection[ChainId], event: str) -> li
     """All entries of that event of these chains, newest first."""
     query = select(audit).where(audit.c.chain_id.in_(set(chain_ids)), audit.c.event == event)
     return [_entry(row) for row in tx.execute(query.order_by(audit.c.id.desc()))]
-
-
-def lately(tx: Transaction, chain_id: ChainId, job_id: JobId, *, since: int) -> list[str]:
-    """The events of one job of a chain after that instant."""
-    query = select(audit.c.event).where(
-        audit.c.chain_id == chain_id, audit.c.job_id == job_id, audit.c.at > since
-    )
-    return list(tx.scalars(query))
 
 
 def _entry(row: Row[Any]) -> AuditEntry:

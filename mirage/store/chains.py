@@ -10,6 +10,7 @@ from sqlalchemy import (
     Row,
     Select,
     and_,
+    case,
     func,
     or_,
     select,
@@ -18,22 +19,21 @@ from sqlalchemy import (
 )
 
 from mirage.domain.caller import Own
+from mirage.domain.cause import Risk
 from mirage.domain.chain import (
     Chain,
     ChainId,
-    ChainMode,
     ChainState,
     Link,
     LinkState,
     Position,
-    Presubmit,
-    Style,
 )
 from mirage.domain.decision import Waits
 from mirage.domain.job import JobId, JobState
 from mirage.domain.snapshot import UNKNOWN
 from mirage.errors import NotFound
 from mirage.store import changes, tables
+from mirage.store.chain_rows import CHAIN_COLUMNS, chain_of_row, values_of
 from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
 from mirage.store.pairs import among
@@ -41,10 +41,8 @@ from mirage.store.spans import within
 from mirage.store.upsert import put
 from mirage.store.visible import own_chains
 
-_CHAIN_COLUMNS = [c for c in tables.chains.columns if c.name != "cluster_id"]
 _PREDECESSOR, _SUCCESSOR = tables.links.alias("predecessor"), tables.links.alias("successor")
 LINK_COLUMNS = [c for c in tables.links.columns if c.name not in {"id", "cluster_id", "pushed_at"}]
-_CHAIN_NAMES = [c.name for c in _CHAIN_COLUMNS]
 _LINK_NAMES = [c.name for c in LINK_COLUMNS]
 _LINK_STATES = {state.value: state for state in LinkState}
 _POSITIONS = {position.value: position for position in Position}
@@ -91,40 +89,36 @@ class HandoverRow(NamedTuple):
 
 
 def save_chain(tx: Transaction, cluster_id: int, chain: Chain) -> None:
-    values: dict[str, Any] = {c.name: getattr(chain, c.name) for c in _CHAIN_COLUMNS}
-    values |= {"cluster_id": cluster_id, "state": chain.state.value}
-    values |= {"presubmit": chain.presubmit.value, "mode": chain.mode.value}
-    values |= {"style": None if chain.style is None else chain.style.value}
-    put(tx, tables.chains, values, key=["chain_id"])
+    put(tx, tables.chains, values_of(chain) | {"cluster_id": cluster_id}, key=["chain_id"])
     changes.tell(tx, cluster_id, Topic.CHAINS, [chain.chain_id])
 
 
 def chain(tx: Transaction, chain_id: ChainId, *, lock: bool = False) -> Chain:
     """`lock`: nobody else changes it before this transaction ends."""
-    query = select(*_CHAIN_COLUMNS).where(tables.chains.c.chain_id == chain_id)
+    query = select(*CHAIN_COLUMNS).where(tables.chains.c.chain_id == chain_id)
     query = query.with_for_update() if lock else query
     row = tx.execute(query).first()
     if row is None:
         raise NotFound(f"there is no chain {chain_id}")
-    return _chain(row)
+    return chain_of_row(row)
 
 
 def chains_of(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, Chain]:
     """Those of these chains that are known, in one query."""
-    query = select(*_CHAIN_COLUMNS).where(tables.chains.c.chain_id.in_(set(chain_ids)))
-    found = [_chain(row) for row in tx.execute(query)]
+    query = select(*CHAIN_COLUMNS).where(tables.chains.c.chain_id.in_(set(chain_ids)))
+    found = [chain_of_row(row) for row in tx.execute(query)]
     return {chain.chain_id: chain for chain in found}
 
 
 def live_chains(tx: Transaction, cluster_id: int, *, lock: bool = False) -> list[Chain]:
     """The chains that are not over, oldest first. `lock`: as in `chain`."""
     table = tables.chains
-    query = select(*_CHAIN_COLUMNS).where(
+    query = select(*CHAIN_COLUMNS).where(
         table.c.cluster_id == cluster_id, table.c.state.not_in(OVER)
     )
     query = query.with_for_update() if lock else query
     rows = tx.execute(query.order_by(table.c.created_at, table.c.chain_id))
-    return [_chain(row) for row in rows]
+    return [chain_of_row(row) for row in rows]
 
 
 def chains(  # noqa: PLR0913 - filters
@@ -143,7 +137,7 @@ def chains(  # noqa: PLR0913 - filters
     table = tables.chains
     equal = {"cluster_id": cluster_id, "uid": uid, "user": user}
     equal |= {"state": None if state is None else state.value}
-    query = select(*_CHAIN_COLUMNS).where(
+    query = select(*CHAIN_COLUMNS).where(
         *(table.c[n] == v for n, v in equal.items() if v is not None),
         *_narrowed(where or ChainFilter()),
     )
@@ -153,7 +147,7 @@ def chains(  # noqa: PLR0913 - filters
         place = select(table.c.created_at).where(table.c.chain_id == after).scalar_subquery()
         query = query.where(tuple_(table.c.created_at, table.c.chain_id) < tuple_(place, after))
     query = query.order_by(table.c.created_at.desc(), table.c.chain_id.desc()).limit(limit)
-    return [_chain(row) for row in tx.execute(query)]
+    return [chain_of_row(row) for row in tx.execute(query)]
 
 
 def _narrowed(where: ChainFilter) -> Iterator[ColumnElement[bool]]:
@@ -197,12 +191,14 @@ def count_unseen(tx: Transaction, cluster_id: int, uid: int) -> int:
 
 
 def count_at_risk(tx: Transaction, cluster_id: int) -> dict[str, int]:
-    """Live chains at risk, by what of."""
+    """Live chains at risk, by what of (`AtRisk.word`)."""
     table = tables.chains
-    query = select(table.c.at_risk, func.count()).where(
+    hindered = table.c.at_risk == Risk.HINDERED.value
+    word = case((hindered, table.c.risk_detail), else_=table.c.at_risk)
+    query = select(word, func.count()).where(
         table.c.cluster_id == cluster_id, table.c.at_risk != "", table.c.state.not_in(OVER)
     )
-    return {str(word): int(n) for word, n in tx.execute(query.group_by(table.c.at_risk))}
+    return {str(word): int(n) for word, n in tx.execute(query.group_by(word))}
 
 
 def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
@@ -331,7 +327,7 @@ def handover_page(
 
 def _complete(before: Any, after: Any, cluster_id: int) -> Select[Any]:
     chosen = [
-        *(c.label(f"chain_{c.name}") for c in _CHAIN_COLUMNS),
+        *(c.label(f"chain_{c.name}") for c in CHAIN_COLUMNS),
         *(before.c[c.name].label(f"before_{c.name}") for c in LINK_COLUMNS),
         *(after.c[c.name].label(f"after_{c.name}") for c in LINK_COLUMNS),
     ]
@@ -359,23 +355,13 @@ def _owns(after: Any) -> Any:
 
 
 def _handover(row: Row[Any]) -> HandoverRow:
-    first, second = len(_CHAIN_COLUMNS), len(_CHAIN_COLUMNS) + len(LINK_COLUMNS)
+    first, second = len(CHAIN_COLUMNS), len(CHAIN_COLUMNS) + len(LINK_COLUMNS)
     return HandoverRow(
-        _chain(row[:first]), link_of_row(row[first:second]), link_of_row(row[second:])
+        chain_of_row(row[:first]), link_of_row(row[first:second]), link_of_row(row[second:])
     )
 
 
 # By place, not by name: at 2,000 chains a mapping of each row took most of the time.
-def _chain(row: Sequence[Any]) -> Chain:
-    values = dict(zip(_CHAIN_NAMES, row, strict=True))
-    style = values["style"]
-    values["chain_id"] = ChainId(values["chain_id"])
-    values["state"] = ChainState(values["state"])
-    values["presubmit"], values["mode"] = Presubmit(values["presubmit"]), ChainMode(values["mode"])
-    values["style"] = None if style is None else Style(style)
-    return Chain(**values)
-
-
 def link_of_row(row: Sequence[Any]) -> Link:
     values = dict(zip(_LINK_NAMES, row, strict=True))
     values["state"] = _LINK_STATES[values["state"]]

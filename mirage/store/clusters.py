@@ -45,6 +45,16 @@ def set_history_until(tx: Transaction, cluster_id: int, until: int) -> None:
     tx.execute(update(clusters).where(clusters.c.id == cluster_id).values(history_until=until))
 
 
+def demoted_at(tx: Transaction, cluster_id: int) -> int | None:
+    """When wrong forecasts last took it from act to shadow; None: never."""
+    found = tx.scalar(select(clusters.c.demoted_at).where(clusters.c.id == cluster_id))
+    return None if found is None else int(found)
+
+
+def set_demoted_at(tx: Transaction, cluster_id: int, at: int) -> None:
+    tx.execute(update(clusters).where(clusters.c.id == cluster_id).values(demoted_at=at))
+
+
 def mode(tx: Transaction, cluster_id: int, partition: str = "") -> Mode:
     """The partition's own mode, else the cluster's."""
     return mode_among(modes(tx, cluster_id), partition)

@@ -92,6 +92,8 @@ class DecisionRow:
     effect: Effect
     error: str
     inputs: Mapping[str, Any]
+    submitted_at: int | None = None
+    """When the service submitted the link by itself; None: it did not, or leaves it to the link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +170,12 @@ def settle(tx: Transaction, decision_id: int, effect: Effect, error: str = "") -
     if done is None:
         raise NotFound(f"there is no decision {decision_id}")
     changes.tell(tx, done.cluster_id, Topic.DECISIONS, [ChainId(done.chain_id)])
+
+
+def submitted(tx: Transaction, decision_id: int, at: int) -> None:
+    """Slurm took what the service submitted; the intention is settled once the queue shows it."""
+    mine = decisions.c.id == decision_id
+    tx.execute(update(decisions).where(mine).values(submitted_at=at, error=""))
 
 
 def intended(tx: Transaction, cluster_id: int) -> list[DecisionRow]:
@@ -320,4 +328,5 @@ def _row(row: RowMapping) -> DecisionRow:
         effect=Effect(row["effect"]),
         error=row["error"],
         inputs=row["inputs"],
+        submitted_at=row["submitted_at"],
     )

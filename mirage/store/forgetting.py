@@ -31,7 +31,7 @@ def audit_rows(
 ) -> int:
     """Take away up to `most` rows from before then, of these events (None: of all).
 
-    What tells of a chain that is not over stays: how it goes on is read from it. Returns how many.
+    What tells of a chain that is not over stays: its whole past can be looked up. Returns how many.
     """
     its_chain = chains.c.chain_id == audit.c.chain_id
     stays: ColumnElement[bool] = chains.c.state.not_in(_OVER)

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0120"
+SCHEMA = "0130"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -47,6 +47,7 @@ clusters = Table(
     Column("pushed_at", BigInteger),  # when slurmctld last told of an end
     Column("pushed_link_at", BigInteger),  # the same, of a link
     Column("push_missed_at", BigInteger),  # when the queue told first of a link's end
+    Column("demoted_at", BigInteger),  # when wrong forecasts last took it from act to shadow
     UniqueConstraint("name"),
 )
 
@@ -121,8 +122,18 @@ chains = Table(
     Column("mode", Text, nullable=False),
     Column("min_runtime_s", BigInteger),  # NULL: ten minutes
     Column("created_at", BigInteger, nullable=False),
-    Column("note", Text, nullable=False),
-    Column("at_risk", Text, nullable=False),
+    Column("actor", Text),  # who brought it into its state (domain/cause.py); NULL: it goes on
+    Column("reason", Text),
+    Column("asked_by", Text),
+    Column("reason_link", BigInteger),
+    Column("reason_job", BigInteger),
+    Column("reason_detail", Text),
+    Column("at_risk", Text, nullable=False),  # "": it is not
+    Column("risk_link", BigInteger),
+    Column("risk_job", BigInteger),
+    Column("risk_detail", Text),
+    Column("resumed_at", BigInteger),  # when somebody last asked for that
+    Column("registered_job", BigInteger),  # the first link's, by its registrant's word
     Index(None, "cluster_id", "state"),
     Index(None, "created_at", "chain_id"),
 )
@@ -163,6 +174,7 @@ links = Table(
     Column("planned_start", BigInteger),  # by Slurm, while it waits
     Column("expected_end", BigInteger),  # by Slurm, while it runs
     Column("held_at", BigInteger),  # by Mirage, which may release that hold; NULL: it has none
+    Column("replaced_at", BigInteger),  # when its job took the place of one that never ran
     UniqueConstraint("chain_id", "index"),
     UniqueConstraint("cluster_id", "job_id", "submit"),
     Index(None, "cluster_id", "start"),
@@ -191,8 +203,23 @@ decisions = Table(
     Column("effect", Text, nullable=False),
     Column("error", Text, nullable=False),
     Column("inputs", JSON, nullable=False),
+    Column("submitted_at", BigInteger),  # by the service: the queue does not show the job yet
     Index(None, "chain_id", "index", "id"),
     Index(None, "cluster_id", "effect"),
+)
+
+# What Slurm was told lately at somebody's word (store/orders.py): not said again at every look.
+orders = Table(
+    "orders",
+    metadata,
+    Column("id", SERIAL, primary_key=True),
+    cluster_column(),
+    Column("job_id", BigInteger, nullable=False),
+    Column("order", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Index(None, "cluster_id", "job_id", "order", "at"),
+    Index(None, "cluster_id", "at"),
 )
 
 forecasts = Table(

@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse
 from mirage.api.chains import Asking, ChainPath, seen
 from mirage.api.deps import Context
 from mirage.domain.chain import MAX_LINKS, ChainId, ChainState
-from mirage.services import risks
+from mirage.services import notes, risks
 from mirage.services import timeline as timelines
 from mirage.store import chains, decisions
 from mirage.web import chain_charts, course, verdicts
@@ -50,6 +50,7 @@ def show(
         charts=chain_charts,
         course=course.draw,
         advice=risks.advice,
+        notes=notes,
     )
 
 

@@ -22,6 +22,7 @@ from schemathesis.specs.openapi import checks
 
 from mirage.api.context import ApiContext
 from mirage.domain.caller import NOBODY_UID, Role
+from mirage.domain.cause import AtRisk, Risk
 from mirage.domain.job import JobState
 from mirage.services import tokens
 from mirage.store import jobs
@@ -31,6 +32,8 @@ from tests import patient
 from tests.api.openapi_document import made
 from tests.api.rows import add_chain, add_decision, add_links, job, look
 from tests.api.running import CHAIN, NOW, USERS, Client, Stage
+
+UPKEEP = AtRisk(of=Risk.HINDERED, link=2, detail="Maintenance")
 
 EXAMPLES = int(os.environ.get("MIRAGE_ANY_REQUEST", "4"))
 """Of each operation, caller, and kind of request."""
@@ -69,7 +72,7 @@ def service(stage: Stage, context: ApiContext, store: Store, cluster_id: int) ->
     with store.begin() as tx:
         add_chain(tx, cluster_id, links_planned=8)
         add_links(tx, cluster_id)
-        add_chain(tx, cluster_id, "bobschain001", "bob", created_at=NOW - 5, at_risk="Maintenance")
+        add_chain(tx, cluster_id, "bobschain001", "bob", created_at=NOW - 5, at_risk=UPKEEP)
         add_decision(tx, cluster_id)
         jobs.upsert(tx, cluster_id, [job(n, user="bob", uid=1002) for n in range(1, 60)])
     with stage.serving(replace(context, pushers=("root",))) as client:

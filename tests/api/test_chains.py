@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from mirage.api.context import ApiContext
+from mirage.domain.cause import AtRisk, Risk
 from mirage.domain.chain import ChainId, ChainState
+from mirage.domain.job import JobId
 from mirage.policy import registry
 from mirage.store import audit, chains
 from mirage.store.engine import Store
@@ -90,8 +92,8 @@ def test_a_chain_at_risk_says_what_of_and_what_to_do(
     client: Client, store: Store, cluster_id: int
 ) -> None:
     with store.begin() as tx:
-        note = "at risk: link 2 (job 12) waits: an admin holds it"
-        add_chain(tx, cluster_id, at_risk="JobHeldAdmin", note=note)
+        held = AtRisk(of=Risk.HINDERED, link=2, job_id=JobId(12), detail="JobHeldAdmin")
+        add_chain(tx, cluster_id, at_risk=held)
     risk = client.get(f"{PATH}/{CHAIN}").json()["at_risk"]
     assert (risk["reason"], risk["says"]) == (
         "JobHeldAdmin",

@@ -4,12 +4,15 @@ from typing import Any
 
 import pytest
 
+from mirage.domain.cause import AtRisk, Risk
 from mirage.domain.job import JobState
 from mirage.domain.signing import signed
 from mirage.store import jobs
 from mirage.store.engine import Store
 from tests.api.rows import add_chain, add_decision, add_links, job, look
 from tests.api.running import CHAIN, NOW, Client
+
+UPKEEP = AtRisk(of=Risk.HINDERED, link=2, detail="Maintenance")
 
 API = "/api/v1"
 DAY = 86400
@@ -22,7 +25,7 @@ def filled(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)
-        add_chain(tx, cluster_id, "riskychain01", "bob", created_at=NOW - 5, at_risk="Maintenance")
+        add_chain(tx, cluster_id, "riskychain01", "bob", created_at=NOW - 5, at_risk=UPKEEP)
         add_chain(tx, cluster_id, "oldchain0001", "carol", created_at=NOW - 9 * DAY)
         for minute in range(5):
             add_decision(tx, cluster_id, at=NOW + 7200 * minute)

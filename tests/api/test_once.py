@@ -9,6 +9,7 @@ import pytest
 
 from mirage.api.context import ApiContext
 from mirage.domain.caller import JOBS, USAGE, Role
+from mirage.domain.cause import asked
 from mirage.domain.chain import ChainState
 from mirage.store import audit
 from mirage.store.engine import Store
@@ -92,7 +93,7 @@ def test_a_repeat_is_answered_only_to_who_may_see_it_still(
 
         assert ask().is_success
         with store.begin() as tx:
-            add_chain(tx, cluster_id, user="bob", note="bobs secret note")
+            add_chain(tx, cluster_id, user="bob", cause=asked("bobs-secret-friend"))
         again = ask()
         assert (again.status_code, again.json()["type"]) == (404, "/problems/not-found")
         assert again.json()["detail"] == f"there is no chain {CHAIN}"

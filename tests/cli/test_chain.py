@@ -19,7 +19,9 @@ from mirage.__main__ import main
 from mirage.api.app import ApiContext
 from mirage.cluster import munge as real_munge
 from mirage.domain.caller import Role
+from mirage.domain.cause import AtRisk, Reason, Risk, concluded
 from mirage.domain.chain import Chain, ChainId, ChainState
+from mirage.domain.job import JobId
 from mirage.services import tokens
 from mirage.store import chains
 from mirage.store.engine import Store, Transaction
@@ -121,9 +123,9 @@ def test_ids_are_whole_on_a_narrow_terminal(client: Client, chain: ChainId) -> N
 def test_every_cell_is_whole_in_every_terminal(
     client: Client, store: Store, cluster_id: int, width: int
 ) -> None:
-    ident, reason = "k" * 20, "at risk: " + "a long reason " * 9 + "and its end"
+    ident, reason = "k" * 20, "a long reason " * 9 + "and its end"
     with store.begin() as tx:
-        add_mine(tx, cluster_id, ident, note=reason)
+        add_mine(tx, cluster_id, ident, cause=concluded(Reason.UNRECORDED, detail=reason))
         add_links(tx, cluster_id, ident)
     listed = run("list", url=client.url, COLUMNS=str(width), PYTHONUTF8="1").out
     shown = run("show", ident, url=client.url, COLUMNS=str(width), PYTHONUTF8="1").out
@@ -211,7 +213,8 @@ def test_a_chain_at_risk_says_so_wherever_it_is_looked_at(
 ) -> None:
     says = "link 2 (job 12) waits: an admin holds it"
     with store.begin() as tx:
-        risky = replace(chains.chain(tx, chain), at_risk="JobHeldAdmin", note=f"at risk: {says}")
+        held = AtRisk(of=Risk.HINDERED, link=2, job_id=JobId(12), detail="JobHeldAdmin")
+        risky = replace(chains.chain(tx, chain), at_risk=held)
         chains.save_chain(tx, cluster_id, risky)
     for word in ("show", "explain"):
         told = " ".join(run(word, chain, url=client.url).out.split())

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from mirage.cli.top import screen
+from mirage.domain.cause import AtRisk, Risk
 from mirage.store.engine import Store
 from tests.api.conftest import client, cluster_id, context, stage, store
 from tests.api.rows import add_chain, add_links
@@ -27,8 +28,7 @@ def chains(store: Store, cluster_id: int) -> None:
         add_links(tx, cluster_id)
         add_chain(
             *(tx, cluster_id, "riskychain1", "bob"),
-            at_risk="JobHeldAdmin",
-            note="at risk: link 2 waits: \x1b[2J[red]an admin[/red] holds it",
+            at_risk=AtRisk(of=Risk.REFUSED, link=2, detail="\x1b[2J[red]an admin[/red] says no"),
         )
 
 
@@ -45,7 +45,7 @@ def test_a_pipe_gets_one_picture(client: Client, tmp_path: Path) -> None:
     assert done.stdout.startswith("2 live, 1 at risk, 0 paused;")
     rows = [line for line in done.stdout.splitlines() if CHAIN in line or "riskychain1" in line]
     assert "riskychain1" in rows[-2], "those at risk first"
-    assert r"\x1b[2J[red]an admin[/red] holds it" in rows[-2]
+    assert r"\x1b[2J[red]an admin[/red] says no" in rows[-2]
 
 
 @pytest.mark.usefixtures("chains")

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirage.domain.cause import Actor, Reason, asked, concluded
 from mirage.domain.chain import (
     Chain,
     ChainId,
@@ -72,14 +73,14 @@ def test_a_chain_that_is_over_stays_so(state: ChainState, target: ChainState) ->
 
 @pytest.mark.parametrize("target", [s for s in ChainState if s is not ChainState.ACTIVE])
 def test_an_active_chain_pauses_and_ends(target: ChainState) -> None:
-    moved = _chain(ChainState.ACTIVE).moved(target, "said so")
-    assert (moved.state, moved.note) == (target, "said so")
+    moved = _chain(ChainState.ACTIVE).moved(target, asked("alice"))
+    assert (moved.state, moved.cause, moved.actor) == (target, asked("alice"), Actor.USER)
 
 
 def test_a_paused_chain_goes_on_and_forgets_why_it_was_paused() -> None:
-    paused = _chain(ChainState.ACTIVE).moved(ChainState.PAUSED, "two fast failures")
+    paused = _chain(ChainState.ACTIVE).moved(ChainState.PAUSED, concluded(Reason.FAILED_FAST))
     resumed = paused.moved(ChainState.ACTIVE)
-    assert (resumed.state, resumed.note) == (ChainState.ACTIVE, "")
+    assert (resumed.state, resumed.cause, resumed.actor) == (ChainState.ACTIVE, None, None)
 
 
 def test_pausing_twice_is_refused() -> None:

@@ -58,7 +58,7 @@ def _own_jobs_are_over(_people: People, cell: Cell, look: Look) -> bool:
 
 def _is_paused_by_its_links(_people: People, cell: Cell, look: Look) -> bool:
     row = look.chains[cell.chain.chain_id]
-    return row.state == "paused" and row.note.startswith("paused: ")
+    return (row.state, row.actor) == ("paused", "mirage")
 
 
 def _alice_cancels_in_slurm(people: People, cell: Cell) -> None:

@@ -46,7 +46,7 @@ class Row:
 
     uid: int
     state: str
-    note: str
+    actor: str | None
     price: float
     policy: str | None
     planned: int | None
@@ -88,9 +88,9 @@ def look(people: People) -> Look:
         ):
             links.setdefault(chain_id, []).append((index, job_id))
         chains = {
-            chain_id: Row(uid, state, note, price, policy, planned, tuple(links.get(chain_id, ())))
-            for chain_id, uid, state, note, price, policy, planned in db.execute(
-                "SELECT chain_id, uid, state, note, overlap_price, policy, links_planned"
+            chain_id: Row(uid, state, actor, price, policy, planned, tuple(links.get(chain_id, ())))
+            for chain_id, uid, state, actor, price, policy, planned in db.execute(
+                "SELECT chain_id, uid, state, actor, overlap_price, policy, links_planned"
                 " FROM chains"
             )
         }

@@ -10,11 +10,13 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 import pytest
 from sqlalchemy import text
 
+from mirage.domain.cause import AtRisk, Risk
 from mirage.domain.chain import Chain, ChainState
 from mirage.domain.job import Job, JobState
 from mirage.errors import IllegalTransition
 from mirage.services import chains as chain_service
 from mirage.services import links as link_service
+from mirage.services.notes import note
 from mirage.store import chains, clusters
 from mirage.store.engine import Store, Transaction
 from tests.services.slurm_jobs import (
@@ -45,10 +47,10 @@ def second() -> Iterator[ThreadPoolExecutor]:
         yield thread
 
 
-def alices_chain(store: Store, *links: Job, note: str = "") -> None:
+def alices_chain(store: Store, *links: Job, at_risk: AtRisk | None = None) -> None:
     with store.begin() as tx:
         assert clusters.ensure(tx, "lab") == CLUSTER
-        made = Chain(chain_id=CHAIN, uid=ALICE, user="alice", links_planned=3, note=note)
+        made = Chain(chain_id=CHAIN, uid=ALICE, user="alice", links_planned=3, at_risk=at_risk)
         chains.save_chain(tx, CLUSTER, made)
         link_service.sync(tx, CLUSTER, links, NOW)
 
@@ -87,7 +89,8 @@ def _waiting_for(holder: int, store: Store) -> bool:
 def test_what_mirage_concludes_waits_for_a_pause_and_leaves_it(
     store: Store, second: ThreadPoolExecutor
 ) -> None:
-    alices_chain(store, running(1), standby(2), note="at risk: no standby stands behind link 1")
+    alone = AtRisk(of=Risk.NO_STANDBY, link=1)
+    alices_chain(store, running(1), standby(2), at_risk=alone)
     with store.begin() as tx:
         chains.chain(tx, CHAIN, lock=True)
         concluding = second.submit(conclude_in_its_own, store)
@@ -95,7 +98,7 @@ def test_what_mirage_concludes_waits_for_a_pause_and_leaves_it(
         pause(tx)
     concluding.result(PATIENCE_S)
     after = chain(store)
-    assert (after.state, after.note) == (ChainState.PAUSED, "paused by alice")
+    assert (after.state, note(after)) == (ChainState.PAUSED, "paused by alice")
 
 
 def test_a_pause_waits_for_what_mirage_concludes_and_is_refused_by_it(
@@ -109,5 +112,5 @@ def test_a_pause_waits_for_what_mirage_concludes_and_is_refused_by_it(
     with pytest.raises(IllegalTransition, match="is cancelled: it cannot become paused"):
         pausing.result(PATIENCE_S)
     after = chain(store)
-    assert (after.state, after.note) == (ChainState.CANCELLED, "link 1 was cancelled")
+    assert (after.state, note(after)) == (ChainState.CANCELLED, "link 1 was cancelled")
     assert events(store) == ["chain cancelled"]

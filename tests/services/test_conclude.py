@@ -2,12 +2,14 @@
 
 import pytest
 
+from mirage.domain.cause import AtRisk, Risk
 from mirage.domain.chain import ChainState
 from mirage.domain.job import Job, JobId, JobState
 from mirage.services import chains as chain_service
 from mirage.services import links as link_service
 from mirage.services.chains import Registration
 from mirage.services.links import GRACE_S
+from mirage.services.notes import note
 from mirage.services.verdicts import NEVER_SEEN_S
 from mirage.store import chains, clusters
 from mirage.store.engine import Store
@@ -42,7 +44,7 @@ def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:
         link_service.sync(tx, 1, jobs, now)
         chain_service.conclude(tx, 1, now)
     found = chain(store)
-    return found.state, found.note
+    return found.state, note(found)
 
 
 def done(index: int, state: JobState = JobState.TIMEOUT, end: int = NOW) -> Job:
@@ -123,11 +125,11 @@ def test_a_chain_cancelled_before_its_first_link_ran(store: Store) -> None:
 def test_a_running_link_without_a_standby_is_at_risk_after_a_while(store: Store) -> None:
     link = running(1, start=NOW)
     assert told(store, link, now=NOW + GRACE_S) == (ChainState.ACTIVE, "")
-    note = "at risk: no standby stands behind link 1"
-    assert told(store, link, now=NOW + GRACE_S + 1) == (ChainState.ACTIVE, note)
-    assert chain(store).at_risk == "NoStandby"
+    says = "at risk: no standby stands behind link 1"
+    assert told(store, link, now=NOW + GRACE_S + 1) == (ChainState.ACTIVE, says)
+    assert chain(store).at_risk == AtRisk(of=Risk.NO_STANDBY, link=1, job_id=JobId(11))
     assert told(store, link, standby(2), now=NOW + 300) == (ChainState.ACTIVE, "")
-    assert chain(store).at_risk == ""
+    assert chain(store).at_risk is None
     assert events(store) == ["registered", "at risk"]
 
 

@@ -9,11 +9,11 @@ from shutil import copy
 import pytest
 from sqlalchemy import select
 
+from mirage.domain.cause import AtRisk, Reason, Risk, concluded
 from mirage.domain.chain import ChainState
-from mirage.domain.job import Job, JobState
+from mirage.domain.job import Job, JobId, JobState
 from mirage.services import chains as chain_service
 from mirage.services import links as link_service
-from mirage.services import risks
 from mirage.services.chains import Registration
 from mirage.services.notices import Channel, Event, Watch
 from mirage.store import chains, clusters
@@ -54,10 +54,10 @@ def events(store: Store) -> list[str]:
     return [event for event, _ in told(store)]
 
 
-def at_risk(store: Store, word: str, note: str) -> None:
+def at_risk(store: Store, of: AtRisk | None) -> None:
     with store.begin() as tx:
         chain = chains.chain(tx, CHAIN)
-        chains.save_chain(tx, 1, replace(chain, at_risk=word, note=note))
+        chains.save_chain(tx, 1, replace(chain, at_risk=of))
         WATCH.note(tx, 1, NOW)
 
 
@@ -77,19 +77,20 @@ def test_an_ordinary_life_is_told_of_at_its_end_alone(store: Store) -> None:
 
 def test_a_risk_is_told_with_its_advice_and_so_is_its_end(store: Store) -> None:
     look(store, running(1), standby(2))
-    at_risk(store, "JobHeldAdmin", "at risk: link 2 (job 12) waits: an admin holds it")
+    held = AtRisk(of=Risk.HINDERED, link=2, job_id=JobId(12), detail="JobHeldAdmin")
+    at_risk(store, held)
     ((event, says),) = told(store)
     assert event == Event.AT_RISK
     assert says.startswith("link 2 (job 12) waits: an admin holds it. Ask the admins why")
-    at_risk(store, "JobHeldAdmin", "at risk: in other words")
+    at_risk(store, replace(held, job_id=JobId(13)))
     assert len(told(store)) == 1, "the same risk"
-    at_risk(store, "", "")
+    at_risk(store, None)
     assert events(store)[1:] == [Event.NORMAL]
 
 
 def test_a_vanished_standby_has_a_word_of_its_own(store: Store) -> None:
     look(store, running(1), standby(2))
-    at_risk(store, risks.VANISHED, "at risk: link 2 is gone")
+    at_risk(store, AtRisk(of=Risk.VANISHED, link=2, job_id=JobId(12), detail="CANCELLED"))
     assert events(store) == [Event.STANDBY_VANISHED]
 
 
@@ -126,7 +127,7 @@ def test_chains_of_before_notices_were_turned_on_are_no_news(store: Store) -> No
     with store.begin() as tx:
         tx.exec_driver_sql("DELETE FROM situations")
         chain = chains.chain(tx, CHAIN)
-        chains.save_chain(tx, 1, replace(chain, at_risk=risks.NO_STANDBY, note="at risk: x"))
+        chains.save_chain(tx, 1, replace(chain, at_risk=AtRisk(of=Risk.NO_STANDBY, link=1)))
         WATCH.note(tx, 1, late)
     assert told(store) == []
 
@@ -134,9 +135,10 @@ def test_chains_of_before_notices_were_turned_on_are_no_news(store: Store) -> No
 def test_a_chain_that_came_and_went_between_two_looks_is_told_of(store: Store) -> None:
     with store.begin() as tx:
         chain = chains.chain(tx, CHAIN)
-        chains.save_chain(tx, 1, replace(chain, state=ChainState.FAILED, note="it failed"))
+        cause = concluded(Reason.LINK_ENDED, 1, JobId(11), "FAILED")
+        chains.save_chain(tx, 1, replace(chain, state=ChainState.FAILED, cause=cause))
         WATCH.note(tx, 1, NOW)
-    assert told(store) == [("ended", "the chain is failed: it failed")]
+    assert told(store) == [("ended", "the chain is failed: ended with link 1, FAILED")]
 
 
 def test_a_change_that_is_rolled_back_leaves_no_notice(store: Store) -> None:

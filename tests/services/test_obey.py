@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mirage.cluster.simulated import SimulatedCluster
+from mirage.domain.cause import Reason, concluded
 from mirage.domain.chain import Chain, ChainId, ChainState, Mark, find_mark
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
@@ -326,7 +327,7 @@ def test_a_pause_that_mirage_concluded_touches_slurm_only_where_it_may_act(
 ) -> None:
     scene.mode(mode)
     with scene.store.begin() as tx:
-        paused = scene.chain.moved(ChainState.PAUSED, "paused: 3 links in a row failed")
+        paused = scene.chain.moved(ChainState.PAUSED, concluded(Reason.FAILED_FAST))
         chains.save_chain(tx, scene.cluster_id, paused)
     scene.tick()
     assert (scene.chain.state, scene.held(2)) == (ChainState.PAUSED, obeyed)
@@ -367,10 +368,9 @@ def test_a_thousand_jobs_of_one_user_keep_no_others_waiting(store: Store) -> Non
         scene.cluster.simulator.inject(replace(job, begin=10 * scene.cluster.now()))
     scene.tick()
     with store.begin() as tx:
-        now = scene.cluster.now()
+        now, paused = scene.cluster.now(), ChainState.PAUSED
         for chain in (chains.chain(tx, bobs), chains.chain(tx, CHAIN)):
-            asked = ChainState.PAUSED
-            chain_service.ask(tx, scene.cluster_id, chain, asked, now=now, actor=chain.user)
+            chain_service.ask(tx, scene.cluster_id, chain, paused, now=now, actor=chain.user)
     scene.tick()
     with store.read() as tx:
         rows = audit.page(tx, event="suspend", limit=1000)

@@ -142,5 +142,5 @@ def test_nobody_is_told_again_of_what_is_so_already(store: Store, target: ChainS
     with store.read() as tx:
         assert tx.exec_driver_sql("SELECT count(*) FROM notices").scalar() == 1
     assert [event for event in all_events(store) if event.startswith("asked: ")] == [
-        chain_service.asked(target)
+        f"asked: {target}"
     ]

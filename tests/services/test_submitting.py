@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from mirage.domain.cause import AtRisk, Risk
 from mirage.domain.chain import ChainMode, ChainState, Position
 from mirage.domain.decision import Action, Mode
 from mirage.domain.job import Job, JobState
@@ -14,6 +15,7 @@ from mirage.services import chains as chain_service
 from mirage.services import links as link_service
 from mirage.services.chains import Registration
 from mirage.services.desk import Rules
+from mirage.services.notes import note
 from mirage.services.provision import provision, reconcile
 from mirage.services.submitting import Next, next_link
 from mirage.store import chains, clusters, decisions
@@ -181,14 +183,12 @@ def test_a_submit_limit_is_at_risk_and_tried_again_when_there_may_be_room(store:
     tick(store, running(1), rules=rules)
     tick(store, running(1), now=NOW + 60, rules=rules)
     assert len(heard) == 1
-    assert (chain(store).at_risk, chain(store).note) == (
-        "SubmitRefused",
-        f"at risk: Slurm refuses link 2: {said}",
-    )
+    assert chain(store).at_risk == AtRisk(of=Risk.REFUSED, link=2, detail=said)
+    assert note(chain(store)) == f"at risk: Slurm refuses link 2: {said}"
     tick(store, running(1), now=NOW + 901, rules=rules)
     assert len(heard) == 2
     tick(store, running(1), job(2, submit=NOW + 950), now=NOW + 960, rules=rules)
-    assert chain(store).at_risk == ""
+    assert chain(store).at_risk is None
 
 
 def test_a_silent_way_is_not_asked_again_for_the_same_link(store: Store) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from mirage.domain.cause import AtRisk, Reason, Risk, concluded
 from mirage.domain.chain import (
     Chain,
     ChainId,
@@ -34,8 +35,10 @@ FULL = Chain(
     style=Style.SERVE,
     mode=ChainMode.SUBMIT,
     created_at=100,
-    note="failed fast twice",
-    at_risk="NoStandby",
+    cause=concluded(Reason.STANDBY_GONE, 2, JobId(12), "CANCELLED"),
+    at_risk=AtRisk(of=Risk.REFUSED, link=3, detail="Job violates accounting/QOS policy"),
+    resumed_at=90,
+    registered_job=JobId(11),
 )
 ENDED = Link(
     chain_id=FULL.chain_id,
@@ -229,11 +232,11 @@ def test_handovers_are_those_complete(store: Store, cluster_id: int) -> None:
 
 def test_chains_at_risk_are_counted_by_what_of(store: Store, cluster_id: int) -> None:
     for name, risk, state in (
-        ("chain0001", "NoStandby", ChainState.ACTIVE),
-        ("chain0002", "NoStandby", ChainState.ACTIVE),
-        ("chain0003", "BadConstraints", ChainState.ACTIVE),
-        ("chain0004", "", ChainState.ACTIVE),
-        ("chain0005", "NoStandby", ChainState.FAILED),
+        ("chain0001", AtRisk(of=Risk.NO_STANDBY, link=1), ChainState.ACTIVE),
+        ("chain0002", AtRisk(of=Risk.NO_STANDBY, link=2), ChainState.ACTIVE),
+        ("chain0003", AtRisk(of=Risk.HINDERED, detail="BadConstraints"), ChainState.ACTIVE),
+        ("chain0004", None, ChainState.ACTIVE),
+        ("chain0005", AtRisk(of=Risk.NO_STANDBY), ChainState.FAILED),
     ):
         put(store, cluster_id, chain_named(name, at_risk=risk, state=state))
     with store.read() as tx:

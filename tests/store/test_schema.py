@@ -29,7 +29,7 @@ revision, down_revision = "{next}", "{last}"
 def upgrade():
     # PostgreSQL alters the column; SQLite makes the table anew and drops the old one.
     with op.batch_alter_table("chains") as batch:
-        batch.alter_column("note", nullable=True)
+        batch.alter_column("user", nullable=True)
 def downgrade(): pass
 """
 

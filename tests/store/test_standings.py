@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mirage.domain.caller import Own
+from mirage.domain.cause import AtRisk, Risk
 from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
 from mirage.domain.job import JobId
 from mirage.domain.timelimit import UNLIMITED
@@ -24,7 +25,7 @@ def add(  # noqa: PLR0913 - as a chain has them
     limit_s: int | None = None,
     starts: int | None = None,
     state: ChainState = ChainState.ACTIVE,
-    at_risk: str = "",
+    at_risk: AtRisk | None = None,
     user: str = "alice",
 ) -> ChainId:
     chain_id = ChainId(f"{name:0<8}")
@@ -59,7 +60,9 @@ def test_risk_goes_before_pauses_and_those_before_the_soonest_end(
         never = add(tx, cluster_id, "never", starts=0, limit_s=UNLIMITED)
         unseen = add(tx, cluster_id, "unseen")
         paused = add(tx, cluster_id, "paused", starts=0, limit_s=1, state=ChainState.PAUSED)
-        risky = add(tx, cluster_id, "risky", starts=0, limit_s=5000, at_risk="NoStandby")
+        risky = add(
+            tx, cluster_id, "risky", starts=0, limit_s=5000, at_risk=AtRisk(of=Risk.NO_STANDBY)
+        )
         add(tx, cluster_id, "over", starts=0, limit_s=1, state=ChainState.FINISHED)
         add(tx, clusters.ensure(tx, "elsewhere"), "far", starts=0, limit_s=1)
     expected = [

@@ -4,6 +4,7 @@ import json
 import random
 from typing import Any
 
+from mirage.domain.cause import Risk
 from mirage.domain.chain import ChainId
 from tests.api.running import NOW
 
@@ -11,10 +12,7 @@ HOUR, DAY = 3600, 86400
 LIMIT = 48 * HOUR
 USERS = [("alice", 1001), ("bob", 1002), ("carol", 1003)]
 USERS += [(f"user{n:02}", 1100 + n) for n in range(40)]
-RISKS = {
-    "ReqNodeNotAvail": "nodes that it asks for are down or drained",
-    "NoStandby": "the running link could not put a successor into the queue",
-}
+RISKS = {"ReqNodeNotAvail": Risk.HINDERED, "NoStandby": Risk.NO_STANDBY}
 
 
 def chain_id(n: int) -> ChainId:
@@ -31,7 +29,6 @@ class SeededChain:
         over, paused = n % 20 == 19, n % 33 == 5
         risk = luck.choice(list(RISKS)) if n % 50 == 7 and not over else ""
         done = luck.randint(2, 6)
-        note = f"at risk: link {done + 2} waits: {RISKS[risk]}" if risk else ""
         self.row = {
             "chain_id": self._id,
             "cluster_id": cluster_id,
@@ -43,8 +40,13 @@ class SeededChain:
             "max_overlap_s": 4 * HOUR,
             "presubmit": "next",
             "mode": "standby",
-            "note": f"paused by {user}" if paused else note,
-            "at_risk": risk,
+            "actor": "user" if paused else None,
+            "reason": "asked" if paused else None,
+            "asked_by": user if paused else None,
+            "at_risk": RISKS[risk].value if risk else "",
+            "risk_link": done + 2 if risk else None,
+            "risk_job": 1 if risk else None,
+            "risk_detail": risk,
             "created_at": NOW - 20 * DAY + n,
         }
         self.links: list[dict[str, Any]] = []

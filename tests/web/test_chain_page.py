@@ -73,7 +73,9 @@ def test_what_is_not_there_is_a_page_to_people_and_a_problem_to_programs(
 
 def test_what_users_write_is_never_markup(browser: Browser, site: Site) -> None:
     with site.store.begin() as tx:
-        tx.exec_driver_sql("UPDATE chains SET note = ?, user = ?, policy = ?", (MARKUP,) * 3)
+        tx.exec_driver_sql("UPDATE chains SET actor = 'user', reason = 'unrecorded'")
+        said = "UPDATE chains SET reason_detail = ?, user = ?, policy = ?"
+        tx.exec_driver_sql(said, (MARKUP,) * 3)
         tx.exec_driver_sql("UPDATE links SET partition = ?, reason = ?", (MARKUP,) * 2)
         tx.exec_driver_sql("UPDATE decisions SET reason = ?, policy = ?", (MARKUP,) * 2)
     with visiting(browser, site.url, cookie=site.sessions["root"]) as visitor:

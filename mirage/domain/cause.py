@@ -1,0 +1,93 @@
+"""Who brought a chain into its state and why, and what it is at risk of.
+
+These are values, no sentences: what Mirage does depends on them. `services/notes.py` puts them into
+words when somebody looks.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mirage.domain.job import JobId
+
+
+class Actor(StrEnum):
+    USER = "user"
+    """Somebody asked for it: the owner, or whoever may."""
+    MIRAGE = "mirage"
+    """It was concluded from what became of the links."""
+
+
+class Reason(StrEnum):
+    """Why a chain is in its state."""
+
+    ASKED = "asked"
+    NEVER_SEEN = "never-seen"
+    """Slurm has never shown a job of it."""
+    NEVER_STARTED = "never-started"
+    """Its jobs were cancelled while they waited."""
+    LINK_CANCELLED = "link-cancelled"
+    ALL_LINKS_RAN = "all-links-ran"
+    TOTAL_RAN = "total-ran"
+    """Its links have run for as long as `Chain.total_s` asks."""
+    LINK_ENDED = "link-ended"
+    """Nothing followed that link. `Cause.detail` is the state that it ended in."""
+    FAILED_FAST = "links-failed-fast"
+    BRIEF = "links-brief"
+    """Links in a row ran for less than a minute."""
+    TURNED_AWAY = "link-turned-away"
+    """Its own guard ended the link after others had failed."""
+    STANDBY_GONE = "standby-gone"
+    """For the second time. `Cause.detail` is the state that the job ended in."""
+    OWN_LIMIT = "own-limit"
+    """An active chain's standby waits for a limit that its predecessor takes up. `Cause.detail` is
+    Slurm's word."""
+    UNRECORDED = "unrecorded"
+    """An earlier release kept a sentence alone: `Cause.detail` is that sentence."""
+
+
+class Risk(StrEnum):
+    """Why the next link may start late, whatever the queue does."""
+
+    NO_STANDBY = "NoStandby"
+    VANISHED = "StandbyVanished"
+    UNKNOWN = "LinkUnknown"
+    REFUSED = "SubmitRefused"
+    """`AtRisk.detail` has Slurm's words."""
+    HINDERED = "Hindered"
+    """Slurm does not start it, for a reason that no forecast cures. `AtRisk.detail` is the reason
+    (`slurm.reasons`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    actor: Actor
+    reason: Reason
+    by: str = ""
+    """The name of the user who asked."""
+    link: int | None = None
+    """The link that it is about, and its job."""
+    job_id: JobId | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtRisk:
+    of: Risk
+    link: int | None = None
+    job_id: JobId | None = None
+    detail: str = ""
+
+    @property
+    def word(self) -> str:
+        """One word, of a bounded set: Slurm's own where Slurm gives one."""
+        return self.detail if self.of is Risk.HINDERED else self.of.value
+
+
+def asked(by: str) -> Cause:
+    return Cause(actor=Actor.USER, reason=Reason.ASKED, by=by)
+
+
+def concluded(
+    reason: Reason, link: int | None = None, job_id: JobId | None = None, detail: str = ""
+) -> Cause:
+    return Cause(actor=Actor.MIRAGE, reason=reason, link=link, job_id=job_id, detail=detail)

@@ -1,0 +1,104 @@
+"""Why a chain stands as it does, in words."""
+
+import pytest
+
+from mirage.domain.cause import Actor, AtRisk, Cause, Reason, Risk, asked, concluded
+from mirage.domain.chain import Chain, ChainId, ChainState
+from mirage.domain.job import JobId
+from mirage.services import notes
+
+CHAIN = ChainId("abcdefgh")
+JOB = JobId(12)
+GOES_ON = f"; `mirage chain resume {CHAIN}` goes on"
+
+PAUSED, ACTIVE, OVER = ChainState.PAUSED, ChainState.ACTIVE, ChainState.CANCELLED
+
+
+def standing(state: ChainState, cause: Cause | None, min_runtime_s: int | None = None) -> str:
+    chain = Chain(chain_id=CHAIN, uid=1, state=state, cause=cause, min_runtime_s=min_runtime_s)
+    return notes.note(chain)
+
+
+SAYS = {
+    Reason.ASKED: (OVER, asked("alice"), "cancelled by alice"),
+    Reason.NEVER_SEEN: (OVER, concluded(Reason.NEVER_SEEN), "Slurm has never shown a job of it"),
+    Reason.NEVER_STARTED: (OVER, concluded(Reason.NEVER_STARTED), "cancelled before it started"),
+    Reason.LINK_CANCELLED: (OVER, concluded(Reason.LINK_CANCELLED, 2), "link 2 was cancelled"),
+    Reason.ALL_LINKS_RAN: (OVER, concluded(Reason.ALL_LINKS_RAN, 3), "all 3 links ran"),
+    Reason.TOTAL_RAN: (
+        *(OVER, concluded(Reason.TOTAL_RAN, detail="5400")),
+        "its links ran for 1.5 h in all",
+    ),
+    Reason.LINK_ENDED: (
+        *(OVER, concluded(Reason.LINK_ENDED, 2, JOB, "NODE_FAIL")),
+        "ended with link 2, NODE_FAIL",
+    ),
+    Reason.FAILED_FAST: (
+        *(PAUSED, concluded(Reason.FAILED_FAST)),
+        f"paused: 3 links in a row failed within 10 minutes{GOES_ON}",
+    ),
+    Reason.BRIEF: (
+        *(PAUSED, concluded(Reason.BRIEF)),
+        f"paused: 5 links in a row ran for less than a minute{GOES_ON}",
+    ),
+    Reason.TURNED_AWAY: (
+        *(PAUSED, concluded(Reason.TURNED_AWAY)),
+        f"paused: its links failed at once; `mirage-link resume {CHAIN}` goes on",
+    ),
+    Reason.STANDBY_GONE: (
+        *(PAUSED, concluded(Reason.STANDBY_GONE, 2, JOB, "CANCELLED")),
+        "paused: the standby for link 2 (job 12) is gone: CANCELLED, as was the one before it",
+    ),
+    Reason.OWN_LIMIT: (
+        *(ACTIVE, concluded(Reason.OWN_LIMIT, 2, JOB, "QOSMaxJobsPerUserLimit")),
+        "link 2 (job 12) waits: a limit of its user, account or QOS is reached; it cannot start "
+        "beside its predecessor",
+    ),
+    Reason.UNRECORDED: (OVER, concluded(Reason.UNRECORDED, detail="as it was"), "as it was"),
+}
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_has_a_sentence(reason: Reason) -> None:
+    state, cause, sentence = SAYS[reason]
+    assert standing(state, cause) == sentence
+
+
+RISKS = {
+    Risk.NO_STANDBY: (AtRisk(of=Risk.NO_STANDBY, link=1), "no standby stands behind link 1"),
+    Risk.VANISHED: (
+        AtRisk(of=Risk.VANISHED, link=2, job_id=JOB, detail="DEADLINE"),
+        "the standby for link 2 (job 12) is gone: DEADLINE",
+    ),
+    Risk.UNKNOWN: (AtRisk(of=Risk.UNKNOWN, link=2), "Slurm does not know link 2 any more"),
+    Risk.REFUSED: (AtRisk(of=Risk.REFUSED, link=2, detail="no"), "Slurm refuses link 2: no"),
+    Risk.HINDERED: (
+        AtRisk(of=Risk.HINDERED, link=2, job_id=JOB, detail="JobHeldAdmin"),
+        "link 2 (job 12) waits: an admin holds it",
+    ),
+}
+
+
+@pytest.mark.parametrize("risk", Risk)
+def test_every_risk_has_a_sentence(risk: Risk) -> None:
+    found, sentence = RISKS[risk]
+    chain = Chain(chain_id=CHAIN, uid=1, at_risk=found, cause=concluded(Reason.OWN_LIMIT, 1))
+    assert (notes.risk(found), notes.note(chain)) == (sentence, f"at risk: {sentence}")
+
+
+def test_a_chain_that_goes_on_says_nothing() -> None:
+    assert standing(ACTIVE, None) == ""
+
+
+def test_a_chains_own_bound_is_the_one_that_is_told() -> None:
+    assert "failed within 90 s;" in standing(PAUSED, concluded(Reason.FAILED_FAST), 90)
+
+
+def test_a_word_that_slurm_has_no_more_is_shown_as_it_is() -> None:
+    found = AtRisk(of=Risk.HINDERED, link=2, job_id=JOB, detail="OfAnOlderRelease")
+    assert notes.risk(found) == "link 2 (job 12) waits: OfAnOlderRelease"
+
+
+def test_a_pause_of_unknown_hand_is_shown_without_a_beginning() -> None:
+    cause = Cause(actor=Actor.USER, reason=Reason.UNRECORDED, detail="since the flood")
+    assert standing(PAUSED, cause) == "since the flood"
