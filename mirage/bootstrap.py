@@ -218,10 +218,14 @@ def cluster_file(settings: Settings) -> ClusterFile | None:
 
 
 def max_time_s(settings: Settings) -> dict[str, int]:
-    """By partition, of those that have one; empty without a cluster file."""
+    """By partition, of those that have one.
+
+    Empty without a cluster file, and where a QOS overrides them: a question names no QOS.
+    """
     file = cluster_file(settings)
-    found = () if file is None else file.params.partitions
-    return {one.name: one.max_time_s for one in found if one.max_time_s}
+    if file is None or any(qos.overrides_max_time for qos in file.params.qos):
+        return {}
+    return {one.name: one.max_time_s for one in file.params.partitions if one.max_time_s}
 
 
 def check(settings: Settings) -> list[str]:

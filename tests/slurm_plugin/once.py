@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 from dataclasses import dataclass, field
 
-from tests.slurm_plugin.fakes import Call, FakeSlurm
+import pytest
+
+from tests.slurm_plugin.fakes import PLUGIN, Call, FakeSlurm
 
 
 @dataclass(slots=True)
@@ -45,9 +48,11 @@ class Queue:
 
 
 def arguments(call: Call) -> list[str]:
-    """What stands behind the script, the one word that names a script."""
-    at = [n for n, word in enumerate(call.argv) if word.endswith((".sh", "script"))]
-    return call.argv[at[0] + 1 :] if at else []
+    """What stands behind the script, by the plugin's own reading of sbatch's words."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(PLUGIN)
+        reading = importlib.import_module("mirage_options").read(call.argv)
+    return [] if reading.script is None else call.argv[reading.script + 1 :]
 
 
 def is_carrier(call: Call) -> bool:
