@@ -218,14 +218,9 @@ def cluster_file(settings: Settings) -> ClusterFile | None:
 
 
 def max_time_s(settings: Settings) -> dict[str, int]:
-    """By partition, of those that have one.
-
-    Empty without a cluster file, and where a QOS overrides them: a question names no QOS.
-    """
+    """By partition, of those that have one; empty without a cluster file."""
     file = cluster_file(settings)
-    if file is None or any(qos.overrides_max_time for qos in file.params.qos):
-        return {}
-    return {one.name: one.max_time_s for one in file.params.partitions if one.max_time_s}
+    return {} if file is None else file.max_time_s()
 
 
 def check(settings: Settings) -> list[str]:

@@ -41,6 +41,12 @@ class ClusterFile:
     warnings: tuple[str, ...]
     """What reads, and yet may not be meant: a sentence each."""
 
+    def max_time_s(self) -> dict[str, int]:
+        """By partition, of those with a limit for jobs of every QOS."""
+        if any(qos.overrides_max_time for qos in self.params.qos):
+            return {}
+        return {one.name: one.max_time_s for one in self.params.partitions if one.max_time_s}
+
 
 def read_cluster_file(path: Path) -> Params:
     """Params of a C.toml; every fault in it at once as ConfigError."""
