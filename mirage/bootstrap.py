@@ -220,8 +220,7 @@ def cluster_file(settings: Settings) -> ClusterFile | None:
 def max_time_s(settings: Settings) -> dict[str, int]:
     """By partition, of those that have one; empty without a cluster file."""
     file = cluster_file(settings)
-    found = () if file is None else file.params.partitions
-    return {one.name: one.max_time_s for one in found if one.max_time_s}
+    return {} if file is None else file.max_time_s()
 
 
 def check(settings: Settings) -> list[str]:

@@ -61,8 +61,25 @@ mirage_begin() { # the guard, the claim, the standby; leaves where this link may
     fi
 }
 
-mirage_tag=$1
-shift
+mirage_read_tag() { # sets mirage_tag; the carrier may be submitted by hand, without the words of a link
+    mirage_alone= mirage_tag=${1-}
+    case $mirage_tag in
+    "mirage:$mirage_chain:"[1-9]* | place:* | next:* | enter:*) return ;;
+    esac
+    # No link is a writer of the chain's files.
+    mirage_alone=yes mirage_tag=mirage:$mirage_chain:0 mirage_dir=/dev/null
+}
+
+mirage_tell_script() { # what a link's script sees of its chain
+    MIRAGE_CHAIN_ID=$mirage_chain MIRAGE_LINK=$mirage_index MIRAGE_LINKS=$mirage_links
+    MIRAGE_DIR=$mirage_dir MIRAGE_STYLE=$mirage_style MIRAGE_PREV_STATE=$mirage_state MIRAGE_RESUME=1
+    [ "$mirage_index" -gt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || MIRAGE_RESUME=0
+    export MIRAGE_CHAIN_ID MIRAGE_LINK MIRAGE_LINKS MIRAGE_PREV_JOBID MIRAGE_PREV_STATE MIRAGE_RESUME
+    export MIRAGE_DIR MIRAGE_DEADLINE MIRAGE_STYLE
+}
+
+mirage_read_tag "$@"
+[ -n "$mirage_alone" ] || shift
 mirage_index=${mirage_tag##*:}
 mirage_next=$((mirage_index + 1))
 mirage_job=${SLURM_JOB_ID:-0}
@@ -89,18 +106,16 @@ for mirage_signal in $mirage_signals; do
     # shellcheck disable=SC2064 # the name as it is now
     trap "mirage_on $mirage_signal" "$mirage_signal"
 done
-if [ -d "$mirage_dir" ] && [ ! -L "$mirage_dir" ] && [ -O "$mirage_dir" ]; then
+if [ -n "$mirage_alone" ]; then
+    mirage_say "this is the carrier of chain $mirage_chain without a link's own words: its script runs once, as a plain job"
+elif [ -d "$mirage_dir" ] && [ ! -L "$mirage_dir" ] && [ -O "$mirage_dir" ]; then
     mirage_usable=yes
     mirage_begin
 else
     mirage_say "$mirage_dir cannot be used here; the chain ends with this link"
     mirage_read_deadline
 fi
-MIRAGE_CHAIN_ID=$mirage_chain MIRAGE_LINK=$mirage_index MIRAGE_LINKS=$mirage_links
-MIRAGE_DIR=$mirage_dir MIRAGE_STYLE=$mirage_style MIRAGE_PREV_STATE=$mirage_state MIRAGE_RESUME=1
-[ "$mirage_index" -gt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || MIRAGE_RESUME=0
-export MIRAGE_CHAIN_ID MIRAGE_LINK MIRAGE_LINKS MIRAGE_PREV_JOBID MIRAGE_PREV_STATE MIRAGE_RESUME
-export MIRAGE_DIR MIRAGE_DEADLINE MIRAGE_STYLE
+[ -n "$mirage_alone" ] || mirage_tell_script
 if ! mirage_unpack; then
     mirage_say "no place to unpack the script"
     mirage_end_loops

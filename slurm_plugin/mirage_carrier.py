@@ -21,6 +21,7 @@ END_OF_CORE = b"# --- the script as submitted ---\n"
 FOLDERS = ("beat", "carrier", "ends", "jobs", "made", "ran", "requeued", "started")
 # What travels in every carrier, in this order: the last one runs what the others define.
 PIECES = ("files", "guard", "progress", "overlap", "standby", "loops", "script")
+MOST_NEIGHBOURS = 1000
 SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 SHELLS_OWN = frozenset("BASHOPTS BASH_VERSINFO EUID OPTIND PPID SHELLOPTS UID".split())  # read-only
 KEPT_SLURM = frozenset(["SLURM_CONF"])  # says which Slurm; the other SLURM_ names describe a job
@@ -64,6 +65,7 @@ def lay_out(chain):
         write(os.path.join(chain.directory, "argv"), _joined(chain.call.reading.words))
         write(os.path.join(chain.directory, "clusters"), os.fsencode(chain.clusters()))
         write(chain.carrier(), text_of(chain))
+        _link_neighbours(chain)
     except Exception:
         take_away(chain)
         raise
@@ -75,8 +77,27 @@ def take_away(chain):
         for name in files:
             os.unlink(os.path.join(where, name))
         for name in folders:
-            os.rmdir(os.path.join(where, name))
+            path = os.path.join(where, name)
+            if os.path.islink(path):
+                os.unlink(path)
+            else:
+                os.rmdir(path)
     os.rmdir(chain.directory)
+
+
+def _link_neighbours(chain):
+    """Links beside the carrier to what lies beside the script: Slurm says Command= of the carrier,
+    and scripts find their own directory by that. Those that the script names come first."""
+    if chain.call.path is None:
+        return
+    home = os.path.dirname(os.path.abspath(chain.call.path))
+    text = chain.script.text
+    names = sorted(os.listdir(home), key=lambda name: os.fsencode(name) not in text)
+    for name in names[:MOST_NEIGHBOURS]:
+        path = os.path.join(home, name)
+        is_around = chain.directory.startswith(path + os.sep)
+        if name != chain.script.name and not is_around:
+            os.symlink(path, os.path.join(chain.directory, "carrier", name))
 
 
 def write(path, data):

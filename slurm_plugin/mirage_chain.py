@@ -12,8 +12,8 @@ from mirage_sbatch import become_sbatch, say, script_bytes, signals_for_a_progra
 ID_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 without i, l, o, u; in ASCII order
 FIRST_LINK_ONLY = frozenset(["begin", "comment", "dependency", "hold", "parsable", "quiet"])
 ASK_S = 0.5
-# What asks for a chain, asks once: sbatch inside a link starts no chain of its own.
-ASKING = frozenset(["MIRAGE_CHAIN", "MIRAGE_TOTAL"])
+# What asks for a chain, asks once; and a name of another chain's link is none of this one.
+NOT_FOR_LINKS = frozenset(["MIRAGE_CHAIN", "MIRAGE_LINK", "MIRAGE_TOTAL"])
 
 
 class Chain(object):
@@ -86,6 +86,9 @@ def submit(call, settings):
 
         mirage_presubmit.submit_later(chain, job)
     _tell(chain, job)
+    if _calls_itself(chain):
+        name = mirage_request.shown(chain.script.name)
+        say(call, "%s calls sbatch on itself: a chain makes that unnecessary, and stops it" % (name,))
     return call.code
 
 
@@ -148,7 +151,7 @@ def later_words(chain):
 
 
 def first_environment(environ):
-    return {name: value for name, value in environ.items() if name not in ASKING}
+    return {name: value for name, value in environ.items() if name not in NOT_FOR_LINKS}
 
 
 def start(real, words, environ):
@@ -269,6 +272,18 @@ def _tell(chain, job):
         )
     else:
         say(chain.call, "chain %s: %s" % (chain.id, _length(chain.settings)))
+
+
+def _calls_itself(chain):
+    """Does a line of the script name sbatch and, behind it, the script?"""
+    import re
+
+    own = rb"\$\{?0\b|\$\{?BASH_SOURCE\b|\b__file__\b|\bargv\[0\]"
+    if chain.call.path is not None:
+        own += rb"|(?<![\w.-])" + re.escape(os.fsencode(chain.script.name)) + rb"(?![\w.-])"
+    lines = chain.script.text.replace(b"\\\n", b" ").split(b"\n")
+    calls = re.compile(rb"\bsbatch\b.*(?:" + own + rb")")
+    return any(calls.search(line) for line in lines if not line.lstrip().startswith(b"#"))
 
 
 def _length(settings):

@@ -129,20 +129,27 @@ def _decide(call):
     reading, environ = call.reading, call.environ
     if environ.get("MIRAGE_DISABLE", "0") not in ("", "0"):
         return become_sbatch(call)
-    head = b"" if ASKS_NOTHING.intersection(o.name for o in reading.options) else _head(call)
+    if HELP in reading.own_words():
+        return _help()
+    submits = not ASKS_NOTHING.intersection(o.name for o in reading.options)
+    head = _head(call) if submits else b""
+    if submits and environ.get("MIRAGE_LINK"):
+        import mirage_inside
+
+        link = mirage_inside.find(environ)
+        if link is not None and not reading.has("test-only"):
+            return mirage_inside.submit(call, link, head)
     if mirage_request.CARRIER_MARK in head:
         return become_sbatch(call)
     _say_what_the_script_gets(call, head)
     if not mirage_request.wants(reading, environ, head):
         return become_sbatch(call)
-    if HELP in reading.own_words():
-        return _help()
-    settings = _settings(call, head)
+    settings = settings_of(call, head)
     if settings is None or not _understood(call):
         return become_sbatch(call)
     if reading.script is None and reading.last("wrap") is None:  # it may come through a pipe
         head = mirage_request.leading_block(script_bytes(call))
-        settings = _settings(call, head)
+        settings = settings_of(call, head)
         if mirage_request.CARRIER_MARK in head:
             return become_sbatch(call)
     mirage_request.check(reading, call.said, environ, head)
@@ -170,7 +177,8 @@ def _help():
     return 0
 
 
-def _settings(call, head):
+def settings_of(call, head):
+    """What this call asks of a chain; None where it asks for none."""
     import mirage_settings
 
     call.said = mirage_request.directives(head)
@@ -216,10 +224,10 @@ def _all(script, start):
 
 
 def _peek_stdin():
-    """A script on standard input, seen in place where that is a file.
+    """The head of a script on standard input, seen in place and left there.
 
-    A pipe is left alone: sbatch refuses bad options before it reads, and what is read from a pipe
-    could not be put back without waiting for its writer.
+    What is read from a pipe could not be put back without waiting for its writer, and sbatch
+    refuses bad options before it reads.
     """
     import stat
 
@@ -229,6 +237,10 @@ def _peek_stdin():
         return b""
     if stat.S_ISREG(found.st_mode):
         return os.pread(0, min(found.st_size, LARGEST), os.lseek(0, 0, os.SEEK_CUR))
+    if stat.S_ISFIFO(found.st_mode):
+        import mirage_pipe
+
+        return mirage_pipe.head(0)
     return b""
 
 

@@ -12,6 +12,8 @@ _NAMED = 5
 _ENFORCE_LIMITS = frozenset({"limits", "safe", "all"})
 _LIMITED = {"cpu": "max_cpus_pu", "mem": "max_memory_mib_pu", "node": "max_nodes_pu"}
 _ROOT = "root"
+_OVERRIDES = "PartitionTimeLimit"
+"""The flag of a QOS that the simulator has: MaxTime of partitions does not bind its jobs."""
 
 
 def enforces_limits(config: Mapping[str, str]) -> bool:
@@ -35,11 +37,15 @@ def qos_of(
 
 
 def _qos(one: ShownQos, notes: list[str], *, limits: bool) -> Qos:
-    if one.others:
-        told = ", ".join(f"{key}={value}" for key, value in one.others.items())
+    others = dict(one.others)
+    if rest := sorted(one.flags - {_OVERRIDES}):
+        others["Flags"] = ",".join(rest)
+    if others:
+        told = ", ".join(f"{key}={value}" for key, value in others.items())
         notes.append(f"Not simulated of QOS {one.name}: {told}.")
+    overrides = _OVERRIDES in one.flags
     if not limits:
-        return Qos(name=one.name, priority=one.priority)
+        return Qos(name=one.name, priority=one.priority, overrides_max_time=overrides)
     named = {_LIMITED[tres]: n for tres, n in one.max_tres_pu.items() if tres in _LIMITED}
     rest = sorted(t for t in one.max_tres_pu if t not in _LIMITED and not t.startswith("gres/gpu"))
     if rest:
@@ -49,6 +55,7 @@ def _qos(one: ShownQos, notes: list[str], *, limits: bool) -> Qos:
     return Qos(
         name=one.name,
         priority=one.priority,
+        overrides_max_time=overrides,
         max_jobs_pu=one.max_jobs_pu,
         max_submit_pu=one.max_submit_pu,
         max_gpus_pu=gpus(one.max_tres_pu),

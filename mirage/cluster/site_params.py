@@ -3,13 +3,15 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from itertools import groupby
 from typing import TypeVar
 
 from mirage.cluster import site_answers
 from mirage.cluster.site_accounting import enforces_limits, qos_of, shares_of
 from mirage.cluster.site_answers import Answers, Question
+from mirage.cluster.site_nodes import numbers_of, some
+from mirage.cluster.site_reservations import reservations_of
 from mirage.cluster.site_scheduler import (
     Fields,
     counts_memory,
@@ -17,14 +19,12 @@ from mirage.cluster.site_scheduler import (
     scheduler_fields,
 )
 from mirage.errors import MalformedText
-from mirage.sim.types import NodeGroup, Params, Partition, Qos, Reservation
+from mirage.sim.types import NodeGroup, Params, Partition, Qos
 from mirage.slurm import inventory, sacctmgr, scontrol
 from mirage.slurm.inventory import ShownNode, ShownPartition, ShownReservation
 
 T = TypeVar("T")
 _LONGEST_NAME = 40
-_NAMED = 8
-"""In one sentence; a site may have hundreds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,9 @@ def site_of(answers: Answers, zone: tzinfo | None = None) -> Site:
         notes.append("Memory is not counted, for SelectTypeParameters does not name it.")
     shown = inventory.parse_partitions(answers.texts[site_answers.PARTITIONS])
     fields["partitions"] = _partitions(shown, number_of, notes)
-    fields["reservations"] = _reservations(answers, number_of, zone, notes)
+    fields["reservations"] = reservations_of(
+        _shown_reservations(answers, notes), nodes, zone, notes
+    )
     limits = enforces_limits(config)
     cluster = config.get("ClusterName", "")
     fields["qos"], fields["shares"] = _accounting(answers, cluster, notes, limits=limits)
@@ -89,10 +91,10 @@ def _machine(nodes: Sequence[ShownNode], notes: list[str], *, memory: bool) -> F
     groups = [(kind, len(list(run))) for kind, run in groupby(kinds)]
     out = [f"{n.name} {n.state}" for n in nodes if n.out]
     if out:
-        notes.append(f"Out at the import, and up in this file: {_some(out)}.")
+        notes.append(f"Out at the import, and up in this file: {some(out)}.")
     if any(n.features for n in nodes):
         told = sorted({f for n in nodes for f in n.features.split(",") if f})
-        notes.append(f"Not simulated: features of nodes ({_some(told)}).")
+        notes.append(f"Not simulated: features of nodes ({some(told)}).")
     if len({n.weight for n in nodes}) > 1:
         notes.append("Not simulated: Weight of nodes, by which Slurm chooses among them.")
     return {
@@ -115,7 +117,7 @@ def _partitions(
         notes.append(f"No partition is the default one: here {shown[0].name}.")
     found = []
     for one in sorted(shown, key=lambda p: not p.default):
-        numbers = _numbers(one.nodes, number_of, f"partition {one.name}", notes)
+        numbers = numbers_of(one.nodes, number_of, f"partition {one.name}", notes)
         if not numbers:
             notes.append(f"Partition {one.name} has no nodes: left out.")
             continue
@@ -147,38 +149,8 @@ def _said_of(one: ShownPartition) -> list[str]:
     return notes
 
 
-def _reservations(
-    answers: Answers, number_of: dict[str, int], zone: tzinfo | None, notes: list[str]
-) -> tuple[Reservation, ...]:
-    shown = _optional(answers, site_answers.RESERVATIONS, inventory.parse_reservations, notes)
-    return tuple(r for one in shown or () if (r := _reservation(one, number_of, zone, notes)))
-
-
-def _reservation(
-    one: ShownReservation, number_of: dict[str, int], zone: tzinfo | None, notes: list[str]
-) -> Reservation | None:
-    start, end = _instant(one.start, zone), _instant(one.end, zone)
-    nodes = _numbers(one.nodes, number_of, f"reservation {one.name}", notes)
-    if start is None or end is None or end <= start or not nodes:
-        notes.append(f"Reservation {one.name} has no nodes, or no times that read: left out.")
-        return None
-    if one.for_whom:
-        notes.append(f"Reservation {one.name} is for {one.for_whom}: here its nodes stay empty.")
-    again = sorted(one.flags & {"DAILY", "HOURLY", "WEEKLY", "WEEKDAY", "WEEKEND", "FLEX"})
-    if again:
-        notes.append(f"Not simulated of reservation {one.name}: {', '.join(again)}.")
-    return Reservation(name=one.name, start=start, end=end, nodes=nodes)
-
-
-def _instant(text: str, zone: tzinfo | None) -> int | None:
-    """Epoch seconds of epoch seconds or of local time; None where neither is there."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        wall = datetime.fromisoformat(text)
-        return int((wall if wall.tzinfo else wall.replace(tzinfo=zone)).timestamp())
-    except (ValueError, OverflowError, OSError):
-        return None
+def _shown_reservations(answers: Answers, notes: list[str]) -> tuple[ShownReservation, ...]:
+    return _optional(answers, site_answers.RESERVATIONS, inventory.parse_reservations, notes) or ()
 
 
 def _accounting(
@@ -204,17 +176,3 @@ def _optional(
     except MalformedText as error:
         notes.append(f"`{' '.join(question.argv)}` does not read ({error}): {_WITHOUT[question]}.")
         return None
-
-
-def _numbers(
-    names: Sequence[str], number_of: dict[str, int], whose: str, notes: list[str]
-) -> tuple[int, ...]:
-    unknown = [name for name in names if name not in number_of]
-    if unknown:
-        notes.append(f"Nodes of {whose} that scontrol does not show: {_some(unknown)}.")
-    return tuple(sorted({number_of[name] for name in names if name in number_of}))
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,16 +1,19 @@
 """slurm.conf's scheduling settings to the simulator's, and what of them it does not do."""
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import MalformedText
-from mirage.sim.types import SelectType
+from mirage.sim.types import OFF, SelectType
 
 Fields = dict[str, Any]
 """Of Params, by name."""
 
 _MINUTE_S = 60
+_NUMBER = re.compile(r"[+-]?\d{1,15}(?!\d)", re.ASCII)
 _NEVER_DECAYS_S = 3650 * 86400
 _FLAGS_IN_FORCE = frozenset(
     {"ACCRUE_ALWAYS", "FAIR_TREE", "CALCULATE_RUNNING", "NO_NORMAL_ASSOC", "NO_NORMAL_TRES"}
@@ -28,16 +31,36 @@ _PERIODS = {
     "PriorityDecayHalfLife": "priority_decay_half_life_s",
     "PriorityCalcPeriod": "priority_calc_period_s",
 }
+_LARGEST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """A key of SchedulerParameters as slurmctld 22.05 reads it: a number out of its range is none,
+    and it takes the default."""
+
+    field: str
+    default: int
+    least: int
+    most: int = _LARGEST
+    unit: int = 1
+    may_be_off: bool = False
+    """-1 turns that scheduler off."""
+
+    @property
+    def values(self) -> str:
+        return f"{'-1, ' * self.may_be_off}{self.least} to {self.most}"
+
+
 _PARAMETERS = {
-    "sched_interval": ("sched_interval_s", 60, 1),
-    "default_queue_depth": ("default_queue_depth", 100, 1),
-    "bf_interval": ("bf_interval_s", 30, 1),
-    "bf_window": ("bf_window_s", 1440, _MINUTE_S),
-    "bf_resolution": ("bf_resolution_s", 60, 1),
-    "bf_max_job_test": ("bf_max_job_test", 500, 1),
-    "bf_max_job_user": ("bf_max_job_user", 0, 1),
+    "sched_interval": _Parameter("sched_interval_s", 60, 0, may_be_off=True),
+    "default_queue_depth": _Parameter("default_queue_depth", 100, 1),
+    "bf_interval": _Parameter("bf_interval_s", 30, 1, 10800, may_be_off=True),
+    "bf_window": _Parameter("bf_window_s", 1440, 1, 43200, _MINUTE_S),
+    "bf_resolution": _Parameter("bf_resolution_s", 60, 1, 3600),
+    "bf_max_job_test": _Parameter("bf_max_job_test", 500, 1, 1_000_000),
+    "bf_max_job_user": _Parameter("bf_max_job_user", 0, 0),
 }
-"""By key of SchedulerParameters: the field, Slurm's default (slurm.conf(5) of 22.05), the unit."""
 
 _NEUTRAL = {
     "PreemptType": ({"preempt/none"}, "preemption"),
@@ -126,14 +149,13 @@ def _priority(config: Mapping[str, str], notes: list[str]) -> Fields:
 
 
 def _parameters(config: Mapping[str, str], notes: list[str]) -> Fields:
-    given = dict(_parameter(term) for term in config.get("SchedulerParameters", "").split(","))
+    given: dict[str, str] = {}
+    for term in config.get("SchedulerParameters", "").split(","):
+        given.setdefault(*_parameter(term))  # of two of one key Slurm takes the first
     fields: Fields = {}
-    for key, (field, default, unit) in _PARAMETERS.items():
-        text = given.pop(key, str(default))
-        good = text.isascii() and text.isdigit() and (int(text) > 0 or default == 0)
-        if not good:
-            notes.append(f"SchedulerParameters: {key}={text} does not read: Slurm's default.")
-        fields[field] = (int(text) if good else default) * unit
+    for key, parameter in _PARAMETERS.items():
+        text = given.pop(key, str(parameter.default))
+        fields[parameter.field] = _value(key, text, parameter, notes)
     if given.pop("bf_continue", None) is None:
         notes.append(
             "bf_continue is not set: Slurm gives up a backfill pass that it yielded in, the "
@@ -142,14 +164,35 @@ def _parameters(config: Mapping[str, str], notes: list[str]) -> Fields:
     others = [key if not value else f"{key}={value}" for key, value in given.items() if key]
     if others:
         notes.append(f"Not simulated: SchedulerParameters {', '.join(others)}.")
-    if config.get("SchedulerType", "sched/backfill") != "sched/backfill":
-        notes.append(f"SchedulerType = {config['SchedulerType']}: backfilled nevertheless.")
+    kind = config.get("SchedulerType", "sched/backfill")
+    if kind == "sched/builtin":
+        fields["bf_interval_s"] = OFF
+        notes.append("SchedulerType = sched/builtin: no backfill (bf_interval = -1).")
+    elif kind != "sched/backfill":
+        notes.append(f"SchedulerType = {kind}: backfilled nevertheless.")
     return fields
+
+
+def _value(key: str, text: str, parameter: _Parameter, notes: list[str]) -> int:
+    found = _NUMBER.match(text)
+    number = int(found[0]) if found else parameter.least - 1
+    if parameter.may_be_off and number == OFF:
+        return OFF
+    if not parameter.least <= number <= parameter.most:
+        notes.append(
+            f"SchedulerParameters: Slurm takes no {key}={text} (it takes {parameter.values}), "
+            f"but its default: {parameter.default}."
+        )
+        number = parameter.default
+    if number == 0 and parameter.may_be_off:
+        notes.append(f"{key}=0: Slurm looks each second, and so does the simulator.")
+        number = 1
+    return number * parameter.unit
 
 
 def _parameter(term: str) -> tuple[str, str]:
     key, _, value = term.strip().partition("=")
-    return key, value
+    return key.lower(), value
 
 
 def _whole(config: Mapping[str, str], key: str, notes: list[str]) -> int:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mirage.domain.timelimit import format_time_limit
 from mirage.episodes.about import STEP_S
 from mirage.errors import InputError
-from mirage.sim.site import groups_of, partition_nodes, qos_of
+from mirage.sim.site import groups_of, most_time_s, partition_nodes, qos_of
 from mirage.sim.types import Params, Partition, Qos, SimJob
 
 PAIR_USER = "mirage-pair"
@@ -67,7 +67,7 @@ class Settings:
         pair = f"a pair of {self.nodes} nodes does not fit"
         if not 1 <= self.nodes <= count:
             yield f"{pair} partition {partition.name} of {count}"
-        if partition.max_time_s and self.time_limit_s > partition.max_time_s:
+        if 0 < most_time_s(partition, qos) < self.time_limit_s:
             limit, most = map(format_time_limit, (self.time_limit_s, partition.max_time_s))
             yield f"a time limit of {limit} is over MaxTime={most} of partition {partition.name}"
         if 0 < qos.max_submit_pu < _STANDBY_TOO:

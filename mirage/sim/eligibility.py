@@ -33,6 +33,7 @@ from mirage.sim.layout import (
     RECORD,
     RUNS,
     SITE_BF_INTERVAL,
+    SITE_SCHED_INTERVAL,
     UNMET,
     VERSION,
     WAITING,
@@ -44,10 +45,16 @@ from mirage.sim.queue import dequeue, enqueue
 
 @kernel
 def touch(state: Ints, site: Ints) -> None:
-    """Something changed: the main pass is due at once, the backfill at its next interval."""
+    """Something changed: the main pass is due at once, the backfill at its next interval.
+
+    A scheduler that is off has an interval below 0.
+    """
     state[VERSION] += 1
-    state[MAIN_DUE] = 1
+    if site[SITE_SCHED_INTERVAL] > 0:
+        state[MAIN_DUE] = 1
     interval, last = site[SITE_BF_INTERVAL], state[LAST_BACKFILL]
+    if interval < 0:
+        return
     # Passes keep the beat of the last one; the first comes at a multiple of the interval.
     beat = last if last != -FAR else 0
     due = beat + (state[NOW] - beat + interval - 1) // interval * interval

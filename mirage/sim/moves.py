@@ -171,6 +171,8 @@ def settle(state: Ints, site: Ints, planned_at: int) -> None:
 def plan(state: Ints, site: Ints, results: Ints, work: Ints, plans: Ints) -> None:
     """`plans[slot]` becomes each planned start or NONE. The state is used up: hand in a copy."""
     plans[:] = NONE
+    if site[layout.SITE_BF_INTERVAL] < 0:
+        return
     state[layout.IN_PASS] = 1
     backfill_pass(state, site, results, work, plans)
 

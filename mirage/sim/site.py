@@ -8,7 +8,7 @@ from mirage.errors import ConfigError
 from mirage.sim import layout
 from mirage.sim.layout import FAR, FRACTION_BITS, Ints
 from mirage.sim.nodes import WORD
-from mirage.sim.types import NodeGroup, Params, Partition, Qos, SelectType
+from mirage.sim.types import OFF, NodeGroup, Params, Partition, Qos, SelectType
 
 
 def words_of(params: Params) -> int:
@@ -48,6 +48,11 @@ def partition_nodes(params: Params, partition: Partition) -> Sequence[int]:
     return partition.nodes or range(params.nodes)
 
 
+def most_time_s(partition: Partition, qos: Qos) -> int:
+    """The longest time limit that a job of both may have; 0: any."""
+    return 0 if qos.overrides_max_time else partition.max_time_s
+
+
 def least_of(params: Params, partition: Partition) -> tuple[int, int, int]:
     """CPUs, MiB and GPUs that each of the partition's nodes has at least."""
     sizes = [(g.cpus, g.memory_mib, g.gpus) for g in groups_of(params) for _ in range(g.count)]
@@ -83,6 +88,11 @@ def _faults(params: Params) -> Iterator[tuple[bool, str]]:
             f"reservation {r.name}: a node that is not there",
         )
         yield r.end <= r.start, f"reservation {r.name}: ends before it starts"
+    for key, interval in (
+        ("sched_interval", params.sched_interval_s),
+        ("bf_interval", params.bf_interval_s),
+    ):
+        yield interval < 1 and interval != OFF, f"{key}: {interval} is neither 1 or more nor -1"
     outside = any(e.node not in known for e in params.node_events)
     yield outside, "node events: a node that is not there"
 

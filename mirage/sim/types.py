@@ -12,6 +12,8 @@ from mirage.domain.job import JobState
 _DAY_S = 86400
 DEFAULT_PARTITION = "batch"
 DEFAULT_QOS = "normal"
+OFF = -1
+"""Of sched_interval and bf_interval: that scheduler does not run."""
 
 
 class SelectType(StrEnum):
@@ -57,6 +59,8 @@ class Qos:
 
     name: str = DEFAULT_QOS
     priority: int = 0
+    overrides_max_time: bool = False
+    """Flag PartitionTimeLimit: MaxTime of partitions does not bind its jobs."""
     max_jobs_pu: int = 0
     """Running jobs per user."""
     max_submit_pu: int = 0
@@ -129,8 +133,10 @@ class Params:
     max_jobs_pu: int = 0
     """Running jobs per user; 0: no limit."""
     sched_interval_s: int = 60
+    """OFF: no main pass, also not after a change."""
     default_queue_depth: int = 100
     bf_interval_s: int = 30
+    """OFF: no backfill pass, and no planned starts."""
     bf_window_s: int = 2 * _DAY_S
     bf_resolution_s: int = 60
     bf_max_job_test: int = 500

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mirage.sim import layout
 from mirage.sim.layout import FAR, FRACTION_BITS, NONE, OWN, RECORD, Ints
 from mirage.sim.names import Names
-from mirage.sim.site import check, groups_of, least_of, partition_nodes, qos_of
+from mirage.sim.site import check, groups_of, least_of, most_time_s, partition_nodes, qos_of
 from mirage.sim.types import Dependency, DependencyKind, Params, SelectType, SimJob
 
 REFUSALS: Final = (
@@ -141,7 +141,7 @@ class Recorder:
             (partition >= 0 and job.nodes > len(self._members[partition]), 5),
             (partition >= 0 and self._enough(partition, asked) < job.nodes, 6),
             (job.time_limit_s < 1, 7),
-            (partition >= 0 and self._too_long(job, partition), 8),
+            (partition >= 0 and qos >= 0 and self._too_long(job, partition, qos), 8),
             (job.run_s < 0, 9),
             (bool(job.node_list) and not self._list_matches(job, partition), 10),
             (not _in_range(job), 12),
@@ -158,8 +158,8 @@ class Recorder:
             )
         return self._large_enough[key]
 
-    def _too_long(self, job: SimJob, partition: int) -> bool:
-        most = self.params.partitions[partition].max_time_s
+    def _too_long(self, job: SimJob, partition: int, qos: int) -> bool:
+        most = most_time_s(self.params.partitions[partition], qos_of(self.params)[qos])
         return bool(most) and job.time_limit_s > most
 
     def _list_matches(self, job: SimJob, partition: int) -> bool:

@@ -3,6 +3,7 @@
 Keys that are not known here are left alone; later releases have more of them.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from mirage.slurm.hostlist import expand
 from mirage.slurm.shown import records
 
 _ALL = "ALL"
+_KEPT_CPUS = re.compile(r"(?:^|,)cpu=(\d{1,15})(?:,|$)", re.ASCII)
 _OUT = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ERROR", "MAINT"})
 
 
@@ -61,6 +63,9 @@ class ShownReservation:
     end: str
     nodes: tuple[str, ...]
     flags: frozenset[str]
+    cpus: int | None
+    """Those that it keeps, over all its nodes; None where neither CPUs nor cores are told."""
+    cores: int | None
     for_whom: str
     """Its users, accounts, groups; empty: nobody."""
 
@@ -168,6 +173,8 @@ def _reservation(record: Mapping[str, str]) -> ShownReservation:
         end=record.get("EndTime", ""),
         nodes=expand(record.get("Nodes", "")),
         flags=frozenset(filter(None, record.get("Flags", "").split(","))),
+        cpus=int(kept[1]) if (kept := _KEPT_CPUS.search(record.get("TRES", ""))) else None,
+        cores=int(cores) if (cores := record.get("CoreCnt", "")).isdecimal() else None,
         for_whom=", ".join(whom),
     )
 

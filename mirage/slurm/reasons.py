@@ -1,8 +1,9 @@
 """Slurm's words for why a job waits that no forecast cures: what they mean, and what to do.
 
-The words are those of 22.05's `job_reason_string` and of job_reason_codes(7). A reason that is not
-here (Priority, Resources, Dependency, BeginTime, Licenses, ...) is an ordinary wait: time cures it,
-and a forecast may say how much of it.
+The words are those of `job_state_reason_string` in 22.05 and later, and of job_reason_codes(7). A
+reason that is not here (Priority, Resources, Dependency, BeginTime, Licenses, Constraints,
+MaxPoweredUpNodes, MpiPortsBusy, ...) is an ordinary wait: time cures it, and a forecast may say how
+much of it.
 """
 
 import re
@@ -90,6 +91,12 @@ _TABLE: dict[str, Hindrance] = {
     ),
     **_of(
         Cure.PERSON,
+        "it asks for more memory than a node or CPU may give one job (MaxMemPerNode, MaxMemPerCPU)",
+        "Ask for less memory (scontrol update JobId=JOB MinMemoryNode=...), or for more nodes.",
+        "MaxMemPerLimit",
+    ),
+    **_of(
+        Cure.PERSON,
         "no node, or no combination of nodes, has what it asks for",
         "Change what it asks for: constraints, GPUs, CPUs or memory.",
         "BadConstraints",
@@ -111,7 +118,7 @@ _TABLE: dict[str, Hindrance] = {
         "its reservation is gone or has not begun",
         "`scontrol show reservation` has the dates; scontrol update JobId=JOB ReservationName= "
         "lets it run outside.",
-        *("Reservation", "ReservationDeleted"),
+        *("Reservation", "ReservationDeleted", "ReservationInvalid"),
     ),
     **_of(
         Cure.PERSON,
@@ -123,17 +130,22 @@ _TABLE: dict[str, Hindrance] = {
         Cure.PERSON,
         "Slurm failed on it",
         "Ask the admins: slurmctld's log has the reason.",
-        *("SystemFailure", "BurstBufferOperation", "BurstBufferResources"),
+        *("SystemFailure", "BurstBufferOperation"),
     ),
 }
 
 _SPELLED = {
     "launch failed requeued held": "JobLaunchFailure",
+    "user env retrieval failed requeued held": "JobLaunchFailure",
     "job requeued in held state": "RequeueHeld",
     "job requeued in special exit state": "RequeueHeld",
-    "JobHoldMaxRequeue": "JobHoldMaxRequeue",
 }
 """Sentences that Slurm puts in the place of a word, with `_` for blanks or without."""
+_BEGINNINGS = {
+    "Job's account not permitted to use this partition": "AccountNotAllowed",
+    "Job's QOS not permitted to use this partition": "QOSNotAllowed",
+}
+"""The same, of sentences that name the partition and the account at their ends."""
 
 _ASIDE = re.compile(r"may be reserved for other job", re.IGNORECASE)
 _UPKEEP = re.compile(r"maintenance", re.IGNORECASE)
@@ -157,7 +169,7 @@ _FAMILIES: Sequence[_Family] = (
         "Ask for more of it; Slurm starts the job once there is some.",
     ),
     _Family(
-        re.compile(r"(?:QOS|Assoc)(?:Max\w*?Per(?:Job|Node)|Min\w*?NotSatisfied)\w*"),
+        re.compile(r"(?:QOS|Assoc)Max\w*?Per(?:Job|Node)\w*|(?:QOS|Assoc)Min\w*"),
         Cure.PERSON,
         "it asks for more, or less, than its QOS or association lets one job have",
         "Change what it asks for, or name another QOS.",
@@ -170,7 +182,8 @@ _FAMILIES: Sequence[_Family] = (
     ),
     _Family(
         re.compile(
-            r"(?:QOS|Assoc(?:iation)?)(?:Grp|Max|JobLimit|Resource)\w*|MaxBillingPerAccount"
+            r"(?:QOS|Assoc(?:iation)?)(?:Grp|Max|JobLimit|Resource)\w*"
+            r"|Max\w+Per(?:Account|User)|AccountingPolicy"
         ),
         Cure.JOBS,
         "a limit of its user, account or QOS is reached",
@@ -191,7 +204,7 @@ def hindrance(reason: str) -> Hindrance | None:
     plain = reason.strip().strip("()").replace("_", " ")
     if _ASIDE.search(plain):
         return None
-    word = _SPELLED.get(plain) or plain.partition(",")[0].partition(" ")[0]
+    word = _SPELLED.get(plain) or _begun(plain) or plain.partition(",")[0].partition(" ")[0]
     if word == "ReqNodeNotAvail" and _UPKEEP.search(plain):
         return _MAINTENANCE
     if word in _TABLE:
@@ -200,6 +213,10 @@ def hindrance(reason: str) -> Hindrance | None:
         if family.pattern.fullmatch(word):
             return Hindrance(word, family.cure, family.says, family.advice)
     return None
+
+
+def _begun(plain: str) -> str | None:
+    return next((word for begin, word in _BEGINNINGS.items() if plain.startswith(begin)), None)
 
 
 def named(word: str) -> Hindrance | None:

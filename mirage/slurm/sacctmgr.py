@@ -23,8 +23,9 @@ class ShownQos:
     max_submit_pu: int
     max_tres_pu: Mapping[str, int]
     """By TRES; memory in MiB."""
+    flags: frozenset[str]
     others: Mapping[str, str]
-    """Set limits and flags that are none of the above."""
+    """Set limits that are none of the above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,13 +158,14 @@ def parse_qos(answer: str) -> tuple[ShownQos, ...]:
 
 def _qos(row: Row) -> ShownQos:
     taken = {"Name", "Priority", "MaxJobsPU", "MaxTRESPU", "MaxSubmitPU", "UsageFactor"}
-    taken |= {"GraceTime", "PreemptMode"}
+    taken |= {"GraceTime", "PreemptMode", "Flags"}
     return ShownQos(
         name=row["Name"],
         priority=_count(row, "Priority"),
         max_jobs_pu=_count(row, "MaxJobsPU"),
         max_submit_pu=_count(row, "MaxSubmitPU"),
         max_tres_pu=parse_tres(row.get("MaxTRESPU", "")),
+        flags=frozenset(row.get("Flags", "").split(",")) - {""},
         others={key: value for key, value in row.items() if value and key not in taken}
         | _usage_factor(row),
     )

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from mirage.errors import ConfigError, MalformedText
-from mirage.sim.types import NodeEvent, NodeGroup, Outage, Params, Partition, Qos, Reservation
+from mirage.sim.types import (
+    OFF,
+    NodeEvent,
+    NodeGroup,
+    Outage,
+    Params,
+    Partition,
+    Qos,
+    Reservation,
+)
 from mirage.slurm.hostlist import MOST_HOSTS
 from mirage.traces import clustervalues as values
 from mirage.traces.clustervalues import Reader
@@ -31,6 +40,12 @@ class ClusterFile:
     """By node number; empty where the file has none."""
     warnings: tuple[str, ...]
     """What reads, and yet may not be meant: a sentence each."""
+
+    def max_time_s(self) -> dict[str, int]:
+        """By partition, of those with a limit for jobs of every QOS."""
+        if any(qos.overrides_max_time for qos in self.params.qos):
+            return {}
+        return {one.name: one.max_time_s for one in self.params.partitions if one.max_time_s}
 
 
 def read_cluster_file(path: Path) -> Params:
@@ -60,7 +75,11 @@ def parse_cluster_file(written: str, source: str) -> ClusterFile:
     if reading.faults:
         raise ConfigError(source, reading.faults)
     params = Params(**given)
-    warnings = (*_overlaps(params.reservations), *_overlapping_outages(params.node_events))
+    warnings = (
+        *_without_a_scheduler(params),
+        *_overlaps(params.reservations),
+        *_overlapping_outages(params.node_events),
+    )
     return ClusterFile(params=params, node_names=reading.node_names, warnings=warnings)
 
 
@@ -87,9 +106,9 @@ _SCHEDULER: Keys = {
     "SelectType": ("select_type", values.select_type),
     "MaxJobsPU": ("max_jobs_pu", values.count(0)),
     "OverTimeLimit": ("over_time_limit_s", values.minutes(0)),
-    "sched_interval": ("sched_interval_s", values.count(1)),
+    "sched_interval": ("sched_interval_s", values.interval),
     "default_queue_depth": ("default_queue_depth", values.count(1)),
-    "bf_interval": ("bf_interval_s", values.count(1)),
+    "bf_interval": ("bf_interval_s", values.interval),
     "bf_window": ("bf_window_s", values.minutes(1)),
     "bf_resolution": ("bf_resolution_s", values.count(1)),
     "bf_max_job_test": ("bf_max_job_test", values.count(1)),
@@ -105,6 +124,7 @@ _NODES: Keys = {
 _QOS: Keys = {
     "Name": ("name", values.name),
     "Priority": ("priority", values.count(0)),
+    "Flags": ("overrides_max_time", values.overrides_max_time),
     "MaxJobsPU": ("max_jobs_pu", values.count(0)),
     "MaxSubmitJobsPU": ("max_submit_pu", values.count(0)),
     "MaxTRESPU": ("tres", values.tres_limits),
@@ -289,6 +309,12 @@ _WEAKEST_FIRST = (Outage.RESUME, Outage.DRAIN, Outage.DOWN)
 
 def _in_order(event: NodeEvent) -> tuple[int, int, int]:
     return event.at, event.node, _WEAKEST_FIRST.index(event.outage)
+
+
+def _without_a_scheduler(params: Params) -> list[str]:
+    if params.sched_interval_s == OFF and params.bf_interval_s == OFF:
+        return ["sched_interval and bf_interval are both -1: no job ever starts"]
+    return []
 
 
 def _overlaps(reservations: Sequence[Reservation]) -> list[str]:

@@ -131,6 +131,7 @@ def _qos(qos: Qos) -> Mapping[str, Value]:
     return {
         "Name": _text(qos.name),
         "Priority": qos.priority,
+        **({"Flags": _text("PartitionTimeLimit")} if qos.overrides_max_time else {}),
         "MaxJobsPU": qos.max_jobs_pu,
         "MaxSubmitJobsPU": qos.max_submit_pu,
         "MaxTRESPU": _text(limits),

@@ -10,7 +10,7 @@ from typing import Any
 
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.domain.tres import parse_tres
-from mirage.sim.types import Outage, SelectType
+from mirage.sim.types import OFF, Outage, SelectType
 from mirage.slurm.gres import gpu_count
 from mirage.slurm.hostlist import expand
 
@@ -35,6 +35,16 @@ def count(least: int, most: int = _LARGEST) -> Reader:
         return value
 
     return read
+
+
+def interval(value: Any) -> int:
+    """Seconds between the passes of a scheduler, or -1, with which Slurm turns it off."""
+    if value == OFF and not isinstance(value, bool):
+        return OFF
+    try:
+        return int(count(1)(value))
+    except ValueError as error:
+        raise ValueError(f"{error}, or -1: off") from None
 
 
 def weight(value: Any) -> int:
@@ -115,6 +125,18 @@ def exclusive(value: Any) -> bool:
     if word not in {"NO", "EXCLUSIVE"}:
         raise ValueError('not simulated: must be "EXCLUSIVE" or "NO"')
     return word == "EXCLUSIVE"
+
+
+_PARTITION_TIME_LIMIT = "PartitionTimeLimit"
+
+
+def overrides_max_time(value: Any) -> bool:
+    """Of a QOS's Flags: whether the one that is simulated stands there; any other is a fault."""
+    words = {w.strip() for w in text(value).split(",")} - {""}
+    unknown = sorted(w for w in words if w.lower() != _PARTITION_TIME_LIMIT.lower())
+    if unknown:
+        raise ValueError(f"not simulated: {', '.join(unknown)}; there is {_PARTITION_TIME_LIMIT}")
+    return bool(words)
 
 
 _TRES = {

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from mirage.sim.types import Params
+from mirage.sim.types import OFF, Params
 
 _HOUR_S = 3600
 _DAY_S = 86400
@@ -47,10 +47,13 @@ def values_of(params: Params) -> dict[str, int]:
     """The numbers of `params`, weights put to the scale of AGE_WEIGHT."""
     scale = AGE_WEIGHT / (params.priority_weight_age or AGE_WEIGHT)
     values = {knob.name: int(getattr(params, knob.field)) for knob in KNOBS}
+    values |= {k.name: k.low for k in KNOBS if values[k.name] == OFF}
     return {n: round(v * scale) if "Weight" in n else v for n, v in values.items()}
 
 
 def with_values(params: Params, values: Mapping[str, int]) -> Params:
-    """`params` with these numbers."""
-    fields: dict[str, Any] = {knob.field: values[knob.name] for knob in KNOBS}
+    """`params` with these numbers; a scheduler that is off stays off."""
+    fields: dict[str, Any] = {
+        knob.field: values[knob.name] for knob in KNOBS if getattr(params, knob.field) != OFF
+    }
     return replace(params, priority_weight_age=AGE_WEIGHT, **fields)

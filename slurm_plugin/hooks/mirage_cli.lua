@@ -47,6 +47,11 @@ local function is_set(name)
   return value ~= nil and value ~= ""
 end
 
+-- There the chain's own script asks for nothing and is to submit nothing; the wrapper knows it.
+local function maybe_in_a_link()
+  return is_set("MIRAGE_LINK") and is_set("MIRAGE_DIR") and is_set("SLURM_JOB_ID")
+end
+
 -- Ours in a comment is a word mirage:NAME=...; the wrapper knows the names.
 local function asks(text)
   return string.find(" " .. text, "%smirage:%l[%l-]*[=,]") ~= nil
@@ -59,13 +64,14 @@ local function asks_before_the_script_is_read(words)
       return true
     end
   end
-  return is_set("MIRAGE_CHAIN") or is_set("MIRAGE_TOTAL")
+  return is_set("MIRAGE_CHAIN") or is_set("MIRAGE_TOTAL") or maybe_in_a_link()
 end
 
 -- Whether the wrapper already has this call in hand: no call may come back to it for ever.
 local function within_wrapper(words)
   for i = 2, #words do
-    if string.find(words[i], "^mirage:" .. ID .. ":%d+$") then
+    -- Of a link that submits the next one, which has no names of a link; a script may say it too.
+    if string.find(words[i], "^mirage:" .. ID .. ":%d+$") and not maybe_in_a_link() then
       return true
     end
   end

@@ -137,6 +137,12 @@ static bool read_words(void)
 	return true;
 }
 
+/* There the chain's own script asks for nothing and is to submit nothing; the wrapper knows it. */
+static bool maybe_in_a_link(void)
+{
+	return is_set("MIRAGE_LINK") && is_set("MIRAGE_DIR") && is_set("SLURM_JOB_ID");
+}
+
 /* A link's own mark, mirage:<chain>:<link>: the first argument of every carrier. */
 static bool is_carrier_mark(const char *word)
 {
@@ -154,8 +160,9 @@ static int taken_in_hand(void)
 	long pid = 0;
 	int when, i;
 
+	/* A link that submits the next one has no names of a link; a script may say the mark too. */
 	for (i = 1; i < word_count; i++)
-		if (is_carrier_mark(words[i]))
+		if (is_carrier_mark(words[i]) && !maybe_in_a_link())
 			return AFTER_SCRIPT;
 	if (!mark || sscanf(mark, "%ld:%d", &pid, &when) != 2)
 		return NEVER;
@@ -186,7 +193,7 @@ static bool asked_before_the_script_is_read(void)
 	for (i = 1; i < word_count; i++)
 		if (begins(words[i], "--" OPTION))
 			return true;
-	return is_set("MIRAGE_CHAIN") || is_set("MIRAGE_TOTAL");
+	return is_set("MIRAGE_CHAIN") || is_set("MIRAGE_TOTAL") || maybe_in_a_link();
 }
 
 static void say(const char *what, const char *why)

@@ -12,7 +12,7 @@ from mirage.cluster import site_answers
 from mirage.cluster.site_answers import Answers, Question
 from mirage.cluster.site_params import Site, site_of
 from mirage.errors import MalformedText
-from mirage.sim.types import NodeGroup, Params, Partition, Qos, Reservation, SelectType
+from mirage.sim.types import OFF, NodeGroup, Params, Partition, Qos, Reservation, SelectType
 from mirage.slurm.hostlist import compress
 from mirage.traces.clusterfile import parse_cluster_file
 from mirage.traces.clustertext import write_cluster_file
@@ -110,7 +110,8 @@ def test_all_that_is_not_simulated_or_assumed_is_said_once() -> None:
         ("OverTimeLimit", "UNLIMITED", "jobs end at their limits"),
         ("JobRequeue", "0", "jobs that are not requeued by default"),
         ("PriorityFlags", "MAX_TRES,ACCRUE_ALWAYS", "MAX_TRES"),
-        ("SchedulerType", "sched/builtin", "backfilled nevertheless"),
+        ("SchedulerType", "sched/hold", "backfilled nevertheless"),
+        ("SchedulerType", "sched/builtin", "no backfill"),
     ],
 )
 def test_a_setting_that_is_not_simulated_is_said(key: str, value: str, what: str) -> None:
@@ -133,7 +134,104 @@ def test_slurms_own_defaults_stand_where_nothing_is_set() -> None:
 def test_a_parameter_that_does_not_read_is_said_and_slurms_default_taken() -> None:
     site = imported(SchedulerParameters="bf_interval=often,bf_max_job_user=7,bf_continue")
     assert (site.params.bf_interval_s, site.params.bf_max_job_user) == (30, 7)
-    assert said(site, "bf_interval=often does not read")
+    assert said(site, "Slurm takes no bf_interval=often", "its default: 30")
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "value", "is_said"),
+    [
+        ("bf_interval=-1", "bf_interval_s", OFF, False),
+        ("sched_interval=-1", "sched_interval_s", OFF, False),
+        ("SCHED_INTERVAL=-1", "sched_interval_s", OFF, False),
+        ("bf_interval=45,bf_interval=-1", "bf_interval_s", 45, False),
+        ("sched_interval=0", "sched_interval_s", 1, True),
+        ("sched_interval=-2", "sched_interval_s", 60, True),
+        ("bf_interval=0", "bf_interval_s", 30, True),
+        ("bf_interval=10801", "bf_interval_s", 30, True),
+        ("bf_interval=45s", "bf_interval_s", 45, False),
+        ("bf_max_job_test=0", "bf_max_job_test", 500, True),
+        ("bf_max_job_test=1000001", "bf_max_job_test", 500, True),
+        ("bf_max_job_test=-1", "bf_max_job_test", 500, True),
+        ("bf_max_job_user=0", "bf_max_job_user", 0, False),
+        ("bf_window=43201", "bf_window_s", 86400, True),
+        ("bf_resolution=0", "bf_resolution_s", 60, True),
+        ("bf_max_job_test=" + "9" * 40, "bf_max_job_test", 500, True),
+    ],
+)
+def test_parameters_mean_what_slurmctld_takes_them_for(
+    given: str, field: str, value: int, is_said: bool
+) -> None:
+    """Ranges and defaults as sched_backfill.so and slurmctld of 22.05.8 have them."""
+    site = imported(SchedulerParameters=f"{given},bf_continue")
+    assert getattr(site.params, field) == value
+    key = given.partition("=")[0].lower()
+    assert any(key in note for note in site.notes) == is_said
+    written = write_cluster_file(site.params, site.notes)
+    assert parse_cluster_file(written, "C.toml").params == site.params
+
+
+def test_the_builtin_scheduler_backfills_nothing() -> None:
+    assert imported(SchedulerType="sched/builtin").params.bf_interval_s == OFF
+
+
+def test_where_neither_scheduler_runs_the_file_is_warned_of() -> None:
+    site = imported(SchedulerParameters="bf_interval=-1,sched_interval=-1")
+    read = parse_cluster_file(write_cluster_file(site.params), "C.toml")
+    assert read.warnings[0] == "sched_interval and bf_interval are both -1: no job ever starts"
+
+
+def test_the_flag_of_a_qos_that_the_simulator_has_is_taken_over_and_others_are_said() -> None:
+    lines = [
+        "Name|Priority|Flags|UsageFactor|MaxWall",
+        "normal|0||1.000000|",
+        "long|0|DenyOnLimit,PartitionTimeLimit|1.000000|30-00:00:00",
+    ]
+    for enforced in ("limits", "associations"):
+        found = answers(AccountingStorageEnforce=enforced)
+        texts = {**found.texts, site_answers.QOS: "\n".join(lines) + "\n"}
+        site = site_of(replace(found, texts=texts), UTC)
+        assert [q.overrides_max_time for q in site.params.qos] == [False, True]
+        assert said(site, "QOS long", "Flags=DenyOnLimit", "MaxWall=30-00:00:00")
+        read = parse_cluster_file(write_cluster_file(site.params), "C.toml")
+        assert read.params.qos == site.params.qos
+
+
+RESERVED = "StartTime=1700000000 EndTime=1700003600 Nodes=gpu[01-02] NodeCnt=2 "
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ("CoreCnt=128 Flags=SPEC_NODES TRES=cpu=128", None),
+        ("Flags=SPEC_NODES", None),
+        ("CoreCnt=1 Flags=SPEC_NODES NodeName=gpu01 CoreIDs=0 TRES=cpu=1", "keeps 1 of the 128"),
+        ("CoreCnt=64 Flags=SPEC_NODES TRES=cpu=64,gres/gpu=4", "keeps 64 of the 128 CPUs"),
+        ("CoreCnt=4 Flags=SPEC_NODES", "keeps 4 of the 128 CPUs"),
+        ("CoreCnt=0 Flags=SPEC_NODES TRES=gres/gpu=1", "keeps 0 of the 128 CPUs"),
+        ("CoreCnt=128 Flags=TIME_FLOAT,SPEC_NODES TRES=cpu=128", "TIME_FLOAT"),
+    ],
+)
+def test_parts_of_nodes_and_floating_starts_are_left_out_and_said(
+    facts: str, why: str | None
+) -> None:
+    line = f"ReservationName=r {RESERVED}{facts} Users=watch State=ACTIVE"
+    site = with_lines(site_answers.RESERVATIONS, [line])
+    assert [r.nodes for r in site.params.reservations] == ([] if why else [(0, 1)])
+    if why:
+        assert said(site, "Reservation r ", why, "left out")
+
+
+def test_cores_of_several_threads_are_several_cpus() -> None:
+    nodes = [site_texts.node(f"gpu0{i}", ThreadsPerCore="2") for i in (1, 2)]
+    line = f"ReservationName=r {RESERVED} CoreCnt=64 Flags=SPEC_NODES State=ACTIVE"
+    found = answers()
+    texts = {
+        **found.texts,
+        site_answers.NODES: "\n".join(nodes),
+        site_answers.PARTITIONS: site_texts.partition("gpu", "gpu[01-02]"),
+        site_answers.RESERVATIONS: line,
+    }
+    assert site_of(replace(found, texts=texts), UTC).params.reservations[0].nodes == (0, 1)
 
 
 def test_flags_and_weights() -> None:

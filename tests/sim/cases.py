@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from mirage.sim.types import (
+    OFF,
     Dependency,
     DependencyKind,
     NodeEvent,
@@ -94,9 +95,9 @@ class _Maker:
             select_type=SelectType.CONS_TRES if self.shared else SelectType.LINEAR,
             max_jobs_pu=pick((0, 0, 1, 3)),
             over_time_limit_s=pick((0, 0, 0, 45, 300)),
-            sched_interval_s=pick((10, 60)),
+            sched_interval_s=pick((10, 10, 60, 60, OFF)),
             default_queue_depth=pick((100, 100, 3, 1)),
-            bf_interval_s=pick((10, 30, 60, 45)),
+            bf_interval_s=pick((10, 30, 60, 45, OFF)),
             bf_window_s=pick((300, 1800, 7200, 86400)),
             bf_resolution_s=pick((1, 7, 60, 60, 300)),
             bf_max_job_test=pick((500, 500, 10, 2)),

@@ -334,3 +334,13 @@ def test_the_printed_priority() -> None:
     shown = {i: scene.sim.find(i).priority for i in (1, 2, 3, 9)}
     # The rate is rounded down, so a day falls short of 1000 by less than one point.
     assert shown == {1: 1000 + 25 + 1000 - 1, 2: 0, 3: 1, 9: 0}
+
+
+# MaxTime of a partition, and the QOS that it does not bind
+
+
+def test_a_qos_with_partition_time_limit_is_not_bound_by_max_time(side: Side) -> None:
+    qos = (Qos(name="normal"), Qos(name="long", overrides_max_time=True))
+    params = site(qos=qos, partitions=(Partition(max_time_s=600),))
+    jobs = [job(1), job(2, limit=601), job(3, limit=601, qos="long"), job(4, limit=601, qos="none")]
+    assert Scene(side, params, *jobs).starts() == {1: 0, 2: None, 3: 0, 4: None}

@@ -4,6 +4,11 @@ import pytest
 
 from mirage.slurm.reasons import HINDRANCES, Cure, Hindrance, hindrance, named, short
 
+TRES = ("BB", "Billing", "Cpu", "Energy", "GRES", "License", "Memory", "Node", "Unknown")
+OF_ALL = (*TRES, "Jobs", "SubmitJobs")
+WHOSE = ("Account", "User")
+OWNERS = ("Assoc", "QOS")
+
 
 @pytest.mark.parametrize(
     "reason",
@@ -13,6 +18,9 @@ from mirage.slurm.reasons import HINDRANCES, Cure, Hindrance, hindrance, named, 
         "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority "
         "partitions",
         "SomethingThatSlurmHasNotYet",
+        *("Prolog", "SchedDefer", "JobArrayTaskLimit", "FedJobLock", "BurstBufferResources"),
+        *("BurstBufferStageIn", "PowerNotAvail", "PowerReserved", "MaxPoweredUpNodes"),
+        *("MpiPortsBusy", "NvidiaImexChannels", "Constraints"),
     ],
 )
 def test_ordinary_waits_are_the_queues(reason: str) -> None:
@@ -42,13 +50,38 @@ def test_ordinary_waits_are_the_queues(reason: str) -> None:
         ("AssocMaxJobsLimit", "AssocMaxJobsLimit", Cure.JOBS),
         ("AssociationJobLimit", "AssociationJobLimit", Cure.JOBS),
         ("QOSGrpNodeLimit", "QOSGrpNodeLimit", Cure.JOBS),
+        ("AccountingPolicy", "AccountingPolicy", Cure.JOBS),
+        ("MaxMemPerLimit", "MaxMemPerLimit", Cure.PERSON),
+        ("ReservationDeleted", "ReservationDeleted", Cure.PERSON),
+        ("ReservationInvalid", "ReservationInvalid", Cure.PERSON),
+        ("JobHoldMaxRequeue", "JobHoldMaxRequeue", Cure.PERSON),
+        ("user_env_retrieval_failed_requeued_held", "JobLaunchFailure", Cure.PERSON),
+        (
+            "(Job's_account_not_permitted_to_use_this_partition_(gpu_allows_a_not_b))",
+            "AccountNotAllowed",
+            Cure.PERSON,
+        ),
+        (
+            "Job's QOS not permitted to use this partition (gpu denies a,b including a)",
+            "QOSNotAllowed",
+            Cure.PERSON,
+        ),
+        *((f"Max{what}PerAccount", f"Max{what}PerAccount", Cure.JOBS) for what in OF_ALL),
+        *((f"Max{what}RunMinsPer{whose}", None, Cure.JOBS) for what in TRES for whose in WHOSE),
+        *((f"QOSMin{what}", None, Cure.PERSON) for what in (*TRES, "CpuNotSatisfied")),
+        *((f"QOSMax{what}PerUser", None, Cure.JOBS) for what in OF_ALL),
+        *((f"QOSMax{what}MinutesPerJob", None, Cure.PERSON) for what in TRES),
+        *((f"{owner}Max{what}PerNode", None, Cure.PERSON) for owner in OWNERS for what in TRES),
+        *((f"{owner}Grp{what}", None, Cure.JOBS) for owner in OWNERS for what in TRES),
+        *((f"{owner}Grp{what}Minutes", None, Cure.PERSON) for owner in OWNERS for what in TRES),
+        *((f"{owner}Grp{what}RunMinutes", None, Cure.JOBS) for owner in OWNERS for what in TRES),
     ],
 )
-def test_waits_that_no_forecast_cures_are_named(reason: str, word: str, cure: Cure) -> None:
+def test_waits_that_no_forecast_cures_are_named(reason: str, word: str | None, cure: Cure) -> None:
     found = hindrance(reason)
     assert found is not None
-    assert (found.word, found.cure) == (word, cure)
-    assert named(word) == found, "what is stored finds it again"
+    assert (found.word, found.cure) == (word or reason, cure)
+    assert named(found.word) == found, "what is stored finds it again"
 
 
 @pytest.mark.parametrize("found", HINDRANCES, ids=lambda found: found.word)

@@ -19,9 +19,10 @@ def qos_named(params: Params, name: str) -> Qos | None:
 def is_faulty(params: Params, job: SimJob) -> bool:
     """Whether the job can never be accepted, whoever else is there."""
     partition = partition_named(params, job.partition)
-    if partition is None or qos_named(params, job.qos) is None or job.run_s < 0:
+    qos = qos_named(params, job.qos)
+    if partition is None or qos is None or job.run_s < 0 or job.time_limit_s < 1:
         return True
-    if job.time_limit_s < 1 or 0 < partition.max_time_s < job.time_limit_s:
+    if 0 < partition.max_time_s < job.time_limit_s and not qos.overrides_max_time:
         return True
     numbers = numbers_of(params, partition)
     if job.nodes < 1 or job.nodes > len(numbers):

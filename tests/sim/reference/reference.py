@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from mirage.domain.job import JobState
 from mirage.errors import ClusterRefused
-from mirage.sim.types import Dependency, NodeEvent, Outage, Params, SimJob
+from mirage.sim.types import OFF, Dependency, NodeEvent, Outage, Params, SimJob
 from tests.sim.reference.by_name import ByName
 from tests.sim.reference.by_number import Profile
 from tests.sim.reference.cluster import Entry, fits, nodes_of, numbers_of, reserved, rooms_of
@@ -59,7 +59,7 @@ class Reference:
         return [e.job_id for e in self._in_order()]
 
     def planned_starts(self) -> dict[int, int]:
-        return copy.deepcopy(self)._backfill()
+        return {} if self.params.bf_interval_s == OFF else copy.deepcopy(self)._backfill()
 
     # The clock
 
@@ -127,8 +127,11 @@ class Reference:
         if not self.queue.changed:
             return
         self.queue.changed = False
-        self.main_due = self.now
+        if self.params.sched_interval_s != OFF:
+            self.main_due = self.now
         step = self.params.bf_interval_s
+        if step == OFF:
+            return
         earliest = self.now
         if self.last_backfill is not None:
             earliest = max(earliest, self.last_backfill + step)

@@ -1,0 +1,71 @@
+"""Reservations to the simulator's, which keep whole nodes from a fixed time to another."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, tzinfo
+
+from mirage.cluster.site_nodes import numbers_of
+from mirage.sim.types import Reservation
+from mirage.slurm.inventory import ShownNode, ShownReservation
+
+_AGAIN = frozenset({"DAILY", "HOURLY", "WEEKLY", "WEEKDAY", "WEEKEND"})
+_NOT_SIMULATED = _AGAIN | {"FLEX", "MAGNETIC"}
+_FLOATS = "TIME_FLOAT"
+
+
+def reservations_of(
+    shown: Sequence[ShownReservation],
+    nodes: Sequence[ShownNode],
+    zone: tzinfo | None,
+    notes: list[str],
+) -> tuple[Reservation, ...]:
+    """Those that can be simulated; a sentence in `notes` for each that cannot."""
+    number_of = {node.name: number for number, node in enumerate(nodes)}
+    found = []
+    for one in shown:
+        numbers = numbers_of(one.nodes, number_of, f"reservation {one.name}", notes)
+        start, end = _instant(one.start, zone), _instant(one.end, zone)
+        why = next(_reasons(one, [nodes[n] for n in numbers], start, end), None)
+        if why is not None or start is None or end is None:
+            notes.append(f"Reservation {one.name} {why}: left out.")
+            continue
+        notes += _said_of(one)
+        found.append(Reservation(name=one.name, start=start, end=end, nodes=numbers))
+    return tuple(found)
+
+
+def _reasons(
+    one: ShownReservation, nodes: Sequence[ShownNode], start: int | None, end: int | None
+) -> Iterator[str]:
+    """Why it is not simulated; nothing of one that is."""
+    if _FLOATS in one.flags:
+        yield f"has no fixed start ({_FLOATS}: it moves on with the clock), which is not simulated"
+    if not nodes or start is None or end is None or end <= start:
+        yield "has no nodes, or no times that read"
+    all_cpus, kept = sum(node.cpus for node in nodes), _kept(one, nodes)
+    if kept is not None and kept < all_cpus:
+        yield f"keeps {kept} of the {all_cpus} CPUs of its nodes, and parts are not simulated"
+
+
+def _kept(one: ShownReservation, nodes: Sequence[ShownNode]) -> int | None:
+    """The CPUs that it keeps, by its cores where it tells no CPUs; None: nothing tells."""
+    if one.cpus is not None or one.cores is None:
+        return one.cpus
+    return one.cores * max(node.threads_per_core for node in nodes)
+
+
+def _said_of(one: ShownReservation) -> Iterator[str]:
+    if one.for_whom:
+        yield f"Reservation {one.name} is for {one.for_whom}: here its nodes stay empty."
+    if flags := sorted(one.flags & _NOT_SIMULATED):
+        yield f"Not simulated of reservation {one.name}: {', '.join(flags)}."
+
+
+def _instant(text: str, zone: tzinfo | None) -> int | None:
+    """Epoch seconds of epoch seconds or of local time; None where neither is there."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        wall = datetime.fromisoformat(text)
+        return int((wall if wall.tzinfo else wall.replace(tzinfo=zone)).timestamp())
+    except (ValueError, OverflowError, OSError):
+        return None
