@@ -51,9 +51,13 @@ class Queue:
     dependency: Texts
     node_list: Texts
     comment: Texts
+    unread: frozenset[JobId] = frozenset()
+    """Jobs that are there, and of which Slurm's row does not read: they are in no column."""
 
     @classmethod
-    def of(cls, taken_at: int, jobs: Iterable[Job]) -> Self:
+    def of(
+        cls, taken_at: int, jobs: Iterable[Job], unread: frozenset[JobId] = frozenset()
+    ) -> Self:
         """Columns of `jobs`, in their order."""
         rows = list(jobs)
         columns: dict[str, Any] = {
@@ -66,7 +70,7 @@ class Queue:
             column = np.empty(len(rows), dtype=object)
             column[:] = [getattr(j, name) for j in rows]
             columns[name] = column
-        return cls(taken_at=taken_at, **columns)
+        return cls(taken_at=taken_at, unread=unread, **columns)
 
     def __len__(self) -> int:
         return len(self.job_id)
