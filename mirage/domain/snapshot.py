@@ -132,6 +132,22 @@ class Queue:
         return np.array(working, dtype=bool)
 
 
+class Records(list[Job]):
+    """What accounting tells of some jobs."""
+
+    def __init__(self, jobs: Iterable[Job] = (), unread: frozenset[JobId] = frozenset()) -> None:
+        super().__init__(jobs)
+        self.unread = unread
+        """Jobs that accounting knows, and of which a record does not read."""
+
+    @classmethod
+    def joined(cls, several: Iterable["Records"], wanted: Iterable[JobId]) -> "Records":
+        """Those of the jobs in `wanted`: the id of an array brings all its tasks."""
+        ids, answers = frozenset(wanted), list(several)
+        unread = ids & frozenset(job_id for one in answers for job_id in one.unread)
+        return cls((job for one in answers for job in one if job.job_id in ids), unread)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One node: what it has and what of it is given away."""

@@ -155,7 +155,8 @@ def text(value: Any) -> str:
         return ""
     if not isinstance(value, str):
         raise MalformedText(f"not text: {str(value)[:80]!r}")
-    return value
+    # JSON can escape halves of characters, and NUL, which no database takes.
+    return value if value.isprintable() else value.encode(errors="replace").decode().replace("\0", "")
 
 
 def number(value: Any) -> int | None:

@@ -104,9 +104,9 @@ def _nodes(
         or len(hostlist.expand(node_list))
         or requested.get("node", 0)
     )
-    if not found:
+    if not found and "allocation_nodes" in payload:
         raise MalformedText("no node count")
-    return found
+    return found or 1
 
 
 def _start(times: Payload, state: JobState, node_list: str) -> int | None:

@@ -68,7 +68,7 @@ def jobs(answer: Any, unread: Unread | None = None) -> list[Job]:
     told = each(answer, "jobs")
     found = left_out.read(told, _job, _named)
     refuse_two_owners(chain(owners(found), left_out.owners()))
-    left_out.check(len(told))
+    left_out.check_queue(len(told))
     return merge(whole(found, left_out))
 
 

@@ -145,7 +145,7 @@ def jobs(answer: str, separator: str = SEPARATOR, unread: Unread | None = None) 
     total = len(rows) + len(left_out.rows)
     found = left_out.read(rows, _job, _named)
     refuse_two_owners(chain(owners(found), left_out.owners()))
-    left_out.check(total)
+    left_out.check_queue(total)
     return merge(whole(found, left_out))
 
 

@@ -66,8 +66,17 @@ class Unread:
         """Raise MalformedText where these of `total` rows are too many to be left out."""
         bad = len(self.rows)
         if bad > _FEW and bad * _SHARE > total:
-            first = self.rows[0]
-            raise MalformedText(f"{bad} of {total} rows, such as {first.name}: {first.why}")
+            raise self._too_many(total)
+
+    def check_queue(self, total: int) -> None:
+        """The same; a queue of which no job reads is none either: an empty one says something."""
+        self.check(total)
+        if self.rows and len(self.rows) >= total:
+            raise self._too_many(total)
+
+    def _too_many(self, total: int) -> MalformedText:
+        first = self.rows[0]
+        return MalformedText(f"{len(self.rows)} of {total} rows, such as {first.name}: {first.why}")
 
 
 def strict() -> Unread:
