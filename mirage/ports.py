@@ -42,7 +42,7 @@ class Cluster(Protocol):
     def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
         """What accounting knows of these ids; absent ids are left out.
 
-        `Records` where it knows some of which it cannot be read what.
+        `Records`, where some of what it knows of them does not read.
         """
         ...
 
