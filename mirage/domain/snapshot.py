@@ -55,9 +55,7 @@ class Queue:
     """Jobs that are there, and of which Slurm's row does not read: they are in no column."""
 
     @classmethod
-    def of(
-        cls, taken_at: int, jobs: Iterable[Job], unread: frozenset[JobId] = frozenset()
-    ) -> Self:
+    def of(cls, taken_at: int, jobs: Iterable[Job], unread: frozenset[JobId] = frozenset()) -> Self:
         """Columns of `jobs`, in their order."""
         rows = list(jobs)
         columns: dict[str, Any] = {

@@ -156,7 +156,9 @@ def text(value: Any) -> str:
     if not isinstance(value, str):
         raise MalformedText(f"not text: {str(value)[:80]!r}")
     # JSON can escape halves of characters, and NUL, which no database takes.
-    return value if value.isprintable() else value.encode(errors="replace").decode().replace("\0", "")
+    return (
+        value if value.isprintable() else value.encode(errors="replace").decode().replace("\0", "")
+    )
 
 
 def number(value: Any) -> int | None:

@@ -246,7 +246,7 @@ class _Times:
     start: int | None
     end: int | None
     elapsed_s: int | None
-    """Where that is not from start to end."""
+    """Where that is not from start to end, or there is no end yet."""
 
 
 def _times(row: Fields, readings: Readings, state: JobState, assumed: list[str]) -> _Times:
@@ -270,12 +270,13 @@ def _times(row: Fields, readings: Readings, state: JobState, assumed: list[str])
     if eligible is None and start is not None:
         planned_s = _seconds(row, "planned", "planned", "reserved")
         eligible = start - planned_s if planned_s else None
-    ran_s = end - start if start is not None and end is not None and state.ended else None
-    if ran_s is None or elapsed_s is None or elapsed_s == ran_s:
+    if start is None or elapsed_s is None or state.waiting:
         return _Times(submit, eligible, start, end, None)
-    if elapsed_s > ran_s + _TOLERANCE_S:
+    if end is None or not state.ended:
+        return _Times(submit, eligible, start, end, elapsed_s)
+    if elapsed_s > end - start + _TOLERANCE_S:
         assumed.append(LONGER)
-    return _Times(submit, eligible, start, end, elapsed_s)
+    return _Times(submit, eligible, start, end, None if elapsed_s == end - start else elapsed_s)
 
 
 def _not_before(found: tuple[int, ...], at: int | None) -> int | None:

@@ -118,9 +118,7 @@ def argv(names: Sequence[str], which: Sequence[str], separator: str = SEPARATOR)
     return ["sacct", *options, *form, *which]
 
 
-def parse_facts(
-    answer: str, names: Sequence[str], unread: Unread | None = None
-) -> dict[Key, Row]:
+def parse_facts(answer: str, names: Sequence[str], unread: Unread | None = None) -> dict[Key, Row]:
     """The first answer: each record once.
 
     Raises MalformedText for half an answer, ForgedAnswer for a record that is two users' own. Rows

@@ -139,9 +139,7 @@ def jobs(answer: str, separator: str = SEPARATOR, unread: Unread | None = None) 
     Raises ForgedAnswer where a job is shown as two users' own. `unread` as in `parse`.
     """
     left_out = strict() if unread is None else unread
-    rows = whole_rows(
-        answer, FIELDS, left_out, separator=separator, begins=is_number, what="job"
-    )
+    rows = whole_rows(answer, FIELDS, left_out, separator=separator, begins=is_number, what="job")
     total = len(rows) + len(left_out.rows)
     found = left_out.read(rows, _job, _named)
     refuse_two_owners(chain(owners(found), left_out.owners()))

@@ -32,7 +32,9 @@ _COMPONENT = re.compile(r"\d+\+[1-9]\d*", re.ASCII)
 class SacctDump:
     """The header of a dump, and its rows."""
 
-    def __init__(self, lines: Lines, zone: tzinfo | None = None, cluster: str | None = None) -> None:
+    def __init__(
+        self, lines: Lines, zone: tzinfo | None = None, cluster: str | None = None
+    ) -> None:
         """`cluster`: whose rows are wanted; None: those of all in it."""
         self._lines = lines
         self._clock = Clock(zone)
@@ -94,9 +96,9 @@ class SacctDump:
         named = row.get("cluster", "").strip()
         if not named:
             return
+        self.clusters[named.lower()] += 1
         if self._cluster is not None and named.lower() != self._cluster.lower():
             raise RowSkipped(OTHER_CLUSTER)
-        self.clusters[named] += 1
 
 
 def _job_id(row: Fields) -> tuple[JobId, bool]:
