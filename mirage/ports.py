@@ -40,7 +40,10 @@ class Cluster(Protocol):
         ...
 
     def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
-        """What accounting knows of these ids; absent ids are left out."""
+        """What accounting knows of these ids; absent ids are left out.
+
+        `Records`, where some of what it knows of them does not read.
+        """
         ...
 
     def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:

@@ -12,7 +12,7 @@ import structlog
 
 from mirage.cluster.meter import Usage
 from mirage.domain.job import Job, JobId
-from mirage.domain.snapshot import Node, Queue, Snapshot
+from mirage.domain.snapshot import Node, Queue, Records, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
 from mirage.services import caps, killswitch, links, pushing, retention, room, waits
@@ -210,6 +210,7 @@ class Worker:
             links.sync(tx, self._cluster_id, found, queue.taken_at, queue=queue)
             pushing.check(tx, self._cluster_id, ran, queue.taken_at)
             self._pushed = pushes.find(tx, self._cluster_id)
+            links.keep_unread(tx, self._cluster_id, queue)
             missing = links.missing(tx, self._cluster_id, queue.taken_at)
         self._queue = queue
         self._resolve(missing, queue.taken_at)
@@ -217,7 +218,8 @@ class Worker:
             # Slurm may have taken long: another worker acts by now if the lease ran out.
             if not self._has_lease(tx):
                 return
-            reconcile(tx, self._cluster_id, queue.taken_at)
+            unread = links.unread_chains(tx, self._cluster_id, queue)
+            reconcile(tx, self._cluster_id, queue.taken_at, unread)
             conclude(tx, self._cluster_id, queue.taken_at)
             if self._watch is not None:
                 self._watch.note(tx, self._cluster_id, queue.taken_at)
@@ -265,7 +267,8 @@ class Worker:
             return
         with self._store.begin() as tx:
             links.sync(tx, self._cluster_id, self._ours(tx, records), now, accounting=True)
-            unknown = set(missing) - {job.job_id for job in records}
+            unread = records.unread if isinstance(records, Records) else frozenset()
+            unknown = set(missing) - {job.job_id for job in records} - unread
             links.close_forgotten(tx, self._cluster_id, unknown, now)
 
     def _catch_up(self, now: int) -> None:

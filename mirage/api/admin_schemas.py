@@ -127,6 +127,10 @@ class CostView(_Wire):
     calls: int = Field(examples=[1440])
     failures: int = Field(examples=[0])
     seconds: float = Field(examples=[86.4])
+    unread_rows: int = Field(
+        description="Rows of its answers that did not read and were left out; each answer counts.",
+        examples=[0],
+    )
     calls_a_minute: float = Field(examples=[1.0])
 
 

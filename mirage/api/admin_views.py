@@ -89,6 +89,7 @@ def _cost(cost: Cost) -> schemas.CostView:
         calls=cost.calls,
         failures=cost.failures,
         seconds=cost.seconds,
+        unread_rows=cost.unread,
         calls_a_minute=cost.a_minute,
     )
 

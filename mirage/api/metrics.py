@@ -9,8 +9,9 @@ from prometheus_client.registry import Collector
 from mirage.api.context import ApiContext
 from mirage.domain.caller import PARTITIONS
 from mirage.services import rpcs
+from mirage.services.limits import DAY_S
 from mirage.services.rpcs import Rpcs
-from mirage.store import chains, clusters, decisions, forecasts, snapshots, switches
+from mirage.store import chains, clusters, decisions, forecasts, service, snapshots, switches
 from mirage.store.engine import Transaction
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -75,6 +76,15 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
             value=until - given.clock(),
         )
     yield from _of_slurmctld(rpcs.last(tx, given.cluster_id))
+    unread = GaugeMetricFamily(
+        "mirage_slurm_unread_rows",
+        "Rows of Slurm's answers in the last 24 hours that did not read and were left out.",
+        labels=["command"],
+    )
+    since = given.clock() - DAY_S
+    for command, made in service.calls_by_command(tx, given.cluster_id, since).items():
+        unread.add_metric([command], made.unread)
+    yield unread
     latest = snapshots.latest(tx, given.cluster_id)
     if latest is not None:
         age = given.clock() - latest.taken_at

@@ -13,7 +13,18 @@ from rich.console import Console
 from rich.table import Table
 
 from mirage.cli.kernels import say_if_compiling
-from mirage.cli.simulate import complain, day, hours, instant, progress, ratio, table_of
+from mirage.cli.simulate import (
+    ClusterName,
+    complain,
+    day,
+    hours,
+    instant,
+    progress,
+    ratio,
+    rows_of,
+    rows_table,
+    table_of,
+)
 from mirage.cli.writable import check_writable
 from mirage.errors import InputError
 from mirage.learn import tpe
@@ -64,6 +75,7 @@ def calibrate(
         datetime | None,
         typer.Option(help="Judge jobs submitted before then (UTC). Default: all."),
     ] = None,
+    cluster_name: ClusterName = None,
     trials: Annotated[int, typer.Option(min=8, help="Replays in each of the two searches.")] = 150,
     seed: Annotated[int, typer.Option(min=0, help="The same seed, the same file.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
@@ -84,7 +96,7 @@ def calibrate(
     start = read_cluster_file(cluster) if cluster else Params(name=_name(trace), nodes=_ANY_SIZE)
     if cluster and nodes is not None and nodes > start.nodes:
         raise InputError(f"--nodes {nodes}: {cluster} has {start.nodes}")
-    taken = replay.read(trace, start)
+    taken = replay.read(trace, start, cluster_name)
     given = {"begin": begin, "until": until, "end": judge_until}
     instants = {name: instant(when) for name, when in given.items() if when is not None}
     plan = replace(default_plan(taken), nodes=nodes, trials=trials, seed=seed, **instants)
@@ -95,10 +107,10 @@ def calibrate(
         found = fit(taken, start, plan, tpe.search, told)
     _write(out, found, trace)
     if as_json:
-        typer.echo(json.dumps(_as_json(found)))
+        typer.echo(json.dumps(_as_json(found) | {"rows": rows_of(taken)}))
     else:
         console = Console()
-        for table in _tables(found):
+        for table in (*_tables(found), rows_table(taken)):
             console.print(table)
         typer.echo(f"{out} written")
     _complain_of_nodes(found)

@@ -1,6 +1,8 @@
 """What `mirage doctor` says of the service itself: its models, whether it answers, and where."""
 
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from urllib.parse import urlsplit
 
 import httpx
@@ -11,7 +13,9 @@ from mirage.cli.findings import Finding, Verdict, found
 from mirage.errors import MirageError
 from mirage.installed import models_dir
 from mirage.policy import registry
+from mirage.services.limits import DAY_S
 from mirage.settings import Settings
+from mirage.store import clusters, service
 
 _TIMEOUT_S = 10.0
 _OK, _MISDIRECTED = 200, 421
@@ -22,6 +26,7 @@ def look(settings: Settings, url: str | None) -> list[Finding]:
     return [
         found("models", lambda: models(settings)),
         found("service", lambda: serves(settings)),
+        found("Slurm's answers", lambda: unread(settings)),
         *_of_socket(settings),
         *([] if url is None else [found("proxy", lambda: reached(url, settings.service.origins))]),
     ]
@@ -35,6 +40,22 @@ def models(settings: Settings) -> tuple[Verdict, str]:
     if broken:
         return Verdict.FAULT, "; ".join(broken)
     return Verdict.GOOD, f"{len(names)} in {under}, each as its card says"
+
+
+def unread(settings: Settings) -> tuple[Verdict, str]:
+    """Whether rows of Slurm's answers are left out, since they do not read."""
+    since = int(time.time()) - DAY_S
+    with closing(bootstrap.open_store(settings)) as store, store.read() as tx:
+        ids = {name: each for each, name in clusters.names(tx).items()}
+        made = service.calls_by_command(tx, ids.get(settings.cluster.name, 0), since)
+    rows = {command: calls.unread for command, calls in made.items() if calls.unread}
+    if not rows:
+        return Verdict.GOOD, "every row of the last 24 h reads"
+    told = ", ".join(f"{command} {number:,}" for command, number in sorted(rows.items()))
+    return Verdict.WARNING, (
+        f"rows of the last 24 h that did not read and were left out, each answer counted: {told}. "
+        "The service's log names each once; what they are about is neither forecast nor moved"
+    )
 
 
 def _broken(names: list[str], settings: Settings) -> Iterator[str]:

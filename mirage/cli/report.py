@@ -20,6 +20,7 @@ from mirage.cli.report_history import Log, Site
 from mirage.cli.report_html import page
 from mirage.cli.report_pairs import Asked, Pair, check_window, pairs, span
 from mirage.cli.report_text import shown
+from mirage.cli.simulate import rows_table
 from mirage.cli.tabling import complain, cores, finite, make_table, plan_of
 from mirage.cli.writable import check_writable
 from mirage.domain.handover import OVERLAP_PRICE
@@ -166,7 +167,9 @@ def shadow(
     if as_json:
         typer.echo(json.dumps(whole, indent=1))
     else:
-        shown(whole, Console())
+        console = Console()
+        shown(whole, console)
+        console.print(rows_table(taken))
     complain(Path(log.name), taken)
 
 
@@ -203,6 +206,18 @@ def _told(
         "cluster": params.name,
         "accrue_always": params.accrue_always,
         "overlap_price": how.overlap_price,
+        "rows": _rows(taken),
+    }
+
+
+def _rows(taken: replay.Replay) -> Document:
+    """What became of the rows of the log, by number alone: jobs are people's."""
+    return {
+        "read": taken.read,
+        "replayed": len(taken.workload),
+        "refused": taken.refused,
+        "skipped": taken.skipped,
+        "assumed": taken.assumed,
     }
 
 
@@ -210,7 +225,8 @@ def _why_none(taken: replay.Replay) -> str:
     """Of a log without a job to replay."""
     if not taken.read:
         return "it holds no jobs"
-    why = ", ".join(f"{reason} ({rows})" for reason, rows in taken.refused.items())
+    out = [*taken.refused.items(), *taken.skipped.items()]
+    why = ", ".join(f"{reason} ({rows})" for reason, rows in out)
     return f"not one of {taken.read} rows can be replayed: {why}"
 
 

@@ -28,6 +28,14 @@ app = typer.Typer()
 _NAMED = 5
 """Jobs named for each kind of bad row."""
 
+ClusterName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Whose rows of the log to take, where it has a column Cluster and holds several.",
+    ),
+]
+
 
 @app.command()
 def simulate(
@@ -49,6 +57,7 @@ def simulate(
         datetime | None,
         typer.Option(help="Judge jobs submitted before then (UTC). Default: all."),
     ] = None,
+    cluster_name: ClusterName = None,
     weekly: Annotated[bool, typer.Option("--weekly", help="Mean waits by week, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
@@ -62,7 +71,7 @@ def simulate(
     where there were such rows; 2 where no row is left, or a file cannot be read.
     """
     params = read_cluster_file(cluster)
-    taken = replay.read(trace, params)
+    taken = replay.read(trace, params, cluster_name)
     window = _window(taken, begin, until)
     say_if_compiling()
     sim = simulator(taken, params)
@@ -113,16 +122,22 @@ def _as_json(taken: Replay, report: Report) -> dict[str, Any]:
     window = told.pop("window")
     if told["fidelity"] is not None:
         told["fidelity"] |= {"from": window["begin"], "until": window["end"]}
-    return told | {"rows": {"read": taken.read, **_rows(taken)}}
+    return told | {"rows": rows_of(taken)}
+
+
+def rows_of(taken: Replay) -> dict[str, Any]:
+    """What became of the rows: those read are the jobs, those refused and those skipped."""
+    return {"read": taken.read, **_rows(taken)}
 
 
 def _rows(taken: Replay) -> dict[str, dict[str, dict[str, Any]]]:
+    kinds = {"refused": taken.refused, "skipped": taken.skipped, "assumed": taken.assumed}
     return {
         kind: {
             reason: {"rows": rows, "first": taken.named.get(reason, [])[:_NAMED]}
             for reason, rows in sorted(reasons.items())
         }
-        for kind, reasons in (("refused", taken.refused), ("assumed", taken.assumed))
+        for kind, reasons in kinds.items()
     }
 
 
@@ -131,8 +146,7 @@ def _tables(taken: Replay, report: Report, *, weekly: bool) -> Iterator[Table]:
     yield _fidelity(report.fidelity, report.window, report.not_judged)
     if weekly and report.fidelity is not None:
         yield _weeks(report.fidelity)
-    if taken.refused or taken.assumed:
-        yield _bad_rows(taken)
+    yield rows_table(taken)
 
 
 def _figures(report: Report) -> Table:
@@ -173,8 +187,11 @@ def _weeks(found: Fidelity) -> Table:
     return table
 
 
-def _bad_rows(taken: Replay) -> Table:
+def rows_table(taken: Replay) -> Table:
+    """Rows read, and what became of those that are not replayed as they stand."""
     table = table_of("rows", "number", "first met")
+    table.add_row("read", f"{taken.read:,}")
+    table.add_row("replayed", f"{len(taken.workload):,}")
     for kind, reasons in _rows(taken).items():
         for reason, found in reasons.items():
             first = ", ".join(map(str, found["first"]))

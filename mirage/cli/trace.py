@@ -1,7 +1,7 @@
 """Commands on trace files."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +18,7 @@ from mirage.errors import InputError
 from mirage.services.ingest_file import Report, ingest_file
 from mirage.store.engine import Store
 from mirage.traces.readers import Format, TraceFile, open_trace
+from mirage.traces.sacctfile import OTHER_CLUSTER
 
 app = typer.Typer()
 
@@ -54,23 +55,25 @@ def ingest(
     Policies forecast from what past jobs waited: with a history they can from the first hour on.
     The `sacct` command for a good dump, and the formats, are in docs/traces.md.
 
-    Rows that make no sense are refused and counted by reason; all others are stored. Exit code 0,
-    with a warning on stderr where rows were refused; 2 where rows were refused and not one was
+    Rows that make no sense are refused and counted by reason, rows of another cluster (the column
+    Cluster) are skipped and counted; all others are stored. Exit code 0, with a warning on stderr
+    where rows were refused or are of another cluster; 2 where there were such rows and not one was
     taken, or where the file cannot be read.
     """
     configured = None if database else settings.load(config)
     with (
-        open_trace(file, trace_format, timezone) as trace,
+        open_trace(file, trace_format, timezone, cluster=cluster) as trace,
         closing(Store(configured.database_url if configured else str(database))) as store,
         _progress(file.name) as told,
     ):
         report = ingest_file(store, cluster, trace, told)
+        others = sorted(trace.clusters.keys() - {cluster.lower()})
     if as_json:
         typer.echo(json.dumps(asdict(report)))
     else:
         typer.echo(f"{file.name} ({trace.format}) into cluster {cluster}")
         Console().print(_table(report, trace.format))
-    _complain(file, report)
+    _complain(file, report, others)
     if configured and "name" in configured.cluster.model_fields_set:
         _compare(cluster, configured.cluster.name)
 
@@ -84,8 +87,23 @@ def _compare(cluster: str, own: str) -> None:
         )
 
 
-def _complain(file: Path, report: Report) -> None:
-    """On standard error, where cron looks: the counts alone would not be read."""
+def _complain(file: Path, report: Report, others: Sequence[str]) -> None:
+    """On standard error, where cron looks: the counts alone would not be read.
+
+    `others`: clusters that rows are of, and that this one is not.
+    """
+    elsewhere = report.skipped_why.get(OTHER_CLUSTER, 0)
+    if elsewhere and report.taken == 0:
+        raise InputError(
+            f"{file}: not one row was taken: {elsewhere} of {report.read} are of cluster "
+            f"{', '.join(others[:_REASONS])}. Name the cluster as Slurm does (ClusterName)"
+        )
+    if elsewhere:
+        typer.echo(
+            f"mirage: warning: {file}: {elsewhere} of {report.read} rows were skipped: they are of "
+            f"another cluster: {', '.join(others[:_REASONS])}",
+            err=True,
+        )
     if report.useless:
         raise InputError(f"{file}: not one of {report.read} rows could be taken: {_why(report)}")
     if report.refused:
@@ -129,8 +147,15 @@ def _table(report: Report, trace_format: Format) -> Table:
     for what in ("read", "added", "updated", "unchanged"):
         table.add_row(what, str(getattr(report, what)))
     unit = "row" if trace_format is Format.PARQUET else "line"
-    for what, reasons in (("refused", report.refused_why), ("skipped", report.skipped_why)):
-        table.add_row(what, str(getattr(report, what)))
+
+    def add(reasons: dict[str, int]) -> None:
         for reason, rows in reasons.items():
             table.add_row(f"  {escape(reason)}", str(rows), f"{unit} {report.first[reason]}")
+
+    for what, reasons in (("refused", report.refused_why), ("skipped", report.skipped_why)):
+        table.add_row(what, str(getattr(report, what)))
+        add(reasons)
+    if report.assumed:
+        table.add_row("taken with something assumed", "")
+        add(report.assumed)
     return table

@@ -8,12 +8,13 @@ import structlog
 
 from mirage.cluster.alarms import Alarms
 from mirage.cluster.reading import Reader
-from mirage.domain.job import Job
+from mirage.domain.snapshot import Records
 from mirage.errors import ClusterError
 from mirage.slurm import sacct
 from mirage.slurm.rows import SEPARATOR, Row
 from mirage.slurm.sacct import Key
 from mirage.slurm.sacct_texts import Texts, is_forged, parse_texts
+from mirage.slurm.unread import Unread, UnreadRow
 
 _log = structlog.get_logger(__name__)
 
@@ -32,6 +33,8 @@ class Answers:
 
     facts: Mapping[Key, Row]
     texts: Texts
+    unread: tuple[UnreadRow, ...] = ()
+    """Rows of the first answer that are in neither."""
 
 
 class Accounting:
@@ -46,15 +49,22 @@ class Accounting:
         """Both answers about the records that `which`, options of `mirage.slurm.sacct`, chooses."""
         fields = self._known_fields()
         answer = self._query(sacct.argv(fields.facts, which))
-        facts = self._read("sacct", lambda: sacct.parse_facts(answer, fields.facts))
+        unread = Unread()
+        facts = self._read("sacct", lambda: sacct.parse_facts(answer, fields.facts, unread))
         told = self._told(fields.texts, which, facts) if facts else Texts()
-        return Answers(facts, told)
+        return Answers(facts, told, tuple(unread.rows))
 
-    def settle(self, answers: Answers) -> list[Job]:
+    def settle(self, answers: Answers) -> Records:
         """The records. Asks again where users have written into the answer, which says nothing of
         slurmdbd: whoever minds how fast that answers counts `ask` alone."""
         texts = self._settled(self._known_fields().texts, answers)
-        return self._read("sacct", lambda: sacct.records(answers.facts, texts))
+        unread = Unread(list(answers.unread))
+        found = self._read.rows(
+            "sacct",
+            lambda left_out: sacct.records(answers.facts, texts, left_out),
+            unread=unread,
+        )
+        return Records(found, unread.job_ids)
 
     def _known_fields(self) -> sacct.Fields:
         if self._fields is None:

@@ -18,7 +18,7 @@ from mirage.cluster.ownership import refuse_another_owner
 from mirage.cluster.reading import Reader
 from mirage.cluster.runner import Runner
 from mirage.domain.job import Job, JobId
-from mirage.domain.snapshot import Node, Queue
+from mirage.domain.snapshot import Node, Queue, Records
 from mirage.errors import ClusterError, ClusterRefused
 from mirage.slurm import holds, sacct, sacctmgr, scancel, scontrol, sdiag, sinfo, squeue
 from mirage.slurm.complaints import move_complaint, query_complaint
@@ -49,7 +49,7 @@ class SlurmCli:
         self._statistics = Lane(patience)
         self.alarms = Alarms()
         """What somebody else than Slurm wrote into its answers."""
-        self._read = Reader(self.alarms)
+        self._read = Reader(self.alarms, self._runner.meter)
         self._sacct = Accounting(self._query, self._read, self.alarms)
         self._pinned: set[JobId] = set()
 
@@ -84,14 +84,11 @@ class SlurmCli:
                 f"history {since} {until}", sacct.in_window(since, until)
             )
 
-    def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
+    def jobs(self, job_ids: Sequence[JobId]) -> Records:
         wanted = sorted(set(job_ids))
-        found: list[Job] = []
-        for i in range(0, len(wanted), _JOBS_AT_ONCE):
-            some = wanted[i : i + _JOBS_AT_ONCE]
-            found += self._ask_accounting(f"jobs {some}", sacct.by_id(some))
-        # The id of an array brings all its tasks.
-        return [job for job in found if job.job_id in set(wanted)]
+        some = (wanted[i : i + _JOBS_AT_ONCE] for i in range(0, len(wanted), _JOBS_AT_ONCE))
+        found = [self._ask_accounting(f"jobs {ids}", sacct.by_id(ids)) for ids in some]
+        return Records.joined(found, wanted)
 
     def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
@@ -151,11 +148,13 @@ class SlurmCli:
     def _queue(self) -> Queue:
         separator, taken_at = secret_separator(), self.now()
         answer = self._query(squeue.argv(), squeue.environment(separator))
-        return self._read("squeue", lambda: squeue.parse(answer, taken_at, separator))
+        return self._read.rows(
+            "squeue", lambda unread: squeue.parse(answer, taken_at, separator, unread)
+        )
 
     def _nodes(self) -> tuple[Node, ...]:
         answer = self._query(sinfo.argv())
-        return self._read("sinfo", lambda: sinfo.parse(answer))
+        return self._read.rows("sinfo", lambda unread: sinfo.parse(answer, unread))
 
     def _site_config(self) -> scontrol.SiteConfig:
         answer = self._query(scontrol.show_config_argv())
@@ -186,7 +185,7 @@ class SlurmCli:
         answer = self._query(sacctmgr.show_coordinators_argv(account))
         return self._read("sacctmgr", lambda: sacctmgr.parse_coordinators_of_one(answer))
 
-    def _ask_accounting(self, key: str, which: Sequence[str]) -> list[Job]:
+    def _ask_accounting(self, key: str, which: Sequence[str]) -> Records:
         return self._sacct.settle(self._accounting.ask(key, lambda: self._sacct.ask(which)))
 
     def _query(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> str:

@@ -15,6 +15,8 @@ class Usage:
     failures: int = 0
     """Could not be asked, or were not answered in time."""
     seconds: float = 0.0
+    unread: int = 0
+    """Rows of the answers that did not read and were left out."""
 
 
 class Meter:
@@ -34,6 +36,11 @@ class Meter:
             failed = False
         finally:
             self._count(kind, failed=failed, seconds=time.monotonic() - began)
+
+    def count_unread(self, kind: str, rows: int) -> None:
+        with self._lock:
+            usage = self._usage.get(kind, Usage())
+            self._usage[kind] = replace(usage, unread=usage.unread + rows)
 
     def usage(self) -> Mapping[str, Usage]:
         with self._lock:

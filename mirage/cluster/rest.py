@@ -17,7 +17,7 @@ from mirage.cluster.reading import Reader
 from mirage.cluster.rest_http import Gone, Reply, RestHttp
 from mirage.cluster.rest_token import Token
 from mirage.domain.job import Job, JobId
-from mirage.domain.snapshot import Node, Queue
+from mirage.domain.snapshot import Node, Queue, Records
 from mirage.domain.submission import Submission
 from mirage.errors import (
     AccountingOff,
@@ -38,6 +38,7 @@ from mirage.slurm import (
 from mirage.slurm.complaints import no_accounting, no_answer, plain_no
 from mirage.slurm.dependency import plain
 from mirage.slurm.sdiag import Diagnosis
+from mirage.slurm.unread import Unread
 
 _BAD = 400
 _JOBS_AT_ONCE = 200
@@ -70,7 +71,7 @@ class Slurmrestd:
         self._pinned: set[JobId] = set()
         self.alarms = Alarms() if commands is None else commands.alarms
         """What somebody else than Slurm wrote into its answers."""
-        self._read = Reader(self.alarms)
+        self._read = Reader(self.alarms, http.meter)
 
     def now(self) -> int:
         return int(time.time())
@@ -102,14 +103,12 @@ class Slurmrestd:
         """One question: who wants a long span asks for it in pieces."""
         yield from self._window(since, until) if since < until else ()
 
-    def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
+    def jobs(self, job_ids: Sequence[JobId]) -> Records:
         wanted = sorted(set(job_ids))
-        found: list[Job] = []
-        for i in range(0, len(wanted), _JOBS_AT_ONCE):
-            ids = ",".join(map(str, wanted[i : i + _JOBS_AT_ONCE]))
-            found += self._records(f"jobs {ids}", {"step": ids})
-        # The id of an array brings all its tasks.
-        return [job for job in found if job.job_id in set(wanted)]
+        some = (wanted[i : i + _JOBS_AT_ONCE] for i in range(0, len(wanted), _JOBS_AT_ONCE))
+        named = (",".join(map(str, ids)) for ids in some)
+        found = [self._records(f"jobs {ids}", {"step": ids}) for ids in named]
+        return Records.joined(found, wanted)
 
     def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
@@ -179,21 +178,29 @@ class Slurmrestd:
     def _queue(self) -> Queue:
         taken_at = self.now()
         reply = self._asked(lambda v: self.http.get(f"/slurm/{v.version}/jobs", "jobs"))
-        return self._read("slurmrestd", lambda: payloads_queue.parse(reply.body, taken_at))
+        return self._read.rows(
+            "slurmrestd",
+            lambda unread: payloads_queue.parse(reply.body, taken_at, unread),
+            kind="rest:jobs",
+        )
 
     def _nodes(self) -> tuple[Node, ...]:
         reply = self._asked(lambda v: self.http.get(f"/slurm/{v.version}/nodes", "nodes"))
-        return self._read("slurmrestd", lambda: payloads_nodes.parse(reply.body))
+        return self._read.rows(
+            "slurmrestd",
+            lambda unread: payloads_nodes.parse(reply.body, unread),
+            kind="rest:nodes",
+        )
 
     def _diagnosis(self) -> Diagnosis:
         reply = self._asked(lambda v: self.http.get(f"/slurm/{v.version}/diag", "diag"))
         return self._read("slurmrestd", lambda: payloads_diag.parse(reply.body))
 
-    def _window(self, since: int, until: int) -> list[Job]:
+    def _window(self, since: int, until: int) -> Records:
         span = {"start_time": f"uts{since}", "end_time": f"uts{until}"}
         return self._records(f"history {since} {until}", span)
 
-    def _records(self, key: str, which: Mapping[str, str]) -> list[Job]:
+    def _records(self, key: str, which: Mapping[str, str]) -> Records:
         def ask(version: payloads.Dialect) -> Reply:
             if not version.accounting:
                 raise ClusterUnavailable(
@@ -205,7 +212,14 @@ class Slurmrestd:
             return self.http.get(at, "accounting", {**which, **query})
 
         reply = self._accounting.ask(key, lambda: self._asked(ask))
-        return self._read("slurmrestd", lambda: payloads_history.records(reply.body))
+        unread = Unread()
+        found = self._read.rows(
+            "slurmrestd",
+            lambda left_out: payloads_history.records(reply.body, left_out),
+            kind="rest:accounting",
+            unread=unread,
+        )
+        return Records(found, unread.job_ids)
 
     def _move(self, standby: JobId, dependency: str, node_list: str | None) -> None:
         def tell(version: payloads.Dialect) -> Reply:

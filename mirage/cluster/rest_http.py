@@ -63,11 +63,11 @@ class RestHttp:
         self._timeout_s = timeout_s
         self._identity = identity
         self._clock = clock
-        self._meter = Meter()
+        self.meter = Meter()
 
     def usage(self) -> Mapping[str, Usage]:
         """By kind of request, `rest:jobs` and the like."""
-        return self._meter.usage()
+        return self.meter.usage()
 
     def user(self) -> str:
         """Whose token goes with each request; empty: none does. Raises ClusterUnavailable."""
@@ -93,7 +93,7 @@ class RestHttp:
         body: Any = None,
         token: Token | None = None,
     ) -> Reply:
-        with self._meter.counted(f"rest:{kind}"):
+        with self.meter.counted(f"rest:{kind}"):
             told = token or (None if self._identity is None else self._identity())
             headers = {"Accept": "application/json"} | ({} if told is None else told.headers())
             if body is not None:

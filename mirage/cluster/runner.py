@@ -29,19 +29,19 @@ class Answer:
 class Runner:
     def __init__(self, *, timeout_s: float = 15.0) -> None:
         self._timeout_s = timeout_s
-        self._meter = Meter()
+        self.meter = Meter()
 
     def run(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> Answer:
         """The answer, whatever its exit code; ClusterUnavailable when there is none.
 
         `more`: variables of its environment, which no other user can read.
         """
-        with self._meter.counted(argv[0]):
+        with self.meter.counted(argv[0]):
             return _run(argv, _environment(more or {}), self._timeout_s)
 
     def usage(self) -> Mapping[str, Usage]:
         """By command."""
-        return self._meter.usage()
+        return self.meter.usage()
 
 
 def _run(argv: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Answer:

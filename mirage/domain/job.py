@@ -115,6 +115,9 @@ class Job:
     """The start; for a pending job in the queue, the start that Slurm's backfill plans."""
     end: int | None = None
     """The end; for a running job in the queue, its end by the time limit."""
+    elapsed_s: int | None = None
+    """How long it ran, where that is not from start to end: it was suspended. Of one that runs, so
+    far. Only accounting tells it, and the history does not keep it."""
     time_limit_s: int | None = None
     """`timelimit.UNLIMITED` where there is none."""
     nodes: int = 1

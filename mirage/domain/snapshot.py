@@ -51,9 +51,11 @@ class Queue:
     dependency: Texts
     node_list: Texts
     comment: Texts
+    unread: frozenset[JobId] = frozenset()
+    """Jobs that are there, and of which Slurm's row does not read: they are in no column."""
 
     @classmethod
-    def of(cls, taken_at: int, jobs: Iterable[Job]) -> Self:
+    def of(cls, taken_at: int, jobs: Iterable[Job], unread: frozenset[JobId] = frozenset()) -> Self:
         """Columns of `jobs`, in their order."""
         rows = list(jobs)
         columns: dict[str, Any] = {
@@ -66,7 +68,7 @@ class Queue:
             column = np.empty(len(rows), dtype=object)
             column[:] = [getattr(j, name) for j in rows]
             columns[name] = column
-        return cls(taken_at=taken_at, **columns)
+        return cls(taken_at=taken_at, unread=unread, **columns)
 
     def __len__(self) -> int:
         return len(self.job_id)
@@ -126,6 +128,22 @@ class Queue:
         """Working jobs; those that only complete are left out."""
         working = [s.running and s is not JobState.COMPLETING for s in self.state]
         return np.array(working, dtype=bool)
+
+
+class Records(list[Job]):
+    """What accounting tells of some jobs."""
+
+    def __init__(self, jobs: Iterable[Job] = (), unread: frozenset[JobId] = frozenset()) -> None:
+        super().__init__(jobs)
+        self.unread = unread
+        """Jobs that accounting knows, and of which a record does not read."""
+
+    @classmethod
+    def joined(cls, several: Iterable["Records"], wanted: Iterable[JobId]) -> "Records":
+        """Those of the jobs in `wanted`: the id of an array brings all its tasks."""
+        ids, answers = frozenset(wanted), list(several)
+        unread = ids & frozenset(job_id for one in answers for job_id in one.unread)
+        return cls((job for one in answers for job in one if job.job_id in ids), unread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

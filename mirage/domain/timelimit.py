@@ -8,7 +8,9 @@ UNLIMITED = 2**31 - 1
 """Seconds of "no time limit", in columns and records alike: an end that is never reached."""
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
-_FORM = re.compile(r"(?:(?P<d>\d+)-)?(?P<a>\d+)(?::(?P<b>\d+))?(?::(?P<c>\d+))?")
+_FORM = re.compile(
+    r"(?:(?P<d>\d{1,9})-)?(?P<a>\d{1,11})(?::(?P<b>\d{1,11}))?(?::(?P<c>\d{1,11}))?", re.ASCII
+)
 _WORDS_WITHOUT_LIMIT = frozenset({"UNLIMITED", "INFINITE"})
 _WORDS_UNKNOWN = frozenset({"", "INVALID", "NOT_SET", "UNKNOWN", "N/A", "NONE", "PARTITION_LIMIT"})
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from mirage.errors import MalformedText
 
 _SUFFIX = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?")
+_AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMGTP]?)[nc]?", re.ASCII)
 _MIB = 1 << 20
 
 

@@ -60,6 +60,8 @@ class Cost:
     calls: int
     failures: int
     seconds: float
+    unread: int
+    """Rows of the answers that were left out, since they did not read; each answer counts."""
     a_minute: float
     """Calls, on average over the time asked about."""
 
@@ -89,6 +91,7 @@ def polling(tx: Transaction, cluster_id: int, *, now: int, hours: int) -> Pollin
         calls=sum(cost.calls for cost in costs),
         failures=sum(cost.failures for cost in costs),
         seconds=sum(cost.seconds for cost in costs),
+        unread=sum(cost.unread for cost in costs),
     )
     return Polling(
         since=began,
@@ -105,6 +108,7 @@ def _cost(command: str, made: Calls, minutes: float) -> Cost:
         calls=made.calls,
         failures=made.failures,
         seconds=made.seconds,
+        unread=made.unread,
         a_minute=made.calls / minutes,
     )
 
@@ -145,4 +149,5 @@ def _since(usage: Usage, before: Usage | None) -> Calls:
         calls=usage.calls - known.calls,
         failures=usage.failures - known.failures,
         seconds=usage.seconds - known.seconds,
+        unread=usage.unread - known.unread,
     )

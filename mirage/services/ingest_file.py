@@ -22,8 +22,14 @@ class Report:
     refused_why: dict[str, int] = field(default_factory=dict)
     """Rows by reason, the commonest first."""
     skipped_why: dict[str, int] = field(default_factory=dict)
+    assumed: dict[str, int] = field(default_factory=dict)
+    """Rows that were taken, by what was assumed of them."""
     first: dict[str, int] = field(default_factory=dict)
     """The line (in parquet the row) where a reason was first met."""
+
+    @property
+    def taken(self) -> int:
+        return self.added + self.updated + self.unchanged
 
     @property
     def useless(self) -> bool:
@@ -31,7 +37,7 @@ class Report:
 
         A dump of no rows, or of job steps alone, is none: an hour without jobs looks like that.
         """
-        return self.refused > 0 and self.added + self.updated + self.unchanged == 0
+        return self.refused > 0 and self.taken == 0
 
 
 def ingest_file(
@@ -62,5 +68,6 @@ def ingest_file(
         skipped=tally.skipped.total(),
         refused_why=dict(tally.refused.most_common()),
         skipped_why=dict(tally.skipped.most_common()),
+        assumed=dict(tally.assumed.most_common()),
         first=dict(tally.first),
     )

@@ -126,6 +126,22 @@ def missing(tx: Transaction, cluster_id: int, now: int) -> list[JobId]:
     return [li.job_id for li in open_links(tx, cluster_id) if li.seen_at < now - GRACE_S]
 
 
+def keep_unread(tx: Transaction, cluster_id: int, queue: Queue) -> None:
+    """Links whose job is in the queue, in a row that does not read, are not gone."""
+    if queue.unread:
+        there = [link for link in open_links(tx, cluster_id) if link.job_id in queue.unread]
+        chains.seen(tx, there, queue.taken_at)
+
+
+def unread_chains(tx: Transaction, cluster_id: int, queue: Queue) -> frozenset[ChainId]:
+    """Live chains that nothing is done about after this look: of a job of theirs nobody knows how
+    it is."""
+    if not queue.unread:
+        return frozenset()
+    found = open_links(tx, cluster_id)
+    return frozenset(link.chain_id for link in found if link.job_id in queue.unread)
+
+
 def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: int) -> None:
     """End links whose job neither the queue nor the accounting knows any more."""
     for link in open_links(tx, cluster_id):

@@ -18,7 +18,7 @@ from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Queue
 from mirage.errors import ClusterRefused, ClusterUnavailable, JobChanged
 from mirage.ports import Cluster
-from mirage.services.links import links_in, marked
+from mirage.services.links import links_in, marked, unread_chains
 from mirage.services.notes import note
 from mirage.slurm.holds import is_held, is_users
 from mirage.store import audit, chains, clusters, holds, orders
@@ -93,8 +93,9 @@ def _tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
     links = [(mark, job) for mark, job in marked(links_in(queue)) if _lives(job)]
     owned = chains.chains_of(tx, {mark.chain_id for mark, _ in links})
     modes = clusters.modes(tx, cluster_id)
+    unread = unread_chains(tx, cluster_id, queue)
     for mark, job in links:
-        chain = owned.get(mark.chain_id)
+        chain = None if mark.chain_id in unread else owned.get(mark.chain_id)
         mode = clusters.mode_among(modes, job.partition)
         if chain is None or chain.uid != job.uid or mode is Mode.OBSERVE:
             continue

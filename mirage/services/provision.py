@@ -10,7 +10,7 @@ from functools import partial
 
 import structlog
 
-from mirage.domain.chain import Link, LinkState, Position
+from mirage.domain.chain import ChainId, Link, LinkState, Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
@@ -20,6 +20,7 @@ from mirage.services.desk import Desk, Rules, found
 from mirage.services.foregone import SLURM, Foregone
 from mirage.services.handovers import OpenHandover, open_handovers
 from mirage.services.limits import too_wrong
+from mirage.services.links import unread_chains
 from mirage.services.owners import CLOCKS_DIFFER_S
 from mirage.slurm import dependency
 from mirage.store import audit, chains, clusters, decisions, forecasts, outcomes
@@ -44,7 +45,12 @@ def provision(
     with store.begin() as tx:
         demote(tx, cluster_id, snapshot.queue.taken_at, rules)
     with store.read() as tx:
-        open_ones = list(open_handovers(tx, cluster_id))
+        unread = unread_chains(tx, cluster_id, snapshot.queue)
+        open_ones = [
+            handover
+            for handover in open_handovers(tx, cluster_id)
+            if handover.chain.chain_id not in unread
+        ]
         desk = Desk(tx, cluster_id, snapshot, rules, open_ones)
         made = list(_decided(tx, cluster_id, desk, open_ones))
     with store.begin() as tx:
@@ -255,12 +261,16 @@ def _too_late(predecessor: Link | None) -> bool:
     return predecessor is None or predecessor.state is LinkState.ENDED
 
 
-def reconcile(tx: Transaction, cluster_id: int, now: int) -> None:
+def reconcile(
+    tx: Transaction, cluster_id: int, now: int, unread: frozenset[ChainId] = frozenset()
+) -> None:
     """Settle intentions that a crash or a silent Slurm left open, by where the standby stands now.
 
-    Run after `chains.sync`, so the links show what Slurm's queue showed.
+    Run after `chains.sync`, so the links show what Slurm's queue showed; but not those of `unread`.
     """
     for row in decisions.intended(tx, cluster_id):
+        if row.chain_id in unread:
+            continue
         links = {link.index: link for link in chains.links(tx, row.chain_id)}
         standby = links.get(row.index)
         if standby is None or standby.seen_at < row.at:

@@ -46,7 +46,7 @@ class Report:
     jobs: int
     started: int
     simulated_s: int
-    """From the first submission to the last end."""
+    """From the first submission to the last end, or to the log's where jobs still ran then."""
     wall_s: float
     """What the replay took here, without reading the file and without compiling."""
     jobs_per_s: float
@@ -71,12 +71,16 @@ def simulator(replay: Replay, params: Params) -> Simulator:
 
 
 def simulate(replay: Replay, sim: Simulator, window: Window | None, told: Told | None) -> Report:
-    """Run `sim`, made for the replay, to the end of all its jobs."""
+    """Run `sim`, made for the replay, to the end of all its jobs, or of the log where some of its
+    jobs still ran then."""
     made = replay.workload
     began = time.perf_counter()
     if told is not None:
         _in_weeks(sim, int(made.submit[0]), int(made.submit[-1]), told)
-    sim.run_out()
+    if replay.until is None:
+        sim.run_out()
+    else:
+        sim.advance_quietly(replay.until)
     wall_s = time.perf_counter() - began
     window = window or default_window(made.submit, replay.logged)
     waits_h = ((sim.start - made.submit) / HOUR_S)[sim.start >= 0]
@@ -84,7 +88,7 @@ def simulate(replay: Replay, sim: Simulator, window: Window | None, told: Told |
     return Report(
         jobs=len(made),
         started=len(waits_h),
-        simulated_s=int(sim.end.max() - made.submit[0]),
+        simulated_s=(replay.until or int(sim.end.max())) - int(made.submit[0]),
         wall_s=wall_s,
         jobs_per_s=len(made) / wall_s,
         wait_h=_wait_hours(waits_h),
@@ -110,7 +114,8 @@ def _not_judged(replay: Replay, window: Window) -> str:
 
 
 def _why(replay: Replay) -> str:
-    reasons = ", ".join(f"{reason} ({rows})" for reason, rows in replay.refused.items())
+    out = [*replay.refused.items(), *replay.skipped.items()]
+    reasons = ", ".join(f"{reason} ({rows})" for reason, rows in out)
     return f": {reasons}" if reasons else ""
 
 

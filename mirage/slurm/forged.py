@@ -1,8 +1,14 @@
 """Answers that cannot be Slurm's: a job has one owner."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 
+from mirage.domain.job import Job, JobId
 from mirage.errors import ForgedAnswer
+
+
+def owners(found: Iterable[tuple[Job, object]]) -> Iterator[tuple[JobId, int | None]]:
+    """Of jobs, each beside its leader."""
+    return ((job.job_id, job.uid) for job, _ in found)
 
 
 def refuse_two_owners(owners: Iterable[tuple[Hashable, int | None]]) -> None:

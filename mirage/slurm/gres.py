@@ -1,12 +1,40 @@
-"""Generic resources as sinfo and squeue print them: `gpu:a100:4(IDX:0-2,5),gres/gpu:2`."""
+"""Generic resources as Slurm writes them: `gpu:a100:4(IDX:0-2,5),gres/gpu:2`, gres.conf(5).
+
+A term is `NAME[:TYPE][:no_consume]:COUNT[K|M|G|T|P]`, with sockets (`(S:0-1)`) or indexes
+(`(IDX:0-2)`) after it. A type may hold digits, `-`, `_` and `.`: `gpu:1g.10gb:2`, `gpu:1080:4`.
+"""
 
 import re
 
-_INDEXES = re.compile(r"\([^)]*\)")
-_GPUS = re.compile(r"(?:gres[:/])?gpu(?::(?P<type>[^:=]*[^:=\d][^:=]*))?(?:[:=](?P<count>\d+))?")
+from mirage.errors import MalformedText
+
+_ASIDE = re.compile(r"\([^()]*\)")
+_PREFIX = re.compile(r"gres[:/]")
+_GPU = "gpu"
+_COUNT = re.compile(r"(\d{1,15})([KMGTP]?)", re.ASCII | re.IGNORECASE)
+_TYPE = re.compile(r"[\w.-]+", re.ASCII)
+_POWERS = {suffix: 1 << 10 * i for i, suffix in enumerate(("", "K", "M", "G", "T", "P"))}
+_NO_TYPE = frozenset({"no_consume", ""})
+"""Jobs take nothing of one that is no_consume, and it is there all the same. Where there is no type
+Slurm may write `gpu:(null):4`."""
 
 
 def gpu_count(text: str) -> int:
-    """GPUs in the list, of all types together; a name without a count is one."""
-    matches = (_GPUS.fullmatch(term.strip()) for term in _INDEXES.sub("", text).split(","))
-    return sum(int(m["count"] or 1) for m in matches if m is not None)
+    """GPUs in the list, of all types together; a name without a count is one.
+
+    Raises MalformedText for GPUs that are written in another way.
+    """
+    return sum(map(_gpus, _ASIDE.sub("", text).split(","))) if _GPU in text else 0
+
+
+def _gpus(term: str) -> int:
+    name, *parts = _PREFIX.sub("", term.strip(), count=1).replace("=", ":").split(":")
+    if name != _GPU:
+        return 0
+    *words, last = [part for part in parts if part not in _NO_TYPE] or ["1"]
+    count = _COUNT.fullmatch(last)
+    if count is None:
+        words.append(last)
+    if len(words) > 1 or not all(_TYPE.fullmatch(word) for word in words):
+        raise MalformedText(f"not GPUs as gres.conf has them: {term.strip()[:40]!r}")
+    return 1 if count is None else int(count[1]) * _POWERS[count[2].upper()]

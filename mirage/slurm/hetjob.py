@@ -3,14 +3,30 @@
 Slurm starts, moves and cancels the components together, through the leader (component 0).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from mirage.domain.job import Job, JobId
+from mirage.slurm.unread import Unread, UnreadRow
+
+Component = tuple[Job, JobId | None]
+"""A job, and its leader; None: it is not heterogeneous."""
 
 
-def merge(jobs: Iterable[tuple[Job, JobId | None]]) -> list[Job]:
-    """Each job with its leader's id (None: not heterogeneous) -> leaders with all resources.
+def whole(found: Sequence[Component], unread: Unread) -> Sequence[Component]:
+    """The jobs without the heterogeneous ones of which a component does not read: these would be
+    smaller than they are."""
+    torn = unread.job_ids
+    if not torn:
+        return found
+    for job, leader in found:
+        if leader in torn:
+            unread.add(UnreadRow(f"job '{job.job_id}'", "", leader), "another component of it")
+    return [(job, leader) for job, leader in found if leader not in torn]
+
+
+def merge(jobs: Iterable[Component]) -> list[Job]:
+    """Each job with its leader's id -> leaders with all resources.
 
     A component whose leader is not in the list stays as it is.
     """

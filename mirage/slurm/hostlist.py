@@ -11,7 +11,7 @@ MOST_HOSTS = 1 << 17
 """A mistyped range must not fill the memory; Slurm's own bound is 64 Ki nodes."""
 
 _PART = re.compile(r"\[(?P<ranges>[^\[\]]*)\]|(?P<plain>[^\[\]]+)")
-_RANGE = re.compile(r"(?P<low>\d+)(?:-(?P<high>\d+))?")
+_RANGE = re.compile(r"(?P<low>\d{1,18})(?:-(?P<high>\d{1,18}))?", re.ASCII)
 _DIGITS = "0123456789"
 _COMMA = re.compile(r",(?![^\[]*\])")
 """One that no bracket encloses."""

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mirage.domain.job import JobId
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import MalformedText
+from mirage.slurm.unread import UnreadRow, shown
 
 Payload = Mapping[str, Any]
 """A JSON object. It travels no further than the parser of its answer."""
@@ -91,7 +93,7 @@ _VAGUE = frozenset({"Unspecified error"})
 def complaints(answer: Any) -> list[Complaint]:
     """The `errors` of an answer; raises MalformedText for what is no answer."""
     listed = mapping(answer).get("errors")
-    return [_complaint(mapping(each)) for each in sequence(listed)]
+    return [_complaint(mapping(one)) for one in sequence(listed)]
 
 
 def _complaint(told: Payload) -> Complaint:
@@ -123,9 +125,29 @@ def sequence(value: Any) -> list[Any]:
 
 def listed(answer: Any, key: str) -> list[Payload]:
     """The objects under `key`, which an answer has even where there are none."""
+    return [mapping(value) for value in each(answer, key)]
+
+
+def each(answer: Any, key: str) -> list[Any]:
+    """What stands under `key`, of whatever kind, which an answer has even where nothing does."""
     if key not in mapping(answer):
         raise MalformedText(f"no {key!r} in the answer: half an answer")
-    return [mapping(each) for each in sequence(answer[key])]
+    return sequence(answer[key])
+
+
+def job_named(what: str, value: Any) -> UnreadRow:
+    """A record that does not read, by its job."""
+    found = value if isinstance(value, Mapping) else {}
+    job_id, uid = _plain(found.get("job_id")), _plain(found.get("user_id"))
+    name = f"{what} {shown(found.get('job_id'))}"
+    return UnreadRow(name, "", None if job_id is None else JobId(job_id), uid)
+
+
+def _plain(value: Any) -> int | None:
+    try:
+        return number(value)
+    except MalformedText:
+        return None
 
 
 def text(value: Any) -> str:
@@ -133,7 +155,10 @@ def text(value: Any) -> str:
         return ""
     if not isinstance(value, str):
         raise MalformedText(f"not text: {str(value)[:80]!r}")
-    return value
+    # JSON can escape halves of characters, and NUL, which no database takes.
+    return (
+        value if value.isprintable() else value.encode(errors="replace").decode().replace("\0", "")
+    )
 
 
 def number(value: Any) -> int | None:

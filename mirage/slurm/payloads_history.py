@@ -3,16 +3,19 @@
 Records carry user names and no uids. A comment is there once the job has ended, as in sacct.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from mirage.domain import tres
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import MalformedText
-from mirage.slurm.hetjob import merge
+from mirage.slurm import hostlist
+from mirage.slurm.hetjob import merge, whole
 from mirage.slurm.payloads import (
     Payload,
+    each,
     instant,
-    listed,
+    job_named,
     mapping,
     needed,
     number,
@@ -22,24 +25,40 @@ from mirage.slurm.payloads import (
 )
 from mirage.slurm.payloads_queue import state_of
 from mirage.slurm.rows import text as unless_none
+from mirage.slurm.unread import Unread, UnreadRow, strict
 
 NOTHING_FOUND = 9003
 """The error of an answer without records: no error to us (ESLURM_REST_EMPTY_RESULT)."""
 
 
-def records(answer: Any) -> list[Job]:
-    """The records, each (job id, submit) once, het components merged into their leaders."""
+def records(answer: Any, unread: Unread | None = None) -> list[Job]:
+    """The records, each (job id, submit) once, het components merged into their leaders.
+
+    Those that do not read are added to `unread`; without it, or where they are many, MalformedText
+    is raised.
+    """
+    left_out = strict() if unread is None else unread
+    told = each(answer, "jobs")
+    pairs = left_out.read(told, _record, _named)
+    left_out.check(len(told))
     # A record may be listed twice when it changes while slurmdbd reads; the later one is newer.
-    pairs = map(_record, listed(answer, "jobs"))
     found = {(job.job_id, job.submit): (job, leader) for job, leader in pairs}
-    return merge(found.values())
+    return merge(whole(list(found.values()), left_out))
 
 
-def _record(payload: Payload) -> tuple[Job, JobId | None]:
+def _record(value: Any) -> tuple[Job, JobId | None]:
+    payload = mapping(value)
+    return _read(payload), _leader(payload)
+
+
+def _named(value: Any) -> UnreadRow:
+    """The record by its job; a component by its leader, which lacks something without it."""
+    found = job_named("record", value)
     try:
-        return _read(payload), _leader(payload)
-    except MalformedText as error:
-        raise MalformedText(f"record {str(payload.get('job_id'))[:20]!r}: {error}") from error
+        leader = _leader(mapping(value))
+    except MalformedText:
+        leader = None
+    return replace(found, job_id=leader) if leader else found
 
 
 def _read(payload: Payload) -> Job:
@@ -64,15 +83,30 @@ def _read(payload: Payload) -> Job:
         start=start,
         end=instant(times.get("end")),
         time_limit_s=_limit_s(times.get("limit"), start),
-        nodes=number(payload.get("allocation_nodes")) or requested.get("node", 0) or 1,
+        nodes=_nodes(payload, allocated, requested, node_list),
         cpus=allocated.get("cpu", 0) or requested.get("cpu", 0),
         gpus=tres.gpus(allocated) or tres.gpus(requested),
+        memory_mib=(requested | allocated).get("mem", 0),
         exit_code=_exit_code(mapping(payload.get("exit_code")), state),
         node_list=node_list,
         comment=text(mapping(payload.get("comment")).get("job")),
         array=_many_tasks(mapping(payload.get("array"))),
         submit_line=text(payload.get("submit_line")),
     )
+
+
+def _nodes(
+    payload: Payload, allocated: dict[str, int], requested: dict[str, int], node_list: str
+) -> int:
+    found = (
+        number(payload.get("allocation_nodes"))
+        or allocated.get("node", 0)
+        or len(hostlist.expand(node_list))
+        or requested.get("node", 0)
+    )
+    if not found and "allocation_nodes" in payload:
+        raise MalformedText("no node count")
+    return found or 1
 
 
 def _start(times: Payload, state: JobState, node_list: str) -> int | None:
@@ -85,9 +119,9 @@ def _start(times: Payload, state: JobState, node_list: str) -> int | None:
 def _tres(payload: Payload, which: str) -> dict[str, int]:
     """By name as sacct writes it: cpu, mem, node, gres/gpu."""
     found: dict[str, int] = {}
-    for each in sequence(mapping(payload.get("tres")).get(which)):
-        kind, name = text(mapping(each).get("type")), text(mapping(each).get("name"))
-        count = number(mapping(each).get("count"))
+    for one in sequence(mapping(payload.get("tres")).get(which)):
+        kind, name = text(mapping(one).get("type")), text(mapping(one).get("name"))
+        count = number(mapping(one).get("count"))
         if count is not None:
             found[f"{kind}/{name}" if name else kind] = count
     return found

@@ -1,19 +1,27 @@
 """slurmrestd's `/slurm/<version>/nodes`: the nodes, in sinfo's words."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from mirage.domain.snapshot import Node
 from mirage.errors import MalformedText
 from mirage.slurm.gres import gpu_count
-from mirage.slurm.payloads import Payload, listed, needed, number, sequence, text, words
+from mirage.slurm.payloads import Payload, each, mapping, needed, number, sequence, text, words
+from mirage.slurm.unread import Unread, UnreadRow, shown, strict
 
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _IN_ORDER = ("DOWN", "ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "RESERVED", "IDLE")
 """sinfo's word is the first of these that a node is, once nothing takes it out of service."""
 
 
-def parse(answer: Any) -> tuple[Node, ...]:
-    return tuple(_node(payload) for payload in listed(answer, "nodes"))
+def parse(answer: Any, unread: Unread | None = None) -> tuple[Node, ...]:
+    """The nodes. Those that do not read are added to `unread`; without it, or where they are many,
+    MalformedText is raised."""
+    left_out = strict() if unread is None else unread
+    told = each(answer, "nodes")
+    found = left_out.read(told, _node, _named)
+    left_out.check(len(told))
+    return tuple(found)
 
 
 def state_of(found: tuple[str, ...]) -> str:
@@ -29,11 +37,12 @@ def state_of(found: tuple[str, ...]) -> str:
     return next((word.lower() for word in _IN_ORDER if word in flags), "unknown")
 
 
-def _node(payload: Payload) -> Node:
-    try:
-        return _read(payload)
-    except MalformedText as error:
-        raise MalformedText(f"node {str(payload.get('name'))[:40]!r}: {error}") from error
+def _named(value: Any) -> UnreadRow:
+    return UnreadRow(f"node {shown(value.get('name') if isinstance(value, Mapping) else value)}")
+
+
+def _node(value: Any) -> Node:
+    return _read(mapping(value))
 
 
 def _read(payload: Payload) -> Node:
@@ -42,7 +51,7 @@ def _read(payload: Payload) -> Node:
     if not found:
         raise MalformedText("without a state: half an answer")
     return Node(
-        name=text(payload.get("name")),
+        name=_name(payload),
         partitions=tuple(text(name) for name in sequence(payload.get("partitions"))),
         state=state_of(found),
         cpus=needed(payload, "cpus"),
@@ -50,3 +59,10 @@ def _read(payload: Payload) -> Node:
         gpus=gpu_count(text(payload.get("gres"))),
         gpus_used=gpu_count(text(payload.get("gres_used"))),
     )
+
+
+def _name(payload: Payload) -> str:
+    found = text(payload.get("name"))
+    if not found:
+        raise MalformedText("without a name: half an answer")
+    return found

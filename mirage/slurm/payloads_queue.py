@@ -3,6 +3,8 @@
 Many times as long as squeue's text.
 """
 
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from mirage.domain import tres
@@ -10,14 +12,17 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import MalformedText
-from mirage.slurm.forged import refuse_two_owners
+from mirage.slurm.forged import owners, refuse_two_owners
 from mirage.slurm.gres import gpu_count
-from mirage.slurm.hetjob import merge
+from mirage.slurm.hetjob import merge, whole
 from mirage.slurm.holds import Shown
 from mirage.slurm.payloads import (
     Payload,
+    each,
     instant,
+    job_named,
     listed,
+    mapping,
     needed,
     number,
     sequence,
@@ -25,7 +30,8 @@ from mirage.slurm.payloads import (
     time_limit_s,
     words,
 )
-from mirage.slurm.rows import job_state
+from mirage.slurm.rows import in_range, job_state
+from mirage.slurm.unread import Unread, UnreadRow, strict
 
 _ASKED = "required_nodes"
 _FLAGS = (
@@ -45,19 +51,35 @@ _FLAGS = (
 """Words that squeue prints instead of the state they come with, in its order."""
 
 
-def parse(answer: Any, taken_at: int) -> Queue:
-    return Queue.of(taken_at, jobs(answer))
+def parse(answer: Any, taken_at: int, unread: Unread | None = None) -> Queue:
+    """The queue. Records that do not read are added to `unread`; without it, or where they are
+    many, MalformedText is raised."""
+    left_out = strict() if unread is None else unread
+    return Queue.of(taken_at, jobs(answer, left_out), unread=left_out.job_ids)
 
 
-def jobs(answer: Any) -> list[Job]:
+def jobs(answer: Any, unread: Unread | None = None) -> list[Job]:
     """The jobs in slurmctld's order, components of het jobs merged into their leaders.
 
     JSON parts what users write by itself. Raises ForgedAnswer all the same where a job is shown as
-    two users' own.
+    two users' own. `unread` as in `parse`.
     """
-    found = [_job(payload) for payload in listed(answer, "jobs")]
-    refuse_two_owners((job.job_id, job.uid) for job, _ in found)
-    return merge(found)
+    left_out = strict() if unread is None else unread
+    told = each(answer, "jobs")
+    found = left_out.read(told, _job, _named)
+    refuse_two_owners(chain(owners(found), left_out.owners()))
+    left_out.check_queue(len(told))
+    return merge(whole(found, left_out))
+
+
+def _named(value: Any) -> UnreadRow:
+    """The record by its job; a component by its leader, which lacks something without it."""
+    found = job_named("job", value)
+    try:
+        leader = _leader(mapping(value))
+    except MalformedText:
+        leader = None
+    return replace(found, job_id=leader) if leader else found
 
 
 def asked_nodes(answer: Any) -> str:
@@ -91,18 +113,16 @@ def state_of(value: Any) -> JobState:
     return job_state(flag or (found[0] if found else ""))
 
 
-def _job(payload: Payload) -> tuple[Job, JobId | None]:
-    try:
-        return _read(payload), _leader(payload)
-    except MalformedText as error:
-        raise MalformedText(f"job {str(payload.get('job_id'))[:20]!r}: {error}") from error
+def _job(value: Any) -> tuple[Job, JobId | None]:
+    payload = mapping(value)
+    return _read(payload), _leader(payload)
 
 
 def _read(payload: Payload) -> Job:
     state = state_of(payload.get("job_state"))
     # A job that squeue calls requeued waits again.
     state = JobState.PENDING if state is JobState.REQUEUED else state
-    nodes = number(payload.get("node_count")) or 1
+    nodes = _nodes(payload)
     node_list = text(payload.get("nodes"))
     limit_s = time_limit_s(payload.get("time_limit"))
     return Job(
@@ -130,6 +150,12 @@ def _read(payload: Payload) -> Job:
         comment=text(payload.get("comment")),
         array=bool(text(payload.get("array_task_string"))),
     )
+
+
+def _nodes(payload: Payload) -> int:
+    """Those it has or asks for; 1 where the record has no such field at all."""
+    found = number(payload.get("node_count", 1))
+    return found or needed(tres.parse_tres(text(payload.get("tres_req_str"))), "node")
 
 
 def _reason(payload: Payload) -> str:
@@ -161,4 +187,4 @@ def _gpus(payload: Payload, nodes: int) -> int:
     """From TRES; from the request where the site does not account GPUs (AccountingStorageTRES)."""
     counted = tres.gpus(tres.parse_tres(text(payload.get("tres_alloc_str"))))
     per_node = gpu_count(text(payload.get("tres_per_node")))
-    return counted or per_node * nodes or gpu_count(text(payload.get("tres_per_job")))
+    return in_range(counted or per_node * nodes or gpu_count(text(payload.get("tres_per_job"))))

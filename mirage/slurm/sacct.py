@@ -10,25 +10,24 @@ hold newlines. In a time window sacct leaves out jobs that were never eligible; 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mirage.domain import tres
-from mirage.domain.job import Job, JobId, JobState
-from mirage.domain.timelimit import parse_time_limit
+from mirage.domain.job import Job, JobId
 from mirage.errors import MalformedText
+from mirage.slurm import record
 from mirage.slurm.forged import refuse_two_owners
-from mirage.slurm.hetjob import merge
+from mirage.slurm.hetjob import merge, whole
 from mirage.slurm.rows import (
     SEPARATOR,
     Row,
+    in_range,
     instant,
     integer,
-    job_state,
-    lowest,
+    named,
     optional_integer,
-    split_rows,
-    text,
+    whole_rows,
 )
+from mirage.slurm.unread import Unread, UnreadRow, strict
 
 KEY = ("JobIDRaw", "Submit", "UID")
 """Names one record, whose it is included."""
@@ -56,6 +55,8 @@ _FACTS: tuple[tuple[str, ...], ...] = (
     ("NCPUS",),
     ("ReqTRES",),
     ("AllocTRES",),
+    ("ReqGRES",),  # both until 20.02
+    ("AllocGRES",),
     ("ExitCode",),
     ("NodeList",),
 )
@@ -65,7 +66,7 @@ _TEXTS = ("Account", "JobName", "Comment", "SubmitLine")
 """What users write. Accounts are made by coordinators too, under any name, newlines included."""
 
 _NEEDED = (*KEY, "State")
-_COMPONENT = re.compile(r"\d+\+(?P<offset>\d+)")
+_COMPONENT = re.compile(r"\d{1,18}\+\d+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,90 +118,74 @@ def argv(names: Sequence[str], which: Sequence[str], separator: str = SEPARATOR)
     return ["sacct", *options, *form, *which]
 
 
-def parse_facts(answer: str, names: Sequence[str]) -> dict[Key, Row]:
+def parse_facts(answer: str, names: Sequence[str], unread: Unread | None = None) -> dict[Key, Row]:
     """The first answer: each record once.
 
-    Raises MalformedText for half an answer, ForgedAnswer for a record that is two users' own.
+    Raises MalformedText for half an answer, ForgedAnswer for a record that is two users' own. Rows
+    that do not read are added to `unread`; without it they raise MalformedText too.
     """
-    header, *rows = split_rows(answer, names) or [{}]
+    left_out = strict() if unread is None else unread
+    header, *rows = whole_rows(answer, names, left_out, what="record") or [{}]
     if list(header.values()) != list(names):
         raise MalformedText(f"sacct answered without its header: {answer[:80]!r}")
     # A record may be listed twice when it changes while sacct reads; the later one is newer.
-    facts = {key(row): row for row in rows}
+    facts = dict(left_out.read(rows, _keyed, _named))
     refuse_two_owners(((job_id, submit), optional_integer(uid)) for job_id, submit, uid in facts)
     return facts
+
+
+def _keyed(row: Row) -> tuple[Key, Row]:
+    optional_integer(row["UID"])
+    return key(row), row
+
+
+def _named(row: Row) -> UnreadRow:
+    found = named("record", row["JobIDRaw"], row["UID"])
+    leader = row.get("JobID", "").partition("+")[0]
+    return replace(found, job_id=JobId(int(leader))) if _is_component(row) else found
 
 
 def key(row: Row) -> Key:
     return tuple(row[name] for name in KEY)
 
 
-def records(facts: Mapping[Key, Row], texts: Mapping[Key, Row]) -> list[Job]:
+def records(
+    facts: Mapping[Key, Row], texts: Mapping[Key, Row], unread: Unread | None = None
+) -> list[Job]:
     """Both answers as jobs, het components merged into their leaders.
 
-    A record that is not in `texts` has none.
+    A record that is not in `texts` has none. `unread` as in `parse_facts`, whose rows count too:
+    MalformedText is raised where they are many.
     """
-    return merge(_job(row | texts.get(named, {})) for named, row in facts.items())
+    left_out = strict() if unread is None else unread
+    total = len(facts) + len(left_out.rows)
+    rows = (row | texts.get(named, {}) for named, row in facts.items())
+    found = left_out.read(rows, _job, _named)
+    left_out.check(total)
+    return merge(whole(found, left_out))
 
 
 def _job(row: Row) -> tuple[Job, JobId | None]:
-    try:
-        return _read(row), _leader(row)
-    except MalformedText as error:
-        raise MalformedText(f"record {row['JobIDRaw'][:20]!r}: {error}") from error
+    fields = {name.lower(): cell for name, cell in row.items()}
+    job_id = JobId(integer(row["JobIDRaw"]))
+    found = record.read(fields, job_id, _readings, array="_[" in row.get("JobID", ""))
+    if found.assumed and "NNodes" in row:
+        raise MalformedText(found.assumed[0])
+    for amount in (found.job.nodes, found.job.cpus, found.job.gpus, found.job.memory_mib):
+        in_range(amount)
+    return found.job, _leader(row)
 
 
-def _read(row: Row) -> Job:
-    allocated = tres.parse_tres(row.get("AllocTRES", ""))
-    requested = tres.parse_tres(row.get("ReqTRES", ""))
-    state = job_state(row["State"])
-    start = _start(row, state)
-    return Job(
-        job_id=JobId(integer(row["JobIDRaw"])),
-        submit=integer(row["Submit"]),
-        state=state,
-        user=text(row.get("User", "")),
-        uid=optional_integer(row["UID"]),
-        account=text(row.get("Account", "")),
-        partition=text(row.get("Partition", "")),
-        qos=text(row.get("QOS", "")),
-        name=row.get("JobName", ""),
-        reason="" if row.get("Reason") == "None" else text(row.get("Reason", "")),
-        priority=optional_integer(row.get("Priority", "")),
-        eligible=_eligible(row, start),
-        start=start,
-        end=instant(row.get("End", "")),
-        time_limit_s=parse_time_limit(row.get("TimelimitRaw", "")),
-        nodes=lowest(row.get("NNodes", "") or "1"),
-        cpus=lowest(row.get("NCPUS", "") or "0"),
-        gpus=tres.gpus(allocated) or tres.gpus(requested),
-        exit_code=row.get("ExitCode", ""),
-        node_list=text(row.get("NodeList", "")),
-        comment=text(row.get("Comment", "")),
-        array="_[" in row.get("JobID", ""),
-        submit_line=text(row.get("SubmitLine", "")),
-    )
+def _readings(cell: str, what: str) -> tuple[int, ...]:
+    """sacct is asked for epoch seconds."""
+    found = instant(cell)
+    return () if found is None else (found,)
 
 
-def _start(row: Row, state: JobState) -> int | None:
-    """The start of a job that ran; one cancelled while it waited may have its end there."""
-    if state.ended and "NodeList" in row and not text(row["NodeList"]):
-        return None
-    return instant(row.get("Start", ""))
-
-
-def _eligible(row: Row, start: int | None) -> int | None:
-    """When it became eligible; where that is not told, its start less the time it was planned."""
-    told = instant(row.get("Eligible", ""))
-    if told is not None or start is None:
-        return told
-    planned_s = parse_time_limit(row.get("Planned", row.get("Reserved", "")))
-    return start - planned_s if planned_s else None
+def _is_component(row: Row) -> bool:
+    """sacct names components `<leader>+<offset>`."""
+    return _COMPONENT.fullmatch(row.get("JobID", "")) is not None
 
 
 def _leader(row: Row) -> JobId | None:
-    """sacct names components `<leader>+<offset>`."""
-    name = row.get("JobID", "")
-    if _COMPONENT.fullmatch(name) is None:
-        return None
-    return JobId(integer(name.partition("+")[0]))
+    return JobId(integer(row["JobID"].partition("+")[0])) if _is_component(row) else None

@@ -9,7 +9,8 @@ from dataclasses import replace
 from mirage.domain.snapshot import Node
 from mirage.errors import MalformedText
 from mirage.slurm.gres import gpu_count
-from mirage.slurm.rows import SEPARATOR, Row, integer, split_rows, text
+from mirage.slurm.rows import SEPARATOR, Row, integer, name, text, whole_rows
+from mirage.slurm.unread import Unread, UnreadRow, shown, strict
 
 FIELDS = ("NodeList", "PartitionName", "StateLong", "CPUsState", "Gres", "GresUsed")
 
@@ -24,11 +25,19 @@ def argv() -> list[str]:
     return ["sinfo", *options, f"--Format={fields}"]
 
 
-def parse(answer: str) -> tuple[Node, ...]:
-    """Each node once, with all its partitions."""
+def parse(answer: str, unread: Unread | None = None) -> tuple[Node, ...]:
+    """Each node once, with all its partitions.
+
+    Rows that do not read are added to `unread`; without it, or where they are many, MalformedText
+    is raised.
+    """
+    left_out = strict() if unread is None else unread
+    rows = whole_rows(answer, FIELDS, left_out, what="node")
+    total = len(rows) + len(left_out.rows)
+    found = left_out.read(rows, _node, _named)
+    left_out.check(total)
     nodes: dict[str, Node] = {}
-    for row in split_rows(answer, FIELDS):
-        node = _node(row)
+    for node in found:
         seen = nodes.get(node.name)
         if seen is not None:
             partitions = tuple(dict.fromkeys(seen.partitions + node.partitions))
@@ -37,11 +46,15 @@ def parse(answer: str) -> tuple[Node, ...]:
     return tuple(nodes.values())
 
 
+def _named(row: Row) -> UnreadRow:
+    return UnreadRow(f"node {shown(row['NodeList'])}")
+
+
 def _node(row: Row) -> Node:
-    partition = text(row["PartitionName"])
+    partition = name(row["PartitionName"])
     allocated, _, _, total = _cpus(row["CPUsState"])
     return Node(
-        name=row["NodeList"],
+        name=_node_name(row["NodeList"]),
         partitions=() if partition in _NO_PARTITION else (partition,),
         state=_state(row["StateLong"]),
         cpus=total,
@@ -49,6 +62,12 @@ def _node(row: Row) -> Node:
         gpus=gpu_count(row["Gres"]),
         gpus_used=gpu_count(row["GresUsed"]),
     )
+
+
+def _node_name(cell: str) -> str:
+    if not name(cell):
+        raise MalformedText("without a name")
+    return cell
 
 
 def _state(cell: str) -> str:

@@ -7,28 +7,35 @@ SQUEUE_FORMAT2 means `-O` and not `-o`, which has no letter for the eligible tim
 characters. Tried on 22.05.8, 24.11.5 and 26.05.5.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from mirage.domain import tres
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import parse_time_limit
 from mirage.errors import MalformedText
-from mirage.slurm.forged import refuse_two_owners
+from mirage.slurm.forged import owners, refuse_two_owners
 from mirage.slurm.gres import gpu_count
-from mirage.slurm.hetjob import merge
+from mirage.slurm.hetjob import merge, whole
 from mirage.slurm.holds import Shown
 from mirage.slurm.rows import (
     SEPARATOR,
     Row,
+    in_range,
     instant,
     integer,
+    is_number,
     job_state,
     lowest,
+    name,
+    named,
     optional_integer,
     split_rows,
     text,
+    whole_rows,
 )
+from mirage.slurm.unread import Unread, UnreadRow, strict
 
 _NONE = "N/A"
 
@@ -117,25 +124,38 @@ def standing(answer: str) -> Standing:
     )
 
 
-def parse(answer: str, taken_at: int, separator: str = SEPARATOR) -> Queue:
-    return Queue.of(taken_at, jobs(answer, separator))
+def parse(
+    answer: str, taken_at: int, separator: str = SEPARATOR, unread: Unread | None = None
+) -> Queue:
+    """The queue. Rows that do not read are added to `unread`; without it, or where they are many,
+    MalformedText is raised, as for an answer that was cut short."""
+    left_out = strict() if unread is None else unread
+    return Queue.of(taken_at, jobs(answer, separator, left_out), unread=left_out.job_ids)
 
 
-def jobs(answer: str, separator: str = SEPARATOR) -> list[Job]:
+def jobs(answer: str, separator: str = SEPARATOR, unread: Unread | None = None) -> list[Job]:
     """The jobs in squeue's order, components of het jobs merged into their leaders.
 
-    Raises ForgedAnswer where a job is shown as two users' own.
+    Raises ForgedAnswer where a job is shown as two users' own. `unread` as in `parse`.
     """
-    found = [_job(row) for row in split_rows(answer, FIELDS, separator)]
-    refuse_two_owners((job.job_id, job.uid) for job, _ in found)
-    return merge(found)
+    left_out = strict() if unread is None else unread
+    rows = whole_rows(answer, FIELDS, left_out, separator=separator, begins=is_number, what="job")
+    total = len(rows) + len(left_out.rows)
+    found = left_out.read(rows, _job, _named)
+    refuse_two_owners(chain(owners(found), left_out.owners()))
+    left_out.check_queue(total)
+    return merge(whole(found, left_out))
 
 
 def _job(row: Row) -> tuple[Job, JobId | None]:
-    try:
-        return _read(row), _leader(row)
-    except MalformedText as error:
-        raise MalformedText(f"job {row['JobID'][:20]!r}: {error}") from error
+    return _read(row), _leader(row)
+
+
+def _named(row: Row) -> UnreadRow:
+    """The row by its job; a component by its leader, which lacks something without it."""
+    leader = row["HetJobID"]
+    found = named("job", row["JobID"], row["UserID"])
+    return replace(found, job_id=JobId(int(leader))) if is_number(leader) else found
 
 
 def _read(row: Row) -> Job:
@@ -146,7 +166,7 @@ def _read(row: Row) -> Job:
         job_id=JobId(integer(row["JobID"])),
         submit=integer(row["SubmitTime"]),
         state=state,
-        user=text(row["UserName"]),
+        user=name(row["UserName"]),
         uid=integer(row["UserID"]),
         account=text(row["Account"]),
         partition=text(row["Partition"]),
@@ -193,4 +213,4 @@ def _gpus(row: Row, nodes: int) -> int:
     """From TRES; from the request where the site does not account GPUs (AccountingStorageTRES)."""
     counted = tres.gpus(tres.parse_tres(text(row["tres-alloc"])))
     per_node = gpu_count(row["tres-per-node"])
-    return counted or per_node * nodes or gpu_count(row["tres-per-job"])
+    return in_range(counted or per_node * nodes or gpu_count(row["tres-per-job"]))

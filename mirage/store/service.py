@@ -10,6 +10,7 @@ from mirage.store.tables import leases, slurm_calls, ticks
 from mirage.store.upsert import insert, put
 
 HOUR_S = 3600
+_COUNTED = ("calls", "failures", "seconds", "unread")
 KEPT_S = 30 * 86400
 """Hours of calls are kept so long."""
 
@@ -33,6 +34,8 @@ class Calls:
     calls: int
     failures: int
     seconds: float
+    unread: int = 0
+    """Rows of the answers that did not read and were left out."""
 
 
 def ticked(tx: Transaction, cluster_id: int, tick: Tick) -> None:
@@ -81,13 +84,14 @@ def add_calls(tx: Transaction, cluster_id: int, at: int, made: Mapping[str, Call
             "calls": each.calls,
             "failures": each.failures,
             "seconds": each.seconds,
+            "unread": each.unread,
         }
         for command, each in made.items()
     ]
     if not rows:
         return
     statement = insert(tx, slurm_calls)
-    more = {n: slurm_calls.c[n] + statement.excluded[n] for n in ("calls", "failures", "seconds")}
+    more = {n: slurm_calls.c[n] + statement.excluded[n] for n in _COUNTED}
     key = ["cluster_id", "hour", "command"]
     tx.execute(statement.on_conflict_do_update(index_elements=key, set_=more), rows)
     old = slurm_calls.c.hour < at - KEPT_S
@@ -96,12 +100,14 @@ def add_calls(tx: Transaction, cluster_id: int, at: int, made: Mapping[str, Call
 
 def calls_by_command(tx: Transaction, cluster_id: int, since: int) -> dict[str, Calls]:
     """From the beginning of an hour on."""
-    sums = [func.sum(slurm_calls.c[name]) for name in ("calls", "failures", "seconds")]
+    sums = [func.sum(slurm_calls.c[name]) for name in _COUNTED]
     query = select(slurm_calls.c.command, *sums).where(*_since(cluster_id, since))
     rows = tx.execute(query.group_by(slurm_calls.c.command))
     return {
-        command: Calls(calls=int(calls), failures=int(failures), seconds=float(seconds))
-        for command, calls, failures, seconds in rows
+        command: Calls(
+            calls=int(calls), failures=int(failures), seconds=float(seconds), unread=int(unread)
+        )
+        for command, calls, failures, seconds, unread in rows
     }
 
 

@@ -26,7 +26,7 @@ _ZLIB_LEVEL = 3
 """Queue text shrinks about tenfold at any level; the low ones take a third of the time."""
 
 _EMPTY = Queue.of(0, [])
-_COLUMNS = tuple(f.name for f in fields(Queue) if f.name != "taken_at")
+_COLUMNS = tuple(f.name for f in fields(Queue) if f.name not in {"taken_at", "unread"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0130"
+SCHEMA = "0160"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -298,6 +298,7 @@ slurm_calls = Table(
     Column("calls", BigInteger, nullable=False),
     Column("failures", BigInteger, nullable=False),
     Column("seconds", Float, nullable=False),
+    Column("unread", BigInteger, nullable=False),  # rows of the answers that were left out
 )
 
 # The last round of the worker.

@@ -4,10 +4,12 @@ from datetime import datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mirage.errors import InputError
-from mirage.traces.row import RowRefused
+from mirage.slurm.record import BadField
 
 _TIMES = "in epoch seconds or as 2023-03-01T12:00:00"
 _UNKNOWN = frozenset({"", "unknown", "none", "n/a", "invalid"})
+_LONGEST = 18
+"""Digits of a number that means anything."""
 
 
 def time_zone(name: str) -> tzinfo:
@@ -32,24 +34,39 @@ class Clock:
         In the hour that daylight saving repeats the first reading is taken, unless it lies before
         `not_before`.
         """
-        word = text.strip()
-        if word.isdecimal():
-            return int(word)
-        if word.lower() in _UNKNOWN:
+        found = self.readings(text, what)
+        if not found:
             return None
+        return next((one for one in found if not_before is None or one >= not_before), found[0])
+
+    def readings(self, text: str, what: str) -> tuple[int, ...]:
+        """The instants that the text may mean: none for Unknown, two in the hour that is repeated,
+        the earlier first."""
+        word = text.strip()
+        if word.isascii() and word.isdigit():
+            return _epoch(word, what)
+        if word.lower() in _UNKNOWN:
+            return ()
         try:
             wall = datetime.fromisoformat(word)
         except ValueError:
-            raise RowRefused(f"{what} is not a time {_TIMES}") from None
-        return self._seconds(wall, what, not_before)
+            raise BadField(f"{what} is not a time {_TIMES}", word) from None
+        return self._seconds(wall, what)
 
-    def _seconds(self, wall: datetime, what: str, not_before: int | None) -> int:
+    def _seconds(self, wall: datetime, what: str) -> tuple[int, ...]:
         local = wall if wall.tzinfo else wall.replace(tzinfo=self._zone)
         try:
             first = int(local.timestamp())
-            if not_before is not None and first < not_before:
-                second = int(local.replace(fold=1).timestamp())
-                return second if second >= not_before else first
+            second = int(local.replace(fold=1).timestamp())
         except (OverflowError, ValueError, OSError):
-            raise RowRefused(f"{what} is not a time {_TIMES}") from None
-        return first
+            raise BadField(f"{what} is not a time {_TIMES}", str(wall)) from None
+        # Of a time that the clock leaps over, the two readings stand in the other order.
+        return (first, second) if second > first else (first,)
+
+
+def _epoch(word: str, what: str) -> tuple[int, ...]:
+    """Slurm writes 0 for what has not been."""
+    if len(word) > _LONGEST:
+        raise BadField(f"{what} is no time in epoch seconds", word)
+    found = int(word)
+    return (found,) if found else ()

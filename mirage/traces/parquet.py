@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 
 from mirage.domain.job import Job, JobId
 from mirage.errors import InputError, UnknownFormat
-from mirage.traces.row import Outcome, RowRefused, attempt, integer, state_of
+from mirage.slurm.record import NO_NODES, Record, state_of
+from mirage.traces.row import Outcome, RowRefused, attempt, integer
 
 _INTS = ("submit", "eligible", "start", "end", "timelimit_s", "nodes", "gpus", "cpus")
 _TEXTS = ("job_id", "user", "account", "partition", "qos", "state", "exit_code")
@@ -51,7 +52,7 @@ class ParquetTrace:
             columns = [_values(batch.column(name)) for name in self._columns]
             for values in zip(*columns, strict=True):
                 number += 1
-                yield number, attempt(_job, dict(zip(self._columns, values, strict=True)))
+                yield number, attempt(_record, dict(zip(self._columns, values, strict=True)))
 
     def close(self) -> None:
         self._file.close()
@@ -89,7 +90,7 @@ def _fits(name: str, kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_timestamp(kind))
 
 
-def _job(row: Row) -> Job:
+def _record(row: Row) -> Record:
     submit = _int(row, "submit")
     if submit is None:
         raise RowRefused("no submit time")
@@ -98,7 +99,7 @@ def _job(row: Row) -> Job:
     if not (job_id := _text(row, "job_id")):
         raise RowRefused("no job id")
     nodes = _int(row, "nodes")
-    return Job(
+    job = Job(
         job_id=JobId(integer(job_id, "job id")),
         submit=submit,
         state=state_of(_text(row, "state")),
@@ -117,6 +118,7 @@ def _job(row: Row) -> Job:
         memory_mib=_int(row, "memory_mib") or 0,
         exit_code=_text(row, "exit_code"),
     )
+    return Record(job, (NO_NODES,) if nodes is None else ())
 
 
 def _int(row: Row, name: str) -> int | None:

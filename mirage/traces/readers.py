@@ -1,7 +1,7 @@
 """Trace files of four formats, told apart by their content, as batches of jobs with a tally."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from enum import StrEnum
@@ -10,11 +10,13 @@ from typing import Self
 
 from mirage.domain.job import Job
 from mirage.errors import InputError, UnknownFormat
+from mirage.slurm.record import Record
+from mirage.slurm.sacct_header import separator_of
 from mirage.traces import swf
 from mirage.traces.clock import time_zone
 from mirage.traces.parquet import ParquetTrace
 from mirage.traces.row import Outcome, Refused
-from mirage.traces.sacctfile import SEPARATOR, SacctDump
+from mirage.traces.sacctfile import SacctDump
 from mirage.traces.tacc import TaccLog
 from mirage.traces.text import Lines, head
 
@@ -35,7 +37,9 @@ _EXPECTED = {
     Format.TACC: "a TACC log: row count, header, dashes, tab-separated rows",
 }
 _PARQUET_MAGIC = b"PAR1"
-_DUPLICATE = "same job id and submit time as another row"
+_JSON = ("{", "[")
+_COLUMNS = "|"
+DUPLICATE = "same job id and submit time as another row"
 _SUBMIT_BITS = 34
 
 
@@ -47,12 +51,20 @@ class Tally:
     kept: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
+    assumed: Counter[str] = field(default_factory=Counter)
+    """Of those kept: what was taken in the place of what they lack."""
     first: dict[str, int] = field(default_factory=dict)
     """The line (in parquet the row) where a reason was first met."""
 
     def turn_down(self, refusal: Refused, number: int) -> None:
         (self.skipped if refusal.skipped else self.refused)[refusal.reason] += 1
         self.first.setdefault(refusal.reason, number)
+
+    def keep(self, record: Record, number: int) -> None:
+        self.kept += 1
+        for what in record.assumed:
+            self.assumed[what] += 1
+            self.first.setdefault(what, number)
 
 
 class TraceFile:
@@ -65,11 +77,14 @@ class TraceFile:
         *,
         source: Lines | ParquetTrace,
         total: int | None = None,
+        clusters: Counter[str] | None = None,
     ) -> None:
         self.format = trace_format
         self.total = total
         """Rows in the file, where the file says so."""
         self.tally = Tally()
+        self.clusters: Counter[str] = Counter() if clusters is None else clusters
+        """Rows so far by the cluster that they name, where the file says so."""
         self._outcomes = outcomes
         self._source = source
         self._settled: dict[int, bool] = {}
@@ -95,15 +110,16 @@ class TraceFile:
             if isinstance(outcome, Refused):
                 self.tally.turn_down(outcome, number)
                 continue
-            key = outcome.job_id << _SUBMIT_BITS | outcome.submit
-            if self._superseded(key, outcome):
-                self.tally.turn_down(Refused(_DUPLICATE), number)
+            job = outcome.job
+            key = job.job_id << _SUBMIT_BITS | job.submit
+            if self._superseded(key, job):
+                self.tally.turn_down(Refused(DUPLICATE), number)
                 continue
             if key in batch:
-                self.tally.turn_down(Refused(_DUPLICATE), number)
+                self.tally.turn_down(Refused(DUPLICATE), number)
             else:
-                self.tally.kept += 1
-            batch[key] = outcome
+                self.tally.keep(outcome, number)
+            batch[key] = job
             if len(batch) >= rows:
                 yield list(batch.values())
                 batch = {}
@@ -121,12 +137,17 @@ class TraceFile:
 
 
 def open_trace(
-    path: Path, trace_format: Format | None = None, timezone: str | None = None
+    path: Path,
+    trace_format: Format | None = None,
+    timezone: str | None = None,
+    *,
+    cluster: str | None = None,
 ) -> TraceFile:
     """The trace in a file, its format found from its content unless given.
 
     `timezone` is that of local times in a sacct dump (default: this host's) or a TACC log
-    (default: TACC's). Raises InputError for a file that is empty, cut short, or of no known format.
+    (default: TACC's). `cluster`: whose rows are wanted of a dump that names several clusters.
+    Raises InputError for a file that is empty, cut short, or of no known format.
     """
     zone = time_zone(timezone) if timezone else None
     start = head(path)
@@ -141,15 +162,18 @@ def open_trace(
     _assert_text(path, start)
     lines = Lines(path)
     try:
-        return _text_trace(chosen, lines, zone)
+        return _text_trace(chosen, lines, zone, cluster)
     except BaseException:
         lines.close()
         raise
 
 
-def _text_trace(chosen: Format, lines: Lines, zone: tzinfo | None) -> TraceFile:
+def _text_trace(
+    chosen: Format, lines: Lines, zone: tzinfo | None, cluster: str | None
+) -> TraceFile:
     if chosen is Format.SACCT:
-        return TraceFile(chosen, SacctDump(lines, zone).read(), source=lines)
+        dump = SacctDump(lines, zone, cluster)
+        return TraceFile(chosen, dump.read(), source=lines, clusters=dump.clusters)
     if chosen is Format.SWF:
         return TraceFile(chosen, swf.read(lines), source=lines)
     tacc = TaccLog(lines, zone)
@@ -157,31 +181,36 @@ def _text_trace(chosen: Format, lines: Lines, zone: tzinfo | None) -> TraceFile:
 
 
 def _sniffed(path: Path, start: bytes) -> Format:
+    """By what only one format has: a dump the names of sacct's fields, SWF its comments or 18
+    numbers, a TACC log the line of dashes below its header."""
     if start.startswith(_PARQUET_MAGIC):
         return Format.PARQUET
     _assert_text(path, start)
-    lines = start.decode("utf-8", errors="replace").lstrip().splitlines()
-    first, second = lines[0], lines[1] if len(lines) > 1 else ""
+    # Not `splitlines`, which takes some delimiters for the end of a line.
+    text = start.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    lines = [line.rstrip("\r") for line in text.split("\n") if line.strip()]
+    first, rest = lines[0], lines[1:3]
+    if first.startswith(_JSON):
+        raise UnknownFormat(f"{path} is JSON; {_expected(None)} expected")
+    if _is_tacc(first, rest):
+        return Format.TACC
+    try:
+        separator = separator_of(first)
+    except UnknownFormat as error:
+        raise UnknownFormat(f"{path}: {error}") from error
+    if separator is not None:
+        return Format.SACCT
     if first.startswith(";") or _is_swf_row(first):
         return Format.SWF
-    if "JobID" in first.split() or (first.strip().isdecimal() and "JobID" in second.split()):
-        return Format.TACC
-    if SEPARATOR in first:
-        return Format.SACCT
-    if apart := _other_separator(first):
-        raise UnknownFormat(
-            f"{path}: its columns stand apart by {apart!r}, and {SEPARATOR!r} is expected: "
-            "`sacct -P` without --delimiter"
-        )
+    if _COLUMNS in first:
+        return Format.SACCT  # whose reader says what its first line lacks
     raise UnknownFormat(f"{path}: its first line is of no known format; {_expected(None)} expected")
 
 
-def _other_separator(header: str) -> str | None:
-    """Of a sacct dump that was told to use it."""
-    for apart in (",", ";", "\t"):
-        if {"submit", "state"} <= {name.strip().lower() for name in header.split(apart)}:
-            return apart
-    return None
+def _is_tacc(first: str, rest: Sequence[str]) -> bool:
+    if first.strip().isdecimal():
+        return bool(rest) and "JobID" in rest[0].split()
+    return "JobID" in first.split() and bool(rest) and not rest[0].strip("-\t ")
 
 
 def _is_swf_row(line: str) -> bool:
@@ -192,7 +221,7 @@ def _is_swf_row(line: str) -> bool:
 
 
 def _assert_text(path: Path, start: bytes) -> None:
-    if b"\0" in start:
+    if b"\0" in start.lstrip().partition(b"\n")[0]:
         raise UnknownFormat(f"{path} is neither text nor parquet; {_expected(None)} expected")
 
 

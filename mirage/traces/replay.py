@@ -1,7 +1,7 @@
 """A logged trace as a workload to replay: what each user asked for, and what only the log knows."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from mirage.domain.job import Job, JobState
 from mirage.domain.timelimit import UNLIMITED
-from mirage.sim.site import groups_of
+from mirage.errors import InputError
+from mirage.sim.site import groups_of, partition_nodes
 from mirage.sim.types import Params, Partition, SelectType, SimJob
 from mirage.sim.workload import Workload
-from mirage.traces.readers import Format, open_trace
+from mirage.traces.readers import DUPLICATE, Format, TraceFile, open_trace
 from mirage.traces.suspects import suspects
 
+_NAMED = 10
+"""Clusters, in one sentence."""
 Faults = dict[str, list[int]]
 """By reason: the jobs, or for rows that did not read the line (parquet: row) where it first was."""
 
@@ -24,6 +27,8 @@ NO_NODES = "no nodes"
 NO_FATE = "neither a time limit nor an end"
 NO_LIMIT = "no time limit: taken as the longest limit or run in the log"
 NO_END = "no end logged: taken to run to its limit"
+RUNS_ON = "still runs at the log's end, without a limit: holds its nodes until then"
+SEVERAL_PARTITIONS = "several partitions: put in the first that takes it"
 REPEATED = "job id seen before: replayed under a new number"
 UNSORTED = "out of order of submission: sorted"
 OVER = "ran over its limit: cut there"
@@ -50,13 +55,17 @@ class Replay:
     workload: Workload
     logged: Logged
     read: int
-    """Rows in the file."""
+    """Rows in the file: those replayed, refused and skipped."""
     refused: dict[str, int]
     """Rows left out, by reason."""
     assumed: dict[str, int]
     """Rows replayed with something put right, by what."""
     named: Faults
-    """Of both: which."""
+    """Of all three: which."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Rows in order that are no jobs of their own, by reason: steps, rows of another cluster."""
+    until: int | None = None
+    """The log's end, where jobs still ran: nothing later is known. Epoch seconds."""
 
 
 def workload(path: Path, params: Params) -> Workload:
@@ -69,17 +78,24 @@ def workload(path: Path, params: Params) -> Workload:
     return read(path, params).workload
 
 
-def read(path: Path, params: Params) -> Replay:
-    """As `workload`, with the log's own starts beside it and an account of every bad row."""
-    with open_trace(path) as trace:
-        rows = [job for batch in trace.batches() for job in batch]
+def read(path: Path, params: Params, cluster: str | None = None) -> Replay:
+    """As `workload`, with the log's own starts beside it and an account of every bad row.
+
+    `cluster`: whose rows are replayed of a log that names several clusters; without it such a log
+    is refused.
+    """
+    with open_trace(path, cluster=cluster) as trace:
+        rows, repeated = _distinct(job for batch in trace.batches() for job in batch)
+        check_cluster(path, trace, cluster)
         tally = trace.tally
         flagged = suspects(path) if trace.format is Format.PARQUET else set()
     faults = _Faults(
-        refused=Counter(tally.refused) + Counter(tally.skipped),
+        refused=Counter(tally.refused) + Counter({DUPLICATE: repeated}),
+        assumed=Counter(tally.assumed),
         named={reason: [number] for reason, number in tally.first.items()},
     )
-    pairs = _replayed(rows, params, faults)
+    until = _end_of(rows)
+    pairs = _replayed(rows, params, faults, until)
     made = Workload.of(params, [sim for sim, _ in pairs])
     if made.refused:
         for reason, ids in made.refused.items():
@@ -93,9 +109,51 @@ def read(path: Path, params: Params) -> Replay:
         logged=_logged(made, {sim.job_id: job for sim, job in pairs}, flagged),
         read=tally.read,
         refused=dict(faults.refused),
+        skipped=dict(tally.skipped),
         assumed=dict(faults.assumed),
         named=faults.named,
+        until=until if any(_runs_on(job) for _, job in pairs) else None,
     )
+
+
+def check_cluster(path: Path, trace: TraceFile, cluster: str | None) -> None:
+    """Raise InputError for rows of several clusters where none is named, and where the one that is
+    named has none; after the trace was read."""
+    names = ", ".join(sorted(trace.clusters)[:_NAMED])
+    if cluster is None and len(trace.clusters) > 1:
+        raise InputError(
+            f"{path} holds jobs of several clusters ({names}): name one with --cluster-name where "
+            "the command has that option, or make a dump of one (sacct -M NAME)"
+        )
+    if cluster is not None and trace.clusters and cluster.lower() not in trace.clusters:
+        raise InputError(f"{path} holds no job of cluster {cluster}, only of {names}")
+
+
+def _distinct(jobs: Iterable[Job]) -> tuple[list[Job], int]:
+    """Each job once, as its last row has it, and how many rows were of one that came again."""
+    by_key: dict[tuple[int, int], Job] = {}
+    read = 0
+    for job in jobs:
+        read += 1
+        by_key[job.job_id, job.submit] = job
+    return list(by_key.values()), read - len(by_key)
+
+
+def _end_of(rows: Iterable[Job]) -> int:
+    """The latest instant that the log knows of."""
+    return max((max(_instants(job)) for job in rows), default=0)
+
+
+def _instants(job: Job) -> Iterator[int]:
+    yield job.submit
+    if job.end is not None and job.state.ended:
+        yield job.end
+    if job.start is not None and not job.state.waiting:
+        yield job.start + (job.elapsed_s or 0 if job.end is None else 0)
+
+
+def _runs_on(job: Job) -> bool:
+    return job.state.running and job.start is not None and job.end is None
 
 
 def as_cancelled(taken: Replay, params: Params) -> Replay:
@@ -124,7 +182,9 @@ class _Faults:
         self.named.setdefault(what, []).append(job.job_id)
 
 
-def _replayed(rows: list[Job], params: Params, faults: _Faults) -> list[tuple[SimJob, Job]]:
+def _replayed(
+    rows: list[Job], params: Params, faults: _Faults, until: int
+) -> list[tuple[SimJob, Job]]:
     rows = _in_order(rows, faults)
     longest_s = _longest_s(rows)
     seen: set[int] = set()
@@ -135,7 +195,8 @@ def _replayed(rows: list[Job], params: Params, faults: _Faults) -> list[tuple[Si
         if reason := _unfit(job, params):
             faults.refuse(reason, job)
             continue
-        sim = _placed(_asked(job, params, longest_s, faults), params, job, faults)
+        asked = _asked(job, params, faults, longest_s=longest_s, until=until)
+        sim = _placed(asked, params, job, faults)
         if counts_memory:
             sim = _with_memory(sim, job, faults)
         if job.job_id in seen:
@@ -161,7 +222,8 @@ def _unfit(job: Job, params: Params) -> str:
         return NO_NODES
     if job.nodes > params.nodes:
         return LARGER
-    if _limit_s(job) is None and job.end is None:
+    fate = (_limit_s(job), job.end, _ran_s(job))
+    if all(known is None for known in fate) and not _runs_on(job):
         return NO_FATE
     return ""
 
@@ -178,9 +240,11 @@ def _longest_s(rows: Iterable[Job]) -> int:
 
 def _ran_s(job: Job) -> int | None:
     """Seconds; None where it never ran or runs on."""
-    if job.start is None or job.end is None or _gave_up(job):
+    if _gave_up(job) or job.state.running:
         return None
-    return job.end - job.start
+    if job.elapsed_s is not None:
+        return job.elapsed_s
+    return None if job.start is None or job.end is None else job.end - job.start
 
 
 def _gave_up(job: Job) -> bool:
@@ -190,12 +254,18 @@ def _gave_up(job: Job) -> bool:
     return job.never_ran or (job.start is None and job.state is not JobState.COMPLETED)
 
 
-def _asked(job: Job, params: Params, longest_s: int, faults: _Faults) -> SimJob:
+def _asked(job: Job, params: Params, faults: _Faults, *, longest_s: int, until: int) -> SimJob:
     limit_s = _limit_s(job)
-    if limit_s is None:
-        faults.assume(NO_LIMIT, job)
-        limit_s = longest_s
-    run_s, cancel_at = _fate(job, limit_s, params, faults)
+    if limit_s is None and _runs_on(job):
+        faults.assume(RUNS_ON, job)
+        # Whenever the replay starts it: until then it is known to run.
+        run_s, cancel_at = max(until - job.submit, 1), None
+        limit_s = max(longest_s, run_s)
+    else:
+        if limit_s is None:
+            faults.assume(NO_LIMIT, job)
+            limit_s = longest_s
+        run_s, cancel_at = _fate(job, limit_s, params, faults)
     shared = params.select_type is SelectType.CONS_TRES
     return SimJob(
         job_id=job.job_id,
@@ -263,8 +333,14 @@ _GRACE_S = 300
 
 def _placed(sim: SimJob, params: Params, job: Job, faults: _Faults) -> SimJob:
     """In the partition and QOS of the log where the cluster file has them."""
-    if job.partition in {p.name for p in params.partitions}:
-        sim = replace(sim, partition=job.partition)
+    names = job.partition.split(",")
+    known = [p for name in names for p in params.partitions if p.name == name]
+    if known:
+        sim = replace(
+            sim, partition=next((p for p in known if _takes(params, p, sim)), known[0]).name
+        )
+        if len(names) > 1:
+            faults.assume(SEVERAL_PARTITIONS, job)
     elif job.partition and len(params.partitions) > 1:
         faults.assume(OTHER_PARTITION, job)
     if job.qos in {q.name for q in params.qos}:
@@ -272,6 +348,11 @@ def _placed(sim: SimJob, params: Params, job: Job, faults: _Faults) -> SimJob:
     elif job.qos and params.qos:
         faults.assume(OTHER_QOS, job)
     return sim
+
+
+def _takes(params: Params, partition: Partition, sim: SimJob) -> bool:
+    within = not partition.max_time_s or sim.time_limit_s <= partition.max_time_s
+    return within and sim.nodes <= len(partition_nodes(params, partition))
 
 
 def _logged(made: Workload, rows: dict[int, Job], flagged: set[tuple[int, int]]) -> Logged:

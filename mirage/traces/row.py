@@ -1,13 +1,12 @@
 """One row of a trace file: reading its fields, and whether it makes sense as a job."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mirage.domain.job import Job, JobState
-from mirage.errors import MalformedText
-from mirage.slurm.rows import job_state
+from mirage.slurm import record
+from mirage.slurm.record import BadField, Record
 
 CLOCK_TOLERANCE_S = 60
 """How far a start may lie before its submission: two daemons' clocks, not a broken row."""
@@ -27,7 +26,6 @@ _TEXTS: tuple[str, ...] = (
     "node_list",
 )
 _TEXTS += ("comment", "submit_line")
-_WORD = re.compile(r"[A-Z_]+\+?(?: |$)")
 R = TypeVar("R")
 
 
@@ -47,13 +45,16 @@ class Refused:
     skipped: bool = False
 
 
-Outcome = Job | Refused
+Outcome = Record | Refused
 
 
-def attempt(parse: Callable[[R], Job], row: R) -> Outcome:
-    """The job of a row, or why there is none."""
+def attempt(parse: Callable[[R], Record], row: R) -> Outcome:
+    """The record of a row, or why there is none."""
     try:
-        return checked(parse(row))
+        found = parse(row)
+        return Record(checked(found.job), found.assumed)
+    except BadField as bad:
+        return Refused(bad.reason)
     except RowSkipped as skipped:
         return Refused(str(skipped), skipped=True)
     except RowRefused as refused:
@@ -79,34 +80,12 @@ def checked(job: Job) -> Job:
 
 def integer(value: str | float, what: str) -> int:
     """A whole number, also written `3.0`."""
+    if isinstance(value, str):
+        return record.integer(value, what)
     try:
         return int(value)
-    except ValueError:
-        pass
-    except OverflowError:
-        raise RowRefused(f"{what} is not a number") from None
-    try:
-        return int(float(value))
     except (ValueError, OverflowError):
         raise RowRefused(f"{what} is not a number") from None
-
-
-def state_of(text: str) -> JobState:
-    """The state of `CANCELLED by 1003` and the like; a word that Slurm has not is UNKNOWN."""
-    word = text.strip().upper()
-    if not word:
-        raise RowRefused("no state")
-    if not _WORD.match(word):
-        raise RowRefused("state is not a word")
-    return job_state(word)
-
-
-def understood(parse: Callable[[str], R], text: str, what: str) -> R:
-    """What a parser of the domain makes of a field; the row is refused where it does not read."""
-    try:
-        return parse(text)
-    except MalformedText:
-        raise RowRefused(f"{what} does not read") from None
 
 
 def _numbers_in_range(job: Job) -> None:
@@ -126,6 +105,7 @@ def _numbers_in_range(job: Job) -> None:
         ("cpus", job.cpus),
         ("gpus", job.gpus),
         ("memory", job.memory_mib),
+        ("elapsed", job.elapsed_s or 0),
     ):
         if not 0 <= number < LATEST:
             raise RowRefused(f"{what} is out of range")

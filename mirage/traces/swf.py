@@ -5,10 +5,12 @@ from collections.abc import Iterator
 
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import InputError
+from mirage.slurm.record import NO_NODES, Record
 from mirage.traces.row import Outcome, RowRefused, RowSkipped, integer
 from mirage.traces.text import Lines, outcomes
 
 FIELDS = 18
+NO_STATUS = "no status in the row: taken as COMPLETED"
 _HEADER = re.compile(r";\s*(?P<key>\w+):\s*(?P<value>-?\d+)\b")
 _UNKNOWN = -1
 
@@ -30,7 +32,7 @@ _PARTIAL = frozenset({2, 3, 4})
 def read(lines: Lines) -> Iterator[tuple[int, Outcome]]:
     """Every job of the file, by line number."""
     swf = _Swf(lines)
-    return outcomes(lines, swf.job, ignored=swf.takes_comment)
+    return outcomes(lines, swf.record, ignored=swf.takes_comment)
 
 
 class _Swf:
@@ -45,9 +47,9 @@ class _Swf:
             self._header.setdefault(match["key"], int(match["value"]))
         return True
 
-    def job(self, line: str) -> Job:
-        epoch = self._header.get("UnixStartTime")
-        if epoch is None:
+    def record(self, line: str) -> Record:
+        epoch = self._header.get("UnixStartTime", _UNKNOWN)
+        if epoch < 0:
             raise InputError(
                 f"{self._path} has no header line '; UnixStartTime: SECONDS': "
                 "its times cannot be placed"
@@ -58,23 +60,32 @@ class _Swf:
         number = [integer(text, "a field") for text in fields]
         if number[_STATUS] in _PARTIAL:
             raise RowSkipped("partial execution")
-        return self._job(epoch, number)
-
-    def _job(self, epoch: int, number: list[int]) -> Job:
-        submit, run = epoch + number[_SUBMIT], number[_RUN]
-        if run < _UNKNOWN:
+        if number[_SUBMIT] < 0:
+            raise RowRefused("no submit time")
+        if number[_RUN] < _UNKNOWN:
             raise RowRefused("negative run time")
         if number[_WAIT] < _UNKNOWN:
             raise RowRefused("start before submit")
+        return self._record(epoch, number)
+
+    def _record(self, epoch: int, number: list[int]) -> Record:
+        submit, run_s = epoch + number[_SUBMIT], number[_RUN]
         state = _STATES.get(number[_STATUS], JobState.UNKNOWN)
+        assumed = []
+        if number[_STATUS] == _UNKNOWN and run_s >= 0:
+            state = JobState.COMPLETED
+            assumed.append(NO_STATUS)
         left_queue = None if number[_WAIT] == _UNKNOWN else submit + number[_WAIT]
-        start, end = left_queue, None
-        if state is JobState.CANCELLED and run <= 0:
+        start, end, elapsed_s = left_queue, None, None
+        if state is JobState.CANCELLED and run_s <= 0:
             start, end = None, left_queue
-        elif start is not None and run != _UNKNOWN:
-            end = start + run
+        elif run_s != _UNKNOWN:
+            end = None if start is None else start + run_s
+            elapsed_s = run_s if start is None else None
         processors = max(number[_PROCS], number[_PROCS_ASKED], 0)
-        return Job(
+        if not processors:
+            assumed.append(NO_NODES)
+        job = Job(
             job_id=JobId(number[_JOB]),
             submit=submit,
             state=state,
@@ -83,10 +94,12 @@ class _Swf:
             partition=_name(number[_QUEUE]),
             start=start,
             end=end,
+            elapsed_s=elapsed_s,
             time_limit_s=None if number[_LIMIT] == _UNKNOWN else number[_LIMIT],
-            nodes=-(-processors // self._processors_per_node),
+            nodes=-(-processors // self._processors_per_node) or 1,
             cpus=processors,
         )
+        return Record(job, tuple(assumed))
 
     @property
     def _processors_per_node(self) -> int:

@@ -9,6 +9,7 @@ from datetime import tzinfo
 
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import UnknownFormat
+from mirage.slurm.record import Record
 from mirage.traces.clock import Clock, time_zone
 from mirage.traces.row import Outcome, RowRefused, integer
 from mirage.traces.text import Lines, outcomes
@@ -26,7 +27,7 @@ class TaccLog:
     def __init__(self, lines: Lines, zone: tzinfo | None = None) -> None:
         self._lines = lines
         self._clock = Clock(zone or time_zone(HOME_ZONE))
-        first = next(lines, (0, ""))[1].strip()
+        first = next((line for _, line in lines if line.strip()), "").strip()
         self.total = int(first) if first.isdecimal() else None
         header = first if self.total is None else next(lines, (0, ""))[1]
         self._columns = header.split()
@@ -39,13 +40,13 @@ class TaccLog:
 
     def read(self) -> Iterator[tuple[int, Outcome]]:
         rows = 0
-        for number, outcome in outcomes(self._lines, self._job, ignored=_is_rule):
+        for number, outcome in outcomes(self._lines, self._record, ignored=_is_rule):
             rows += 1
             yield number, outcome
         if self.total is not None and rows < self.total:
             raise self._lines.truncated(f"its first line says {self.total} rows and it has {rows}")
 
-    def _job(self, line: str) -> Job:
+    def _record(self, line: str) -> Record:
         field = self._fields(line)
         submit = self._clock.epoch(field["Submit"], "submit")
         if submit is None:
@@ -54,7 +55,7 @@ class TaccLog:
         end = self._clock.epoch(field["End"], "end", start)
         limit_s = integer(field["TimelimitRaw"], "time limit") * _MINUTE_S
         state = _inferred(start, end, limit_s, field["ExitCode"])
-        return Job(
+        job = Job(
             job_id=JobId(integer(field["JobID"], "job id")),
             submit=submit,
             state=state,
@@ -67,6 +68,7 @@ class TaccLog:
             nodes=integer(field["NNodes"], "nodes"),
             exit_code=field["ExitCode"],
         )
+        return Record(job)
 
     def _fields(self, line: str) -> Mapping[str, str]:
         fields = [text.strip() for text in line.split("\t")]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from mirage.domain.job import Job
 from mirage.errors import InputError
+from mirage.slurm.record import Record
 from mirage.traces.row import Outcome, Refused, attempt
 
 _GZIP = b"\x1f\x8b"
@@ -34,6 +34,8 @@ class Lines:
         self.number = 0
         self.unterminated = False
         """The last line given has no newline: it is the file's last, and may be cut."""
+        self.garbled = False
+        """The last line given is not UTF-8: what stands for such bytes is not what was there."""
         self._raw = _opened(path)
         self._size = max(1, os.fstat(self._raw.fileno()).st_size)
         packed = self._raw.peek(len(_GZIP))[:2] == _GZIP  # type: ignore[attr-defined]
@@ -49,8 +51,16 @@ class Lines:
             raise StopIteration
         self.number += 1
         self.unterminated = not line.endswith(b"\n")
-        text = line.decode("utf-8", errors="replace").rstrip("\r\n")
+        text = self._decoded(line).rstrip("\r\n")
         return self.number, text.removeprefix("\ufeff") if self.number == 1 else text
+
+    def _decoded(self, line: bytes) -> str:
+        self.garbled = False
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            self.garbled = True
+            return line.decode(errors="replace")
 
     @property
     def share(self) -> float:
@@ -73,13 +83,13 @@ def _never(_line: str) -> bool:
 
 
 def outcomes(
-    lines: Lines, parse: Callable[[str], Job], *, ignored: Callable[[str], bool] = _never
+    lines: Lines, parse: Callable[[str], Record], *, ignored: Callable[[str], bool] = _never
 ) -> Iterator[tuple[int, Outcome]]:
-    """A job or a refusal for every line that is left; a line that is cut short ends it."""
+    """A record or a refusal for every line that is left; a line that is cut short ends it."""
     for number, line in lines:
         if not line.strip() or ignored(line):
             continue
-        outcome = attempt(parse, line)
+        outcome = Refused("not UTF-8") if lines.garbled else attempt(parse, line)
         if lines.unterminated and isinstance(outcome, Refused) and not outcome.skipped:
             raise lines.truncated(f"its last line, {number}, is cut short ({outcome.reason})")
         yield number, outcome

@@ -6,6 +6,7 @@ import pytest
 
 from mirage.cluster.accounting import Accounting
 from mirage.cluster.alarms import Alarms
+from mirage.cluster.meter import Meter
 from mirage.cluster.reading import Reader
 from mirage.domain.job import JobId
 from mirage.errors import ClusterRefused
@@ -45,7 +46,7 @@ def test_a_forged_text_about_somebody_who_has_left_costs_that_text_alone(uid: st
         return written(names, separator, gone, bobs, *([forged] if texts else []))
 
     alarms = Alarms()
-    accounting = Accounting(query, Reader(alarms), alarms)
+    accounting = Accounting(query, Reader(alarms, Meter()), alarms)
     jobs = accounting.settle(accounting.ask(sacct.by_id([JobId(7), JobId(8)])))
     assert {job.job_id: job.comment for job in jobs} == {7: "", 8: "bob's"}
     assert len(alarms.take()) == 1

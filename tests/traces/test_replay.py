@@ -115,7 +115,7 @@ def test_one_that_failed_in_its_first_second_ran(tmp_path: Path, state: str) -> 
     [
         ({"nodes": 0}, replay.NO_NODES),
         ({"nodes": 5}, replay.LARGER),
-        ({"timelimit_s": None, "end": None, "state": "RUNNING"}, replay.NO_FATE),
+        ({"timelimit_s": None, "start": None, "end": None, "state": "RUNNING"}, replay.NO_FATE),
         ({"timelimit_s": 0, "start": None, "end": None, "state": "PENDING"}, replay.NO_FATE),
     ],
 )
