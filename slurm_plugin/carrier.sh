@@ -17,7 +17,7 @@ mirage_settle() { # is there to be a next link? Then it must stand; else nobody 
     elif mirage_is_complete; then
         mirage_log "$mirage_why"
     elif ! mirage_goes_on "$mirage_index" "$(mirage_written_state "$mirage_index")" ||
-        mirage_is_to_pause; then
+        mirage_found_nothing || mirage_is_to_pause; then
         mirage_say "$mirage_why"
     fi
     if mirage_is_halted; then
@@ -35,30 +35,37 @@ mirage_is_to_pause() { # not where a successor runs already: it may fare better
 # --- in order ------------------------------------------------------------------------------------
 
 mirage_begin() { # the guard, the claim, the standby; leaves where this link may not begin
-    [ -d "$mirage_dir/requeued" ] || # an older wrapper's
-        (umask 077 && cd "$mirage_dir" && mkdir -p beat ran made requeued) 2>/dev/null
+    [ -d "$mirage_dir/waits" ] || # an older wrapper's
+        (umask 077 && cd "$mirage_dir" && mkdir -p beat began deadline ran made requeued waits) 2>/dev/null
     mirage_find_previous
     mirage_may_begin || mirage_leave
     mirage_must_wait=
     if mirage_too_early; then
         ! mirage_step_back || mirage_leave
         mirage_must_wait=yes
+    elif mirage_has_to_wait; then
+        mirage_must_wait=yes
     fi
-    mirage_claim || mirage_leave
-    mirage_claimed=yes
-    rm -f "$mirage_dir/ends/$mirage_index" # of a run before a requeue
+    ! mirage_is_taken || mirage_leave
+    mirage_take_turn
+    rm -f "$mirage_dir/waits/$mirage_index" "$mirage_dir/ends/$mirage_index" # of a run before a requeue
     mirage_ran_before=$(mirage_get "ran/$mirage_index")
+    mirage_script_at=$(date +%s) # from here on the time is the script's
+    mirage_put "began/$mirage_index" "$mirage_script_at"
     mirage_put "jobs/$mirage_index" "$mirage_job"
-    mirage_take_over
-    mirage_start_loop mirage_beat
+    [ -n "$mirage_loops" ] || mirage_start_loop mirage_beat
     mirage_cut_to_total
     mirage_read_deadline
+    [ -n "$mirage_stands" ] || mirage_put_standby
+}
+
+mirage_stand_by() { # all that a link does which runs, but for the script
+    mirage_put "jobs/$mirage_index" "$mirage_job"
+    mirage_start_loop mirage_beat
+    mirage_read_deadline
+    [ "$mirage_mode" != submit ] || return 0 # none stands before its moment
     mirage_put_standby
-    if [ -n "$mirage_must_wait" ]; then
-        mirage_await_turn
-        [ -n "$mirage_reason" ] || mirage_may_begin || mirage_leave
-        mirage_take_over
-    fi
+    mirage_stands=yes
 }
 
 mirage_read_tag() { # sets mirage_tag; the carrier may be submitted by hand, without the words of a link
@@ -72,7 +79,11 @@ mirage_read_tag() { # sets mirage_tag; the carrier may be submitted by hand, wit
 
 mirage_tell_script() { # what a link's script sees of its chain
     MIRAGE_CHAIN_ID=$mirage_chain MIRAGE_LINK=$mirage_index MIRAGE_LINKS=$mirage_links
-    MIRAGE_DIR=$mirage_dir MIRAGE_STYLE=$mirage_style MIRAGE_PREV_STATE=$mirage_state MIRAGE_RESUME=1
+    MIRAGE_DIR=$mirage_dir MIRAGE_PREV_STATE=$mirage_state MIRAGE_RESUME=1
+    case $mirage_style in
+    sequential | concurrent) MIRAGE_STYLE= ;; # links that do not hand over
+    *) MIRAGE_STYLE=$mirage_style ;;
+    esac
     [ "$mirage_index" -gt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || MIRAGE_RESUME=0
     export MIRAGE_CHAIN_ID MIRAGE_LINK MIRAGE_LINKS MIRAGE_PREV_JOBID MIRAGE_PREV_STATE MIRAGE_RESUME
     export MIRAGE_DIR MIRAGE_DEADLINE MIRAGE_STYLE
@@ -85,7 +96,10 @@ mirage_next=$((mirage_index + 1))
 mirage_job=${SLURM_JOB_ID:-0}
 mirage_minder= mirage_code= mirage_early= mirage_loops= mirage_reason= mirage_state=
 mirage_tmp= mirage_usable= mirage_watch= mirage_err=2 mirage_ran_before= mirage_claimed=
+mirage_behind= mirage_must_wait= mirage_waiting= mirage_waited= mirage_warned= mirage_outlived=
+mirage_silent= mirage_signalled= mirage_stands=
 mirage_since=$(date +%s)
+mirage_script_at=$mirage_since
 mirage_read_settings
 case $mirage_tag in
 place:*)
@@ -114,6 +128,7 @@ elif [ -d "$mirage_dir" ] && [ ! -L "$mirage_dir" ] && [ -O "$mirage_dir" ]; the
 else
     mirage_say "$mirage_dir cannot be used here; the chain ends with this link"
     mirage_read_deadline
+    mirage_await_unseen
 fi
 [ -n "$mirage_alone" ] || mirage_tell_script
 if ! mirage_unpack; then

@@ -16,15 +16,16 @@ mirage_number() { # sets mirage_n: the first word where it is a whole number, el
 
 mirage_read_settings() { # an older head lacks some of them
     mirage_number "${mirage_total-}" '' && mirage_total=$mirage_n
-    mirage_number "${mirage_max_overlap-}" 14400 && mirage_max_overlap=$mirage_n
+    mirage_number "${mirage_max_overlap-}" '' && mirage_max_overlap=$mirage_n
     mirage_number "${mirage_min_runtime-}" 600 && mirage_min_runtime=$mirage_n
     mirage_number "${mirage_beat_s-}" 60 && mirage_beat_s=$mirage_n
     mirage_number "${mirage_pace_s-}" 30 && mirage_pace_s=$mirage_n
+    mirage_number "${mirage_look_s-}" 2 && mirage_look_s=$mirage_n
     mirage_from_cwd "${mirage_until-}" && mirage_until=$mirage_path
     mirage_from_cwd "${mirage_checkpoint-}" && mirage_checkpoint=$mirage_path
     mirage_presubmit=${mirage_presubmit-next} mirage_mode=${mirage_mode-standby}
-    mirage_style=${mirage_style-} mirage_plugin=${mirage_plugin-} mirage_url=${mirage_url-}
-    mirage_cluster=${mirage_cluster-}
+    mirage_style=${mirage_style:-concurrent} mirage_plugin=${mirage_plugin-} mirage_url=${mirage_url-}
+    mirage_cluster=${mirage_cluster-} mirage_brief=${mirage_brief-}
     mirage_continue=${mirage_continue:-TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED}
 }
 
@@ -61,17 +62,29 @@ mirage_put() { # write a file of the chain whole or not at all
         mv -f "$mirage_dir/$1.new.$mirage_job" "$mirage_dir/$1") 2>/dev/null
 }
 
-mirage_get() { # the first line of a file of the chain, or nothing
-    [ -f "$mirage_dir/$1" ] && [ ! -L "$mirage_dir/$1" ] || return 1
+mirage_read() { # sets mirage_line: the first line of a file of the chain, or nothing
     mirage_line=
+    [ -f "$mirage_dir/$1" ] && [ ! -L "$mirage_dir/$1" ] || return 1
     { IFS= read -r mirage_line <"$mirage_dir/$1"; } 2>/dev/null
-    printf '%s\n' "$mirage_line"
+    return 0
+}
+
+mirage_get() { # the same, printed
+    mirage_read "$1" && printf '%s\n' "$mirage_line"
 }
 
 mirage_get_number() { # sets mirage_n; fails where the file holds none
     mirage_number '' ''
     [ ! -f "$mirage_dir/$1" ] || mirage_number "$(mirage_get "$1")" ''
     [ -n "$mirage_n" ]
+}
+
+mirage_lists() { # is this name in this folder of the chain? A listing asks the file server; of a name
+    # that was not there NFS may answer from its cache
+    for mirage_file in "$mirage_dir/$1"/*; do
+        [ "${mirage_file##*/}" != "$2" ] || return 0
+    done
+    return 1
 }
 
 mirage_later_links() { # sets mirage_later: the links after this one of which a folder has a file
@@ -112,16 +125,47 @@ mirage_ask() { # what squeue says of a job: mirage_ask JOB FORMAT; fails when it
     mirage_slurm 60 squeue -h -t all -j "$1" -o "$2" 2>/dev/null | head -n 1
 }
 
-mirage_word_on() { # the same of its state; of one that Slurm has forgotten, that it is invalid
-    mirage_slurm 60 squeue -h -t all -j "$1" -o %T 2>&1 | head -n 1
+mirage_query() { # what Slurm says of a job: sets mirage_word (its state; `forgotten`; nothing where
+    # there was no answer), and of one that it knows mirage_word_start and mirage_word_end
+    mirage_word= mirage_word_start= mirage_word_end=
+    mirage_said=$(mirage_slurm 60 squeue -h -t all -j "$1" -o '%T %S %e' 2>&1)
+    case $mirage_said in
+    *"Invalid job id"*)
+        mirage_word=forgotten # which Slurm does within minutes
+        return 0
+        ;;
+    esac
+    # shellcheck disable=SC2046 # squeue's three words
+    set -- $(printf '%s\n' "$mirage_said" | LC_ALL=C grep -x '[A-Z_]* [^ ]* [^ ]*' | mirage_pick_row)
+    mirage_word=${1-}
+    mirage_number "${2-}" '' && mirage_word_start=$mirage_n
+    mirage_number "${3-}" '' && mirage_word_end=$mirage_n
 }
 
-mirage_read_deadline() {
-    MIRAGE_DEADLINE=$SLURM_JOB_END_TIME
-    case $MIRAGE_DEADLINE in
-    '' | *[!0-9]*) MIRAGE_DEADLINE=$(mirage_ask "$mirage_job" %e) ;;
+mirage_pick_row() { # the components of a heterogeneous job have a row each: one that has not ended
+    mirage_row=
+    while read -r mirage_line; do
+        if [ -z "$mirage_row" ] || ! mirage_ended "${mirage_line%% *}"; then
+            mirage_row=$mirage_line
+        fi
+    done
+    printf '%s\n' "$mirage_row"
+}
+
+mirage_read_deadline() { # of this link, for its script and for the link that waits for it. After a wait
+    # Slurm is asked first: somebody may have changed the time limit
+    MIRAGE_DEADLINE=
+    { [ -n "$mirage_waited" ] && mirage_take_deadline "$(mirage_ask "$mirage_job" %e)"; } ||
+        mirage_take_deadline "${SLURM_JOB_END_TIME-}" ||
+        mirage_take_deadline "$(mirage_ask "$mirage_job" %e)" || return 0
+    mirage_put "deadline/$mirage_index" "$mirage_n"
+    MIRAGE_DEADLINE=${mirage_n#none}
+}
+
+mirage_take_deadline() { # sets mirage_n: seconds, `none` of a job without a limit; else fails
+    case $1 in
+    N/A | NONE) mirage_n=none ;;
+    *) mirage_number "$1" '' ;;
     esac
-    case $MIRAGE_DEADLINE in
-    *[!0-9]*) MIRAGE_DEADLINE= ;;
-    esac
+    [ -n "$mirage_n" ]
 }

@@ -20,18 +20,26 @@ mirage_may_begin() { # fails with the reason in mirage_why; asks of the predeces
 
 mirage_claim() { # the first job of a link has it; a second one would be a second writer
     (umask 077 && set -C && printf '%s\n' "$mirage_job" >"$mirage_dir/started/$mirage_index") \
-        2>/dev/null && return 0
+        2>/dev/null || ! mirage_is_taken
+}
+
+mirage_is_taken() { # has another job of this link begun?
     mirage_holder=$(mirage_get "started/$mirage_index")
     case $mirage_holder in
-    '' | "$mirage_job") return 0 ;; # nobody's, or this job's own before a requeue
+    '' | "$mirage_job") return 1 ;; # nobody's, or this job's own before a requeue
     esac
     mirage_why="link $mirage_index has begun as job $mirage_holder"
-    return 1
+}
+
+mirage_unclaim() {
+    [ -z "$mirage_claimed" ] || rm -f "$mirage_dir/started/$mirage_index"
+    mirage_claimed=
 }
 
 mirage_leave() { # this link runs nothing, and where the chain is over nobody need stand for it
     mirage_say "$mirage_why; the script is not run"
-    [ -z "$mirage_claimed" ] || rm -f "$mirage_dir/started/$mirage_index"
+    mirage_unclaim
+    rm -f "$mirage_dir/waits/$mirage_index"
     mirage_end_loops
     ! mirage_is_halted || mirage_take_back
     exit 0
@@ -50,13 +58,20 @@ mirage_find_previous() { # the last link that has begun: one that stood already 
         mirage_previous=$((mirage_previous - 1))
     done
     [ -e "$mirage_dir/started/$mirage_previous" ] || mirage_previous=$((mirage_index - 1))
-    MIRAGE_PREV_JOBID=$(mirage_get "jobs/$mirage_previous")
+    MIRAGE_PREV_JOBID=$(mirage_get "jobs/$mirage_previous" || mirage_get "started/$mirage_previous")
 }
 
-mirage_look_back() { # sets mirage_state, and of a job that Slurm knows mirage_began and mirage_ends
-    mirage_state= mirage_began= mirage_ends= mirage_completing=
+mirage_first_line_of() { # sets mirage_n: when the script of link $1 began, whose job began at $2; what
+    # it waited before is none of its time
+    mirage_get_number "began/$1" && [ "$mirage_n" -ge "$2" ] || mirage_n=$2
+}
+
+mirage_look_back() { # sets mirage_state, and of a job that Slurm knows mirage_began and mirage_ends;
+    # mirage_silent where Slurm says nothing
+    mirage_state= mirage_began= mirage_ends= mirage_completing= mirage_silent=
     [ -z "$MIRAGE_PREV_JOBID" ] || mirage_ask_state "$MIRAGE_PREV_JOBID"
     mirage_tries=0
+    [ "$mirage_style" != sequential ] || mirage_tries=5 # which waits for it anyhow
     while [ "$mirage_state" = COMPLETING ] && [ "$mirage_tries" -lt 5 ]; do
         sleep 1
         mirage_tries=$((mirage_tries + 1))
@@ -79,14 +94,13 @@ mirage_is_passed() { # was its job cancelled by a link that took over, or before
 }
 
 mirage_ask_state() {
-    # shellcheck disable=SC2046 # squeue's three words
-    mirage_read_state $(mirage_ask "$1" '%T %S %e')
-}
-
-mirage_read_state() {
-    mirage_state=$1
-    mirage_number "$2" '' && mirage_began=$mirage_n
-    mirage_number "$3" '' && mirage_ends=$mirage_n
+    mirage_query "$1"
+    mirage_state=${mirage_word#forgotten} mirage_began=$mirage_word_start mirage_ends=$mirage_word_end
+    mirage_silent=
+    [ -z "$mirage_word" ] || return 0
+    mirage_silent=yes # and so what the link has written of itself
+    ! mirage_get_number "began/$mirage_previous" || mirage_began=$mirage_n
+    ! mirage_get_number "deadline/$mirage_previous" || mirage_ends=$mirage_n
 }
 
 mirage_ended() { # is this the state of a job that runs no more?
@@ -115,7 +129,9 @@ mirage_write_down() { # what a link had no time to write itself
         { [ -e "$mirage_dir/ends/$1" ] && mirage_is_passed "$1"; } ||
         mirage_put "ends/$1" "$(echo "$mirage_state" | tr '[:upper:]' '[:lower:]')"
     if [ ! -e "$mirage_dir/ran/$1" ] && [ -n "$mirage_began" ] && [ -n "$mirage_ends" ]; then
-        mirage_put "ran/$1" "$((mirage_ends - mirage_began))"
+        mirage_first_line_of "$1" "$mirage_began"
+        [ "$mirage_n" -lt "$mirage_ends" ] || mirage_n=$mirage_ends
+        mirage_put "ran/$1" "$((mirage_ends - mirage_n))"
     fi
 }
 

@@ -73,7 +73,7 @@ mirage_ask_service() { # where it is not reached, and in good time before the en
 
 mirage_is_young() { # sets mirage_pause: whatever is answered, no link is submitted before this one has
     # run for the least runtime, sooner than which a failure counts against the chain
-    mirage_n=$((mirage_min_runtime - $(date +%s) + mirage_since))
+    mirage_n=$((mirage_min_runtime - $(date +%s) + mirage_script_at))
     [ "$mirage_n" -gt 0 ] && mirage_pause=$mirage_n
 }
 

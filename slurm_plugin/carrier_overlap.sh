@@ -7,30 +7,46 @@ mirage_too_early() { # sets mirage_behind, the job to stand behind, and mirage_w
         mirage_why="link $((mirage_index - 1)) has not begun"
         return 0
     fi
-    if [ -n "$mirage_completing" ] && [ "$mirage_max_overlap" -eq 0 ]; then
+    if [ -n "$mirage_completing" ] && [ "$mirage_max_overlap" = 0 ]; then
         mirage_behind=$MIRAGE_PREV_JOBID
         mirage_why="job $mirage_behind is about to end"
         return 0
     fi
     mirage_find_beside || return 1
+    mirage_bound_overlap
     if [ "$mirage_presubmit" = all ] &&
         [ "$mirage_beside" != "$(mirage_get "jobs/$((mirage_index - 1))")" ]; then
         mirage_why="job $mirage_beside of an earlier link still runs"
     elif [ -z "$mirage_left" ]; then
         mirage_why="job $mirage_beside runs without a known end"
-    elif [ "$mirage_left" -gt "$mirage_max_overlap" ]; then
-        mirage_why="job $mirage_beside may run for $mirage_left s more, this chain overlaps by $mirage_max_overlap s at most"
+    elif [ "$mirage_left" -gt "$mirage_bound" ]; then
+        mirage_why="job $mirage_beside may run for $mirage_left s more, this chain overlaps by $mirage_bound s at most"
     else
         return 1
     fi
     mirage_behind=$mirage_beside
 }
 
-mirage_is_next_pending() { # is it the turn of the link before, which waits for a place yet?
+mirage_bound_overlap() { # sets mirage_bound: how early a link may start. Where the user has not said, four
+    # hours, or a quarter of the predecessor's time limit where that is less; the service's own rule
+    # is default_max_overlap_s (mirage/domain/chain.py)
+    mirage_bound=14400
+    if [ -n "$mirage_max_overlap" ]; then
+        mirage_bound=$mirage_max_overlap
+    elif [ -n "$mirage_began" ] && [ -n "$mirage_ends" ] &&
+        [ "$((mirage_ends - mirage_began))" -lt "$((4 * mirage_bound))" ]; then
+        mirage_bound=$(((mirage_ends - mirage_began) / 4))
+    fi
+}
+
+mirage_is_next_pending() { # is it the turn of the link before, which waits for a place yet, or in one?
     [ ! -e "$mirage_dir/started/$((mirage_index - 1))" ] &&
-        [ ! -e "$mirage_dir/requeued/$mirage_index" ] && # no allocation waits for what has none
-        mirage_behind=$(mirage_get "jobs/$((mirage_index - 1))") &&
-        [ "$(mirage_ask "$mirage_behind" %T)" = PENDING ]
+        mirage_behind=$(mirage_get "jobs/$((mirage_index - 1))") || return 1
+    case $(mirage_ask "$mirage_behind" %T) in
+    PENDING) [ ! -e "$mirage_dir/requeued/$mirage_index" ] ;; # no allocation waits for what has none
+    RUNNING) [ -e "$mirage_dir/waits/$((mirage_index - 1))" ] ;;
+    *) return 1 ;;
+    esac
 }
 
 mirage_find_beside() { # the latest earlier link that still runs: sets mirage_beside, mirage_left
@@ -63,7 +79,7 @@ mirage_ask_beside() { # of the links before the predecessor, those of which no e
 }
 
 mirage_read_beside() {
-    mirage_beside=${1-}
+    mirage_beside=${1-} mirage_began=
     mirage_number "${2-}" '' && mirage_ends=$mirage_n
 }
 
@@ -71,6 +87,11 @@ mirage_step_back() { # put another job of this link behind that one; the caller 
     # cannot be given a dependency while it runs, and one that requeues itself is killed before it
     # can be given one: so the new job stands first, and this one goes after that.
     [ -z "$mirage_completing" ] && [ ! -e "$mirage_dir/requeued/$mirage_index" ] || return 1 # once
+    mirage_stand_behind || return 1
+    mirage_why="$mirage_why: link $mirage_index now stands behind it as job $mirage_new"
+}
+
+mirage_stand_behind() { # submit another job of this link, behind that one: sets mirage_new
     mirage_put "requeued/$mirage_index" "$mirage_behind" || return 1
     mirage_new=$(mirage_next=$mirage_index && mirage_submit "afterany:$mirage_behind" \
         2>"$mirage_dir/error.$mirage_job")
@@ -83,11 +104,9 @@ mirage_step_back() { # put another job of this link behind that one; the caller 
     mirage_new=$mirage_n
     mirage_put "jobs/$mirage_index" "$mirage_new"
     mirage_move_later_links
-    mirage_why="$mirage_why: link $mirage_index now stands behind it as job $mirage_new"
 }
 
-mirage_move_later_links() { # where all links stand already they wait for the new job too
-    [ "$mirage_presubmit" = all ] || return 0
+mirage_move_later_links() { # those that stand already wait for the new job too
     mirage_term=afterany:$mirage_behind:$mirage_new
     mirage_later_links jobs
     # shellcheck disable=SC2086 # numbers
@@ -98,33 +117,19 @@ mirage_move_later_links() { # where all links stand already they wait for the ne
     done
 }
 
-mirage_await_turn() { # the second early start: the allocation waits, which is dear and loses nothing
-    mirage_say "$mirage_why; waiting for its end"
-    until [ -n "$mirage_reason" ] || mirage_is_over "$mirage_behind"; do
-        ! mirage_is_halted || return 0
-        # shellcheck disable=SC2217 # it holds nothing of the script's
-        sleep "$mirage_pace_s" </dev/null >/dev/null 2>&1 &
-        wait $!
-    done
-}
-
-mirage_is_over() { # an unanswered question is no end; and one that was requeued has had its turn
-    mirage_said=$(mirage_word_on "$1")
-    case $mirage_said in
-    PENDING | *"Invalid job id"*) return 0 ;;
-    esac
-    mirage_ended "$mirage_said"
-}
-
 mirage_take_over() { # a predecessor that was requeued waits for a place that is this link's now
     [ "$mirage_index" -gt 1 ] && [ "$mirage_state" = PENDING ] || return 0
     mirage_put "passed.$mirage_previous" "$MIRAGE_PREV_JOBID" # first: CANCELLED may be read at once
     mirage_slurm 60 scancel --state=PENDING "$MIRAGE_PREV_JOBID" >/dev/null 2>&1
     mirage_log "took over from job $MIRAGE_PREV_JOBID, which was requeued"
-    if [ "$(mirage_ask "$MIRAGE_PREV_JOBID" %T)" = RUNNING ]; then # it has begun at this very moment
+    mirage_query "$MIRAGE_PREV_JOBID"
+    if [ -z "$mirage_word" ] && [ "$mirage_style" = sequential ]; then # it may have begun
+        mirage_behind=$MIRAGE_PREV_JOBID mirage_must_wait=yes
+        mirage_why="Slurm does not answer"
+    elif [ -n "$mirage_word" ] && ! mirage_is_settled "$mirage_word"; then # it has, at this very moment
         rm -f "$mirage_dir/passed.$mirage_previous"
         mirage_look_back
-        ! mirage_too_early || mirage_must_wait=yes
+        ! mirage_too_early && ! mirage_has_to_wait || mirage_must_wait=yes
     else
         mirage_put "ends/$mirage_previous" requeued # where a lost node could not write it
     fi

@@ -37,7 +37,8 @@ mirage_sum_up() { # the seconds that links have run so far; the predecessor may 
             read -r mirage_seconds <"$mirage_dir/ran/$mirage_k"
             mirage_number "$mirage_seconds" 0
         elif [ "$mirage_k" -eq "$mirage_previous" ] && [ -n "$mirage_began" ]; then
-            mirage_n=$(($(date +%s) - mirage_began))
+            mirage_first_line_of "$mirage_k" "$mirage_began"
+            mirage_n=$(($(date +%s) - mirage_n))
         else
             continue
         fi
@@ -47,7 +48,7 @@ mirage_sum_up() { # the seconds that links have run so far; the predecessor may 
 
 mirage_write_ran() { # a link that was requeued has run more than once
     mirage_number "$mirage_ran_before" 0
-    mirage_put "ran/$mirage_index" "$((mirage_n + $(date +%s) - mirage_since))"
+    mirage_put "ran/$mirage_index" "$((mirage_n + $(date +%s) - mirage_script_at))"
 }
 
 mirage_judge() { # was this link the second in a row that came to nothing? Then the chain pauses
@@ -64,6 +65,19 @@ mirage_judge() { # was this link the second in a row that came to nothing? Then 
     fi
     mirage_put paused "$mirage_why"
     mirage_why="the chain is paused: $mirage_why; mirage-link resume $mirage_chain goes on"
+}
+
+mirage_found_nothing() { # did this link end well at once, after one that ran at least ten times as long?
+    # Then there is nothing left to do, and the next link would find that out too. Sets mirage_why
+    [ "$mirage_brief" = ends ] && [ "$mirage_code" = 0 ] && [ -z "$mirage_signalled" ] || return 1
+    mirage_later_links started
+    [ -z "$mirage_later" ] && [ -e "$mirage_dir/ends/$mirage_previous" ] || return 1
+    mirage_get_number "ran/$mirage_index" && [ "$mirage_n" -le 60 ] || return 1
+    mirage_k=$mirage_n
+    [ "$mirage_k" -ge 1 ] || mirage_k=1
+    mirage_get_number "ran/$mirage_previous" && [ "$mirage_n" -ge "$((10 * mirage_k))" ] || return 1
+    mirage_why="the chain is done: link $mirage_index had nothing to do for more than $mirage_k s, link $mirage_previous ran for $mirage_n s"
+    mirage_put 'done' "$mirage_why"
 }
 
 mirage_failed_fast() {

@@ -62,8 +62,14 @@ mirage_whole_job() { # did every process of the job get this signal, or this she
 }
 
 mirage_on() { # a signal has come: pass it on unless the script has had it too
+    mirage_signalled=yes
     if [ -z "$mirage_minder" ]; then
-        if [ "$1" = TERM ]; then mirage_ending; else mirage_early="$mirage_early $1"; fi
+        [ "$1" != TERM ] || mirage_ending
+        if [ -n "$mirage_waiting" ]; then
+            [ -n "$mirage_reason" ] || mirage_warned=" $1"
+        elif [ "$1" != TERM ]; then
+            mirage_early="$mirage_early $1"
+        fi
     elif mirage_whole_job; then
         if [ "$1" = TERM ]; then mirage_ending; fi
         [ -n "$mirage_reason" ] || mirage_lookout
@@ -80,8 +86,7 @@ mirage_ending() { # Slurm is ending the job: at once, since KILL may follow with
     if [ -z "$MIRAGE_DEADLINE" ] || [ "$(date +%s)" -lt "$((MIRAGE_DEADLINE - 5))" ]; then
         mirage_reason=cancelled
     fi
-    mirage_put "ends/$mirage_index" "$mirage_reason"
-    mirage_write_ran
+    mirage_write_end
     case $(mirage_ask "$mirage_job" '%T %r') in
     RUNNING*) mirage_reason= ;; # a warning, or somebody's kill: the job goes on
     PREEMPTED* | *Preempt*) mirage_reason=preempted ;;
@@ -92,11 +97,17 @@ mirage_ending() { # Slurm is ending the job: at once, since KILL may follow with
     COMPLETING*) mirage_find_ending ;;
     esac
     if [ -n "$mirage_reason" ]; then
-        mirage_put "ends/$mirage_index" "$mirage_reason"
+        mirage_write_end
     else
         rm -f "$mirage_dir/ends/$mirage_index" "$mirage_dir/ran/$mirage_index"
     fi
     mirage_log "terminated: ${mirage_reason:-still running}"
+}
+
+mirage_write_end() { # not of a link that waits: it has not begun
+    [ -z "$mirage_waiting" ] || return 0
+    mirage_put "ends/$mirage_index" "$mirage_reason"
+    mirage_write_ran
 }
 
 mirage_find_ending() { # the state hides why while a job completes; these tell what it left (22.05).

@@ -116,11 +116,11 @@ mirage_stand_at_last() { # the link ends and none stands: the last moment to see
 mirage_is_lost() { # was the next link cancelled before it began? It is made anew, once. Where all
     # links stand already another one stands behind it
     [ "$mirage_presubmit" != all ] && [ ! -e "$mirage_dir/started/$mirage_next" ] || return 1
-    mirage_id=$(mirage_get "jobs/$mirage_next") && [ ! -e "$mirage_dir/lost.$mirage_next" ] || return 1
-    case $(mirage_word_on "$mirage_id") in
-    CANCELLED | DEADLINE | *"Invalid job id"*) ;; # Slurm forgets it in minutes
-    *) return 1 ;; # no answer is no end
-    esac
+    mirage_id=$(mirage_get "jobs/$mirage_next") || return 1
+    mirage_query "$mirage_id"
+    [ "$mirage_word" = forgotten ] || mirage_ended "$mirage_word" || return 1 # no answer is no end
+    [ "$mirage_word" != COMPLETED ] || return 1 # its guard turned it away
+    ! mirage_is_lost_again "$mirage_next" || return 1
     mirage_put "lost.$mirage_next" "$mirage_id" || return 1
     mirage_log "link $mirage_next, job $mirage_id, was taken away before it began: it is made anew"
 }

@@ -18,9 +18,11 @@ SHELL = "/bin/sh"
 # (`module` of Lmod and Environment Modules). --posix keeps bash from reading BASH_ENV once more.
 BETTER_SHELL = "/bin/bash"
 END_OF_CORE = b"# --- the script as submitted ---\n"
-FOLDERS = ("beat", "carrier", "ends", "jobs", "made", "ran", "requeued", "started")
+FOLDERS = tuple(
+    "beat began carrier deadline ends jobs made ran requeued started waits".split()
+)
 # What travels in every carrier, in this order: the last one runs what the others define.
-PIECES = ("files", "guard", "progress", "overlap", "standby", "loops", "script")
+PIECES = ("files", "guard", "progress", "overlap", "turn", "standby", "loops", "script")
 MOST_NEIGHBOURS = 1000
 SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 SHELLS_OWN = frozenset("BASHOPTS BASH_VERSINFO EUID OPTIND PPID SHELLOPTS UID".split())  # read-only
@@ -212,8 +214,15 @@ def _asked(settings):
         ("continue", settings.continue_after),
         ("min_runtime", settings.min_runtime_s),
         ("checkpoint", _whole(settings.checkpoint)),
+        ("brief", _brief(settings)),
     ]
     return [(name, "" if value is None else str(value)) for name, value in asked]
+
+
+def _brief(settings):
+    """What a link that finds nothing to do comes to: the chain's end, but where the user has said
+    that it goes on after COMPLETED."""
+    return None if "continue" in settings.asked else "ends"
 
 
 def _whole(path):

@@ -11,10 +11,10 @@ SETTINGS = (
     ("checkpoint=PATH", "two links in a row that leave nothing newer there pause it"),
     ("policy=NAME", "who decides when the next link may start (the service's)"),
     ("overlap-price=X", "hours of interruption that an hour of overlap is worth"),
-    ("max-overlap=TIME", "how long before its predecessor's end a link may start (4:00:00)"),
+    ("max-overlap=TIME", "how long before its predecessor's end a link may start"),
     ("never-overlap", "the same as --mirage-max-overlap=0"),
     ("presubmit=next|all", "one link stands behind the running one, or all do from the start"),
-    ("style=NAME", "how overlapping links hand over: switch, wait or serve"),
+    ("style=NAME", "sequential (one link's script at a time), concurrent, switch, wait or serve"),
     ("mode=NAME", "standby, or submit: no link stands in the queue before its moment"),
     ("help", "this"),
 )

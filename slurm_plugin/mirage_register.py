@@ -11,6 +11,10 @@ TAKEN = b"taken"
 PATH = "/api/v1/chains"
 
 
+class Misread(Unreachable):
+    """The service takes none of the request for valid (422)."""
+
+
 def register(chain_id, job, settings, environ, recipe=None):
     """POST the chain; whoever submitted it is shown by MUNGE. `recipe`: JSON (mirage_recipe).
 
@@ -27,8 +31,8 @@ def register(chain_id, job, settings, environ, recipe=None):
             _signal.setitimer(_signal.ITIMER_REAL, LIMIT_S - RESERVE_S)  # SIGALRM ends it
             os.close(said)
             os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # whoever reads our output waits for us only
-            body = _body(chain_id, job, settings, recipe)
-            os.write(word, _tried(body, chain_id, environ))
+            fields = _fields(chain_id, job, settings, recipe)
+            os.write(word, _tried(fields, chain_id, environ))
         finally:
             os._exit(0)
     os.close(word)
@@ -39,10 +43,15 @@ def register(chain_id, job, settings, environ, recipe=None):
         raise Unreachable(why)
 
 
-def _tried(body, chain_id, environ):
+def _tried(fields, chain_id, environ):
     """What came of it, in a line."""
+    key = ["Idempotency-Key: %s" % (chain_id,)]
     try:
-        ask("POST", PATH, body, environ, ["Idempotency-Key: %s" % (chain_id,)])
+        try:
+            ask("POST", PATH, _body(fields), environ, key)
+        except Misread:  # by a service that is older than the names of some styles
+            fields = [field for field in fields if field[0] != "style"]
+            ask("POST", PATH, _body(fields), environ, key)
     except (OSError, Unreachable) as error:
         return (getattr(error, "strerror", None) or str(error)).encode("utf-8", "replace")
     except Exception as error:
@@ -50,10 +59,16 @@ def _tried(body, chain_id, environ):
     return TAKEN
 
 
-def _body(chain_id, job, settings, recipe):
-    """JSON by hand: nothing in here needs escaping, and json costs 6 ms to load.
+def _body(fields):
+    """JSON by hand: nothing in here needs escaping, and json costs 6 ms to load."""
+    return ("{%s}" % ", ".join('"%s": %s' % field for field in fields)).encode("ascii")
 
-    What nobody asked for is left out, so that an older service understands the rest.
+
+def _fields(chain_id, job, settings, recipe):
+    """What is told of a chain, in JSON's words.
+
+    What nobody asked for is left out, so that an older service understands the rest; but for the
+    style, whose default was another one before.
     """
     fields = [
         ("chain_id", '"%s"' % (chain_id,)),
@@ -66,15 +81,15 @@ def _body(chain_id, job, settings, recipe):
         ("total", "total_s", settings.total_s),
         ("max-overlap", "max_overlap_s", settings.max_overlap_s),
         ("presubmit", "presubmit", '"%s"' % (settings.presubmit,)),
-        ("style", "style", '"%s"' % (settings.style,)),
         ("mode", "mode", '"%s"' % (settings.mode,)),
         ("min-runtime", "min_runtime_s", settings.min_runtime_s),
     ):
         if name in settings.asked:
             fields.append((field, value))
+    fields.append(("style", '"%s"' % (settings.style,)))
     if recipe is not None:
         fields.append(("recipe", recipe))
-    return ("{%s}" % ", ".join('"%s": %s' % field for field in fields)).encode("ascii")
+    return fields
 
 
 def ask(method, path, body, environ, more=(), acts_on_it=False):
@@ -116,7 +131,8 @@ def _understand(answer):
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
         raise Unreachable("the answer was not HTTP")
     if not 200 <= int(words[1]) < 300:
-        raise Unreachable("%d%s" % (int(words[1]), _detail(answer)))
+        refusal = Misread if words[1] == b"422" else Unreachable
+        raise refusal("%d%s" % (int(words[1]), _detail(answer)))
 
 
 def _detail(answer):

@@ -14,15 +14,15 @@ MAX_SECONDS = 3650 * 86400  # likewise
 ANY_LINKS = MAX_LINKS  # of a chain that ends by its total
 DEFAULTS = {
     "continue": "TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED",
-    "max-overlap": "4:00:00",
     "min-runtime": "10:00",
     "mode": "standby",
     "presubmit": "next",
+    "style": "sequential",
 }
 CHOICES = {
     "mode": ("standby", "submit"),
     "presubmit": ("next", "all"),
-    "style": ("switch", "wait", "serve"),
+    "style": ("sequential", "concurrent", "switch", "wait", "serve"),
 }
 # As sacct names them. CANCELLED is not among them: scancel ends a chain.
 END_STATES = frozenset("COMPLETED FAILED NODE_FAIL PREEMPTED TIMEOUT".split())
@@ -37,7 +37,8 @@ ASKING = frozenset(["chain", "total"])  # the other settings ask for no chain
 class Settings(object):
     """A chain as asked for; durations in seconds, None where nothing was said and none is implied.
 
-    `max_overlap_s` of 0: no overlap ever. `asked`: the names that were given, by whatever way.
+    `max_overlap_s` of 0: no overlap ever; of None: what each link works out (carrier_overlap.sh).
+    `asked`: the names that were given, by whatever way.
     """
 
     __slots__ = (
@@ -65,10 +66,10 @@ class Settings(object):
         self.until_file = _path("until-file", given.get("until-file"))
         self.policy = _name(given.get("policy"))
         self.overlap_price = _price(given.get("overlap-price"))
-        self.max_overlap_s = _seconds("max-overlap", given["max-overlap"], 0)
+        self.max_overlap_s = _seconds("max-overlap", given.get("max-overlap"), 0)
         self.min_runtime_s = _seconds("min-runtime", given["min-runtime"], 0)
         self.presubmit = _choice("presubmit", given["presubmit"])
-        self.style = _choice("style", given.get("style"))
+        self.style = _choice("style", given["style"])
         self.mode = _choice("mode", given["mode"])
         self.continue_after = _states(given["continue"])
         self.checkpoint = _path("checkpoint", given.get("checkpoint"))

@@ -140,12 +140,16 @@ class NewChain(Asked):
         ge=0,
         le=_TEN_YEARS_S,
         description="How early a link may start before its predecessor's end; 0: never. "
-        "Default: four hours.",
+        "Default: the smaller of four hours and a quarter of the predecessor's time limit.",
     )
     presubmit: Presubmit | None = Field(
         None, description="Links in the queue beforehand. Default: next."
     )
-    style: Style | None = Field(None, description="How links that overlap hand over.")
+    style: Style | None = Field(
+        None,
+        description="What a link that starts early does beside its predecessor. Default, and null: "
+        "concurrent, as of a wrapped sbatch from before there was sequential.",
+    )
     mode: ChainMode | None = Field(
         None, description="Whether a successor stands in the queue. Default: standby."
     )
@@ -192,9 +196,16 @@ class ChainSummary(_Wire):
     policy: str | None = Field(description="Null: the service's default.", examples=[None])
     overlap_price: float = Field(examples=[0.5])
     total_s: int | None = Field(description="Null: its number of links decides.", examples=[None])
-    max_overlap_s: int = Field(description="0: its links never overlap.", examples=[14400])
+    max_overlap_s: int | None = Field(
+        description="0: its links never overlap. Null: the smaller of four hours and a quarter of "
+        "the predecessor's time limit.",
+        examples=[None],
+    )
     presubmit: Presubmit = Field(examples=["next"])
-    style: Style | None = Field(examples=[None])
+    style: Style | None = Field(
+        description="Null: concurrent, of a chain from before there was sequential.",
+        examples=["sequential"],
+    )
     mode: ChainMode = Field(examples=["standby"])
     at_risk: AtRisk | None = Field(description="Null: it is not.", examples=[None])
     created_at: datetime = Field(examples=[_NOON])

@@ -56,7 +56,16 @@ def made_for(chain_id: ChainId, uid: int) -> bool:
 
 
 MAX_OVERLAP_S = 4 * 3600
-"""What links allow, unless the user said otherwise: one that starts earlier goes back."""
+"""The largest overlap that a chain allows by default."""
+_OVERLAP_SHARE = 4
+
+
+def default_max_overlap_s(time_limit_s: int | None) -> int:
+    """How early a link may start where its user has not said: four hours, or a quarter of the time
+    limit where that is less. The links' own rule is in slurm_plugin/carrier_overlap.sh."""
+    if time_limit_s is None or time_limit_s == UNLIMITED:
+        return MAX_OVERLAP_S
+    return min(MAX_OVERLAP_S, time_limit_s // _OVERLAP_SHARE)
 
 
 class Presubmit(StrEnum):
@@ -69,8 +78,12 @@ class Presubmit(StrEnum):
 
 
 class Style(StrEnum):
-    """How links that overlap hand over. Without one they do not know of each other."""
+    """What a link that starts early does beside its predecessor."""
 
+    SEQUENTIAL = "sequential"
+    """It holds its nodes, and runs no line of the script before the predecessor has ended."""
+    CONCURRENT = "concurrent"
+    """It runs its script at once. Also what no style means, in rows from before there was one."""
     SWITCH = "switch"
     """The predecessor saves and ends early."""
     WAIT = "wait"
@@ -125,9 +138,9 @@ class Chain:
     overlap_price: float = OVERLAP_PRICE
     total_s: int | None = None
     """The chain ends when its links have run for so long; None: its number of links decides."""
-    max_overlap_s: int = MAX_OVERLAP_S
+    max_overlap_s: int | None = None
     """A link that starts earlier before its predecessor's end is sent back by its guard; 0: links
-    never overlap."""
+    never overlap; None: `default_max_overlap_s` of the predecessor's time limit."""
     presubmit: Presubmit = Presubmit.NEXT
     style: Style | None = None
     mode: ChainMode = ChainMode.STANDBY
@@ -146,6 +159,12 @@ class Chain:
     def actor(self) -> Actor | None:
         """Who brought it into its state."""
         return None if self.cause is None else self.cause.actor
+
+    def allowed_overlap_s(self, predecessor: "Link") -> int:
+        """How early before that link's end its successor may start."""
+        if self.max_overlap_s is not None:
+            return self.max_overlap_s
+        return default_max_overlap_s(predecessor.time_limit_s)
 
     def moved(self, target: ChainState, cause: Cause | None = None) -> "Chain":
         if target not in _NEXT_CHAIN[self.state]:

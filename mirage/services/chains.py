@@ -79,7 +79,7 @@ def register(
         policy=new.policy,
         overlap_price=OVERLAP_PRICE if new.overlap_price is None else new.overlap_price,
         total_s=new.total_s,
-        max_overlap_s=MAX_OVERLAP_S if new.max_overlap_s is None else new.max_overlap_s,
+        max_overlap_s=_max_overlap_s(new),
         presubmit=new.presubmit or Presubmit.NEXT,
         style=new.style,
         mode=new.mode or ChainMode.STANDBY,
@@ -93,6 +93,14 @@ def register(
     if new.recipe is not None and chain.mode is ChainMode.SUBMIT:
         recipes.keep(tx, chain.chain_id, uid, checked(new.recipe))
     return chain
+
+
+def _max_overlap_s(new: Registration) -> int | None:
+    """A wrapped sbatch that names no style is from before there was a default for each time limit,
+    and its links allow four hours."""
+    if new.max_overlap_s is None and new.style is None:
+        return MAX_OVERLAP_S
+    return new.max_overlap_s
 
 
 def _check(new: Registration) -> None:

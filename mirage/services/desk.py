@@ -218,7 +218,7 @@ class Desk:
             handovers=self._handover_waits(standby.partition, standby.nodes),
             queue=queue,
             free_nodes=self._free(standby.partition),
-            max_overlap_s=handover.chain.max_overlap_s,
+            max_overlap_s=handover.chain.allowed_overlap_s(handover.predecessor),
             sent_back=standby.hindered == SENT_BACK,
             # What is not submitted yet earns nothing anywhere.
             accrues_always=not handover.submits and self._accrues_always,

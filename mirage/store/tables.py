@@ -116,9 +116,9 @@ chains = Table(
     Column("policy", Text),
     Column("overlap_price", Float, nullable=False),
     Column("total_s", BigInteger),
-    Column("max_overlap_s", BigInteger, nullable=False),
+    Column("max_overlap_s", BigInteger),  # NULL: by the time limit (domain.chain)
     Column("presubmit", Text, nullable=False),
-    Column("style", Text),
+    Column("style", Text),  # NULL: concurrent, of chains from before there was sequential
     Column("mode", Text, nullable=False),
     Column("min_runtime_s", BigInteger),  # NULL: ten minutes
     Column("created_at", BigInteger, nullable=False),

@@ -45,7 +45,7 @@ static struct spank_option options[] = {
 	{ "mirage-never-overlap", NULL, "never let two links run at once", 0, 5, on_option },
 	{ "mirage-max-overlap", "time", "longest overlap of two links", 1, 6, on_option },
 	{ "mirage-presubmit", "next|all", "which links stand in the queue", 1, 7, on_option },
-	{ "mirage-style", "switch|wait|serve", "how one link takes over from the other", 1, 8, on_option },
+	{ "mirage-style", "sequential|concurrent|switch|wait|serve", "how one link takes over from the other", 1, 8, on_option },
 	{ "mirage-mode", "standby|submit", "who puts the next link in the queue", 1, 9, on_option },
 	{ "mirage-continue", "states", "after which ends the chain goes on", 1, 10, on_option },
 	{ "mirage-min-runtime", "time", "a link that fails sooner is a fast failure", 1, 11, on_option },

@@ -40,6 +40,7 @@ done
 printf '%s\n' "$out"
 """
 SQUEUE = r"""#!/bin/sh
+printf '%s\n' "$*" >>{home}/asked
 [ -z "$SQUEUE_STATES$SQUEUE_PARTITION$SQUEUE_USERS" ] || exit 0
 [ ! -f {home}/elsewhere ] || [ "$SLURM_CLUSTERS" = "$(cat {home}/elsewhere)" ] || exit 0
 case " $* " in
@@ -85,6 +86,11 @@ case $format in
 esac
 """
 SCONTROL = "#!/bin/sh\nexit 1\n"
+SLEEP = r"""#!/bin/sh
+printf '%s\n' "$1" >>{home}/slept
+case $1 in *.*) exec /usr/bin/sleep "$1" ;; esac
+exec /usr/bin/sleep "$(printf '%d.%02d' "$(($1 / 100))" "$(($1 % 100))")"
+"""
 SCANCEL = r"""#!/bin/sh
 [ -z "$SCANCEL_USER$SCANCEL_PARTITION" ] || exit 0
 printf '%s\n' "$*" >>{home}/scancelled
@@ -151,6 +157,21 @@ class FakeSlurm:
         path = self.root / "bin" / name
         path.write_text(text.format(home=self.root))
         path.chmod(0o755)
+
+    def sleeps_briefly(self) -> None:
+        """A second of `sleep` is a hundredth; how long was slept is kept."""
+        self.command("sleep", SLEEP)
+
+    def asked(self, job: int) -> int:
+        """How often squeue was asked for this job."""
+        path = self.root / "asked"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return sum(f"-j {job} " in f"{line} " for line in lines)
+
+    def looks(self) -> int:
+        """How often somebody slept for two seconds, as between two looks."""
+        path = self.root / "slept"
+        return path.read_text().splitlines().count("2") if path.exists() else 0
 
     def answers(self, *, stderr: str = "", code: int = 0) -> None:
         (self.root / "sbatch.err").write_text(stderr)
