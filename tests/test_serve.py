@@ -170,7 +170,7 @@ def test_a_port_that_is_taken_is_one_sentence(slurm: QuietSlurm, config: Path) -
 
 @pytest.fixture
 def hung_up() -> Iterator[None]:
-    """As a terminal's end finds a program; nohup(1) lets tests, and all that they start, ignore it."""
+    """As a terminal finds a program. Under nohup(1) all that a test starts ignores the signal."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
