@@ -38,7 +38,7 @@ def test_max_jobs_per_user_without_qos(side: Side) -> None:
     ],
 )
 def test_a_qos_limits_a_user_in_it_and_nobody_else(
-    side: Side, limit: dict[str, int], ask: dict[str, int]
+    side: Side, limit: dict[str, Any], ask: dict[str, int]
 ) -> None:
     qos = (Qos(name="tight", **limit), Qos(name="loose"))
     params = site(**SHARED, cpus_per_node=9, gpus_per_node=9, memory_mib_per_node=900, qos=qos)
