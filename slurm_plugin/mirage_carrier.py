@@ -24,6 +24,7 @@ FOLDERS = tuple(
 # What travels in every carrier, in this order: the last one runs what the others define.
 PIECES = ("files", "guard", "progress", "overlap", "turn", "standby", "loops", "script")
 MOST_NEIGHBOURS = 1000
+ASKS_SLURM = (b"scontrol", b"squeue", b"sacct")
 SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 SHELLS_OWN = frozenset("BASHOPTS BASH_VERSINFO EUID OPTIND PPID SHELLOPTS UID".split())  # read-only
 KEPT_SLURM = frozenset(["SLURM_CONF"])  # says which Slurm; the other SLURM_ names describe a job
@@ -89,11 +90,12 @@ def take_away(chain):
 
 def _link_neighbours(chain):
     """Links beside the carrier to what lies beside the script: Slurm says Command= of the carrier,
-    and scripts find their own directory by that. Those that the script names come first."""
-    if chain.call.path is None:
+    and scripts find their own directory by that. Those that the script names come first; a script
+    that asks Slurm nothing costs no file."""
+    text = chain.script.text
+    if chain.call.path is None or not any(word in text for word in ASKS_SLURM):
         return
     home = os.path.dirname(os.path.abspath(chain.call.path))
-    text = chain.script.text
     names = sorted(os.listdir(home), key=lambda name: os.fsencode(name) not in text)
     for name in names[:MOST_NEIGHBOURS]:
         path = os.path.join(home, name)

@@ -14,7 +14,7 @@ from mirage_sbatch import become_sbatch, complain, script_bytes, settings_of
 AROUND = "`env -u MIRAGE_LINK sbatch ...`"
 OTHER_ARGUMENTS = "this chain's own script with other arguments"
 OVER = (("done", "is done"), ("stop", "was stopped"), ("paused", "is paused"))
-AT_AN_END = frozenset(["after", "afterany", "afternotok", "afterok"])
+AT_AN_END = frozenset(["afterany", "aftercorr", "afternotok", "afterok"])
 
 
 class Link(object):
@@ -142,7 +142,7 @@ def _waits_for(job, call):
         kind, colon, jobs = term.partition(":")
         if term == "singleton" or (not colon and term == job):
             return True
-        if kind in AT_AN_END and job in [one.split("+")[0] for one in jobs.split(":")]:
+        if kind in AT_AN_END and job in jobs.split(":"):
             return True
     return False
 

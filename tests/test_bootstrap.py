@@ -62,6 +62,9 @@ def test_the_cluster_file_has_each_partitions_longest_time(tmp_path: Path) -> No
     settings = Settings.model_validate({"cluster": {"name": "lab", "file": file}})
     assert bootstrap.max_time_s(settings) == {"gpu": 48 * 3600}
     assert bootstrap.max_time_s(Settings()) == {}
+    with file.open("a") as more:
+        more.write('[[qos]]\nName = "days"\nFlags = "PartitionTimeLimit"\n')
+    assert bootstrap.max_time_s(settings) == {}, "a question names no QOS"
 
 
 def test_a_folder_of_models_that_is_not_there_is_told(tmp_path: Path) -> None:

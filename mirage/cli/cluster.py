@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import tzinfo
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +14,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirage.cluster import site_answers
+from mirage.cluster.site_notes import counted
 from mirage.cluster.site_params import Site, site_of
 from mirage.errors import ClusterUnavailable, InputError, MalformedText
 from mirage.slurm import hostlist
 from mirage.traces.clock import time_zone
 from mirage.traces.clusterfile import ClusterFile, parse_cluster_file
 from mirage.traces.clustertext import write_cluster_file
+from mirage.traces.readers import open_trace
 
 app = typer.Typer()
 cluster_app = typer.Typer(
@@ -49,6 +53,13 @@ def import_site(
             "Default: this host's. Epoch seconds need none."
         ),
     ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            help="Count in this log (sacct -P, parquet, SWF) how many jobs each thing left out "
+            "concerns, and say so in the file's head."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Write the cluster file of the Slurm on this host, or of captured answers.
@@ -61,6 +72,8 @@ def import_site(
     if out is not None and out.exists() and not force:
         raise InputError(f"{out} is there already: --force writes over it")
     site = _captured(from_dir, zone) if from_dir is not None else _asked(zone)
+    if log is not None:
+        site = replace(site, notes=_counted(site.notes, log, timezone))
     written = write_cluster_file(
         site.params, _head(site), node_names=hostlist.compress(site.node_names)
     )
@@ -88,6 +101,11 @@ def _captured(folder: Path, zone: tzinfo | None) -> Site:
     if not folder.is_dir():
         raise InputError(f"{folder} is not a directory")
     return site_of(site_answers.read_directory(folder), zone)
+
+
+def _counted(notes: Sequence[str], log: Path, timezone: str | None) -> tuple[str, ...]:
+    with open_trace(log, timezone=timezone) as trace:
+        return counted(notes, (job for batch in trace.batches() for job in batch))
 
 
 def _head(site: Site) -> list[str]:

@@ -96,6 +96,10 @@ MANUAL: dict[str, Entry] = {
                 "from answers taken elsewhere",
                 "mirage cluster import --from-dir answers --timezone America/Chicago --out c.toml",
             ),
+            (
+                "with how many jobs each thing left out concerns",
+                "mirage cluster import --log jobs.txt --out c.toml",
+            ),
         ),
         (0, 1, 2, 3),
         "The file has slurm.conf's own keys and units.",

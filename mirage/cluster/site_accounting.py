@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from mirage.cluster.site_notes import Note, of_qos, of_users
 from mirage.domain.tres import gpus
 from mirage.sim.types import Qos
 from mirage.slurm.sacctmgr import ShownAssociation, ShownQos
@@ -42,14 +43,15 @@ def _qos(one: ShownQos, notes: list[str], *, limits: bool) -> Qos:
         others["Flags"] = ",".join(rest)
     if others:
         told = ", ".join(f"{key}={value}" for key, value in others.items())
-        notes.append(f"Not simulated of QOS {one.name}: {told}.")
+        notes.append(Note(f"Not simulated of QOS {one.name}: {told}.", of_qos(one.name)))
     overrides = _OVERRIDES in one.flags
     if not limits:
         return Qos(name=one.name, priority=one.priority, overrides_max_time=overrides)
     named = {_LIMITED[tres]: n for tres, n in one.max_tres_pu.items() if tres in _LIMITED}
     rest = sorted(t for t in one.max_tres_pu if t not in _LIMITED and not t.startswith("gres/gpu"))
     if rest:
-        notes.append(f"Not simulated of QOS {one.name}: MaxTRESPU of {', '.join(rest)}.")
+        what = f"Not simulated of QOS {one.name}: MaxTRESPU of {', '.join(rest)}."
+        notes.append(Note(what, of_qos(one.name)))
     if any(tres.startswith("gres/gpu:") for tres in one.max_tres_pu):
         notes.append(f"QOS {one.name} limits GPUs by type: here all types together.")
     return Qos(
@@ -98,7 +100,9 @@ def shares_of(
     if limited:
         told = Counter(key for a in limited for key in a.limits)
         what = ", ".join(f"{key} ({n})" for key, n in told.most_common())
-        notes.append(f"Not simulated: limits of {len(limited)} associations: {what}.")
+        whose = f"Not simulated: limits of {len(limited)} associations: {what}."
+        of_accounts = {a.account for a in limited if not a.user}
+        notes.append(Note(whose, of_users({a.user for a in limited} - {""}, of_accounts)))
     return tuple(shares.items()), notes
 
 

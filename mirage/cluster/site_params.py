@@ -11,6 +11,7 @@ from mirage.cluster import site_answers
 from mirage.cluster.site_accounting import enforces_limits, qos_of, shares_of
 from mirage.cluster.site_answers import Answers, Question
 from mirage.cluster.site_nodes import numbers_of, some
+from mirage.cluster.site_notes import Note, of_partition
 from mirage.cluster.site_reservations import reservations_of
 from mirage.cluster.site_scheduler import (
     Fields,
@@ -59,9 +60,8 @@ def site_of(answers: Answers, zone: tzinfo | None = None) -> Site:
         notes.append("Memory is not counted, for SelectTypeParameters does not name it.")
     shown = inventory.parse_partitions(answers.texts[site_answers.PARTITIONS])
     fields["partitions"] = _partitions(shown, number_of, notes)
-    fields["reservations"] = reservations_of(
-        _shown_reservations(answers, notes), nodes, zone, notes
-    )
+    reserved = _shown_reservations(answers, notes)
+    fields["reservations"] = reservations_of(reserved, nodes, shown, zone, notes)
     limits = enforces_limits(config)
     cluster = config.get("ClusterName", "")
     fields["qos"], fields["shares"] = _accounting(answers, cluster, notes, limits=limits)
@@ -138,14 +138,16 @@ def _partitions(
 
 
 def _said_of(one: ShownPartition) -> list[str]:
-    notes = []
+    notes: list[str] = []
     if one.state != "UP":
         notes.append(f"Partition {one.name} is {one.state}, and UP in this file.")
     if one.over_subscribe not in {"NO", "EXCLUSIVE"}:
-        notes.append(f"Not simulated: OverSubscribe={one.over_subscribe} of {one.name}.")
+        what = f"Not simulated: OverSubscribe={one.over_subscribe} of {one.name}."
+        notes.append(Note(what, of_partition(one.name)))
     if one.others:
         told = ", ".join(f"{key}={value}" for key, value in one.others.items())
-        notes.append(f"Not simulated of partition {one.name}: {told}.")
+        concerns = of_partition(one.name)
+        notes.append(Note(f"Not simulated of partition {one.name}: {told}.", concerns))
     return notes
 
 

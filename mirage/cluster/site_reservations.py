@@ -4,17 +4,20 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
 from mirage.cluster.site_nodes import numbers_of
+from mirage.cluster.site_notes import Note, between
 from mirage.sim.types import Reservation
-from mirage.slurm.inventory import ShownNode, ShownReservation
+from mirage.slurm.inventory import ShownNode, ShownPartition, ShownReservation
 
-_AGAIN = frozenset({"DAILY", "HOURLY", "WEEKLY", "WEEKDAY", "WEEKEND"})
-_NOT_SIMULATED = _AGAIN | {"FLEX", "MAGNETIC"}
+_REPEATS = frozenset({"DAILY", "HOURLY", "WEEKLY", "WEEKDAY", "WEEKEND"})
+_NOT_SIMULATED = _REPEATS | {"FLEX", "MAGNETIC"}
 _FLOATS = "TIME_FLOAT"
+_MOVES_ON = f"has no fixed start ({_FLOATS}: it moves on with the clock), which is not simulated"
 
 
 def reservations_of(
     shown: Sequence[ShownReservation],
     nodes: Sequence[ShownNode],
+    partitions: Sequence[ShownPartition],
     zone: tzinfo | None,
     notes: list[str],
 ) -> tuple[Reservation, ...]:
@@ -24,26 +27,31 @@ def reservations_of(
     for one in shown:
         numbers = numbers_of(one.nodes, number_of, f"reservation {one.name}", notes)
         start, end = _instant(one.start, zone), _instant(one.end, zone)
-        why = next(_reasons(one, [nodes[n] for n in numbers], start, end), None)
-        if why is not None or start is None or end is None:
-            notes.append(f"Reservation {one.name} {why}: left out.")
+        if start is None or end is None or end <= start or not numbers:
+            notes.append(f"Reservation {one.name} has no nodes, or no times that read: left out.")
             continue
-        notes += _said_of(one)
+        if _FLOATS in one.flags:
+            notes.append(f"Reservation {one.name} {_MOVES_ON}: left out.")
+            continue
+        around = between(start, end, _with_nodes_of(one, partitions))
+        if part := _part_kept(one, [nodes[n] for n in numbers]):
+            notes.append(Note(f"Reservation {one.name} {part}: left out.", around))
+            continue
+        notes += [Note(said, around) for said in _said_of(one)]
         found.append(Reservation(name=one.name, start=start, end=end, nodes=numbers))
     return tuple(found)
 
 
-def _reasons(
-    one: ShownReservation, nodes: Sequence[ShownNode], start: int | None, end: int | None
-) -> Iterator[str]:
-    """Why it is not simulated; nothing of one that is."""
-    if _FLOATS in one.flags:
-        yield f"has no fixed start ({_FLOATS}: it moves on with the clock), which is not simulated"
-    if not nodes or start is None or end is None or end <= start:
-        yield "has no nodes, or no times that read"
+def _with_nodes_of(one: ShownReservation, partitions: Sequence[ShownPartition]) -> list[str]:
+    return [p.name for p in partitions if not set(one.nodes).isdisjoint(p.nodes)]
+
+
+def _part_kept(one: ShownReservation, nodes: Sequence[ShownNode]) -> str:
+    """Of one that keeps a part of its nodes, how much that is; empty of others."""
     all_cpus, kept = sum(node.cpus for node in nodes), _kept(one, nodes)
-    if kept is not None and kept < all_cpus:
-        yield f"keeps {kept} of the {all_cpus} CPUs of its nodes, and parts are not simulated"
+    if kept is None or kept >= all_cpus:
+        return ""
+    return f"keeps {kept} of the {all_cpus} CPUs of its nodes, and parts are not simulated"
 
 
 def _kept(one: ShownReservation, nodes: Sequence[ShownNode]) -> int | None:

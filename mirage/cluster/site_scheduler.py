@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mirage.cluster.site_notes import Note, preempted
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import MalformedText
 from mirage.sim.types import OFF, SelectType
@@ -89,7 +90,8 @@ def scheduler_fields(config: Mapping[str, str]) -> tuple[Fields, list[str]]:
     for key, (neutral, what) in _NEUTRAL.items():
         value = config.get(key, "")
         if value and value not in neutral:
-            notes.append(f"Not simulated: {what} ({key} = {value}).")
+            said = f"Not simulated: {what} ({key} = {value})."
+            notes.append(Note(said, preempted) if key == "PreemptType" else said)
     return fields, notes
 
 

@@ -14,7 +14,7 @@ from mirage.sim.types import Params, SimJob
 from mirage.sim.workload import Workload
 from mirage.traces import observed
 from mirage.traces.fidelity import DAY_S, Fidelity, Whole, Window, default_window, fidelity
-from mirage.traces.knobs import KNOBS, Knob, Trial, values_of, with_values
+from mirage.traces.knobs import KNOBS, Knob, Trial, knobs_of, values_of, with_values
 from mirage.traces.observed import Chains, Levels
 from mirage.traces.replay import Logged, Replay, as_cancelled
 
@@ -136,7 +136,7 @@ def calibrate(
         params=params,
         plan=plan,
         seen=seen,
-        fitted=tuple(_fitted(knob, params, trials, bench.score) for knob in KNOBS),
+        fitted=tuple(_fitted(knob, params, trials, bench.score) for knob in knobs_of(params)),
         recipe=recipe,
         inner=inner,
         fitting=_judged(replay, before, after, Window(begin=plan.begin, end=plan.until)),

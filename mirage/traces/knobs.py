@@ -43,17 +43,20 @@ KNOBS = (
 """Nodes are not among them: the log shows them, and a wrong number would hide other faults."""
 
 
+def knobs_of(params: Params) -> tuple[Knob, ...]:
+    """Without those of a scheduler that is off."""
+    return tuple(knob for knob in KNOBS if getattr(params, knob.field) != OFF)
+
+
 def values_of(params: Params) -> dict[str, int]:
     """The numbers of `params`, weights put to the scale of AGE_WEIGHT."""
     scale = AGE_WEIGHT / (params.priority_weight_age or AGE_WEIGHT)
-    values = {knob.name: int(getattr(params, knob.field)) for knob in KNOBS}
-    values |= {k.name: k.low for k in KNOBS if values[k.name] == OFF}
+    values = {knob.name: knob.low for knob in KNOBS}
+    values |= {knob.name: int(getattr(params, knob.field)) for knob in knobs_of(params)}
     return {n: round(v * scale) if "Weight" in n else v for n, v in values.items()}
 
 
 def with_values(params: Params, values: Mapping[str, int]) -> Params:
     """`params` with these numbers; a scheduler that is off stays off."""
-    fields: dict[str, Any] = {
-        knob.field: values[knob.name] for knob in KNOBS if getattr(params, knob.field) != OFF
-    }
+    fields: dict[str, Any] = {knob.field: values[knob.name] for knob in knobs_of(params)}
     return replace(params, priority_weight_age=AGE_WEIGHT, **fields)

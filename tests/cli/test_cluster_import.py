@@ -77,6 +77,33 @@ def test_commands_and_their_captured_answers_give_the_same_file(captured: Path, 
     assert run(PATH=path).stdout == run("--from-dir", captured).stdout
 
 
+LOG = """JobIDRaw|User|Account|Partition|QOS|State|Submit|Start|End|TimelimitRaw|NNodes
+1|ann|physics|gpu|normal|COMPLETED|1699990000|1699990000|1699993600|120|1
+2|bea|physics|gpu|normal|COMPLETED|1700000000|1700000000|1700003600|120|1
+3|bea|physics|big|high|COMPLETED|1700003000|1700003000|1700003600|120|1
+"""
+
+
+def test_a_log_says_how_many_jobs_each_thing_left_out_concerns(
+    tmp_path: Path, captured: Path
+) -> None:
+    (tmp_path / "jobs.txt").write_text(LOG)
+    plain = run("--from-dir", captured, "--json", TZ="UTC")
+    done = run("--from-dir", captured, "--log", tmp_path / "jobs.txt", "--json", TZ="UTC")
+    assert done.returncode == 0, done.stderr
+    before, after = (json.loads(one.stdout)["notes"] for one in (plain, done))
+    counts = {b: a for b, a in zip(before, after, strict=True) if a != b}
+    assert {b.split(":")[0]: a.rpartition(" (")[2] for b, a in counts.items()} == {
+        "Not simulated of partition big": "1 of 3 jobs of the log).",
+        "Reservation maint is for root": "1 of 3 jobs of the log).",
+        "Reservation course is for students": "1 of 3 jobs of the log).",
+        "Not simulated of reservation course": "1 of 3 jobs of the log).",
+        "Not simulated of QOS normal": "2 of 3 jobs of the log).",
+        "Not simulated": "2 of 3 jobs of the log).",
+    }
+    assert "1 of 3 jobs of the log" in json.loads(done.stdout)["text"].replace("\n#  ", "")
+
+
 def test_a_file_is_written_and_not_over_another(tmp_path: Path, captured: Path) -> None:
     out = tmp_path / "C.toml"
     done = run("--from-dir", captured, "--out", out, TZ="UTC")

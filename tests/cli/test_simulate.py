@@ -147,6 +147,28 @@ def test_a_file_without_a_job_is_bad_input(
     assert "Traceback" not in done.stderr
 
 
+def test_a_qos_with_partition_time_limit_has_longer_jobs_than_its_partition(
+    tmp_path: Path,
+) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text(
+        '[cluster]\nname = "lab"\nnodes = 8\n'
+        '[[partitions]]\nPartitionName = "cpu"\nMaxTime = "2-0"\n'
+        '[[qos]]\nName = "normal"\n[[qos]]\nName = "weeks"\nFlags = "PartitionTimeLimit"\n'
+    )
+    log = tmp_path / "jobs.txt"
+    log.write_text(
+        "JobIDRaw|User|Partition|QOS|State|Submit|Start|End|TimelimitRaw|NNodes\n"
+        "1|u|cpu|normal|COMPLETED|1700000000|1700000000|1700086400|2880|2\n"
+        "2|u|cpu|weeks|COMPLETED|1700000000|1700000000|1700432000|20160|2\n"
+        "3|u|cpu|normal|TIMEOUT|1700000000|1700000000|1700604800|20160|2\n"
+    )
+    done = simulate(log, "--cluster", site, "--json")
+    told = json.loads(done.stdout)
+    assert told["jobs"] == 2
+    assert [row["rows"] for row in told["rows"]["refused"].values()] == [1]
+
+
 def test_other_bad_input_is_one_sentence(tmp_path: Path, dump: Path, cluster: Path) -> None:
     for args, words in (
         (("--from", "2024-05-01", "--until", "2024-04-01"), "--from must lie before --until"),

@@ -245,11 +245,11 @@ def test_a_script_finds_its_neighbours_by_the_command_that_slurm_shows(slurm: Fa
 
 def test_what_a_script_leaves_beside_the_carrier_is_not_taken_for_it(slurm: FakeSlurm) -> None:
     slurm.script("other\n", "aaa")
-    queue = submit(slurm, HEAD + LINE + "true\n")
+    queue = submit(slurm, HEAD + LINE + "true || scontrol show job\n")
     queue.run(most=1)
     (chain,) = slurm.chains()
     (chain / "carrier" / "a.log").write_text("of the script\n")
-    (chain / "carrier" / "aaa").is_symlink()
+    assert (chain / "carrier" / "aaa").is_symlink()
     (slurm.root / "queue").write_text("")
     done = subprocess.run(
         ["mirage-link", "resume", chain.name], env=slurm.environ, capture_output=True, check=False
@@ -257,10 +257,17 @@ def test_what_a_script_leaves_beside_the_carrier_is_not_taken_for_it(slurm: Fake
     assert (done.returncode, done.stdout.split(b"\t")[0]) == (0, b"link 2"), done.stderr
 
 
+def test_a_script_that_asks_slurm_nothing_has_its_carrier_alone(slurm: FakeSlurm) -> None:
+    slurm.script("kept\n", "notes")
+    submit(slurm, HEAD + LINE + "true\n")
+    (chain,) = slurm.chains()
+    assert [path.name for path in (chain / "carrier").iterdir()] == ["train.sh"]
+
+
 def test_a_refused_chain_takes_its_links_away_and_no_file_of_the_user(slurm: FakeSlurm) -> None:
     slurm.script("kept\n", "notes")
     (slurm.root / "home" / "folder").mkdir()
-    slurm.script(HEAD + LINE + "true\n", "train.sh")
+    slurm.script(HEAD + LINE + "true || squeue --me\n", "train.sh")
     slurm.answers(code=1)
     assert slurm.sbatch("train.sh").returncode == 1
     assert slurm.chains() == []

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mirage.errors import ConfigError
 from mirage.sim.types import (
+    OFF,
     NodeEvent,
     NodeGroup,
     Outage,
@@ -82,6 +83,7 @@ def sites(draw: st.DrawFn) -> Params:
     qos = st.builds(
         Qos,
         name=WORDS,
+        overrides_max_time=st.booleans(),
         **dict.fromkeys(["priority", "max_jobs_pu", "max_submit_pu"], COUNTS),
         **{f"max_{tres}_pu": COUNTS for tres in ("cpus", "memory_mib", "gpus", "nodes")},
     )
@@ -115,9 +117,9 @@ def sites(draw: st.DrawFn) -> Params:
             priority_calc_period_s=LEAST_ONE,
             accrue_always=st.booleans(),
             max_jobs_pu=COUNTS,
-            sched_interval_s=LEAST_ONE,
+            sched_interval_s=LEAST_ONE | st.just(OFF),
             default_queue_depth=LEAST_ONE,
-            bf_interval_s=LEAST_ONE,
+            bf_interval_s=LEAST_ONE | st.just(OFF),
             bf_window_s=LEAST_ONE.map(lambda minutes: 60 * minutes),
             bf_resolution_s=LEAST_ONE,
             bf_max_job_test=LEAST_ONE,
@@ -155,7 +157,7 @@ NAMES = {
     "bf_window bf_interval bf_continue PriorityCalcPeriod MaxJobsPU OverTimeLimit",
     "[[nodes]]": "count CPUs RealMemory Gres",
     "[[partitions]]": "PartitionName Nodes PriorityTier MaxTime OverSubscribe",
-    "[[qos]]": "Name Priority MaxTRESPU",
+    "[[qos]]": "Name Priority Flags MaxTRESPU",
     "[[accounts]]": "Account Fairshare",
     "[[reservations]]": "ReservationName StartTime EndTime Nodes",
     "[[outages]]": "State StartTime EndTime Nodes",

@@ -1,0 +1,60 @@
+"""What a cluster file's head says of a site, and how many jobs of a log that concerns."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Self
+
+from mirage.domain.job import Job, JobState
+
+Concerns = Callable[[Job], bool]
+
+
+class Note(str):
+    """A sentence whose jobs can be told; other sentences are plain text."""
+
+    __slots__ = ("concerns",)
+    concerns: Concerns
+
+    def __new__(cls, text: str, concerns: Concerns) -> Self:
+        note = super().__new__(cls, text)
+        note.concerns = concerns
+        return note
+
+
+def counted(notes: Sequence[str], jobs: Iterable[Job]) -> tuple[str, ...]:
+    """The sentences, those whose jobs can be told with their number."""
+    told = [note for note in notes if isinstance(note, Note)]
+    counts: Counter[str] = Counter()
+    total = 0
+    for job in jobs:
+        total += 1
+        counts.update(note for note in told if note.concerns(job))
+    return tuple(
+        f"{note.removesuffix('.')} ({counts[note]:,} of {total:,} jobs of the log)."
+        if isinstance(note, Note)
+        else note
+        for note in notes
+    )
+
+
+def of_partition(*names: str) -> Concerns:
+    """Those that could run in one of these."""
+    return lambda job: not set(names).isdisjoint(job.partition.split(","))
+
+
+def of_qos(name: str) -> Concerns:
+    return lambda job: job.qos == name
+
+
+def of_users(users: Collection[str], accounts: Collection[str]) -> Concerns:
+    return lambda job: job.user in users or job.account in accounts
+
+
+def between(start: int, end: int, partitions: Sequence[str]) -> Concerns:
+    """Those of these partitions that waited or ran then."""
+    there = of_partition(*partitions)
+    return lambda job: job.submit < end and (job.end is None or job.end > start) and there(job)
+
+
+def preempted(job: Job) -> bool:
+    return job.state is JobState.PREEMPTED
