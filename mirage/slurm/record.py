@@ -8,6 +8,7 @@ tables below say which field counts first. The live history and dumps are read b
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from mirage.domain import tres
 from mirage.domain.job import Job, JobId, JobState
@@ -26,6 +27,7 @@ that daylight saving repeats, the earlier first. Raises BadField."""
 
 NO_NODES = "no node count in the row: taken as one node"
 ROUNDED = "a count that sacct rounded, such as 1.13K: taken as it stands (--noconvert prints all)"
+TWICE = "a time in the hour that the clock shows twice: taken as the first"
 LONGER = "ran longer by ElapsedRaw than from Start to End: ElapsedRaw counts"
 
 _NODES = ("allocnodes", "nnodes")
@@ -250,26 +252,22 @@ class _Times:
 
 
 def _times(row: Fields, readings: Readings, state: JobState, assumed: list[str]) -> _Times:
-    submit = _not_before(readings(row["submit"], "submit"), None)
-    if submit is None:
+    submits = readings(row["submit"], "submit")
+    if not submits:
         raise BadField("no submit time")
     elapsed_s = _seconds(row, "elapsed", "elapsedraw", "elapsed")
     suspended_s = _seconds(row, "suspended", "suspended") or 0
     held_s = None if elapsed_s is None else elapsed_s + suspended_s
-    start, end = _start_and_end(
-        readings(row.get("start", ""), "start"),
-        readings(row.get("end", ""), "end"),
-        submit,
-        held_s,
-    )
+    starts, ends = readings(row.get("start", ""), "start"), readings(row.get("end", ""), "end")
+    several = _agreeing(submits, starts or (None,), ends or (None,), held_s)
+    submit, start, end = several[0]
+    if len(several) > 1:
+        assumed.append(TWICE)
     if held_s is not None and state.ended:
         start, end = _completed(start, end, held_s)
     if _never_ran(row, state, start, end):
         start = None
-    eligible = _not_before(readings(row.get("eligible", ""), "eligible"), submit)
-    if eligible is None and start is not None:
-        planned_s = _seconds(row, "planned", "planned", "reserved")
-        eligible = start - planned_s if planned_s else None
+    eligible = _eligible(row, readings, submit, start)
     if start is None or elapsed_s is None or state.waiting:
         return _Times(submit, eligible, start, end, None)
     if end is None or not state.ended:
@@ -279,23 +277,44 @@ def _times(row: Fields, readings: Readings, state: JobState, assumed: list[str])
     return _Times(submit, eligible, start, end, None if elapsed_s == end - start else elapsed_s)
 
 
-def _not_before(found: tuple[int, ...], at: int | None) -> int | None:
-    """The first reading, unless it lies before what must have been earlier."""
-    if not found:
-        return None
-    return next((one for one in found if at is None or one >= at), found[0])
+_Instants = tuple[int, int | None, int | None]
+"""Submission, start, end."""
 
 
-def _start_and_end(
-    starts: tuple[int, ...], ends: tuple[int, ...], submit: int, held_s: int | None
-) -> tuple[int | None, int | None]:
-    """The readings that agree with each other, and best with how long the job held its nodes."""
-    if held_s is None or not starts or not ends or len(starts) == len(ends) == 1:
-        start = _not_before(starts, submit)
-        return start, _not_before(ends, start)
-    after = [one for one in starts if one >= submit] or list(starts)
-    pairs = [(start, end) for start in after for end in ends]
-    return min(pairs, key=lambda pair: abs(pair[1] - pair[0] - held_s))
+def _agreeing(
+    submits: tuple[int, ...],
+    starts: tuple[int | None, ...],
+    ends: tuple[int | None, ...],
+    held_s: int | None,
+) -> list[_Instants]:
+    """The readings that agree with each other, and best with how long the job held its nodes; the
+    earliest first."""
+    found = list(product(submits, starts, ends))
+    if len(found) == 1:
+        return found
+    found = [one for one in found if _in_order(*one)] or found
+    if held_s is None:
+        return found
+    apart = [_apart_s(start, end, held_s) for _, start, end in found]
+    return [one for one, seconds in zip(found, apart, strict=True) if seconds == min(apart)]
+
+
+def _in_order(submit: int, start: int | None, end: int | None) -> bool:
+    after = submit if start is None else start
+    return submit <= after and (end is None or after <= end)
+
+
+def _apart_s(start: int | None, end: int | None, held_s: int) -> int:
+    return 0 if start is None or end is None else abs(end - start - held_s)
+
+
+def _eligible(row: Fields, readings: Readings, submit: int, start: int | None) -> int | None:
+    """When it became eligible; where that is not told, its start less the time it was planned."""
+    told = readings(row.get("eligible", ""), "eligible")
+    if told:
+        return next((one for one in told if one >= submit), told[0])
+    planned_s = _seconds(row, "planned", "planned", "reserved")
+    return start - planned_s if planned_s and start is not None else None
 
 
 def _completed(start: int | None, end: int | None, held_s: int) -> tuple[int | None, int | None]:

@@ -23,6 +23,8 @@ _LARGEST = 2**53
 """What adds up, and is stored, without loss; Slurm's own numbers of 64 bits mean "not set"."""
 _LONGEST_NUMBER = 20
 """Digits of 64 bits."""
+_AFTER_TEXTS = 3
+"""Within so many fields of a user's text its row is over: two such fields, and one too many."""
 _NOT_UTF8 = "\ufffd"
 """What stands for a byte that is no UTF-8."""
 _NO_TEXT = frozenset({"(null)", "None assigned"})
@@ -43,13 +45,14 @@ def whole_rows(
     unread: Unread,
     *,
     separator: str = SEPARATOR,
-    begins: Callable[[str], bool] = bool,
+    begins: Callable[[str], bool] | None = None,
     what: str = "row",
 ) -> list[Row]:
     """As `split_rows`, without the rows that have fewer fields or more.
 
-    `begins`: whether a row may begin with that cell; `what`: what a row is about. Raises
-    MalformedText for an answer that was cut short.
+    `begins`: whether a row may begin with that cell, where users' texts are the last fields of a
+    row; None: where there are none. `what`: what a row is about. Raises MalformedText for an answer
+    that was cut short.
     """
     cells = answer.split(separator)
     end = len(cells) - 1
@@ -76,11 +79,18 @@ def whole_rows(
     return rows
 
 
-def _next_row(cells: Sequence[str], at: int, width: int, begins: Callable[[str], bool]) -> int:
+def _next_row(
+    cells: Sequence[str], at: int, width: int, begins: Callable[[str], bool] | None
+) -> int:
     """Where a row begins after one of another length; users' texts may begin with a newline too."""
     end = len(cells) - 1
     for i in range(at, end):
         if not cells[i].startswith("\n"):
+            continue
+        if begins is None:
+            return i
+        # Soon after what users write the next row begins.
+        if any(cell.startswith("\n") for cell in cells[i + 1 : i + 1 + _AFTER_TEXTS]):
             continue
         is_whole = i + width <= end and cells[i + width].startswith("\n")
         if is_whole or begins(cells[i][1:]):

@@ -176,7 +176,7 @@ def _job(row: Row) -> tuple[Job, JobId | None]:
     return found.job, _leader(row)
 
 
-def _readings(cell: str, what: str) -> tuple[int, ...]:
+def _readings(cell: str, _what: str) -> tuple[int, ...]:
     """sacct is asked for epoch seconds."""
     found = instant(cell)
     return () if found is None else (found,)

@@ -38,6 +38,7 @@ _KNOWN = frozenset(_NAMES.lower().split())
 _LONGEST = 16
 """Characters of a delimiter."""
 _PLAIN = "|"
+_NAME = re.compile(r"[A-Za-z_]+")
 _IN_VALUES = re.compile(r"[A-Za-z0-9:.,_+=/%()\[\] -]")
 """A character that a time, a node list, a TRES list, a state or an id may hold."""
 
@@ -53,7 +54,7 @@ def separator_of(header: str) -> str | None:
             if _parts(header, apart):
                 return _checked(apart)
     # Columns that no sacct has do not matter where sacct's own delimiter stands between them.
-    return _PLAIN if _has_some(header.split(_PLAIN)) else None
+    return _PLAIN if _are_names(header.split(_PLAIN)) else None
 
 
 def _first_names(header: str) -> list[str]:
@@ -79,14 +80,16 @@ def _is_whole(names: Sequence[str]) -> bool:
     return all(not any_of.isdisjoint(names) for _, any_of in NEEDED)
 
 
-def _has_some(names: Sequence[str]) -> bool:
-    return len(names) > 1 and any(name.strip().lower() in _KNOWN for name in names)
+def _are_names(words: Sequence[str]) -> bool:
+    """Whether they may be the names of columns, and are no row without a header."""
+    known = any(word.strip().lower() in _KNOWN for word in words)
+    return len(words) > 1 and (known or all(_NAME.fullmatch(word.strip()) for word in words))
 
 
 def _checked(apart: str) -> str:
     if all(_IN_VALUES.fullmatch(character) for character in apart):
         raise UnknownFormat(
-            f"its columns stand apart by {apart!r}, which stands in times, lists and names as "
-            "well: make the dump with `sacct -P`, without --delimiter"
+            f"its columns stand apart by {apart!r}, and {_PLAIN!r} is expected: "
+            f"`sacct -P` without --delimiter, for {apart!r} may stand in times and lists as well"
         )
     return apart

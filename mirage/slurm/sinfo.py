@@ -9,7 +9,7 @@ from dataclasses import replace
 from mirage.domain.snapshot import Node
 from mirage.errors import MalformedText
 from mirage.slurm.gres import gpu_count
-from mirage.slurm.rows import SEPARATOR, Row, integer, name, text, whole_rows
+from mirage.slurm.rows import SEPARATOR, Row, integer, name, whole_rows
 from mirage.slurm.unread import Unread, UnreadRow, shown, strict
 
 FIELDS = ("NodeList", "PartitionName", "StateLong", "CPUsState", "Gres", "GresUsed")
@@ -38,11 +38,9 @@ def parse(answer: str, unread: Unread | None = None) -> tuple[Node, ...]:
     left_out.check(total)
     nodes: dict[str, Node] = {}
     for node in found:
-        seen = nodes.get(node.name)
-        if seen is not None:
-            partitions = tuple(dict.fromkeys(seen.partitions + node.partitions))
-            node = replace(seen, partitions=partitions)
-        nodes[node.name] = node
+        seen = nodes.setdefault(node.name, node)
+        partitions = tuple(dict.fromkeys(seen.partitions + node.partitions))
+        nodes[node.name] = replace(seen, partitions=partitions)
     return tuple(nodes.values())
 
 

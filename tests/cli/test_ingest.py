@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mirage.slurm.record import NO_NODES
 from mirage.store import schema
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +72,9 @@ def test_counts_and_reasons_as_json_and_as_a_table(tmp_path: Path, database: str
             "fewer than 6 fields": 1,
         },
         "skipped_why": {"job step": 1},
+        "assumed": {NO_NODES: 1},
         "first": {
+            NO_NODES: 2,
             "end before start": 3,
             "job id is not a number": 4,
             "fewer than 6 fields": 5,
@@ -190,7 +193,9 @@ def test_a_dump_of_other_columns(tmp_path: Path, database: str) -> None:
     ("text", "said"),
     [
         ("JobIDRaw,Submit,State\n1,2,FAILED\n", "stand apart by ',', and '|' is expected"),
-        ("JobIDRaw\tSubmit\tState\n", "`sacct -P` without --delimiter"),
+        ("JobIDRaw:Submit:State\n", "`sacct -P` without --delimiter"),
+        ("7|1700000000|FAILED\n", "make it without -n"),
+        ('{"jobs": [{"name": "a|b"}]}\n', "is JSON"),
         ("JobID  JobName  State\n------ -------- ------\n", "that was made with -P"),
     ],
 )

@@ -83,6 +83,7 @@ def test_figures_as_json_and_bad_rows_named(dump: Path, cluster: Path) -> None:
             replay.LARGER: {"rows": 1, "first": [3]},
             replay.NO_FATE: {"rows": 1, "first": [5]},
         },
+        "skipped": {},
         "assumed": {replay.NO_LIMIT: {"rows": 1, "first": [6]}},
     }
     assert done.stderr.startswith(f"mirage: warning: {dump}: 3 of 6 rows were left out: ")

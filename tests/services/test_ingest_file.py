@@ -7,6 +7,7 @@ import pytest
 
 from mirage.errors import InputError, SchemaMismatch
 from mirage.services.ingest_file import Report, ingest_file
+from mirage.slurm.record import NO_NODES
 from mirage.store import clusters, jobs
 from mirage.store.engine import Store
 from mirage.traces.readers import open_trace
@@ -44,7 +45,8 @@ def test_the_second_time_changes_nothing(store: Store, tmp_path: Path) -> None:
         skipped=1,
         refused_why={"end before start": 1},
         skipped_why={"job step": 1},
-        first={"job step": 4, "end before start": 5},
+        assumed={NO_NODES: 2},
+        first={NO_NODES: 2, "job step": 4, "end before start": 5},
     )
     assert ingest(store, path) == expected
     again = ingest(store, path)

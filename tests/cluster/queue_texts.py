@@ -1,0 +1,83 @@
+"""squeue's answers as text: rows by field, and ways to damage one so that it can be seen."""
+
+import random
+from collections.abc import Callable, Iterable
+
+from mirage.slurm import squeue
+
+NOW = 1_700_000_000
+ROW = {
+    "JobID": "1",
+    "ArrayTaskID": "N/A",
+    "HetJobID": "N/A",
+    "UserName": "alice",
+    "UserID": "1001",
+    "Account": "ml",
+    "Partition": "gpu",
+    "QOS": "normal",
+    "State": "RUNNING",
+    "Reason": "None",
+    "PriorityLong": "5",
+    "SubmitTime": str(NOW - 600),
+    "EligibleTime": str(NOW - 600),
+    "StartTime": str(NOW - 300),
+    "EndTime": str(NOW + 3300),
+    "TimeLimit": "1:00:00",
+    "NumNodes": "1",
+    "NumCPUs": "8",
+    "tres-alloc": "cpu=8,mem=32G,node=1,billing=8,gres/gpu=2",
+    "tres-per-node": "gres:gpu:2",
+    "tres-per-job": "N/A",
+    "Dependency": "(null)",
+    "NodeList": "gpu01",
+    "Name": "train",
+    "Comment": "(null)",
+}
+Cells = list[str]
+Damage = Callable[[Cells, random.Random], Cells]
+
+
+def cells(**changes: str) -> Cells:
+    return list((ROW | changes).values())
+
+
+def text(rows: Iterable[Cells], separator: str = "|") -> str:
+    return "".join("".join(f"{cell}{separator}" for cell in row) + "\n" for row in rows)
+
+
+def _set(name: str, *values: str) -> Damage:
+    def damage(row: Cells, rng: random.Random) -> Cells:
+        row[squeue.FIELDS.index(name)] = rng.choice(values)
+        return row
+
+    return damage
+
+
+def _without(row: Cells, rng: random.Random) -> Cells:
+    """The id stays: some other field is lost."""
+    del row[rng.randrange(1, len(row))]
+    return row
+
+
+def _with_more(row: Cells, rng: random.Random) -> Cells:
+    row.insert(rng.randrange(1, len(row)), "7")
+    return row
+
+
+DAMAGES: tuple[Damage, ...] = (
+    _without,
+    _with_more,
+    _set("JobID", "", "x", "12 ", "9" * 30, "\u0661"),
+    _set("UserID", "", "alice", "-1"),
+    _set("UserName", "al\ufffdce"),
+    _set("SubmitTime", "", "soon", "2023-11-14T22:13:20", "9" * 400),
+    _set("StartTime", "soon", "1.5"),
+    _set("EndTime", "never", "-5"),
+    _set("TimeLimit", "an hour", "1:2:3:4", "9" * 5000),
+    _set("NumNodes", "", "two", "9" * 20),
+    _set("NumCPUs", "8 ", "1K"),
+    _set("PriorityLong", "high"),
+    _set("HetJobID", "first"),
+    _set("tres-alloc", "N/A", "cpu=8,energy=16E", "cpu", "gres/gpu=" + "9" * 20 + "P"),
+    _set("tres-per-node", "gres:gpu:a:b:c:1", "gres:gpu:a100:x"),
+)
