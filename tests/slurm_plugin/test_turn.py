@@ -21,7 +21,7 @@ echo "end $MIRAGE_LINK" >>$HOME/lines
 """
 SHOW_CONFIG = """#!/bin/sh
 case $* in
-"show config") printf 'KillWait                = {wait} sec\\nOverTimeLimit           = {over}\\n' ;;
+"show config") printf 'KillWait                = {wait} sec\\nOverTimeLimit     = {over}\\n' ;;
 *) printf '%s\\n' "$*" >>{{home}}/updated ;;
 esac
 """
@@ -300,7 +300,7 @@ def test_somebody_elses_lease_that_was_let_go_lets_nobody_begin(pair: Pair) -> N
         (600, 30, "0 min", False),
     ],
 )
-def test_while_slurm_does_not_answer_the_link_waits_as_long_as_the_other_may_run(  # noqa: PLR0913
+def test_while_slurm_does_not_answer_the_link_waits_as_long_as_the_other_may_run(
     chain: MakeChain, left_s: int, wait: int, over: str, begins: bool
 ) -> None:
     link = chain()
@@ -463,7 +463,5 @@ def test_the_default_overlap_is_a_quarter_of_the_limit_here_and_in_the_service(
     own = int(given) if given else None
     chain = Chain(chain_id=ChainId("a" * 20), uid=1, max_overlap_s=own)
     limit = int(str(ends)) - int(str(began)) if ends != "" else None
-    before = Link(
-        chain_id=chain.chain_id, index=1, job_id=JobId(1), submit=0, time_limit_s=limit
-    )
+    before = Link(chain_id=chain.chain_id, index=1, job_id=JobId(1), submit=0, time_limit_s=limit)
     assert chain.allowed_overlap_s(before) == bound
