@@ -43,7 +43,7 @@ mirage_has_let_go() { # of the lease that it had (mirage-link handover release):
 mirage_take_turn() { # wait where that is needed, and claim the link; who may not begin leaves
     until [ -z "$mirage_must_wait" ] && mirage_has_claimed; do
         mirage_unclaim
-        mirage_must_wait=
+        mirage_must_wait= mirage_waiting=yes
         [ -n "$mirage_loops" ] || mirage_stand_by
         mirage_find_rank
         mirage_await_end
@@ -53,6 +53,9 @@ mirage_take_turn() { # wait where that is needed, and claim the link; who may no
         mirage_may_begin || mirage_leave
         ! mirage_has_to_wait || mirage_must_wait=yes
     done
+    [ -n "$mirage_waiting" ] || return 0
+    [ -z "$mirage_reason" ] || mirage_end_waiting
+    mirage_waiting= mirage_early=$mirage_early$mirage_warned
 }
 
 mirage_has_claimed() { # two that claim at once look for each other after that, and one goes back
@@ -82,16 +85,15 @@ mirage_await_end() { # of that job; also until nobody's word is to be had and it
         if mirage_is_to_ask && mirage_is_over; then
             break
         fi
-        mirage_doze "$mirage_look_s"
+        mirage_doze
         mirage_unasked=$((mirage_unasked + mirage_look_s)) mirage_still=$((mirage_still + mirage_look_s))
     done
-    mirage_waiting=
     mirage_waited=yes
     mirage_log "waited $(($(date +%s) - mirage_wait_since)) s for link $mirage_rank (job $mirage_behind)"
 }
 
 mirage_begin_looking() { # what Slurm said as the guard asked counts as the first answer
-    mirage_waiting=yes mirage_warned=$mirage_early mirage_early=
+    mirage_warned=$mirage_early$mirage_warned mirage_early=
     mirage_unasked=0 mirage_still=0 mirage_asks=0 mirage_own_end= mirage_last_end=
     [ "$mirage_behind" != "$MIRAGE_PREV_JOBID" ] || mirage_last_end=$mirage_ends
     mirage_read "beat/$mirage_rank"
@@ -176,10 +178,10 @@ mirage_can_run_no_more() { # by the last of the ends that Slurm and the link its
     [ -n "$mirage_n" ] && [ "$(date +%s)" -gt "$((mirage_n + mirage_grace_s))" ]
 }
 
-mirage_doze() { # cut short by every signal
+mirage_doze() { # until the next look. In the foreground: a signal is heard after it, and bash's `wait` may
+    # lose the end of a child that dies of the same signal
     # shellcheck disable=SC2217 # it holds nothing of the script's
-    sleep "$1" </dev/null >/dev/null 2>&1 &
-    wait $!
+    { sleep "$mirage_look_s" </dev/null >/dev/null; } 2>/dev/null || :
 }
 
 # --- a link that is ended, or warned, before a line of its script was run -------------------------
@@ -190,6 +192,7 @@ mirage_end_waiting() { # what happens to a standby happens to this link, which h
     requeued | node_fail) ;; # Slurm has put it back
     *) mirage_is_halted || mirage_lose_itself ;;
     esac
+    mirage_unclaim
     mirage_end_loops
     rm -f "$mirage_dir/waits/$mirage_index"
     exit 143
@@ -236,8 +239,11 @@ mirage_leave_behind() {
 mirage_await_unseen() {
     [ "$mirage_style" = sequential ] && [ "$mirage_index" -gt 1 ] || return 0
     mirage_waiting=yes mirage_last_end= mirage_own_end= mirage_line= mirage_grace_s=30
-    until [ -n "$mirage_reason" ] || mirage_is_unseen_over; do
-        mirage_doze "$mirage_pace_s"
+    mirage_unasked=$mirage_pace_s
+    until [ -n "$mirage_reason" ] ||
+        { [ "$mirage_unasked" -ge "$mirage_pace_s" ] && mirage_unasked=0 && mirage_is_unseen_over; }; do
+        mirage_doze
+        mirage_unasked=$((mirage_unasked + mirage_look_s))
     done
     mirage_waiting=
 }

@@ -91,7 +91,7 @@ def get_chain_timeline(
     fresh = freshness(tx, given)
     return schemas.TimelineView(
         chain_id=chain.chain_id,
-        links=[views.link_view(link) for link in links],
+        links=list(views.link_views(chain, links)),
         handovers=[_handed_over(handover) for handover in found.handovers],
         course=None if found.course is None else _course(found.course),
         logs=logs

@@ -239,6 +239,9 @@ class LinkView(_Wire):
         description="That Slurm plans while it waits; null: it plans none, as of a held one.",
         examples=[None],
     )
+    waits_for: int | None = Field(
+        description="It runs, and its script waits for the end of this link.", examples=[None]
+    )
 
 
 class HandoverView(_Wire):

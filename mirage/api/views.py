@@ -1,10 +1,11 @@
 """From what the store holds to what goes over the wire."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mirage.api import schemas
 from mirage.api.deps import Freshness, instant, instant_or_none
 from mirage.api.handover_schemas import HandoverItem
+from mirage.domain import turns
 from mirage.domain.chain import Chain, Link, LinkState
 from mirage.domain.decision import Forecast
 from mirage.domain.handover import Handover
@@ -58,7 +59,7 @@ def chain(found: Chain, links: Sequence[Link], fresh: Freshness) -> schemas.Chai
     summary = chain_summary(found, links)
     return schemas.ChainView(
         **summary.model_dump(),
-        links=[link_view(link) for link in links],
+        links=list(link_views(found, links)),
         handovers=[_handover(index, h, found) for index, h in handovers(links)],
         as_of=fresh.as_of,
         stale=fresh.stale,
@@ -107,7 +108,13 @@ def passed(row: HandoverRow) -> HandoverItem:
     )
 
 
-def link_view(link: Link) -> schemas.LinkView:
+def link_views(chain: Chain, links: Sequence[Link]) -> Iterator[schemas.LinkView]:
+    awaited = turns.awaited(chain, links)
+    for link in links:
+        yield _link_view(link, awaited.get(link.index))
+
+
+def _link_view(link: Link, awaited: Link | None) -> schemas.LinkView:
     return schemas.LinkView(
         index=link.index,
         job_id=link.job_id,
@@ -127,6 +134,7 @@ def link_view(link: Link) -> schemas.LinkView:
         reason=link.reason,
         hindered=link.hindered,
         planned_start=instant_or_none(link.planned_start),
+        waits_for=None if awaited is None else awaited.index,
     )
 
 

@@ -1,6 +1,6 @@
 """Chains and decisions as a person reads them. Times are this host's, as Slurm's commands show."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -150,15 +150,16 @@ def page(
     yield handovers
 
 
-def _links(links: Iterable[Mapping[str, Any]], width: int) -> Table:
+def _links(links: Sequence[Mapping[str, Any]], width: int) -> Table:
     columns = [name for name, least in _LINK_COLUMNS.items() if width >= least]
     made = Table(*(Column(name, no_wrap=name != "waits") for name in columns))
+    jobs = {link["index"]: link["job_id"] for link in links}
     for link in links:
         cells = {
             "link": str(link["index"]),
             "job": str(link["job_id"]),
             "state": link["end_state"] or link["state"],
-            "waits": escape(_waits(link)),
+            "waits": escape(_waits(link, jobs)),
             "nodes": str(link["nodes"]),
             "limit": "unlimited" if link["unlimited"] else duration(link["time_limit_s"]),
             "freed": day_and_time(link["freed_at"]),
@@ -169,8 +170,10 @@ def _links(links: Iterable[Mapping[str, Any]], width: int) -> Table:
     return made
 
 
-def _waits(link: Mapping[str, Any]) -> str:
+def _waits(link: Mapping[str, Any], jobs: Mapping[int, int]) -> str:
     """A held one waits for its predecessor: Slurm's word for that would tell nothing more."""
+    if (before := link.get("waits_for")) is not None:
+        return f"waits for link {before} (job {jobs.get(before, '?')})"
     if link["state"] != "pending":
         return ""
     reason = printable(link.get("reason", ""))

@@ -41,6 +41,9 @@ class Reason(StrEnum):
     OWN_LIMIT = "own-limit"
     """An active chain's standby waits for a limit that its predecessor takes up. `Cause.detail` is
     Slurm's word."""
+    WAITS_FOR = "waits-for"
+    """An active chain's link has its nodes and waits for the script of an earlier one to end.
+    `Cause.detail` is the number of that link, and of its job."""
     UNRECORDED = "unrecorded"
     """An earlier release kept a sentence alone: `Cause.detail` is that sentence."""
 

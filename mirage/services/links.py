@@ -6,6 +6,7 @@ from itertools import groupby
 
 import structlog
 
+from mirage.domain import turns
 from mirage.domain.cause import Actor
 from mirage.domain.chain import (
     Chain,
@@ -86,7 +87,8 @@ def sync(
                 foreign.append((chain_id, job))
                 continue
             before = links.get(mark.index)
-            link = _followed(before, mark, job, now)
+            in_vain = before is not None and turns.has_waited_in_vain(chain, before, links.values())
+            link = _followed(before, mark, job, now, in_vain=in_vain)
             if link is None or _is_elsewhere(tx, cluster_id, before, link):
                 continue
             link = _replaced(before, link)
@@ -97,7 +99,7 @@ def sync(
             if before is not None and replace(before, seen_at=now) == link:
                 unchanged.append(link)
             else:
-                _store(tx, cluster_id, before, link)
+                _store(tx, cluster_id, before, link, in_vain=in_vain)
     chains.seen(tx, unchanged, now)
     owners.ignored(tx, cluster_id, foreign, now)
 
@@ -198,9 +200,12 @@ def _taken_up(
     return active
 
 
-def _followed(known: Link | None, mark: Mark, job: Job, now: int) -> Link | None:
-    """The link as Slurm now shows it; None where the record is of an older job of that place."""
-    if known is not None and _is_stale(known, job):
+def _followed(known: Link | None, mark: Mark, job: Job, now: int, *, in_vain: bool) -> Link | None:
+    """The link as Slurm now shows it; None where the record is of an older job of that place.
+
+    `in_vain`: the known job ended before its turn came.
+    """
+    if known is not None and _is_stale(known, job, in_vain=in_vain):
         return None
     link = known if known is not None and known.job_id == job.job_id else _made(mark, job)
     if link.end_state is JobState.UNKNOWN:
@@ -246,11 +251,12 @@ def _run_again(link: Link, job: Job) -> Link:
     return replace(fresh, reason="", hindered="")
 
 
-def _is_stale(known: Link, job: Job) -> bool:
+def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:
     """The record is older than what is known, or of another job in the place of one that ran."""
     if known.job_id != job.job_id:
         older = (known.submit, known.job_id) > (job.submit, job.job_id)
-        return older or (known.start is not None and not _turned_away(known, job))
+        has_run = known.start is not None and not in_vain
+        return older or (has_run and not _turned_away(known, job))
     if known.submit != job.submit:
         return known.submit > job.submit
     if known.end_state is JobState.UNKNOWN:
@@ -356,7 +362,9 @@ def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: L
     return True
 
 
-def _store(tx: Transaction, cluster_id: int, before: Link | None, link: Link) -> None:
+def _store(
+    tx: Transaction, cluster_id: int, before: Link | None, link: Link, *, in_vain: bool
+) -> None:
     chains.save_link(tx, cluster_id, link)
     started = link.start is not None and (before is None or before.start is None)
     if started and link.freed_at is not None and link.start is not None and not link.hindered:
@@ -364,7 +372,8 @@ def _store(tx: Transaction, cluster_id: int, before: Link | None, link: Link) ->
         since = max(link.freed_at, link.eligible or 0)
         forecasts.settle(tx, link.chain_id, link.index, max(0, link.start - since))
     if before is not None and before.job_id != link.job_id:
-        event = REPLACED if before.start is None else "begins anew"
+        lost = before.start is None or (in_vain and before.end_state is JobState.CANCELLED)
+        event = REPLACED if lost else "begins anew"
         _audit(tx, cluster_id, link, event, link.seen_at, {"before": before.job_id})
     elif before is not None and before.submit != link.submit:
         _audit(tx, cluster_id, link, "requeued", link.seen_at, {})

@@ -54,6 +54,11 @@ def _waits(of: AtRisk | Cause) -> str:
     return f"link {of.link} (job {of.job_id}) waits: {says}"
 
 
+def _waits_for(of: Cause) -> str:
+    index, job_id = of.detail.split()
+    return f"link {of.link} (job {of.job_id}) waits for link {index} (job {job_id})"
+
+
 def _span(seconds: int) -> str:
     return f"{seconds} s" if seconds % 60 else f"{seconds // 60} minutes"
 
@@ -81,5 +86,6 @@ _SAYS: Mapping[Reason, Callable[[Chain, Cause], str]] = {
     Reason.TURNED_AWAY: lambda *_: "its links failed at once",
     Reason.STANDBY_GONE: lambda _, of: f"{_gone(of)}, as was the one before it",
     Reason.OWN_LIMIT: lambda _, of: f"{_waits(of)}; it cannot start beside its predecessor",
+    Reason.WAITS_FOR: lambda _, of: _waits_for(of),
     Reason.UNRECORDED: lambda _, of: of.detail,
 }

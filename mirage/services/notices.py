@@ -123,7 +123,7 @@ def news(
         hours = interruption_s / _HOUR_S
         found.append((Event.INTERRUPTED, f"no link has run for more than {hours:g} h"))
     if not found and _troubled(was) and not _troubled(now) and not now.state.over:
-        found.append((Event.NORMAL, "a link runs, and nothing is at risk"))
+        found.append((Event.NORMAL, _sentence("a link runs, and nothing is at risk", why)))
     return found
 
 

@@ -4,11 +4,13 @@ Links guard themselves (slurm_plugin); these are the same guards once more, as t
 in queue and accounting, for links whose own did not work. They are slower to act than those.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile, zip_longest
 from typing import NamedTuple
 
+from mirage.domain import turns
 from mirage.domain.cause import Actor, AtRisk, Cause, Reason, Risk, concluded
 from mirage.domain.chain import Chain, ChainMode, ChainState, Link, LinkState, Presubmit
 from mirage.domain.job import JobState
@@ -29,8 +31,9 @@ _FAST_FOR_LINKS = 2
 
 BLINK_S = 60
 BLINKS = 5
-"""So many links in a row that ran for less than a minute, however they ended, are a loop: a script
-that has nothing left to do, and says it to nobody."""
+"""So many links in a row that ran for less than a minute, however they ended, are a loop. A link
+that finds nothing to do behind a long one ends its chain by itself (carrier_progress.sh). This rule
+is for chains all of whose links are brief, and for those whose user gave `--mirage-continue`."""
 
 _TOTAL_SLACK_S = 60
 """Of each link's run: its own count leaves out the time before its script."""
@@ -48,7 +51,7 @@ Refused = Callable[[int], str]
 """Slurm's words, where it was asked to submit the link of that index and would not; else empty."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Look:
     """A chain at one instant; `links` by index."""
 
@@ -57,9 +60,14 @@ class _Look:
     now: int
     refused: Refused
 
+    @cached_property
+    def script_starts(self) -> Mapping[int, int]:
+        return turns.script_starts(self.chain, self.links)
+
     @property
-    def started(self) -> list[Link]:
-        return [link for link in self.links if link.start is not None]
+    def began(self) -> list[Link]:
+        """Those whose script has begun: a link that waits for its turn is a standby yet."""
+        return [link for link in self.links if link.index in self.script_starts]
 
     def goes_on(self, found: AtRisk | Cause | None = None) -> Verdict:
         """A chain that is paused stays so: who paused it, or why, is kept."""
@@ -83,16 +91,25 @@ class _Look:
         return max(self.fails_fast_s, BLINK_S)
 
     def has_run(self, link: Link) -> int:
-        return max(0, (link.end or self.now) - (link.start or 0))
+        return max(0, (link.end or self.now) - self.script_starts.get(link.index, 0))
+
+    def ran(self, link: Link) -> int:
+        """Of one that has ended."""
+        return max(0, (link.end or 0) - self.script_starts.get(link.index, 0))
 
     def failed_fast(self, link: Link) -> bool:
-        return link.end_state in _FAILED and _ran(link) < self.fails_fast_s
+        return link.end_state in _FAILED and self.ran(link) < self.fails_fast_s
+
+    def waits(self, link: Link) -> bool:
+        return link.state is LinkState.PENDING or (
+            link.state is LinkState.RUNNING and link.index not in self.script_starts
+        )
 
     def ran_s(self) -> int:
         """How long its links have run, a running one to its time limit."""
         return sum(
-            max(0, (link.end or link.planned_end() or self.now) - (link.start or 0))
-            for link in self.started
+            max(0, (link.end or link.planned_end() or self.now) - self.script_starts[link.index])
+            for link in self.began
         )
 
 
@@ -104,45 +121,46 @@ def fails_fast_s(chain: Chain) -> int:
 def verdict(chain: Chain, links: Sequence[Link], now: int, refused: Refused) -> Verdict | None:
     """The state that the links call for and why; None where nothing is to be said."""
     look = _Look(chain, links, now, refused)
-    started = look.started
-    if not started:
+    began = look.began
+    if not began:
         return _never_started(look)
-    newest = started[-1]
-    if (cancelled := _cancelled(started, links[-1])) is not None:
+    newest = began[-1]
+    if (cancelled := _cancelled(look)) is not None:
         cause = concluded(Reason.LINK_CANCELLED, cancelled.index, cancelled.job_id)
         return Verdict(ChainState.CANCELLED, cause)
     if chain.links_planned is not None and newest.index >= chain.links_planned:
-        over = all(link.state is LinkState.ENDED for link in started)
+        over = all(link.state is LinkState.ENDED for link in began)
         done = Verdict(ChainState.FINISHED, concluded(Reason.ALL_LINKS_RAN, newest.index))
         return done if over else _recovered(look, newest) or look.goes_on()
     if chain.state is ChainState.ACTIVE and (paused := _ran_in_vain(look)) is not None:
         return paused
-    behind = (li for li in links if li.index > newest.index and li.state is LinkState.PENDING)
+    behind = (li for li in links if li.index > newest.index and look.waits(li))
     standby = next(behind, None)
     if standby is not None:
         return _recovered(look, newest) or _waits(look, standby)
     return _without_standby(look, newest)
 
 
-def _cancelled(started: list[Link], last: Link) -> Link | None:
+def _cancelled(look: _Look) -> Link | None:
     """The cancelled link that ended its chain, if there is one.
 
-    A successor that already ran beside it carries the chain on; one that starts later is ended by
-    its guard before a line of the user's script. One that was submitted afterwards is its owner's
-    newer word (`mirage-link resume`).
+    A successor whose script already ran beside it carries the chain on; one that waited, or starts
+    later, is ended by its guard before a line of the user's script. One that was submitted
+    afterwards is its owner's newer word (`mirage-link resume`).
     """
-    for link, successor in zip_longest(started, started[1:]):
-        if link.end_state is not JobState.CANCELLED or _ran_beside(link, successor):
+    last = look.links[-1]
+    for link, successor in zip_longest(look.began, look.began[1:]):
+        if link.end_state is not JobState.CANCELLED or _ran_beside(look, link, successor):
             continue
         if last.index <= link.index or last.submit < (link.end or link.seen_at):
             return link
     return None
 
 
-def _ran_beside(link: Link, successor: Link | None) -> bool:
-    if successor is None or successor.start is None or link.end is None:
+def _ran_beside(look: _Look, link: Link, successor: Link | None) -> bool:
+    if successor is None or link.end is None:
         return False
-    return successor.start < link.end
+    return look.script_starts[successor.index] < link.end
 
 
 def _never_started(look: _Look) -> Verdict | None:
@@ -158,6 +176,8 @@ def _never_started(look: _Look) -> Verdict | None:
 
 
 def _waits(look: _Look, standby: Link) -> Verdict:
+    if standby.state is LinkState.RUNNING:
+        return look.goes_on(_waits_for(look, standby))
     found = risks.of_waiting(standby, look.links)
     # A resumed chain's hold is lifted after this look.
     held = isinstance(found, AtRisk) and found.word in risks.HOLDS
@@ -165,15 +185,21 @@ def _waits(look: _Look, standby: Link) -> Verdict:
     return look.goes_on(None if ours else found)
 
 
+def _waits_for(look: _Look, link: Link) -> Cause:
+    before = turns.awaited(look.chain, look.links)[link.index]
+    awaited = f"{before.index} {before.job_id}"
+    return concluded(Reason.WAITS_FOR, link.index, link.job_id, awaited)
+
+
 def _ran_in_vain(look: _Look) -> Verdict | None:
     """Whether its last links ran for nothing, one after the other."""
-    if look.has_run(look.started[-1]) >= look.proves_s:
+    if look.has_run(look.began[-1]) >= look.proves_s:
         return None
-    ended = [li for li in look.started[::-1] if li.state is LinkState.ENDED]
+    ended = [li for li in look.began[::-1] if li.state is LinkState.ENDED]
     failed = [*takewhile(look.failed_fast, ended)][:FAST_FAILURES]
     if len(failed) == FAST_FAILURES and _since_resumed(look, failed):
         return _paused(Reason.FAILED_FAST)
-    blinked = [*takewhile(lambda li: _ran(li) < BLINK_S, ended)][:BLINKS]
+    blinked = [*takewhile(lambda li: look.ran(li) < BLINK_S, ended)][:BLINKS]
     # Links that were all submitted beforehand outlast the work: each sees so, and ends.
     loops = len(blinked) == BLINKS and look.chain.presubmit is Presubmit.NEXT
     if loops and _since_resumed(look, blinked):
@@ -195,10 +221,6 @@ def _recovered(look: _Look, newest: Link) -> Verdict | None:
 def _since_resumed(look: _Look, links: Sequence[Link]) -> bool:
     """What its owner has seen and resumed is not held against the chain again."""
     return all((link.start or 0) >= look.resumed_at for link in links)
-
-
-def _ran(link: Link) -> int:
-    return max(0, (link.end or 0) - (link.start or 0))
 
 
 def _without_standby(look: _Look, newest: Link) -> Verdict | None:
@@ -228,8 +250,8 @@ def _paused_itself(look: _Look, newest: Link) -> bool:
 
     One that was submitted after those is its owner's answer to them, and may well be brief.
     """
-    brief = newest.end_state is JobState.COMPLETED and _ran(newest) < GRACE_S
-    before = look.started[:-1][-_FAST_FOR_LINKS:]
+    brief = newest.end_state is JobState.COMPLETED and look.ran(newest) < GRACE_S
+    before = look.began[:-1][-_FAST_FOR_LINKS:]
     if not brief or len(before) < _FAST_FOR_LINKS:
         return False
     stood = newest.submit <= (before[-1].end or newest.submit)
@@ -238,7 +260,7 @@ def _paused_itself(look: _Look, newest: Link) -> bool:
 
 def _has_its_total(look: _Look) -> bool:
     total_s = look.chain.total_s
-    return total_s is not None and look.ran_s() + _TOTAL_SLACK_S * len(look.started) >= total_s
+    return total_s is not None and look.ran_s() + _TOTAL_SLACK_S * len(look.began) >= total_s
 
 
 def _runs_alone(look: _Look, newest: Link) -> Verdict | None:
@@ -248,13 +270,19 @@ def _runs_alone(look: _Look, newest: Link) -> Verdict | None:
         why = look.refused(newest.index + 1)
         refused = AtRisk(of=Risk.REFUSED, link=newest.index + 1, detail=why)
         return look.goes_on(refused if why else None)
-    gone = next((li for li in look.links if li.index == newest.index + 1 and li.vanished), None)
+    # One that is COMPLETED was turned away by its guard, and another job does its work.
+    ended = (li for li in look.links if li.vanished or _failed_waiting(li))
+    gone = next((li for li in ended if li.index == newest.index + 1), None)
     if gone is not None and (gone.end or gone.seen_at) >= look.resumed_at:
         return _gone(look, newest, gone)
     if look.chain.links_planned is not None and look.now - (newest.start or look.now) > GRACE_S:
         alone = AtRisk(of=Risk.NO_STANDBY, link=newest.index, job_id=newest.job_id)
         return look.goes_on(alone)
     return None
+
+
+def _failed_waiting(link: Link) -> bool:
+    return link.state is LinkState.ENDED and link.end_state is not JobState.COMPLETED
 
 
 def _gone(look: _Look, newest: Link, gone: Link) -> Verdict:

@@ -7,6 +7,7 @@ from fastapi.responses import RedirectResponse
 
 from mirage.api.chains import Asking, ChainPath, seen
 from mirage.api.deps import Context
+from mirage.domain import turns
 from mirage.domain.chain import MAX_LINKS, ChainId, ChainState
 from mirage.services import notes, risks
 from mirage.services import timeline as timelines
@@ -38,6 +39,7 @@ def show(
         "chain.html",
         title=f"Chain {chain.chain_id}",
         chain=chain,
+        awaited=turns.awaited(chain, links),
         found=timelines.timeline(look.tx, chain, links, index=link),
         logs=timelines.logs(look.tx, look.cluster_id, chain, links) if obeys else [],
         obeys=obeys,

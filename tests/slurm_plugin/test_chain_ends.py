@@ -116,7 +116,7 @@ def test_the_users_file_ends_the_chain(chain: MakeChain, relative: bool) -> None
 def test_a_chain_goes_on_only_after_the_ends_it_was_told(
     chain: MakeChain, states: str, end: str, goes_on: bool
 ) -> None:
-    link = chain(**{"continue": states})
+    link = chain(style="concurrent", **{"continue": states})
     link.has("jobs/1", 101)
     link.slurm.job_is(101, end, end=int(time.time()) + 60)
     done = link.run(2)

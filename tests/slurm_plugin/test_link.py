@@ -130,7 +130,7 @@ def test_a_marker_ends_the_chain_before_the_script(chain: Callable[..., Link], m
 def test_the_guard_believes_slurm_first_and_the_file_second(
     chain: Callable[..., Link], slurm_says: str | None, written: str | None, runs: bool
 ) -> None:
-    link = chain()
+    link = chain("--mirage-chain=3", "--mirage-style=concurrent", "job.sh")
     (link.chain / "jobs" / "1").write_text("101\n")
     (link.chain / "started" / "1").write_text("101\n")
     if written is not None:
