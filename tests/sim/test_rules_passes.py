@@ -4,7 +4,6 @@ import pytest
 
 from mirage.errors import ClusterRefused
 from mirage.sim.types import (
-    OFF,
     Dependency,
     DependencyKind,
     Outage,
@@ -81,31 +80,6 @@ def test_who_becomes_eligible_in_a_pass_waits_for_the_next(side: Side) -> None:
     ]
     # At 600, 2 starts and frees 4, which would be ahead of 3: but this pass's order has no 4.
     assert Scene(side, site(**NO_BACKFILL), *jobs).starts() == {1: 0, 2: 600, 3: 600, 4: 660}
-
-
-# Either scheduler off (-1 in slurm.conf)
-
-
-def test_without_the_main_scheduler_backfill_alone_starts_jobs(side: Side) -> None:
-    jobs = [job(1, nodes=3), job(2, 5, nodes=4), job(3, 6, limit=60)]
-    params = site(sched_interval_s=OFF, bf_interval_s=60)
-    assert T0 % 60 == 0
-    assert Scene(side, params, *jobs).starts() == {1: 0, 2: 600, 3: 60}
-
-
-@pytest.mark.parametrize("partitions", [(Partition(),), HALVES])
-def test_without_backfill_nobody_passes_by_and_nothing_is_planned(
-    side: Side, partitions: tuple[Partition, ...]
-) -> None:
-    jobs = [job(1, nodes=2), job(2, 5, nodes=4 // len(partitions)), job(3, 6, limit=60)]
-    scene = Scene(side, site(bf_interval_s=OFF, partitions=partitions), *jobs).until(10)
-    assert scene.sim.planned_starts() == {}
-    assert scene.starts() == {1: 0, 2: 600, 3: 1200}
-
-
-def test_without_either_nothing_starts(side: Side) -> None:
-    scene = Scene(side, site(bf_interval_s=OFF, sched_interval_s=OFF), job(1))
-    assert scene.starts() == {1: None}
 
 
 # Backfill by number

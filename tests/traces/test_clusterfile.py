@@ -310,15 +310,6 @@ def test_names_every_fault_at_once() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (
-            "[scheduler]\nbf_interval = -2\n",
-            "[scheduler] bf_interval = -2: must be a whole number, at least 1, or -1: off",
-        ),
-        (
-            "[[qos]]\nName = 'q'\nFlags = 'PartitionTimeLimit,DenyOnLimit'\n",
-            "[[qos]] 1 Flags = 'PartitionTimeLimit,DenyOnLimit': not simulated: DenyOnLimit; "
-            "there is PartitionTimeLimit",
-        ),
         ("[[nodes]]\ncount = 3\nCPUs = 4\n", "[[nodes]]: 3 in sum, [cluster] nodes says 8"),
         ("[[nodes]]\ncount = 8\n", "[[nodes]] 1 CPUs: missing"),
         ("[[partitions]]\nNodes = '0'\n", "[[partitions]] 1 PartitionName: missing"),
