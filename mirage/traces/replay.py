@@ -258,8 +258,8 @@ def _asked(job: Job, params: Params, faults: _Faults, *, longest_s: int, until: 
     limit_s = _limit_s(job)
     if limit_s is None and _runs_on(job):
         faults.assume(RUNS_ON, job)
-        # Whenever the replay starts it: until then it is known to run.
-        run_s, cancel_at = max(until - job.submit, 1), None
+        # Whenever the replay starts it, it runs on then.
+        run_s, cancel_at = until - job.submit + 1, None
         limit_s = max(longest_s, run_s)
     else:
         if limit_s is None:

@@ -1,0 +1,281 @@
+"""`mirage simulate` on dumps as sites make them: what is read, what is assumed, what is refused."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from mirage.slurm import record
+from mirage.traces import replay, swf
+
+ROOT = Path(__file__).parents[2]
+SITE = """\
+[cluster]
+name = "campus"
+nodes = 12
+gpus_per_node = 0
+cpus_per_node = 16
+[scheduler]
+SelectType = "select/linear"
+[[partitions]]
+PartitionName = "cpu"
+Nodes = "0-7"
+MaxTime = "UNLIMITED"
+[[partitions]]
+PartitionName = "fat"
+Nodes = "8-9"
+MaxTime = "02:00:00"
+[[partitions]]
+PartitionName = "gpu"
+Nodes = "10-11"
+MaxTime = "UNLIMITED"
+"""
+SHARED = """\
+[cluster]
+name = "shared"
+nodes = 2
+gpus_per_node = 8
+cpus_per_node = 64
+[scheduler]
+SelectType = "select/cons_tres"
+[[partitions]]
+PartitionName = "gpu"
+"""
+T = 1_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the command told, and the jobs that it wrote, by number."""
+
+    json: dict[str, Any]
+    jobs: dict[int, dict[str, Any]]
+    stderr: str
+
+    def wait_s(self, job: int) -> int | None:
+        row = self.jobs[job]
+        return None if row["start"] is None else row["start"] - row["submit"]
+
+    def run_s(self, job: int) -> int:
+        return int(self.jobs[job]["end"] - self.jobs[job]["start"])
+
+    @property
+    def assumed(self) -> dict[str, int]:
+        return {why: found["rows"] for why, found in self.json["rows"]["assumed"].items()}
+
+
+def run(folder: Path, log: str, *more: str, site: str = SITE, zone: str = "UTC") -> Any:
+    (folder / "log.txt").write_text(log)
+    (folder / "site.toml").write_text(site)
+    args = [folder / "log.txt", "--cluster", folder / "site.toml", "--json", *more]
+    return subprocess.run(
+        [sys.executable, "-m", "mirage", "simulate", *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=ROOT,
+        env=os.environ | {"TZ": zone},
+        check=False,
+    )
+
+
+def simulated(folder: Path, log: str, *more: str, site: str = SITE, zone: str = "UTC") -> Told:
+    out = folder / "o.parquet"
+    done = run(folder, log, "--out", str(out), *more, site=site, zone=zone)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    rows = told["rows"]
+    left_out = [found["rows"] for kind in ("refused", "skipped") for found in rows[kind].values()]
+    assert rows["read"] == told["jobs"] + sum(left_out), "the counts add up"
+    jobs = {int(row["job_id"]): row for row in pq.read_table(out).to_pylist()}
+    return Told(told, jobs, done.stderr)
+
+
+def test_nodes_are_counted_from_the_list(tmp_path: Path) -> None:
+    log = f"""\
+JobID|User|Partition|Submit|Start|End|Timelimit|AllocCPUS|NodeList|State
+11|ann|cpu|{T}|{T}|{T + 5400}|02:00:00|128|n[1,3-5],n[07-10]|COMPLETED
+12|bea|cpu|{T}|{T + 5400}|{T + 7200}|02:00:00|16|n3|COMPLETED
+13|cid|cpu|{T + 9000}|{T + 9000}|{T + 9100}|02:00:00|16||COMPLETED
+"""
+    told = simulated(tmp_path, log)
+    assert [told.jobs[n]["nodes"] for n in (11, 12, 13)] == [8, 1, 1]
+    assert told.wait_s(12) == 5400
+    assert told.assumed == {record.NO_NODES: 1}
+
+
+def test_counts_with_suffixes(tmp_path: Path) -> None:
+    site = SITE.replace("nodes = 12", "nodes = 5000").partition("[[partitions]]")[0]
+    log = f"""\
+JobIDRaw|State|Submit|Start|End|TimelimitRaw|AllocNodes|User
+1|COMPLETED|{T}|{T}|{T + 60}|5|2K|ann
+2|COMPLETED|{T}|{T}|{T + 60}|5|1.25K|ann
+3|COMPLETED|{T}|{T}|{T + 60}|5|999|ann
+"""
+    told = simulated(tmp_path, log, site=site)
+    assert [told.jobs[n]["nodes"] for n in (1, 2, 3)] == [2048, 1280, 999]
+    assert told.assumed == {record.ROUNDED: 1}
+
+
+def test_runs_by_elapsed(tmp_path: Path) -> None:
+    """Without an end; suspended, with and without telling so."""
+    log = """\
+JobIDRaw|User|Partition|Submit|Start|End|ElapsedRaw|Suspended|TimelimitRaw|NNodes|State
+1|ann|cpu|2024-03-01T00:00:00|2024-03-01T01:00:00||2400||1440|1|FAILED
+2|ann|cpu|2024-03-01T00:00:00|2024-03-01T01:00:00|2024-03-02T01:00:00|3600|23:00:00|120|1|COMPLETED
+3|ann|cpu|2024-03-01T00:00:00|2024-03-01T01:00:00|2024-03-02T01:00:00|5000||120|1|TIMEOUT
+"""
+    told = simulated(tmp_path, log)
+    assert [told.run_s(n) for n in (1, 2, 3)] == [2400, 3600, 5000]
+
+
+def test_the_hour_that_comes_twice(tmp_path: Path) -> None:
+    log = """\
+JobIDRaw|State|Partition|Submit|Start|End|Elapsed|NNodes|TimelimitRaw|User
+1|COMPLETED|cpu|2022-11-06T00:10:00|2022-11-06T01:50:00|2022-11-06T01:20:00|00:30:00|1|600|ann
+2|COMPLETED|cpu|2022-11-06T00:10:00|2022-11-06T01:50:00|2022-11-06T03:00:00|02:10:00|1|600|ann
+"""
+    told = simulated(tmp_path, log, zone="America/Chicago")
+    assert [told.run_s(n) for n in (1, 2)] == [1800, 7800]
+    logged = [told.jobs[n]["logged_end"] - told.jobs[n]["logged_start"] for n in (1, 2)]
+    assert logged == [1800, 7800]
+
+
+def test_a_partition_list_is_the_first_that_takes_the_job(tmp_path: Path) -> None:
+    log = f"""\
+JobIDRaw|User|Partition|State|Submit|Start|End|TimelimitRaw|NNodes
+1|ann|fat,gpu|COMPLETED|{T}|{T}|{T + 60}|600|2
+2|bea|nowhere,gpu|RUNNING|{T + 1}|{T + 1}|Unknown|60|1
+3|cid|cpu|COMPLETED|{T + 2}|{T + 2}|{T + 60}|60|8
+4|dan|fat,cpu|PENDING|{T + 3}|Unknown|Unknown|60|2
+"""
+    told = simulated(tmp_path, log)
+    assert [told.jobs[n]["partition"] for n in (1, 2, 3, 4)] == ["gpu", "gpu", "cpu", "fat"]
+    assert (told.wait_s(1), told.wait_s(3), told.wait_s(4)) == (0, 0, 0)
+    assert told.assumed[replay.SEVERAL_PARTITIONS] == 3
+
+
+def test_what_runs_without_a_limit_runs_to_the_logs_end(tmp_path: Path) -> None:
+    log = f"""\
+JobIDRaw|User|Partition|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes
+1|ann|cpu|RUNNING|{T}|{T + 100}|Unknown|20000|UNLIMITED|8
+2|bea|cpu|PENDING|{T + 50}|Unknown|Unknown|0|60|1
+3|cid|gpu|SUSPENDED|{T + 60}|{T + 60}|Unknown|90||2
+4|dan|gpu|RUNNING|{T + 70}|{T + 70}|Unknown|90|500-00:00:00|1
+5|eve|cpu|PENDING|{T + 70}|Unknown|Unknown|0|UNLIMITED|1
+"""
+    told = simulated(tmp_path, log)
+    assert told.json["simulated_s"] == 20100
+    assert [told.jobs[n]["state"] for n in (1, 2, 3)] == ["RUNNING", "PENDING", "RUNNING"]
+    assert [told.wait_s(n) for n in (1, 2, 3, 4)] == [0, None, 0, None]
+    assert told.assumed[replay.RUNS_ON] == 2
+    assert told.json["rows"]["refused"] == {replay.NO_FATE: {"rows": 1, "first": [5]}}
+
+
+def test_gpus_of_old_dumps(tmp_path: Path) -> None:
+    log = f"""\
+JobIDRaw|User|Partition|Start|End|Submit|NCPUS|ReqGRES|AllocGRES|NNodes|Timelimit|State|
+1|ann|gpu|{T}|{T + 600}|{T}|2|gpu:v100:8|gpu:v100-sxm2.32g:16|2|01:00:00|COMPLETED|
+2|bea|gpu|{T + 600}|{T + 900}|{T + 1}|1|gpu:no_consume:1(S:0)||1|01:00:00|COMPLETED|
+"""
+    told = simulated(tmp_path, log, site=SHARED)
+    assert [told.jobs[n]["gpus"] for n in (1, 2)] == [16, 1]
+    assert told.wait_s(2) == 599
+
+
+SEVERAL = f"""\
+Cluster|JobIDRaw|User|Partition|State|Submit|Start|End|TimelimitRaw|NNodes
+east|1|ann|cpu|COMPLETED|{T}|{T}|{T + 60}|60|1
+west|1|ann|cpu|COMPLETED|{T}|{T}|{T + 600}|60|1
+west|2|ann|cpu|COMPLETED|{T}|{T}|{T + 60}|60|1
+"""
+
+
+def test_a_dump_of_several_clusters_needs_a_name(tmp_path: Path) -> None:
+    refused = run(tmp_path, SEVERAL)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "several clusters (east, west): name one with --cluster-name" in refused.stderr
+    told = simulated(tmp_path, SEVERAL, "--cluster-name", "West")
+    assert told.run_s(1) == 600
+    assert told.json["rows"]["skipped"] == {"of another cluster": {"rows": 1, "first": [2]}}
+    wrong = run(tmp_path, SEVERAL, "--cluster-name", "north")
+    assert wrong.returncode == 2
+    assert "no job of cluster north, only of east, west" in wrong.stderr
+
+
+def test_a_workload_file_may_lack_any_field(tmp_path: Path) -> None:
+    def row(job: int, **fields: int) -> str:
+        names = ("submit", "wait", "run", "procs", "cpu", "mem", "asked", "limit", "reqmem")
+        names += ("status", "user", "group", "app", "queue", "partition", "before", "think")
+        given = dict.fromkeys(names, 1) | {"run": 600, "limit": 3600, "procs": 16} | fields
+        return " ".join(map(str, (job, *given.values())))
+
+    rows = [
+        row(1),
+        row(2, submit=-1),
+        row(3, wait=-1),
+        row(4, run=-1),
+        row(5, procs=-1, asked=32),
+        row(6, procs=-1, asked=-1),
+        row(7, limit=-1),
+        row(8, status=-1),
+        row(9, status=5, run=-1, wait=100),
+        row(-1),
+        row(11, cpu=-1, mem=-1, reqmem=-1, user=-1, group=-1, app=-1, queue=-1, partition=-1),
+        row(12, before=-1, think=-1),
+    ]
+    head = f"; UnixStartTime: {T}\n; MaxNodes: 12\n; MaxProcs: 192\n"
+    told = simulated(tmp_path, head + "\n".join(rows) + "\n")
+    assert sorted(told.jobs) == [1, 3, 4, 5, 6, 7, 8, 9, 11, 12]
+    assert {n: told.run_s(n) for n in (3, 4, 7, 8)} == {3: 600, 4: 3600, 7: 600, 8: 600}
+    assert [told.jobs[n]["nodes"] for n in (1, 5, 6)] == [1, 2, 1]
+    refused = {why: found["rows"] for why, found in told.json["rows"]["refused"].items()}
+    assert refused == {"no submit time": 1, "job id is not a positive number": 1}
+    assumed = {record.NO_NODES: 1, replay.NO_END: 1, replay.NO_LIMIT: 1, swf.NO_STATUS: 1}
+    assert told.assumed.items() >= assumed.items()
+
+
+def test_the_table_counts_too(tmp_path: Path) -> None:
+    steps = SEVERAL.replace("east|1|", "west|2.batch|")
+    (tmp_path / "log.txt").write_text(steps)
+    (tmp_path / "site.toml").write_text(SITE)
+    done = subprocess.run(
+        [sys.executable, "-m", "mirage", "simulate", "log.txt", "--cluster", "site.toml"],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=tmp_path,
+        env=os.environ | {"COLUMNS": "120", "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    for told in (("read", "3"), ("replayed", "2"), ("skipped: job step", "1")):
+        assert any(all(word in line for word in told) for line in lines), told
+
+
+@pytest.mark.parametrize("command", ["simulate", "ingest"])
+def test_a_dump_of_values_alone_says_how_to_make_it_with_a_header(
+    tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "log.txt").write_text(f"71|ann|cpu|COMPLETED|{T}|{T}|{T + 9}|1\n" * 2)
+    (tmp_path / "site.toml").write_text(SITE)
+    to = ["--cluster", str(tmp_path / "site.toml")]
+    if command == "ingest":
+        to = ["--cluster", "campus", "--database", f"sqlite:///{tmp_path}/none.db"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mirage", command, str(tmp_path / "log.txt"), *to],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "make it without -n (--noheader)" in done.stderr
