@@ -65,6 +65,7 @@ def lay_out(chain):
         write(os.path.join(chain.directory, "env.sh"), _exports(saved))
         write(os.path.join(chain.directory, "argv"), _joined(chain.call.reading.words))
         write(os.path.join(chain.directory, "clusters"), os.fsencode(chain.clusters()))
+        write(os.path.join(chain.directory, "style"), chain.settings.style.encode() + b"\n")
         write(chain.carrier(), text_of(chain))
     except Exception:
         take_away(chain)

@@ -145,7 +145,7 @@ def _decide(call):
         settings = _settings(call, head)
         if mirage_request.CARRIER_MARK in head:
             return become_sbatch(call)
-    mirage_request.check(reading, call.said, environ, head)
+    mirage_request.check(reading, call.said, environ, head, settings.links)
     import mirage_chain
 
     return mirage_chain.submit(call, settings)
