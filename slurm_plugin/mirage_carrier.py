@@ -67,6 +67,7 @@ def lay_out(chain):
         write(os.path.join(chain.directory, "env.sh"), _exports(saved))
         write(os.path.join(chain.directory, "argv"), _joined(chain.call.reading.words))
         write(os.path.join(chain.directory, "clusters"), os.fsencode(chain.clusters()))
+        write(os.path.join(chain.directory, "style"), chain.settings.style.encode() + b"\n")
         write(chain.carrier(), text_of(chain))
         _link_neighbours(chain)
     except Exception:

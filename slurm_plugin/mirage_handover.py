@@ -48,7 +48,8 @@ class Handover(object):
                  takeover_s=60.0, stale_s=20.0, save_s=60.0, poll_s=None):  # fmt: skip
         environ = os.environ
         self._chain = directory or environ.get("MIRAGE_DIR") or None
-        self.style = style or environ.get("MIRAGE_STYLE") or "wait"
+        self._named = style or mirage_lease.asked_style(environ)
+        self.style = self._named or "wait"
         if self.style not in STYLES or on_timeout not in ("wait", "exit"):
             raise ValueError("style is one of %s; on_timeout is wait or exit" % ("|".join(STYLES),))
         self.me = mirage_lease.Holder(
@@ -80,6 +81,7 @@ class Handover(object):
         """
         if self._leases is None:
             return True
+        mirage_lease.advise(self._chain, self._leases, self.me, self._named)
         asker = Asker(self._leases, self.me.link, self._patience_s if self.style != "wait" else 0)
         try:
             verdict = self._await_turn(asker)
@@ -342,15 +344,11 @@ class Handover(object):
     def _conclude(self, verdict, why):
         """Verdicts stand in files: an exit code is lost among launchers (NVRx #397)."""
         said = "%s: %s" % (verdict, why)
-        at = int(time.time())
         try:
             mirage_lease.write(self._leases.path("verdict", self.me.link), "%s\n" % (said,))
-            fd = os.open(os.path.join(self._chain, "log"),
-                         os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)  # fmt: skip
-            with os.fdopen(fd, "w") as log:
-                log.write("%d link %d job %s: hand-over %s\n" % ((at,) + self.me[:2] + (said,)))
         except OSError:
             pass  # told for people; the lease itself is what counts
+        mirage_lease.log(self._chain, self.me, "hand-over " + said)
 
 
 class Asker(object):

@@ -51,7 +51,7 @@ def wait(given):
 
 def ready(given):
     """ready: this server is healthy; take the lease, and publish its address."""
-    given.style = given.style or os.environ.get("MIRAGE_STYLE") or "serve"
+    given.style = given.style or mirage_lease.asked_style(os.environ) or "serve"
     return _begin(_handover(given), given, given.address)
 
 

@@ -10,11 +10,14 @@ import errno
 import os
 import shutil
 import stat
+import sys
+import time
 import zlib
 
 FOLDERS = ("beat", "lease", "ready", "request", "stage", "verdict")
 LARGEST = 65536
 MARK = ".mirage-"
+WITHOUT_HANDOVER = ("sequential", "concurrent")
 
 Holder = collections.namedtuple("Holder", ["link", "job", "restart"])
 Holder.__doc__ = "One run of one job: a requeued job is another holder than it was before."
@@ -48,6 +51,42 @@ def check_link(chain, holder):
             " `env -u MIRAGE_DIR sbatch ...`, and it runs as if alone"
             % (holder.job, holder.link, jobs[0])
         )
+
+
+def asked_style(environ):
+    """The style of hand-over that the environment asks for; None where it asks for none."""
+    style = environ.get("MIRAGE_STYLE")
+    return None if style in WITHOUT_HANDOVER else style or None
+
+
+def log(chain, holder, said):
+    """A line in the chain's log. For people: the files beside it are what counts."""
+    at = int(time.time())
+    try:
+        fd = os.open(os.path.join(chain, "log"),
+                     os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)  # fmt: skip
+        with os.fdopen(fd, "w") as file:
+            file.write("%d link %d job %s: %s\n" % ((at,) + holder[:2] + (said,)))
+    except OSError:
+        pass
+
+
+def advise(chain, leases, holder, style):
+    """Tell a program in a sequential chain, once, which style its hand-over needs."""
+    try:
+        if (read(os.path.join(chain, "style")) or "").strip() != "sequential":
+            return
+        if not make_once(leases.path("advised"), ""):
+            return
+    except OSError:
+        return
+    said = (
+        "this chain is sequential: its next link runs nothing before this one has ended or has let"
+        " go of the lease. For a hand-over between running links submit it with --mirage-style=%s"
+        % (style or "switch",)
+    )
+    log(chain, holder, said)
+    sys.stderr.write("mirage: %s\n" % (said,))
 
 
 class Leases(object):

@@ -92,12 +92,17 @@ def _split(text):
     return words if word is None else [*words, word]
 
 
-def check(reading, said, environ, head):
+def check(reading, said, environ, head, links):
     """Refuse what cannot be a link. `said` are the script's directives, `head` its first lines."""
 
     def has(name):
         return reading.has(name) or said.has(name)
 
+    if links > 1 and has_shared_log(reading, said, environ):
+        raise Refused(
+            "--open-mode=truncate with one output file for all links: a link that starts early"
+            " would empty the log of the one before it. Put %j into its name, or append"
+        )
     pbs = _pbs(reading, environ, head)
     if has("array") or environ.get("SBATCH_ARRAY_INX") or pbs & {b"-J", b"-t"}:
         raise Refused("a job array cannot be a chain")
@@ -114,6 +119,37 @@ def check(reading, said, environ, head):
     clusters = clusters_of(reading, said, environ)
     if "," in clusters or clusters == "all":
         raise Refused("a chain stays on one cluster; name one with -M, not %s" % shown(clusters))
+
+
+def has_shared_log(reading, said, environ):
+    """Whether each link would empty a file that the link before it may still write."""
+    mode = _value("open-mode", "", "SBATCH_OPEN_MODE", reading, said, environ) or ""
+    if mode[:1] not in ("t", "T"):  # as sbatch reads it
+        return False
+    names = [
+        _value("output", "o", "SBATCH_OUTPUT", reading, said, environ),
+        _value("error", "e", "SBATCH_ERROR", reading, said, environ),
+    ]
+    return any(name and name != os.devnull and not _names_the_job(name) for name in names)
+
+
+def _value(name, letter, variable, reading, said, environ):
+    """An option as sbatch ranks it: the command line, the environment, the directives."""
+    found = None
+    for options, between in ((said.options, variable), (reading.options, None)):
+        for option in options:
+            if option.name in (name, letter):
+                found = option.value
+        if between and environ.get(between):
+            found = environ[between]
+    return found
+
+
+def _names_the_job(pattern):
+    """Whether a file's name has the job's number in it. A backslash in it makes all of it plain."""
+    import re  # which takes a while, and few calls come here
+
+    return "\\" not in pattern and re.search("%[0-9]*[jJ]", pattern.replace("%%", "")) is not None
 
 
 def clusters_of(reading, said, environ):

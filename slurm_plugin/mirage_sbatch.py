@@ -152,7 +152,7 @@ def _decide(call):
         settings = settings_of(call, head)
         if mirage_request.CARRIER_MARK in head:
             return become_sbatch(call)
-    mirage_request.check(reading, call.said, environ, head)
+    mirage_request.check(reading, call.said, environ, head, settings.links)
     import mirage_chain
 
     return mirage_chain.submit(call, settings)

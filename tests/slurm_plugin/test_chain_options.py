@@ -13,9 +13,9 @@ DEFAULTS = {
     "links": "1000",
     "total": "",
     "until": "",
-    "max_overlap": "14400",
+    "max_overlap": "",
     "presubmit": "next",
-    "style": "",
+    "style": "sequential",
     "mode": "standby",
     "continue": "TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED",
     "min_runtime": "600",
@@ -29,12 +29,14 @@ CASES = [
     ("never-overlap", None, {"max_overlap": "0"}),
     ("presubmit", "next", {"presubmit": "next"}),
     ("style", "serve", {"style": "serve"}),
+    ("style", "concurrent", {"style": "concurrent"}),
+    ("style", "sequential", {"style": "sequential"}),
     ("mode", "submit", {"mode": "submit"}),
     ("continue", "timeout,COMPLETED", {"continue": "TIMEOUT,COMPLETED"}),
     ("min-runtime", "1:30", {"min_runtime": "90"}),
     ("checkpoint", "/ck/point", {"checkpoint": "/ck/point"}),
 ]
-NAMES = [name for name, _, _ in CASES]
+NAMES = [f"{name}={value}" for name, value, _ in CASES]
 
 
 def head(slurm: FakeSlurm) -> dict[str, str]:
@@ -147,7 +149,7 @@ def test_a_comment_that_is_not_ours_is_left_alone(slurm: FakeSlurm, comment: str
         ("--mirage-max-overlap=1:2:3:4", "--mirage-max-overlap is a time"),
         ("--mirage-min-runtime=-1", "--mirage-min-runtime is a time"),
         ("--mirage-presubmit=some", "--mirage-presubmit is next or all, not 'some'"),
-        ("--mirage-style=bold", "--mirage-style is switch, wait or serve, not 'bold'"),
+        ("--mirage-style=bold", "--mirage-style is sequential, concurrent, switch, wait or serve"),
         ("--mirage-mode=act", "--mirage-mode is standby or submit, not 'act'"),
         ("--mirage-continue=CANCELLED", "--mirage-continue is a list of COMPLETED,FAILED,"),
         ("--mirage-until-file=", "--mirage-until-file is a path, not ''"),
@@ -185,7 +187,7 @@ def test_settings_in_a_profile_ask_for_no_chain(slurm: FakeSlurm) -> None:
     assert ask(slurm, env=profile) == ""
     assert slurm.calls()[-1].argv == ["job.sh"]
     ask(slurm, "--mirage-chain=2", env=profile | {"MIRAGE_LINK": "4"})
-    assert (head(slurm)["max_overlap"], head(slurm)["style"]) == ("3600", "")
+    assert (head(slurm)["max_overlap"], head(slurm)["style"]) == ("3600", "sequential")
 
 
 def test_an_option_without_a_chain_is_refused(slurm: FakeSlurm) -> None:
@@ -295,10 +297,37 @@ def test_ignored_pbs_lines_are_ignored(slurm: FakeSlurm) -> None:
 def test_an_empty_comment_is_the_users_own(slurm: FakeSlurm) -> None:
     ask(slurm, "--mirage-chain=2", "--comment=", lines="#SBATCH --comment=mirage:style=wait\n")
     assert slurm.calls()[-1].argv[-3] == f"--comment={tag(slurm)}"
-    assert head(slurm)["style"] == ""
+    assert head(slurm)["style"] == "sequential"
 
 
 def test_the_second_components_comment_is_not_the_first_ones(slurm: FakeSlurm) -> None:
     lines = "#SBATCH -N1\n#SBATCH hetjob\n#SBATCH --comment=second\n"
     ask(slurm, "--mirage-chain=2", lines=lines)
     assert f"--comment={tag(slurm)}" in slurm.calls()[-1].argv
+
+
+@pytest.mark.parametrize(
+    ("words", "lines", "env", "refused"),
+    [
+        (["--open-mode=truncate", "-o", "run.log"], "", {}, True),
+        (["--open-mode", "Trunc", "--output=run-%x.log"], "", {}, True),
+        (["--open-mode=truncate", "--error=%u.err"], "", {}, True),
+        (["--open-mode=truncate", "-o", "%%j.log"], "", {}, True),
+        (["--open-mode=truncate", "-o", "no\\\\%j.log"], "", {}, True),
+        ([], "#SBATCH --open-mode=truncate -o run.log\n", {}, True),
+        ([], "#SBATCH -o run.log\n", {"SBATCH_OPEN_MODE": "truncate"}, True),
+        (["--open-mode=truncate"], "", {"SBATCH_OUTPUT": "run.log"}, True),
+        (["--open-mode=append"], "#SBATCH --open-mode=truncate -o run.log\n", {}, False),
+        (["--open-mode=truncate", "-o", "run-%j.log"], "#SBATCH -o run.log\n", {}, False),
+        (["--open-mode=truncate", "-o", "%10J.log", "-e", "/dev/null"], "", {}, False),
+        (["--open-mode=truncate"], "", {}, False),
+        (["-o", "run.log"], "", {}, False),
+        (["--mirage-chain=1", "--open-mode=truncate", "-o", "run.log"], "", {}, False),
+    ],
+)
+def test_no_link_empties_the_log_of_the_one_before_it(
+    slurm: FakeSlurm, words: list[str], lines: str, env: dict[str, str], refused: bool
+) -> None:
+    said = ask(slurm, "--mirage-chain=3", *words, lines=lines, env=env)
+    assert ("--open-mode=truncate with one output file" in said) is refused
+    assert len(slurm.calls()) == (0 if refused else 1)

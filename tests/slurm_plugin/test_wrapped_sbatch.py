@@ -339,6 +339,7 @@ def test_the_service_is_told_and_shown_who_asks(slurm: FakeSlurm, service: Servi
         "links": 5,
         "policy": "average",
         "overlap_price": 0.25,
+        "style": "sequential",
     }
     payload = (slurm.root / "payload").read_text()
     assert payload.startswith("POST /api/v1/chains ")
