@@ -40,6 +40,8 @@ _PARQUET_MAGIC = b"PAR1"
 _JSON = ("{", "[")
 _COLUMNS = "|"
 DUPLICATE = "same job id and submit time as another row"
+ANOTHERS = "the same job under another user: what a user wrote into a column such as JobName"
+"""sacct prints a newline in a text as it stands, so that a text can hold a row."""
 _SUBMIT_BITS = 34
 
 
@@ -88,6 +90,8 @@ class TraceFile:
         self._outcomes = outcomes
         self._source = source
         self._settled: dict[int, bool] = {}
+        self._owners: dict[int, int] = {}
+        """Of each job so far: a hash, since names would take the most of a large file's memory."""
 
     @property
     def share(self) -> float:
@@ -112,6 +116,9 @@ class TraceFile:
                 continue
             job = outcome.job
             key = job.job_id << _SUBMIT_BITS | job.submit
+            if self._is_anothers(key, job):
+                self.tally.turn_down(Refused(ANOTHERS), number)
+                continue
             if self._superseded(key, job):
                 self.tally.turn_down(Refused(DUPLICATE), number)
                 continue
@@ -125,6 +132,10 @@ class TraceFile:
                 batch = {}
         if batch:
             yield list(batch.values())
+
+    def _is_anothers(self, key: int, job: Job) -> bool:
+        owner = hash((job.user, job.uid))
+        return self._owners.setdefault(key, owner) != owner
 
     def _superseded(self, key: int, job: Job) -> bool:
         """Whether an earlier row says as much. Dumps put together from windows repeat jobs: the

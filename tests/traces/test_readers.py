@@ -7,6 +7,7 @@ import pytest
 
 from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
+from mirage.traces import readers
 from mirage.traces.readers import Format, TraceFile, open_trace
 
 SACCT = """\
@@ -104,6 +105,18 @@ def test_of_two_rows_of_one_job_the_one_with_the_end_counts(tmp_path: Path) -> N
     assert [job.state for job in all_jobs(trace)] == [JobState.FAILED]
     assert trace.tally.kept == 1
     assert trace.tally.refused == {"same job id and submit time as another row": 4}
+
+
+def test_what_a_user_wrote_into_a_name_takes_no_row_from_another_user(tmp_path: Path) -> None:
+    """sacct prints the newline in bob's name as it stands; alice's row is first."""
+    header = "JobIDRaw|User|Partition|State|Submit|Start|End|NNodes|JobName"
+    alices = "1|alice|gpu|RUNNING|1700000000|1700000100|Unknown|1|train"
+    forged = "1|bob|gpu|COMPLETED|1700000000|1700000100|1700000200|512|mine"
+    bobs = f"2|bob|gpu|RUNNING|1700000000|1700000100|Unknown|1|x\n{forged}"
+    trace = open_trace(write(tmp_path / "dump", "\n".join([header, alices, bobs, ""])))
+    found = [(job.job_id, job.user, job.nodes) for job in all_jobs(trace)]
+    assert found == [(1, "alice", 1), (2, "bob", 1)]
+    assert trace.tally.refused == {readers.ANOTHERS: 1}
 
 
 def test_a_job_id_used_again_after_a_purge_is_another_job(tmp_path: Path) -> None:
