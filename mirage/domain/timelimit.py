@@ -1,6 +1,7 @@
 """Slurm's time limits: text to seconds and back."""
 
 import re
+from functools import lru_cache
 
 from mirage.errors import MalformedText
 
@@ -15,8 +16,9 @@ _WORDS_WITHOUT_LIMIT = frozenset({"UNLIMITED", "INFINITE"})
 _WORDS_UNKNOWN = frozenset({"", "INVALID", "NOT_SET", "UNKNOWN", "N/A", "NONE", "PARTITION_LIMIT"})
 
 
+@lru_cache(maxsize=4096)
 def parse_time_limit(text: str) -> int | None:
-    """Seconds of a limit as sbatch takes it and squeue prints it.
+    """Seconds of a limit as sbatch takes it and squeue prints it; thousands of jobs have the same.
 
     `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours[:minutes[:seconds]]`
     (sbatch(1), --time). UNLIMITED gives `UNLIMITED`; Partition_Limit, INVALID and their like give

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 
 from mirage.errors import MalformedText
 
@@ -10,8 +12,12 @@ _AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMGTP]?)[nc]?", re.ASCII)
 _MIB = 1 << 20
 
 
-def parse_tres(text: str) -> dict[str, int]:
-    """Amounts by name: memory in MiB (Slurm's unit when none is written), the rest as counts."""
+@lru_cache(maxsize=4096)
+def parse_tres(text: str) -> Mapping[str, int]:
+    """Amounts by name: memory in MiB (Slurm's unit when none is written), the rest as counts.
+
+    Thousands of jobs ask for the same.
+    """
     amounts: dict[str, int] = {}
     for term in filter(None, text.strip().split(",")):
         name, equals, value = term.partition("=")
@@ -23,7 +29,7 @@ def parse_tres(text: str) -> dict[str, int]:
             amounts[name] = int(number * _SUFFIX[suffix or "M"] / _MIB)
         else:
             amounts[name] = int(number * _SUFFIX[suffix])
-    return amounts
+    return MappingProxyType(amounts)
 
 
 def gpus(tres: Mapping[str, int]) -> int:

@@ -71,7 +71,7 @@ def read(row: Fields, job_id: JobId, readings: Readings, *, array: bool) -> Reco
         or _count(row, "cpus", ("reqcpus",), assumed)
         or requested.get("cpu", 0)
     )
-    memory_mib = (requested | allocated).get("mem", 0)
+    memory_mib = allocated.get("mem", requested.get("mem", 0))
     job = Job(
         job_id=job_id,
         submit=times.submit,
@@ -106,9 +106,9 @@ def read(row: Fields, job_id: JobId, readings: Readings, *, array: bool) -> Reco
 def first(row: Fields, *names: str) -> str:
     """The first of these fields that holds something."""
     for name in names:
-        cell = row.get(name, "").strip()
-        if cell.lower() not in _ABSENT:
-            return cell
+        cell = row.get(name)
+        if cell and (found := cell.strip()).lower() not in _ABSENT:
+            return found
     return ""
 
 
@@ -192,7 +192,7 @@ def _amount(cell: str, what: str, assumed: list[str]) -> int:
     return round(amount)
 
 
-def _tres(row: Fields, name: str) -> dict[str, int]:
+def _tres(row: Fields, name: str) -> Mapping[str, int]:
     cell = first(row, name)
     try:
         return tres.parse_tres(cell)

@@ -52,7 +52,8 @@ def attempt(parse: Callable[[R], Record], row: R) -> Outcome:
     """The record of a row, or why there is none."""
     try:
         found = parse(row)
-        return Record(checked(found.job), found.assumed)
+        job = checked(found.job)
+        return found if job is found.job else Record(job, found.assumed)
     except BadField as bad:
         return Refused(bad.reason)
     except RowSkipped as skipped:

@@ -211,9 +211,9 @@ def test_a_dump_of_several_clusters_needs_a_name(tmp_path: Path) -> None:
 
 def test_a_workload_file_may_lack_any_field(tmp_path: Path) -> None:
     def row(job: int, **fields: int) -> str:
-        names = ("submit", "wait", "run", "procs", "cpu", "mem", "asked", "limit", "reqmem")
-        names += ("status", "user", "group", "app", "queue", "partition", "before", "think")
-        given = dict.fromkeys(names, 1) | {"run": 600, "limit": 3600, "procs": 16} | fields
+        names = "submit wait run procs cpu mem asked limit reqmem status user group app queue"
+        names += " partition before think"
+        given = dict.fromkeys(names.split(), 1) | {"run": 600, "limit": 3600, "procs": 16} | fields
         return " ".join(map(str, (job, *given.values())))
 
     rows = [

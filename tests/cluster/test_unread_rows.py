@@ -33,7 +33,7 @@ FACTS = (
     *("Submit", "Eligible", "Start", "End", "Reserved", "TimelimitRaw", "NNodes", "NCPUS"),
     *("ReqTRES", "AllocTRES", "ExitCode", "NodeList"),
 )
-TEXTS = text([("JobIDRaw", "Submit", "UID", "Account", "JobName", "Comment", "SubmitLine")])
+TEXTS = text([["JobIDRaw", "Submit", "UID", "Account", "JobName", "Comment", "SubmitLine"]])
 RECORD = dict.fromkeys(FACTS, "") | {
     "JobIDRaw": "7",
     "JobID": "7",
@@ -80,7 +80,8 @@ def test_a_row_is_counted_and_named_once(
     with capture_logs() as said:
         for _ in range(3):
             queue = cluster.queue()
-            assert (len(queue), queue.unread) == (28, {JobId(5)})
+            assert len(queue) == 28
+            assert queue.unread == {JobId(5)}
     (line,) = [entry for entry in said if "does not read" in entry["event"]]
     assert (line["command"], line["row"]) == ("squeue", "job '5'")
     assert "not a TRES list" in line["error"]
@@ -128,11 +129,12 @@ def test_many_bad_records_are_no_answer(commands: FakeCommands, cluster: SlurmCl
     bad = [{"JobIDRaw": str(n), "JobID": str(n), "NCPUS": "x"} for n in range(10, 15)]
     header, _, rows = records(*bad, *good).partition("\n")
     short = text([[str(n), "", "7"] for n in range(1, 7)])
-    told = {"helpformat": HELPFORMAT, "texts": TEXTS}
-    commands.answers("sacct", f"{header}\n{short}{rows}", **told)
+    whole = f"{header}\n{short}{rows}"
+    commands.answers("sacct", whole, helpformat=HELPFORMAT, texts=TEXTS)
     with pytest.raises(ClusterUnavailable, match="11 of 101 rows, such as record '1': fields"):
         list(cluster.history(1, 2))
-    commands.answers("sacct", f"{header}\n{short}{records(*good).partition(chr(10))[2]}", **told)
+    rest = records(*good).removeprefix(f"{header}\n")
+    commands.answers("sacct", f"{header}\n{short}{rest}", helpformat=HELPFORMAT, texts=TEXTS)
     assert len(list(cluster.history(1, 3))) == len(good)
 
 
@@ -148,7 +150,8 @@ def test_records_of_slurmrestd(tmp_path: Path) -> None:
         shown += ["job", job | {"job_id": 6, "submit_time": "soon"}, job | {"job_id": "7; rm"}]
         fake.answers("/slurm/v0.0.38/jobs", {"errors": [], "jobs": shown})
         queue = slurm.queue()
-        assert (queue.job_id.tolist(), queue.unread) == ([1, 2, 3, 4, 5], {JobId(6)})
+        assert queue.job_id.tolist() == [1, 2, 3, 4, 5]
+        assert queue.unread == {JobId(6)}
         told: list[object] = [past | {"job_id": 1}, past | {"job_id": 2, "allocation_nodes": 0}, 3]
         fake.answers("/slurmdb/v0.0.38/jobs", {"errors": [], "jobs": told})
         assert [record.job_id for record in slurm.history(1, 9)] == [1]

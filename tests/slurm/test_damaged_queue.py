@@ -92,7 +92,8 @@ def test_of_a_het_job_all_is_left_out_where_a_component_does_not_read() -> None:
     unread = Unread()
     rows = text([cells(), whole[0], bad, whole[2], cells(JobID="7")])
     queue = squeue.parse(rows, NOW, "|", unread)
-    assert (queue.job_id.tolist(), queue.unread) == ([1, 7], {JobId(4)})
+    assert queue.job_id.tolist() == [1, 7]
+    assert queue.unread == {JobId(4)}
     assert [row.name for row in unread.rows] == ["job '5'", "job '4'", "job '6'"]
 
 

@@ -17,7 +17,7 @@ def read(path: Path, written: Written) -> tuple[dict[int, Job], Tally]:
     path.write_text(written.text, encoding="utf-8", newline="")
     with open_trace(path, timezone=ZONES[written.form]) as trace:
         assert trace.format is Format.SACCT
-        found = {job.job_id: job for batch in trace.batches() for job in batch}
+        found = {int(job.job_id): job for batch in trace.batches() for job in batch}
     return found, trace.tally
 
 
