@@ -97,9 +97,7 @@ def test_a_cancelled_link_that_waits_is_a_standby_that_vanished(store: Store) ->
     anew = standby(2, job_id=JobId(19), submit=NOW + 11)
     assert told(store, first, lost, anew, now=NOW + 120) == (ChainState.ACTIVE, "")
     assert "replaced" in events(store)
-    again = ended(
-        2, JobState.CANCELLED, NOW + 130, NOW + 140, job_id=JobId(19), submit=NOW + 11
-    )
+    again = ended(2, JobState.CANCELLED, NOW + 130, NOW + 140, job_id=JobId(19), submit=NOW + 11)
     state, note = told(store, first, lost, again, now=NOW + 180)
     assert (state, "as was the one before it" in note) == (ChainState.PAUSED, True)
 

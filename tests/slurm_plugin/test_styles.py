@@ -85,7 +85,8 @@ def handover(chain_dir: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("verb", "style"), [(("wait",), "switch"), (("ready",), "serve"), (("wait", "--style=wait"), "wait")]
+    ("verb", "style"),
+    [(("wait",), "switch"), (("ready",), "serve"), (("wait", "--style=wait"), "wait")],
 )
 def test_a_lease_in_a_sequential_chain_is_told_once_which_style_it_needs(
     chain_dir: Path, verb: tuple[str, ...], style: str
