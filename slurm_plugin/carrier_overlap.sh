@@ -79,7 +79,8 @@ mirage_ask_beside() { # of the links before the predecessor, those of which no e
 }
 
 mirage_read_beside() {
-    mirage_beside=${1-} mirage_began=
+    mirage_beside=${1-}
+    [ -z "$mirage_beside" ] || mirage_began= # that was of the predecessor
     mirage_number "${2-}" '' && mirage_ends=$mirage_n
 }
 

@@ -120,7 +120,10 @@ mirage_is_lost() { # was the next link cancelled before it began? It is made ane
     mirage_query "$mirage_id"
     [ "$mirage_word" = forgotten ] || mirage_ended "$mirage_word" || return 1 # no answer is no end
     [ "$mirage_word" != COMPLETED ] || return 1 # its guard turned it away
-    ! mirage_is_lost_again "$mirage_next" || return 1
+    if [ -e "$mirage_dir/lost.$mirage_next" ]; then
+        [ "$mirage_word" != CANCELLED ] || mirage_pause_for_lost "$mirage_next"
+        return 1
+    fi
     mirage_put "lost.$mirage_next" "$mirage_id" || return 1
     mirage_log "link $mirage_next, job $mirage_id, was taken away before it began: it is made anew"
 }

@@ -203,15 +203,15 @@ mirage_lose_itself() { # where all links stand the chain goes on with the one af
         mirage_stand_anew # its time was up, or another's came first
     elif [ "$mirage_presubmit" = all ]; then
         mirage_say "link $mirage_index was cancelled before it began: the chain goes on without it"
-    elif mirage_is_lost_again "$mirage_index"; then
+    elif [ -e "$mirage_dir/lost.$mirage_index" ]; then
+        mirage_pause_for_lost "$mirage_index"
         mirage_take_back
     elif mirage_put "lost.$mirage_index" "$mirage_job"; then
         mirage_stand_anew
     fi
 }
 
-mirage_is_lost_again() { # the user means it: the chain pauses
-    [ -e "$mirage_dir/lost.$1" ] || return 1
+mirage_pause_for_lost() { # who cancels a link twice before it begins means the chain
     mirage_why="link $1 was cancelled twice before it began"
     mirage_put paused "$mirage_why"
     mirage_say "the chain is paused: $mirage_why; mirage-link resume $mirage_chain goes on"

@@ -14,7 +14,7 @@ SETTINGS = (
     ("max-overlap=TIME", "how long before its predecessor's end a link may start"),
     ("never-overlap", "the same as --mirage-max-overlap=0"),
     ("presubmit=next|all", "one link stands behind the running one, or all do from the start"),
-    ("style=NAME", "sequential (one link's script at a time), concurrent, switch, wait or serve"),
+    ("style=NAME", "sequential (one writer), concurrent, switch, wait or serve"),
     ("mode=NAME", "standby, or submit: no link stands in the queue before its moment"),
     ("help", "this"),
 )

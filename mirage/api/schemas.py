@@ -196,10 +196,10 @@ class ChainSummary(_Wire):
     policy: str | None = Field(description="Null: the service's default.", examples=[None])
     overlap_price: float = Field(examples=[0.5])
     total_s: int | None = Field(description="Null: its number of links decides.", examples=[None])
-    max_overlap_s: int | None = Field(
-        description="0: its links never overlap. Null: the smaller of four hours and a quarter of "
-        "the predecessor's time limit.",
-        examples=[None],
+    max_overlap_s: int = Field(
+        description="How early its next link may start; 0: its links never overlap. Where nobody "
+        "said: the smaller of four hours and a quarter of the newest link's time limit.",
+        examples=[14400],
     )
     presubmit: Presubmit = Field(examples=["next"])
     style: Style | None = Field(

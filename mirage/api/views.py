@@ -33,7 +33,7 @@ def chain_summary(chain: Chain, links: Sequence[Link]) -> schemas.ChainSummary:
         policy=chain.policy,
         overlap_price=chain.overlap_price,
         total_s=chain.total_s,
-        max_overlap_s=chain.max_overlap_s,
+        max_overlap_s=chain.allowed_overlap_s(links[-1] if links else None),
         presubmit=chain.presubmit,
         style=chain.style,
         mode=chain.mode,

@@ -160,11 +160,11 @@ class Chain:
         """Who brought it into its state."""
         return None if self.cause is None else self.cause.actor
 
-    def allowed_overlap_s(self, predecessor: "Link") -> int:
-        """How early before that link's end its successor may start."""
+    def allowed_overlap_s(self, predecessor: "Link | None") -> int:
+        """How early before that link's end its successor may start. None: no link is known yet."""
         if self.max_overlap_s is not None:
             return self.max_overlap_s
-        return default_max_overlap_s(predecessor.time_limit_s)
+        return default_max_overlap_s(None if predecessor is None else predecessor.time_limit_s)
 
     def moved(self, target: ChainState, cause: Cause | None = None) -> "Chain":
         if target not in _NEXT_CHAIN[self.state]:

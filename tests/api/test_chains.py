@@ -66,6 +66,17 @@ def test_what_its_user_did_not_say_is_the_wrappers_default(client: Client) -> No
     }
 
 
+@pytest.mark.parametrize("style", ["sequential", "concurrent", "switch", "wait", "serve"])
+def test_a_chain_that_names_its_style_overlaps_by_a_share_of_its_time_limit(
+    client: Client, store: Store, style: str
+) -> None:
+    """A wrapped sbatch that names none is older than that default."""
+    shown = client.post(PATH, body(style=style), who="alice").json()
+    assert (shown["style"], shown["max_overlap_s"]) == (style, 4 * 3600)
+    with store.read() as tx:
+        assert chains.chain(tx, ChainId(CHAIN)).max_overlap_s is None
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -98,6 +98,8 @@ class Scene:
         words = [str(self.root / "slurm_plugin" / "sbatch"), "--parsable", "-p", "gpu"]
         words += [f"--mirage-chain={links}", f"--time={limit_min}", "-o", "/dev/null"]
         words += [f"--mirage-policy={policy}"] if policy else []
+        # A link's start is read from what its script writes, and links last minutes.
+        words += ["--mirage-style=concurrent", "--mirage-max-overlap=4:00:00"]
         words += options
         words += [str(self.root / "train.sh"), str(self.log(name))]
         words += ["until-told" if run_s is None else str(run_s)]

@@ -40,7 +40,7 @@ done
 printf '%s\n' "$out"
 """
 SQUEUE = r"""#!/bin/sh
-printf '%s\n' "$*" >>{home}/asked
+printf '%s\n' "$*" >>{home}/questions
 [ -z "$SQUEUE_STATES$SQUEUE_PARTITION$SQUEUE_USERS" ] || exit 0
 [ ! -f {home}/elsewhere ] || [ "$SLURM_CLUSTERS" = "$(cat {home}/elsewhere)" ] || exit 0
 case " $* " in
@@ -164,7 +164,7 @@ class FakeSlurm:
 
     def asked(self, job: int) -> int:
         """How often squeue was asked for this job."""
-        path = self.root / "asked"
+        path = self.root / "questions"
         lines = path.read_text().splitlines() if path.exists() else []
         return sum(f"-j {job} " in f"{line} " for line in lines)
 

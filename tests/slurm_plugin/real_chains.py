@@ -137,6 +137,7 @@ class Alice:
             "PATH": f"{self.home}/plugin:{self.testbed.env('alice')['PATH']}",
             "MIRAGE_STATE_DIR": str(root / "state"),
             "MIRAGE_STYLE": style,
+            "MIRAGE_MAX_OVERLAP": "4:00:00",  # of links of minutes that are freed at once
             "MIRAGE_MIN_RUNTIME": "0",  # links of seconds that are killed are no fast failures
             "MIRAGE_URL": self.url,
         }
