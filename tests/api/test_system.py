@@ -10,9 +10,10 @@ import pytest
 from mirage.api.app import ApiContext
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Forecast, Mode
-from mirage.store import clusters, forecasts
+from mirage.store import clusters, forecasts, service
 from mirage.store.engine import Store
 from mirage.store.forecasts import ForecastRow
+from mirage.store.service import Calls
 from tests.api.rows import add_chain, add_decision, look
 from tests.api.running import CHAIN, NOW, Client, Stage
 
@@ -133,6 +134,9 @@ def test_metrics_are_mirages_own_numbers(
         )
         forecasts.record(tx, cluster_id, row)
         forecasts.settle(tx, ChainId(CHAIN), 2, 100)
+        made = Calls(calls=60, failures=0, seconds=3.0, unread=12)
+        service.add_calls(tx, cluster_id, NOW - 7200, {"squeue": made})
+        service.add_calls(tx, cluster_id, NOW, {"squeue": replace(made, unread=30)})
     with stage.serving(replace(context, usage=lambda: {"squeue": Cost()})) as client:
         answer = client.get("/metrics")
     lines = set(answer.text.splitlines())
@@ -149,5 +153,6 @@ def test_metrics_are_mirages_own_numbers(
         'mirage_slurm_commands_total{command="squeue"} 7.0',
         'mirage_slurm_command_failures_total{command="squeue"} 1.0',
         'mirage_slurm_command_seconds_total{command="squeue"} 2.5',
+        'mirage_slurm_unread_rows{command="squeue"} 42.0',
     }
     assert "alice" not in answer.text

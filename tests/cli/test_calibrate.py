@@ -109,6 +109,9 @@ def test_what_the_log_shows_is_found_and_later_weeks_come_nearer(log: Path, tmp_
     done = calibrate(log, *words)
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
+    rows = told["rows"]
+    assert (rows["refused"], rows["skipped"]) == ({}, {})
+    assert rows["read"] > 100
     seen = told["seen"]
     assert (seen["nodes"], seen["max_jobs_pu"]) == (20, 4)
     assert [level for _, level in seen["levels"]] == [20, 12, 20]

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirage.slurm.record import NO_NODES
-from mirage.store import schema
+from mirage.store import jobs, schema
+from mirage.store.engine import Store
 
 ROOT = Path(__file__).parents[2]
 LS6 = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"
@@ -230,3 +232,32 @@ def test_the_lonestar6_trace_twice_adds_nothing_the_second_time(database: str) -
     assert first["added"] == first["read"] > 10_000
     assert (second["added"], second["updated"]) == (0, 0)
     assert second["unchanged"] == second["read"] == first["read"]
+
+
+def test_rows_of_another_cluster_are_skipped_and_told(tmp_path: Path, database: str) -> None:
+    path = tmp_path / "dump.psv"
+    head = "Cluster|JobIDRaw|State|Submit|Start|End|NNodes\n"
+    rows = [
+        f"{name}|{i}|FAILED|1700000000|1700000000|1700000060|1\n"
+        for i, name in enumerate(("ls6", "east", "west", "LS6"), start=1)
+    ]
+    path.write_text(head + "".join(rows))
+    done = ingest(path, "--json", database=database)
+    told = json.loads(done.stdout)
+    assert (told["read"], told["added"], told["skipped"]) == (4, 2, 2)
+    assert told["skipped_why"] == {"of another cluster": 2}
+    assert "2 of 4 rows were skipped: they are of another cluster: east, west" in done.stderr
+    path.write_text(head + rows[1])
+    done = ingest(path, database=database)
+    assert done.returncode == 2
+    assert "1 of 1 are of cluster east. Name the cluster as Slurm does" in done.stderr
+
+
+def test_ingest_knows_the_end_from_elapsed(tmp_path: Path, database: str) -> None:
+    path = tmp_path / "dump.psv"
+    columns = "JobIDRaw|State|Submit|Start|ElapsedRaw|NNodes\n"
+    path.write_text(columns + "1|FAILED|1700000000|1700000000|90|1\n")
+    assert ingest(path, database=database).returncode == 0
+    with closing(Store(database)) as store, store.read() as tx:
+        (job,) = next(jobs.in_order(tx, 1, 0, 10))
+    assert job.end == 1700000090

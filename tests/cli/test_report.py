@@ -173,6 +173,9 @@ def test_a_short_log_is_too_little_and_no_error(site: Path) -> None:
     told = json.loads(answer.out)
     assert told["recommendation"]["verdict"] == "too-little-data"
     assert told["groups"] == []
+    rows = told["rows"]
+    out = sum(rows["refused"].values()) + sum(rows["skipped"].values())
+    assert rows["read"] == len(short) == rows["replayed"] + out
     assert "Too little data: 0 days" in (site / "short.html").read_text()
 
 

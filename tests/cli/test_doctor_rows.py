@@ -1,0 +1,36 @@
+"""What `mirage doctor` says of rows that do not read."""
+
+from contextlib import closing
+from pathlib import Path
+from shutil import copy
+from time import time
+
+import pytest
+
+from mirage.cli.doctor_service import unread
+from mirage.cli.findings import Verdict
+from mirage.settings import Settings
+from mirage.store import clusters, service
+from mirage.store.engine import Store
+from mirage.store.service import Calls
+
+
+@pytest.fixture
+def settings(sqlite_template: Path, tmp_path: Path) -> Settings:
+    copy(sqlite_template, tmp_path / "mirage.db")
+    return Settings.model_validate({"database": {"url": f"sqlite:///{tmp_path}/mirage.db"}})
+
+
+def test_rows_that_are_left_out_are_told_by_command(settings: Settings) -> None:
+    assert unread(settings) == (Verdict.GOOD, "every row of the last 24 h reads")
+    now = int(time())
+    with closing(Store(settings.database_url)) as store, store.begin() as tx:
+        cluster_id = clusters.ensure(tx, settings.cluster.name)
+        made = Calls(calls=60, failures=0, seconds=1.0, unread=1440)
+        service.add_calls(
+            tx, cluster_id, now, {"squeue": made, "sinfo": Calls(calls=1, failures=0, seconds=1.0)}
+        )
+        service.add_calls(tx, cluster_id, now - 3 * 86400, {"sacct": made})
+    verdict, told = unread(settings)
+    assert verdict is Verdict.WARNING
+    assert "left out, each answer counted: squeue 1,440. " in told
