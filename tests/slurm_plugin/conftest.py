@@ -15,6 +15,7 @@ from tests.slurm_plugin.conformance import SLOW_S, Babbler, Side, babbling
 from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
 from tests.slurm_plugin.lone_alice import Alice
 from tests.slurm_plugin.told import MakeChain, chains
+from tests.slurm_plugin.two_links import Pair, pairs
 from tests.slurm_testbed import Testbed, TestbedSettings
 
 
@@ -31,6 +32,11 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
 @pytest.fixture
 def chain(slurm: FakeSlurm, shell: list[str]) -> Iterator[MakeChain]:
     yield from chains(slurm, shell)
+
+
+@pytest.fixture
+def pair(chain: MakeChain) -> Pair:
+    return pairs(chain)
 
 
 @pytest.fixture

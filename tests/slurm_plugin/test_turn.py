@@ -1,68 +1,18 @@
 """One writer: in a sequential chain no link runs a line of its script beside the one before it.
 
-A second of the links' sleep is a hundredth here, and what is counted is looks and questions.
+What is counted is looks and questions.
 """
 
 from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
 
 import pytest
 
 from tests.slurm_plugin.fakes import PLUGIN
 from tests.slurm_plugin.told import MakeChain, ToldLink, until
-
-WORKS = """#!/bin/sh
-echo "begin $MIRAGE_LINK after ${MIRAGE_PREV_STATE:-nothing} <$MIRAGE_STYLE>" >>$HOME/lines
-until [ -e $HOME/end.$MIRAGE_LINK ]; do sleep 0.05; done
-echo "end $MIRAGE_LINK" >>$HOME/lines
-"""
-SHOW_CONFIG = """#!/bin/sh
-case $* in
-"show config") printf 'KillWait                = {wait} sec\\nOverTimeLimit     = {over}\\n' ;;
-*) printf '%s\\n' "$*" >>{{home}}/updated ;;
-esac
-"""
-
-
-def lines(link: ToldLink) -> list[str]:
-    path = link.slurm.root / "home" / "lines"
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def let_end(link: ToldLink, index: int) -> None:
-    (link.slurm.root / "home" / f"end.{index}").touch()
-
-
-def waits(link: ToldLink, index: int = 2) -> bool:
-    return f"link {index} job {100 + index}: waits for link" in link.logged()
-
-
-@pytest.fixture
-def pair(chain: MakeChain) -> Callable[..., tuple[ToldLink, subprocess.Popen[bytes]]]:
-    """The first of a chain's links at work; the second is given no other choice than to wait."""
-
-    def make(script: str = WORKS, **settings: object) -> tuple[ToldLink, subprocess.Popen[bytes]]:
-        link = chain(script, **settings)
-        link.slurm.sleeps_briefly()
-        end = int(time.time()) + 3600
-        first = link.start(1, env={"SLURM_JOB_END_TIME": str(end)})
-        stands = "beat/1" if {"mode", "presubmit"} & settings.keys() else "jobs/2"
-        until(lambda: link.says("began/1") is not None and link.says(stands) is not None)
-        link.slurm.job_is(101, "RUNNING", start=end - 14400, end=end)
-        return link, first
-
-    return make
-
-
-Pair = Callable[..., tuple[ToldLink, subprocess.Popen[bytes]]]
-
-
-def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
-    out, err = process.communicate(timeout=60)
-    return process.returncode, (out + err).decode()
+from tests.slurm_plugin.two_links import SHOW_CONFIG, Pair, finish, let_end, lines, waits
 
 
 def test_the_script_is_not_run_before_the_link_before_it_has_ended_in_slurm(pair: Pair) -> None:
@@ -132,128 +82,6 @@ def test_a_link_that_was_killed_is_asked_after_once_its_heartbeat_stands_still(p
     let_end(link, 2)
     assert finish(second)[0] == 0
     assert lines(link)[1:] == ["begin 2 after NODE_FAIL <>", "end 2"]
-
-
-@pytest.mark.parametrize("marker", ["done", "stop", "paused"])
-def test_a_chain_that_is_halted_turns_the_waiting_link_away(pair: Pair, marker: str) -> None:
-    link, _ = pair()
-    second = link.start(2)
-    until(lambda: waits(link))
-    link.has(marker, "by the user")
-    assert finish(second)[0] == 0
-    assert (lines(link), link.says("started/2"), link.says("waits/2")) == (
-        ["begin 1 after nothing <>"],
-        None,
-        None,
-    )
-
-
-def test_a_cancelled_predecessor_ends_the_chain(pair: Pair) -> None:
-    link, first = pair()
-    second = link.start(2)
-    until(lambda: waits(link))
-    link.slurm.job_is(101, "COMPLETING")
-    link.signal(first, "TERM")
-    finish(first)
-    link.slurm.job_is(101, "CANCELLED")
-    assert finish(second)[0] == 0
-    assert link.says("stop") == "link 1 was cancelled"
-    assert len(lines(link)) == 1
-    assert "103" in (link.slurm.root / "scancelled").read_text()
-
-
-def test_a_waiting_link_that_is_cancelled_is_made_anew_once_and_then_pauses_the_chain(
-    pair: Pair,
-) -> None:
-    link, first = pair()
-    link.slurm.command("scontrol", SHOW_CONFIG.format(wait=30, over="0 min"))
-    second = link.start(2)
-    until(lambda: waits(link) and link.says("jobs/3") is not None)
-    third = link.says("jobs/3")
-    link.slurm.job_is(102, "COMPLETING")
-    link.signal(second, "TERM")
-    assert finish(second)[0] == 143
-    new = link.says("jobs/2")
-    assert new not in {None, "102"}
-    assert "--dependency=afterany:101" in link.slurm.calls()[-1].argv
-    updated = (link.slurm.root / "updated").read_text()
-    assert updated == f"update JobId={third} Dependency=afterany:101:{new}\n"
-    assert (link.says("stop"), link.says("paused"), link.end_of(2)) == (None, None, None)
-    again = link.start(2, env={"SLURM_JOB_ID": str(new)})
-    until(lambda: link.says("waits/2") is not None)
-    link.slurm.job_is(int(new or 0), "COMPLETING")
-    link.signal(again, "TERM")
-    assert finish(again)[0] == 143
-    assert link.says("paused") == "link 2 was cancelled twice before it began"
-    let_end(link, 1)
-    finish(first)
-    assert len(lines(link)) == 2
-
-
-def test_a_waiting_link_that_nobody_could_make_anew_is_by_the_one_it_waited_for(pair: Pair) -> None:
-    link, first = pair()
-    second = link.start(2)
-    until(lambda: waits(link) and link.says("jobs/3") is not None)
-    link.signal(second, "KILL")
-    second.communicate()
-    link.slurm.job_is(102, "CANCELLED")
-    (link.slurm.root / "queue").write_text("")
-    let_end(link, 1)
-    finish(first)
-    assert f"--comment=mirage:{link.chain.name}:2" in link.slurm.calls()[-1].argv
-    assert (link.says("lost.2"), link.says("paused")) == ("102", None)
-
-
-def test_a_requeued_predecessor_is_taken_over(pair: Pair) -> None:
-    link, first = pair()
-    second = link.start(2)
-    until(lambda: waits(link))
-    link.signal(first, "KILL")
-    first.communicate()
-    link.has("ends/1", "requeued")
-    link.slurm.job_is(101, "PENDING")
-    let_end(link, 2)
-    assert finish(second)[0] == 0
-    assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 101\n"
-    again = link.run(1, env={"SLURM_RESTART_COUNT": "1"})
-    assert b"link 2 has begun since" in again.stderr
-
-
-@pytest.mark.parametrize("name", ["USR1", "TERM"])
-def test_a_warning_during_the_wait_sends_the_link_back(pair: Pair, name: str) -> None:
-    """--signal, of which the script has heard nothing; Slurm goes on with the job."""
-    link, first = pair()
-    link.slurm.job_is(102, "RUNNING")
-    second = link.start(2)
-    until(lambda: waits(link))
-    link.signal(second, name)
-    code, said = finish(second)
-    new = link.says("jobs/2")
-    assert code == 0
-    assert f"a signal ({name}) came before it began: link 2 now stands behind job 101" in said
-    assert new not in {None, "102"}
-    assert len(lines(link)) == 1
-    link.slurm.job_is(101, "COMPLETED")
-    let_end(link, 1)
-    finish(first)
-    let_end(link, 2)
-    assert link.run(2, env={"SLURM_JOB_ID": str(new)}).returncode == 0
-    assert lines(link)[-1] == "end 2"
-
-
-def test_where_it_cannot_be_put_back_a_warned_link_waits_on(pair: Pair) -> None:
-    link, first = pair()
-    second = link.start(2)
-    until(lambda: waits(link) and link.says("jobs/3") is not None)
-    link.slurm.answers(stderr="sbatch: error: QOSMaxSubmitJobPerUserLimit\n", code=1)
-    link.signal(second, "USR1")
-    until(lambda: "not put behind job 101" in link.logged())
-    link.slurm.job_is(101, "COMPLETED")
-    let_end(link, 1)
-    finish(first)
-    let_end(link, 2)
-    assert finish(second)[0] == 0
-    assert lines(link)[-1] == "end 2"
 
 
 def test_who_lets_go_of_the_lease_lets_the_next_one_begin(pair: Pair) -> None:
@@ -368,6 +196,19 @@ def test_the_wait_is_not_the_scripts_time(pair: Pair) -> None:
     assert finish(second)[0] == 0
     assert int(link.says("ran/2") or 99) <= 3
     assert int(link.says("began/2") or 0) >= int(real) + 4
+
+
+def test_of_a_link_that_was_killed_no_more_is_counted_than_its_script(chain: MakeChain) -> None:
+    """Slurm's start is that of the job, which waited for nearly all of its time."""
+    now = int(time.time())
+    link = chain("#!/bin/sh\nexit 1\n")
+    link.ran(1, "exit 1", seconds=5)
+    for name, text in (("jobs/2", 102), ("started/2", 102), ("began/2", now - 30)):
+        link.has(name, text)
+    link.slurm.job_is(102, "FAILED", start=now - 7200, end=now - 10)
+    assert link.run(3).stdout == b""
+    assert (link.says("ran/2"), link.says("ends/2")) == ("20", "failed")
+    assert link.says("paused") == "links 1 and 2 each failed within 600 s"
 
 
 def test_the_deadline_is_read_again_after_the_wait(pair: Pair) -> None:
