@@ -112,9 +112,15 @@ class Job:
     priority: int | None = None
     eligible: int | None = None
     start: int | None = None
-    """The start; for a pending job in the queue, the start that Slurm's backfill plans."""
+    """When it began to run; None: it has not, or never did."""
     end: int | None = None
-    """The end; for a running job in the queue, its end by the time limit."""
+    """When it ended, whether it had run or not."""
+    planned_start: int | None = None
+    """When Slurm's backfill plans to start it, while it waits."""
+    expected_end: int | None = None
+    """When Slurm will end it, by its time limit, while it runs."""
+    cancelled_at: int | None = None
+    """When it was taken out of the queue without having run."""
     time_limit_s: int | None = None
     """`timelimit.UNLIMITED` where there is none."""
     nodes: int = 1
@@ -130,21 +136,54 @@ class Job:
     """A pending array stands in the queue as one row, whatever its number of tasks."""
     submit_line: str = ""
 
+    def __post_init__(self) -> None:
+        """Slurm tells one start and one end of every job, and its state what they mean. Each goes
+        into the field of that meaning, whoever has read them."""
+        if self.start is None and self.end is None:
+            return
+        if self.state in _WAITING:
+            self._put(start=None, end=None, planned_start=self.planned_start or self.start)
+        elif self.state in _RUNNING:
+            if self.end is not None and self.state is not JobState.COMPLETING:
+                self._put(end=None, expected_end=self.expected_end or self.end)
+        elif self._did_not_run():
+            self._put(start=None, cancelled_at=self.end)
+
+    def _did_not_run(self) -> bool:
+        """Of a job that is over. Accounting gives one that was cancelled while it waited its end as
+        its start; one that failed in its first second has such a start as well, and ran."""
+        if self.start is None:
+            return self.state is not JobState.COMPLETED  # of this one the start is not known
+        return self.start == self.end and self.state in _MAY_NOT_HAVE_RUN
+
+    def _put(self, **instants: int | None) -> None:
+        for name, instant in instants.items():
+            object.__setattr__(self, name, instant)
+
     @property
     def never_ran(self) -> bool:
-        """Ended while it waited, which some accounting tells with a start that is the end; a job
-        that failed in its first second has such a start as well, and ran."""
-        return self.start is not None and self.start == self.end and self.state in _NEVER_STARTED
+        """It has left the queue without having run."""
+        return self.cancelled_at is not None
 
     @property
     def ready(self) -> int:
         """From when on Slurm could have started it, as far as is known."""
-        return max(self.eligible or 0, self.submit)
+        return ready(self.submit, self.eligible)
 
     @property
     def waited_s(self) -> int | None:
-        """Of a job as it is kept, whose start is no plan. None: it has not run."""
-        return None if self.start is None or self.never_ran else max(0, self.start - self.ready)
+        """None: it has not run."""
+        return None if self.start is None else waited_s(self.start, self.submit, self.eligible)
 
 
-_NEVER_STARTED = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})
+def ready(submit: int, eligible: int | None) -> int:
+    """From when on a job's wait counts: a requeued one may be eligible before its submission."""
+    return submit if eligible is None else max(eligible, submit)
+
+
+def waited_s(start: int, submit: int, eligible: int | None) -> int:
+    """How long a job waited that started then; `store.job_times` says the same in SQL."""
+    return max(0, start - ready(submit, eligible))
+
+
+_MAY_NOT_HAVE_RUN = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})

@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0130"
+SCHEMA = "0140"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -77,6 +77,7 @@ jobs = Table(
     Column("eligible", BigInteger),
     Column("start", BigInteger),
     Column("end", BigInteger),
+    Column("cancelled_at", BigInteger),  # it left the queue without having run
     Column("time_limit_s", BigInteger),
     Column("nodes", BigInteger, nullable=False),
     Column("cpus", BigInteger, nullable=False),

@@ -108,7 +108,7 @@ class _Times:
 def _job(row: Fields, clock: Clock) -> Job:
     job_id, array = _job_id(row)
     state = state_of(row["state"])
-    times = _times(row, clock, state)
+    times = _times(row, clock)
     allocated = understood(tres.parse_tres, _first(row, "alloctres"), "TRES")
     requested = understood(tres.parse_tres, _first(row, "reqtres"), "TRES")
     amounts = requested | allocated
@@ -162,7 +162,7 @@ def _job_id(row: Fields) -> tuple[JobId, bool]:
     return JobId(int(match["id"])), "_[" in (shown or raw)
 
 
-def _times(row: Fields, clock: Clock, state: JobState) -> _Times:
+def _times(row: Fields, clock: Clock) -> _Times:
     submit = clock.epoch(row["submit"], "submit")
     if submit is None:
         raise RowRefused("no submit time")
@@ -172,9 +172,6 @@ def _times(row: Fields, clock: Clock, state: JobState) -> _Times:
     elapsed = _first(row, "elapsedraw")
     if elapsed and integer(elapsed, "elapsed") < 0:
         raise RowRefused("negative run time")
-    if state is JobState.CANCELLED and start is not None and start == end:
-        # A job cancelled while it waited carries its end as start.
-        start = None
     return _Times(submit, eligible, start, end)
 
 
