@@ -146,15 +146,8 @@ class Job:
         elif self.state in _RUNNING:
             if self.end is not None and self.state is not JobState.COMPLETING:
                 self._put(end=None, expected_end=self.expected_end or self.end)
-        elif self._did_not_run():
+        elif did_not_run(self.state, self.start, self.end):
             self._put(start=None, cancelled_at=self.end)
-
-    def _did_not_run(self) -> bool:
-        """Of a job that is over. Accounting gives one that was cancelled while it waited its end as
-        its start; one that failed in its first second has such a start as well, and ran."""
-        if self.start is None:
-            return self.state is not JobState.COMPLETED  # of this one the start is not known
-        return self.start == self.end and self.state in _MAY_NOT_HAVE_RUN
 
     def _put(self, **instants: int | None) -> None:
         for name, instant in instants.items():
@@ -174,6 +167,18 @@ class Job:
     def waited_s(self) -> int | None:
         """None: it has not run."""
         return None if self.start is None else waited_s(self.start, self.submit, self.eligible)
+
+
+def did_not_run(state: JobState, start: int | None, end: int | None) -> bool:
+    """Of a job that is over, by what is told of it.
+
+    Accounting gives one that was cancelled while it waited its end as its start; one that failed in
+    its first second has such a start as well, and ran. Of one that completed without a start, the
+    start is not known.
+    """
+    if start is None:
+        return end is not None and state is not JobState.COMPLETED
+    return start == end and state in _MAY_NOT_HAVE_RUN
 
 
 def ready(submit: int, eligible: int | None) -> int:

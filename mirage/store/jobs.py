@@ -15,7 +15,7 @@ from sqlalchemy import insert as plain_insert
 
 from mirage.domain.caller import Own
 from mirage.domain.decision import Waits
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobId, JobState, did_not_run
 from mirage.domain.snapshot import UNKNOWN
 from mirage.store import changes
 from mirage.store.changes import Topic
@@ -283,8 +283,10 @@ def _merged(known: _Values, new: _Values) -> _Values:
         b if a is None or a == unknown else a
         for a, b, unknown in zip(first, second, _UNKNOWN, strict=True)
     ]
-    if merged[_START] is not None:
-        merged[_CANCELLED] = None
+    # One record may have seen it run where another did not.
+    never_ran = did_not_run(JobState(merged[_STATE]), merged[_START], merged[_END])
+    merged[_CANCELLED] = merged[_END] if never_ran else None
+    merged[_START] = None if never_ran else merged[_START]
     return tuple(merged)
 
 
