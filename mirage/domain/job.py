@@ -142,10 +142,11 @@ class Job:
         if self.start is None and self.end is None:
             return
         if self.state in _WAITING:
-            self._put(start=None, end=None, planned_start=self.planned_start or self.start)
+            plan = self.planned_start if self.start is None else self.start
+            self._put(start=None, end=None, planned_start=plan)
         elif self.state in _RUNNING:
             if self.end is not None and self.state is not JobState.COMPLETING:
-                self._put(end=None, expected_end=self.expected_end or self.end)
+                self._put(end=None, expected_end=self.end)
         elif did_not_run(self.state, self.start, self.end):
             self._put(start=None, cancelled_at=self.end)
 

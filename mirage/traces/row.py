@@ -116,10 +116,8 @@ def _numbers_in_range(job: Job) -> None:
     for what, instant in (
         ("submit", job.submit),
         ("eligible", job.eligible),
-        ("start", job.start),
-        ("end", job.end),
-        ("start", job.planned_start),
-        ("end", job.expected_end),
+        ("start", job.start or job.planned_start),
+        ("end", job.end or job.expected_end),
     ):
         if instant is not None and not 0 <= instant < LATEST:
             raise RowRefused(f"{what} is no time in epoch seconds")
