@@ -92,16 +92,13 @@ def raw(tx: Transaction, cluster_id: int, taken_at: int) -> Queue:
 
 def _of_before(taken_at: int, columns: Mapping[str, list[Any]]) -> Queue:
     """Of a release that kept fewer columns, and plans as starts: `Job` tells them apart."""
-    states = [JobState(word) for word in columns["state"]]
-    known = {name: values for name, values in columns.items() if name != "state"}
-    rows = zip(states, *known.values(), strict=True)
-    jobs = (
-        Job(
-            state=state, **{n: None if v == UNKNOWN else v for n, v in zip(known, row, strict=True)}
-        )
-        for state, *row in rows
-    )
-    return Queue.of(taken_at, jobs)
+    rows = zip(*columns.values(), strict=True)
+    return Queue.of(taken_at, [_job(dict(zip(columns, row, strict=True))) for row in rows])
+
+
+def _job(row: Mapping[str, Any]) -> Job:
+    fields: dict[str, Any] = {n: None if v == UNKNOWN else v for n, v in row.items()}
+    return Job(**fields | {"state": JobState(row["state"])})
 
 
 def nodes(tx: Transaction, cluster_id: int, taken_at: int) -> tuple[Node, ...] | None:
