@@ -175,11 +175,7 @@ class ChainSummary(_Wire):
     user: str = Field(examples=["alice"])
     uid: int = Field(examples=[1000])
     state: ChainState
-    note: str = Field(
-        description="Why it is in this state, or at risk, in words: made when asked, and reworded "
-        "at will.",
-        examples=[""],
-    )
+    note: str = Field(description="Why it is so, or at risk, in words for people.", examples=[""])
     actor: Actor | None = Field(
         description="Who brought it into this state. Null: it just goes on.", examples=[None]
     )
