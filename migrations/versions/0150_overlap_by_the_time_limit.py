@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0150"
-down_revision = "0130"
+down_revision = "0140"
 branch_labels = None
 depends_on = None
 

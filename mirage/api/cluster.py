@@ -1,6 +1,7 @@
 """Routes on the cluster: how it stands, and its jobs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -12,7 +13,7 @@ from mirage.api.export import EXPORTED, AsFormat, Format
 from mirage.api.paging import Between, Paging, pair_cursor
 from mirage.domain.caller import JOBS, NODES, PARTITIONS
 from mirage.domain.job import Job, JobState
-from mirage.store import clusters, jobs, snapshots
+from mirage.store import clusters, jobs, queue_now, snapshots
 from mirage.store.engine import Transaction
 from mirage.store.jobs import JobFilter
 
@@ -90,7 +91,8 @@ def list_jobs(
 
     def look(tx: Transaction, last: Job | None, limit: int) -> list[Job]:
         after = begin if last is None else (last.job_id, last.submit)
-        return jobs.page(tx, cluster_id, where, after=after, limit=limit)
+        found = jobs.page(tx, cluster_id, where, after=after, limit=limit)
+        return _planned(tx, cluster_id, found)
 
     if wanted is not Format.JSON:
         return export.file(paging.request, wanted, schemas.JobView, look, _shown)
@@ -100,6 +102,18 @@ def list_jobs(
         view=views.job,
         cursor=lambda job: pair_cursor(job.job_id, job.submit),
     )
+
+
+def _planned(tx: Transaction, cluster_id: int, found: list[Job]) -> list[Job]:
+    """With the starts that Slurm plans for those that wait."""
+    if not any(job.state.waiting for job in found):
+        return found
+    plans = queue_now.plans(tx, cluster_id)
+    waiting = (job.state.waiting and job.job_id in plans for job in found)
+    return [
+        replace(job, planned_start=plans[job.job_id]) if waits else job
+        for job, waits in zip(found, waiting, strict=True)
+    ]
 
 
 def _shown(_tx: Transaction, found: Sequence[Job]) -> list[schemas.JobView]:

@@ -179,11 +179,7 @@ class ChainSummary(_Wire):
     user: str = Field(examples=["alice"])
     uid: int = Field(examples=[1000])
     state: ChainState
-    note: str = Field(
-        description="Why it is in this state, or at risk, in words: made when asked, and reworded "
-        "at will.",
-        examples=[""],
-    )
+    note: str = Field(description="Why it is so, or at risk, in words for people.", examples=[""])
     actor: Actor | None = Field(
         description="Who brought it into this state. Null: it just goes on.", examples=[None]
     )
@@ -331,10 +327,22 @@ class JobView(_Wire):
     unlimited: bool = Field(description="There is no time limit.", examples=[False])
     submit: datetime = Field(examples=[_NOON])
     eligible: datetime | None = Field(examples=[_NOON])
-    start: datetime | None = Field(examples=[_NOON])
-    end: datetime | None = Field(examples=[None])
+    start: datetime | None = Field(
+        description="When it began to run. Null: it has not, or never did.", examples=[_NOON]
+    )
+    end: datetime | None = Field(
+        description="When it ended, whether it had run or not.", examples=[None]
+    )
+    planned_start: datetime | None = Field(
+        description="When Slurm plans to start it, while it waits.", examples=[None]
+    )
+    cancelled_at: datetime | None = Field(
+        description="When it was taken out of the queue without having run.", examples=[None]
+    )
     wait_s: int | None = Field(
-        description="start - eligible of a job that has started.", examples=[1800]
+        description="From when it was submitted and eligible to its start, of a job that has "
+        "started.",
+        examples=[1800],
     )
 
 

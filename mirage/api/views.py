@@ -165,9 +165,6 @@ def forecast(made: Forecast) -> schemas.ForecastView:
 
 
 def job(found: Job) -> schemas.JobView:
-    waited = None
-    if found.start is not None:
-        waited = max(0, found.start - max(found.eligible or 0, found.submit))
     return schemas.JobView(
         job_id=found.job_id,
         name=found.name,
@@ -185,7 +182,9 @@ def job(found: Job) -> schemas.JobView:
         eligible=instant_or_none(found.eligible),
         start=instant_or_none(found.start),
         end=instant_or_none(found.end),
-        wait_s=waited,
+        planned_start=instant_or_none(found.planned_start),
+        cancelled_at=instant_or_none(found.cancelled_at),
+        wait_s=found.waited_s,
     )
 
 

@@ -70,10 +70,9 @@ class Words:
         job = record.job
         cpus, gpus = self._taken(record)
         pending = record.state is JobState.PENDING
-        start = record.start if record.start is not None else planned
-        end = record.end
+        start, by_limit = record.start, None
         if record.state is JobState.RUNNING and start is not None:
-            end = start + job.time_limit_s
+            by_limit = start + job.time_limit_s
         return Job(
             job_id=JobId(record.job_id),
             submit=record.submit,
@@ -88,7 +87,9 @@ class Words:
             priority=record.priority if pending else None,
             eligible=record.eligible,
             start=start,
-            end=end,
+            end=record.end,
+            planned_start=planned if start is None else None,
+            expected_end=by_limit,
             time_limit_s=job.time_limit_s,
             nodes=job.nodes,
             cpus=cpus,

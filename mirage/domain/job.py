@@ -112,12 +112,18 @@ class Job:
     priority: int | None = None
     eligible: int | None = None
     start: int | None = None
-    """The start; for a pending job in the queue, the start that Slurm's backfill plans."""
+    """When it began to run; None: it has not, or never did."""
     end: int | None = None
-    """The end; for a running job in the queue, its end by the time limit."""
+    """When it ended, whether it had run or not."""
     elapsed_s: int | None = None
     """How long it ran, where that is not from start to end: it was suspended. Of one that runs, so
     far. Only accounting tells it, and the history does not keep it."""
+    planned_start: int | None = None
+    """When Slurm's backfill plans to start it, while it waits."""
+    expected_end: int | None = None
+    """When Slurm will end it, by its time limit, while it runs."""
+    cancelled_at: int | None = None
+    """When it was taken out of the queue without having run."""
     time_limit_s: int | None = None
     """`timelimit.UNLIMITED` where there is none."""
     nodes: int = 1
@@ -133,21 +139,60 @@ class Job:
     """A pending array stands in the queue as one row, whatever its number of tasks."""
     submit_line: str = ""
 
+    def __post_init__(self) -> None:
+        """Slurm tells one start and one end of every job, and its state what they mean. Each goes
+        into the field of that meaning, whoever has read them."""
+        if self.start is None and self.end is None:
+            return
+        if self.state in _WAITING:
+            plan = self.planned_start if self.start is None else self.start
+            self._put(start=None, end=None, planned_start=plan)
+        elif self.state in _RUNNING:
+            if self.end is not None and self.state is not JobState.COMPLETING:
+                self._put(end=None, expected_end=self.end)
+        elif did_not_run(self.state, self.start, self.end):
+            self._put(start=None, cancelled_at=self.end)
+
+    def _put(self, **instants: int | None) -> None:
+        for name, instant in instants.items():
+            object.__setattr__(self, name, instant)
+
     @property
     def never_ran(self) -> bool:
-        """Ended while it waited, which some accounting tells with a start that is the end; a job
-        that failed in its first second has such a start as well, and ran."""
-        return self.start is not None and self.start == self.end and self.state in _NEVER_STARTED
+        """It has left the queue without having run."""
+        return self.cancelled_at is not None
 
     @property
     def ready(self) -> int:
         """From when on Slurm could have started it, as far as is known."""
-        return max(self.eligible or 0, self.submit)
+        return ready(self.submit, self.eligible)
 
     @property
     def waited_s(self) -> int | None:
-        """Of a job as it is kept, whose start is no plan. None: it has not run."""
-        return None if self.start is None or self.never_ran else max(0, self.start - self.ready)
+        """None: it has not run."""
+        return None if self.start is None else waited_s(self.start, self.submit, self.eligible)
 
 
-_NEVER_STARTED = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})
+def did_not_run(state: JobState, start: int | None, end: int | None) -> bool:
+    """Of a job that is over, by what is told of it.
+
+    Accounting gives one that was cancelled while it waited its end as its start; one that failed in
+    its first second has such a start as well, and ran. Of one that completed without a start, the
+    start is not known.
+    """
+    if start is None:
+        return end is not None and state is not JobState.COMPLETED
+    return start == end and state in _MAY_NOT_HAVE_RUN
+
+
+def ready(submit: int, eligible: int | None) -> int:
+    """From when on a job's wait counts: a requeued one may be eligible before its submission."""
+    return submit if eligible is None else max(eligible, submit)
+
+
+def waited_s(start: int, submit: int, eligible: int | None) -> int:
+    """How long a job waited that started then; `store.job_times` says the same in SQL."""
+    return max(0, start - ready(submit, eligible))
+
+
+_MAY_NOT_HAVE_RUN = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})

@@ -18,7 +18,7 @@ class Lately:
     submitted: Ints
     """[n, 3]: instant, nodes, time limit."""
     started: Ints
-    """[n, 4]: instant, wait (start - eligible), nodes, time limit."""
+    """[n, 4]: instant, wait (`Job.waited_s`), nodes, time limit."""
     ended: Ints
     """[n, 2]: run time and time limit, of jobs that had started, in the order of their ends."""
     ended_user: Texts
@@ -36,7 +36,7 @@ class Lately:
         return cls(
             submitted=_in_order([(j.submit, j.nodes, j.time_limit_s or 0) for j in known], 3),
             started=_in_order(
-                [(j.start or 0, _wait_s(j), j.nodes, j.time_limit_s or 0) for j in ran], 4
+                [(j.start or 0, j.waited_s or 0, j.nodes, j.time_limit_s or 0) for j in ran], 4
             ),
             ended=_rows([(end - (j.start or 0), j.time_limit_s or 0) for end, j in ended], 2),
             ended_user=texts([j.user for _, j in ended]),
@@ -51,20 +51,13 @@ def texts(values: Sequence[str]) -> Texts:
 
 def _start(job: Job, now: int) -> int | None:
     """When it started; None where it had not by `now`, or never did."""
-    if job.state.waiting or job.never_ran or job.start is None or job.start > now:
-        return None
-    return job.start
+    return None if job.start is None or job.start > now else job.start
 
 
 def _has_ended(job: Job, now: int) -> bool:
     """A run that was requeued has not: its job goes on."""
     ended = job.state.ended and job.state is not JobState.REQUEUED
     return ended and job.end is not None and job.end <= now
-
-
-def _wait_s(job: Job) -> int:
-    eligible = job.submit if job.eligible is None else job.eligible
-    return max(0, (job.start or 0) - eligible)
 
 
 def _in_order(rows: Sequence[tuple[int, ...]], width: int) -> Ints:

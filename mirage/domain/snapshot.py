@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -16,17 +17,18 @@ UNKNOWN = -1
 Ints = NDArray[np.int64]
 Texts = NDArray[np.object_]
 
-_INTS: tuple[str, ...] = ("job_id", "uid", "priority", "submit", "eligible", "start", "end")
-_INTS += ("time_limit_s", "nodes", "cpus", "gpus")
+_KNOWN: tuple[str, ...] = ("job_id", "submit", "nodes", "cpus", "gpus", "memory_mib")
+_OPTIONAL: tuple[str, ...] = ("uid", "priority", "eligible", "start", "end", "planned_start")
+_OPTIONAL += ("expected_end", "cancelled_at", "elapsed_s", "time_limit_s")
 _TEXTS: tuple[str, ...] = ("user", "account", "partition", "qos", "name", "state", "reason")
-_TEXTS += ("dependency", "node_list", "comment")
+_TEXTS += ("exit_code", "dependency", "node_list", "comment", "submit_line")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
     """Every job Slurm knows at `taken_at`: pending, running, and ended within MinJobAge.
 
-    Columns have equal length; they mean what the fields of `Job` mean. `state` holds JobState.
+    Columns have equal length, and there is one for each field of `Job`. `state` holds JobState.
     """
 
     taken_at: int
@@ -37,10 +39,16 @@ class Queue:
     eligible: Ints
     start: Ints
     end: Ints
+    planned_start: Ints
+    expected_end: Ints
+    cancelled_at: Ints
+    elapsed_s: Ints
     time_limit_s: Ints
     nodes: Ints
     cpus: Ints
     gpus: Ints
+    memory_mib: Ints
+    array: NDArray[np.bool_]
     user: Texts
     account: Texts
     partition: Texts
@@ -48,9 +56,11 @@ class Queue:
     name: Texts
     state: Texts
     reason: Texts
+    exit_code: Texts
     dependency: Texts
     node_list: Texts
     comment: Texts
+    submit_line: Texts
     unread: frozenset[JobId] = frozenset()
     """Jobs that are there, and of which Slurm's row does not read: they are in no column."""
 
@@ -58,16 +68,15 @@ class Queue:
     def of(cls, taken_at: int, jobs: Iterable[Job], unread: frozenset[JobId] = frozenset()) -> Self:
         """Columns of `jobs`, in their order."""
         rows = list(jobs)
-        columns: dict[str, Any] = {
-            name: np.array(
-                [UNKNOWN if (v := getattr(j, name)) is None else v for j in rows], dtype=np.int64
-            )
-            for name in _INTS
-        }
+        columns: dict[str, Any] = {"array": np.array([j.array for j in rows], dtype=bool)}
+        for name in _KNOWN:
+            columns[name] = np.array(list(map(attrgetter(name), rows)), dtype=np.int64)
+        for name in _OPTIONAL:
+            values = map(attrgetter(name), rows)
+            columns[name] = np.array([UNKNOWN if v is None else v for v in values], dtype=np.int64)
         for name in _TEXTS:
-            column = np.empty(len(rows), dtype=object)
-            column[:] = [getattr(j, name) for j in rows]
-            columns[name] = column
+            columns[name] = column = np.empty(len(rows), dtype=object)
+            column[:] = list(map(attrgetter(name), rows))
         return cls(taken_at=taken_at, unread=unread, **columns)
 
     def __len__(self) -> int:
@@ -77,32 +86,19 @@ class Queue:
         return (self.row(i) for i in range(len(self)))
 
     def row(self, i: int) -> Job:
-        """The i-th job. Array marks and submit lines are not kept in columns.
-
-        A tick asks about the same few jobs again and again.
-        """
+        """The i-th job. A tick asks about the same few jobs again and again."""
         if i not in self._made:
             self._made[i] = self._row(i)
         return self._made[i]
 
     def _row(self, i: int) -> Job:
-        ints = {n: int(getattr(self, n)[i]) for n in _INTS}
-        optional: dict[str, Any] = {
-            n: None if v == UNKNOWN else v
-            for n, v in ints.items()
-            if n not in {"job_id", "submit", "nodes", "cpus", "gpus"}
-        }
-        return Job(
-            job_id=JobId(ints["job_id"]),
-            submit=ints["submit"],
-            nodes=ints["nodes"],
-            cpus=ints["cpus"],
-            gpus=ints["gpus"],
-            **optional,
-            **{n: getattr(self, n)[i] for n in _TEXTS},
-        )
+        fields: dict[str, Any] = {n: int(getattr(self, n)[i]) for n in _KNOWN}
+        optional = ((n, int(getattr(self, n)[i])) for n in _OPTIONAL)
+        fields |= {n: None if v == UNKNOWN else v for n, v in optional}
+        fields |= {n: getattr(self, n)[i] for n in _TEXTS}
+        return Job(array=bool(self.array[i]), **fields)
 
-    def find(self, job_id: JobId) -> Job | None:
+    def find(self, job_id: int) -> Job | None:
         """The job of that id, or None: not in this answer (which is not yet "gone")."""
         i = self.place(job_id)
         return None if i is None else self.row(i)
@@ -144,6 +140,12 @@ class Records(list[Job]):
         ids, answers = frozenset(wanted), list(several)
         unread = ids & frozenset(job_id for one in answers for job_id in one.unread)
         return cls((job for one in answers for job in one if job.job_id in ids), unread)
+
+
+def waits_s(start: Ints, submit: Ints, eligible: Ints) -> Ints:
+    """`job.waited_s` of columns; without a start, 0."""
+    waits: Ints = np.where(start == UNKNOWN, 0, np.maximum(start - np.maximum(eligible, submit), 0))
+    return waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,8 +186,7 @@ def _happened(jobs: Iterable[Job], now: int) -> Iterable[tuple[int, int, int, Ev
         job_id = int(job.job_id)
         if job.submit <= now and job_id not in requeued:
             yield job.submit, 0, job_id, EventKind.SUBMITTED, job
-        started = not job.state.waiting and not job.never_ran
-        if started and job.start is not None and job.start <= now:
+        if job.start is not None and job.start <= now:
             yield job.start, 1, job_id, EventKind.STARTED, job
         if job.state.ended and job.end is not None and job.end <= now:
             again = job.state is JobState.REQUEUED

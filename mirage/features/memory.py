@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.job import Job
+from mirage.domain.job import Job, waited_s
 from mirage.domain.lately import Lately
 from mirage.domain.snapshot import Ints
 from mirage.features.numbers import Floats, Past, between
@@ -171,10 +171,9 @@ class Memory:
         if event.kind is EventKind.SUBMITTED:
             self.saw_submit(event.at, nodes=job.nodes, time_limit_s=job.time_limit_s, user=job.user)
         elif event.kind is EventKind.STARTED:
-            eligible = record.submit if record.eligible is None else record.eligible
             self.saw_start(
                 event.at,
-                wait_s=max(0, event.at - eligible),
+                wait_s=waited_s(event.at, record.submit, record.eligible),
                 nodes=job.nodes,
                 time_limit_s=job.time_limit_s,
             )

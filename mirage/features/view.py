@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.snapshot import UNKNOWN, Ints, Node, Queue
+from mirage.domain.snapshot import UNKNOWN, Ints, Node, Queue, waits_s
 from mirage.domain.timelimit import UNLIMITED
 from mirage.features import gather
 from mirage.features.link import Link
@@ -203,13 +203,11 @@ def max_jobs_pu(params: Params, qos: str) -> int:
 
 def _running(queue: Queue, rows: NDArray[np.intp], user: Ints) -> Running:
     start = queue.start[rows]
-    eligible = queue.eligible[rows]
-    ready = np.where(eligible == UNKNOWN, queue.submit[rows], eligible)
     return Running(
         nodes=queue.nodes[rows],
         time_limit_s=_limits(queue.time_limit_s[rows]),
         elapsed_s=np.maximum(queue.taken_at - start, 0),
-        wait_s=np.maximum(start - ready, 0),
+        wait_s=waits_s(start, queue.submit[rows], queue.eligible[rows]),
         user=user,
     )
 

@@ -114,7 +114,7 @@ class SlurmEstimate:
         ours = np.isin(queue.partition, view.partition.split(","))
         alike = (queue.nodes <= view.nodes) & ours
         rivals = queue.pending & in_line & alike
-        planned = queue.start[rivals & (queue.start != UNKNOWN)]
+        planned = queue.planned_start[rivals & (queue.planned_start != UNKNOWN)]
         if not len(planned):
             return self._without_plan(view, rivals_waiting=bool(rivals.any()))
         wait_s = float(max(0, planned.max() - view.now))

@@ -1,7 +1,6 @@
 """Live ingest: what the queue shows goes into the history and becomes a snapshot."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,8 +38,10 @@ def ingest_queue(
     """
     snapshots.add(tx, cluster_id, queue, nodes, features(queue, nodes))
     on_nodes = None if nodes is None else queue_sums.of_nodes(nodes)
-    queue_now.save(tx, cluster_id, queue.taken_at, queue_sums.of_queue(queue), on_nodes)
-    jobs.upsert(tx, cluster_id, map(observed, changed(queue, before)))
+    sums = queue_sums.of_queue(queue)
+    plans = queue_sums.plans(queue)
+    queue_now.save(tx, cluster_id, queue.taken_at, sums, on_nodes, plans=plans)
+    jobs.upsert(tx, cluster_id, changed(queue, before))
 
 
 def changed(queue: Queue, before: Queue | None) -> Iterator[Job]:
@@ -53,13 +54,6 @@ def _lives(queue: Queue) -> Iterator[tuple[object, ...]]:
     """What of each job becomes history; plans, priorities and reasons come and go."""
     columns = (queue.job_id, queue.submit, queue.eligible, queue.time_limit_s, queue.nodes)
     return zip(*(column.tolist() for column in columns), queue.state, strict=True)
-
-
-def observed(job: Job) -> Job:
-    """The job without what Slurm only plans: a pending start, an end by the time limit."""
-    if job.state.waiting:
-        return replace(job, start=None, end=None)
-    return job if job.state.ended else replace(job, end=None)
 
 
 def features(queue: Queue, nodes: tuple[Node, ...] | None) -> dict[str, Any]:
@@ -102,7 +96,7 @@ def ingest_history(
     """One window of accounting into the history; returns the counts and the records."""
     records = list(cluster.history(*window))
     with store.begin() as tx:
-        return jobs.upsert(tx, cluster_id, map(observed, records)), records
+        return jobs.upsert(tx, cluster_id, records), records
 
 
 def free_nodes(nodes: tuple[Node, ...], partition: str) -> int:

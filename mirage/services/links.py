@@ -49,7 +49,6 @@ its predecessor, and another one stands behind that."""
 
 _ORDER = (LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED)
 _CONCLUDED = frozenset({ChainState.FINISHED, ChainState.FAILED})
-_NEVER_RAN = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})
 
 
 def sync(
@@ -223,7 +222,7 @@ def _followed(known: Link | None, mark: Mark, job: Job, now: int, *, in_vain: bo
         nodes=job.nodes,
         time_limit_s=link.time_limit_s if job.time_limit_s is None else job.time_limit_s,
         eligible=job.eligible or link.eligible,
-        start=_start(link, state, job),
+        start=None if state is LinkState.PENDING else job.start or link.start,
         end=job.end or link.end if ended else None,
         expected_end=_expected_end(link, job),
         end_state=job.state if ended else None,
@@ -284,17 +283,10 @@ def _link_state(state: JobState) -> LinkState | None:
     return LinkState.ENDED if state.ended else None
 
 
-def _start(link: Link, state: LinkState, job: Job) -> int | None:
-    """Slurm gives a job that was cancelled while it waited start = end."""
-    if state is LinkState.PENDING or (job.state in _NEVER_RAN and job.start == job.end):
-        return None
-    return link.start if job.start is None else job.start
-
-
 def _expected_end(link: Link, job: Job) -> int | None:
     """Of one that is suspended or completes squeue shows another instant; accounting knows none."""
-    if job.state is JobState.RUNNING and job.end is not None:
-        return job.end
+    if job.state is JobState.RUNNING and job.expected_end is not None:
+        return job.expected_end
     return link.expected_end if job.state.running else None
 
 
@@ -324,7 +316,7 @@ def _waiting(before: Link | None, link: Link, job: Job) -> Link:
     """
     if link.state is not LinkState.PENDING:
         return replace(link, reason="", planned_start=None)
-    link = replace(link, planned_start=job.start)
+    link = replace(link, planned_start=job.planned_start)
     found = reasons.hindrance(job.reason)
     if found is None:
         return replace(link, reason=reasons.short(job.reason))

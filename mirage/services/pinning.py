@@ -42,7 +42,7 @@ class Pinning:
         """The fields of a HandoverView that are about positions."""
         return {
             "position": self.standby.position,
-            "planned_start": None if self.shown is None else self.shown.start,
+            "planned_start": None if self.shown is None else self.shown.planned_start,
             "can_pin": self.allowed and self.good_nodes,
         }
 

@@ -75,9 +75,7 @@ def _quantiles(waits: Ints) -> tuple[int, ...]:
 
 def _planned_s(job: Job, now: int) -> int | None:
     """The wait by Slurm's plan; None where it had none yet, or needed none."""
-    if not job.state.waiting or job.start is None:
-        return None
-    return max(0, max(job.start, now) - job.submit)
+    return None if job.planned_start is None else max(0, max(job.planned_start, now) - job.submit)
 
 
 def settle(tx: Transaction, cluster_id: int, now: int) -> int:

@@ -30,6 +30,13 @@ def of_queue(queue: Queue) -> list[PartitionQueue]:
     return rows
 
 
+def plans(queue: Queue) -> dict[int, int]:
+    """By job id, the start that Slurm plans."""
+    known = queue.planned_start != UNKNOWN
+    ids, starts = queue.job_id[known], queue.planned_start[known]
+    return dict(zip(ids.tolist(), starts.tolist(), strict=True))
+
+
 def _sums(
     queue: Queue, mine: NDArray[np.bool_], words: NDArray[np.object_], partition: str
 ) -> PartitionQueue:

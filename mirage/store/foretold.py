@@ -18,14 +18,14 @@ from typing import Any
 
 from sqlalchemy import RowMapping, and_, delete, func, or_, select, tuple_
 
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import JobId
 from mirage.store.engine import Transaction
+from mirage.store.job_times import never_ran, waited_s
 from mirage.store.tables import jobs
 from mirage.store.tables_shown import accuracy_days, foretold
 from mirage.store.upsert import put, put_all
 
 _CHUNK = 5000
-_ENDED = tuple(s.value for s in JobState if s.ended)
 
 Key = tuple[int, int]
 """Job id and submission."""
@@ -79,12 +79,12 @@ def outcomes(tx: Transaction, cluster_id: int, limit: int = _CHUNK) -> list[Outc
         select(
             *(foretold.c[n] for n in ("job_id", "submit", "partition")),
             *(foretold.c[n] for n in ("quantiles_s", "slurm_wait_s")),
-            *(jobs.c[n] for n in ("eligible", "start", "end", "state")),
+            waited_s().label("waited_s"),
         )
         .select_from(foretold.join(jobs, same))
         .where(
             foretold.c.cluster_id == cluster_id,
-            or_(jobs.c.start.is_not(None), jobs.c.state.in_(_ENDED)),
+            or_(jobs.c.start.is_not(None), never_ran()),
         )
         .order_by(foretold.c.submit, foretold.c.job_id)
         .limit(limit)
@@ -100,15 +100,7 @@ def _outcome(row: RowMapping) -> Outcome:
         quantiles_s=tuple(row["quantiles_s"]),
         slurm_wait_s=row["slurm_wait_s"],
     )
-    known = Job(
-        job_id=made.job_id,
-        submit=made.submit,
-        state=JobState(row["state"]),
-        eligible=row["eligible"],
-        start=row["start"],
-        end=row["end"],
-    )
-    return Outcome(made, known.waited_s)
+    return Outcome(made, row["waited_s"])
 
 
 def drop(tx: Transaction, cluster_id: int, keys: Sequence[Key]) -> None:

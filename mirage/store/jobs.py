@@ -1,7 +1,6 @@
 """Job history: merged in from every source, read back as waits and pages.
 
-What is stored is history, not plans: the start that backfill plans for a pending job and the end
-by the time limit of a running one are left out.
+What is stored is history, not plans: `Job.planned_start` and `Job.expected_end` are no columns.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -11,16 +10,17 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, Row, and_, bindparam, func, or_, select, tuple_, update
+from sqlalchemy import Row, and_, bindparam, func, or_, select, tuple_, update
 from sqlalchemy import insert as plain_insert
 
 from mirage.domain.caller import Own
 from mirage.domain.decision import Waits
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import Job, JobId, JobState, did_not_run
 from mirage.domain.snapshot import UNKNOWN
 from mirage.store import changes
 from mirage.store.changes import Topic
 from mirage.store.engine import Transaction
+from mirage.store.job_times import waited_s
 from mirage.store.spans import within
 from mirage.store.tables import clusters, jobs
 from mirage.store.visible import own_jobs
@@ -36,9 +36,10 @@ _Key = tuple[int, int]
 _values_of = attrgetter(*_FIELDS)
 _WAITED = ("start", "eligible", "partition", "nodes", "time_limit_s")
 _waited = itemgetter(*(_FIELDS.index(n) for n in _WAITED))
-"""What the sums of waits count a row by, beside whether it ran."""
+"""What the sums of waits count a row by."""
 _JOB_ID, _SUBMIT, _STATE = (_FIELDS.index(n) for n in ("job_id", "submit", "state"))
 _START, _END = _FIELDS.index("start"), _FIELDS.index("end")
+_CANCELLED = _FIELDS.index("cancelled_at")
 
 _COUNTS = frozenset({"nodes", "cpus", "gpus"})
 # What "not known" looks like in each field, beside None.
@@ -49,8 +50,6 @@ _UNKNOWN: _Values = tuple(
 
 _RANK = {s.value: 3 if s.ended else 2 if s.running else 1 if s.waiting else 0 for s in JobState}
 _WAITING_RANK, _RUNNING_RANK, _ENDED_RANK = 1, 2, 3
-_NEVER_STARTED = (JobState.CANCELLED.value, JobState.DEADLINE.value, JobState.REVOKED.value)
-_ENDED = tuple(s.value for s in JobState if s.ended)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,29 +112,22 @@ def waits(
 ) -> Waits:
     """The last jobs that started at or before that instant, oldest first.
 
-    Wait = start - max(eligible, submit), at least 0. "" is all partitions, "a,b" is two.
+    "" is all partitions, "a,b" is two.
     """
-    conditions = [jobs.c.cluster_id == cluster_id, jobs.c.start <= before, ran()]
+    conditions = [jobs.c.cluster_id == cluster_id, jobs.c.start <= before]
     if partition:
         conditions.append(jobs.c.partition.in_(partition.split(",")))
-    columns = ("start", "eligible", "submit", "nodes", "time_limit_s")
+    limit_s = func.coalesce(jobs.c.time_limit_s, UNKNOWN)
     query = (
-        select(*(func.coalesce(jobs.c[n], UNKNOWN) for n in columns))
+        select(jobs.c.start, waited_s(), jobs.c.nodes, limit_s)
         .where(*conditions)
         .order_by(jobs.c.start.desc(), jobs.c.job_id.desc())
         .limit(last)
     )
     found = chain.from_iterable(tx.execute(query).all())
-    rows = np.fromiter(found, dtype=np.int64).reshape(-1, len(columns))
-    start, eligible, submit, nodes, time_limit_s = rows[::-1].T
-    wait_s = np.maximum(start - np.maximum(eligible, submit), 0)
+    rows = np.fromiter(found, dtype=np.int64).reshape(-1, 4)
+    start, wait_s, nodes, time_limit_s = rows[::-1].T
     return Waits(start=start, wait_s=wait_s, nodes=nodes, time_limit_s=time_limit_s)
-
-
-def ran() -> ColumnElement[bool]:
-    """Of a row with a start: not one that was cancelled while it waited, which Slurm gives a start
-    that is its end (`Job.never_ran`)."""
-    return or_(jobs.c.end.is_(None), jobs.c.end > jobs.c.start, jobs.c.state.not_in(_NEVER_STARTED))
 
 
 def page(
@@ -252,14 +244,9 @@ def _starts(
 ) -> Iterator[int]:
     """When the jobs started that sums of waits count otherwise now: before the merge, and since."""
     known = ((stored[row[_JOB_ID], row[_SUBMIT]], row) for row in updated)
-    changed = (pair for pair in known if _counted(pair[0]) != _counted(pair[1]))
+    changed = (pair for pair in known if _waited(pair[0]) != _waited(pair[1]))
     rows = chain(added, chain.from_iterable(changed))
     return (row[_START] for row in rows if row[_START] is not None)
-
-
-def _counted(row: _Values) -> tuple[object, ...]:
-    never_ran = row[_START] == row[_END] and row[_STATE] in _NEVER_STARTED
-    return never_ran, *_waited(row)
 
 
 def _stored(tx: Transaction, cluster_id: int, wanted: dict[_Key, _Values]) -> dict[_Key, _Values]:
@@ -271,12 +258,13 @@ def _stored(tx: Transaction, cluster_id: int, wanted: dict[_Key, _Values]) -> di
 
 
 def _history(job: Job) -> _Values:
-    """The record without plans, and with plain text for its state."""
+    """The record with plain text for its state. What only completes has not ended; of a word that
+    Mirage does not know neither start nor end is believed."""
     values = list(_values_of(job))
     values[_STATE] = state = job.state.value
     rank = _RANK[state]
     if rank < _ENDED_RANK:
-        values[_END] = None
+        values[_END] = values[_CANCELLED] = None
     if rank < _RUNNING_RANK:
         values[_START] = None
     return tuple(values)
@@ -291,10 +279,15 @@ def _merged(known: _Values, new: _Values) -> _Values:
         first, second = new, known
     else:
         first, second = known, new
-    return tuple(
+    merged = [
         b if a is None or a == unknown else a
         for a, b, unknown in zip(first, second, _UNKNOWN, strict=True)
-    )
+    ]
+    # One record may have seen it run where another did not.
+    never_ran = did_not_run(JobState(merged[_STATE]), merged[_START], merged[_END])
+    merged[_CANCELLED] = merged[_END] if never_ran else None
+    merged[_START] = None if never_ran else merged[_START]
+    return tuple(merged)
 
 
 def _progress(values: _Values) -> tuple[int, int, int]:

@@ -9,7 +9,7 @@ from mirage.domain.job import JobState
 from mirage.domain.lately import Lately, texts
 from mirage.domain.snapshot import Ints
 from mirage.store.engine import Transaction
-from mirage.store.jobs import ran
+from mirage.store.job_times import waited_s
 from mirage.store.tables import jobs
 
 DAY_S = 86400
@@ -25,11 +25,9 @@ _limit_s = func.coalesce(jobs.c.time_limit_s, 0)
 def lately(tx: Transaction, cluster_id: int, now: int) -> Lately:
     """What had happened by `now`: submissions and starts of a day, ends of a month."""
     ends = list(tx.execute(_ends(cluster_id, now)))[::-1]
-    started = _rows(list(tx.execute(_started(cluster_id, now)))[::-1], 4)
-    started[:, 1] = np.maximum(started[:, 1], 0)
     return Lately(
         submitted=_rows(list(tx.execute(_submitted(cluster_id, now))), 3),
-        started=started,
+        started=_rows(list(tx.execute(_started(cluster_id, now)))[::-1], 4),
         ended=_rows([(run_s, limit_s) for _, run_s, limit_s in ends], 2),
         ended_user=texts([user for user, _, _ in ends]),
     )
@@ -51,14 +49,12 @@ def _submitted(cluster_id: int, now: int) -> Any:
 
 
 def _started(cluster_id: int, now: int) -> Any:
-    wait_s = jobs.c.start - func.coalesce(jobs.c.eligible, jobs.c.submit)
     return (
-        select(jobs.c.start, wait_s, jobs.c.nodes, _limit_s)
+        select(jobs.c.start, waited_s(), jobs.c.nodes, _limit_s)
         .where(
             jobs.c.cluster_id == cluster_id,
             jobs.c.start > now - DAY_S,
             jobs.c.start <= now,
-            ran(),
         )
         .order_by(jobs.c.start.desc(), jobs.c.job_id.desc())
         .limit(STARTS)
@@ -75,7 +71,6 @@ def _ends(cluster_id: int, now: int) -> Any:
             jobs.c.end <= now,
             jobs.c.start.is_not(None),
             jobs.c.state != JobState.REQUEUED.value,
-            ran(),
         )
         .order_by(jobs.c.end.desc(), jobs.c.job_id.desc())
         .limit(ENDS)

@@ -54,16 +54,27 @@ def save(
     at: int,
     queue: Sequence[PartitionQueue],
     nodes: Sequence[PartitionNodes] | None,
+    *,
+    plans: Mapping[int, int] | None = None,
 ) -> None:
-    """`nodes` None: not asked for this time, so what is known of them stays."""
+    """`nodes` None: not asked for this time, so what is known of them stays. `plans`: by job id,
+    when Slurm plans to start it."""
     values: dict[str, Any] = {
         "cluster_id": cluster_id,
         "at": at,
         "queue": [_plain(asdict(row)) for row in queue],
+        "plans": {str(job_id): instant for job_id, instant in (plans or {}).items()},
     }
     if nodes is not None:
         values |= {"nodes_at": at, "nodes": [asdict(row) for row in nodes]}
     put(tx, queue_now, values, key=["cluster_id"])
+
+
+def plans(tx: Transaction, cluster_id: int) -> dict[int, int]:
+    """By job id, when Slurm planned to start it at the last look; those without a plan are not in
+    it."""
+    found = tx.scalar(select(queue_now.c.plans).where(queue_now.c.cluster_id == cluster_id))
+    return {int(job_id): instant for job_id, instant in (found or {}).items()}
 
 
 def find(tx: Transaction, cluster_id: int) -> QueueNow | None:

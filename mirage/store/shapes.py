@@ -8,7 +8,6 @@ from sqlalchemy import ColumnElement, Row, and_, delete, func, or_, select, upda
 from mirage.domain.decision import Forecast
 from mirage.domain.shape import Shape, ShapeForecast
 from mirage.store.engine import Transaction
-from mirage.store.jobs import ran
 from mirage.store.tables import jobs
 from mirage.store.tables_shown import shapes
 from mirage.store.upsert import put_if_absent
@@ -42,7 +41,6 @@ def usual(
             jobs.c.start >= since,
             jobs.c.nodes > 0,
             jobs.c.time_limit_s > 0,
-            ran(),
         )
         .group_by(*columns)
         .order_by(number.desc(), *columns)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from sqlalchemy import func, null, or_, select, update
 
-from mirage.domain.job import JobState
-from mirage.domain.snapshot import Node, Queue
+from mirage.domain.job import Job, JobState
+from mirage.domain.snapshot import UNKNOWN, Node, Queue
 from mirage.errors import NotFound
 from mirage.store import changes
 from mirage.store.changes import Topic
@@ -83,8 +83,22 @@ def raw(tx: Transaction, cluster_id: int, taken_at: int) -> Queue:
     packed = _packed(tx, cluster_id, taken_at, "queue")
     if packed is None:
         raise NotFound(f"the queue at {taken_at} is not kept")
-    columns = {name: _column(name, values) for name, values in _unpack(packed).items()}
+    unpacked = _unpack(packed)
+    if unpacked.keys() < set(_COLUMNS):
+        return _of_before(taken_at, unpacked)
+    columns = {name: _column(name, values) for name, values in unpacked.items()}
     return Queue(taken_at=taken_at, **columns)
+
+
+def _of_before(taken_at: int, columns: Mapping[str, list[Any]]) -> Queue:
+    """Of a release that kept fewer columns, and plans as starts: `Job` tells them apart."""
+    rows = zip(*columns.values(), strict=True)
+    return Queue.of(taken_at, [_job(dict(zip(columns, row, strict=True))) for row in rows])
+
+
+def _job(row: Mapping[str, Any]) -> Job:
+    fields: dict[str, Any] = {n: None if v == UNKNOWN else v for n, v in row.items()}
+    return Job(**fields | {"state": JobState(row["state"])})
 
 
 def nodes(tx: Transaction, cluster_id: int, taken_at: int) -> tuple[Node, ...] | None:

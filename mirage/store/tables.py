@@ -77,6 +77,7 @@ jobs = Table(
     Column("eligible", BigInteger),
     Column("start", BigInteger),
     Column("end", BigInteger),
+    Column("cancelled_at", BigInteger),  # it left the queue without having run
     Column("time_limit_s", BigInteger),
     Column("nodes", BigInteger, nullable=False),
     Column("cpus", BigInteger, nullable=False),

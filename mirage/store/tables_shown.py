@@ -35,6 +35,7 @@ queue_now = Table(
     Column("queue", JSON, nullable=False),
     Column("nodes_at", BigInteger),
     Column("nodes", JSON),
+    Column("plans", JSON),  # by job, the start that Slurm plans
 )
 
 # What a job of some shape would wait if submitted now, foretold by the worker.

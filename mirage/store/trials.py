@@ -8,15 +8,18 @@ from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, or_, select
 
 from mirage.domain.decision import Forecast
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import JobId, JobState
 from mirage.domain.shape import Quality
 from mirage.store.engine import Transaction
+from mirage.store.job_times import ready, waited_s
 from mirage.store.tables import jobs
 from mirage.store.tables_shown import shape_quality, shape_trials
 from mirage.store.upsert import put, put_if_absent
+
+_WAITING = tuple(state.value for state in JobState if state.waiting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +73,12 @@ def outcomes(tx: Transaction, cluster_id: int, since: int, now: int, most: int) 
     )
     count = tx.execute(select(func.count()).select_from(shape_trials).where(*due)).scalar_one()
     one_in = max(1, ceil(count / most))
+    started = jobs.c.start.is_not(None)
     query = (
         select(
             *(trials[n] for n in ("at", "source", "p10_s", "p50_s", "p90_s")),
-            *(jobs.c[n] for n in ("job_id", "submit", "eligible", "start", "end", "state")),
+            ready().label("ready"),
+            waited_s().label("waited_s"),
         )
         .join(
             jobs,
@@ -81,32 +86,20 @@ def outcomes(tx: Transaction, cluster_id: int, since: int, now: int, most: int) 
             & (jobs.c.job_id == trials.job_id)
             & (jobs.c.submit == trials.submit),
         )
-        .where(*due, trials.job_id % one_in == 0)
+        # Of one that was cancelled while it waited nobody knows how long it would have.
+        .where(*due, trials.job_id % one_in == 0, or_(started, jobs.c.state.in_(_WAITING)))
         .order_by(trials.at.desc())
     )
-    found = []
-    for row in tx.execute(query):
-        job = Job(
-            job_id=JobId(row.job_id),
-            submit=row.submit,
-            eligible=row.eligible,
-            start=row.start,
-            end=row.end,
-            state=JobState(row.state),
+    return [
+        Outcome(
+            at=row.at,
+            source=row.source,
+            told_s=(row.p10_s, row.p50_s, row.p90_s),
+            wait_s=max(0, now - row.ready) if row.waited_s is None else row.waited_s,
+            started=row.waited_s is not None,
         )
-        waited_s = job.waited_s
-        if waited_s is None and job.state.ended:
-            continue  # cancelled while it waited: nobody knows how long it would have
-        found.append(
-            Outcome(
-                at=row.at,
-                source=row.source,
-                told_s=(row.p10_s, row.p50_s, row.p90_s),
-                wait_s=max(0, now - job.ready) if waited_s is None else waited_s,
-                started=waited_s is not None,
-            )
-        )
-    return found
+        for row in tx.execute(query)
+    ]
 
 
 def forget(tx: Transaction, cluster_id: int, before: int) -> None:

@@ -15,7 +15,7 @@ from mirage.domain.histogram import bins
 from mirage.domain.snapshot import UNKNOWN, Ints
 from mirage.domain.waitclass import limit_codes, size_codes
 from mirage.store.engine import Transaction
-from mirage.store.jobs import ran
+from mirage.store.job_times import waited_s
 from mirage.store.tables import clusters, jobs
 from mirage.store.tables_shown import wait_sums
 from mirage.store.upsert import put_all
@@ -94,22 +94,21 @@ def between(tx: Transaction, cluster_id: int, span_s: int, since: int, until: in
 
 def _summed(tx: Transaction, cluster_id: int, begin: int, end: int) -> Cells:
     """From the jobs that started in [begin, end)."""
-    columns = ("start", "eligible", "submit", "nodes", "time_limit_s")
+    limit_s = func.coalesce(jobs.c.time_limit_s, UNKNOWN)
     rows = tx.execute(
-        select(jobs.c.partition, *(func.coalesce(jobs.c[n], UNKNOWN) for n in columns)).where(
-            jobs.c.cluster_id == cluster_id, jobs.c.start >= begin, jobs.c.start < end, ran()
+        select(jobs.c.partition, jobs.c.start, waited_s(), jobs.c.nodes, limit_s).where(
+            jobs.c.cluster_id == cluster_id, jobs.c.start >= begin, jobs.c.start < end
         )
     ).all()
     names: dict[str, int] = {}
     partition = np.array([names.setdefault(r[0], len(names)) for r in rows], dtype=np.int64)
-    numbers = np.array([tuple(r)[1:] for r in rows], dtype=np.int64).reshape(-1, len(columns))
-    start, eligible, submit, nodes, limit_s = numbers.T
-    wait_s = np.maximum(start - np.maximum(eligible, submit), 0)
+    numbers = np.array([tuple(r)[1:] for r in rows], dtype=np.int64).reshape(-1, 4)
+    start, wait_s, nodes, limit = numbers.T
     return Cells(
         at=start - start % HOUR_S,
         partition=partition,
         size=size_codes(nodes).astype(np.int64),
-        limit=limit_codes(limit_s).astype(np.int64),
+        limit=limit_codes(limit).astype(np.int64),
         bin=bins(wait_s).astype(np.int64),
         jobs=np.ones(len(rows), dtype=np.int64),
         partitions=tuple(names),

@@ -240,18 +240,11 @@ def _longest_s(rows: Iterable[Job]) -> int:
 
 def _ran_s(job: Job) -> int | None:
     """Seconds; None where it never ran or runs on."""
-    if _gave_up(job) or job.state.running:
+    if job.never_ran or job.state.running:
         return None
     if job.elapsed_s is not None:
         return job.elapsed_s
     return None if job.start is None or job.end is None else job.end - job.start
-
-
-def _gave_up(job: Job) -> bool:
-    """Cancelled while it waited."""
-    if job.end is None:
-        return False
-    return job.never_ran or (job.start is None and job.state is not JobState.COMPLETED)
 
 
 def _asked(job: Job, params: Params, faults: _Faults, *, longest_s: int, until: int) -> SimJob:
@@ -311,8 +304,9 @@ def _with_memory(sim: SimJob, job: Job, faults: _Faults) -> SimJob:
 
 def _fate(job: Job, limit_s: int, params: Params, faults: _Faults) -> tuple[int, int | None]:
     """(run time, cancellation while pending), seconds and epoch seconds."""
-    if _gave_up(job) and job.end is not None:
-        return _cancelled_s(params, job.end - job.submit, limit_s), job.end
+    if job.cancelled_at is not None:
+        waited_s = job.cancelled_at - job.submit
+        return _cancelled_s(params, waited_s, limit_s), job.cancelled_at
     ran_s = _ran_s(job)
     if ran_s is None:
         faults.assume(NO_END, job)
@@ -358,8 +352,7 @@ def _takes(params: Params, partition: Partition, sim: SimJob) -> bool:
 def _logged(made: Workload, rows: dict[int, Job], flagged: set[tuple[int, int]]) -> Logged:
     jobs = [rows[int(job_id)] for job_id in made.job_id]
     eligible = [-1 if job.eligible is None else job.eligible for job in jobs]
-    ran = [not _gave_up(job) and job.start is not None for job in jobs]
-    start = [job.start if began else -1 for job, began in zip(jobs, ran, strict=True)]
+    start = [-1 if job.start is None else job.start for job in jobs]
     end = [-1 if job.end is None else job.end for job in jobs]
     return Logged(
         eligible=np.array(eligible, np.int64),

@@ -65,14 +65,15 @@ def attempt(parse: Callable[[R], Record], row: R) -> Outcome:
 def checked(job: Job) -> Job:
     """The job with clean text; refused where its numbers contradict each other."""
     _numbers_in_range(job)
-    if job.end is not None and job.start is not None and job.end < job.start:
+    end = job.expected_end if job.end is None else job.end
+    if end is not None and job.start is not None and end < job.start:
         raise RowRefused("end before start")
     if job.end is not None and job.end < job.submit - CLOCK_TOLERANCE_S:
         raise RowRefused("end before submit")
-    # A pending job's start is a plan, and a requeued one's may be that of the run before.
+    # A requeued job's may be that of the run before.
     if (
         job.start is not None
-        and not (job.state.waiting or job.state is JobState.REQUEUED)
+        and job.state is not JobState.REQUEUED
         and job.start < job.submit - CLOCK_TOLERANCE_S
     ):
         raise RowRefused("start before submit")
@@ -95,8 +96,8 @@ def _numbers_in_range(job: Job) -> None:
     for what, instant in (
         ("submit", job.submit),
         ("eligible", job.eligible),
-        ("start", job.start),
-        ("end", job.end),
+        ("start", job.start or job.planned_start),
+        ("end", job.end or job.expected_end),
     ):
         if instant is not None and not 0 <= instant < LATEST:
             raise RowRefused(f"{what} is no time in epoch seconds")

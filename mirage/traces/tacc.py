@@ -62,7 +62,7 @@ class TaccLog:
             user=field["UID"],
             name=field.get("JobName", ""),
             priority=integer(field["Priority"], "priority") if field.get("Priority") else None,
-            start=None if state is JobState.CANCELLED else start,
+            start=start,
             end=end,
             time_limit_s=limit_s,
             nodes=integer(field["NNodes"], "nodes"),

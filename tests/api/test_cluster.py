@@ -1,5 +1,7 @@
 """The cluster over HTTP: its sums, its jobs, and how long one would wait."""
 
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -29,6 +31,26 @@ def test_the_cluster_is_shown_in_sums(client: Client, store: Store, cluster_id: 
     assert shown["sums"]["pending_nodes"] == 3
     assert (shown["sums"]["running_jobs"], shown["sums"]["idle_nodes"]) == (1, 1)
     assert (shown["stale"], shown["partitions"]) == (False, {"gpu": "act"})
+
+
+def test_a_plan_stands_beside_the_start_and_is_none(
+    client: Client, store: Store, cluster_id: int
+) -> None:
+    waits = job(2, state=JobState.PENDING, start=None, planned_start=NOW + HOUR)
+    gone = job(3, state=JobState.CANCELLED, submit=NOW - HOUR, start=NOW - 60, end=NOW - 60)
+    look(store, cluster_id, job(1), waits, gone)
+
+    def instants(name: str) -> list[Any]:
+        rows = client.get("/api/v1/jobs").json()["items"]
+        assert [row["job_id"] for row in rows] == [3, 2, 1]
+        return [row[name] and datetime.fromisoformat(row[name]).timestamp() for row in rows]
+
+    assert instants("start") == [None, None, NOW - 9 * HOUR]
+    assert instants("planned_start") == [None, NOW + HOUR, None]
+    assert instants("cancelled_at") == [NOW - 60, None, None]
+    assert instants("end") == [NOW - 60, None, None]
+    look(store, cluster_id, job(1), replace(waits, planned_start=None), at=NOW + 60)
+    assert instants("planned_start") == [None, None, None], "of the last look alone"
 
 
 def test_a_view_older_than_three_polls_is_stale(

@@ -24,7 +24,7 @@ def test_the_queue_tells_all_of_a_job(slurm_rig: SlurmRig) -> None:
     assert (job.user, job.account, job.partition) == ("alice", "research", "gpu")
     assert (job.nodes, job.cpus, job.time_limit_s) == (1, 16, 3600)
     assert job.start is not None
-    assert job.end == job.start + 3600
+    assert (job.end, job.expected_end) == (None, job.start + 3600)
     assert abs(job.start - slurm_rig.cluster.now()) < 300
     assert job.state is JobState.RUNNING
 

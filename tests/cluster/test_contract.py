@@ -280,7 +280,7 @@ def test_the_queue_tells_what_runs_and_until_when(rig: Rig) -> None:
     assert (job.state, job.nodes, job.dependency, job.reason) == (JobState.RUNNING, 1, "", "")
     assert job.start is not None
     assert job.time_limit_s == 3600
-    assert job.end == job.start + job.time_limit_s
+    assert (job.end, job.expected_end) == (None, job.start + job.time_limit_s)
     assert job.submit <= job.start <= queue.taken_at
     assert job.eligible is not None
     assert job.submit <= job.eligible <= job.start
@@ -289,13 +289,14 @@ def test_the_queue_tells_what_runs_and_until_when(rig: Rig) -> None:
 def test_a_freed_standby_that_cannot_start_has_a_planned_start(rig: Rig) -> None:
     rig.crowd()
     rig.cluster.free(rig.standby, owner=owner_of(rig), dependency="")
-    rig.until(lambda: find(rig, rig.standby).start is not None, 60)
+    rig.until(lambda: find(rig, rig.standby).planned_start is not None, 60)
     standby, predecessor = find(rig, rig.standby), find(rig, rig.predecessor)
-    assert (standby.state, standby.end) == (JobState.PENDING, None)
-    assert standby.start is not None
-    assert predecessor.end is not None
+    assert (standby.state, standby.start, standby.end) == (JobState.PENDING, None, None)
+    assert standby.planned_start is not None
+    assert predecessor.expected_end is not None
     # The simulator plans in whole steps of its backfill.
-    assert predecessor.end <= standby.start <= predecessor.end + 60
+    end = predecessor.expected_end
+    assert end <= standby.planned_start <= end + 60
 
 
 def test_nodes_tell_what_is_taken(rig: Rig) -> None:

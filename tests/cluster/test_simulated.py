@@ -69,8 +69,8 @@ def test_the_queue_shows_planned_starts_and_slurms_reasons() -> None:
     rows = {int(j.job_id): j for j in c.queue()}
     assert (rows[2].reason, rows[3].reason) == ("Resources", "Priority")
     # Ends are rounded up to bf_resolution (60 s).
-    assert (rows[2].start, rows[3].start) == (120, 240)
-    assert rows[1].end == 100
+    assert (rows[2].planned_start, rows[3].planned_start) == (120, 240)
+    assert (rows[2].start, rows[1].expected_end) == (None, 100)
 
 
 def test_the_first_of_every_partition_waits_for_resources() -> None:

@@ -1,5 +1,8 @@
 """Job states and what they mean."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,3 +52,61 @@ def test_a_wait_begins_when_the_job_may_start_and_is_none_of_one_that_never_ran(
     assert ended(JobState.FAILED, 460).waited_s == 300, "in its first second it failed, and ran"
     assert ended(JobState.CANCELLED, 460).waited_s is None
     assert ended(JobState.CANCELLED, None).waited_s is None
+
+
+def told(state: JobState, start: int | None = 400, end: int | None = 460) -> Job:
+    """As Slurm tells of every job: one start and one end."""
+    return Job(job_id=JobId(1), submit=100, start=start, end=end, state=state)
+
+
+def instants(job: Job) -> tuple[int | None, ...]:
+    return job.start, job.end, job.planned_start, job.expected_end, job.cancelled_at
+
+
+@given(STATES, st.none() | st.just(400), st.none() | st.sampled_from([400, 460]))
+def test_an_instant_has_one_meaning(state: JobState, start: int | None, end: int | None) -> None:
+    job = told(state, start, end)
+    assert not (job.start is not None and state.waiting)
+    assert job.planned_start is None or state.waiting
+    assert job.expected_end is None or state.running
+    assert job.cancelled_at is None or (job.start, job.end) == (None, job.cancelled_at)
+    assert job.never_ran is (job.cancelled_at is not None)
+    assert replace(job, name="again") == replace(told(state, start, end), name="again")
+
+
+def test_a_start_of_one_that_waits_is_a_plan() -> None:
+    assert instants(told(JobState.PENDING)) == (None, None, 400, None, None)
+    assert instants(told(JobState.REQUEUE_HOLD, end=None)) == (None, None, 400, None, None)
+
+
+def test_an_end_of_one_that_runs_is_expected() -> None:
+    assert instants(told(JobState.RUNNING)) == (400, None, None, 460, None)
+    assert instants(told(JobState.SUSPENDED)) == (400, None, None, 460, None)
+    assert instants(told(JobState.COMPLETING)) == (400, 460, None, None, None), "its work is over"
+
+
+@pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED])
+def test_one_that_was_cancelled_at_its_start_never_ran(state: JobState) -> None:
+    never = (None, 460, None, None, 460)
+    assert instants(told(state, start=460)) == instants(told(state, start=None)) == never
+    assert instants(told(state, start=400)) == (400, 460, None, None, None)
+
+
+def test_one_that_failed_in_its_first_second_ran() -> None:
+    assert instants(told(JobState.FAILED, start=460)) == (460, 460, None, None, None)
+
+
+def test_one_that_completed_ran_whenever_that_began() -> None:
+    assert instants(told(JobState.COMPLETED, start=None)) == (None, 460, None, None, None)
+
+
+def test_a_job_that_was_cancelled_while_it_waited_has_no_wait() -> None:
+    """The first disagreement of house.md 4."""
+    job = Job(job_id=JobId(1), submit=100, start=5000, end=5000, state=JobState.CANCELLED)
+    assert (job.start, job.cancelled_at, job.waited_s) == (None, 5000, None)
+
+
+def test_a_wait_counts_from_the_later_of_submission_and_eligibility() -> None:
+    """The second one: Slurm gives a requeued job a new submission."""
+    job = Job(job_id=JobId(1), submit=1000, eligible=400, start=1500, state=JobState.RUNNING)
+    assert job.waited_s == 500

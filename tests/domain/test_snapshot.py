@@ -1,39 +1,27 @@
 """The queue as columns."""
 
+from typing import Any, get_type_hints
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.domain.job import Job, JobId, JobState
-from mirage.domain.snapshot import UNKNOWN, Node, Queue
+from mirage.domain.snapshot import UNKNOWN, Node, Queue, waits_s
 from mirage.domain.timelimit import UNLIMITED
 
 _COUNTS = st.integers(min_value=0, max_value=2**40)
 _MAYBE = st.none() | _COUNTS
-JOBS = st.builds(
-    Job,
-    job_id=_COUNTS.map(JobId),
-    submit=_COUNTS,
-    state=st.sampled_from(JobState),
-    user=st.text(),
-    uid=_MAYBE,
-    account=st.text(),
-    partition=st.text(),
-    qos=st.text(),
-    name=st.text(),
-    reason=st.text(),
-    priority=_MAYBE,
-    eligible=_MAYBE,
-    start=_MAYBE,
-    end=_MAYBE,
-    time_limit_s=st.none() | st.just(UNLIMITED) | _COUNTS,
-    nodes=_COUNTS,
-    cpus=_COUNTS,
-    gpus=_COUNTS,
-    dependency=st.text(),
-    node_list=st.text(),
-    comment=st.text(),
-)
+_BY_KIND: dict[Any, st.SearchStrategy[Any]] = {
+    JobId: _COUNTS.map(JobId),
+    int: _COUNTS,
+    int | None: _MAYBE | st.just(UNLIMITED),
+    str: st.text(),
+    bool: st.booleans(),
+    JobState: st.sampled_from(JobState),
+}
+JOBS = st.builds(Job, **{name: _BY_KIND[kind] for name, kind in get_type_hints(Job).items()})
+"""With any value in every field that a Job has, or will have."""
 
 
 @given(st.lists(JOBS, max_size=8))
@@ -84,3 +72,21 @@ def test_only_nodes_that_take_jobs_are_usable() -> None:
 
     assert all(node(s).usable for s in ("idle", "mixed", "allocated", "completing", "planned"))
     assert not any(node(s).usable for s in ("down", "drained", "draining", "reserved", "maint"))
+
+
+def test_columns_of_waits_say_what_jobs_say() -> None:
+    instants = [UNKNOWN, 400, 1000, 1500]
+    told = [(start, eligible) for start in instants for eligible in instants]
+    jobs = [
+        Job(
+            job_id=JobId(1),
+            submit=1000,
+            state=JobState.RUNNING,
+            start=None if start == UNKNOWN else start,
+            eligible=None if eligible == UNKNOWN else eligible,
+        )
+        for start, eligible in told
+    ]
+    queue = Queue.of(2000, jobs)
+    found = waits_s(queue.start, queue.submit, queue.eligible)
+    assert found.tolist() == [job.waited_s or 0 for job in jobs]

@@ -76,15 +76,17 @@ def test_the_end_that_slurm_has_in_store_is_kept_while_it_runs(store: Store) -> 
     assert first.start is not None
     assert first.time_limit_s is not None
     limit = first.start + first.time_limit_s
-    sync(store, replace(first, end=limit))
+    sync(store, replace(first, expected_end=limit))
     assert links(store)[1].planned_end() == limit
-    sync(store, replace(first, state=JobState.SUSPENDED, end=limit - 60))
+    sync(store, replace(first, state=JobState.SUSPENDED, expected_end=limit - 60))
     assert links(store)[1].planned_end() == limit
-    sync(store, replace(first, end=limit - HOUR))  # it is being preempted, and may run again
+    sync(
+        store, replace(first, expected_end=limit - HOUR)
+    )  # it is being preempted, and may run again
     assert links(store)[1].planned_end() == limit
-    sync(store, replace(first, end=limit + HOUR))
+    sync(store, replace(first, expected_end=limit + HOUR))
     assert links(store)[1].planned_end() == limit + HOUR
-    sync(store, replace(first, end=None), accounting=True)
+    sync(store, replace(first, expected_end=None), accounting=True)
     assert links(store)[1].planned_end() == limit + HOUR
 
 

@@ -124,13 +124,15 @@ def test_a_later_queue_reads(version: str) -> None:
     jobs = by_id(payloads_queue.jobs(later(version, "jobs")))
     run, standby = jobs[101], jobs[102]
     assert (run.state, run.nodes, run.cpus, run.gpus) == (JobState.RUNNING, 2, 32, 16)
-    assert (run.start, run.end, run.time_limit_s) == (1795000060, 1795007260, 7200)
+    assert (run.start, run.end, run.time_limit_s) == (1795000060, None, 7200)
+    assert run.expected_end == 1795007260
     assert (run.priority, run.uid, run.reason) == (4294901759, 1001, "")
     assert (standby.state, standby.dependency) == (JobState.PENDING, "afterany:101(unfulfilled)")
     assert (standby.eligible, standby.start, standby.end) == (None, None, None)
+    assert standby.planned_start is None
     assert (standby.gpus, standby.comment) == (16, "mirage:abcdefgh:2")
     assert jobs[103].state is JobState.COMPLETING
-    assert (jobs[104].time_limit_s, jobs[104].end) == (UNLIMITED, None)
+    assert (jobs[104].time_limit_s, jobs[104].expected_end) == (UNLIMITED, None)
     assert (jobs[105].array, jobs[105].time_limit_s) == (True, None)
     assert (jobs[106].nodes, jobs[106].cpus, jobs[106].gpus) == (3, 7, 2)
     assert 107 not in jobs

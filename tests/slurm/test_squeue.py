@@ -32,7 +32,7 @@ def test_a_running_job_is_told_in_full(queue: Queue) -> None:
     assert job.start is not None
     assert job.eligible is not None
     assert job.submit <= job.eligible <= job.start <= taken_at()
-    assert job.end == job.start + 86400
+    assert (job.end, job.expected_end) == (None, job.start + 86400)
     assert job.node_list == "gpu[05-06]"
     assert (job.reason, job.dependency) == ("", "")
     assert job.priority is not None
@@ -72,9 +72,9 @@ def test_a_standby_is_not_eligible_and_names_its_predecessor(queue: Queue) -> No
 def test_a_pending_job_has_the_start_that_backfill_plans(queue: Queue) -> None:
     job = _job(queue, "resources")
     assert job.reason == "Resources"
-    assert job.start is not None
-    assert job.start > taken_at()
-    assert job.end is None
+    assert job.planned_start is not None
+    assert job.planned_start > taken_at()
+    assert (job.start, job.end) == (None, None)
     assert (job.nodes, job.gpus) == (6, 48)
 
 

@@ -162,8 +162,8 @@ def test_plans_are_not_history(store: Store, cluster_id: int) -> None:
     running = replace(DONE, job_id=JobId(2), state=JobState.RUNNING)
     put(store, cluster_id, pending, running)
     assert stored(store, cluster_id) == [
-        replace(running, end=None),
-        replace(pending, start=None, end=None),
+        replace(running, expected_end=None),
+        replace(pending, planned_start=None),
     ]
 
 

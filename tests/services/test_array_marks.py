@@ -1,0 +1,69 @@
+"""An array whose comment has a mark is no link: from what squeue prints to what the store has."""
+
+import pytest
+
+from mirage.domain.job import JobId
+from mirage.services import links as link_service
+from mirage.slurm import rows, squeue
+from mirage.store import clusters
+from mirage.store.engine import Store
+from tests.services.slurm_jobs import CHAIN, NOW, links
+
+ROW = {
+    "JobID": "11",
+    "ArrayTaskID": "N/A",
+    "HetJobID": "N/A",
+    "UserName": "alice",
+    "UserID": "1001",
+    "Account": "ml",
+    "Partition": "gpu",
+    "QOS": "normal",
+    "State": "PENDING",
+    "Reason": "Priority",
+    "PriorityLong": "4294901759",
+    "SubmitTime": str(NOW - 100),
+    "EligibleTime": str(NOW - 100),
+    "StartTime": str(NOW + 500),
+    "EndTime": str(NOW + 4100),
+    "TimeLimit": "1:00:00",
+    "NumNodes": "1",
+    "NumCPUs": "8",
+    "tres-alloc": "cpu=8,node=1",
+    "tres-per-node": "N/A",
+    "tres-per-job": "N/A",
+    "Dependency": "(null)",
+    "NodeList": "",
+    "Name": "train",
+    "Comment": f"mirage:{CHAIN}:1",
+}
+
+
+def printed(**cells: str) -> str:
+    """One row as squeue prints it under our format."""
+    row = ROW | cells
+    return "".join(f"{row[name]}{rows.SEPARATOR}" for name in squeue.FIELDS) + "\n"
+
+
+@pytest.fixture
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.ensure(tx, "lab")
+    return sqlite_store
+
+
+def look(store: Store, answer: str) -> dict[int, JobId]:
+    queue = squeue.parse(answer, NOW)
+    with store.begin() as tx:
+        link_service.sync(tx, 1, link_service.links_in(queue), NOW, queue=queue)
+    return {index: link.job_id for index, link in links(store).items()}
+
+
+@pytest.mark.parametrize("tasks", ["1-20", "1-20%4", "3,7", "0-31:2"])
+def test_a_pending_array_with_a_mark_is_no_link(store: Store, tasks: str) -> None:
+    assert look(store, printed(ArrayTaskID=tasks)) == {}
+
+
+def test_the_same_job_without_tasks_is_one(store: Store) -> None:
+    assert look(store, printed()) == {1: JobId(11)}
+    (link,) = links(store).values()
+    assert (link.start, link.planned_start) == (None, NOW + 500)
