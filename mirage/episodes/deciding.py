@@ -124,14 +124,14 @@ class _Run:
         """The queue as far as a rule reads it: whether any rival waits, and their latest plan."""
         rivals = int(self._table.rivals[i, k])
         planned = int(self._table.rivals_planned_s[i, k])
-        start = UNKNOWN if planned == NONE else now + planned
+        planned_start = UNKNOWN if planned == NONE else now + planned
         return replace(
             self._queue,
             taken_at=now,
             submit=np.array([now]),
             # One that is not eligible does not stand in line.
             eligible=np.array([now if rivals else UNKNOWN]),
-            start=np.array([start]),
+            planned_start=np.array([planned_start]),
         )
 
     def _remember(self, i: int, k: int, freed: int) -> None:
