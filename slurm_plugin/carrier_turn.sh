@@ -69,8 +69,10 @@ mirage_has_claimed() { # two that claim at once look for each other after that, 
     [ -z "$mirage_later" ] || mirage_leave
     mirage_k=$mirage_previous
     mirage_find_previous
-    [ "$mirage_previous" -eq "$mirage_k" ] || mirage_behind=$MIRAGE_PREV_JOBID mirage_must_wait=yes
-    [ -z "$mirage_must_wait" ]
+    [ "$mirage_previous" -eq "$mirage_k" ] && return 0
+    mirage_behind=$MIRAGE_PREV_JOBID mirage_must_wait=yes
+    mirage_why="it has begun at this very moment"
+    return 1
 }
 
 # --- the wait: a look at the chain's files every few seconds, a question to Slurm where they say so
@@ -226,7 +228,7 @@ mirage_heed_warning() { # there is not the time left for the script, which has n
     # this link is to run it. Where that cannot be this one waits on
     mirage_why="a signal (${mirage_warned# }) came before it began"
     mirage_warned=
-    ! mirage_stand_behind || mirage_leave_behind
+    mirage_is_halted || ! mirage_stand_behind || mirage_leave_behind
 }
 
 mirage_leave_behind() {

@@ -140,7 +140,7 @@ class Chain:
     """The chain ends when its links have run for so long; None: its number of links decides."""
     max_overlap_s: int | None = None
     """A link that starts earlier before its predecessor's end is sent back by its guard; 0: links
-    never overlap; None: `default_max_overlap_s` of the predecessor's time limit."""
+    never overlap; None: nobody said (`allowed_overlap_s`)."""
     presubmit: Presubmit = Presubmit.NEXT
     style: Style | None = None
     mode: ChainMode = ChainMode.STANDBY
@@ -164,6 +164,8 @@ class Chain:
         """How early before that link's end its successor may start. None: no link is known yet."""
         if self.max_overlap_s is not None:
             return self.max_overlap_s
+        if self.style is None:  # its links are from before there was a default for each time limit
+            return MAX_OVERLAP_S
         return default_max_overlap_s(None if predecessor is None else predecessor.time_limit_s)
 
     def moved(self, target: ChainState, cause: Cause | None = None) -> "Chain":

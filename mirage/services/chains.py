@@ -7,7 +7,6 @@ from functools import partial
 from mirage.domain.cause import Actor, asked
 from mirage.domain.chain import (
     MAX_LINKS,
-    MAX_OVERLAP_S,
     Chain,
     ChainId,
     ChainMode,
@@ -79,7 +78,7 @@ def register(
         policy=new.policy,
         overlap_price=OVERLAP_PRICE if new.overlap_price is None else new.overlap_price,
         total_s=new.total_s,
-        max_overlap_s=_max_overlap_s(new),
+        max_overlap_s=new.max_overlap_s,
         presubmit=new.presubmit or Presubmit.NEXT,
         style=new.style,
         mode=new.mode or ChainMode.STANDBY,
@@ -93,14 +92,6 @@ def register(
     if new.recipe is not None and chain.mode is ChainMode.SUBMIT:
         recipes.keep(tx, chain.chain_id, uid, checked(new.recipe))
     return chain
-
-
-def _max_overlap_s(new: Registration) -> int | None:
-    """A wrapped sbatch that names no style is from before there was a default for each time limit,
-    and its links allow four hours."""
-    if new.max_overlap_s is None and new.style is None:
-        return MAX_OVERLAP_S
-    return new.max_overlap_s
 
 
 def _check(new: Registration) -> None:

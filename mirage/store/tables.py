@@ -117,7 +117,7 @@ chains = Table(
     Column("policy", Text),
     Column("overlap_price", Float, nullable=False),
     Column("total_s", BigInteger),
-    Column("max_overlap_s", BigInteger),  # NULL: by the time limit (domain.chain)
+    Column("max_overlap_s", BigInteger),  # NULL: nobody said (Chain.allowed_overlap_s)
     Column("presubmit", Text, nullable=False),
     Column("style", Text),  # NULL: concurrent, of chains from before there was sequential
     Column("mode", Text, nullable=False),

@@ -10,7 +10,7 @@ import pytest
 
 from mirage.api.context import ApiContext
 from mirage.domain.cause import AtRisk, Risk
-from mirage.domain.chain import ChainId, ChainState
+from mirage.domain.chain import ChainId, ChainState, Link
 from mirage.domain.job import JobId
 from mirage.policy import registry
 from mirage.store import audit, chains
@@ -71,10 +71,13 @@ def test_a_chain_that_names_its_style_overlaps_by_a_share_of_its_time_limit(
     client: Client, store: Store, style: str
 ) -> None:
     """A wrapped sbatch that names none is older than that default."""
-    shown = client.post(PATH, body(style=style), who="alice").json()
-    assert (shown["style"], shown["max_overlap_s"]) == (style, 4 * 3600)
+    named = client.post(PATH, body(style=style), who="alice").json()
+    assert (named["style"], named["max_overlap_s"]) == (style, 4 * 3600)
     with store.read() as tx:
-        assert chains.chain(tx, ChainId(CHAIN)).max_overlap_s is None
+        chain = chains.chain(tx, ChainId(CHAIN))
+    link = Link(chain_id=chain.chain_id, index=1, job_id=JobId(1), submit=0, time_limit_s=7200)
+    assert chain.allowed_overlap_s(link) == 1800
+    assert replace(chain, style=None).allowed_overlap_s(link) == 4 * 3600
 
 
 @pytest.mark.parametrize(

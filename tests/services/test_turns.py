@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mirage.domain import turns
-from mirage.domain.chain import ChainState, Link, LinkState, Style
+from mirage.domain.chain import Chain, ChainState, Link, LinkState, Style
 from mirage.domain.job import Job, JobId, JobState
 from mirage.services import chains as chain_service
 from mirage.services import links as link_service
@@ -131,14 +131,9 @@ def test_the_wait_is_not_in_the_chains_total(store: Store) -> None:
 
 
 def test_a_requeued_predecessor_is_not_waited_for() -> None:
-    at = {"chain_id": CHAIN, "submit": 0}
-    first = Link(**at, index=1, job_id=JobId(1))
-    second = Link(**at, index=2, job_id=JobId(2), state=LinkState.RUNNING, start=NOW)
-    made = chain_of(Style.SEQUENTIAL)
+    first = Link(chain_id=CHAIN, index=1, job_id=JobId(1), submit=0)
+    second = replace(first, index=2, job_id=JobId(2), state=LinkState.RUNNING, start=NOW)
+    made = Chain(chain_id=CHAIN, uid=ALICE, style=Style.SEQUENTIAL)
     assert turns.script_starts(made, [second, first]) == {2: NOW}
-    running_first = replace(first, state=LinkState.RUNNING, start=NOW - 5)
-    assert turns.script_starts(made, [second, running_first]) == {1: NOW - 5}
-
-
-def chain_of(style: Style) -> chain_service.Chain:
-    return chain_service.Chain(chain_id=CHAIN, uid=ALICE, style=style)
+    runs = replace(first, state=LinkState.RUNNING, start=NOW - 5)
+    assert turns.script_starts(made, [second, runs]) == {1: NOW - 5}

@@ -289,7 +289,7 @@ def test_chains_without_a_standby_wait_too(pair: Pair, settings: dict[str, str])
 def test_the_default_overlap_is_a_quarter_of_the_limit_here_and_in_the_service(
     shell: list[str], began: object, ends: object, given: str, bound: int
 ) -> None:
-    from mirage.domain.chain import Chain, ChainId, Link  # noqa: PLC0415
+    from mirage.domain.chain import Chain, ChainId, Link, Style  # noqa: PLC0415
     from mirage.domain.job import JobId  # noqa: PLC0415
 
     text = (PLUGIN / "carrier_overlap.sh").read_text()
@@ -302,7 +302,7 @@ def test_the_default_overlap_is_a_quarter_of_the_limit_here_and_in_the_service(
     )
     assert int(done.stdout) == bound
     own = int(given) if given else None
-    chain = Chain(chain_id=ChainId("a" * 20), uid=1, max_overlap_s=own)
+    chain = Chain(chain_id=ChainId("a" * 20), uid=1, max_overlap_s=own, style=Style.SEQUENTIAL)
     limit = int(str(ends)) - int(str(began)) if ends != "" else None
     before = Link(chain_id=chain.chain_id, index=1, job_id=JobId(1), submit=0, time_limit_s=limit)
     assert chain.allowed_overlap_s(before) == bound
