@@ -90,7 +90,7 @@ def sync(
             link = _followed(before, mark, job, now, in_vain=in_vain)
             if link is None or _is_elsewhere(tx, cluster_id, before, link):
                 continue
-            link = _replaced(before, link)
+            link = _replaced(before, link, in_vain=in_vain)
             if not accounting:
                 link = _standing(before, links.get(mark.index - 1), link, job)
             chain = _taken_up(tx, cluster_id, chain, (before, link), links.values())
@@ -235,11 +235,16 @@ def _made(mark: Mark, job: Job) -> Link:
     return Link(chain_id=mark.chain_id, index=mark.index, job_id=job.job_id, submit=job.submit)
 
 
-def _replaced(before: Link | None, link: Link) -> Link:
+def _is_lost(before: Link, *, in_vain: bool) -> bool:
+    """Whether the job before went without a line of its script, and not by its own guard."""
+    return before.start is None or (in_vain and before.end_state is JobState.CANCELLED)
+
+
+def _replaced(before: Link | None, link: Link, *, in_vain: bool) -> Link:
     """With when a job last took the place of one that had gone without having run."""
     if before is None or before.job_id == link.job_id:
         return link
-    at = link.seen_at if before.start is None else before.replaced_at
+    at = link.seen_at if _is_lost(before, in_vain=in_vain) else before.replaced_at
     return replace(link, replaced_at=at)
 
 
@@ -364,8 +369,7 @@ def _store(
         since = max(link.freed_at, link.eligible or 0)
         forecasts.settle(tx, link.chain_id, link.index, max(0, link.start - since))
     if before is not None and before.job_id != link.job_id:
-        lost = before.start is None or (in_vain and before.end_state is JobState.CANCELLED)
-        event = REPLACED if lost else "begins anew"
+        event = REPLACED if _is_lost(before, in_vain=in_vain) else "begins anew"
         _audit(tx, cluster_id, link, event, link.seen_at, {"before": before.job_id})
     elif before is not None and before.submit != link.submit:
         _audit(tx, cluster_id, link, "requeued", link.seen_at, {})

@@ -9,6 +9,7 @@ from mirage.domain.chain import Chain, ChainState, Link, LinkState, Style
 from mirage.domain.job import Job, JobId, JobState
 from mirage.services import chains as chain_service
 from mirage.services import links as link_service
+from mirage.services import notes
 from mirage.services.chains import Registration
 from mirage.services.notices import news, situation
 from mirage.store import chains, clusters
@@ -48,7 +49,7 @@ def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:
         link_service.sync(tx, 1, jobs, now)
         chain_service.conclude(tx, 1, now)
     found = chain(store)
-    return found.state, found.note
+    return found.state, notes.note(found)
 
 
 def test_a_link_beside_its_predecessor_waits_for_it_and_the_chain_says_so(store: Store) -> None:
