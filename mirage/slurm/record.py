@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 from mirage.domain import tres
 from mirage.domain.job import Job, JobId, JobState
@@ -51,8 +52,7 @@ class BadField(MalformedText):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     job: Job
     assumed: tuple[str, ...] = ()
     """What the row lacked, and what was taken instead."""

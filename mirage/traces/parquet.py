@@ -123,6 +123,8 @@ def _record(row: Row) -> Record:
 
 def _int(row: Row, name: str) -> int | None:
     value = row.get(name)
+    if type(value) is int:  # nearly all are
+        return value
     if value is None or (isinstance(value, float) and math.isnan(value)):  # pandas' null
         return None
     return integer(value, name)
@@ -130,6 +132,8 @@ def _int(row: Row, name: str) -> int | None:
 
 def _text(row: Row, name: str) -> str:
     value = row.get(name)
+    if type(value) is str:
+        return value
     return "" if value is None else str(value)
 
 
