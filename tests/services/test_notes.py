@@ -54,6 +54,10 @@ SAYS = {
         "link 2 (job 12) waits: a limit of its user, account or QOS is reached; it cannot start "
         "beside its predecessor",
     ),
+    Reason.WAITS_FOR: (
+        *(ACTIVE, concluded(Reason.WAITS_FOR, 2, JOB, "1 11")),
+        f"link 2 (job {JOB}) waits for link 1 (job 11)",
+    ),
     Reason.UNRECORDED: (OVER, concluded(Reason.UNRECORDED, detail="as it was"), "as it was"),
 }
 

@@ -125,7 +125,15 @@ def test_rows_of_before_are_brought_to_it(
     assert (job.start, job.end, job.cancelled_at) == tuple(found)
 
 
-NEW = {"planned_start", "expected_end", "cancelled_at", "memory_mib", "array"}
+NEW = {
+    "unread",
+    "elapsed_s",
+    "planned_start",
+    "expected_end",
+    "cancelled_at",
+    "memory_mib",
+    "array",
+}
 NEW |= {"exit_code", "submit_line", "taken_at"}
 """Columns that 0.1.0 did not keep."""
 
