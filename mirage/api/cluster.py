@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from mirage.api import export, schemas, views
+from mirage.api import export, schemas, schemas_cluster, views
 from mirage.api.deps import Context, Reader, Reading, freshness, need
 from mirage.api.documented import read_errors
 from mirage.api.export import EXPORTED, AsFormat, Format
@@ -27,11 +27,11 @@ _OF_NODES = {"nodes", "usable_nodes", "idle_nodes", "gpus", "gpus_used"}
 
 
 @router.get("/cluster", operation_id="getCluster", responses=read_errors(401))
-def get_cluster(given: Context, reader: Reader, tx: Reading) -> schemas.ClusterView:
+def get_cluster(given: Context, reader: Reader, tx: Reading) -> schemas_cluster.ClusterView:
     """The cluster in sums, as it was last seen, and how far Mirage goes on it."""
     modes = clusters.modes(tx, given.cluster_id)
     fresh = freshness(tx, given)
-    return schemas.ClusterView(
+    return schemas_cluster.ClusterView(
         name=given.cluster_name,
         mode=modes.pop(""),
         partitions=modes if reader.sees(PARTITIONS) else {},
@@ -43,16 +43,16 @@ def get_cluster(given: Context, reader: Reader, tx: Reading) -> schemas.ClusterV
     )
 
 
-def _sums(tx: Transaction, cluster_id: int, *, with_nodes: bool) -> schemas.ClusterSums:
+def _sums(tx: Transaction, cluster_id: int, *, with_nodes: bool) -> schemas_cluster.ClusterSums:
     latest = snapshots.latest(tx, cluster_id)
     if latest is None:
-        return schemas.ClusterSums()
+        return schemas_cluster.ClusterSums()
     merged: dict[str, Any] = {}
     for row in snapshots.series(tx, cluster_id, latest.taken_at - _NODES_WITHIN_S):
         merged |= row.features
     if not with_nodes:
         merged = {name: value for name, value in merged.items() if name not in _OF_NODES}
-    return schemas.ClusterSums.model_validate(merged)
+    return schemas_cluster.ClusterSums.model_validate(merged)
 
 
 @router.get(

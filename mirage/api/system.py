@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 
-from mirage.api import metrics, schemas, views
+from mirage.api import metrics, schemas, schemas_cluster, views
 from mirage.api.context import ApiContext
 from mirage.api.deps import (
     Admin,
@@ -85,13 +85,15 @@ def explain_problem(name: str) -> PlainTextResponse:
 
 
 @router.get("/mode", operation_id="getMode", responses=read_errors(401))
-def get_mode(given: Context, reader: Reader, tx: Reading) -> schemas.Modes:
+def get_mode(given: Context, reader: Reader, tx: Reading) -> schemas_cluster.Modes:
     """How far Mirage goes."""
     return _modes(tx, given, with_partitions=reader.sees(PARTITIONS))
 
 
 @router.put("/mode", operation_id="setMode", responses=write_errors(409))
-def set_mode(new: schemas.NewMode, given: Context, who: AdminWriter, tx: Writing) -> schemas.Modes:
+def set_mode(
+    new: schemas_cluster.NewMode, given: Context, who: AdminWriter, tx: Writing
+) -> schemas_cluster.Modes:
     """Set the mode of a partition, or of the cluster; to act only with the kill switch released."""
     now = given.clock()
     try:
@@ -106,21 +108,23 @@ def set_mode(new: schemas.NewMode, given: Context, who: AdminWriter, tx: Writing
 
 
 @router.post("/kill", operation_id="stopActing", responses=write_errors(409))
-def stop_acting(given: Context, who: AdminWriter, tx: Writing, key: Once) -> schemas.Modes:
+def stop_acting(given: Context, who: AdminWriter, tx: Writing, key: Once) -> schemas_cluster.Modes:
     """The kill switch: whatever acts goes back to shadow, until release. Running jobs are not
     touched."""
 
-    def stop() -> schemas.Modes:
+    def stop() -> schemas_cluster.Modes:
         killswitch.pull(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
         return _modes(tx, given)
 
     return key.once(stop, lambda: _modes(tx, given))
 
 
-def _modes(tx: Transaction, given: ApiContext, *, with_partitions: bool = True) -> schemas.Modes:
+def _modes(
+    tx: Transaction, given: ApiContext, *, with_partitions: bool = True
+) -> schemas_cluster.Modes:
     known = clusters.modes(tx, given.cluster_id)
     mode = known.pop("")
-    return schemas.Modes(mode=mode, partitions=known if with_partitions else {})
+    return schemas_cluster.Modes(mode=mode, partitions=known if with_partitions else {})
 
 
 @router.get("/audit", operation_id="listAudit", responses=read_errors(401, 403))
@@ -131,7 +135,7 @@ def list_audit(
     chain_id: Annotated[str | None, Query(max_length=32)] = None,
     actor: Annotated[str | None, Query(max_length=64, description="A user, or mirage.")] = None,
     event: Annotated[str | None, Query(max_length=80, examples=["free: done"])] = None,
-) -> schemas.AuditPage:
+) -> schemas_cluster.AuditPage:
     """Who did what, and what Mirage found and did; newest first."""
     rows = audit.page(
         paging.tx,
@@ -142,4 +146,6 @@ def list_audit(
         limit=paging.limit,
         where=AuditFilter(actor=actor, since=between.since, until=between.until),
     )
-    return paging.answer(schemas.AuditPage, rows, view=views.audit, cursor=lambda row: str(row.id))
+    return paging.answer(
+        schemas_cluster.AuditPage, rows, view=views.audit, cursor=lambda row: str(row.id)
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from mirage.api import schemas
+from mirage.api import schemas, schemas_cluster
 from mirage.api.deps import Freshness, instant, instant_or_none
 from mirage.api.handover_schemas import HandoverItem
 from mirage.domain import turns
@@ -188,8 +188,8 @@ def job(found: Job) -> schemas.JobView:
     )
 
 
-def audit(entry: AuditEntry) -> schemas.AuditView:
-    return schemas.AuditView(
+def audit(entry: AuditEntry) -> schemas_cluster.AuditView:
+    return schemas_cluster.AuditView(
         id=entry.id,
         at=instant(entry.at),
         actor=entry.actor,
