@@ -3,6 +3,7 @@
 import signal
 import socket
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -167,6 +168,15 @@ def test_a_port_that_is_taken_is_one_sentence(slurm: QuietSlurm, config: Path) -
         assert first.end() == 0
 
 
+@pytest.fixture
+def hung_up() -> Iterator[None]:
+    """As a terminal finds a program. Under nohup(1) all that a test starts ignores the signal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hung_up")
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=["TERM", "INT", "HUP"]
 )
