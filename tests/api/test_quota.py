@@ -98,15 +98,16 @@ def test_it_is_counted_by_uid_whatever_the_credential(
         assert bearer(client, "POST", PAUSE, bobs).status_code == 403
 
 
+def vouched(credential: str, _payload: str, *_older: str) -> Caller:
+    """For the uid that is the credential, as munged vouches."""
+    return caller_of(int(credential))
+
+
 def test_uids_without_an_account_are_one_caller_until_slurm_shows_a_job(
     stage: Stage, context: ApiContext, store: Store, clock: Stopwatch
 ) -> None:
     """One user may have thousands of them (subuid(5)); a container knows no account of any user."""
     strangers = [1_999_000_001, 1_999_000_002, 1_999_000_003]
-
-    def vouched(credential: str, _payload: str, *_older: str) -> Caller:
-        return caller_of(int(credential))
-
     with serving(stage, replace(context, identify=vouched), clock, writes_burst=2) as client:
 
         def pauses(uid: int) -> int:
@@ -122,6 +123,17 @@ def test_uids_without_an_account_are_one_caller_until_slurm_shows_a_job(
             theirs = replace(link, chain_id=ChainId("theirs1234"), job_id=JobId(900))
             chains.save_link(tx, context.cluster_id, theirs)
         assert [pauses(uid) for uid in strangers[1:]] == [429, 403]
+
+
+def test_refusals_of_uids_without_an_account_are_written_as_ones_are(
+    stage: Stage, context: ApiContext, store: Store, clock: Stopwatch
+) -> None:
+    """So that they do not use up what is written of all whom somebody vouches for."""
+    with serving(stage, replace(context, identify=vouched), clock) as client:
+        for uid in range(1_999_000_000, 1_999_000_030):
+            client.post(PAUSE, headers={"Authorization": f"MUNGE {uid}"})
+    with store.read() as tx:
+        assert len([row for row in audit.page(tx, limit=100) if "uid 1999" in row.actor]) == 20
 
 
 def test_what_is_refused_is_counted_too(
