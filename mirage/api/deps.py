@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Annotated, cast
@@ -18,7 +18,7 @@ from mirage.domain.caller import Caller, Role, Standing
 from mirage.domain.signing import signed, signed_for_anybody
 from mirage.errors import NotAllowed, NotIdentified
 from mirage.services import tokens
-from mirage.store import audit, snapshots
+from mirage.store import audit, chains, snapshots
 from mirage.store.engine import Transaction
 
 
@@ -71,7 +71,7 @@ def reader(
     """Whoever asks, also somebody unknown; who shows a credential must be who it says."""
     who = _caller(request, given, body, authorization)
     if who is not None:
-        request.state.who = who
+        who = request.state.who = _counted(given, who)
     if given.owner_uid is not None and (who is None or who.uid != given.owner_uid):
         if who is None:
             raise NotIdentified(_HOW)
@@ -106,6 +106,14 @@ def _caller(
                 raise NotIdentified("this service takes no JSON web tokens")
             return given.read_jwt(credential)
     raise NotIdentified(_HOW)
+
+
+def _counted(given: ApiContext, who: Caller) -> Caller:
+    """A uid without an account on this host counts by itself once Slurm has shown a job of it."""
+    if who.counts_alone:
+        return who
+    with given.store.read() as tx:
+        return replace(who, counts_alone=chains.is_seen(tx, given.cluster_id, who.uid))
 
 
 _OLDER = re.compile(r"POST /api/v1/(chains|completions)|GET /api/v1/chains/[0-9a-z]+/next")

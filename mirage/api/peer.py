@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from mirage.api.same_host import peer_uid
-from mirage.cluster.accounts import user_name
+from mirage.cluster.accounts import caller_of
 from mirage.domain.caller import Caller
 from mirage.errors import InputError
 from mirage.logs import Seldom
@@ -197,8 +197,7 @@ def peer(state: State) -> Caller | None:
     uid: Any = getattr(state, "peer_uid", None)
     if uid is None:
         return None
-    user = user_name(uid)
-    return Caller(uid, user or f"uid {uid}", via="socket", has_account=user is not None)
+    return caller_of(uid, via="socket")
 
 
 def listen(path: Path, *, private: bool) -> socket.socket:

@@ -73,7 +73,7 @@ def account(who: Caller) -> Asker:
     """A token without a user is its own; uids without an account are one caller together."""
     if who.uid == NOBODY_UID:
         return Asker(who.via, known=True)
-    return Asker(f"uid {who.uid}" if who.has_account else NO_ACCOUNT, known=True)
+    return Asker(f"uid {who.uid}" if who.counts_alone else NO_ACCOUNT, known=True)
 
 
 def address(request: Request) -> str:

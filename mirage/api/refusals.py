@@ -78,6 +78,11 @@ class Ledger:
             return due
 
 
+def _whose(who: Caller) -> str:
+    counted = quota.account(who).name
+    return f"{who.user} ({counted})" if who.counts_alone else counted
+
+
 def record(request: Request, error: MirageError) -> None:
     """Write down what was refused to somebody who showed a credential. A failure is only logged."""
     who: Caller | None = getattr(request.state, "who", None)
@@ -89,11 +94,7 @@ def record(request: Request, error: MirageError) -> None:
     entry = _entry(request, error, who)
     entries = [_left_out(each, given.clock()) for each in ledger.told()]
     # Of one who only shows what was alice's once, the address is counted beside the name.
-    whose = (
-        f"{who.user} ({quota.account(who).name})"
-        if who
-        else f"{entry.actor} from {quota.address(request)}"
-    )
+    whose = _whose(who) if who else f"{entry.actor} from {quota.address(request)}"
     if ledger.admits(whose, known=who is not None):
         entries.append(entry)
     for each in entries:

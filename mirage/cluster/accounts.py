@@ -2,11 +2,29 @@
 
 import pwd
 
+from mirage.domain.caller import Caller
+
 
 def user_name(uid: int) -> str | None:
-    """None where no account has this uid. One user may run processes under thousands of such uids
-    (subuid(5)), so that they count as one client together."""
+    """None where no account has this uid."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return None
+
+
+def shown_name(uid: int) -> str:
+    """Also of a user whom this host does not know."""
+    return user_name(uid) or f"uid {uid}"
+
+
+def caller_of(uid: int, *, via: str = "munge", names_cluster: bool = True) -> Caller:
+    """Of a uid that somebody vouches for."""
+    user = user_name(uid)
+    return Caller(
+        uid,
+        user or f"uid {uid}",
+        via=via,
+        names_cluster=names_cluster,
+        counts_alone=user is not None,
+    )

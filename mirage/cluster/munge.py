@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from mirage.cluster.accounts import user_name
+from mirage.cluster.accounts import caller_of, shown_name
 from mirage.domain.caller import Caller
 from mirage.errors import ClusterUnavailable, NotIdentified
 
@@ -37,16 +37,15 @@ def identify(given: str, payload: str, *older: str) -> Caller:
         raise NotIdentified(
             f"the MUNGE credential {fault or 'is not valid here'}",
             # munged has read those that come too late, and says who made them.
-            _name(int(facts["UID"])) if fault and facts.get("UID", "").isdigit() else "",
+            shown_name(int(facts["UID"])) if fault and facts.get("UID", "").isdigit() else "",
         )
     if done.returncode != 0 or facts.get("STATUS") != "0" or not facts.get("UID", "").isdigit():
         why = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
         raise ClusterUnavailable(f"munged does not vouch for anybody: {why}")
     uid = int(facts["UID"])
     if held not in {payload, *older}:
-        raise NotIdentified(f"the MUNGE credential {_difference(held, payload)}", _name(uid))
-    has_account = user_name(uid) is not None
-    return Caller(uid, _name(uid), names_cluster=held == payload, has_account=has_account)
+        raise NotIdentified(f"the MUNGE credential {_difference(held, payload)}", shown_name(uid))
+    return caller_of(uid, names_cluster=held == payload)
 
 
 def _difference(held: str, payload: str) -> str:
@@ -90,8 +89,3 @@ def _run(argv: list[str], text: str) -> subprocess.CompletedProcess[bytes]:
 def _fact(line: str) -> tuple[str, str]:
     name, _, value = line.partition(":")
     return name, value.strip()
-
-
-def _name(uid: int) -> str:
-    """Also of a user whom this host does not know."""
-    return user_name(uid) or f"uid {uid}"

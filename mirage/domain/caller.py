@@ -10,7 +10,8 @@ NOBODY_UID = -1
 """Of a caller who is no user of the cluster: the holder of a token without one."""
 
 NO_ACCOUNT = "uids without an account"
-"""What the callers are counted as, all together, whose uid no account of the service's host has."""
+"""What callers are counted as, all together, whose uid no account of the service's host has and of
+whom Slurm has shown no job. (A container knows no account of any user.)"""
 
 JOBS, USAGE, NODES, PARTITIONS = "jobs", "usage", "nodes", "partitions"
 EVERYTHING = frozenset({JOBS, USAGE, NODES, PARTITIONS})
@@ -48,8 +49,9 @@ class Caller:
     read_only: bool = False
     names_cluster: bool = True
     """Whether the credential says which service it is for; an older plugin's does not."""
-    has_account: bool = True
-    """Whether an account of the service's host has this uid."""
+    counts_alone: bool = True
+    """Whether quotas count this uid by itself. Else it counts as one with all of NO_ACCOUNT: one
+    user may run processes under thousands of uids without an account (subuid(5))."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,6 +190,18 @@ def count_unseen(tx: Transaction, cluster_id: int, uid: int) -> int:
     return int(tx.execute(query).scalar_one())
 
 
+def is_seen(tx: Transaction, cluster_id: int, uid: int) -> bool:
+    """Whether Slurm has shown a job of a live chain of that user."""
+    table, links = tables.chains, tables.links
+    query = select(table.c.chain_id).where(
+        table.c.cluster_id == cluster_id,
+        table.c.uid == uid,
+        table.c.state.not_in(OVER),
+        select(links.c.id).where(links.c.chain_id == table.c.chain_id).exists(),
+    )
+    return tx.execute(query.limit(1)).first() is not None
+
+
 def count_at_risk(tx: Transaction, cluster_id: int) -> dict[str, int]:
     """Live chains at risk, by what of (`AtRisk.word`)."""
     table = tables.chains

@@ -27,6 +27,7 @@ from mirage.store.engine import Store
 from tests import patient
 from tests.api.streams import PATH, listening
 from tests.api.test_events import bearer
+from tests.slurm_plugin.forger import as_root
 
 ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE = 64 * 2**20
@@ -158,7 +159,7 @@ def owner(accepted: socket.socket) -> int | None:
         return owners.uid(End.of(accepted.getpeername()[:2]), End.of(accepted.getsockname()[:2]))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+@as_root
 def test_users_of_this_host_are_told_apart_on_loopback(tmp_path: Path) -> None:
     """One who takes all that one may leaves the others theirs."""
     with serving(Admission(40, 3), tmp_path) as place, ExitStack() as stack:
@@ -177,7 +178,7 @@ def test_users_of_this_host_are_told_apart_on_loopback(tmp_path: Path) -> None:
         assert "uid 65534" in done.stdout
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+@as_root
 def test_uids_without_an_account_are_one_client(tmp_path: Path) -> None:
     """One user may have thousands of them (subuid(5))."""
     with serving(Admission(40, 3), tmp_path) as place:

@@ -13,8 +13,10 @@ from starlette.requests import Request
 from mirage.api import quota
 from mirage.api.app import create_app
 from mirage.api.context import ApiContext
+from mirage.cluster.accounts import caller_of
 from mirage.domain.caller import Caller
 from mirage.domain.chain import ChainId
+from mirage.domain.job import JobId
 from mirage.services.chains import UNSEEN_MAX
 from mirage.services.quotas import Quotas
 from mirage.store import audit, chains
@@ -96,10 +98,42 @@ def test_it_is_counted_by_uid_whatever_the_credential(
         assert bearer(client, "POST", PAUSE, bobs).status_code == 403
 
 
-def test_uids_without_an_account_are_one_caller() -> None:
-    """One user may have thousands of them (subuid(5))."""
-    some = [Caller(uid, f"uid {uid}", has_account=False) for uid in (165537, 165538)]
-    assert len({quota.account(who) for who in [*some, Caller(1001, "alice")]}) == 2
+def vouched(credential: str, _payload: str, *_older: str) -> Caller:
+    """For the uid that is the credential, as munged vouches."""
+    return caller_of(int(credential))
+
+
+def test_uids_without_an_account_are_one_caller_until_slurm_shows_a_job(
+    stage: Stage, context: ApiContext, store: Store, clock: Stopwatch
+) -> None:
+    """One user may have thousands of them (subuid(5)); a container knows no account of any user."""
+    strangers = [1_999_000_001, 1_999_000_002, 1_999_000_003]
+    with serving(stage, replace(context, identify=vouched), clock, writes_burst=2) as client:
+
+        def pauses(uid: int) -> int:
+            header = {"Authorization": f"MUNGE {uid}"}
+            return client.post(PAUSE, headers=header).status_code
+
+        assert [pauses(uid) for uid in strangers] == [403, 403, 429]
+        with store.begin() as tx:
+            add_chain(tx, context.cluster_id, "theirs1234", uid=strangers[2])
+        assert pauses(strangers[2]) == 429, "registered, and no job shown"
+        with store.begin() as tx:
+            link = chains.links(tx, ChainId(CHAIN))[-1]
+            theirs = replace(link, chain_id=ChainId("theirs1234"), job_id=JobId(900))
+            chains.save_link(tx, context.cluster_id, theirs)
+        assert [pauses(uid) for uid in strangers[1:]] == [429, 403]
+
+
+def test_refusals_of_uids_without_an_account_are_written_as_ones_are(
+    stage: Stage, context: ApiContext, store: Store, clock: Stopwatch
+) -> None:
+    """So that they do not use up what is written of all whom somebody vouches for."""
+    with serving(stage, replace(context, identify=vouched), clock) as client:
+        for uid in range(1_999_000_000, 1_999_000_030):
+            client.post(PAUSE, headers={"Authorization": f"MUNGE {uid}"})
+    with store.read() as tx:
+        assert len([row for row in audit.page(tx, limit=100) if "uid 1999" in row.actor]) == 20
 
 
 def test_what_is_refused_is_counted_too(

@@ -12,7 +12,7 @@ FEW = ["--halves", "120", "--tokens", "4", "--exports", "2", "--events", "40"]
 
 
 def test_no_move_is_lost_and_the_log_is_small(capsys: pytest.CaptureFixture[str]) -> None:
-    hostile_load.main([*SHORT, *FEW, "--json"])
+    code = hostile_load.main([*SHORT, *FEW, "--json"])
     result = json.loads(capsys.readouterr().out)
     phases = result["phases"]
     assert [phases[name]["moves_lost"] for name in ("idle", "load")] == [0, 0]
@@ -22,6 +22,7 @@ def test_no_move_is_lost_and_the_log_is_small(capsys: pytest.CaptureFixture[str]
     assert result["samples"][-1]["log_bytes"] < hostile_load.LOG_BYTES
     assert result["exit_code"] == 0
     faults = hostile_load.find_faults(result)
+    assert code == bool(faults)
     # A tick takes as long as the machine lets it.
     assert [fault for fault in faults if not fault.startswith("ticks were late")] == []
     said = hostile_load.table(result)
