@@ -166,7 +166,7 @@ def test_a_predecessor_that_is_requeued_meanwhile_is_taken_over(alice: Alice) ->
 
 
 def test_a_warning_signal_sends_the_waiting_link_back(alice: Alice) -> None:
-    first, second = start_both(alice, ANY_OVERLAP, "--signal=B:USR1@120")
+    first, second = start_both(alice, ANY_OVERLAP, "--signal=B:USR1@270")
     await_wait(alice)
     began = int(alice.says("deadline/2") or 0) - 60 * LIMIT_MIN
     minutes = int(alice.testbed.now() - began) // 60 + 5
