@@ -29,6 +29,8 @@ _log = structlog.get_logger(__name__)
 _LONGEST = 107
 """Bytes of a socket's path: sun_path of Linux has 108."""
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_ONE_READ = 16 * 1024
+"""Bytes: asyncio's own is 256 KiB, all of which one connection keeps that asks ahead."""
 _UNDER_WAY = frozenset({h11.IDLE, h11.SEND_BODY})
 """States of a client whose request is not whole yet."""
 
@@ -61,8 +63,8 @@ class Patience:
 class _OneAtATime(FlowControl):
     """Reads nothing more while a request waits for its turn.
 
-    uvicorn reads on whenever an answer is begun, up to 256 KiB, though one request alone is taken
-    from what is there: who asks faster than is answered had all that kept here, without end.
+    uvicorn reads on whenever an answer is begun, though one request alone is taken from what is
+    there: of who asks faster than is answered all would be kept here, without end.
     """
 
     def __init__(self, transport: asyncio.Transport, has_one_waiting: Callable[[], bool]) -> None:
@@ -74,7 +76,7 @@ class _OneAtATime(FlowControl):
             super().resume_reading()
 
 
-class PeerProtocol(H11Protocol):
+class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
     """HTTP/1.1 that tells the application which user is at the other end of a unix socket.
 
     In the application's state, where no header reaches: X-Forwarded-For can say nothing here.
@@ -102,6 +104,15 @@ class PeerProtocol(H11Protocol):
         self._is_full = False
         self._ending = False
         self._end: Callable[[], None] | None = None
+        self._read = bytearray()
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio's word
+        self._read = bytearray(_ONE_READ)
+        return self._read
+
+    def buffer_updated(self, nbytes: int) -> None:
+        read, self._read = self._read, bytearray()
+        self.data_received(bytes(memoryview(read)[:nbytes]))
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

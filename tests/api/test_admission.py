@@ -342,7 +342,7 @@ def test_who_asks_on_and_on_waits_and_what_is_asked_is_not_kept_here(
             with suppress(BlockingIOError):
                 heard += one.recv(65536).count(b"200 OK")
             assert time.monotonic() < deadline
-        assert sent - heard * len(asked) < 2 * 2**20, "what two sockets hold, and two reads"
+        assert sent - heard * len(asked) < 2**20, "what two sockets hold, and two reads"
 
 
 def test_what_is_asked_ahead_is_answered_in_its_turn(tmp_path: Path) -> None:
