@@ -4,6 +4,7 @@ benchmarks/hostile_load.py."""
 
 import encodings.idna  # noqa: F401 - Python loads it late, from where others than root may not read
 import os
+import select
 import selectors
 import socket
 import sys
@@ -117,7 +118,30 @@ def _taking(where: tuple[str, int]) -> None:
     time.sleep(1)
 
 
-KINDS = {"halves": halves, "tokens": tokens, "exports": exports, "events": events}
+def ahead(where: tuple[str, int], many: int) -> None:
+    """Connections that ask on and on: each answer is taken, none is waited for."""
+    _threads(many, lambda: _asking_on(where, _BAD))
+
+
+def _asking_on(where: tuple[str, int], what: bytes) -> None:
+    much, at = what * 500, 0
+    with socket.create_connection(where, timeout=_PATIENCE_S) as one:
+        one.setblocking(False)
+        while True:
+            heard, open_to_more, _ = select.select([one], [one], [])
+            if heard and not one.recv(65536):
+                raise ConnectionResetError
+            if open_to_more:
+                at = (at + one.send(much[at:])) % len(what)
+
+
+KINDS = {
+    "halves": halves,
+    "tokens": tokens,
+    "exports": exports,
+    "events": events,
+    "ahead": ahead,
+}
 
 
 def main(kind: str, host: str, port: int, many: int, uid: int) -> None:

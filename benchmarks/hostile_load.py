@@ -1,13 +1,14 @@
 """Clients that mean no good beside a service with chains: `python -m benchmarks.hostile_load`.
 
 A real `mirage serve` of 50 chains beside fake commands of Slurm, first idle, then under 500 slow
-connections (half a head, half a body, a byte a second), 24 threads of bad tokens, four slow exports
-and 300 streams of events, each kind a client of its own where this runs as root. An honest client
-asks all the while, a new connection each time. Told: ticks and how late they were, moves and how
-long each took from its standby's appearance, memory, descriptors and log, and the honest answers;
-the first column is the same service idle, in the same run. Ends with 1, and says why, where a move
-was lost, the log is over 1 MB, ticks are late by more than an interval, or descriptors or (after
-ten minutes of load) memory grow from the middle of the load to its end.
+connections (half a head, half a body, a byte a second), 24 threads of bad tokens, four slow
+exports, 300 streams of events and eight connections that ask on without waiting for an answer, each
+kind a client of its own where this runs as root. An honest client asks all the while, a new
+connection each time. Told: ticks and how late they were, moves and how long each took from its
+standby's appearance, memory, descriptors and log, and the honest answers; the first column is the
+same service idle, in the same run. Ends with 1, and says why, where a move was lost, the log is
+over 1 MB, ticks are late by more than an interval, or descriptors or (after ten minutes of load)
+memory grow from the middle of the load to its end.
 """
 
 import argparse
@@ -290,7 +291,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--idle", type=float, default=150.0, help="seconds before that")
     parser.add_argument("--every", type=int, default=10, help="seconds between two ticks")
     parser.add_argument("--chains", type=int, default=50)
-    for kind, many in {"halves": 500, "tokens": 24, "exports": 4, "events": 300}.items():
+    usual = {"halves": 500, "tokens": 24, "exports": 4, "events": 300, "ahead": 8}
+    for kind, many in usual.items():
         parser.add_argument(f"--{kind}", type=int, default=many, help=KINDS[kind].__doc__)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args(words)

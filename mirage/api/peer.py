@@ -14,6 +14,7 @@ import h11
 import structlog
 from starlette.datastructures import State
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -28,6 +29,10 @@ _log = structlog.get_logger(__name__)
 _LONGEST = 107
 """Bytes of a socket's path: sun_path of Linux has 108."""
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_ONE_READ = 16 * 1024
+"""Bytes: asyncio's own is 256 KiB, all of which one connection keeps that asks ahead."""
+_UNDER_WAY = frozenset({h11.IDLE, h11.SEND_BODY})
+"""States of a client whose request is not whole yet."""
 
 _seldom = Seldom()
 
@@ -55,7 +60,23 @@ class Patience:
         return by_part.get(awaited, self.taking_s)
 
 
-class PeerProtocol(H11Protocol):
+class _OneAtATime(FlowControl):
+    """Reads nothing more while a request waits for its turn.
+
+    uvicorn reads on whenever an answer is begun, though one request alone is taken from what is
+    there: of who asks faster than is answered all would be kept here, without end.
+    """
+
+    def __init__(self, transport: asyncio.Transport, has_one_waiting: Callable[[], bool]) -> None:
+        super().__init__(transport)
+        self._has_one_waiting = has_one_waiting
+
+    def resume_reading(self) -> None:
+        if self.read_paused and not self._has_one_waiting():
+            super().resume_reading()
+
+
+class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
     """HTTP/1.1 that tells the application which user is at the other end of a unix socket.
 
     In the application's state, where no header reaches: X-Forwarded-For can say nothing here.
@@ -63,7 +84,8 @@ class PeerProtocol(H11Protocol):
     One whose answers may be without end: `at_ending` in that state takes what is to be called
     when the server is told to end, which else waits for the answer under way.
 
-    And one that waits for no client longer than its patience goes.
+    And one that waits for no client longer than its patience goes, and keeps no more of what a
+    client asks for ahead than one read.
     """
 
     def __init__(
@@ -82,9 +104,19 @@ class PeerProtocol(H11Protocol):
         self._is_full = False
         self._ending = False
         self._end: Callable[[], None] | None = None
+        self._read = bytearray()
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio's word
+        self._read = bytearray(_ONE_READ)
+        return self._read
+
+    def buffer_updated(self, nbytes: int) -> None:
+        read, self._read = self._read, bytearray()
+        self.data_received(bytes(memoryview(read)[:nbytes]))
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _OneAtATime(transport, self._has_one_waiting)
         self.app_state = {**self.app_state, "at_ending": self._call_at_ending}
         # What ends a connection whose client does not read: one that is closed waits for it.
         self.app_state["cut"] = transport.abort
@@ -103,6 +135,8 @@ class PeerProtocol(H11Protocol):
 
     def handle_events(self) -> None:
         super().handle_events()
+        if self.conn.their_state is not h11.SEND_BODY:  # uvicorn's own turn: so much is held of it
+            self.flow.resume_reading()
         self._look()
 
     def on_response_complete(self) -> None:
@@ -155,6 +189,10 @@ class PeerProtocol(H11Protocol):
         is_complete = self.cycle is not None and self.cycle.response_complete
         waits = is_complete or self._awaited is Awaited.TAKING
         return waits and self.transport.get_write_buffer_size() > 0
+
+    def _has_one_waiting(self) -> bool:
+        """Or its beginning, behind one that is whole and not yet answered."""
+        return self.conn.their_state not in _UNDER_WAY and bool(self.conn.trailing_data[0])
 
     def _has_begun_a_head(self) -> bool:
         """The first one begins with the connection."""

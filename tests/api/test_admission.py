@@ -1,14 +1,17 @@
-"""Who is let in, on real sockets: caps by client and in all, and how long each part may take."""
+"""Who is let in, on real sockets: caps by client and in all, how long each part may take, and how
+much is kept of it."""
 
+import asyncio
 import os
 import pwd
+import select
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -317,3 +320,57 @@ def test_an_answer_that_is_taken_slowly_comes_whole(tmp_path: Path) -> None:
             part = one.recv(2**20)
             assert part
             taken += len(part)
+
+
+@pytest.mark.parametrize("more", [b"", b"Upgrade: h2c\r\nConnection: Upgrade\r\n"])
+def test_who_asks_on_and_on_waits_and_what_is_asked_is_not_kept_here(
+    tmp_path: Path, more: bytes
+) -> None:
+    """Also with words of another protocol. Each request takes one read's worth at most with it."""
+    asked = ASK.replace(b" / ", b" /slow ").replace(b"\r\n\r\n", b"\r\n" + more + b"\r\n")
+    with (
+        serving(Admission(40, 10), tmp_path, served=_reading) as place,
+        place.connect(by_socket=True) as one,
+    ):
+        one.setblocking(False)
+        sent = heard = 0
+        deadline = time.monotonic() + 2 * patient.PATIENCE_S
+        while heard < 100:
+            select.select([one], [one], [], patient.PATIENCE_S)
+            with suppress(BlockingIOError):
+                sent += one.send(asked * 1000)
+            with suppress(BlockingIOError):
+                heard += one.recv(65536).count(b"200 OK")
+            assert time.monotonic() < deadline
+        assert sent - heard * len(asked) < 2**20, "what two sockets hold, and two reads"
+
+
+def test_what_is_asked_ahead_is_answered_in_its_turn(tmp_path: Path) -> None:
+    """In pieces that end anywhere; whether or not the answer reads the request."""
+    post = b"POST /read HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc"
+    many = (ASK + post + post.replace(b"/read", b"/")) * 100
+    with (
+        serving(Admission(40, 10), tmp_path, served=_reading) as place,
+        place.connect(by_socket=True) as one,
+    ):
+        for at in range(0, len(many), 97):
+            one.sendall(many[at : at + 97])
+        heard = b""
+        while heard.count(b"200 OK") < 300:
+            part = one.recv(65536)
+            assert part
+            heard += part
+        assert heard.count(b"abc") == 100
+
+
+async def _reading(scope: Scope, receive: Receive, send: Send) -> None:
+    """Reads all there is, then thinks, as the service does; or, of a POST to `/`, reads nothing."""
+    body, more = b"", scope["method"] == "GET" or scope["path"] == "/read"
+    while more:
+        part = await receive()
+        body, more = body + part["body"], part["more_body"]
+    if scope["path"] == "/slow":
+        await asyncio.sleep(0.01)
+    head = {"type": "http.response.start", "status": 200}
+    await send(head | {"headers": [(b"content-length", str(len(body)).encode())]})
+    await send({"type": "http.response.body", "body": body})

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import hostile_load
 
 SHORT = ["--seconds", "12", "--idle", "4", "--every", "1", "--chains", "5"]
-FEW = ["--halves", "120", "--tokens", "4", "--exports", "2", "--events", "40"]
+FEW = ["--halves", "120", "--tokens", "4", "--exports", "2", "--events", "40", "--ahead", "2"]
 
 
 def test_no_move_is_lost_and_the_log_is_small(capsys: pytest.CaptureFixture[str]) -> None:
