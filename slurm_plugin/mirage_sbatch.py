@@ -186,7 +186,7 @@ def settings_of(call, head):
     import mirage_settings
 
     call.said = mirage_request.directives(head)
-    return mirage_settings.find(call.reading, call.environ, head, call.comment())
+    return mirage_settings.find(call.reading, call.said, call.environ, head, call.comment())
 
 
 def _understood(call):
