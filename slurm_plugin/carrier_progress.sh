@@ -76,7 +76,7 @@ mirage_found_nothing() { # did this link end well at once, after one that ran at
     mirage_k=$mirage_n
     [ "$mirage_k" -ge 1 ] || mirage_k=1
     mirage_get_number "ran/$mirage_previous" && [ "$mirage_n" -ge "$((10 * mirage_k))" ] || return 1
-    mirage_why="the chain is done: link $mirage_index had nothing to do for more than $mirage_k s, link $mirage_previous ran for $mirage_n s"
+    mirage_why="the chain is done: link $mirage_index had nothing to do and ended after $mirage_k s (link $mirage_previous ran for $mirage_n s)"
     mirage_put 'done' "$mirage_why"
 }
 

@@ -13,7 +13,7 @@ ID_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 without i, l, o, u; i
 FIRST_LINK_ONLY = frozenset(["begin", "comment", "dependency", "hold", "parsable", "quiet"])
 ASK_S = 0.5
 # What asks for a chain, asks once; and a name of another chain's link is none of this one.
-NOT_FOR_LINKS = frozenset(["MIRAGE_CHAIN", "MIRAGE_LINK", "MIRAGE_TOTAL"])
+NOT_FOR_LINKS = frozenset(["MIRAGE_CHAIN", "MIRAGE_LINK", "MIRAGE_TOTAL", "SLURM_MIRAGE_PLAIN"])
 
 
 class Chain(object):

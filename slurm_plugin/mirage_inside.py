@@ -12,6 +12,8 @@ import mirage_request
 from mirage_sbatch import become_sbatch, complain, script_bytes, settings_of
 
 AROUND = "`env -u MIRAGE_LINK sbatch ...`"
+BELOW = "SLURM_MIRAGE_PLAIN"  # Slurm hands names of its own down under --export=NONE too
+AROUND_BELOW = "`env -u %s -u MIRAGE_CHAIN sbatch ...`" % (BELOW,)
 OTHER_ARGUMENTS = "this chain's own script with other arguments"
 OVER = (("done", "is done"), ("stop", "was stopped"), ("paused", "is paused"))
 AT_AN_END = frozenset(["afterany", "aftercorr", "afternotok", "afterok"])
@@ -76,12 +78,23 @@ def submit(call, link, head):
     if call.piped is not None:
         head = mirage_request.leading_block(call.piped)
     if own or _asks(call, head):
-        why = OTHER_ARGUMENTS if own else "no chain begins inside a link"
-        complain("mirage: %s: submitted as one plain job; %s submits a chain" % (why, AROUND))
-        # Its job's own sbatch would ask once more: by MIRAGE_CHAIN, or by lines of the script.
-        call.environ["MIRAGE_CHAIN"] = "0"
-        call.environ.pop("MIRAGE_TOTAL", None)
+        _make_plain(call, OTHER_ARGUMENTS if own else "no chain begins inside a link", AROUND)
     return become_sbatch(call)
+
+
+def submit_below(call, head):
+    """The same in a job that a link has submitted as a plain one, and in those that follow it."""
+    if _asks(call, head):
+        _make_plain(call, "no chain begins in a plain job of a link", AROUND_BELOW)
+    return become_sbatch(call)
+
+
+def _make_plain(call, why, around):
+    complain("mirage: %s: submitted as one plain job; %s submits a chain" % (why, around))
+    # Its job's own sbatch would ask once more: by MIRAGE_CHAIN, by lines of the script, by options.
+    call.environ["MIRAGE_CHAIN"] = "0"
+    call.environ[BELOW] = "1"
+    call.environ.pop("MIRAGE_TOTAL", None)
 
 
 def _asks(call, head):

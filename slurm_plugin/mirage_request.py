@@ -149,7 +149,7 @@ def _names_the_job(pattern):
     """Whether a file's name has the job's number in it. A backslash in it makes all of it plain."""
     import re  # which takes a while, and few calls come here
 
-    return "\\" not in pattern and re.search("%[0-9]*[jJ]", pattern.replace("%%", "")) is not None
+    return "\\" not in pattern and re.search("%[0-9]*[AjJ]", pattern.replace("%%", "")) is not None
 
 
 def clusters_of(reading, said, environ):

@@ -139,6 +139,10 @@ def _decide(call):
         link = mirage_inside.find(environ)
         if link is not None and not reading.has("test-only"):
             return mirage_inside.submit(call, link, head)
+    if submits and environ.get("SLURM_MIRAGE_PLAIN") and not reading.has("test-only"):
+        import mirage_inside
+
+        return mirage_inside.submit_below(call, head)
     if mirage_request.CARRIER_MARK in head:
         return become_sbatch(call)
     _say_what_the_script_gets(call, head)
@@ -182,7 +186,7 @@ def settings_of(call, head):
     import mirage_settings
 
     call.said = mirage_request.directives(head)
-    return mirage_settings.find(call.reading, call.environ, head, call.comment())
+    return mirage_settings.find(call.reading, call.said, call.environ, head, call.comment())
 
 
 def _understood(call):

@@ -1,7 +1,7 @@
 """What a chain is asked to be: found in four places, checked, and brought to one form.
 
-An option wins over the environment, that over `#MIRAGE` lines in the script, and those over
-`--comment=mirage:...`. Not loaded by a call that asks for nothing.
+An option wins over the environment, that over `#SBATCH --mirage-` and `#MIRAGE` lines in the script,
+and those over `--comment=mirage:...`. Not loaded by a call that asks for nothing.
 """
 
 import mirage_options
@@ -81,13 +81,15 @@ class Settings(object):
             raise Refused("--mirage-presubmit=all and --mirage-mode=submit exclude each other")
 
 
-def find(reading, environ, head, comment):
+def find(reading, directives, environ, head, comment):
     """The settings that this call asks for, or None where it asks for no chain.
 
-    `head` is the script's leading comment block, `comment` the job's whole comment.
+    `directives` are the script's own, `head` its leading comment block, `comment` the job's whole
+    comment.
     """
     said, wrong = from_comment(comment)[1:]
     _take(said, _from_script(head, wrong))
+    _take(said, _from_options(directives))  # SPANK hears them too late where a word asks already
     environment = _from_environment(environ)
     none = environment.get("chain") == "0"
     for place in (said, environment) if none else ():
@@ -167,7 +169,6 @@ def _items(text, wrong):
 
 
 def _from_words(reading):
-    said = {}
     unknown = reading.not_understood
     for word in reading.own_words():
         name = word[2:].split("=")[0]
@@ -180,6 +181,11 @@ def _from_words(reading):
             if word == unknown:
                 flag = name in mirage_options.MIRAGE_FLAGS
                 raise Refused("--%s %s" % (name, "takes no value" if flag else "needs a value"))
+    return _from_options(reading)
+
+
+def _from_options(reading):
+    said = {}
     for option in reading.options:
         if option.name in mirage_options.MIRAGE_NAMES:
             name = option.name[len(mirage_options.MIRAGE) :]

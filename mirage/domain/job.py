@@ -182,7 +182,7 @@ def did_not_run(state: JobState, start: int | None, end: int | None) -> bool:
     """
     if start is None:
         return end is not None and state is not JobState.COMPLETED
-    return start == end and state in _MAY_NOT_HAVE_RUN
+    return start == end and state in MAY_NOT_HAVE_RUN
 
 
 def ready(submit: int, eligible: int | None) -> int:
@@ -195,4 +195,4 @@ def waited_s(start: int, submit: int, eligible: int | None) -> int:
     return max(0, start - ready(submit, eligible))
 
 
-_MAY_NOT_HAVE_RUN = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})
+MAY_NOT_HAVE_RUN = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})

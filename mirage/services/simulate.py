@@ -88,7 +88,7 @@ def simulate(replay: Replay, sim: Simulator, window: Window | None, told: Told |
     return Report(
         jobs=len(made),
         started=len(waits_h),
-        simulated_s=(replay.until or int(sim.end.max())) - int(made.submit[0]),
+        simulated_s=(replay.until or max(int(sim.end.max()), sim.now)) - int(made.submit[0]),
         wall_s=wall_s,
         jobs_per_s=len(made) / wall_s,
         wait_h=_wait_hours(waits_h),

@@ -10,6 +10,7 @@ from mirage.errors import MalformedText
 
 _ASIDE = re.compile(r"\([^()]*\)")
 _PREFIX = re.compile(r"gres[:/]")
+_PER = re.compile(r"(?:^|,)PER_(JOB|NODE|SOCKET|TASK):", re.ASCII)
 _GPU = "gpu"
 _COUNT = re.compile(r"(\d{1,15})([KMGTP]?)", re.ASCII | re.IGNORECASE)
 _TYPE = re.compile(r"[\w.-]+", re.ASCII)
@@ -25,6 +26,23 @@ def gpu_count(text: str) -> int:
     Raises MalformedText for GPUs that are written in another way.
     """
     return sum(map(_gpus, _ASIDE.sub("", text).split(","))) if _GPU in text else 0
+
+
+def requested_gpus(text: str, nodes: int) -> int:
+    """GPUs of the whole job in ReqGRES: `gpu:2` of each node, or as sacct of 18.08 to 20.02 writes
+    it, `PER_JOB:gpu:8,PER_NODE:gpu:4`.
+
+    Raises MalformedText too where only a number of each task or socket is told.
+    """
+    plain, *others = _PER.split(text)
+    by_unit = dict(zip(others[::2], map(gpu_count, others[1::2]), strict=True))
+    by_unit["NODE"] = by_unit.get("NODE", 0) + gpu_count(plain)
+    found = by_unit.pop("JOB", 0) or by_unit.pop("NODE") * nodes
+    if not found and any(by_unit.values()):
+        raise MalformedText(
+            f"GPUs of each task or socket, whose number is not known: {text[:40]!r}"
+        )
+    return found
 
 
 def _gpus(term: str) -> int:

@@ -12,11 +12,11 @@ from itertools import product
 from typing import NamedTuple
 
 from mirage.domain import tres
-from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.job import MAY_NOT_HAVE_RUN, Job, JobId, JobState
 from mirage.domain.timelimit import parse_time_limit
 from mirage.errors import MalformedText
 from mirage.slurm import hostlist
-from mirage.slurm.gres import gpu_count
+from mirage.slurm.gres import gpu_count, requested_gpus
 from mirage.slurm.rows import job_state, text
 
 Fields = Mapping[str, str]
@@ -29,6 +29,7 @@ that daylight saving repeats, the earlier first. Raises BadField."""
 NO_NODES = "no node count in the row: taken as one node"
 ROUNDED = "a count that sacct rounded, such as 1.13K: taken as it stands (--noconvert prints all)"
 TWICE = "a time in the hour that the clock shows twice: taken as the first"
+NO_START = "cancelled, and no start or run time in the row: taken as cancelled while it waited"
 LONGER = "ran longer by ElapsedRaw than from Start to End: ElapsedRaw counts"
 
 _NODES = ("allocnodes", "nnodes")
@@ -206,16 +207,16 @@ def _gpus(
     """AllocGRES is of the whole job, ReqGRES what --gres asked for of each node."""
     return (
         tres.gpus(allocated)
-        or _gres(row, "allocgres")
+        or _gres(row, "allocgres", gpu_count)
         or tres.gpus(requested)
-        or _gres(row, "reqgres") * nodes
+        or _gres(row, "reqgres", lambda cell: requested_gpus(cell, nodes))
     )
 
 
-def _gres(row: Fields, name: str) -> int:
+def _gres(row: Fields, name: str, count: Callable[[str], int]) -> int:
     cell = first(row, name)
     try:
-        return gpu_count(cell)
+        return count(cell)
     except MalformedText as error:
         raise BadField("GRES does not read", cell) from error
 
@@ -265,9 +266,13 @@ def _times(row: Fields, readings: Readings, state: JobState, assumed: list[str])
         assumed.append(TWICE)
     if held_s is not None and state.ended:
         start, end = _completed(start, end, held_s)
+    if start is None and end is not None and elapsed_s is None and "start" not in row:
+        _check_without_start(state, assumed)
     if _never_ran(row, state, start, end):
         start = None
     eligible = _eligible(row, readings, submit, start)
+    if start is None and end is None and not state.waiting:
+        return _Times(submit, eligible, None, None, elapsed_s or None)
     if start is None or elapsed_s is None or state.waiting:
         return _Times(submit, eligible, start, end, None)
     if end is None or not state.ended:
@@ -324,6 +329,14 @@ def _completed(start: int | None, end: int | None, held_s: int) -> tuple[int | N
     if start is None and end is not None and held_s:
         return end - held_s, end
     return start, end
+
+
+def _check_without_start(state: JobState, assumed: list[str]) -> None:
+    """A job that is over and has no start did not run, unless nobody asked sacct for its start."""
+    if state in MAY_NOT_HAVE_RUN:
+        assumed.append(NO_START)
+    elif state.ended and state is not JobState.COMPLETED:
+        raise BadField("no start and no run time in the row: ask sacct for Start or ElapsedRaw")
 
 
 def _never_ran(row: Fields, state: JobState, start: int | None, end: int | None) -> bool:

@@ -185,7 +185,7 @@ def _read(row: Row) -> Job:
         dependency=text(row["Dependency"]),
         node_list=node_list,
         comment=text(row["Comment"]),
-        array=_many_tasks(row["ArrayTaskID"]),
+        array=_is_array(row["ArrayTaskID"], state),
     )
 
 
@@ -199,9 +199,9 @@ def _reason(cell: str) -> str:
     return "" if cell == "None" else text(cell)
 
 
-def _many_tasks(task_ids: str) -> bool:
-    """Whether the row stands for tasks that have no job of their own yet, such as `1-20%4`."""
-    return task_ids != _NONE and not task_ids.isdigit()
+def _is_array(task_ids: str, state: JobState) -> bool:
+    """Whether the row stands for tasks that have no job of their own yet: `1-20%4`, or the last."""
+    return task_ids != _NONE and (state.waiting or not task_ids.isdigit())
 
 
 def _leader(row: Row) -> JobId | None:

@@ -122,8 +122,8 @@ def check_cluster(path: Path, trace: TraceFile, cluster: str | None) -> None:
     names = ", ".join(sorted(trace.clusters)[:_NAMED])
     if cluster is None and len(trace.clusters) > 1:
         raise InputError(
-            f"{path} holds jobs of several clusters ({names}): name one with --cluster-name where "
-            "the command has that option, or make a dump of one (sacct -M NAME)"
+            f"{path} holds jobs of several clusters ({names}): name one with --cluster-name "
+            "(simulate, calibrate), or make a dump of one cluster (sacct -M NAME)"
         )
     if cluster is not None and trace.clusters and cluster.lower() not in trace.clusters:
         raise InputError(f"{path} holds no job of cluster {cluster}, only of {names}")

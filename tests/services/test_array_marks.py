@@ -58,7 +58,7 @@ def look(store: Store, answer: str) -> dict[int, JobId]:
     return {index: link.job_id for index, link in links(store).items()}
 
 
-@pytest.mark.parametrize("tasks", ["1-20", "1-20%4", "3,7", "0-31:2"])
+@pytest.mark.parametrize("tasks", ["1-20", "1-20%4", "3,7", "0-31:2", "20", "0"])
 def test_a_pending_array_with_a_mark_is_no_link(store: Store, tasks: str) -> None:
     assert look(store, printed(ArrayTaskID=tasks)) == {}
 

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirage.services.simulate import Report, simulate, simulator, write_jobs
-from mirage.sim.types import NodeGroup, Params, Partition, SelectType
+from mirage.sim.types import OFF, NodeGroup, Params, Partition, SelectType
 from mirage.traces import replay
 
 SHARED = Params(nodes=4, memory_mib_per_node=1000, select_type=SelectType.CONS_TRES)
@@ -87,3 +87,9 @@ def test_where_no_job_of_the_window_started_there_is_nothing_to_judge(tmp_path: 
     report, _ = replayed(tmp_path, SHARED, row(1, SUBMIT), waiting)
     assert report.fidelity is None
     assert report.not_judged == "no job submitted in that time started in both and is not suspect"
+
+
+def test_where_no_job_starts_the_time_simulated_is_that_of_the_submissions(tmp_path: Path) -> None:
+    params = Params(nodes=4, sched_interval_s=OFF, bf_interval_s=OFF)
+    report, _ = replayed(tmp_path, params, row(1, SUBMIT), row(2, SUBMIT + DAY))
+    assert (report.started, report.simulated_s) == (0, DAY)

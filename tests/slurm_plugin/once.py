@@ -31,8 +31,7 @@ class Queue:
         if not call.script:  # of --wrap
             script.write_text("#!/bin/sh\n")
         script.chmod(0o700)
-        # Slurm's variables of one job are not those of the job that submitted it.
-        env = {name: v for name, v in call.env.items() if not name.startswith("SLURM_")}
+        env = handed_down(self.slurm, call)
         self.done.append(
             subprocess.run(
                 [script, *arguments(call)],
@@ -45,6 +44,15 @@ class Queue:
             )
         )
         self.slurm.job_is(job, "COMPLETED", start=0, end=1000)
+
+
+def handed_down(slurm: FakeSlurm, call: Call) -> dict[str, str]:
+    """What a job has of the environment that it was submitted in: all but what Slurm sets anew, or
+    with another --export what begins with SLURM, and what a login gives."""
+    own = {n: v for n, v in call.env.items() if not n.startswith("SLURM_") or "MIRAGE" in n}
+    if all(word == "--export=ALL" for word in call.argv if word.startswith("--export=")):
+        return own
+    return slurm.environ | {n: v for n, v in own.items() if n.startswith("SLURM")}
 
 
 def arguments(call: Call) -> list[str]:

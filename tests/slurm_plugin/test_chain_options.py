@@ -300,6 +300,25 @@ def test_an_empty_comment_is_the_users_own(slurm: FakeSlurm) -> None:
     assert head(slurm)["style"] == "sequential"
 
 
+@pytest.mark.parametrize(
+    ("words", "lines", "env", "style"),
+    [
+        (["--mirage-chain=2"], "#SBATCH --mirage-style=serve\n", {}, "serve"),
+        ([], "#SBATCH --mirage-style=serve\n", {"MIRAGE_CHAIN": "2"}, "serve"),
+        (["--mirage-chain=2", "--mirage-style=wait"], "#SBATCH --mirage-style=serve\n", {}, "wait"),
+        (["--mirage-chain=2"], "#SBATCH --mirage-style=serve\n", {"MIRAGE_STYLE": "wait"}, "wait"),
+        ([], "#MIRAGE --chain=2 --style=wait\n#SBATCH --mirage-style=serve\n", {}, "serve"),
+        (["--mirage-style=wait"], "#SBATCH --mirage-chain=2\n", {}, "wait"),
+    ],
+)
+def test_what_a_directive_says_of_a_chain_counts_whoever_asks_for_it(
+    slurm: FakeSlurm, words: list[str], lines: str, env: dict[str, str], style: str
+) -> None:
+    """By then SPANK has become the wrapper, and hears no directive."""
+    ask(slurm, *words, lines=lines, env=env)
+    assert head(slurm)["style"] == style
+
+
 def test_the_second_components_comment_is_not_the_first_ones(slurm: FakeSlurm) -> None:
     lines = "#SBATCH -N1\n#SBATCH hetjob\n#SBATCH --comment=second\n"
     ask(slurm, "--mirage-chain=2", lines=lines)
@@ -320,6 +339,8 @@ def test_the_second_components_comment_is_not_the_first_ones(slurm: FakeSlurm) -
         (["--open-mode=append"], "#SBATCH --open-mode=truncate -o run.log\n", {}, False),
         (["--open-mode=truncate", "-o", "run-%j.log"], "#SBATCH -o run.log\n", {}, False),
         (["--open-mode=truncate", "-o", "%10J.log", "-e", "/dev/null"], "", {}, False),
+        (["--open-mode=truncate", "-o", "run-%A.log"], "", {}, False),
+        (["--open-mode=truncate", "-o", "run-%a.log"], "", {}, True),
         (["--open-mode=truncate"], "", {}, False),
         (["-o", "run.log"], "", {}, False),
         (["--mirage-chain=1", "--open-mode=truncate", "-o", "run.log"], "", {}, False),

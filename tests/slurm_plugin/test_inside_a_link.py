@@ -104,6 +104,35 @@ def test_its_own_script_with_other_arguments_is_one_plain_job(slurm: FakeSlurm, 
     assert len(slurm.chains()) == 1
 
 
+@pytest.mark.parametrize("export", ["ALL", "NONE", "OMP_NUM_THREADS"])
+@pytest.mark.parametrize("option", ["", "--mirage-chain=3"])
+def test_no_plain_job_of_a_link_begins_a_chain(slurm: FakeSlurm, export: str, option: str) -> None:
+    """Whatever is handed down to it, and however its script asks: else chains would multiply."""
+    body = f'sbatch --export={export} {option} "$0" $((${{1:-0}} + 1))\n'
+    queue = submit(slurm, HEAD + LINE + body)
+    assert queue.run(most=20) == 20
+    assert len(slurm.chains()) == 1
+    assert [is_carrier(call) for call in slurm.calls()].count(True) == 3
+    below = "no chain begins in a plain job of a link: submitted as one plain job"
+    around = "env -u SLURM_MIRAGE_PLAIN -u MIRAGE_CHAIN sbatch"
+    plain = [
+        done for done, call in zip(queue.done, slurm.calls(), strict=False) if not is_carrier(call)
+    ]
+    asks = bool(option) or export != "ALL"  # else by MIRAGE_CHAIN=0 it does not
+    assert [len(lines(done)) for done in plain] == [asks] * len(plain)
+    assert all(below in text and around in text for done in plain for text in lines(done))
+
+
+def test_the_way_around_in_a_plain_job_of_a_link_makes_a_chain(slurm: FakeSlurm) -> None:
+    """Whose links are links as any."""
+    around = "env -u SLURM_MIRAGE_PLAIN -u MIRAGE_CHAIN"
+    slurm.script(HEAD + LINE + "env -0 >names\n", "other.sh")
+    body = f'[ -n "$1" ] && {around} sbatch other.sh || sbatch "$0" again\n'
+    submit(slurm, HEAD + "#MIRAGE --chain=1\n" + body).run()
+    assert len(slurm.chains()) == 2
+    assert b"SLURM_MIRAGE_PLAIN" not in (slurm.root / "home" / "names").read_bytes()
+
+
 AGAIN = '[ -n "$1" ] || { sbatch other.sh; sbatch --mirage-chain=2 --wrap=true; }\n'
 
 

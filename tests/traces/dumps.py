@@ -25,6 +25,7 @@ class Ran:
     gpus: int
     limit_min: int
     name: str
+    state: str = "COMPLETED"
 
     @property
     def start(self) -> int:
@@ -82,6 +83,7 @@ LIMITS: Sequence[Columns] = (
     {"TimelimitRaw": lambda job: str(job.limit_min)},
     {"Timelimit": lambda job: span(job.limit_min * 60)},
 )
+STATES = ("COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "CANCELLED by 1003")
 NAMES: Sequence[Columns] = ({}, {"JobName": lambda job: job.name})
 
 
@@ -113,6 +115,7 @@ def rans(draw: st.DrawFn) -> list[Ran]:
                 gpus=nodes * draw(st.sampled_from((1, 4))),
                 limit_min=draw(st.integers(1, 5000)),
                 name=draw(st.sampled_from(("train", "a b", "7", "x=1,2"))),
+                state=draw(st.sampled_from(STATES)),
             )
         )
     return found
@@ -131,12 +134,14 @@ def dumps(draw: st.DrawFn, jobs: Sequence[Ran]) -> Written:
     time = TIMES[form]
     columns: dict[str, Cell] = {
         "JobIDRaw": lambda job: str(job.job_id),
-        "State": lambda _: "COMPLETED",
+        "State": lambda job: job.state,
         "Submit": lambda job: time(job.submit),
         "Start": lambda job: time(job.start),
     }
     for kinds in (NODES, CPUS, GPUS, LIMITS, NAMES, ends(time)):
         columns |= draw(st.sampled_from(kinds))
+    if {"End", "ElapsedRaw"} <= columns.keys() and draw(st.booleans()):
+        del columns["Start"]
     names = draw(st.permutations(sorted(columns)))
     apart, last = draw(st.sampled_from(DELIMITERS)), draw(st.booleans())
     rows = [names, *([columns[name](job) for name in names] for job in jobs)]

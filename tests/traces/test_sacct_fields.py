@@ -108,6 +108,30 @@ def test_gpus(tmp_path: Path, fields: dict[str, str], gpus: int) -> None:
     assert only(tmp_path, NNodes="3", **fields)[0].gpus == gpus
 
 
+@pytest.mark.parametrize(
+    ("asked", "gpus"),
+    [
+        ("PER_NODE:gpu:4", 12),
+        ("PER_NODE:license:1,gres:gpu:a100:2", 6),
+        ("PER_JOB:gpu:8", 8),
+        ("PER_JOB:gpu:8,PER_NODE:gpu:4,PER_TASK:gpu:1", 8),
+        ("PER_JOB:license:2,PER_NODE:gpu:1", 3),
+        ("PER_NODE:shard:4,PER_TASK:license:1", 0),
+    ],
+)
+def test_gpus_as_sacct_wrote_what_was_asked_for_until_20_02(
+    tmp_path: Path, asked: str, gpus: int
+) -> None:
+    assert only(tmp_path, NNodes="3", ReqGRES=asked)[0].gpus == gpus
+
+
+@pytest.mark.parametrize("asked", ["PER_TASK:gpu:1", "PER_SOCKET:gpu:a100:2"])
+def test_gpus_of_an_unknown_number_of_tasks_are_refused(tmp_path: Path, asked: str) -> None:
+    trace = opened(tmp_path, RAN | {"NNodes": "3", "ReqGRES": asked})
+    assert (jobs(trace), trace.tally.refused) == ([], {"GRES does not read": 1})
+    assert only(tmp_path, NNodes="3", ReqGRES=asked, AllocGRES="gpu:6")[0].gpus == 6
+
+
 def test_what_does_not_read_is_refused_by_its_reason(tmp_path: Path) -> None:
     bad = [
         {"NNodes": "two"},
@@ -142,6 +166,33 @@ def test_elapsed_tells_the_end_that_no_column_has(tmp_path: Path) -> None:
     assert job.end == 1700000100 + 86430
     (running,) = jobs(opened(tmp_path, row | {"State": "RUNNING"}))
     assert (running.end, running.elapsed_s) == (None, 1800)
+
+
+def test_a_run_time_alone_is_kept(tmp_path: Path) -> None:
+    row = BASE | {"NNodes": "1", "Timelimit": "1-00:00:00", "ElapsedRaw": "1800"}
+    (job,) = jobs(opened(tmp_path, row))
+    assert (job.start, job.end, job.elapsed_s, job.never_ran) == (None, None, 1800, False)
+
+
+@pytest.mark.parametrize("state", ["FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"])
+def test_a_dump_without_starts_takes_no_job_for_one_that_never_ran(
+    tmp_path: Path, state: str
+) -> None:
+    row = BASE | {"NNodes": "1", "State": state, "End": "1700003600"}
+    trace = opened(tmp_path, row)
+    assert (jobs(trace), len(trace.tally.refused)) == ([], 1)
+    assert "ask sacct for Start or ElapsedRaw" in next(iter(trace.tally.refused))
+    (job,) = jobs(opened(tmp_path, row | {"ElapsedRaw": "3000"}))
+    assert (job.start, job.never_ran) == (1700000600, False)
+    (job,) = jobs(opened(tmp_path, row | {"Start": "Unknown"}))
+    assert job.never_ran
+
+
+def test_a_cancelled_job_of_a_dump_without_starts_is_counted(tmp_path: Path) -> None:
+    row = BASE | {"NNodes": "1", "State": "CANCELLED by 7", "End": "1700003600"}
+    trace = opened(tmp_path, row)
+    (job,) = jobs(trace)
+    assert (job.never_ran, trace.tally.assumed) == (True, {record.NO_START: 1})
 
 
 def test_of_a_suspended_job_the_end_stays_and_the_run_is_told(tmp_path: Path) -> None:
