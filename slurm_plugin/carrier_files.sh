@@ -138,6 +138,7 @@ mirage_query() { # what Slurm says of a job: sets mirage_word (its state; `forgo
     # shellcheck disable=SC2046 # squeue's three words
     set -- $(printf '%s\n' "$mirage_said" | LC_ALL=C grep -x '[A-Z_]* [^ ]* [^ ]*' | mirage_pick_row)
     mirage_word=${1-}
+    [ "$mirage_word" != EXPEDITING ] || mirage_word=PENDING # on its way back into the queue
     mirage_number "${2-}" '' && mirage_word_start=$mirage_n
     mirage_number "${3-}" '' && mirage_word_end=$mirage_n
 }
