@@ -1,6 +1,6 @@
 """SimulatedCluster: ports.Cluster over the simulator, with chain users who live in it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain as chained
 
@@ -205,6 +205,11 @@ class SimulatedCluster:
     def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
         found = (self.simulator.find(i) for i in job_ids)
         return [self._job(r) for r in found if r is not None and r.submit <= self.simulator.now]
+
+    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        found = ((job_id, self.simulator.find(job_id)) for job_id in job_ids)
+        lists = {job_id: r.node_list for job_id, r in found if r is not None and r.node_list}
+        return {job_id: self._words.node_names(numbers) for job_id, numbers in lists.items()}
 
     # What moves jobs (ports.Cluster)
 

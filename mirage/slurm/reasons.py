@@ -211,7 +211,7 @@ def hindrance(reason: str) -> Hindrance | None:
     is backfill's plan for somebody else, which the queue cures.
     """
     plain = reason.strip().strip("()").replace("_", " ")
-    if _ASIDE.search(plain):
+    if _is_set_aside(plain):
         return None
     word = _of_sentence(plain) or plain.partition(",")[0].partition(" ")[0]
     if word == "ReqNodeNotAvail" and _UPKEEP.search(plain):
@@ -222,6 +222,20 @@ def hindrance(reason: str) -> Hindrance | None:
         if family.pattern.fullmatch(word):
             return Hindrance(word, family.cure, family.says, family.advice)
     return None
+
+
+def hides_nodes(reason: str) -> bool:
+    """Whether the reason may stand for nodes that are out of service, without naming them."""
+    return reason.lstrip("(").startswith("ReqNodeNotAvail") and _is_set_aside(reason)
+
+
+def unavailable(node_list: str) -> str:
+    """The reason that names them, in Slurm's words."""
+    return f"ReqNodeNotAvail, UnavailableNodes:{node_list}"
+
+
+def _is_set_aside(reason: str) -> bool:
+    return _ASIDE.search(reason.replace("_", " ")) is not None
 
 
 def _of_sentence(plain: str) -> str | None:

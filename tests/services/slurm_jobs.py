@@ -1,6 +1,6 @@
 """Jobs as Slurm would show them, and a cluster whose answers a test writes by hand."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mirage.domain.chain import Chain, ChainId, Link, Mark
@@ -71,6 +71,9 @@ class Written:
         self.records: list[Job] = []
         self.trouble: dict[str, BaseException] = {}
         """By method: raised instead of an answer."""
+        self.asks: dict[JobId, str] = {}
+        """The nodes that jobs ask for by name."""
+        self.known_nodes: tuple[Node, ...] = ()
         self.windows: list[tuple[int, int]] = []
         self.moves: list[tuple[str, JobId, str]] = []
 
@@ -83,7 +86,7 @@ class Written:
 
     def nodes(self) -> tuple[Node, ...]:
         self._answer("nodes")
-        return ()
+        return self.known_nodes
 
     def history(self, since: int, until: int) -> Iterator[Job]:
         self._answer("history")
@@ -95,6 +98,10 @@ class Written:
     def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
         self._answer("jobs")
         return [record for record in self.records if record.job_id in job_ids]
+
+    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        self._answer("asked_nodes")
+        return {job_id: self.asks[job_id] for job_id in job_ids if job_id in self.asks}
 
     def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         self._move("unpin" if unpin else "free", standby, dependency)
