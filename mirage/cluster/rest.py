@@ -190,10 +190,14 @@ class Slurmrestd:
         )
 
     def _asked_nodes(self, job_id: JobId) -> str:
-        reply = self._controller.ask(
-            f"job {job_id}",
-            lambda: self._asked(lambda v: self.http.get(_job(v, job_id), "job")),
-        )
+        """Empty as well where Slurm does not know the job."""
+        try:
+            reply = self._controller.ask(
+                f"job {job_id}",
+                lambda: self._asked(lambda v: self.http.get(_job(v, job_id), "job")),
+            )
+        except ClusterRefused:
+            return ""
         return self._read("slurmrestd", lambda: payloads_queue.asked_nodes(reply.body))
 
     def _nodes(self) -> tuple[Node, ...]:
