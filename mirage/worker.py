@@ -15,7 +15,7 @@ from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Records, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
-from mirage.services import caps, killswitch, links, pushing, retention, room, waits
+from mirage.services import caps, kept_moves, killswitch, links, pushing, retention, room, waits
 from mirage.services.bookkeeping import Bookkeeping
 from mirage.services.chains import conclude
 from mirage.services.desk import Rules
@@ -204,6 +204,7 @@ class Worker:
 
     def _look_and_act(self) -> None:
         queue = self._cluster.queue()
+        looked_at = None if self._queue is None else self._queue.taken_at
         nodes = self._fresh_nodes(queue.taken_at)
         marked = self._marked(queue)
         with self._store.begin() as tx:
@@ -223,6 +224,7 @@ class Worker:
                 return
             unread = links.unread_chains(tx, self._cluster_id, queue)
             reconcile(tx, self._cluster_id, queue.taken_at, unread)
+            kept_moves.check(tx, self._cluster_id, queue, looked_at, unread)
             conclude(tx, self._cluster_id, queue.taken_at)
             if self._watch is not None:
                 self._watch.note(tx, self._cluster_id, queue.taken_at)

@@ -162,7 +162,7 @@ def _carry_out(
         else:
             decisions.settle(tx, decision_id, effect, error)
         if effect is Effect.DONE and not handover.submits:
-            chains.save_link(tx, cluster_id, _moved(standby, decision.action, now))
+            chains.save_link(tx, cluster_id, moved(standby, decision.action, now))
         entry = AuditEntry(
             at=now,
             actor="mirage",
@@ -181,7 +181,8 @@ def told(action: Action, effect: Effect) -> str:
     return f"{action}: {effect}"
 
 
-def _moved(standby: Link, action: Action, now: int) -> Link:
+def moved(standby: Link, action: Action, now: int) -> Link:
+    """Where it stands after the move."""
     if action is Action.HOLD:
         return replace(standby, position=Position.HELD, freed_at=None)
     if action is Action.PIN:
@@ -277,11 +278,11 @@ def reconcile(
             if row.action is Action.SUBMIT and _too_late(links.get(row.index - 1)):
                 decisions.settle(tx, row.id, Effect.FAILED, "nobody submitted it")
             continue
-        moved = _took(row, standby, links.get(row.index - 1))
-        effect = Effect.DONE if moved else Effect.FAILED
-        decisions.settle(tx, row.id, effect, "" if moved else "Slurm did not take the move")
-        if moved:
-            chains.save_link(tx, cluster_id, _moved(standby, row.action, row.at))
+        taken = _took(row, standby, links.get(row.index - 1))
+        effect = Effect.DONE if taken else Effect.FAILED
+        decisions.settle(tx, row.id, effect, "" if taken else "Slurm did not take the move")
+        if taken:
+            chains.save_link(tx, cluster_id, moved(standby, row.action, row.at))
             judged = row.action in _MADE_ELIGIBLE and not standby.hindered
             if judged and standby.start is not None:
                 since = max(row.at, standby.submit)

@@ -1,6 +1,7 @@
 """Jobs as Slurm would show them, and a cluster whose answers a test writes by hand."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mirage.domain.chain import Chain, ChainId, Link, Mark
@@ -124,6 +125,11 @@ class Written:
     def _move(self, name: str, standby: JobId, dependency: str) -> None:
         self.moves.append((name, standby, dependency))
         self._answer(name)
+        if name in {"free", "unpin", "hold"}:
+            self.shown = [
+                replace(one, dependency=dependency) if one.job_id == standby else one
+                for one in self.shown
+            ]
 
     def _answer(self, name: str) -> None:
         if name in self.trouble:
