@@ -18,6 +18,7 @@ from mirage.policy.registry import is_model
 from mirage.ports import Cluster, NextLink
 from mirage.services.desk import Desk, Rules, found
 from mirage.services.foregone import SLURM, Foregone
+from mirage.services.forgotten_terms import in_words, without_met
 from mirage.services.handovers import OpenHandover, open_handovers
 from mirage.services.limits import too_wrong
 from mirage.services.links import unread_chains
@@ -203,7 +204,11 @@ def _tell(
             there = rules.submit(_next_link(handover))
             return (Effect.DONE if there else Effect.INTENDED), ""
         _move(cluster, handover, decision, snapshot)
-    except (ClusterRefused, InputError) as error:
+    except ClusterRefused as error:
+        job = snapshot.queue.find(handover.standby.job_id)
+        text = "" if job is None else job.dependency
+        return Effect.REFUSED, in_words(str(error), text, snapshot.queue)
+    except InputError as error:
         return Effect.REFUSED, str(error)
     except ClusterUnavailable as error:
         # It may have been heard: the next queue tells, and `reconcile` settles it.
@@ -228,14 +233,16 @@ def _move(cluster: Cluster, handover: OpenHandover, decision: Decision, snapshot
     text = "" if job is None else job.dependency
     before = snapshot.queue.find(predecessor)
     owner, unpin = handover.chain.uid, handover.standby.position is Position.PINNED
+    kept = without_met(cluster, text, snapshot.queue)
     if decision.action is Action.HOLD:
-        behind = dependency.behind(text, predecessor)
+        behind = dependency.behind(kept, predecessor)
         cluster.hold(standby, owner=owner, dependency=behind, unpin=unpin)
-    elif decision.action is Action.PIN:
-        rest, nodes = dependency.without(text, predecessor), before.node_list if before else ""
+        return
+    rest = dependency.without(kept, predecessor)
+    if decision.action is Action.PIN:
+        nodes = before.node_list if before else ""
         cluster.pin(standby, owner=owner, dependency=rest, node_list=nodes)
     else:
-        rest = dependency.without(text, predecessor)
         cluster.free(standby, owner=owner, dependency=rest, unpin=unpin)
 
 
