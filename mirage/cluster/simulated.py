@@ -29,6 +29,14 @@ REQUEUE_WAIT_S = 120
 """How long Slurm holds back a requeued job."""
 
 
+_SETTINGS = "mirage:style=concurrent,max-overlap=4:00:00"
+"""What the links' own guards keep to, for a service that nobody told of the chain."""
+
+
+def _comment(mark: Mark) -> str:
+    return f"{_SETTINGS} {mark}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChainUser:
     """What the link of a chain knows: how long the chain is, and what its own job looks like."""
@@ -98,7 +106,7 @@ class SimulatedCluster:
             user=user or f"chain-{chain_id}",
             partition=self.partition,
             name=f"chain-{chain_id}",
-            comment=str(Mark(chain_id, 1)),
+            comment=_comment(Mark(chain_id, 1)),
         )
         job_id = JobId(self.simulator.inject(job))
         self._chains[chain_id] = _ChainUser(links=links, job=job)
@@ -146,7 +154,7 @@ class SimulatedCluster:
         """What mirage-link does when its link starts; one that runs again has its standby."""
         if mark in self._links and self._lives(self._links[mark]):
             return
-        standby = replace(chain.job, comment=str(mark), dependencies=afterany(predecessor))
+        standby = replace(chain.job, comment=_comment(mark), dependencies=afterany(predecessor))
         self._links[mark] = self.simulator.inject(standby)
 
     def _lives(self, job_id: int) -> bool:
