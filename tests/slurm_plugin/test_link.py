@@ -192,15 +192,6 @@ def test_no_standby_never_stops_the_script(chain: Callable[..., Link]) -> None:
     assert "no standby for link 2 yet" in link.log()
 
 
-def test_the_deadline_is_slurms(chain: Callable[..., Link]) -> None:
-    link = chain(script="#!/bin/sh\necho $MIRAGE_DEADLINE\n")
-    link.slurm.job_is(101, "RUNNING", end=1234)
-    assert link.run(1).stdout == b"1234\n"
-    link.slurm.job_is(101, "RUNNING", end="N/A")
-    assert link.run(1).stdout == b"\n"
-    assert link.run(1, env={"SLURM_JOB_END_TIME": "99"}).stdout == b"99\n"
-
-
 def test_done_within_a_link_takes_its_standby_back(chain: Callable[..., Link]) -> None:
     link = chain(script="#!/bin/sh\ntouch $MIRAGE_DIR/done\n")
     link.run(1)
