@@ -49,6 +49,14 @@ required state submit_line time tres user
 _SOME = "completed failed signaled timeout running successor array cancelled-held het unlimited"
 """The jobs that every version is asked for; the newest is asked for all."""
 _OLDEST = 38
+_PREFACE = """\
+# Answers of slurmrestd of a real {release}
+
+Written by `deploy/testbed/capture_rest.py`, with the commands' own answers of the same moment beside them (`*.txt`, as
+in the folder of queries). The newest version was asked for all jobs, the others for some. Jobs, nodes and records are cut
+to the keys that Mirage reads, the OpenAPI document to the paths that it may ask, diag is whole; `jobs-by-fate.json` says
+what became of which job.
+"""
 _ASKED = re.compile(r"/slurm(db)?/(v0\.0\.\d+)/(jobs|nodes|diag|ping|job/(submit|\{job_id\}))/?")
 _RECORD_QUERIES = ("skip_steps", "show_duplicates", "disable_truncate_usage_time")
 
@@ -77,6 +85,7 @@ def _capture(jobs: workload.Jobs) -> None:
     versions = _versions(document)
     fields = sacct.fields(_answer(sacct.helpformat_argv()))
     window = sacct.in_window(now - 86400, now + 60)
+    (_folder() / "INDEX.md").write_text(_PREFACE.format(release=release.described()))
     _keep("jobs-by-fate", {"taken_at": now, "jobs": jobs})
     _keep("openapi", document)
     _text("squeue", squeue.argv(), squeue.environment(_SEPARATOR))
