@@ -27,6 +27,13 @@ from mirage.slurm import sacct, scontrol, sinfo, squeue  # noqa: E402
 
 _SEPARATOR = "\x1f7e57\x1f"
 _SPEED = 60
+_PREFACE = f"""\
+# Answers of a real {{release}} to Mirage's own queries
+
+Written by `deploy/testbed/capture_queries.py` on the testbed at {_SPEED} times the clock, not to be
+edited. Fields end in the bytes `1f 37 65 35 37 1f`. `jobs.json` says which fate became which job id
+(`workload.py` says how). `expected.json` is by hand: what tests expect of this release alone.
+"""
 _HOSTILE = {
     "hostile-newline": "first line\nsecond | line\n",
     "hostile-separator": "with\x1fseparator\x1e and\ttab",

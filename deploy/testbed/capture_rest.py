@@ -52,10 +52,10 @@ _OLDEST = 38
 _PREFACE = """\
 # Answers of slurmrestd of a real {release}
 
-Written by `deploy/testbed/capture_rest.py`, with the commands' own answers of the same moment beside them (`*.txt`, as
-in the folder of queries). The newest version was asked for all jobs, the others for some. Jobs, nodes and records are cut
-to the keys that Mirage reads, the OpenAPI document to the paths that it may ask, diag is whole; `jobs-by-fate.json` says
-what became of which job.
+Written by `deploy/testbed/capture_rest.py`, with the commands' own answers of the same moment
+beside them (`*.txt`, as in the folder of queries). The newest version was asked for all jobs, the
+others for some. Jobs, nodes and records are cut to the keys that Mirage reads, the OpenAPI document
+to the paths that it may ask, diag is whole; `jobs-by-fate.json` says what became of which job.
 """
 _ASKED = re.compile(r"/slurm(db)?/(v0\.0\.\d+)/(jobs|nodes|diag|ping|job/(submit|\{job_id\}))/?")
 _RECORD_QUERIES = ("skip_steps", "show_duplicates", "disable_truncate_usage_time")
@@ -182,8 +182,8 @@ def _trimmed(
 
 def _family(row: Mapping[str, Any]) -> set[int]:
     """The numbers that a job goes by: its own, and the first of its array or heterogeneous job."""
-    given = row["job_id"], row.get("array_job_id"), row.get("het_job_id")
-    given += tuple((row.get(name) or {}).get("job_id") for name in ("array", "het"))
+    given = [row["job_id"], row.get("array_job_id"), row.get("het_job_id")]
+    given += [(row.get(name) or {}).get("job_id") for name in ("array", "het")]
     return {n for n in (_number(value) for value in given) if n}
 
 

@@ -84,3 +84,4 @@ def releases() -> tuple[str, ...]:
 
 ALL = tuple(Captures(release) for release in releases())
 answer, outcome, taken_at, job_id = ALL[0].answer, ALL[0].outcome, ALL[0].taken_at, ALL[0].job_id
+SDIAG = ALL[0].text("sdiag.txt")
