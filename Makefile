@@ -34,11 +34,14 @@ ONE_REGIME := test_mirage_costs_less_than_the_same_chains_left_reactive[x60-age-
 test:  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
 	$(MAKE) --jobs=2 $(STAMP) compiled
 	$(BIN)/python -m tests.needed
-	$(MAKE) --jobs=7 --output-sync=target check root-trixie test-simulated test-slurm test-chains-everywhere test-deb
+	$(MAKE) --jobs=7 --output-sync=target check $(ROOTS) test-simulated test-slurm test-chains-everywhere test-deb
 
 # What the service compiles takes longer than pip, which runs meanwhile.
 compiled: $(SERVE_STAMP)
 	$(BIN)/python -m mirage.services.compiling
+
+# Nobody but root makes roots of other Debian releases; where nothing may be left out, that is a failure.
+ROOTS := $(shell if [ "$$CI" = true ] || [ "$$(id -u)" -eq 0 ]; then echo root-trixie; fi)
 
 # One file first, by itself: it compiles all other kernels, which several processes would do each.
 kernels: $(STAMP)
@@ -54,7 +57,7 @@ test-slurm: kernels  ## the service's hands and the simulator against the real S
 	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) --ignore=tests/handover --ignore=tests/slurm_plugin && exit $$plugin
 
 test-chains-everywhere: kernels
-	chains=0; $(MAKE) test-chains || chains=$$?; $(MAKE) test-slurm-24.11 && exit $$chains
+	chains=0; $(MAKE) test-chains || chains=$$?; $(if $(ROOTS),$(MAKE) test-slurm-24.11 &&) exit $$chains
 
 test-chains: kernels  ## whole chains, and what they win
 	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) tests/handover

@@ -1,14 +1,19 @@
-"""Roots of other Debian releases, whose Slurm is another: made once, kept, never used half made."""
+"""Roots of other Debian releases, whose Slurm is another: made once, kept, never used half made.
+
+They lie in the user's cache, as gigabytes that no copy of a checkout should take along, and serve
+every checkout whose recipe is theirs."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import math
 import os
 import platform
 import re
 import shutil
 import subprocess
+import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,17 +28,21 @@ _RECIPE = Path(__file__).with_name("root.sh")
 _EXTRAS = ("jwt", "postgres", "test")
 _MADE = ".mirage-root"
 """Stands in a root that is whole; apart.sh locks it while a command runs there."""
+_KEPT_S = 14 * 86400
+"""A root of another recipe that nobody asked for in this time is removed."""
 _LIST = re.compile(r"'(?P<mirror>\S+)/dists/(?P<codename>[^/']+)/InRelease'")
 
 
 def make(release: str, *, fresh: bool = False) -> Path:
     """Return the root of a Debian release; where there is none of today's recipe, make it."""
-    cache = Path(os.environ.get("MIRAGE_ROOTS") or _REPOSITORY / ".cache" / "roots")
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = caches / "mirage-tests" / "roots"
     cache.mkdir(parents=True, exist_ok=True)
     root = cache / f"{release}-{_recipe()}"
     with _locked(cache / f"{release}.lock"):
         if fresh or not (root / _MADE).exists():
             _make(release, root, cache)
+        (root / _MADE).touch()
     return root
 
 
@@ -54,12 +63,14 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _make(release: str, root: Path, cache: Path) -> None:
+    if shutil.which("apt-get") is None:
+        raise _unmade(release, "this host is no Debian (no apt-get)")
     part, log = cache / f"{release}.part", cache / f"{release}.log"
     shutil.rmtree(part, ignore_errors=True)
     with log.open("w") as output:
         if shutil.which("debootstrap") is None:
             _install_debootstrap(release)
-        words = ["bash", str(_RECIPE), release, str(part), _mirror(), str(cache / "pip")]
+        words = ["bash", str(_RECIPE), release, str(part), _mirror(release)]
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
         )
@@ -67,7 +78,8 @@ def _make(release: str, root: Path, cache: Path) -> None:
         raise _unmade(release, f"{_last_line(log.read_text())} (all of it: {log})")
     (part / _MADE).write_text(_installed(part))
     for old in cache.glob(f"{release}-*"):
-        _remove_unused(old)
+        if old == root or _idle_s(old) > _KEPT_S:
+            _remove_unused(old)
     if root.exists():
         raise _unmade(release, f"a command still runs in {root}")
     part.rename(root)
@@ -80,7 +92,7 @@ def _install_debootstrap(release: str) -> None:
         raise _unmade(release, f"no debootstrap here: {_last_line(str(error))}") from error
 
 
-def _mirror() -> str:
+def _mirror(release: str) -> str:
     """Where this host's own apt finds its release, and so all others of Debian's archive."""
     here = platform.freedesktop_os_release().get("VERSION_CODENAME")
     words = ["apt-get", "--print-uris", "update"]
@@ -88,7 +100,7 @@ def _mirror() -> str:
     for found in _LIST.finditer(told):
         if found["codename"] == here:
             return found["mirror"]
-    raise TestbedError(f"no root can be made: this host's apt has no list of {here}")
+    raise _unmade(release, f"this host's apt names no archive of {here}")
 
 
 def _installed(root: Path) -> str:
@@ -97,14 +109,16 @@ def _installed(root: Path) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
 
+def _idle_s(root: Path) -> float:
+    made = root / _MADE
+    return time.time() - made.stat().st_mtime if made.exists() else math.inf
+
+
 def _remove_unused(root: Path) -> None:
-    """Remove a root of an earlier recipe, unless a command runs in it."""
-    try:
-        lock = (root / _MADE).open()
-    except FileNotFoundError:
-        shutil.rmtree(root, ignore_errors=True)
+    """Remove a root, half made or whole, unless a command runs in it."""
+    if not root.exists():
         return
-    with lock:
+    with (root / _MADE).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -24,7 +24,8 @@ class Roots:
     """A cache of roots, on a host whose debootstrap reaches nothing."""
 
     def __init__(self, folder: Path) -> None:
-        self.cache = folder / "roots"
+        self._caches = folder / "cache"
+        self.cache = self._caches / "mirage-tests" / "roots"
         self._bin = folder / "bin"
         self._bin.mkdir()
         fake = self._bin / "debootstrap"
@@ -33,7 +34,7 @@ class Roots:
 
     def run(self, *argv: str | Path) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {
-            "MIRAGE_ROOTS": str(self.cache),
+            "XDG_CACHE_HOME": str(self._caches),
             "PATH": f"{self._bin}:{os.environ['PATH']}",
         }
         return subprocess.run(
