@@ -71,7 +71,7 @@ test-slurm-24.11: root-trixie  ## the tests of RELEASE_TESTS on Debian 13's Slur
 test-slurm-26.05: root-sid  ## the same on Debian sid's, which moves: before a release
 	$(TIMED) $(APART) --root sid python $(OF_SLURM) $(RELEASE_TESTS)
 
-# Debian's archive and pip's index, not this host's, say what is in it.
+# Three minutes the first time; kept in the user's cache (deploy/testbed/README.md).
 root-trixie root-sid: root-%:
 	$(TIMED) $(IDLE) python3 deploy/testbed/testbed.py root $*
 
