@@ -10,8 +10,8 @@ SHELL := /bin/bash
 # Containers often set it. Tests start hundreds of processes, and each would compile everything.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test compiled kernels test-simulated test-slurm test-chains test-chains-everywhere test-plugin \
-	test-slurm-24.11 test-slurm-26.05 root-trixie root-sid test-deb deb lint-ansible check docs generated man clean
+.PHONY: demo test compiled kernels test-simulated turn-answers turn-chains test-slurm test-chains test-plugin \
+	test-slurm-24.11 test-answers-24.11 test-chains-24.11 test-slurm-26.05 root-trixie root-sid test-deb deb lint-ansible check docs generated man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
 	$(BIN)/mirage demo --once
@@ -25,23 +25,26 @@ TIMED = TIMEFORMAT='part $@: %0R s'; time
 # Slurms beside each other, each in a private copy of this host, or of another Debian release.
 APART := deploy/testbed/apart.sh
 OF_SLURM := -m pytest -q --durations=10 -p tests.part_times -m slurm
-# What a release of Slurm may change for Mirage: asked of each that sites run.
-RELEASE_TESTS ?= tests/cluster/test_contract.py tests/slurm_plugin/test_conformance.py tests/slurm_plugin/test_conformance_run.py \
-	tests/slurm_plugin/test_hooks.py tests/identity 'tests/handover/test_early_release.py::$(ONE_REGIME)' tests/handover/test_survival.py \
-	tests/handover/test_pinned.py tests/handover/test_submit_for_users.py
+# What a release of Slurm may change for Mirage: asked of each that sites run. First what is in real time, then what keeps
+# time with the cluster's clock.
 ONE_REGIME := test_mirage_costs_less_than_the_same_chains_left_reactive[x60-age-quantile-14]
+OF_RELEASE_ANSWERS := tests/cluster/test_contract.py tests/slurm_plugin/test_conformance.py tests/slurm_plugin/test_conformance_run.py \
+	tests/slurm_plugin/test_hooks.py tests/identity
+OF_RELEASE_CHAINS := 'tests/handover/test_early_release.py::$(ONE_REGIME)' tests/handover/test_survival.py tests/handover/test_pinned.py \
+	tests/handover/test_submit_for_users.py
+RELEASE_TESTS ?= $(OF_RELEASE_ANSWERS) $(OF_RELEASE_CHAINS)
+# Nobody but root makes roots of other Debian releases; where nothing may be left out, that is a failure.
+ROOTS := $(shell if [ "$$CI" = true ] || [ "$$(id -u)" -eq 0 ]; then echo root-trixie; fi)
+IN_TURN = failed=0; for part in $(1); do $(MAKE) $$part || failed=1; done; exit $$failed
 
 test:  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
 	$(MAKE) --jobs=2 $(STAMP) compiled
 	$(BIN)/python -m tests.needed
-	$(MAKE) --jobs=7 --output-sync=target check $(ROOTS) test-simulated test-slurm test-chains-everywhere test-deb
+	$(MAKE) --jobs=7 --output-sync=target check $(ROOTS) test-simulated turn-answers turn-chains test-deb
 
 # What the service compiles takes longer than pip, which runs meanwhile.
 compiled: $(SERVE_STAMP)
 	$(BIN)/python -m mirage.services.compiling
-
-# Nobody but root makes roots of other Debian releases; where nothing may be left out, that is a failure.
-ROOTS := $(shell if [ "$$CI" = true ] || [ "$$(id -u)" -eq 0 ]; then echo root-trixie; fi)
 
 # One file first, by itself: it compiles all other kernels, which several processes would do each.
 kernels: $(STAMP)
@@ -52,12 +55,14 @@ test-simulated: kernels  ## what needs no Slurm
 
 # What waits for the real Slurm, as two that take about as long: a third beside them, and its clock
 # is late so often that tests need a second try.
-test-slurm: kernels  ## the service's hands and the simulator against the real Slurm, and what users touch
-	plugin=0; $(MAKE) test-plugin || plugin=$$?; \
-	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) --ignore=tests/handover --ignore=tests/slurm_plugin && exit $$plugin
+turn-answers: kernels
+	$(call IN_TURN,test-plugin test-slurm $(ROOTS:root-trixie=test-answers-24.11))
 
-test-chains-everywhere: kernels
-	chains=0; $(MAKE) test-chains || chains=$$?; $(if $(ROOTS),$(MAKE) test-slurm-24.11 &&) exit $$chains
+turn-chains: kernels
+	$(call IN_TURN,test-chains $(ROOTS:root-trixie=test-chains-24.11))
+
+test-slurm: kernels  ## the service's hands and the simulator against the real Slurm
+	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) --ignore=tests/handover --ignore=tests/slurm_plugin
 
 test-chains: kernels  ## whole chains, and what they win
 	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) tests/handover
@@ -65,11 +70,14 @@ test-chains: kernels  ## whole chains, and what they win
 test-plugin: $(STAMP)  ## what users touch
 	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) tests/slurm_plugin
 
-test-slurm-24.11: root-trixie  ## the tests of RELEASE_TESTS on Debian 13's Slurm, in a root of its own
+test-slurm-24.11: root-trixie  ## RELEASE_TESTS on Debian 13's Slurm, in a root of its own
 	$(TIMED) $(APART) --root trixie python $(OF_SLURM) $(RELEASE_TESTS)
 
 test-slurm-26.05: root-sid  ## the same on Debian sid's, which moves: before a release
 	$(TIMED) $(APART) --root sid python $(OF_SLURM) $(RELEASE_TESTS)
+
+test-answers-24.11 test-chains-24.11: test-%-24.11:
+	$(MAKE) test-slurm-24.11 RELEASE_TESTS="$(OF_RELEASE_$(shell echo $* | tr a-z A-Z))"
 
 # Three minutes the first time; kept in the user's cache (deploy/testbed/README.md).
 root-trixie root-sid: root-%:
