@@ -35,7 +35,9 @@ OF_RELEASE_CHAINS := 'tests/handover/test_early_release.py::$(ONE_REGIME)' tests
 RELEASE_TESTS ?= $(OF_RELEASE_ANSWERS) $(OF_RELEASE_CHAINS)
 # Nobody but root makes roots of other Debian releases; where nothing may be left out, that is a failure.
 ROOTS := $(shell if [ "$$CI" = true ] || [ "$$(id -u)" -eq 0 ]; then echo root-trixie; fi)
-IN_TURN = failed=0; for part in $(1); do $(MAKE) $$part || failed=1; done; exit $$failed
+# The kernels are compiled by then.
+KERNELS ?= kernels
+IN_TURN = failed=0; for part in $(1); do $(MAKE) KERNELS= $$part || failed=1; done; exit $$failed
 
 test:  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
 	$(MAKE) --jobs=2 $(STAMP) compiled
@@ -61,10 +63,10 @@ turn-answers: kernels
 turn-chains: kernels
 	$(call IN_TURN,test-chains $(ROOTS:root-trixie=test-chains-24.11))
 
-test-slurm: kernels  ## the service's hands and the simulator against the real Slurm
+test-slurm: $(KERNELS)  ## the service's hands and the simulator against the real Slurm
 	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) --ignore=tests/handover --ignore=tests/slurm_plugin
 
-test-chains: kernels  ## whole chains, and what they win
+test-chains: $(KERNELS)  ## whole chains, and what they win
 	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) tests/handover
 
 test-plugin: $(STAMP)  ## what users touch
