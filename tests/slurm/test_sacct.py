@@ -206,15 +206,16 @@ def test_a_header_alone_is_no_jobs() -> None:
         ("PENDING|1|0||", 0),
     ],
 )
-def test_a_job_without_an_allocation_has_the_cpus_that_it_asks_for(told: str, cpus: int) -> None:
+def test_a_job_without_an_allocation_has_the_cpus_that_it_asks_for(
+    captures: Captures, told: str, cpus: int
+) -> None:
     header = ("JobIDRaw", "JobID", "UID", "Submit", "State", "NNodes", "NCPUS", "ReqTRES")
     row = ["82", "82", "1001", "100", *told.split("|")[:4]]
     lines = ["".join(f"{cell}{rows.SEPARATOR}" for cell in line) for line in (header, row)]
     facts = sacct.parse_facts("".join(f"{line}\n" for line in lines), header)
     (job,) = sacct.records(facts, {})
     assert job.cpus == cpus
-    fields = sacct.fields(answer("sacct-helpformat.txt"))
-    assert set(header) <= set(fields.facts), "and all of them are asked for"
+    assert set(header) <= set(_fields(captures).facts), "and all of them are asked for"
 
 
 def test_absent_fields_are_not_known() -> None:
