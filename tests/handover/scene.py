@@ -17,6 +17,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 from mirage.domain.handover import Handover
 from tests.slurm_testbed import REPOSITORY, Testbed, python_for_users
@@ -215,9 +216,13 @@ class Scene:
         self.service = None
 
     def api(self, path: str) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{PORT}{path}", timeout=10) as answer:
-            parsed: dict[str, Any] = json.load(answer)
-            return parsed
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}{path}", timeout=10) as answer:
+                parsed: dict[str, Any] = json.load(answer)
+                return parsed
+        except HTTPError as error:
+            error.close()  # it is an answer as well, and an open one is a warning
+            raise
 
     def service_log(self) -> str:
         return (self.root / "mirage" / "serve.log").read_text()
