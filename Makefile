@@ -40,11 +40,11 @@ KERNELS ?= kernels
 IN_TURN = failed=0; for part in $(1); do $(MAKE) KERNELS= $$part || failed=1; done; exit $$failed
 
 test:  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
-	$(MAKE) --jobs=2 $(STAMP) compiled
+	$(MAKE) --jobs=3 $(STAMP) compiled $(ROOTS)
 	$(BIN)/python -m tests.needed
-	$(MAKE) --jobs=7 --output-sync=target check $(ROOTS) test-simulated turn-answers turn-chains test-deb
+	$(MAKE) --jobs=6 --output-sync=target check test-simulated turn-answers turn-chains test-deb
 
-# What the service compiles takes longer than pip, which runs meanwhile.
+# What the service compiles takes longer than pip, and a root waits for the network: all run meanwhile.
 compiled: $(SERVE_STAMP)
 	$(BIN)/python -m mirage.services.compiling
 
@@ -83,7 +83,7 @@ test-answers-24.11 test-chains-24.11: test-%-24.11:
 
 # Three minutes the first time; kept in the user's cache (deploy/testbed/README.md).
 root-trixie root-sid: root-%:
-	$(TIMED) $(IDLE) python3 deploy/testbed/testbed.py root $*
+	$(TIMED) python3 deploy/testbed/testbed.py root $*
 
 test-deb: $(STAMP)  ## the Debian package: built, installed on a root of its own, upgraded, purged
 	$(TIMED) $(IDLE) $(PYTEST) -m deb tests/deploy
