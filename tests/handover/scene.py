@@ -13,9 +13,11 @@ import tempfile
 import threading
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 from mirage.domain.handover import Handover
 from tests.slurm_testbed import REPOSITORY, Testbed, python_for_users
@@ -214,9 +216,13 @@ class Scene:
         self.service = None
 
     def api(self, path: str) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{PORT}{path}", timeout=10) as answer:
-            parsed: dict[str, Any] = json.load(answer)
-            return parsed
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}{path}", timeout=10) as answer:
+                parsed: dict[str, Any] = json.load(answer)
+                return parsed
+        except HTTPError as error:
+            error.close()  # it is an answer as well, and an open one is a warning
+            raise
 
     def service_log(self) -> str:
         return (self.root / "mirage" / "serve.log").read_text()
@@ -225,7 +231,7 @@ class Scene:
         """(event, chain, detail), oldest first, from the database itself."""
         import sqlite3  # noqa: PLC0415 - only this reads behind the service's back
 
-        with sqlite3.connect(self.root / "mirage" / "mirage.db") as db:
+        with closing(sqlite3.connect(self.root / "mirage" / "mirage.db")) as db:
             rows = db.execute("SELECT event, chain_id, detail FROM audit ORDER BY id").fetchall()
         return [(event, chain, json.loads(detail)) for event, chain, detail in rows]
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.slurm_plugin.conformance import Answer, Side
 from tests.slurm_plugin.invocations import call
+from tests.slurm_testbed import OF_ONE_JOB
 
 pytestmark = pytest.mark.slurm
 
@@ -68,7 +69,15 @@ CALLS = [
     call("--input=input", "see.sh"),
     call("-i", "/dev/zero", "--wrap", "head -c 3 | od >$SLURM_SUBMIT_DIR/zero.$SLURM_JOB_ID"),
     call("-e", "err-%j", "see.sh"),
-    call("-N2", "--ntasks-per-node=2", "--cpus-per-task=2", "--mem=200M", "--gres=gpu:2", "see.sh"),
+    call(
+        "-N2",
+        "-n4",
+        "--ntasks-per-node=2",
+        "--cpus-per-task=2",
+        "--mem=200M",
+        "--gres=gpu:2",
+        "see.sh",
+    ),
     call("--job-name=named here", "see.sh"),
     call("-o", "/dev/null", "--wrap", WRAPPED),
     call("-o", "/dev/null", "-J", "w", "--wrap", WRAPPED, CODE="9"),
@@ -101,10 +110,11 @@ OF_THE_NODE |= {"ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "HOSTNAME"}
 GROUPS = [f"{kind}_GROUP_{n}" for kind in ("HET", "PACK") for n in (0, 1)]
 OF_THE_JOB |= {f"SLURM_JOB_ID_{group}" for group in GROUPS}
 OF_THE_NODE |= {f"SLURM_JOB_NODELIST_{group}" for group in GROUPS}
+OF_THE_JOB |= OF_ONE_JOB
 DIFFERS = OF_A_SHELL | OF_THE_JOB | OF_THE_NODE
 LATER_DIFFERS = (A_LINK_HAS - {"MIRAGE_CHAIN_ID", "MIRAGE_LINKS", "MIRAGE_DIR"}) | OF_THE_NODE
 LATER_DIFFERS |= {"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_TASK_PID", "SLURM_JOB_DEPENDENCY", "_"}
-LATER_DIFFERS |= {"SLURM_OPEN_MODE"}
+LATER_DIFFERS |= {"SLURM_OPEN_MODE"} | OF_ONE_JOB
 
 
 @dataclass(frozen=True, slots=True)
