@@ -17,7 +17,6 @@ from tests.slurm_testbed import Testbed, TestbedFailure
 
 _LIFE_S = 1800
 _USER = "nobody"
-_PLUGINS = "openapi/v0.0.38,openapi/dbv0.0.38"
 
 
 @dataclass(kw_only=True)
@@ -62,7 +61,7 @@ def started(testbed: Testbed) -> Iterator[RestHost]:
     path, port = sockets / "restd", _free_port()
     listen = [f"unix:{path}", f"127.0.0.1:{port}"]
     with (folder / "log").open("w") as log:
-        argv = ["slurmrestd", "-a", "rest_auth/jwt", "-s", _PLUGINS, *listen]
+        argv = ["slurmrestd", "-a", "rest_auth/jwt", *listen]
         process = testbed.popen(
             argv, user=_USER, env={"SLURM_JWT": "daemon"}, cwd=Path("/"), output=log
         )

@@ -7,6 +7,7 @@ import getpass
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
@@ -134,7 +135,20 @@ def test_a_slurmrestd_without_accounting_says_how_to_start_it(fake: FakeRestd) -
 
 
 def test_a_pin_is_taken_back_by_who_set_it_and_by_who_is_told(fake: FakeRestd) -> None:
-    fake.answers(JOB, {**FINE, "jobs": [HERS | {"required_nodes": ""}]})
+    shown = [
+        HERS | {"required_nodes": nodes, "dependency": dependency}
+        for nodes, dependency in (
+            ("", ""),
+            ("gpu01", ""),
+            ("", "afterany:6(unfulfilled)"),
+            ("", ""),
+        )
+    ]
+    # A look before each move, and one afterwards.
+    looks = chain.from_iterable(pairwise([shown[0], *shown]))
+    told = [(200, {**FINE, "jobs": [one]}) for one in looks]
+    fake.answers(JOB, FINE)
+    fake.answers_in_turn(JOB, *told, method="GET")
     slurm = cluster(fake)
     slurm.free(STANDBY, owner=ALICE, dependency="")
     slurm.pin(STANDBY, owner=ALICE, dependency="", node_list="gpu01")
@@ -163,24 +177,6 @@ def test_nobody_is_pinned_whose_own_nodes_are_not_known(fake: FakeRestd, answer:
     with pytest.raises(ClusterUnavailable):
         cluster(fake).pin(STANDBY, owner=ALICE, dependency="", node_list="gpu01")
     assert [asked.method for asked in fake.calls(JOB)] == ["GET"]
-
-
-def test_a_later_version_is_told_in_its_own_words_and_looked_at_afterwards(fake: FakeRestd) -> None:
-    fake.answers(OPENAPI, openapi("v0.0.40"))
-    shown = {
-        "job_id": 7,
-        "user_id": ALICE,
-        "submit_time": {"set": True, "infinite": False, "number": 5},
-        "job_state": ["PENDING"],
-        "dependency": "afterany:6(unfulfilled)",
-    }
-    fake.answers("/slurm/v0.0.40/job/7", {**FINE, "jobs": [shown]})
-    slurm = cluster(fake)
-    slurm.hold(STANDBY, owner=ALICE, dependency="afterany:6", unpin=True)
-    with pytest.raises(ClusterUnavailable, match="its dependency is still"):
-        slurm.free(STANDBY, owner=ALICE, dependency="")
-    told = [asked.body for asked in fake.calls("/slurm/v0.0.40/job/7") if asked.method == "POST"]
-    assert told == [{"dependency": "afterany:6", "required_nodes": []}, {"dependency": ""}]
 
 
 SOCKET = "job update from /run/slurmrestd.socket->fd:9 failed"
@@ -277,7 +273,9 @@ def test_a_later_version_takes_arguments_and_triples(fake: FakeRestd) -> None:
     job = asked.body["job"]
     assert job["time_limit"] == {"set": True, "infinite": False, "number": 2}
     assert job["environment"] == ["PATH=/bin", "A=b=c d"]
-    assert (job["argv"], job["tres_per_node"]) == (["a b"], "gres/gpu:a100:8")
+    # argv[0] is a throwaway value: Slurm puts the script's path there.
+    assert (job["argv"], job["tres_per_node"]) == (["a; b", "a b"], "gres/gpu:a100:8")
+    assert (job["shared"], "exclusive" in job) == (["none"], False)
 
 
 def test_arguments_are_not_sent_to_a_slurmrestd_that_dies_of_them(fake: FakeRestd) -> None:
