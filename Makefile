@@ -6,10 +6,12 @@ STAMP := $(VENV)/.installed-dev
 SERVE_STAMP := $(VENV)/.installed
 DEB_STAMP := $(VENV)/.installed-deb
 
+SHELL := /bin/bash
 # Containers often set it. Tests start hundreds of processes, and each would compile everything.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test compiled kernels test-simulated test-slurm test-chains test-plugin test-deb deb lint-ansible check docs generated man clean
+.PHONY: demo test compiled kernels test-simulated test-slurm test-chains test-chains-everywhere test-plugin \
+	test-slurm-24.11 test-slurm-26.05 root-trixie root-sid test-deb deb lint-ansible check docs generated man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
 	$(BIN)/mirage demo --once
@@ -19,12 +21,20 @@ demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what ea
 IDLE := $(shell chrt --idle 0 true 2>/dev/null && echo chrt --idle 0 || echo nice -n 19)
 PYTEST := $(BIN)/python -m pytest -q --durations=10
 FIRST := tests/learn/test_live.py
-APART := deploy/testbed/apart.sh  # Slurms beside each other, each in a private copy of this host
+TIMED = TIMEFORMAT='part $@: %0R s'; time
+# Slurms beside each other, each in a private copy of this host, or of another Debian release.
+APART := deploy/testbed/apart.sh
+OF_SLURM := -m pytest -q --durations=10 -p tests.part_times -m slurm
+# What a release of Slurm may change for Mirage: asked of each that sites run.
+RELEASE_TESTS ?= tests/cluster/test_contract.py tests/slurm_plugin/test_conformance.py tests/slurm_plugin/test_conformance_run.py \
+	tests/slurm_plugin/test_hooks.py tests/identity 'tests/handover/test_early_release.py::$(ONE_REGIME)' tests/handover/test_survival.py \
+	tests/handover/test_pinned.py tests/handover/test_submit_for_users.py
+ONE_REGIME := test_mirage_costs_less_than_the_same_chains_left_reactive[x60-age-quantile-14]
 
 test:  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
 	$(MAKE) --jobs=2 $(STAMP) compiled
 	$(BIN)/python -m tests.needed
-	$(MAKE) --jobs=6 --output-sync=target check test-simulated test-slurm test-chains test-deb
+	$(MAKE) --jobs=7 --output-sync=target check root-trixie test-simulated test-slurm test-chains-everywhere test-deb
 
 # What the service compiles takes longer than pip, which runs meanwhile.
 compiled: $(SERVE_STAMP)
@@ -35,22 +45,35 @@ kernels: $(STAMP)
 	$(PYTEST) $(FIRST)
 
 test-simulated: kernels  ## what needs no Slurm
-	$(IDLE) $(PYTEST) -m "not slurm and not deb" --ignore=$(FIRST) --numprocesses=3 --dist=worksteal
+	$(TIMED) $(IDLE) $(PYTEST) -m "not slurm and not deb" --ignore=$(FIRST) --numprocesses=3 --dist=worksteal
 
 # What waits for the real Slurm, as two that take about as long: a third beside them, and its clock
 # is late so often that tests need a second try.
 test-slurm: kernels  ## the service's hands and the simulator against the real Slurm, and what users touch
 	plugin=0; $(MAKE) test-plugin || plugin=$$?; \
-	$(APART) $(PYTEST) -m slurm --ignore=tests/handover --ignore=tests/slurm_plugin && exit $$plugin
+	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) --ignore=tests/handover --ignore=tests/slurm_plugin && exit $$plugin
+
+test-chains-everywhere: kernels
+	chains=0; $(MAKE) test-chains || chains=$$?; $(MAKE) test-slurm-24.11 && exit $$chains
 
 test-chains: kernels  ## whole chains, and what they win
-	$(APART) $(PYTEST) -m slurm tests/handover
+	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) tests/handover
 
 test-plugin: $(STAMP)  ## what users touch
-	$(APART) $(PYTEST) -m slurm tests/slurm_plugin
+	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) tests/slurm_plugin
+
+test-slurm-24.11: root-trixie  ## the tests of RELEASE_TESTS on Debian 13's Slurm, in a root of its own
+	$(TIMED) $(APART) --root trixie python $(OF_SLURM) $(RELEASE_TESTS)
+
+test-slurm-26.05: root-sid  ## the same on Debian sid's, which moves: before a release
+	$(TIMED) $(APART) --root sid python $(OF_SLURM) $(RELEASE_TESTS)
+
+# Debian's archive and pip's index, not this host's, say what is in it.
+root-trixie root-sid: root-%:
+	$(TIMED) $(IDLE) python3 deploy/testbed/testbed.py root $*
 
 test-deb: $(STAMP)  ## the Debian package: built, installed on a root of its own, upgraded, purged
-	$(IDLE) $(PYTEST) -m deb tests/deploy
+	$(TIMED) $(IDLE) $(PYTEST) -m deb tests/deploy
 
 # Without what tests need, torch above all: minutes and gigabytes less on a fresh checkout.
 deb: $(DEB_STAMP)  ## the Debian package, into dist/

@@ -18,8 +18,7 @@ from tempfile import NamedTemporaryFile
 from mirage.slurm import rows
 from tests import patient
 from tests.cluster.commands import FakeCommands
-from tests.slurm.captured import answer
-from tests.slurm.test_sdiag import SDIAG
+from tests.slurm.captured import SDIAG, answer
 
 MIRAGE = (sys.executable, "-m", "mirage")
 CHECKOUT = Path(__file__).resolve().parents[1]

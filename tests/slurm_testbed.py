@@ -26,6 +26,8 @@ _SERVICE_USER = "mirage"
 _UP_TIMEOUT_S = 240.0
 _LEAST_WAIT_S = 60.0  # a busy host is slow in real time, however fast the cluster's clock runs
 _POLL_S = 0.05
+OF_ONE_JOB = {"SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_JOB_SLUID"}
+"""Variables that a job has from some release on, and no two jobs alike."""
 # Values may hold blanks, keys never do: a key begins a line or follows a blank.
 _KEY = re.compile(r"(?:^| )([A-Z][A-Za-z/:]*)=")
 

@@ -1,4 +1,4 @@
-"""Writes what a real Slurm answers to tests/data/slurm-22.05/: run as root, about two minutes.
+"""Writes what the Slurm here answers to tests/data/slurm-RELEASE/: as root, about two minutes.
 
 The workload is in `workload.py`. Answers that parsers read are files of their own; outcomes, where
 standard error and the exit code matter too, are JSON.
@@ -13,23 +13,24 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import clients
 import cluster
 import daemons
 import host
+import release
 import workload
 from settings import Settings, TestbedError
 
-_DATA = Path(__file__).resolve().parents[2] / "tests" / "data" / "slurm-22.05"
 _SPEED = 60
 _UNIT = "\x1f"
 _EPOCHS = {"SLURM_TIME_FORMAT": "%s"}
 
-SACCT_FIELDS = (
+_SACCT_FIELDS = (
     "JobID,JobIDRaw,JobName,User,UID,Account,Partition,QOS,Submit,Eligible,Start,End,ElapsedRaw,"
-    "Reserved,State,ExitCode,TimelimitRaw,ReqTRES,AllocTRES,NNodes,NCPUS,NodeList,Priority,Reason,"
+    "{waited},State,ExitCode,TimelimitRaw,ReqTRES,AllocTRES,NNodes,NCPUS,NodeList,Priority,Reason,"
     "Flags,Comment,SubmitLine"
 )
 SQUEUE_FIELDS = (
@@ -112,22 +113,22 @@ def _shown(argv: Sequence[str]) -> str:
     return shlex.join(argv).replace(_UNIT, "␟").replace("\n", "⏎")
 
 
-_PREFACE = f"""
-# Answers of a real Slurm 22.05.8 (Debian 12)
+_PREFACE = """
+# Answers of a real {release}
 
-Written by `deploy/testbed/capture.py`; not to be edited. The testbed ran at {_SPEED} times the
+Written by `deploy/testbed/capture.py`; not to be edited. The testbed ran at {speed} times the
 clock, so minutes pass between two files; outages are in real time. ␟ stands for the byte 0x1f.
 """
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="capture.py", description=__doc__)
-    parser.add_argument("--into", type=Path, default=_DATA)
+    parser.add_argument("--into", type=Path, help="instead of tests/data/slurm-RELEASE")
     options = parser.parse_args(arguments)
     try:
         host.require_root()
         with cluster.exclusively():
-            _capture(Album(options.into))
+            _capture(Album(options.into or release.data_folder()))
     except TestbedError as error:
         sys.stderr.write(f"capture: {error}\n")
         return 1
@@ -145,11 +146,22 @@ def _capture(album: Album) -> None:
     _hostile_lines(album)
     _without_store_flags(album)
     _outages(album)
-    album.close(_PREFACE)
+    album.close(_PREFACE.format(release=release.described(), speed=_SPEED))
 
 
-def _sacct(fields: str, *more: str) -> list[str]:
-    return ["sacct", "-a", "-X", "-P", "-D", "-S", "now-1days", "-o", fields, *more]
+def _sacct(*more: str) -> list[str]:
+    return ["sacct", "-a", "-X", "-P", "-D", "-S", "now-1days", "-o", _sacct_fields(), *more]
+
+
+def _sacct_fields() -> str:
+    return _SACCT_FIELDS.format(waited=_waited()[0])
+
+
+@cache
+def _waited() -> tuple[str, str]:
+    """What this release calls the wait, and what the releases on the other side of 23.02 do."""
+    known = clients.run(["sacct", "--helpformat"]).stdout.split()
+    return ("Planned", "Reserved") if "Planned" in known else ("Reserved", "Planned")
 
 
 def _units(fields: str) -> str:
@@ -174,13 +186,13 @@ def _telemetry(album: Album, jobs: workload.Jobs) -> None:
     album.answer("squeue-start.txt", ["squeue", "-h", "--start", "-o", _units("%i|%S|%T|%r|%Y")])
     album.chapter("Accounting")
     album.answer("sacct-help-format.txt", ["sacct", "--helpformat"])
-    album.answer("sacct.txt", _sacct(SACCT_FIELDS))
-    album.answer("sacct-units.txt", _sacct(SACCT_FIELDS, f"--delimiter={_UNIT}"))
-    album.answer("sacct-epochs.txt", _sacct(SACCT_FIELDS, f"--delimiter={_UNIT}"), epochs=True)
+    album.answer("sacct.txt", _sacct())
+    album.answer("sacct-units.txt", _sacct(f"--delimiter={_UNIT}"))
+    album.answer("sacct-epochs.txt", _sacct(f"--delimiter={_UNIT}"), epochs=True)
     never = ",".join(jobs[name] for name in _NEVER_ELIGIBLE)
     album.answer(
         "sacct-by-id.txt",
-        ["sacct", "-X", "-P", "-D", "-j", never, "-o", SACCT_FIELDS, f"--delimiter={_UNIT}"],
+        ["sacct", "-X", "-P", "-D", "-j", never, "-o", _sacct_fields(), f"--delimiter={_UNIT}"],
     )
     album.chapter("Nodes")
     album.answer("sinfo.txt", ["sinfo", "-N", "-o", _units(SINFO_FIELDS)])
@@ -244,7 +256,7 @@ def _refusals(album: Album, jobs: workload.Jobs) -> None:
     album.outcome("squeue-two-one-gone", ["squeue", "-h", "-j", f"999999,{pending}", "-o", "%i"])
     album.outcome("squeue-bad-option", ["squeue", "--nonsense"])
     album.outcome("sacct-no-such-job", ["sacct", "-n", "-X", "-P", "-j", "999999"])
-    album.outcome("sacct-bad-field", ["sacct", "-X", "-P", "-o", "JobID,Planned"])
+    album.outcome("sacct-bad-field", ["sacct", "-X", "-P", "-o", f"JobID,{_waited()[1]}"])
     album.outcome("scancel-another-users", ["scancel", pending], user="bob")
     album.outcome("scancel-no-such-job", ["scancel", "999999"])
 
@@ -301,7 +313,7 @@ def _without_store_flags(album: Album) -> None:
     album.chapter("AccountingStoreFlags empty")
     cluster.up(Settings(speed=_SPEED, store_flags=False))
     jobs = workload.submit_few()
-    fields = ["-o", SACCT_FIELDS, f"--delimiter={_UNIT}"]
+    fields = ["-o", _sacct_fields(), f"--delimiter={_UNIT}"]
     album.answer(
         "sacct-no-store-flags.txt", ["sacct", "-X", "-P", "-D", "-j", ",".join(jobs), *fields]
     )

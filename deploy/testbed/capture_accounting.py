@@ -1,5 +1,5 @@
 """Writes what a real sacctmgr answers about a coordinator who names things as he likes, to
-tests/data/slurm-22.05-accounting/.
+tests/data/slurm-RELEASE-accounting/.
 
 Beside `capture.py`, because it asks with the argument vectors of `mirage.slurm` and so needs the
 project's Python: `.venv/bin/python deploy/testbed/capture_accounting.py`, as root, seconds.
@@ -16,11 +16,11 @@ sys.path.insert(0, str(_ROOT))
 
 import clients  # noqa: E402 - after the path
 import cluster  # noqa: E402
+import release  # noqa: E402
 from settings import Settings, TestbedError  # noqa: E402
 
 from mirage.slurm import sacctmgr  # noqa: E402
 
-_DATA = _ROOT / "tests" / "data" / "slurm-22.05-accounting"
 _ADD = ["sacctmgr", "-i", "add"]
 _ACCOUNTS = (
     "q\nalice|none|students",
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def _capture() -> None:
-    _DATA.mkdir(parents=True, exist_ok=True)
+    _folder().mkdir(parents=True, exist_ok=True)
     for level in sacctmgr.OPERATORS:
         _keep(f"level-{level.lower()}.txt", sacctmgr.show_level_argv(level))
     _keep("coordinators.txt", sacctmgr.show_coordinators_argv())
@@ -57,8 +57,12 @@ def _capture() -> None:
     _keep("associations.txt", sacctmgr.show_associations_argv())
 
 
+def _folder() -> Path:
+    return release.data_folder("accounting")
+
+
 def _keep(name: str, argv: Sequence[str]) -> None:
-    (_DATA / name).write_text(_run(argv, user="mirage"))
+    (_folder() / name).write_text(_run(argv, user="mirage"))
 
 
 def _run(argv: Sequence[str], *, user: str) -> str:

@@ -1,4 +1,4 @@
-"""Writes what a real Slurm answers to Mirage's own queries to tests/data/slurm-22.05-queries/.
+"""Writes what a real Slurm answers to Mirage's own queries to tests/data/slurm-RELEASE-queries/.
 
 Beside `capture.py`, because it asks with the argument vectors of `mirage.slurm` and so needs the
 project's Python: `.venv/bin/python deploy/testbed/capture_queries.py`, as root, about a minute.
@@ -17,6 +17,7 @@ sys.path.insert(0, str(_ROOT))
 import clients  # noqa: E402 - after the path
 import clock  # noqa: E402
 import cluster  # noqa: E402
+import release  # noqa: E402
 import workload  # noqa: E402
 from settings import Settings, TestbedError  # noqa: E402
 
@@ -24,9 +25,15 @@ from mirage.cluster.runner import PLAIN_ANSWERS  # noqa: E402
 from mirage.domain.job import JobId  # noqa: E402
 from mirage.slurm import sacct, scontrol, sinfo, squeue  # noqa: E402
 
-_DATA = _ROOT / "tests" / "data" / "slurm-22.05-queries"
 _SEPARATOR = "\x1f7e57\x1f"
 _SPEED = 60
+_PREFACE = f"""\
+# Answers of a real {{release}} to Mirage's own queries
+
+Written by `deploy/testbed/capture_queries.py` on the testbed at {_SPEED} times the clock, not to be
+edited. Fields end in the bytes `1f 37 65 35 37 1f`. `jobs.json` says which fate became which job id
+(`workload.py` says how). `expected.json` is by hand: what tests expect of this release alone.
+"""
 _HOSTILE = {
     "hostile-newline": "first line\nsecond | line\n",
     "hostile-separator": "with\x1fseparator\x1e and\ttab",
@@ -57,12 +64,14 @@ def _submit() -> workload.Jobs:
 
 
 def _capture(jobs: workload.Jobs) -> None:
-    _DATA.mkdir(parents=True, exist_ok=True)
+    _folder().mkdir(parents=True, exist_ok=True)
     now = int(clock.now())
     fields = sacct.fields(_answer(sacct.helpformat_argv()))
     window = sacct.in_window(now - 86400, now + 60)
     ids = [JobId(int(job_id)) for job_id in jobs.values()]
-    (_DATA / "jobs.json").write_text(json.dumps({"taken_at": now, "jobs": jobs}, indent=1) + "\n")
+    (_folder() / "jobs.json").write_text(
+        json.dumps({"taken_at": now, "jobs": jobs}, indent=1) + "\n"
+    )
     _keep("squeue.txt", squeue.argv(), squeue.environment(_SEPARATOR))
     _keep("sinfo.txt", sinfo.argv())
     for name, which in {"window": window, "jobs": sacct.by_id(ids)}.items():
@@ -72,8 +81,12 @@ def _capture(jobs: workload.Jobs) -> None:
     _keep("scontrol-show-config.txt", scontrol.show_config_argv())
 
 
+def _folder() -> Path:
+    return release.data_folder("queries")
+
+
 def _keep(name: str, argv: Sequence[str], more: Mapping[str, str] | None = None) -> None:
-    (_DATA / name).write_text(_answer(argv, more))
+    (_folder() / name).write_text(_answer(argv, more))
 
 
 def _answer(argv: Sequence[str], more: Mapping[str, str] | None = None) -> str:

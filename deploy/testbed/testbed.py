@@ -17,6 +17,7 @@ import clock
 import cluster
 import daemons
 import host
+import roots
 from settings import LOG, Settings, TestbedError
 
 
@@ -42,6 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     up = add("up", _up, "Start the cluster, or switch it to other settings (then without jobs).")
     _add_settings(up)
     add("install", _install, "Install Debian's packages, which else the first 'up' does.")
+    root = add("root", _root, "Make a root of another Debian release, if need be; print its path.")
+    root.add_argument("release", choices=roots.RELEASES)
+    root.add_argument("--fresh", action="store_true", help="make it anew: what Debian has today")
     down = add("down", _down, "Stop what 'up' started.")
     down.add_argument("--purge", action="store_true", help="remove state, configuration and users")
     status = add("status", _status, "Say what runs.")
@@ -115,6 +119,12 @@ def _install(_options: argparse.Namespace) -> int:
     host.require_root()
     with cluster.exclusively():
         host.install(host.missing_packages())
+    return 0
+
+
+def _root(options: argparse.Namespace) -> int:
+    host.require_root()
+    _say(str(roots.make(options.release, fresh=options.fresh)))
     return 0
 
 

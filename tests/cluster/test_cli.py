@@ -13,8 +13,7 @@ from mirage.domain.job import JobId, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.slurm import rows
 from tests.cluster.commands import FakeCommands
-from tests.slurm.captured import SEPARATOR, answer, job_id, outcome
-from tests.slurm.test_sdiag import SDIAG
+from tests.slurm.captured import SDIAG, SEPARATOR, answer, job_id, outcome
 
 QUEUE = answer("squeue.txt").replace("|", "/").replace(SEPARATOR, "|")
 NODES = answer("sinfo.txt").replace(rows.SEPARATOR, "|")

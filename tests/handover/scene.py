@@ -13,6 +13,7 @@ import tempfile
 import threading
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -225,7 +226,7 @@ class Scene:
         """(event, chain, detail), oldest first, from the database itself."""
         import sqlite3  # noqa: PLC0415 - only this reads behind the service's back
 
-        with sqlite3.connect(self.root / "mirage" / "mirage.db") as db:
+        with closing(sqlite3.connect(self.root / "mirage" / "mirage.db")) as db:
             rows = db.execute("SELECT event, chain_id, detail FROM audit ORDER BY id").fetchall()
         return [(event, chain, json.loads(detail)) for event, chain, detail in rows]
 

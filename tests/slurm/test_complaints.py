@@ -4,7 +4,7 @@ import pytest
 
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable
 from mirage.slurm.complaints import move_complaint, query_complaint
-from tests.slurm.captured import Outcome, outcome
+from tests.slurm.captured import Captures, Outcome
 
 
 def _move(seen: Outcome) -> Exception | None:
@@ -27,21 +27,21 @@ def _query(seen: Outcome) -> Exception | None:
         "scancel-another-users",
     ],
 )
-def test_slurm_said_no(name: str) -> None:
-    seen = outcome(name)
+def test_slurm_said_no(captures: Captures, name: str) -> None:
+    seen = captures.outcome(name)
     error = _move(seen)
     assert type(error) is ClusterRefused
     assert seen.stderr.strip().splitlines()[0] in str(error)
 
 
 @pytest.mark.parametrize("name", ["slurmctld-down-scontrol-update", "slurmctld-down-scancel"])
-def test_a_move_without_slurmctld_is_not_a_no(name: str) -> None:
-    assert type(_move(outcome(name))) is ClusterUnavailable
+def test_a_move_without_slurmctld_is_not_a_no(captures: Captures, name: str) -> None:
+    assert type(_move(captures.outcome(name))) is ClusterUnavailable
 
 
 @pytest.mark.parametrize("name", ["update-by-operator", "scancel-ended-job", "scancel-no-such-job"])
-def test_a_move_that_was_done(name: str) -> None:
-    assert _move(outcome(name)) is None
+def test_a_move_that_was_done(captures: Captures, name: str) -> None:
+    assert _move(captures.outcome(name)) is None
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_a_move_that_was_done(name: str) -> None:
         "sacct-bad-field",
     ],
 )
-def test_a_query_without_an_answer_is_unavailable(name: str) -> None:
-    assert type(_query(outcome(name))) is ClusterUnavailable
+def test_a_query_without_an_answer_is_unavailable(captures: Captures, name: str) -> None:
+    assert type(_query(captures.outcome(name))) is ClusterUnavailable
 
 
-def test_a_query_with_an_answer_has_no_complaint() -> None:
-    assert _query(outcome("squeue-two-one-gone")) is None
+def test_a_query_with_an_answer_has_no_complaint(captures: Captures) -> None:
+    assert _query(captures.outcome("squeue-two-one-gone")) is None
 
 
 def test_accounting_that_is_off_is_a_no() -> None:

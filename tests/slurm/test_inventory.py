@@ -1,13 +1,11 @@
 """Nodes, partitions and reservations, as a real scontrol showed them and as others may."""
 
-from pathlib import Path
-
 import pytest
 
 from mirage.errors import MalformedText
 from mirage.slurm import inventory
+from tests.slurm.captured import Captures
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "slurm-22.05"
 NODE = "NodeName=n1 CPUTot=16 RealMemory=1000 Gres=gpu:a100:4(S:0-1),gpu:v100:2 State=IDLE"
 PARTITION = "PartitionName=p Default=YES MaxTime=UNLIMITED Nodes=n[1-2] PriorityTier=3 State=UP"
 RESERVATION = (
@@ -17,12 +15,8 @@ RESERVATION = (
 )
 
 
-def captured(name: str) -> str:
-    return (DATA / name).read_text()
-
-
-def test_the_testbeds_nodes() -> None:
-    nodes = inventory.parse_nodes(captured("scontrol-show-node.txt"))
+def test_the_testbeds_nodes(captures: Captures) -> None:
+    nodes = inventory.parse_nodes(captures.text("scontrol-show-node.txt"))
     assert [n.name for n in nodes] == [f"gpu0{i}" for i in range(1, 9)]
     assert {(n.cpus, n.memory_mib, n.gpus, n.weight, n.features) for n in nodes} == {
         (16, 256000, 8, 1, "")
@@ -30,8 +24,9 @@ def test_the_testbeds_nodes() -> None:
     assert [n.name for n in nodes if n.out] == ["gpu07"]
 
 
-def test_the_testbeds_partitions() -> None:
-    gpu, debug, long = inventory.parse_partitions(captured("scontrol-show-partition.txt"))
+def test_the_testbeds_partitions(captures: Captures) -> None:
+    told = captures.text("scontrol-show-partition.txt")
+    gpu, debug, long = inventory.parse_partitions(told)
     assert (gpu.name, gpu.default, gpu.max_time_s) == ("gpu", True, 172800)
     assert gpu.nodes == tuple(f"gpu0{i}" for i in range(1, 9))
     assert (debug.nodes, debug.priority_tier, debug.max_time_s) == (("gpu01",), 2, 1800)

@@ -1,7 +1,9 @@
-"""slurmrestd's JSON: captured answers of 22.05.8, and later forms after their documentation."""
+"""slurmrestd's JSON: captured answers of 22.05.8, and later forms after their documentation.
+
+test_payloads_captured.py reads the real answers of every release.
+"""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,7 @@ from mirage.slurm import (
     payloads_history,
     payloads_nodes,
     payloads_queue,
-    sacct,
-    sinfo,
-    squeue,
 )
-from mirage.slurm.sacct_texts import parse_texts
 
 _DATA = Path(__file__).resolve().parents[1] / "data"
 _SEPARATOR = "\x1f7e57\x1f"
@@ -28,11 +26,6 @@ _LATER = ("v0.0.39", "v0.0.40", "v0.0.44")
 
 def captured(name: str) -> Any:
     return json.loads((_DATA / "slurm-22.05-rest" / f"{name}.json").read_text())
-
-
-def printed(name: str) -> str:
-    """What the command said at the same moment."""
-    return (_DATA / "slurm-22.05-rest" / f"{name}.txt").read_bytes().decode()
 
 
 def later(version: str, name: str) -> Any:
@@ -47,47 +40,9 @@ def by_id(jobs: list[Job]) -> dict[int, Job]:
     return {int(job.job_id): job for job in jobs}
 
 
-def test_the_queue_is_what_squeue_tells() -> None:
-    """But for the CPUs of a job that never ran, which v0.0.38 leaves out."""
-    told = by_id(payloads_queue.jobs(captured("jobs")))
-    shown = by_id(squeue.jobs(printed("squeue"), _SEPARATOR))
-    never = fate("deadline")
-    told[never] = replace(told[never], cpus=shown[never].cpus)
-    assert len(told) > 40
-    assert told == shown
-
-
-def test_the_nodes_are_what_sinfo_tells() -> None:
-    told = payloads_nodes.parse(captured("nodes"))
-    shown = sinfo.parse(printed("sinfo"))
-    assert "drained" in {node.state for node in told}
-    assert [_sorted(node) for node in told] == [_sorted(node) for node in shown]
-
-
-def _sorted(node: Any) -> Any:
-    return replace(node, partitions=tuple(sorted(node.partitions)))
-
-
-def test_the_history_is_what_sacct_tells() -> None:
-    """But for what v0.0.38 does not know: uids, submit lines, and exit codes of failures."""
-    told = payloads_history.records(captured("records"))
-    fields = sacct.fields(printed("sacct-helpformat"))
-    facts = sacct.parse_facts(printed("sacct"), fields.facts)
-    texts = parse_texts(printed("sacct-texts"), fields.texts, _SEPARATOR, facts.keys())
-    shown = sacct.records(facts, texts.settled())
-    codes = {job.exit_code for job in told}
-    assert len(told) > 30
-    assert codes >= {"0:0", "0:9", "0:53", ""}
-    assert {_known(job) for job in told} == {_known(job) for job in shown}
-
-
-def _known(job: Job) -> Job:
-    return replace(job, uid=None, submit_line="", exit_code="")
-
-
 def test_an_exit_code_is_not_made_up() -> None:
     """22.05.8 says 0 of a job that exited with 7."""
-    told = by_id(payloads_history.records(captured("records")))
+    told = by_id(payloads_history.records(captured("v0.0.38-records")))
     assert told[fate("failed")].state is JobState.FAILED
     assert told[fate("failed")].exit_code == ""
     assert told[fate("completed")].exit_code == "0:0"
@@ -193,7 +148,7 @@ def test_what_is_no_number_does_not_read(value: Any) -> None:
 
 
 def test_hostile_text_is_text() -> None:
-    told = by_id(payloads_queue.jobs(captured("jobs")))
+    told = by_id(payloads_queue.jobs(captured("v0.0.38-jobs")))
     assert "`g`" in told[fate("hostile-name")].name
     assert "JobState=RUNNING" in told[fate("hostile-comment")].comment
 

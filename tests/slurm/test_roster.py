@@ -1,33 +1,30 @@
 """Operators and coordinators, of answers in which a coordinator has named accounts and users so
 that they look like rows (deploy/testbed/capture_accounting.py)."""
 
-from pathlib import Path
-
 import pytest
 
 from mirage.errors import MalformedText
 from mirage.slurm import sacctmgr
-
-DATA = Path(__file__).resolve().parents[1] / "data" / "slurm-22.05-accounting"
-
-
-def real(name: str) -> str:
-    return (DATA / name).read_text()
+from tests.slurm.captured import Captures
 
 
-def test_no_name_is_an_operator() -> None:
-    assert sacctmgr.parse_level(real("level-operator.txt")) == {"mirage"}
-    assert sacctmgr.parse_level(real("level-administrator.txt")) == {"root"}
+def _told(captures: Captures, name: str) -> str:
+    return captures.text(name, "accounting")
+
+
+def test_no_name_is_an_operator(captures: Captures) -> None:
+    assert sacctmgr.parse_level(_told(captures, "level-operator.txt")) == {"mirage"}
+    assert sacctmgr.parse_level(_told(captures, "level-administrator.txt")) == {"root"}
     assert sacctmgr.parse_level("") == frozenset()
 
 
-def test_an_account_that_a_name_speaks_of_is_asked_about_alone() -> None:
-    found = sacctmgr.parse_coordinators(real("coordinators.txt"))
+def test_an_account_that_a_name_speaks_of_is_asked_about_alone(captures: Captures) -> None:
+    found = sacctmgr.parse_coordinators(_told(captures, "coordinators.txt"))
     assert {"research", "services", "students"} <= set(found.doubtful)
     assert found.by_account["root"] == frozenset()
     assert not set(found.doubtful) & set(found.by_account)
     for account, users in (("students", ()), ("services", ()), ("research", ("alice", "y"))):
-        alone = sacctmgr.parse_coordinators_of_one(real(f"coordinators-{account}.txt"))
+        alone = sacctmgr.parse_coordinators_of_one(_told(captures, f"coordinators-{account}.txt"))
         assert alone == set(users), account
 
 
@@ -86,14 +83,14 @@ def test_half_an_answer_is_none(half: str) -> None:
             parse(f"root|\n{half}")
 
 
-def test_an_association_that_stands_there_twice_is_refused() -> None:
+def test_an_association_that_stands_there_twice_is_refused(captures: Captures) -> None:
     """99 shares are forged in this answer, and 5 are true."""
     with pytest.raises(MalformedText, match="two associations are 'students'"):
-        sacctmgr.parse_associations(real("associations.txt"))
+        sacctmgr.parse_associations(_told(captures, "associations.txt"))
 
 
-def test_a_name_that_reads_as_no_association_costs_itself_alone() -> None:
-    kept = [line for line in real("associations.txt").split("\n") if "|99|" not in line]
+def test_a_name_that_reads_as_no_association_costs_itself_alone(captures: Captures) -> None:
+    kept = [line for line in _told(captures, "associations.txt").split("\n") if "|99|" not in line]
     found = sacctmgr.parse_associations("\n".join(kept))
     shares = {a.account: a.share for a in found if not a.user}
     assert {n: shares[n] for n in ("root", "research", "services", "students")} == {

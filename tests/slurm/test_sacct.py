@@ -1,5 +1,7 @@
 """Accounting records, as a real sacct told them."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from mirage.domain.job import Job, JobId, JobState
@@ -7,39 +9,46 @@ from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import ForgedAnswer, MalformedText
 from mirage.slurm import rows, sacct
 from mirage.slurm.sacct_texts import Texts, is_forged, parse_texts
-from tests.slurm.captured import SEPARATOR, answer, job_id, taken_at
-
-_FIELDS = sacct.fields(answer("sacct-helpformat.txt"))
+from tests.slurm.captured import SEPARATOR, Captures
 
 
-def told(name: str) -> list[Job]:
+@dataclass(frozen=True)
+class Told:
+    jobs: list[Job]
+    by: Captures
+
+
+def _fields(captures: Captures) -> sacct.Fields:
+    return sacct.fields(captures.answer("sacct-helpformat.txt"))
+
+
+def _told(captures: Captures, name: str) -> Told:
     """Both answers to one question, as sacct printed them one after the other."""
-    facts = sacct.parse_facts(answer(f"{name}.txt"), _FIELDS.facts)
-    texts = parse_texts(answer(f"{name}-texts.txt"), _FIELDS.texts, SEPARATOR, facts.keys())
+    answer, fields = captures.answer, _fields(captures)
+    facts = sacct.parse_facts(answer(f"{name}.txt"), fields.facts)
+    texts = parse_texts(answer(f"{name}-texts.txt"), fields.texts, SEPARATOR, facts.keys())
     assert (texts.odd, texts.contested()) == (0, {})
-    return sacct.records(facts, texts.settled())
+    return Told(sacct.records(facts, texts.settled()), captures)
 
 
 @pytest.fixture(scope="module")
-def by_id() -> list[Job]:
-    return told("sacct-jobs")
+def by_id(captures: Captures) -> Told:
+    return _told(captures, "sacct-jobs")
 
 
 @pytest.fixture(scope="module")
-def window() -> list[Job]:
-    return told("sacct-window")
+def window(captures: Captures) -> Told:
+    return _told(captures, "sacct-window")
 
 
-def _runs(jobs: list[Job], fate: str) -> list[Job]:
-    return sorted((j for j in jobs if j.job_id == job_id(fate)), key=lambda j: j.submit)
+def _runs(told: Told, fate: str) -> list[Job]:
+    runs = (job for job in told.jobs if job.job_id == told.by.job_id(fate))
+    return sorted(runs, key=lambda job: job.submit)
 
 
-def test_the_field_is_reserved_in_22_05_and_planned_later() -> None:
-    assert "Reserved" in _FIELDS.facts
-    assert "Planned" not in _FIELDS.facts
-    later = sacct.fields(answer("sacct-helpformat.txt").replace("Reserved ", "Planned  "))
-    assert "Planned" in later.facts
-    assert "Reserved" not in later.facts
+def test_the_wait_is_asked_for_by_the_name_that_the_release_has_for_it(captures: Captures) -> None:
+    asked = {"Reserved", "Planned"} & set(_fields(captures).facts)
+    assert asked == {captures.expected()["waited"]}
 
 
 def test_fields_that_a_sacct_does_not_have_are_not_asked_for() -> None:
@@ -53,17 +62,22 @@ def test_a_sacct_without_ids_or_states_is_of_no_use() -> None:
         sacct.fields("Submit Account")
 
 
-def test_a_completed_job_is_told_in_full(window: list[Job]) -> None:
+def test_a_completed_job_is_told_in_full(window: Told) -> None:
     (job,) = _runs(window, "completed")
     assert job.state is JobState.COMPLETED
-    assert (job.user, job.uid, job.account, job.qos) == ("alice", 1001, "research", "normal")
+    assert (job.user, job.uid, job.account, job.qos) == (
+        "alice",
+        window.by.uid("alice"),
+        "research",
+        "normal",
+    )
     assert (job.partition, job.name, job.comment) == ("gpu", "resnet", "mirage:c0:0")
     assert (job.nodes, job.cpus, job.gpus, job.node_list) == (1, 2, 1, "gpu01")
     assert (job.time_limit_s, job.exit_code, job.reason) == (1800, "0:0", "")
     assert job.eligible is not None
     assert job.start is not None
     assert job.end is not None
-    assert job.submit <= job.eligible <= job.start < job.end <= taken_at()
+    assert job.submit <= job.eligible <= job.start < job.end <= window.by.taken_at()
     assert job.submit_line.startswith("sbatch --parsable")
 
 
@@ -76,26 +90,29 @@ def test_a_completed_job_is_told_in_full(window: list[Job]) -> None:
         ("launch-failed", JobState.FAILED, "0:53"),
         ("signaled", JobState.FAILED, "0:9"),
         ("timeout", JobState.TIMEOUT, "0:0"),
-        ("node-failed", JobState.NODE_FAIL, "0:0"),
         ("deadline", JobState.DEADLINE, "1:0"),
     ],
 )
-def test_each_fate_has_its_state(
-    window: list[Job], fate: str, state: JobState, exit_code: str
-) -> None:
+def test_each_fate_has_its_state(window: Told, fate: str, state: JobState, exit_code: str) -> None:
     (job,) = _runs(window, fate)
     assert (job.state, job.exit_code) == (state, exit_code)
     assert job.end is not None
 
 
-def test_a_requeued_job_has_a_record_for_each_run(window: list[Job]) -> None:
+def test_a_failed_node_ends_a_job_with_the_releases_exit_code(window: Told) -> None:
+    (job,) = _runs(window, "node-failed")
+    assert (job.state, job.exit_code) == (JobState.NODE_FAIL, window.by.expected()["node_failed"])
+    assert job.end is not None
+
+
+def test_a_requeued_job_has_a_record_for_each_run(window: Told) -> None:
     first, second = _runs(window, "requeued")
     assert (first.state, second.state) == (JobState.REQUEUED, JobState.COMPLETED)
     assert first.end is not None
     assert first.end <= second.submit
 
 
-def test_a_node_failure_with_requeue_has_both_runs(window: list[Job]) -> None:
+def test_a_node_failure_with_requeue_has_both_runs(window: Told) -> None:
     states = [job.state for job in _runs(window, "node-failed-requeued")]
     assert states == [JobState.NODE_FAIL, JobState.RUNNING]
 
@@ -105,36 +122,36 @@ _NEVER_ELIGIBLE = ["cancelled-held", "cancelled-dependent", "successor", "held",
 
 @pytest.mark.parametrize("fate", _NEVER_ELIGIBLE)
 def test_a_window_leaves_out_jobs_never_eligible_and_ids_do_not(
-    window: list[Job], by_id: list[Job], fate: str
+    window: Told, by_id: Told, fate: str
 ) -> None:
     assert _runs(window, fate) == []
     (job,) = _runs(by_id, fate)
     assert (job.eligible, job.start) == (None, None)
 
 
-def test_a_job_cancelled_by_somebody_is_cancelled(by_id: list[Job]) -> None:
+def test_a_job_cancelled_by_somebody_is_cancelled(by_id: Told) -> None:
     (job,) = _runs(by_id, "cancelled-dependent")
     assert job.state is JobState.CANCELLED
     assert job.end is not None
 
 
-def test_unlimited_and_the_partitions_own_limit(by_id: list[Job]) -> None:
+def test_unlimited_and_the_partitions_own_limit(by_id: Told) -> None:
     assert _runs(by_id, "unlimited")[0].time_limit_s == UNLIMITED
     assert _runs(by_id, "no-limit-pending")[0].time_limit_s is None
     assert _runs(by_id, "no-limit-debug")[0].time_limit_s == 1800
 
 
-def test_a_het_job_is_one_record_with_all_resources(window: list[Job]) -> None:
+def test_a_het_job_is_one_record_with_all_resources(window: Told) -> None:
     (job,) = _runs(window, "het")
     assert (job.nodes, job.cpus, job.gpus) == (2, 6, 3)
 
 
-def test_only_pending_arrays_are_marked(by_id: list[Job]) -> None:
-    marked = {job.job_id for job in by_id if job.array}
-    assert marked == {job_id("array-pending"), job_id("array-running")}
+def test_only_pending_arrays_are_marked(by_id: Told) -> None:
+    marked = {job.job_id for job in by_id.jobs if job.array}
+    assert marked == {by_id.by.job_id("array-pending"), by_id.by.job_id("array-running")}
 
 
-def test_a_users_text_breaks_nothing(window: list[Job]) -> None:
+def test_a_users_text_breaks_nothing(window: Told) -> None:
     (newline,) = _runs(window, "hostile-newline")
     assert newline.comment == "first line\nsecond | line\n"
     assert newline.submit_line.endswith("# two lines")
@@ -143,19 +160,20 @@ def test_a_users_text_breaks_nothing(window: list[Job]) -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 3, 50, 500])
-def test_an_answer_cut_short_is_refused(lost: int) -> None:
-    whole = answer("sacct-window.txt"), answer("sacct-window-texts.txt")
+def test_an_answer_cut_short_is_refused(captures: Captures, lost: int) -> None:
+    fields = _fields(captures)
     with pytest.raises(MalformedText):
-        sacct.parse_facts(whole[0][:-lost], _FIELDS.facts)
+        sacct.parse_facts(captures.answer("sacct-window.txt")[:-lost], fields.facts)
+    texts = captures.answer("sacct-window-texts.txt")
     with pytest.raises(MalformedText):
-        parse_texts(whole[1][:-lost], _FIELDS.texts, SEPARATOR, set())
+        parse_texts(texts[:-lost], fields.texts, SEPARATOR, set())
 
 
 def test_an_empty_answer_lacks_even_the_header() -> None:
     with pytest.raises(MalformedText, match="without its header"):
-        sacct.parse_facts("", _FIELDS.facts)
+        sacct.parse_facts("", _HEADER)
     with pytest.raises(MalformedText, match="cut short"):
-        parse_texts("", _FIELDS.texts, SEPARATOR, set())
+        parse_texts("", _TEXTS, SEPARATOR, set())
 
 
 _HEADER = ("JobIDRaw", "JobID", "UID", "Submit", "State", "Eligible", "Start", "Planned")
@@ -224,9 +242,9 @@ def test_a_number_used_again_is_another_job() -> None:
 
 
 def test_windows_and_ids_are_asked_for_by_epochs_and_numbers() -> None:
-    argv = sacct.argv(_FIELDS.facts, sacct.in_window(100, 200))
+    argv = sacct.argv(_HEADER, sacct.in_window(100, 200))
     assert {"--starttime=uts100", "--endtime=uts200", "--duplicates", "--allocations"} <= set(argv)
-    assert sacct.argv(_FIELDS.facts, sacct.by_id([JobId(3), JobId(4)]))[-1] == "--jobs=3,4"
+    assert sacct.argv(_HEADER, sacct.by_id([JobId(3), JobId(4)]))[-1] == "--jobs=3,4"
 
 
 _TEXTS = ("JobIDRaw", "Submit", "UID", "Comment")

@@ -2,29 +2,33 @@
 
 import pytest
 
+from mirage.domain.snapshot import Node
 from mirage.errors import MalformedText
 from mirage.slurm import sinfo
 from mirage.slurm.gres import gpu_count
 from mirage.slurm.rows import SEPARATOR
-from tests.slurm.captured import answer
-
-NODES = {node.name: node for node in sinfo.parse(answer("sinfo.txt"))}
+from tests.slurm.captured import Captures
 
 
-def test_each_node_is_there_once_with_all_its_partitions() -> None:
-    assert sorted(NODES) == [f"gpu0{i}" for i in range(1, 9)]
-    assert sorted(NODES["gpu01"].partitions) == ["debug", "gpu", "long"]
-    assert sorted(NODES["gpu02"].partitions) == ["gpu", "long"]
+@pytest.fixture
+def nodes(captures: Captures) -> dict[str, Node]:
+    return {node.name: node for node in sinfo.parse(captures.answer("sinfo.txt"))}
 
 
-def test_a_node_tells_what_it_has_and_what_is_given_away() -> None:
-    node = NODES["gpu05"]
+def test_each_node_is_there_once_with_all_its_partitions(nodes: dict[str, Node]) -> None:
+    assert sorted(nodes) == [f"gpu0{i}" for i in range(1, 9)]
+    assert sorted(nodes["gpu01"].partitions) == ["debug", "gpu", "long"]
+    assert sorted(nodes["gpu02"].partitions) == ["gpu", "long"]
+
+
+def test_a_node_tells_what_it_has_and_what_is_given_away(nodes: dict[str, Node]) -> None:
+    node = nodes["gpu05"]
     assert (node.cpus, node.cpus_used, node.gpus, node.gpus_used) == (16, 8, 8, 4)
     assert (node.state, node.usable) == ("mixed", True)
 
 
-def test_a_drained_node_is_not_usable() -> None:
-    assert (NODES["gpu07"].state, NODES["gpu07"].usable) == ("drained", False)
+def test_a_drained_node_is_not_usable(nodes: dict[str, Node]) -> None:
+    assert (nodes["gpu07"].state, nodes["gpu07"].usable) == ("drained", False)
 
 
 def _parse(state: str = "idle", partition: str = "gpu", cpus: str = "0/16/0/16") -> str:

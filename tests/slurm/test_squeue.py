@@ -1,5 +1,7 @@
 """The queue, as a real squeue told it."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from mirage.domain.job import Job, JobId, JobState
@@ -8,30 +10,42 @@ from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import ForgedAnswer, MalformedText
 from mirage.slurm import rows, squeue
 from mirage.slurm.holds import Shown
-from tests.slurm.captured import SEPARATOR, answer, job_id, taken_at
+from tests.slurm.captured import SEPARATOR, Captures
+
+
+@dataclass(frozen=True)
+class Told:
+    queue: Queue
+    by: Captures
 
 
 @pytest.fixture(scope="module")
-def queue() -> Queue:
-    return squeue.parse(answer("squeue.txt"), taken_at(), SEPARATOR)
+def told(captures: Captures) -> Told:
+    answer = captures.answer("squeue.txt")
+    return Told(squeue.parse(answer, captures.taken_at(), SEPARATOR), captures)
 
 
-def _job(queue: Queue, fate: str) -> Job:
-    job = queue.find(job_id(fate))
+def _job(told: Told, fate: str) -> Job:
+    job = told.queue.find(told.by.job_id(fate))
     assert job is not None, fate
     return job
 
 
-def test_a_running_job_is_told_in_full(queue: Queue) -> None:
-    job = _job(queue, "running")
+def test_a_running_job_is_told_in_full(told: Told) -> None:
+    job = _job(told, "running")
     assert job.state is JobState.RUNNING
-    assert (job.user, job.uid, job.account, job.qos) == ("alice", 1001, "research", "normal")
+    assert (job.user, job.uid, job.account, job.qos) == (
+        "alice",
+        told.by.uid("alice"),
+        "research",
+        "normal",
+    )
     assert (job.partition, job.name, job.comment) == ("gpu", "llm", "mirage:c1:0")
     assert (job.nodes, job.cpus, job.gpus) == (2, 16, 8)
     assert job.time_limit_s == 86400
     assert job.start is not None
     assert job.eligible is not None
-    assert job.submit <= job.eligible <= job.start <= taken_at()
+    assert job.submit <= job.eligible <= job.start <= told.by.taken_at()
     assert (job.end, job.expected_end) == (None, job.start + 86400)
     assert job.node_list == "gpu[05-06]"
     assert (job.reason, job.dependency) == ("", "")
@@ -59,46 +73,46 @@ def test_whose_a_job_is_and_the_nodes_that_it_asks_for() -> None:
         _standing(("7", "1001", ""), ("7", "1002", ""))
 
 
-def test_a_standby_is_not_eligible_and_names_its_predecessor(queue: Queue) -> None:
-    job = _job(queue, "successor")
+def test_a_standby_is_not_eligible_and_names_its_predecessor(told: Told) -> None:
+    job = _job(told, "successor")
     assert job.state is JobState.PENDING
     assert job.reason == "Dependency"
-    assert job.dependency == f"afterany:{job_id('running')}(unfulfilled)"
+    assert job.dependency == f"afterany:{told.by.job_id('running')}(unfulfilled)"
     assert (job.eligible, job.start, job.end, job.node_list) == (None, None, None, "")
     assert job.comment == "mirage:c1:1"
     assert (job.nodes, job.gpus) == (2, 8)
 
 
-def test_a_pending_job_has_the_start_that_backfill_plans(queue: Queue) -> None:
-    job = _job(queue, "resources")
+def test_a_pending_job_has_the_start_that_backfill_plans(told: Told) -> None:
+    job = _job(told, "resources")
     assert job.reason == "Resources"
     assert job.planned_start is not None
-    assert job.planned_start > taken_at()
+    assert job.planned_start > told.by.taken_at()
     assert (job.start, job.end) == (None, None)
     assert (job.nodes, job.gpus) == (6, 48)
 
 
-def test_a_pending_array_is_one_row_and_its_started_tasks_are_jobs(queue: Queue) -> None:
-    assert _job(queue, "array-pending").state is JobState.PENDING
-    shown = squeue.jobs(answer("squeue.txt"), SEPARATOR)
+def test_a_pending_array_is_one_row_and_its_started_tasks_are_jobs(told: Told) -> None:
+    assert _job(told, "array-pending").state is JobState.PENDING
+    shown = squeue.jobs(told.by.answer("squeue.txt"), SEPARATOR)
     arrays = {job.job_id for job in shown if job.array}
-    assert arrays == {job_id("array-pending"), job_id("array-running")}
-    tasks = [j for j in shown if j.submit == _job(queue, "array-running").submit and not j.array]
+    assert arrays == {told.by.job_id("array-pending"), told.by.job_id("array-running")}
+    tasks = [j for j in shown if j.submit == _job(told, "array-running").submit and not j.array]
     assert [task.state for task in tasks if task.user == "bob"] == [JobState.RUNNING] * 2
 
 
-def test_a_het_job_is_one_job_with_the_resources_of_all_components(queue: Queue) -> None:
-    job = _job(queue, "het")
+def test_a_het_job_is_one_job_with_the_resources_of_all_components(told: Told) -> None:
+    job = _job(told, "het")
     assert (job.nodes, job.cpus, job.gpus) == (2, 6, 3)
     assert job.node_list.count("gpu") == 2
-    assert queue.find(type(job.job_id)(job.job_id + 1)) is None
+    assert told.queue.find(type(job.job_id)(job.job_id + 1)) is None
 
 
-def test_limits_and_ends_without_a_limit(queue: Queue) -> None:
-    unlimited = _job(queue, "unlimited")
+def test_limits_and_ends_without_a_limit(told: Told) -> None:
+    unlimited = _job(told, "unlimited")
     assert (unlimited.time_limit_s, unlimited.end) == (UNLIMITED, None)
-    assert _job(queue, "no-limit-debug").time_limit_s == 1800
-    assert _job(queue, "over-limit").time_limit_s == 5 * 86400
+    assert _job(told, "no-limit-debug").time_limit_s == 1800
+    assert _job(told, "over-limit").time_limit_s == 5 * 86400
 
 
 @pytest.mark.parametrize(
@@ -115,25 +129,29 @@ def test_limits_and_ends_without_a_limit(queue: Queue) -> None:
         ("held", JobState.PENDING, "JobHeldUser"),
         ("begin", JobState.PENDING, "BeginTime"),
         ("never", JobState.PENDING, "DependencyNeverSatisfied"),
-        ("down-node", JobState.PENDING, "ReqNodeNotAvail, UnavailableNodes:gpu07"),
     ],
 )
 def test_each_fate_has_its_state_and_reason(
-    queue: Queue, fate: str, state: JobState, reason: str
+    told: Told, fate: str, state: JobState, reason: str
 ) -> None:
-    job = _job(queue, fate)
+    job = _job(told, fate)
     assert (job.state, job.reason) == (state, reason)
 
 
+def test_a_drained_node_that_a_job_asks_for_is_told_in_the_releases_words(told: Told) -> None:
+    job = _job(told, "down-node")
+    assert (job.state, job.reason) == (JobState.PENDING, told.by.expected()["drained"])
+
+
 @pytest.mark.parametrize("fate", ["cancelled-held", "cancelled-dependent", "deadline"])
-def test_a_job_that_ended_without_running_has_no_start(queue: Queue, fate: str) -> None:
-    job = _job(queue, fate)
+def test_a_job_that_ended_without_running_has_no_start(told: Told, fate: str) -> None:
+    job = _job(told, fate)
     assert job.start is None
     assert job.end is not None
 
 
-def test_a_requeued_job_is_submitted_anew(queue: Queue) -> None:
-    assert _job(queue, "requeued").submit > _job(queue, "completed").submit
+def test_a_requeued_job_is_submitted_anew(told: Told) -> None:
+    assert _job(told, "requeued").submit > _job(told, "completed").submit
 
 
 @pytest.mark.parametrize(
@@ -147,14 +165,14 @@ def test_a_requeued_job_is_submitted_anew(queue: Queue) -> None:
     ],
 )
 def test_a_users_text_comes_through_whole_and_breaks_nothing(
-    queue: Queue, fate: str, name: str
+    told: Told, fate: str, name: str
 ) -> None:
-    assert _job(queue, fate).name == name
+    assert _job(told, fate).name == name
 
 
-def test_every_job_is_there_once(queue: Queue) -> None:
+def test_every_job_is_there_once(told: Told) -> None:
     # Ids 1 to 52, one of them the second component of the het job.
-    assert len(set(queue.job_id.tolist())) == len(queue) == 51
+    assert len(set(told.queue.job_id.tolist())) == len(told.queue) == 51
 
 
 def test_no_jobs_is_an_empty_queue() -> None:
@@ -162,21 +180,21 @@ def test_no_jobs_is_an_empty_queue() -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 2, 5, 40, 400, 4000])
-def test_an_answer_cut_short_is_refused(lost: int) -> None:
+def test_an_answer_cut_short_is_refused(captures: Captures, lost: int) -> None:
     with pytest.raises(MalformedText):
-        squeue.parse(answer("squeue.txt")[:-lost], 0, SEPARATOR)
+        squeue.parse(captures.answer("squeue.txt")[:-lost], 0, SEPARATOR)
 
 
-def test_a_guessed_separator_forges_no_row() -> None:
+def test_a_guessed_separator_forges_no_row(captures: Captures) -> None:
     """A user who writes the plain separator changes neither the number of rows nor another's."""
-    forged = answer("squeue.txt").replace("with\x1fseparator", "\x1f\n99\x1fN/A\x1f")
+    forged = captures.answer("squeue.txt").replace("with\x1fseparator", "\x1f\n99\x1fN/A\x1f")
     jobs = squeue.jobs(forged, SEPARATOR)
     assert len(jobs) == 51
     assert 99 not in {job.job_id for job in jobs}
 
 
-def test_a_padded_field_is_refused_since_it_may_be_cut() -> None:
-    padded = answer("squeue.txt").replace("1" + SEPARATOR, "1   " + SEPARATOR, 1)
+def test_a_padded_field_is_refused_since_it_may_be_cut(captures: Captures) -> None:
+    padded = captures.answer("squeue.txt").replace("1" + SEPARATOR, "1   " + SEPARATOR, 1)
     with pytest.raises(MalformedText, match="not a number"):
         squeue.parse(padded, 0, SEPARATOR)
 
@@ -189,12 +207,13 @@ def test_the_question_asks_for_everything_in_full() -> None:
     assert all(field.endswith(":|") for field in asked)
 
 
-def test_a_job_of_two_users_makes_the_whole_answer_somebody_elses_work() -> None:
+def test_a_job_of_two_users_makes_the_whole_answer_somebody_elses_work(captures: Captures) -> None:
     """As if somebody had guessed the separator: the row of alice's job, with bob's uid."""
-    row = next(line for line in answer("squeue.txt").split(f"{SEPARATOR}\n") if "1001" in line)
+    whole = captures.answer("squeue.txt")
+    row = next(line for line in whole.split(f"{SEPARATOR}\n") if "1001" in line)
     forged = row.replace("1001", "1002") + f"{SEPARATOR}\n"
     with pytest.raises(ForgedAnswer, match="none is believed"):
-        squeue.jobs(answer("squeue.txt") + forged, SEPARATOR)
+        squeue.jobs(whole + forged, SEPARATOR)
 
 
 _ROW = {

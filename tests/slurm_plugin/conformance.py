@@ -32,6 +32,8 @@ NOBODY = "http://127.0.0.1:9"  # nothing listens there
 OF_ITS_OWN = {"JobId", "HetJobId", "HetJobIdSet", "ArrayJobId", "SubmitTime", "EligibleTime"}
 OF_ITS_OWN |= {"AccrueTime", "LastSchedEval", "StartTime", "EndTime", "Priority", "Scheduler"}
 OF_ITS_OWN |= {"NodeList", "BatchHost", "RunTime", "PreemptEligibleTime"}
+# How it was submitted: later releases show it.
+OF_ITS_OWN |= {"SubmitLine"}
 # Reason says which of several reasons slurmctld met when it last looked.
 OF_ITS_OWN |= {"Reason"}
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.slurm_plugin.conformance import Answer, Side
 from tests.slurm_plugin.invocations import call
+from tests.slurm_testbed import OF_ONE_JOB
 
 pytestmark = pytest.mark.slurm
 
@@ -101,10 +102,11 @@ OF_THE_NODE |= {"ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "HOSTNAME"}
 GROUPS = [f"{kind}_GROUP_{n}" for kind in ("HET", "PACK") for n in (0, 1)]
 OF_THE_JOB |= {f"SLURM_JOB_ID_{group}" for group in GROUPS}
 OF_THE_NODE |= {f"SLURM_JOB_NODELIST_{group}" for group in GROUPS}
+OF_THE_JOB |= OF_ONE_JOB
 DIFFERS = OF_A_SHELL | OF_THE_JOB | OF_THE_NODE
 LATER_DIFFERS = (A_LINK_HAS - {"MIRAGE_CHAIN_ID", "MIRAGE_LINKS", "MIRAGE_DIR"}) | OF_THE_NODE
 LATER_DIFFERS |= {"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_TASK_PID", "SLURM_JOB_DEPENDENCY", "_"}
-LATER_DIFFERS |= {"SLURM_OPEN_MODE"}
+LATER_DIFFERS |= {"SLURM_OPEN_MODE"} | OF_ONE_JOB
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fixtures_slurm import testbed_with
 from tests.slurm_plugin.lone_alice import Alice
-from tests.slurm_testbed import TestbedSettings
+from tests.slurm_testbed import OF_ONE_JOB, TestbedSettings
 
 pytestmark = pytest.mark.slurm
 
@@ -44,6 +44,7 @@ def test_a_chain_runs_in_order_with_no_service(alice: Alice) -> None:
         *("MIRAGE_LINK", "MIRAGE_PREV_JOBID", "MIRAGE_PREV_STATE", "MIRAGE_RESUME"),
         *("MIRAGE_DEADLINE", "SLURM_JOB_ID", "SLURM_JOBID"),
         *("SLURM_JOB_DEPENDENCY", "SLURM_OPEN_MODE", "SLURM_TASK_PID", "TMPDIR", "_"),
+        *OF_ONE_JOB,
     }
 
 

@@ -51,8 +51,9 @@ def test_up_again_does_nothing(testbed: Testbed) -> None:
 def test_a_user_gets_gpus_and_others_may_look_but_not_touch(testbed: Testbed) -> None:
     job_id = testbed.sbatch("--gres=gpu:4", "-t", "10", user="alice", run="sleep 300")
     testbed.wait_until(lambda: testbed.state(job_id) == "RUNNING", 30)
-    assert "gres/gpu=4" in testbed.job(job_id)["TRES"]
-    assert testbed.job(job_id)["UserId"].startswith("alice(")
+    shown = testbed.job(job_id)
+    assert "gres/gpu=4" in shown.get("AllocTRES", shown.get("TRES", ""))
+    assert shown["UserId"].startswith("alice(")
     refused = testbed.run(["scancel", str(job_id)], user="carol", check=False)
     assert refused.returncode != 0
 

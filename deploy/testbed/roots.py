@@ -1,0 +1,122 @@
+"""Roots of other Debian releases, whose Slurm is another: made once, kept, never used half made."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import host
+from settings import TestbedError
+
+RELEASES = ("trixie", "sid")
+_REPOSITORY = Path(__file__).resolve().parents[2]
+_RECIPE = Path(__file__).with_name("root.sh")
+_EXTRAS = ("jwt", "postgres", "test")
+_MADE = ".mirage-root"
+"""Stands in a root that is whole; apart.sh locks it while a command runs there."""
+_LIST = re.compile(r"'(?P<mirror>\S+)/dists/(?P<codename>[^/']+)/InRelease'")
+
+
+def make(release: str, *, fresh: bool = False) -> Path:
+    """Return the root of a Debian release; where there is none of today's recipe, make it."""
+    cache = Path(os.environ.get("MIRAGE_ROOTS") or _REPOSITORY / ".cache" / "roots")
+    cache.mkdir(parents=True, exist_ok=True)
+    root = cache / f"{release}-{_recipe()}"
+    with _locked(cache / f"{release}.lock"):
+        if fresh or not (root / _MADE).exists():
+            _make(release, root, cache)
+    return root
+
+
+def _recipe() -> str:
+    """What a root is made of, in a few characters: with another, another root."""
+    project = tomllib.loads((_REPOSITORY / "pyproject.toml").read_text())["project"]
+    wanted = [project[key] for key in ("dependencies", "scripts")]
+    wanted += [project["optional-dependencies"][extra] for extra in _EXTRAS]
+    text = f"{_RECIPE.read_text()}{host.PACKAGES}{wanted}"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _make(release: str, root: Path, cache: Path) -> None:
+    part, log = cache / f"{release}.part", cache / f"{release}.log"
+    shutil.rmtree(part, ignore_errors=True)
+    with log.open("w") as output:
+        if shutil.which("debootstrap") is None:
+            _install_debootstrap(release)
+        words = ["bash", str(_RECIPE), release, str(part), _mirror(), str(cache / "pip")]
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
+        )
+    if done.returncode != 0:
+        raise _unmade(release, f"{_last_line(log.read_text())} (all of it: {log})")
+    (part / _MADE).write_text(_installed(part))
+    for old in cache.glob(f"{release}-*"):
+        _remove_unused(old)
+    if root.exists():
+        raise _unmade(release, f"a command still runs in {root}")
+    part.rename(root)
+
+
+def _install_debootstrap(release: str) -> None:
+    try:
+        host.install(["debootstrap"])
+    except TestbedError as error:
+        raise _unmade(release, f"no debootstrap here: {_last_line(str(error))}") from error
+
+
+def _mirror() -> str:
+    """Where this host's own apt finds its release, and so all others of Debian's archive."""
+    here = platform.freedesktop_os_release().get("VERSION_CODENAME")
+    words = ["apt-get", "--print-uris", "update"]
+    told = subprocess.run(words, capture_output=True, text=True, check=False).stdout
+    for found in _LIST.finditer(told):
+        if found["codename"] == here:
+            return found["mirror"]
+    raise TestbedError(f"no root can be made: this host's apt has no list of {here}")
+
+
+def _installed(root: Path) -> str:
+    """What the root has of Slurm, for whoever looks."""
+    words = ["dpkg-query", f"--admindir={root}/var/lib/dpkg", "-W", "slurmctld", "python3"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+
+
+def _remove_unused(root: Path) -> None:
+    """Remove a root of an earlier recipe, unless a command runs in it."""
+    try:
+        lock = (root / _MADE).open()
+    except FileNotFoundError:
+        shutil.rmtree(root, ignore_errors=True)
+        return
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        (root / _MADE).unlink()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _unmade(release: str, why: str) -> TestbedError:
+    return TestbedError(f"no root of Debian {release} could be made: {why}")
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "no word of why"

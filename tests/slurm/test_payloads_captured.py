@@ -1,0 +1,99 @@
+"""slurmrestd's JSON and the commands' text of the same moment say the same, on every release and in
+every version that it serves (deploy/testbed/capture_rest.py)."""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from mirage.domain.job import Job
+from mirage.domain.snapshot import Node
+from mirage.slurm import (
+    payloads_diag,
+    payloads_history,
+    payloads_nodes,
+    payloads_queue,
+    sacct,
+    sinfo,
+    squeue,
+)
+from mirage.slurm.sacct_texts import parse_texts
+from tests.slurm.captured import ALL, SEPARATOR, Captures
+
+
+@dataclass(frozen=True)
+class Served:
+    """One version of the API, as a release served it."""
+
+    captures: Captures
+    version: str
+
+    def payload(self, name: str) -> Any:
+        return json.loads(self.printed(f"{self.version}-{name}.json"))
+
+    def printed(self, name: str) -> str:
+        return self.captures.text(name, "rest")
+
+    def fate(self, name: str) -> int:
+        return int(json.loads(self.printed("jobs-by-fate.json"))["jobs"][name])
+
+
+ASKED = [Served(captures, version) for captures in ALL for version in captures.rest_versions()]
+
+
+@pytest.fixture(
+    scope="module", params=ASKED, ids=lambda one: f"{one.captures.release}-{one.version}"
+)
+def served(request: pytest.FixtureRequest) -> Served:
+    found: Served = request.param
+    return found
+
+
+def _by_id(jobs: list[Job]) -> dict[int, Job]:
+    return {int(job.job_id): job for job in jobs}
+
+
+def test_the_queue_is_what_squeue_tells(served: Served) -> None:
+    told = _by_id(payloads_queue.jobs(served.payload("jobs")))
+    shown = _by_id(squeue.jobs(served.printed("squeue.txt"), SEPARATOR))
+    assert len(told) > 8
+    assert {_compared(job) for job in told.values()} == {_compared(shown[n]) for n in told}
+
+
+def _compared(job: Job) -> Job:
+    """Without the CPUs of a job that ended and never ran, which v0.0.38 leaves out."""
+    return replace(job, cpus=0) if job.start is None and job.end is not None else job
+
+
+def test_the_nodes_are_what_sinfo_tells(served: Served) -> None:
+    told = payloads_nodes.parse(served.payload("nodes"))
+    shown = sinfo.parse(served.printed("sinfo.txt"))
+    assert "drained" in {node.state for node in told}
+    assert [_sorted(node) for node in told] == [_sorted(node) for node in shown]
+
+
+def _sorted(node: Node) -> Node:
+    return replace(node, partitions=tuple(sorted(node.partitions)))
+
+
+def test_the_history_is_what_sacct_tells(served: Served) -> None:
+    told = payloads_history.records(served.payload("records"))
+    fields = sacct.fields(served.printed("sacct-helpformat.txt"))
+    facts = sacct.parse_facts(served.printed("sacct.txt"), fields.facts)
+    texts = parse_texts(served.printed("sacct-texts.txt"), fields.texts, SEPARATOR, facts.keys())
+    shown = sacct.records(facts, texts.settled())
+    ids = {job.job_id for job in told}
+    assert len(told) > 8
+    assert {_known(job) for job in told} == {_known(job) for job in shown if job.job_id in ids}
+
+
+def _known(job: Job) -> Job:
+    """Without what v0.0.38 does not know: uids, submit lines, and exit codes of failures."""
+    return replace(job, uid=None, submit_line="", exit_code="")
+
+
+def test_who_asked_slurmctld_is_told_as_sdiag_tells_it(served: Served) -> None:
+    found = payloads_diag.parse(served.payload("diag"))
+    assert found.at > (found.since or 0) > 0
+    assert {"alice", "root"} <= {row.user for row in found.users}
