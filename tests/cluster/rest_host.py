@@ -49,7 +49,7 @@ class RestHost:
         return Slurmrestd(
             RestHttp(url or self.socket, identity=TokenFile(self.token_file(user)).token),
             commands=commands,
-            user_token=lambda name: self.token(name, 60),
+            user_token=lambda name: TokenFile(self.token_file(name)).token(),
         )
 
     def versions(self) -> list[str]:

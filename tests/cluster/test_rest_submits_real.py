@@ -60,7 +60,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "mail-type": ("END,FAIL", "ALL", "TIME_LIMIT_90", "NONE"),
     "open-mode": ("append",),
 }
-BESIDE = {"gpus-per-socket": {"sockets-per-node": "1"}, "mem-per-gpu": {"gpus": "2"}}
+BESIDE = {"mem-per-gpu": {"gpus": "2"}}
 """What an option is not taken without."""
 OF_ONE_JOB = {
     *("JobId", "SubmitTime", "Command", "SubmitLine", "BatchHost", "AccrueTime", "LastSchedEval"),
@@ -68,17 +68,36 @@ OF_ONE_JOB = {
 }
 
 
+class Scene:
+    """Jobs of alice's behind one that runs: nothing starts."""
+
+    def __init__(self, rig: SlurmRig) -> None:
+        self.testbed, self.behind = rig.testbed, f"afterany:{rig.predecessor}"
+        self._made: dict[str, dict[str, str] | None] = {}
+
+    def by_sbatch(self, options: dict[str, str]) -> dict[str, str] | None:
+        """The job as scontrol shows it; None where sbatch refuses. One for all versions."""
+        words = [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
+        words = ["--no-requeue" if word == "--requeue=no" else word for word in words]
+        if str(words) not in self._made:
+            argv = ["sbatch", "--parsable", f"--dependency={self.behind}", *words]
+            argv += ["--open-mode=append", "--wrap", "sleep 1"]
+            done = self.testbed.run(argv, user="alice", check=False)
+            found = self.testbed.job(int(done.stdout)) if done.returncode == 0 else None
+            self._made[str(words)] = found
+        return self._made[str(words)]
+
+
 @pytest.fixture
-def scene(slurm_rig: SlurmRig) -> SlurmRig:
-    """Behind its predecessor nothing starts."""
-    return slurm_rig
+def scene(slurm_rig: SlurmRig) -> Scene:
+    return Scene(slurm_rig)
 
 
 def test_every_option_that_is_told_is_tried() -> None:
     assert set(VALUES) == set(payloads_options.LATER) | set(payloads_options.EARLIEST)
 
 
-def test_the_jobs_are_those_of_sbatch(scene: SlurmRig, rest_host: RestHost) -> None:
+def test_the_jobs_are_those_of_sbatch(scene: Scene, rest_host: RestHost) -> None:
     wrong: list[object] = []
     for version in rest_host.versions():
         with started(scene.testbed, *only(scene.testbed, version)) as host:
@@ -98,10 +117,11 @@ def _tried(table: object) -> Iterator[tuple[str, str]]:
             yield from ((name, value) for value in values)
 
 
-def _differences(scene: SlurmRig, cluster: Slurmrestd, name: str, value: str) -> list[object]:
+def _differences(scene: Scene, cluster: Slurmrestd, name: str, value: str) -> list[object]:
     """Of the two jobs; where sbatch makes none, slurmrestd makes none."""
-    options = {"job-name": "the same", "partition": "gpu", "time": "10", name: value}
-    by_sbatch = _by_sbatch(scene, options)
+    fixed = {"job-name": "the same", "partition": "gpu", "time": "10", **BESIDE.get(name, {})}
+    options = {**fixed, name: value}
+    by_sbatch = scene.by_sbatch(options)
     by_rest = _by_rest(scene, cluster, options)
     if by_sbatch is None or by_rest is None:
         return [] if by_sbatch == by_rest else [(cluster.dialect().version, name, value, by_sbatch)]
@@ -111,26 +131,14 @@ def _differences(scene: SlurmRig, cluster: Slurmrestd, name: str, value: str) ->
     return [(cluster.dialect().version, name, value, other)] if other else []
 
 
-def _by_sbatch(scene: SlurmRig, options: dict[str, str]) -> dict[str, str] | None:
-    words = [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
-    words = ["--no-requeue" if word == "--requeue=no" else word for word in words]
-    argv = ["sbatch", "--parsable", f"--dependency=afterany:{scene.predecessor}", *words]
-    done = scene.testbed.run(
-        [*argv, "--open-mode=append", "--wrap", "sleep 1"], user="alice", check=False
-    )
-    return scene.testbed.job(int(done.stdout)) if done.returncode == 0 else None
-
-
-def _by_rest(
-    scene: SlurmRig, cluster: Slurmrestd, options: dict[str, str]
-) -> dict[str, str] | None:
+def _by_rest(scene: Scene, cluster: Slurmrestd, options: dict[str, str]) -> dict[str, str] | None:
     job = Submission(
         script="#!/bin/sh\nsleep 1\n",
         environment={"PATH": os.environ["PATH"]},
         directory="/home/alice",
         name="the same",
         comment="",
-        dependency=f"afterany:{scene.predecessor}",
+        dependency=scene.behind,
         options=options,
     )
     try:
