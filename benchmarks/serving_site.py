@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +79,9 @@ class Still:
     def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
         wanted = set(job_ids)
         return [job for job in self._jobs if job.job_id in wanted]
+
+    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:  # noqa: ARG002
+        return {}
 
     def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None: ...
     def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None: ...

@@ -1,6 +1,6 @@
 """The two seams: the cluster, and the policy. Everything else is ours."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,6 +44,11 @@ class Cluster(Protocol):
 
         `Records`, where some of what it knows of them does not read.
         """
+        ...
+
+    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        """The nodes that these jobs ask for by name, as host lists; without those that ask for none
+        and those that Slurm does not show."""
         ...
 
     def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:

@@ -15,7 +15,7 @@ from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Records, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
-from mirage.services import caps, killswitch, links, pushing, retention, room, waits
+from mirage.services import caps, kept_moves, killswitch, links, pushing, retention, room, waits
 from mirage.services.bookkeeping import Bookkeeping
 from mirage.services.chains import conclude
 from mirage.services.desk import Rules
@@ -32,11 +32,13 @@ from mirage.services.obey import obey
 from mirage.services.provision import provision, reconcile
 from mirage.services.pushing import Cadence
 from mirage.services.quotas import Quotas
+from mirage.services.required_nodes import with_whole_reasons
 from mirage.services.retention import Retention
 from mirage.services.rpcs import Sensor
 from mirage.store import audit, clusters, pushes
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Store, Transaction
+from mirage.store.open_links import open_links
 from mirage.store.pushes import Pushes
 
 _log = structlog.get_logger(__name__)
@@ -202,11 +204,13 @@ class Worker:
 
     def _look_and_act(self) -> None:
         queue = self._cluster.queue()
+        looked_at = None if self._queue is None else self._queue.taken_at
         nodes = self._fresh_nodes(queue.taken_at)
+        marked = self._marked(queue)
         with self._store.begin() as tx:
             ingest_queue(tx, self._cluster_id, queue, nodes, before=self._queue)
             ran = pushing.running(tx, self._cluster_id)
-            found = self._ours(tx, links.links_in(queue))
+            found = self._ours(tx, marked)
             links.sync(tx, self._cluster_id, found, queue.taken_at, queue=queue)
             pushing.check(tx, self._cluster_id, ran, queue.taken_at)
             self._pushed = pushes.find(tx, self._cluster_id)
@@ -220,6 +224,7 @@ class Worker:
                 return
             unread = links.unread_chains(tx, self._cluster_id, queue)
             reconcile(tx, self._cluster_id, queue.taken_at, unread)
+            kept_moves.check(tx, self._cluster_id, queue, looked_at, unread)
             conclude(tx, self._cluster_id, queue.taken_at)
             if self._watch is not None:
                 self._watch.note(tx, self._cluster_id, queue.taken_at)
@@ -235,6 +240,12 @@ class Worker:
             self._sensor.look(self._store, self._cluster_id, queue.taken_at)
         if self._foreteller is not None:
             self._foreteller.tick(self._store, self._cluster_id, snapshot, self._rules.observer)
+
+    def _marked(self, queue: Queue) -> list[Job]:
+        """The jobs of the queue that carry a mark, with all that Slurm tells of why they wait."""
+        with self._store.read() as tx:
+            known = frozenset(link.job_id for link in open_links(tx, self._cluster_id))
+        return with_whole_reasons(self._cluster, links.links_in(queue), known, self._nodes)
 
     def _ours(self, tx: Transaction, jobs: Iterable[Job]) -> list[Job]:
         """Those that may become links: only what is a link is ever moved."""

@@ -25,7 +25,7 @@ mirage_read_settings() { # an older head lacks some of them
     mirage_from_cwd "${mirage_checkpoint-}" && mirage_checkpoint=$mirage_path
     mirage_presubmit=${mirage_presubmit-next} mirage_mode=${mirage_mode-standby}
     mirage_style=${mirage_style:-concurrent} mirage_plugin=${mirage_plugin-} mirage_url=${mirage_url-}
-    mirage_cluster=${mirage_cluster-} mirage_brief=${mirage_brief-}
+    mirage_cluster=${mirage_cluster-} mirage_umask=${mirage_umask-} mirage_brief=${mirage_brief-}
     mirage_continue=${mirage_continue:-TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED}
 }
 
@@ -138,6 +138,7 @@ mirage_query() { # what Slurm says of a job: sets mirage_word (its state; `forgo
     # shellcheck disable=SC2046 # squeue's three words
     set -- $(printf '%s\n' "$mirage_said" | LC_ALL=C grep -x '[A-Z_]* [^ ]* [^ ]*' | mirage_pick_row)
     mirage_word=${1-}
+    [ "$mirage_word" != EXPEDITING ] || mirage_word=PENDING # on its way back into the queue
     mirage_number "${2-}" '' && mirage_word_start=$mirage_n
     mirage_number "${3-}" '' && mirage_word_end=$mirage_n
 }
@@ -156,10 +157,16 @@ mirage_read_deadline() { # of this link, for its script and for the link that wa
     # Slurm is asked first: somebody may have changed the time limit
     MIRAGE_DEADLINE=
     { [ -n "$mirage_waited" ] && mirage_take_deadline "$(mirage_ask "$mirage_job" %e)"; } ||
-        mirage_take_deadline "${SLURM_JOB_END_TIME-}" ||
+        mirage_take_given_deadline ||
         mirage_take_deadline "$(mirage_ask "$mirage_job" %e)" || return 0
     mirage_put "deadline/$mirage_index" "$mirage_n"
     MIRAGE_DEADLINE=${mirage_n#none}
+}
+
+mirage_take_given_deadline() { # from the environment, since Slurm 23.02. Of a job without a limit it is
+    # a year after the start: squeue tells the two apart
+    mirage_take_deadline "${SLURM_JOB_END_TIME-}" &&
+        { [ "$mirage_n" = none ] || [ "$((mirage_n - mirage_since))" -lt "$((364 * 86400))" ]; }
 }
 
 mirage_take_deadline() { # sets mirage_n: seconds, `none` of a job without a limit; else fails

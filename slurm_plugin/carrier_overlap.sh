@@ -43,7 +43,7 @@ mirage_is_next_pending() { # is it the turn of the link before, which waits for 
     [ ! -e "$mirage_dir/started/$((mirage_index - 1))" ] &&
         mirage_behind=$(mirage_get "jobs/$((mirage_index - 1))") || return 1
     case $(mirage_ask "$mirage_behind" %T) in
-    PENDING) [ ! -e "$mirage_dir/requeued/$mirage_index" ] ;; # no allocation waits for what has none
+    PENDING | EXPEDITING) [ ! -e "$mirage_dir/requeued/$mirage_index" ] ;; # no allocation waits for what has none
     RUNNING) [ -e "$mirage_dir/waits/$((mirage_index - 1))" ] ;;
     *) return 1 ;;
     esac

@@ -93,7 +93,7 @@ mirage_ending() { # Slurm is ending the job: at once, since KILL may follow with
     TIMEOUT* | *TimeLimit*) mirage_reason=timeout ;;
     NODE_FAIL*) mirage_reason=node_fail ;;
     CANCELLED*) mirage_reason=cancelled ;;
-    PENDING* | REQUEUED*) mirage_reason=requeued ;;
+    PENDING* | REQUEUE* | EXPEDITING* | SPECIAL_EXIT*) mirage_reason=requeued ;;
     COMPLETING*) mirage_find_ending ;;
     esac
     if [ -n "$mirage_reason" ]; then

@@ -13,12 +13,14 @@ mirage_standing() { # the id of the next link if it stands in the queue already;
 }
 
 mirage_submit() { # sbatch with the first submission's words, environment and directory, and with
-    # this dependency: mirage_submit [DEPENDENCY]
+    # this dependency: mirage_submit [DEPENDENCY]. sbatch gives the job its own umask, and that may be
+    # another here: sudo sets the user's where PAM does (pam_umask)
     [ -x "$mirage_sbatch" ] || mirage_sbatch=$(command -v sbatch) || return 1
     # shellcheck disable=SC2086 # the last is one word or none
-    (cd "$mirage_cwd" && mirage_run_sbatch --parsable ${1:+"--dependency=$1"} \
-        --comment="${mirage_comment:+$mirage_comment }mirage:$mirage_chain:$mirage_next" \
-        ${SLURM_JOB_NAME:+"--job-name=$SLURM_JOB_NAME"} $mirage_append </dev/null)
+    (${mirage_umask:+umask "$mirage_umask"} && cd "$mirage_cwd" &&
+        mirage_run_sbatch --parsable ${1:+"--dependency=$1"} \
+            --comment="${mirage_comment:+$mirage_comment }mirage:$mirage_chain:$mirage_next" \
+            ${SLURM_JOB_NAME:+"--job-name=$SLURM_JOB_NAME"} $mirage_append </dev/null)
 }
 
 mirage_python=/usr/bin/python3

@@ -268,7 +268,7 @@ mirage_earlier_in_queue() { # the job of each that runs, and when it is to end
         mirage_k=${mirage_text##* } mirage_text=${mirage_text% *}
         mirage_word=${mirage_text##* } mirage_text=${mirage_text% *}
         case $mirage_text,$mirage_word in
-        *,PENDING) ;;
+        *,PENDING | *,EXPEDITING) ;;
         *"mirage:$mirage_chain:"*)
             mirage_id=${mirage_text##* } mirage_text=${mirage_text% *}
             mirage_number "${mirage_text##*:}" "$mirage_index"

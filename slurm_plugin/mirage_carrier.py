@@ -25,9 +25,11 @@ FOLDERS = tuple(
 PIECES = ("files", "guard", "progress", "overlap", "turn", "standby", "loops", "script")
 MOST_NEIGHBOURS = 1000
 ASKS_SLURM = (b"scontrol", b"squeue", b"sacct")
+OCTAL = re.compile(r"[0-7]{1,4}\Z")
 SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 SHELLS_OWN = frozenset("BASHOPTS BASH_VERSINFO EUID OPTIND PPID SHELLOPTS UID".split())  # read-only
-KEPT_SLURM = frozenset(["SLURM_CONF"])  # says which Slurm; the other SLURM_ names describe a job
+# Which Slurm, and the umask that sbatch gives the job; the other SLURM_ names describe a job.
+KEPT_SLURM = frozenset(["SLURM_CONF", "SLURM_UMASK"])
 # What asks for a chain, and what a link of another chain was told.
 NOT_KEPT = frozenset(
     "MIRAGE_CHAIN MIRAGE_TOTAL MIRAGE_CHAIN_ID MIRAGE_DEADLINE MIRAGE_DIR MIRAGE_RESUME".split()
@@ -183,11 +185,22 @@ def _top(chain):
         ("url", _url(chain.call.environ)),
         ("cluster", _cluster(chain.call.environ)),
         ("append", chain.open_mode()),
+        ("umask", "%04o" % (umask(chain.call.environ),)),
     ] + _asked(chain.settings)
     lines = [b"#!%s\n" % (_shell().encode(),), mirage_request.CARRIER_MARK + b"1\n", block]
     lines += [b"mirage_%s=%s\n" % (name.encode(), quoted(value)) for name, value in settings]
     lines += [b"mirage_offset=%010d\n" % (0,), b"mirage_size=%d\n" % (len(chain.script.text),)]
     return b"".join(lines) + _functions(chain)
+
+
+def umask(environ):
+    """What sbatch gives the job of this submission: a variable goes before the process's own."""
+    told = environ.get("SLURM_UMASK", "")
+    if OCTAL.match(told):
+        return int(told, 8)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _url(environ):

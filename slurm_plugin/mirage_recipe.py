@@ -8,6 +8,7 @@ Neither the script nor the environment leaves the user's own files: a link reads
 import json
 import os
 
+import mirage_carrier
 import mirage_request
 
 MOST = 16384
@@ -73,7 +74,7 @@ def of(chain):
         "directory": os.getcwd(),
         "name": chain.script.name,
         "comment": chain.comment,
-        "umask": _umask(),
+        "umask": mirage_carrier.umask(chain.call.environ),
         "options": options,
     }
     if any(c < " " or c == "\x7f" for c in recipe["carrier"] + recipe["directory"]):
@@ -115,9 +116,3 @@ def _take(found, options):
             found["requeue"] = "no" if name == "no-requeue" else "yes"
         elif name not in NOT_ITS and not name.startswith("mirage-"):
             found[name] = option.value or ""
-
-
-def _umask():
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

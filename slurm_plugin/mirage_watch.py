@@ -16,7 +16,8 @@ ENDED = frozenset(
 )
 """The run is over and slurmstepd has seen its processes end; so too with CANCELLED."""
 CUT_OFF = frozenset(
-    ["BOOT_FAIL", "NODE_FAIL", "PENDING", "REQUEUED", "REQUEUE_HOLD", "REVOKED", "SPECIAL_EXIT"]
+    "BOOT_FAIL EXPEDITING NODE_FAIL PENDING REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD"
+    " REVOKED SPECIAL_EXIT".split()
 )
 """Slurm has given the run up, or put it back; on a lost node its processes may live on a while."""
 ASK_TIMEOUT_S = 30.0

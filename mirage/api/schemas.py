@@ -194,7 +194,8 @@ class ChainSummary(_Wire):
     total_s: int | None = Field(description="Null: its number of links decides.", examples=[None])
     max_overlap_s: int = Field(
         description="How early its next link may start; 0: its links never overlap. Where nobody "
-        "said: the smaller of four hours and a quarter of the newest link's time limit.",
+        "said: the smaller of four hours and a quarter of the newest link's time limit; 0 of a "
+        "chain that was never registered.",
         examples=[14400],
     )
     presubmit: Presubmit = Field(examples=["next"])

@@ -149,7 +149,8 @@ def explain(
     if as_json:
         _print_json(found)
         return
-    for sentence in chain_text.at_risk(service.get(f"/chains/{chain_id}")):
+    chain = service.get(f"/chains/{chain_id}")
+    for sentence in (*chain_text.at_risk(chain), *chain_text.unregistered(chain)):
         typer.echo(f"{sentence}\n")
     if not found:
         typer.echo(

@@ -136,6 +136,7 @@ def page(
     if any(link["state"] == "pending" and link["position"] == "held" for link in chain["links"]):
         yield _HELD
     yield from map(escape, at_risk(chain))
+    yield from map(escape, unregistered(chain))
     if not chain["handovers"]:
         return
     handovers = Table("hand-over to link", "predecessor ended", "successor began", "gap", "overlap")
@@ -186,6 +187,14 @@ def at_risk(chain: Mapping[str, Any]) -> Iterator[str]:
     risk = chain.get("at_risk")
     if risk is not None:
         yield f"At risk ({risk['reason']}): {risk['says']}. {risk['advice']}"
+
+
+def unregistered(chain: Mapping[str, Any]) -> Iterator[str]:
+    """What counts for a chain that nobody registered; nothing of any other."""
+    if chain["links_planned"] is None:
+        from mirage.services import notes as notes_of  # noqa: PLC0415 - a database with it
+
+        yield notes_of.unregistered(chain["style"], chain["max_overlap_s"])
 
 
 def decision(row: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """A cluster that says after each answer that whoever asked gets on."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -32,6 +32,9 @@ class Attended:
 
     def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
         return self._told(lambda: self._cluster.jobs(job_ids))
+
+    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        return self._told(lambda: self._cluster.asked_nodes(job_ids))
 
     def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         move = partial(self._cluster.free, standby, owner=owner)

@@ -90,6 +90,12 @@ class SlurmCli:
         found = [self._ask_accounting(f"jobs {ids}", sacct.by_id(ids)) for ids in some]
         return Records.joined(found, wanted)
 
+    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        ids = sorted(set(job_ids))
+        if not ids:
+            return {}
+        return self._controller.ask(f"asked nodes {ids}", lambda: self._asked_nodes(ids))
+
     def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
         self._look_at(standby, owner)
@@ -151,6 +157,10 @@ class SlurmCli:
         return self._read.rows(
             "squeue", lambda unread: squeue.parse(answer, taken_at, separator, unread)
         )
+
+    def _asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        answer = self._query(squeue.asked_nodes_argv(job_ids))
+        return self._read("squeue", lambda: squeue.asked_nodes(answer))
 
     def _nodes(self) -> tuple[Node, ...]:
         answer = self._query(sinfo.argv())

@@ -90,6 +90,11 @@ class Slurmrestd:
         found = [self._records(f"jobs {ids}", partial(payloads_history.by_id, ids)) for ids in some]
         return Records.joined(found, wanted)
 
+    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        """One question for each: the queue's own answer is many times as long."""
+        found = {job_id: self._asked_nodes(job_id) for job_id in sorted(set(job_ids))}
+        return {job_id: asked for job_id, asked in found.items() if asked}
+
     def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
         self._set(standby, owner, dependency, unpin=unpin)
@@ -151,6 +156,17 @@ class Slurmrestd:
             lambda unread: payloads_queue.parse(reply.body, taken_at, unread),
             kind="rest:jobs",
         )
+
+    def _asked_nodes(self, job_id: JobId) -> str:
+        """Empty as well where Slurm does not know the job."""
+        try:
+            reply = self._controller.ask(
+                f"job {job_id}",
+                lambda: self._asked(lambda v: self.http.get(_job(v, job_id), "job")),
+            )
+        except ClusterRefused:
+            return ""
+        return self._read("slurmrestd", lambda: payloads_queue.asked_nodes(reply.body))
 
     def _nodes(self) -> tuple[Node, ...]:
         reply = self._get("nodes")

@@ -1,6 +1,6 @@
 """SimulatedCluster: ports.Cluster over the simulator, with chain users who live in it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain as chained
 
@@ -27,6 +27,14 @@ MIN_JOB_AGE_S = 300
 """slurm.conf's default MinJobAge: how long an ended job stays in the queue's answer."""
 REQUEUE_WAIT_S = 120
 """How long Slurm holds back a requeued job."""
+
+
+_SETTINGS = "mirage:style=concurrent,max-overlap=4:00:00"
+"""What the links' own guards keep to, for a service that nobody told of the chain."""
+
+
+def _comment(mark: Mark) -> str:
+    return f"{_SETTINGS} {mark}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +106,7 @@ class SimulatedCluster:
             user=user or f"chain-{chain_id}",
             partition=self.partition,
             name=f"chain-{chain_id}",
-            comment=str(Mark(chain_id, 1)),
+            comment=_comment(Mark(chain_id, 1)),
         )
         job_id = JobId(self.simulator.inject(job))
         self._chains[chain_id] = _ChainUser(links=links, job=job)
@@ -146,7 +154,7 @@ class SimulatedCluster:
         """What mirage-link does when its link starts; one that runs again has its standby."""
         if mark in self._links and self._lives(self._links[mark]):
             return
-        standby = replace(chain.job, comment=str(mark), dependencies=afterany(predecessor))
+        standby = replace(chain.job, comment=_comment(mark), dependencies=afterany(predecessor))
         self._links[mark] = self.simulator.inject(standby)
 
     def _lives(self, job_id: int) -> bool:
@@ -205,6 +213,11 @@ class SimulatedCluster:
     def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
         found = (self.simulator.find(i) for i in job_ids)
         return [self._job(r) for r in found if r is not None and r.submit <= self.simulator.now]
+
+    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        found = ((job_id, self.simulator.find(job_id)) for job_id in job_ids)
+        lists = {job_id: r.node_list for job_id, r in found if r is not None and r.node_list}
+        return {job_id: self._words.node_names(numbers) for job_id, numbers in lists.items()}
 
     # What moves jobs (ports.Cluster)
 

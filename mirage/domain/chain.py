@@ -156,6 +156,11 @@ class Chain:
     """The first link's job, as its registrant named it; None: adopted, or none was named."""
 
     @property
+    def registered(self) -> bool:
+        """Whether its user, or somebody for them, has told of it."""
+        return self.links_planned is not None
+
+    @property
     def actor(self) -> Actor | None:
         """Who brought it into its state."""
         return None if self.cause is None else self.cause.actor
@@ -165,7 +170,7 @@ class Chain:
         if self.max_overlap_s is not None:
             return self.max_overlap_s
         if self.style is None:  # its links are from before there was a default for each time limit
-            return MAX_OVERLAP_S
+            return MAX_OVERLAP_S if self.registered else 0
         return default_max_overlap_s(None if predecessor is None else predecessor.time_limit_s)
 
     def moved(self, target: ChainState, cause: Cause | None = None) -> "Chain":

@@ -23,6 +23,9 @@ class JobState(StrEnum):
     SIGNALING = "SIGNALING"
     STAGE_OUT = "STAGE_OUT"
     RESIZING = "RESIZING"
+    EXPEDITING = "EXPEDITING"
+    """It is to be requeued before all others, once the epilogs of its nodes have been seen to fail
+    (sbatch --requeue=expedite, since 25.11); until then it waits, and may end up held."""
     REQUEUED = "REQUEUED"
     """Accounting's word for a run that ended so; the job has a newer record and waits again."""
     REQUEUE_FED = "REQUEUE_FED"
@@ -59,6 +62,7 @@ class JobState(StrEnum):
 _WAITING = frozenset(
     {
         JobState.PENDING,
+        JobState.EXPEDITING,
         JobState.REQUEUE_FED,
         JobState.REQUEUE_HOLD,
         JobState.RESV_DEL_HOLD,

@@ -148,6 +148,11 @@ def waits_s(start: Ints, submit: Ints, eligible: Ints) -> Ints:
     return waits
 
 
+_OUT_OF_SERVICE = frozenset(
+    ["down", "drain", "drained", "draining", "error", "fail", "failing", "inval", "maint"]
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One node: what it has and what of it is given away."""
@@ -164,6 +169,12 @@ class Node:
     @property
     def usable(self) -> bool:
         return self.state in {"idle", "mixed", "allocated", "completing", "planned"}
+
+    @property
+    def out_of_service(self) -> bool:
+        """Nothing starts there until an admin, or the end of a maintenance, brings it back. Of a
+        word that is not known nothing is concluded."""
+        return self.state in _OUT_OF_SERVICE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,16 @@ def cause(chain: Chain) -> str:
     return f"paused: {said}{_how_to_go_on(chain, found)}" if paused else said
 
 
+def unregistered(style: str | None, max_overlap_s: int) -> str:
+    """Of a chain that nobody registered: what counts for it, and why."""
+    overlap = f"an overlap of {max_overlap_s // 60} min at most" if max_overlap_s else "no overlap"
+    return (
+        "Nobody registered this chain: it was found by the comment of its jobs. Settings that its "
+        f"jobs do not tell count at their strictest: style {style or 'concurrent'}, {overlap}. "
+        "`sbatch --mirage-chain` registers a chain where the service answers."
+    )
+
+
 def risk(at_risk: AtRisk) -> str:
     """What a chain is at risk of."""
     return _RISKS[at_risk.of](at_risk)

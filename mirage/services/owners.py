@@ -1,10 +1,12 @@
 """Whose a chain is, where marks can be copied: its registrant's, else its first job's user's."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from mirage.domain.chain import Chain, ChainId, Mark, find_mark, made_for
+from mirage.domain.chain import Chain, ChainId, Mark, Style, find_mark, made_for
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
+from mirage.slurm.wishes import Wishes, wishes
 from mirage.store import audit, chains
 from mirage.store.audit import AuditEntry
 from mirage.store.engine import Transaction
@@ -48,7 +50,8 @@ def adopted(
     """The chain as that of its first job's user, where no registration stands.
 
     A mark is public once it is seen, and may be written on any job one has: the id itself says
-    whose it may be. A requeue makes a submit time later, never earlier.
+    whose it may be. A requeue makes a submit time later, never earlier. Its settings are those that
+    this job tells (`slurm.wishes`).
     """
     chain_id = found[0][0].chain_id
     named = [
@@ -61,12 +64,31 @@ def adopted(
     *_, index, first = min(named, key=lambda one: one[:3])
     if first.uid is None or (chain is not None and chain.uid == first.uid):
         return chain
-    taken = Chain(chain_id=chain_id, uid=first.uid, user=first.user, created_at=first.submit)
+    taken = _as_wished(
+        Chain(chain_id=chain_id, uid=first.uid, user=first.user, created_at=first.submit),
+        wishes(first),
+    )
     chains.save_chain(tx, cluster_id, taken)
     what = {"link": index, "job": first.job_id}
     entry = AuditEntry(at=now, actor="mirage", event="adopted", chain_id=chain_id, detail=what)
     audit.write(tx, cluster_id, entry)
     return taken
+
+
+def _as_wished(chain: Chain, wished: Wishes) -> Chain:
+    """What nobody has told counts at its strictest: a user may have asked that links never overlap,
+    and a link that is early then loses the age that it has earned."""
+    return replace(
+        chain,
+        style=wished.style or Style.SEQUENTIAL,
+        max_overlap_s=wished.max_overlap_s or 0,
+        mode=wished.mode or chain.mode,
+        presubmit=wished.presubmit or chain.presubmit,
+        policy=wished.policy,
+        overlap_price=chain.overlap_price if wished.overlap_price is None else wished.overlap_price,
+        total_s=wished.total_s,
+        min_runtime_s=wished.min_runtime_s,
+    )
 
 
 def ignored(

@@ -18,6 +18,7 @@ from mirage.policy.registry import is_model
 from mirage.ports import Cluster, NextLink
 from mirage.services.desk import Desk, Rules, found
 from mirage.services.foregone import SLURM, Foregone
+from mirage.services.forgotten_terms import in_words, without_met
 from mirage.services.handovers import OpenHandover, open_handovers
 from mirage.services.limits import too_wrong
 from mirage.services.links import unread_chains
@@ -162,7 +163,7 @@ def _carry_out(
         else:
             decisions.settle(tx, decision_id, effect, error)
         if effect is Effect.DONE and not handover.submits:
-            chains.save_link(tx, cluster_id, _moved(standby, decision.action, now))
+            chains.save_link(tx, cluster_id, moved(standby, decision.action, now))
         entry = AuditEntry(
             at=now,
             actor="mirage",
@@ -181,7 +182,8 @@ def told(action: Action, effect: Effect) -> str:
     return f"{action}: {effect}"
 
 
-def _moved(standby: Link, action: Action, now: int) -> Link:
+def moved(standby: Link, action: Action, now: int) -> Link:
+    """Where it stands after the move."""
     if action is Action.HOLD:
         return replace(standby, position=Position.HELD, freed_at=None)
     if action is Action.PIN:
@@ -202,7 +204,11 @@ def _tell(
             there = rules.submit(_next_link(handover))
             return (Effect.DONE if there else Effect.INTENDED), ""
         _move(cluster, handover, decision, snapshot)
-    except (ClusterRefused, InputError) as error:
+    except ClusterRefused as error:
+        job = snapshot.queue.find(handover.standby.job_id)
+        text = "" if job is None else job.dependency
+        return Effect.REFUSED, in_words(str(error), text, snapshot.queue)
+    except InputError as error:
         return Effect.REFUSED, str(error)
     except ClusterUnavailable as error:
         # It may have been heard: the next queue tells, and `reconcile` settles it.
@@ -227,14 +233,16 @@ def _move(cluster: Cluster, handover: OpenHandover, decision: Decision, snapshot
     text = "" if job is None else job.dependency
     before = snapshot.queue.find(predecessor)
     owner, unpin = handover.chain.uid, handover.standby.position is Position.PINNED
+    kept = without_met(cluster, text, snapshot.queue)
     if decision.action is Action.HOLD:
-        behind = dependency.behind(text, predecessor)
+        behind = dependency.behind(kept, predecessor)
         cluster.hold(standby, owner=owner, dependency=behind, unpin=unpin)
-    elif decision.action is Action.PIN:
-        rest, nodes = dependency.without(text, predecessor), before.node_list if before else ""
+        return
+    rest = dependency.without(kept, predecessor)
+    if decision.action is Action.PIN:
+        nodes = before.node_list if before else ""
         cluster.pin(standby, owner=owner, dependency=rest, node_list=nodes)
     else:
-        rest = dependency.without(text, predecessor)
         cluster.free(standby, owner=owner, dependency=rest, unpin=unpin)
 
 
@@ -277,11 +285,11 @@ def reconcile(
             if row.action is Action.SUBMIT and _too_late(links.get(row.index - 1)):
                 decisions.settle(tx, row.id, Effect.FAILED, "nobody submitted it")
             continue
-        moved = _took(row, standby, links.get(row.index - 1))
-        effect = Effect.DONE if moved else Effect.FAILED
-        decisions.settle(tx, row.id, effect, "" if moved else "Slurm did not take the move")
-        if moved:
-            chains.save_link(tx, cluster_id, _moved(standby, row.action, row.at))
+        taken = _took(row, standby, links.get(row.index - 1))
+        effect = Effect.DONE if taken else Effect.FAILED
+        decisions.settle(tx, row.id, effect, "" if taken else "Slurm did not take the move")
+        if taken:
+            chains.save_link(tx, cluster_id, moved(standby, row.action, row.at))
             judged = row.action in _MADE_ELIGIBLE and not standby.hindered
             if judged and standby.start is not None:
                 since = max(row.at, standby.submit)

@@ -5,13 +5,15 @@ remarks. `,` means all of them, `?` any of them, and Slurm does not mix the two.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from mirage.domain.job import JobId
+from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import InputError, MalformedText
 
 _REMARK = re.compile(r"\([a-zA-Z ]*\)")
 _TERM = re.compile(r"(?P<type>[a-z]+)(?::(?P<jobs>\d+(?:_(?:\d+|\*))?(?:\+\d+)?(?::\S+)?))?")
+_ONE_JOB = re.compile(r"(?P<type>[a-z]+):(?P<job>\d{1,18})(?:\+(?P<minutes>\d{1,8}))?")
 _SINGLETON = "singleton"
 
 
@@ -58,6 +60,46 @@ def has_singleton(dependency: str) -> bool:
     Unless it is one of several of which any will do. A list that does not read has none.
     """
     return _SINGLETON in _REMARK.sub("", dependency).strip().split(",")
+
+
+def terms(dependency: str) -> tuple["Term", ...]:
+    """The terms that each have to be met; none of a list of which any will do, which Mirage leaves
+    as it is."""
+    return () if "?" in dependency else tuple(Term(one) for one in _terms(dependency, ","))
+
+
+def joined(several: Iterable["Term"]) -> str:
+    return ",".join(term.text for term in several)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One term of a list, such as `afterok:12`."""
+
+    text: str
+
+    @property
+    def job_id(self) -> JobId | None:
+        """None for tasks of an array, and for terms that name no job."""
+        match = _ONE_JOB.fullmatch(self.text)
+        return None if match is None else JobId(int(match["job"]))
+
+    def is_met(self, job: Job, now: int) -> bool | None:
+        """By a job of that number which slurmctld has forgotten; None: that cannot be told.
+
+        Such a job has ended, or is hidden from whoever asks.
+        """
+        match = _ONE_JOB.fullmatch(self.text)
+        if match is None or not job.state.ended or job.state is JobState.REQUEUED:
+            return None
+        if match["type"] == "afterany":
+            return True
+        if match["type"] == "after":
+            minutes = int(match["minutes"] or 0)
+            return (job.start or 0) + 60 * minutes <= now or None
+        if match["type"] in {"afterok", "afternotok"}:
+            return (job.state is JobState.COMPLETED) == (match["type"] == "afterok")
+        return None
 
 
 def _own_term(predecessor: JobId) -> str:

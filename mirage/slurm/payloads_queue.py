@@ -36,7 +36,9 @@ from mirage.slurm.unread import Unread, UnreadRow, strict
 _ASKED = "required_nodes"
 _FLAGS = (
     "COMPLETING",
+    "STAGE_OUT",
     "CONFIGURING",
+    "EXPEDITING",
     "RESIZING",
     "REQUEUED",
     "REQUEUE_FED",
@@ -46,7 +48,6 @@ _FLAGS = (
     "REVOKED",
     "RESV_DEL_HOLD",
     "SIGNALING",
-    "STAGE_OUT",
 )
 """Words that squeue prints instead of the state they come with, in its order."""
 

@@ -62,7 +62,15 @@ _TABLE: dict[str, Hindrance] = {
         Cure.PERSON,
         "Slurm requeued it too often, or could not launch it, and holds it",
         "Look into its output for the cause; then `scontrol release JOB`.",
-        *("JobHoldMaxRequeue", "JobLaunchFailure", "RequeueHeld"),
+        *("JobHoldMaxRequeue", "JobLaunchFailure"),
+    ),
+    **_of(
+        Cure.PERSON,
+        "it was requeued and is held: by whoever asked for that, by its exit code, or after an "
+        "expedited requeue whose epilog did not fail",
+        "Nothing behind it starts meanwhile. `scontrol release JOB` lets it run again; `scancel "
+        "JOB` gives it up.",
+        "RequeueHeld",
     ),
     **_of(
         Cure.PERSON,
@@ -103,7 +111,7 @@ _TABLE: dict[str, Hindrance] = {
     ),
     **_of(
         Cure.PERSON,
-        "its account or QOS is not valid, or not allowed in its partition",
+        "its account, QOS or group is not valid, or not allowed in its partition",
         "Ask the admins, or name another account or QOS (scontrol update JobId=JOB Account=...).",
         *("InvalidAccount", "InvalidQOS", "QOSNotAllowed", "AccountNotAllowed"),
     ),
@@ -134,18 +142,19 @@ _TABLE: dict[str, Hindrance] = {
     ),
 }
 
-_SPELLED = {
-    "launch failed requeued held": "JobLaunchFailure",
-    "user env retrieval failed requeued held": "JobLaunchFailure",
-    "job requeued in held state": "RequeueHeld",
-    "job requeued in special exit state": "RequeueHeld",
-}
-"""Sentences that Slurm puts in the place of a word, with `_` for blanks or without."""
-_BEGINNINGS = {
-    "Job's account not permitted to use this partition": "AccountNotAllowed",
-    "Job's QOS not permitted to use this partition": "QOSNotAllowed",
-}
-"""The same, of sentences that name the partition and the account at their ends."""
+_SENTENCES: Sequence[tuple[re.Pattern[str], str]] = [
+    (re.compile(pattern), word)
+    for pattern, word in (
+        (r"(?:launch|user env retrieval) failed requeued held", "JobLaunchFailure"),
+        (r"job requeued in (?:held|special exit) state", "RequeueHeld"),
+        (r"Job's account not permitted to use this partition.*", "AccountNotAllowed"),
+        (r"Job's QOS not permitted to use this partition.*", "QOSNotAllowed"),
+        (r"uid \d+ not in group permitted to use this partition.*", "AccountNotAllowed"),
+        (r"Reservation .* was deleted", "ReservationDeleted"),
+        (r"Reservation .* is invalid", "ReservationInvalid"),
+    )
+]
+"""What Slurm says in the place of a word, with `_` for blanks or without; names may be in it."""
 
 _ASIDE = re.compile(r"may be reserved for other job", re.IGNORECASE)
 _UPKEEP = re.compile(r"maintenance", re.IGNORECASE)
@@ -202,9 +211,9 @@ def hindrance(reason: str) -> Hindrance | None:
     is backfill's plan for somebody else, which the queue cures.
     """
     plain = reason.strip().strip("()").replace("_", " ")
-    if _ASIDE.search(plain):
+    if _is_set_aside(plain):
         return None
-    word = _SPELLED.get(plain) or _begun(plain) or plain.partition(",")[0].partition(" ")[0]
+    word = _of_sentence(plain) or plain.partition(",")[0].partition(" ")[0]
     if word == "ReqNodeNotAvail" and _UPKEEP.search(plain):
         return _MAINTENANCE
     if word in _TABLE:
@@ -215,8 +224,22 @@ def hindrance(reason: str) -> Hindrance | None:
     return None
 
 
-def _begun(plain: str) -> str | None:
-    return next((word for begin, word in _BEGINNINGS.items() if plain.startswith(begin)), None)
+def hides_nodes(reason: str) -> bool:
+    """Whether the reason may stand for nodes that are out of service, without naming them."""
+    return reason.lstrip("(").startswith("ReqNodeNotAvail") and _is_set_aside(reason)
+
+
+def unavailable(node_list: str) -> str:
+    """The reason that names them, in Slurm's words."""
+    return f"ReqNodeNotAvail, UnavailableNodes:{node_list}"
+
+
+def _is_set_aside(reason: str) -> bool:
+    return _ASIDE.search(reason.replace("_", " ")) is not None
+
+
+def _of_sentence(plain: str) -> str | None:
+    return next((word for pattern, word in _SENTENCES if pattern.fullmatch(plain)), None)
 
 
 def named(word: str) -> Hindrance | None:

@@ -7,6 +7,7 @@ SQUEUE_FORMAT2 means `-O` and not `-o`, which has no letter for the eligible tim
 characters. Tried on 22.05.8, 24.11.5 and 26.05.5.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -69,7 +70,8 @@ FIELDS = (
 
 
 _STANDING = ("JobID", "UserID", "ReqNodes", "State", "Reason", "PriorityLong")
-"""Nothing in them is written by users, so the separator needs no secret."""
+_ASKING = ("JobID", "HetJobID", "ReqNodes")
+"""Nothing in either is written by users, so the separator needs no secret."""
 
 
 def argv() -> list[str]:
@@ -122,6 +124,24 @@ def standing(answer: str) -> Standing:
             for row in rows
         ),
     )
+
+
+def asked_nodes_argv(job_ids: Iterable[JobId]) -> list[str]:
+    fields = ",".join(f"{name}:{SEPARATOR}" for name in _ASKING)
+    jobs = ",".join(map(str, job_ids))
+    options = ["--noheader", "--all", "--local", "--states=all", f"--jobs={jobs}"]
+    return ["squeue", *options, f"--Format={fields}"]
+
+
+def asked_nodes(answer: str) -> dict[JobId, str]:
+    """By job, without those that ask for none; of a het job, those of all its components."""
+    found: dict[JobId, str] = {}
+    for row in split_rows(answer, _ASKING):
+        asked = text(row["ReqNodes"])
+        job_id = _leader(row) or JobId(integer(row["JobID"]))
+        if asked:
+            found[job_id] = f"{found[job_id]},{asked}" if job_id in found else asked
+    return found
 
 
 def parse(

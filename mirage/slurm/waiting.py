@@ -1,5 +1,6 @@
 """Every pending reason in plain words: those that time cures, beside `slurm.reasons`."""
 
+import re
 from dataclasses import dataclass
 
 from mirage.slurm.reasons import hindrance, named, short
@@ -43,6 +44,20 @@ _ORDINARY = {
     ),
     "PartitionBusy": ("its partition's nodes are all in use", ""),
     "BurstBufferStageIn": ("its data are being staged in", ""),
+    "BurstBufferResources": ("the burst buffer that it asks for is in use", ""),
+    "Constraints": ("nodes with what it asks for are not free yet", ""),
+    "MaxPoweredUpNodes": ("the site lets no more nodes be powered up for now", ""),
+    "PowerNotAvail": ("its power cap leaves no power for it yet", ""),
+    "PowerReserved": ("power is kept for jobs with a higher priority", ""),
+    "MpiPortsBusy": ("the ports that its MPI needs are in use", ""),
+    "NvidiaImexChannels": ("all of the IMEX channels of NVIDIA's nodes are in use", ""),
+    "SchedDefer": ("slurmctld has put off looking at it", ""),
+    "FedJobLock": ("another cluster of the federation is starting it", ""),
+    "NonZeroExitCode": ("its last run ended with an exit code other than 0", ""),
+    "RaisedSignal": ("its last run was ended by a signal", ""),
+    "TimeLimit": ("its last run reached its time limit", ""),
+    "InactiveLimit": ("its last run was ended as inactive", ""),
+    "OutOfMemory": ("its last run used more memory than it had", ""),
     "Other": ("other reasons, each of few jobs", ""),
 }
 _SENTENCES = {
@@ -53,6 +68,9 @@ _SENTENCES = {
 }
 """What Slurm says at greater length, of an ordinary wait."""
 
+_TOPOLOGY = re.compile(r"Required nodes lack available resources|.*\btopology\b.*", re.IGNORECASE)
+"""Since 26.05, in the place of `Resources`: also of a standby whose predecessor has its nodes."""
+
 
 def word(reason: str) -> str:
     """Of a pending reason as squeue shows it: Slurm's word, from a bounded set."""
@@ -61,7 +79,10 @@ def word(reason: str) -> str:
         return found.word
     plain = short(reason).replace("_", " ")
     plain = _SENTENCES.get(plain, plain).strip("()")
-    return _SENTENCES.get(plain, plain.partition(" ")[0])[:LONGEST]
+    if _TOPOLOGY.fullmatch(plain):
+        return "Resources"
+    # `RaisedSignal:9(Killed)`
+    return _SENTENCES.get(plain, plain.partition(" ")[0].partition(":")[0])[:LONGEST]
 
 
 def waiting(known: str) -> Waiting:

@@ -20,7 +20,7 @@ from mirage.api.app import ApiContext
 from mirage.cluster import munge as real_munge
 from mirage.domain.caller import Role
 from mirage.domain.cause import AtRisk, Reason, Risk, concluded
-from mirage.domain.chain import Chain, ChainId, ChainState
+from mirage.domain.chain import Chain, ChainId, ChainState, Style
 from mirage.domain.job import JobId
 from mirage.services import tokens
 from mirage.store import chains
@@ -206,6 +206,25 @@ def test_decisions_are_explained_in_plain_words(client: Client, chain: ChainId) 
         "  The predecessor has 5 min left by its time limit.",
         "  Forecast wait if freed now: 5 min (1 min to 15 min in 8 of 10), from 40 waits.",
     ]
+
+
+def test_a_chain_that_nobody_registered_says_what_counts_for_it(
+    client: Client, store: Store, cluster_id: int, chain: ChainId
+) -> None:
+    with store.begin() as tx:
+        found = replace(
+            chains.chain(tx, chain), links_planned=None, max_overlap_s=0, style=Style.SEQUENTIAL
+        )
+        chains.save_chain(tx, cluster_id, found)
+    for word in ("show", "explain"):
+        shown = " ".join(run(word, chain, url=client.url).out.split())
+        assert "Nobody registered this chain" in shown
+        assert "style sequential, no overlap." in shown
+    with store.begin() as tx:
+        told = replace(found, max_overlap_s=1800, style=Style.SWITCH)
+        chains.save_chain(tx, cluster_id, told)
+    shown = " ".join(run("explain", chain, url=client.url).out.split())
+    assert "style switch, an overlap of 30 min at most" in shown
 
 
 def test_a_chain_at_risk_says_so_wherever_it_is_looked_at(

@@ -193,8 +193,11 @@ def test_what_is_pinned_may_be_let_off_and_pinned_again(rig: Rig) -> None:
     for _ in range(2):
         rig.cluster.pin(rig.standby, owner=owner_of(rig), dependency="", node_list=nodes)
         assert rig.asked_nodes(rig.standby) == nodes
+        told = rig.cluster.asked_nodes([rig.predecessor, rig.standby])
+        assert told == {rig.standby: nodes}
         rig.cluster.hold(rig.standby, owner=owner_of(rig), dependency=behind(rig))
         assert rig.asked_nodes(rig.standby) == ""
+        assert rig.cluster.asked_nodes([rig.standby]) == {}
 
 
 def test_a_suspended_standby_does_not_start_until_resumed(rig: Rig) -> None:

@@ -249,6 +249,17 @@ def test_a_pin_is_taken_back_by_who_set_it_and_by_who_is_told(fake: FakeRestd) -
     ]
 
 
+def test_the_nodes_that_jobs_ask_for_are_told_without_those_that_slurm_does_not_know(
+    fake: FakeRestd,
+) -> None:
+    fake.answers(JOB, {**FINE, "jobs": [HERS | {"required_nodes": ["gpu01", "gpu02"]}]})
+    gone = failed(2017, "Invalid job id specified", "job")
+    fake.answers("/slurm/v0.0.38/job/8", gone, status=500)
+    fake.answers("/slurm/v0.0.38/job/9", {**FINE, "jobs": [HERS | {"required_nodes": ""}]})
+    wanted = [JobId(9), STANDBY, JobId(8)]
+    assert cluster(fake).asked_nodes(wanted) == {STANDBY: "gpu01,gpu02"}
+
+
 @pytest.mark.parametrize("asked", ["gpu[01-02]", ["gpu01", "gpu02"]])
 def test_one_that_asks_for_nodes_itself_is_not_pinned(fake: FakeRestd, asked: object) -> None:
     first, second = HERS | {"required_nodes": ""}, HERS | {"job_id": 8, "required_nodes": asked}

@@ -66,12 +66,16 @@ def _lay_out_hook() -> None:
     epilog.chmod(0o755)
 
 
+SETTINGS = "mirage:style=concurrent,max-overlap=4:00:00"
+"""As the wrapped sbatch would have registered them; else their links would never be early."""
+
+
 def submit(scene: Scene, name: str, *, links: int = 2, options: str = "-c 1") -> list[int]:
     """A chain of alice's whose links stand in the queue from the start; their jobs."""
     words = f"sbatch --parsable -o /dev/null -p gpu -t 60 --mem=10M {options}"
     lines = ["after="]
     for index in range(1, links + 1):
-        mark = f"--comment=mirage:{name}:{index}"
+        mark = f"--comment='{SETTINGS} mirage:{name}:{index}'"
         lines += [f"job=$({words} $after {mark} --wrap 'sleep 36000')", "echo $job"]
         lines.append("after=--dependency=afterany:$job")
     shown = scene.testbed.run(["sh", "-ec", "\n".join(lines)], user="alice").stdout

@@ -1,6 +1,7 @@
 """Jobs as Slurm would show them, and a cluster whose answers a test writes by hand."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mirage.domain.chain import Chain, ChainId, Link, Mark
@@ -17,6 +18,11 @@ NOW = 1_000_000
 HOUR = 3600
 
 
+def comment(index: int, chain_id: ChainId = CHAIN) -> str:
+    """With settings beside the mark: a chain of which nobody tells more is never early."""
+    return f"mirage:style=concurrent,max-overlap=4:00:00 {Mark(chain_id, index)}"
+
+
 def job(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
     """Link `index` of alice's chain: job 10 + index, an hour of one node."""
     given: dict[str, Any] = {
@@ -27,7 +33,7 @@ def job(index: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
         "account": "ml",
         "partition": "gpu",
         "time_limit_s": HOUR,
-        "comment": str(Mark(CHAIN, index)),
+        "comment": comment(index),
     }
     return Job(state=state, **given | fields)
 
@@ -71,6 +77,9 @@ class Written:
         self.records: list[Job] = []
         self.trouble: dict[str, BaseException] = {}
         """By method: raised instead of an answer."""
+        self.asks: dict[JobId, str] = {}
+        """The nodes that jobs ask for by name."""
+        self.known_nodes: tuple[Node, ...] = ()
         self.windows: list[tuple[int, int]] = []
         self.moves: list[tuple[str, JobId, str]] = []
 
@@ -83,7 +92,7 @@ class Written:
 
     def nodes(self) -> tuple[Node, ...]:
         self._answer("nodes")
-        return ()
+        return self.known_nodes
 
     def history(self, since: int, until: int) -> Iterator[Job]:
         self._answer("history")
@@ -95,6 +104,10 @@ class Written:
     def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
         self._answer("jobs")
         return [record for record in self.records if record.job_id in job_ids]
+
+    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        self._answer("asked_nodes")
+        return {job_id: self.asks[job_id] for job_id in job_ids if job_id in self.asks}
 
     def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         self._move("unpin" if unpin else "free", standby, dependency)
@@ -117,6 +130,11 @@ class Written:
     def _move(self, name: str, standby: JobId, dependency: str) -> None:
         self.moves.append((name, standby, dependency))
         self._answer(name)
+        if name in {"free", "unpin", "hold"}:
+            self.shown = [
+                replace(one, dependency=dependency) if one.job_id == standby else one
+                for one in self.shown
+            ]
 
     def _answer(self, name: str) -> None:
         if name in self.trouble:

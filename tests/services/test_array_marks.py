@@ -4,44 +4,11 @@ import pytest
 
 from mirage.domain.job import JobId
 from mirage.services import links as link_service
-from mirage.slurm import rows, squeue
+from mirage.slurm import squeue
 from mirage.store import clusters
 from mirage.store.engine import Store
-from tests.services.slurm_jobs import CHAIN, NOW, links
-
-ROW = {
-    "JobID": "11",
-    "ArrayTaskID": "N/A",
-    "HetJobID": "N/A",
-    "UserName": "alice",
-    "UserID": "1001",
-    "Account": "ml",
-    "Partition": "gpu",
-    "QOS": "normal",
-    "State": "PENDING",
-    "Reason": "Priority",
-    "PriorityLong": "4294901759",
-    "SubmitTime": str(NOW - 100),
-    "EligibleTime": str(NOW - 100),
-    "StartTime": str(NOW + 500),
-    "EndTime": str(NOW + 4100),
-    "TimeLimit": "1:00:00",
-    "NumNodes": "1",
-    "NumCPUs": "8",
-    "tres-alloc": "cpu=8,node=1",
-    "tres-per-node": "N/A",
-    "tres-per-job": "N/A",
-    "Dependency": "(null)",
-    "NodeList": "",
-    "Name": "train",
-    "Comment": f"mirage:{CHAIN}:1",
-}
-
-
-def printed(**cells: str) -> str:
-    """One row as squeue prints it under our format."""
-    row = ROW | cells
-    return "".join(f"{row[name]}{rows.SEPARATOR}" for name in squeue.FIELDS) + "\n"
+from tests.services.printed import printed
+from tests.services.slurm_jobs import NOW, links
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mirage.domain.chain import ChainId, Mark, Position
+from mirage.domain.chain import ChainId, Position
 from mirage.domain.decision import Action, Forecast, Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Snapshot
@@ -19,7 +19,18 @@ from mirage.store.decisions import DecisionRow, Effect
 from mirage.store.engine import Store
 from mirage.store.forecasts import ForecastRow
 from tests.services.scene import Always
-from tests.services.slurm_jobs import CHAIN, HOUR, NOW, Written, ended, job, links, running, standby
+from tests.services.slurm_jobs import (
+    CHAIN,
+    HOUR,
+    NOW,
+    Written,
+    comment,
+    ended,
+    job,
+    links,
+    running,
+    standby,
+)
 
 RULES = Rules(policy=Always, default="always")
 
@@ -182,8 +193,8 @@ def test_an_intention_for_a_standby_since_replaced_has_failed(store: Store) -> N
 def pair(number: int, **fields: Any) -> list[Job]:
     """A running link and its standby of a chain of their own."""
     chain_id, base = ChainId(f"chain{number:04}"), 100 * number
-    first = running(1, job_id=JobId(base), comment=str(Mark(chain_id, 1)), **fields)
-    given = {"dependency": f"afterany:{base}", "comment": str(Mark(chain_id, 2)), **fields}
+    first = running(1, job_id=JobId(base), comment=comment(1, chain_id), **fields)
+    given = {"dependency": f"afterany:{base}", "comment": comment(2, chain_id), **fields}
     return [first, job(2, job_id=JobId(base + 1), **given)]
 
 

@@ -169,6 +169,23 @@ def test_one_job_that_does_not_read_is_half_an_answer(job: Any) -> None:
         payloads_queue.jobs({"errors": [], "jobs": [job]})
 
 
+@pytest.mark.parametrize(
+    ("told", "word"),
+    [
+        (["PENDING", "EXPEDITING"], "EXPEDITING"),
+        (["PENDING", "REQUEUED", "EXPEDITING"], "EXPEDITING"),
+        (["PENDING", "REQUEUE_HOLD"], "REQUEUE_HOLD"),
+        (["RUNNING", "CONFIGURING", "POWER_UP_NODE"], "CONFIGURING"),
+        (["COMPLETED", "COMPLETING", "STAGE_OUT"], "COMPLETING"),
+        (["FAILED", "STAGE_OUT", "REQUEUED"], "STAGE_OUT"),
+        (["FAILED", "LAUNCH_FAILED"], "FAILED"),
+        (["PENDING", "RECONFIG_FAIL"], "PENDING"),
+    ],
+)
+def test_flags_beside_a_state_count_in_squeues_order(told: list[str], word: str) -> None:
+    assert payloads_queue.state_of(told).value == word
+
+
 def test_a_state_nobody_knows_is_unknown() -> None:
     (job,) = payloads_queue.jobs(
         {"jobs": [{"job_id": 1, "submit_time": 5, "job_state": ["DREAMING"]}]}

@@ -21,6 +21,8 @@ OWNERS = ("Assoc", "QOS")
         *("Prolog", "SchedDefer", "JobArrayTaskLimit", "FedJobLock", "BurstBufferResources"),
         *("BurstBufferStageIn", "PowerNotAvail", "PowerReserved", "MaxPoweredUpNodes"),
         *("MpiPortsBusy", "NvidiaImexChannels", "Constraints"),
+        "Required nodes lack available resources",
+        "Required nodes do not fit topology",
     ],
 )
 def test_ordinary_waits_are_the_queues(reason: str) -> None:
@@ -66,6 +68,13 @@ def test_ordinary_waits_are_the_queues(reason: str) -> None:
             "QOSNotAllowed",
             Cure.PERSON,
         ),
+        (
+            "uid 1003 not in group permitted to use this partition (gpu). groups allowed: a,b",
+            "AccountNotAllowed",
+            Cure.PERSON,
+        ),
+        ("Reservation weekly was deleted", "ReservationDeleted", Cure.PERSON),
+        ("Reservation_weekly_is_invalid", "ReservationInvalid", Cure.PERSON),
         *((f"Max{what}PerAccount", f"Max{what}PerAccount", Cure.JOBS) for what in OF_ALL),
         *((f"Max{what}RunMinsPer{whose}", None, Cure.JOBS) for what in TRES for whose in WHOSE),
         *((f"QOSMin{what}", None, Cure.PERSON) for what in (*TRES, "CpuNotSatisfied")),

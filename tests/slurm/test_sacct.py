@@ -196,6 +196,27 @@ def test_a_header_alone_is_no_jobs() -> None:
     assert _records() == []
 
 
+@pytest.mark.parametrize(
+    ("told", "cpus"),
+    [
+        # 24.11: NCPUS is 0 without an allocation. 22.05: what was requested.
+        ("PENDING|2|0|cpu=8,mem=16G,node=2,billing=8||", 8),
+        ("CANCELLED by 1001|1|0|cpu=6,node=1|", 6),
+        ("PENDING|1|6|cpu=6,node=1|", 6),
+        ("PENDING|1|0||", 0),
+    ],
+)
+def test_a_job_without_an_allocation_has_the_cpus_that_it_asks_for(told: str, cpus: int) -> None:
+    header = ("JobIDRaw", "JobID", "UID", "Submit", "State", "NNodes", "NCPUS", "ReqTRES")
+    row = ["82", "82", "1001", "100", *told.split("|")[:4]]
+    lines = ["".join(f"{cell}{rows.SEPARATOR}" for cell in line) for line in (header, row)]
+    facts = sacct.parse_facts("".join(f"{line}\n" for line in lines), header)
+    (job,) = sacct.records(facts, {})
+    assert job.cpus == cpus
+    fields = sacct.fields(answer("sacct-helpformat.txt"))
+    assert set(header) <= set(fields.facts), "and all of them are asked for"
+
+
 def test_absent_fields_are_not_known() -> None:
     (job,) = _records("7|7|100|COMPLETED|100|200|00:01:40|")
     assert job == Job(

@@ -271,6 +271,15 @@ def test_a_job_that_the_queue_calls_requeued_waits() -> None:
     assert (job.state, job.end) == (JobState.PENDING, None)
 
 
+@pytest.mark.parametrize(
+    "word",
+    ["EXPEDITING", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"],
+)
+def test_a_job_that_was_put_back_waits_whatever_it_is_called(word: str) -> None:
+    job = squeue.jobs(_answer_with(State=word), "|")[0]
+    assert (job.state.value, job.state.waiting, job.start, job.end) == (word, True, None, None)
+
+
 def test_a_component_without_its_leader_stays_a_job() -> None:
     job = squeue.jobs(_answer_with(HetJobID="11"), "|")[0]
     assert (job.job_id, job.nodes) == (12, 2)

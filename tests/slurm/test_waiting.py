@@ -21,6 +21,19 @@ from mirage.slurm.waiting import LONGEST, QUEUE, waiting, word
             "Reserved",
         ),
         ("launch failed requeued held", "JobLaunchFailure"),
+        ("RaisedSignal:9(Killed)", "RaisedSignal"),
+        ("RaisedSignal:15(Terminated)", "RaisedSignal"),
+        ("Required nodes lack available resources", "Resources"),
+        ("Required nodes do not fit topology", "Resources"),
+        ("No suitable topology unit found", "Resources"),
+        ("No_suitable_topology_unit_found_for_segment", "Resources"),
+        ("Insufficient resources in topology unit", "Resources"),
+        (
+            "Weight-based selection could not satisfy request within topology unit",
+            "Resources",
+        ),
+        ("Exceeded maximum node limit during topology allocation", "Resources"),
+        ("No available nodes in topology", "Resources"),
         ("QOSMaxJobsPerUserLimit", "QOSMaxJobsPerUserLimit"),
         ("x" * 500, "x" * LONGEST),
     ],
@@ -29,7 +42,15 @@ def test_reasons_are_counted_by_one_word(reason: str, counted_as: str) -> None:
     assert word(reason) == counted_as
 
 
-@pytest.mark.parametrize("reason", ["Priority", "Resources", "Dependency", "Reserved", "None"])
+@pytest.mark.parametrize(
+    "reason",
+    [
+        *("Priority", "Resources", "Dependency", "Reserved", "None"),
+        *("Constraints", "MaxPoweredUpNodes", "MpiPortsBusy", "NvidiaImexChannels", "SchedDefer"),
+        *("FedJobLock", "BurstBufferResources", "PowerNotAvail", "PowerReserved"),
+        *("NonZeroExitCode", "RaisedSignal", "TimeLimit", "InactiveLimit", "OutOfMemory"),
+    ],
+)
 def test_ordinary_waits_have_words_and_time_cures_them(reason: str) -> None:
     told = waiting(reason)
     assert told.cure == QUEUE

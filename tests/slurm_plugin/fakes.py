@@ -21,6 +21,7 @@ call={home}/calls/$n; mkdir $call
 printf '%s\0' "$@" >$call/argv
 env -0 >$call/env
 pwd >$call/cwd
+umask >$call/umask
 for word in "$@"; do [ ! -f "$word" ] || cp "$word" $call/script; done
 [ -f $call/script ] || cat >$call/script
 cat {home}/sbatch.err >&2
@@ -121,6 +122,7 @@ class Call:
     argv: list[str]
     env: dict[str, str]
     cwd: str
+    umask: str
     script: bytes
 
 
@@ -281,6 +283,7 @@ def _call(path: Path) -> Call:
         argv=_strings(path / "argv"),
         env={entry[0]: entry[1] for entry in env},
         cwd=(path / "cwd").read_text().rstrip("\n"),
+        umask=(path / "umask").read_text().rstrip("\n"),
         script=(path / "script").read_bytes(),
     )
 

@@ -57,6 +57,7 @@ def test_of_takers_that_race_one_wins_each_lease(chain_dir: Path) -> None:
         ({"text": "TIMEOUT  3\\n"}, "ended"),
         ({"text": "NODE_FAIL  0\\n"}, "cut off"),
         ({"text": "PENDING  1\\n"}, "cut off"),
+        ({"text": "EXPEDITING  1\\n"}, "cut off"),
         ({"text": "RUNNING  1\\n"}, "cut off"),
         ({"text": "COMPLETED  0\\nRUNNING  0\\n"}, "there"),
         ({"text": "", "stderr": f"slurm_load_jobs error: {UNKNOWN}", "code": 1}, "cut off"),

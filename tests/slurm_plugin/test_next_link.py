@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
+from tests.slurm_plugin.fakes import FakeSlurm
 from tests.slurm_plugin.test_pauses import mirage_link
 from tests.slurm_plugin.told import MakeChain
 
@@ -50,3 +55,44 @@ def test_after_the_last_link_there_is_none(chain: MakeChain) -> None:
     done = mirage_link(link, "next", link.chain.name)
     assert done.returncode == 1
     assert "link 3 is not to be submitted" in done.stderr
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    """Of this process, and of what it starts."""
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_every_link_is_submitted_with_the_umask_of_the_first(chain: MakeChain, mask: int) -> None:
+    """Whoever calls sbatch: sudo (to which pam_umask gives the user's), the user later, a link."""
+    with umask(mask):
+        link = chain(mode="submit")
+    link.has("started/1", "101")
+    queue = link.slurm.root / "queue"
+    with umask(0o002):
+        queue.write_text("")
+        assert mirage_link(link, "next", link.chain.name).returncode == 0
+        link.has("paused", "a reason")
+        queue.write_text("")
+        assert mirage_link(link, "resume", link.chain.name).returncode == 0
+        (link.chain / "started" / "1").unlink()
+        queue.write_text("")
+        link.told(mode="standby")
+        link.run(1)
+    assert [call.umask for call in link.slurm.calls()] == [f"{mask:04o}"] * 4
+
+
+def test_a_umask_that_sbatch_was_told_is_that_of_the_links_too(
+    chain: MakeChain, slurm: FakeSlurm
+) -> None:
+    """sbatch lets SLURM_UMASK go before its own."""
+    slurm.environ["SLURM_UMASK"] = "0007"
+    with umask(0o022):
+        chain().run(1)
+    told = slurm.calls()[-1]
+    assert (told.umask, told.env["SLURM_UMASK"]) == ("0007", "0007")

@@ -116,11 +116,14 @@ def test_an_earlier_link_than_the_predecessor_counts_as_well(chain: MakeChain) -
     assert "--dependency=afterany:101" in link.slurm.calls()[-1].argv
 
 
-def test_a_link_that_took_over_cancels_its_requeued_predecessor(chain: MakeChain) -> None:
+@pytest.mark.parametrize("word", ["PENDING", "EXPEDITING"])
+def test_a_link_that_took_over_cancels_its_requeued_predecessor(
+    chain: MakeChain, word: str
+) -> None:
     link = chain()
     link.has("jobs/1", 101)
     link.has("started/1", 101)
-    link.slurm.job_is(101, "PENDING")
+    link.slurm.job_is(101, word)
     assert link.run(2).stdout == b"ran\n"
     assert (link.slurm.root / "scancelled").read_text() == "--state=PENDING 101\n"
     again = link.run(1, env={"SLURM_RESTART_COUNT": "1"})

@@ -1,0 +1,96 @@
+"""Whether Slurm has kept a move that it took, by the next look at its queue: no call of its own.
+
+An answer of 0 or of HTTP 200 is no proof: backfill has undone updates that were made while it had
+let go of its locks, and slurmrestd takes fields that it does not know. A move that was not kept
+counts as failed, so that it is decided anew, and made again where the reason for it still stands.
+If Slurm does not keep that one either, it counts as refused, and is not made again for a while.
+"""
+
+from dataclasses import replace
+
+import structlog
+
+from mirage.domain.chain import ChainId, Link, LinkState, Position
+from mirage.domain.decision import Action
+from mirage.domain.snapshot import Queue
+from mirage.services.links import GRACE_S
+from mirage.services.provision import moved
+from mirage.store import audit, chains, decisions
+from mirage.store.audit import AuditEntry
+from mirage.store.decisions import DecisionRow, Effect
+from mirage.store.engine import Transaction
+from mirage.store.open_links import open_links
+
+_log = structlog.get_logger(__name__)
+
+NOT_KEPT = "Slurm took the move, and its next queue does not show it"
+NOT_KEPT_AGAIN = "Slurm took the move twice and kept it neither time"
+_SHOWN = frozenset({Action.FREE, Action.PIN, Action.HOLD})
+_LOOKED_BACK = 20
+"""Decisions of one link: more than are made of a standby between two moves that are not kept."""
+
+
+def check(
+    tx: Transaction,
+    cluster_id: int,
+    queue: Queue,
+    since: int | None,
+    unread: frozenset[ChainId] = frozenset(),
+) -> None:
+    """Look at the moves that Slurm took since the look before, at `since`; None: nobody knows it.
+
+    Run after `links.sync`, so the links show what `queue` shows; but not those of `unread`.
+    """
+    begin = queue.taken_at - GRACE_S if since is None else since
+    pending = {
+        (link.chain_id, link.index): link
+        for link in open_links(tx, cluster_id, LinkState.PENDING)
+        if link.chain_id not in unread and link.seen_at == queue.taken_at
+    }
+    for key, row in decisions.last_of(tx, list(pending)).items():
+        standby = pending[key]
+        made = row.effect is Effect.DONE and row.action in _SHOWN and row.at >= begin
+        if made and _can_tell(queue, row, standby) and not _is_kept(row, standby):
+            _take_back(tx, cluster_id, row, standby, queue.taken_at)
+
+
+def _can_tell(queue: Queue, row: DecisionRow, standby: Link) -> bool:
+    """A dependency on what has ended is gone, by whomever."""
+    before = queue.find(int(row.inputs.get("predecessor") or 0))
+    known = before is not None and not before.state.ended
+    return known and row.inputs.get("standby") == standby.job_id
+
+
+def _is_kept(row: DecisionRow, standby: Link) -> bool:
+    """By the dependency alone: the queue does not show which nodes a job asks for."""
+    return (standby.position is Position.HELD) == (row.action is Action.HOLD)
+
+
+def _take_back(tx: Transaction, cluster_id: int, row: DecisionRow, standby: Link, now: int) -> None:
+    past = [
+        one
+        for one in decisions.of_link(tx, row.chain_id, row.index, last=_LOOKED_BACK)
+        if one.id < row.id and one.inputs.get("standby") == standby.job_id
+    ]
+    again = any(one.action is row.action and one.error == NOT_KEPT for one in past)
+    effect, error = (Effect.REFUSED, NOT_KEPT_AGAIN) if again else (Effect.FAILED, NOT_KEPT)
+    decisions.settle(tx, row.id, effect, error)
+    chains.save_link(tx, cluster_id, _unmoved(row, standby, past))
+    entry = AuditEntry(
+        at=now,
+        actor="mirage",
+        event=f"reconciled {row.action}: {effect}",
+        chain_id=row.chain_id,
+        job_id=standby.job_id,
+        detail={"decision": row.id, "link": row.index, "error": error},
+    )
+    audit.write(tx, cluster_id, entry)
+    _log.warning("a move was not kept", chain_id=row.chain_id, action=row.action, again=again)
+
+
+def _unmoved(row: DecisionRow, standby: Link, past: list[DecisionRow]) -> Link:
+    """Where it stands still: held, or where the move before had put it."""
+    if row.action is not Action.HOLD:
+        return replace(standby, position=Position.HELD, freed_at=None)
+    done = [one for one in past if one.effect is Effect.DONE]
+    return moved(standby, done[-1].action, done[-1].at) if done else standby

@@ -1,0 +1,100 @@
+"""What a chain's owner wishes of it, as far as one of its jobs tells.
+
+A comment may hold the settings that `sbatch --comment=mirage:chain=9,never-overlap` takes, beside
+the mark that makes the job a link; the line that the job was submitted with may hold the options of
+sbatch that the SPANK plugin gives it. Both are the owner's own words about their own chain. A value
+that does not read is no wish.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mirage.domain.chain import ChainMode, Presubmit, Style
+from mirage.domain.job import Job
+from mirage.domain.timelimit import UNLIMITED, parse_time_limit
+from mirage.errors import MalformedText
+
+_MOST_S = 3650 * 86400
+_MOST_PRICE = 100.0
+_NEVER = "never-overlap"
+_ITEMS = re.compile(r"(?:^|\s)mirage:(?P<items>(?:[a-z-]+=\S*|never-overlap(?:,\S*)?))(?=\s|$)")
+_OPTION = re.compile(r"(?:^|\s)[\"']?--mirage-(?P<item>[a-z-]+(?:=[^\s\"']*)?)")
+_POLICY = re.compile(r"[A-Za-z0-9._@/+-]{1,80}")
+_PRICE = re.compile(r"\d{1,3}(?:\.\d{1,9})?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """None: the job tells nothing of it."""
+
+    style: Style | None = None
+    max_overlap_s: int | None = None
+    mode: ChainMode | None = None
+    presubmit: Presubmit | None = None
+    policy: str | None = None
+    overlap_price: float | None = None
+    total_s: int | None = None
+    min_runtime_s: int | None = None
+
+
+def wishes(job: Job) -> Wishes:
+    """Of the comment; of the submit line what the comment does not tell."""
+    said = dict(_in_submit_line(job.submit_line)) | dict(_in_comment(job.comment))
+    if _NEVER in said:
+        said["max-overlap"] = "0"
+    found: Mapping[str, Any] = {
+        field: read(said[name]) for name, (field, read) in _READ.items() if name in said
+    }
+    return Wishes(**found)
+
+
+def _in_comment(comment: str) -> Iterator[tuple[str, str]]:
+    """The first word that holds settings: as the wrapped sbatch reads it."""
+    match = _ITEMS.search(comment)
+    if match is not None:
+        yield from (_pair(item) for item in match["items"].split(","))
+
+
+def _in_submit_line(line: str) -> Iterator[tuple[str, str]]:
+    return (_pair(match["item"]) for match in _OPTION.finditer(line))
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, _, value = item.partition("=")
+    return name, value
+
+
+def _seconds(text: str) -> int | None:
+    try:
+        seconds = parse_time_limit(text)
+    except MalformedText:
+        return None
+    return None if seconds is None or seconds == UNLIMITED or seconds > _MOST_S else seconds
+
+
+def _price(text: str) -> float | None:
+    price = float(text) if _PRICE.fullmatch(text) else None
+    return price if price is not None and price <= _MOST_PRICE else None
+
+
+def _policy(text: str) -> str | None:
+    return text if _POLICY.fullmatch(text) else None
+
+
+def _one_of(kind: type[Style | ChainMode | Presubmit]) -> Callable[[str], Any]:
+    known = {member.value: member for member in kind}
+    return known.get
+
+
+_READ: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "style": ("style", _one_of(Style)),
+    "max-overlap": ("max_overlap_s", _seconds),
+    "mode": ("mode", _one_of(ChainMode)),
+    "presubmit": ("presubmit", _one_of(Presubmit)),
+    "policy": ("policy", _policy),
+    "overlap-price": ("overlap_price", _price),
+    "total": ("total_s", _seconds),
+    "min-runtime": ("min_runtime_s", _seconds),
+}
