@@ -159,14 +159,7 @@ class Slurmrestd:
 
     def _asked_nodes(self, job_id: JobId) -> str:
         """Empty as well where Slurm does not know the job."""
-        try:
-            reply = self._controller.ask(
-                f"job {job_id}",
-                lambda: self._asked(lambda v: self.http.get(_job(v, job_id), "job")),
-            )
-        except ClusterRefused:
-            return ""
-        return self._read("slurmrestd", lambda: payloads_queue.asked_nodes(reply.body))
+        return self._controller.ask(f"job {job_id}", lambda: self._moves.asked_nodes(job_id))
 
     def _nodes(self) -> tuple[Node, ...]:
         reply = self._get("nodes")

@@ -62,6 +62,11 @@ class Moves:
         refuse_another_owner(job_id, look.job.uid, owner)
         return look
 
+    def asked_nodes(self, job_id: JobId) -> str:
+        """The nodes that the job asks for by name; empty for one that slurmctld does not know."""
+        look = self._look(job_id)
+        return "" if look.job is None else look.asked_nodes()
+
     def update(self, standby: JobId, dependency: str, node_list: str | None) -> None:
         """None leaves the node list alone, empty text takes it away."""
         self._post(standby, lambda v: payloads_moves.update(v, dependency, node_list), "update")

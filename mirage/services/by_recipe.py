@@ -35,8 +35,8 @@ _TOLD = {
     "ntasks-per-socket": "SLURM_NTASKS_PER_SOCKET",
     "threads-per-core": "SLURM_THREADS_PER_CORE",
 }
-"""What sbatch itself, and no daemon, tells the job of its options. What depends on its release, such
-as how MPI launches, the first link keeps for the others (carrier_standby.sh)."""
+"""What sbatch itself, and no daemon, tells the job of its options. What depends on its release,
+such as how MPI launches, the first link keeps for the others (carrier_standby.sh)."""
 _CONTROLS = re.compile(r"[\0-\x1f\x7f]")
 
 

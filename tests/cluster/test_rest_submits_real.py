@@ -88,6 +88,10 @@ class Scene:
         return self._made[str(words)]
 
 
+NOT_BY_REST = {"OOMKillStep"}
+"""slurmrestd of 24.11 says 0 where sbatch says nothing, and half of the versions cannot be told."""
+
+
 @pytest.fixture
 def scene(slurm_rig: SlurmRig) -> Scene:
     return Scene(slurm_rig)
@@ -108,7 +112,7 @@ def test_the_jobs_are_those_of_sbatch(scene: Scene, rest_host: RestHost) -> None
             )
             for name, value in _tried(table):
                 wrong += _differences(scene, cluster, name, value)
-    assert wrong == []
+    assert not wrong, "\n".join(map(str, wrong))
 
 
 def _tried(table: object) -> Iterator[tuple[str, str]]:
@@ -125,7 +129,7 @@ def _differences(scene: Scene, cluster: Slurmrestd, name: str, value: str) -> li
     by_rest = _by_rest(scene, cluster, options)
     if by_sbatch is None or by_rest is None:
         return [] if by_sbatch == by_rest else [(cluster.dialect().version, name, value, by_sbatch)]
-    keys = (by_sbatch.keys() | by_rest.keys()) - OF_ONE_JOB
+    keys = (by_sbatch.keys() | by_rest.keys()) - OF_ONE_JOB - NOT_BY_REST
     found = {k: (by_sbatch.get(k), by_rest.get(k)) for k in keys}
     other = {k: pair for k, pair in found.items() if pair[0] != pair[1]}
     return [(cluster.dialect().version, name, value, other)] if other else []

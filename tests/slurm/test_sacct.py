@@ -9,7 +9,7 @@ from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import ForgedAnswer, MalformedText
 from mirage.slurm import rows, sacct
 from mirage.slurm.sacct_texts import Texts, is_forged, parse_texts
-from tests.slurm.captured import SEPARATOR, Captures
+from tests.slurm.captured import ALL, SEPARATOR, Captures
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def test_a_job_without_an_allocation_has_the_cpus_that_it_asks_for(told: str, cp
     facts = sacct.parse_facts("".join(f"{line}\n" for line in lines), header)
     (job,) = sacct.records(facts, {})
     assert job.cpus == cpus
-    fields = sacct.fields(answer("sacct-helpformat.txt"))
+    fields = _fields(ALL[0])
     assert set(header) <= set(fields.facts), "and all of them are asked for"
 
 
