@@ -59,7 +59,7 @@ class Session:
     def said(self, reply: Reply, *, ignored: int | None = None) -> str | None:
         """What an answer complains of, in one line; None for a good one."""
         found = self.complaints(reply)
-        held = [each for each in found if each.number != ignored]
+        held = [each for each in found if ignored is None or each.number != ignored]
         if not held and (reply.status < _BAD or found):
             return None
         told = list(dict.fromkeys(map(str, held)))

@@ -159,6 +159,8 @@ def test_an_unknown_job_is_not_touched(release: Release) -> None:
 
 
 def test_history_is_asked_for_with_its_times_as_they_are(release: Release) -> None:
+    if not release.has_triples:
+        pytest.skip("it cuts nothing")
     release.replay(release.records(), "window")
     since, until = release.span
     by_id = {job.job_id: job for job in release.cluster.history(since, until)}
@@ -166,13 +168,14 @@ def test_history_is_asked_for_with_its_times_as_they_are(release: Release) -> No
     assert run.start is not None
     assert (run.start < since, run.end, run.state) == (True, None, JobState.RUNNING)
     assert (standby.start, standby.end, standby.state) == (None, None, JobState.PENDING)
-    if release.has_triples:
-        (asked,) = release.restd.calls(release.records())
-        assert "disable_truncate_usage_time=true" in asked.query
+    (asked,) = release.restd.calls(release.records())
+    assert "disable_truncate_usage_time=true" in asked.query
 
 
 def test_no_end_is_believed_of_what_is_not_over(release: Release) -> None:
     """Cut to the window, a job that runs has an end, and one that waits has a start as well."""
+    if not release.has_triples:
+        pytest.skip("it cuts nothing")
     release.replay(release.records(), "window-cut")
     for job in release.cluster.history(*release.span):
         if not job.state.ended:
@@ -193,7 +196,7 @@ def test_jobs_are_asked_for_by_id(release: Release) -> None:
     assert (failed.state, cancelled.state) == (JobState.FAILED, JobState.CANCELLED)
     # v0.0.38 says 0 of a job that exited with 7.
     assert failed.exit_code == ("7:0" if release.has_triples else "")
-    assert cancelled.exit_code != ""
+    assert (cancelled.exit_code != "") == release.has_triples
 
 
 def test_a_list_of_ids_that_is_not_understood_is_no_history(release: Release) -> None:
@@ -283,7 +286,7 @@ def test_after_an_upgrade_the_next_question_is_asked_in_the_new_version(release:
     other = "v0.0.44" if release.version != "v0.0.44" else "v0.0.43"
     text = json.dumps(document).replace(release.version, other)
     release.restd.answers_in_turn(OPENAPI, (200, text), method="GET")
-    answer = release.answers["window"]
+    answer = release.answers["window" if release.has_triples else "by-id-in-one"]
     at = f"/slurmdb/{other}/jobs"
     release.restd.answers_in_turn(at, (answer["status"], answer["body"]), method="GET")
     assert list(release.cluster.history(*release.span))
