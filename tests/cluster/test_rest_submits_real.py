@@ -32,7 +32,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "reservation": ("nobodys",),
     "mail-user": ("alice@example.org",),
     "nice": ("7", ""),
-    "time": ("1:01", "7-0", "UNLIMITED"),
+    "time": ("1:01", "2:00:00"),
     "time-min": ("3",),
     "gres": ("gpu:2", "none"),
     "gpus": ("2",),
