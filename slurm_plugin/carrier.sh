@@ -53,6 +53,7 @@ mirage_begin() { # the guard, the claim, the standby; leaves where this link may
     mirage_script_at=$(date +%s) # from here on the time is the script's
     mirage_put "began/$mirage_index" "$mirage_script_at"
     mirage_put "jobs/$mirage_index" "$mirage_job"
+    mirage_keep_told
     [ -n "$mirage_loops" ] || mirage_start_loop mirage_beat
     mirage_cut_to_total
     mirage_read_deadline

@@ -44,9 +44,24 @@ except OSError as error:
     fi
 }
 
+mirage_keep_told() { # what sbatch itself tells a job of its launchers, by its release and the site's
+    # MpiParams: slurmrestd tells none of it
+    [ "$mirage_mode" = submit ] && [ ! -e "$mirage_dir/told.sh" ] || return 0
+    mirage_put told.sh "$(for mirage_name in HYDRA_BOOTSTRAP HYDRA_LAUNCHER_EXTRA_ARGS I_MPI_HYDRA_BOOTSTRAP \
+        I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS OMPI_MCA_plm_slurm_args PRTE_MCA_plm_slurm_args SLURM_TRES_PER_TASK; do
+        eval "mirage_told=\${$mirage_name-}"
+        case $mirage_told in
+        '' | *[!A-Za-z0-9=:,/_.-]*) ;; # unset, or its user's own, which the environment of the first submission has
+        *) printf 'export %s=%s\n' "$mirage_name" "$mirage_told" ;;
+        esac
+    done)"
+}
+
 mirage_given='PATH HOME USER LOGNAME SHELL PWD OLDPWD SHLVL _' # by the service, or by a shell
 mirage_enter() { # a job whose script only names this file: become the link, in the environment of the
-    # first submission; what Slurm gave this job goes before that
+    # first submission; what Slurm gave this job, or sbatch the first link, goes before that
+    # shellcheck source=/dev/null
+    [ ! -r "$mirage_dir/told.sh" ] || . "$mirage_dir/told.sh"
     if [ -x "$mirage_python" ]; then
         mirage_run_link exec "$mirage_python" -IS -c '
 import os, signal, sys

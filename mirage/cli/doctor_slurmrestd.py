@@ -21,10 +21,8 @@ def look(settings: Settings) -> tuple[str, list[str]]:
         lacking.append("serves no accounting (start it with -s naming that plugin as well)")
     if slurm.commands is None:
         lacking.append("without scontrol on PATH nothing is suspended and slurm.conf is not known")
-    if settings.submits_by_rest and spoken.triples:
-        lacking.append(
-            f"submits links of few options alone: with {spoken.version} it was not tried"
-        )
+    if not spoken.tried:
+        lacking.append(f"{spoken.version} was never tried: Mirage reads it after its documents")
     return told, [*lacking, *_of_the_token(settings)]
 
 

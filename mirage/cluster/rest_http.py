@@ -8,7 +8,7 @@ import http.client
 import json
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -26,9 +26,11 @@ UNIX = "unix:"
 _LARGEST_ANSWER = 1 << 30
 """Bytes. More is taken for a fault."""
 _AT_ONCE = 1 << 16
+Query = Mapping[str, str] | Sequence[tuple[str, str]]
+"""A parameter stands in a sequence once or several times."""
 _FIRST_OF_REST = 9000
-_SLURMS_TOO = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND})
-"""Statuses that later releases may give an answer of Slurm's as well, such as an unknown job."""
+_CALLER = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.NETWORK_AUTHENTICATION_REQUIRED})
+"""Statuses of a caller who is not known, whatever Slurm says beside them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +75,16 @@ class RestHttp:
         """Whose token goes with each request; empty: none does. Raises ClusterUnavailable."""
         return "" if self._identity is None else self._identity().user
 
-    def get(self, path: str, kind: str, query: Mapping[str, str] | None = None) -> Reply:
+    def get(self, path: str, kind: str, query: Query = ()) -> Reply:
         return self._ask("GET", path, kind, query=query)
 
     def post(self, path: str, kind: str, body: Any, *, token: Token | None = None) -> Reply:
         """`token`: another's than the service's own."""
         return self._ask("POST", path, kind, body=body, token=token)
 
-    def delete(self, path: str, kind: str) -> Reply:
-        return self._ask("DELETE", path, kind)
+    def delete(self, path: str, kind: str, *, token: Token | None = None) -> Reply:
+        """`token` as in `post`."""
+        return self._ask("DELETE", path, kind, token=token)
 
     def _ask(
         self,
@@ -89,7 +92,7 @@ class RestHttp:
         path: str,
         kind: str,
         *,
-        query: Mapping[str, str] | None = None,
+        query: Query = (),
         body: Any = None,
         token: Token | None = None,
     ) -> Reply:
@@ -196,7 +199,8 @@ class RestHttp:
     def _reply(self, path: str, status: int, raw: bytes) -> Reply:
         body = _json(raw)
         sentence = _STATUS.get(status)
-        if sentence is not None and not (status in _SLURMS_TOO and _of_slurm(body)):
+        # 24.11 and later give an answer of Slurm's, such as an unknown job, a status of its own.
+        if sentence is not None and (status in _CALLER or not _of_slurm(body)):
             error = Gone if status == HTTPStatus.NOT_FOUND else ClusterUnavailable
             raise error(f"slurmrestd at {self.url}: {sentence} (HTTP {status}, {path})")
         if body is None:
@@ -248,6 +252,7 @@ _STATUS = {
     403: "the caller may not ask it: see what stands before slurmrestd, and the token's user",
     404: "it does not serve this path",
     429: "it asks to be asked less often",
+    511: "it does not know the caller: set cluster.rest_token_file, or renew the token in it",
     502: "slurmrestd does not answer what stands before it",
     503: "it takes no requests at present",
     504: "slurmrestd does not answer what stands before it in time",

@@ -24,13 +24,19 @@ from mirage.store.engine import Store
 _log = structlog.get_logger(__name__)
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _TOLD = {
+    "cpus-per-gpu": "SLURM_CPUS_PER_GPU",
     "cpus-per-task": "SLURM_CPUS_PER_TASK",
     "gpus": "SLURM_GPUS",
     "gpus-per-node": "SLURM_GPUS_PER_NODE",
+    "gpus-per-socket": "SLURM_GPUS_PER_SOCKET",
     "ntasks": "SLURM_NTASKS",
+    "ntasks-per-core": "SLURM_NTASKS_PER_CORE",
     "ntasks-per-node": "SLURM_NTASKS_PER_NODE",
+    "ntasks-per-socket": "SLURM_NTASKS_PER_SOCKET",
+    "threads-per-core": "SLURM_THREADS_PER_CORE",
 }
-"""What sbatch itself, and no daemon, tells the job of its options."""
+"""What sbatch itself, and no daemon, tells the job of its options. What depends on its release,
+such as how MPI launches, the first link keeps for the others (carrier_standby.sh)."""
 _CONTROLS = re.compile(r"[\0-\x1f\x7f]")
 
 

@@ -1,12 +1,15 @@
 """slurmrestd's JSON: the envelope of an answer, and the values that its releases write differently.
 
+From v0.0.40 on an HTTP 200 with empty `errors` may be a no: a cancel tells of each job in `status`,
+an update in `results`, and what was not taken of a request stands in `warnings`.
+
 v0.0.38 (Slurm 22.05) writes a number, or null where there is none. From v0.0.39 on most numbers
 are triples `{"set": true, "infinite": false, "number": 60}`, and from v0.0.40 on a job's state is a
 list (Slurm's OpenAPI release notes). A reader takes either: the value says which it is.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +21,25 @@ from mirage.slurm.unread import UnreadRow, shown
 Payload = Mapping[str, Any]
 """A JSON object. It travels no further than the parser of its answer."""
 
-KNOWN = tuple(f"v0.0.{n}" for n in range(44, 37, -1))
-"""Versions that Mirage reads, the newest first."""
-TRIED = "v0.0.38"
-"""The one that was tried on a real slurmrestd; the others follow their documentation."""
+EARLIEST = "v0.0.38"
+"""Slurm 22.05's: numbers are plain, keys are sbatch's options, and `argv` ends slurmrestd."""
+TRIED = tuple(f"v0.0.{n}" for n in (45, 44, 43, 42, 41, 40, 38))
+"""Versions that were tried on a real slurmrestd (docs/slurmrestd.md), the newest first."""
+UNTRIED = ("v0.0.46", "v0.0.39")
+"""Read after their documents alone: spoken where a slurmrestd serves none that was tried."""
+KNOWN = TRIED + UNTRIED
 
 _NO_VALUE = 0xFFFFFFFE
 """Slurm's NO_VAL; INFINITE is one more."""
+ALREADY_DONE = 2021
+"""The error of a cancel of a job that is over: no error to us (ESLURM_ALREADY_DONE)."""
+_VAGUE = frozenset({"", "Unspecified error"})
+_NUMBERS = ("error_number", "error_code", "code")
+_WORDS = ("error", "string", "message")
+_NOT_UNDERSTOOD = range(9000, 10_000)
+"""Errors of slurmrestd itself, about how it was asked."""
+_IGNORED = re.compile(r"\b(?:ignor|unknown|unable|expected)", re.IGNORECASE)
+
 _PATH = re.compile(r"/(?P<daemon>slurm|slurmdb)/(?P<version>v\d+\.\d+\.\d+)/(?P<rest>.*?)/?")
 _MINUTE = 60
 
@@ -42,18 +57,25 @@ class Dialect:
     @property
     def triples(self) -> bool:
         """Whether it takes numbers as triples, and lists where v0.0.38 takes text."""
-        return self.version != TRIED
+        return self.version != EARLIEST
+
+    @property
+    def tried(self) -> bool:
+        return self.version in TRIED
 
 
 def dialect(openapi: Any) -> Dialect:
-    """The newest version that both know. Raises MalformedText where there is none."""
+    """The newest tried version that both know, else one that was not tried.
+
+    Raises MalformedText where there is none.
+    """
     paths = {path: _PATH.fullmatch(path) for path in mapping(mapping(openapi).get("paths"))}
     served = {m["version"] for m in paths.values() if m and m["daemon"] == "slurm"}
     version = next((v for v in KNOWN if v in served), None)
     if version is None:
         raise MalformedText(
             f"slurmrestd serves {', '.join(sorted(served)) or 'no Slurm API'} and Mirage reads "
-            f"{KNOWN[-1]} to {KNOWN[0]}: start it with -s naming one of these"
+            f"{min(KNOWN)} to {max(KNOWN)}: start it with -d (22.05: -s) naming one of these"
         )
     records = [
         path
@@ -73,7 +95,7 @@ def _queries(path: Any) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complaint:
-    """One of an answer's `errors`."""
+    """One thing that went wrong."""
 
     number: int | None
     error: str
@@ -81,27 +103,45 @@ class Complaint:
     description: str
     """What slurmrestd was doing. It may hold the path of its socket, so nothing is read from it."""
 
+    @property
+    def of_the_request(self) -> bool:
+        """Whether slurmrestd did not understand what it was asked."""
+        return self.number in _NOT_UNDERSTOOD
+
     def __str__(self) -> str:
-        if not self.error or self.error in _VAGUE:
+        if self.error in _VAGUE:
             return self.description or self.error or f"error {self.number}"
         return self.error
 
 
-_VAGUE = frozenset({"Unspecified error"})
-
-
 def complaints(answer: Any) -> list[Complaint]:
-    """The `errors` of an answer; raises MalformedText for what is no answer."""
-    listed = mapping(answer).get("errors")
-    return [_complaint(mapping(one)) for one in sequence(listed)]
+    """All that an answer complains of; raises MalformedText for what is no answer."""
+    told = mapping(answer)
+    return [_complaint(mapping(one)) for one in sequence(told.get("errors"))] + [
+        found for one in _outcomes(told) if (found := _complaint(one)).number
+    ]
+
+
+def ignored(answer: Any) -> list[str]:
+    """The warnings that tell of something in the request that was not taken."""
+    told = [mapping(one) for one in sequence(mapping(answer).get("warnings"))]
+    said = [text(one.get("description")) for one in told]
+    return [words for words in said if _IGNORED.search(words)]
+
+
+def _outcomes(told: Payload) -> Iterator[Payload]:
+    """What became of each job that a move was for: error 0 is a success."""
+    for one in sequence(told.get("status")):
+        yield mapping(mapping(one).get("error"))
+    for one in sequence(told.get("results")):
+        yield mapping(one)
 
 
 def _complaint(told: Payload) -> Complaint:
-    found = told.get("error_number", told.get("error_code"))
     return Complaint(
-        number=found if isinstance(found, int) else None,
-        error=text(told.get("error")),
-        description=text(told.get("description")),
+        number=next((n for key in _NUMBERS if isinstance(n := told.get(key), int)), None),
+        error=next((words for key in _WORDS if (words := text(told.get(key)))), ""),
+        description=text(told.get("description")) or text(told.get("why")),
     )
 
 

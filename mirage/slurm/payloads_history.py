@@ -3,6 +3,7 @@
 Records carry user names and no uids. A comment is there once the job has ended, as in sacct.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from mirage.errors import MalformedText
 from mirage.slurm import hostlist
 from mirage.slurm.hetjob import merge, whole
 from mirage.slurm.payloads import (
+    Dialect,
     Payload,
     each,
     instant,
@@ -29,6 +31,27 @@ from mirage.slurm.unread import Unread, UnreadRow, strict
 
 NOTHING_FOUND = 9003
 """The error of an answer without records: no error to us (ESLURM_REST_EMPTY_RESULT)."""
+
+_WHOLLY = ("skip_steps", "show_duplicates", "disable_truncate_usage_time")
+"""Asked for where the server's document has them: no steps; every run of a requeued job; and the
+times as they are, which the other two would cut to the window (24.11, 26.05)."""
+
+
+def in_window(since: int, until: int) -> list[tuple[str, str]]:
+    """The query for jobs that were in any state in [since, until)."""
+    return [("start_time", f"uts{since}"), ("end_time", f"uts{until}")]
+
+
+def by_id(job_ids: Sequence[JobId], dialect: Dialect) -> list[tuple[str, str]]:
+    """The query for these jobs: one list in v0.0.38, a parameter each later on."""
+    if dialect.triples:
+        return [("step", str(job_id)) for job_id in job_ids]
+    return [("step", ",".join(map(str, job_ids)))]
+
+
+def wholly(dialect: Dialect) -> list[tuple[str, str]]:
+    """What every query has beside that."""
+    return [(name, "true") for name in _WHOLLY if name in dialect.record_queries]
 
 
 def records(answer: Any, unread: Unread | None = None) -> list[Job]:
@@ -81,7 +104,7 @@ def _read(payload: Payload) -> Job:
         priority=number(payload.get("priority")),
         eligible=instant(times.get("eligible")),
         start=start,
-        end=instant(times.get("end")),
+        end=None if state.waiting or state.running else instant(times.get("end")),
         time_limit_s=_limit_s(times.get("limit"), start),
         nodes=_nodes(payload, allocated, requested, node_list),
         cpus=allocated.get("cpu", 0) or requested.get("cpu", 0),
@@ -111,7 +134,7 @@ def _nodes(
 
 def _start(times: Payload, state: JobState, node_list: str) -> int | None:
     """The start of a job that ran; one cancelled while it waited may have its end there."""
-    if state.ended and not node_list:
+    if state.waiting or (state.ended and not node_list):
         return None
     return instant(times.get("start"))
 
@@ -135,15 +158,16 @@ def _limit_s(value: Any, start: int | None) -> int | None:
 def _exit_code(payload: Payload, state: JobState) -> str:
     """`<code>:<signal>`, as sacct writes it; empty where it is not known.
 
-    22.05.8 says 0 of a job that exited with 7, so 0 is believed of a job that went well alone.
+    22.05.8 says 0 of a job that exited with 7, so a plain 0, which is v0.0.38's, is believed of a
+    job that went well alone.
     """
     signal = mapping(payload.get("signal"))
     # `signal_id` until v0.0.39, `id` afterwards.
     ended_by = number(signal.get("id", signal.get("signal_id"))) or 0
-    code = number(payload.get("return_code")) or 0
-    if not (code or ended_by) and state.ended and state is not JobState.COMPLETED:
-        return ""
-    return f"{code}:{ended_by}"
+    told = payload.get("return_code")
+    code = number(told) or 0
+    believed = code or ended_by or isinstance(told, Mapping) or state is JobState.COMPLETED
+    return f"{code}:{ended_by}" if believed or not state.ended else ""
 
 
 def _many_tasks(array: Payload) -> bool:

@@ -11,7 +11,8 @@ def update(dialect: Dialect, dependency: str, node_list: str | None) -> dict[str
     body: dict[str, Any] = {"dependency": plain(dependency)}
     if node_list is not None:
         if dialect.triples:
-            body["required_nodes"] = [node_list] if node_list else []
+            # An empty list would leave the node list as it is, in silence (24.11, 26.05).
+            body["required_nodes"] = [node_list]
         else:
             body["nodelist"] = node_list
     return body

@@ -67,6 +67,16 @@ def test_the_doctor_says_what_slurmrestd_lacks(
     assert (verdict, "others may read it" in said) == ("fault", True)
 
 
+@pytest.mark.parametrize(("version", "warned"), [("v0.0.46", True), ("v0.0.45", False)])
+def test_the_doctor_says_that_a_version_was_never_tried(
+    config: Path, fake: FakeRestd, tmp_path: Path, version: str, warned: bool
+) -> None:
+    fake.answers("/openapi/v3", openapi(version))
+    fake.answers(f"/slurm/{version}/nodes", _NODES)
+    _, said = told(config, QuietSlurm(tmp_path / "slurm").path)
+    assert (f"{version} was never tried" in said) == warned
+
+
 def test_the_doctor_wants_no_token_of_a_master(config: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(jwt("slurm", 4e9))
     verdict, said = told(config, QuietSlurm(tmp_path / "slurm").path)

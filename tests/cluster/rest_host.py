@@ -1,5 +1,6 @@
 """The real slurmrestd of the testbed: an unprivileged user's, on a unix socket and on TCP."""
 
+import re
 import shutil
 import socket
 import subprocess
@@ -13,11 +14,11 @@ from mirage.cluster.cli import SlurmCli
 from mirage.cluster.rest import Slurmrestd
 from mirage.cluster.rest_http import RestHttp
 from mirage.cluster.rest_token import Token, TokenFile, read_token
+from mirage.slurm import payloads
 from tests.slurm_testbed import Testbed, TestbedFailure
 
 _LIFE_S = 1800
 _USER = "nobody"
-_PLUGINS = "openapi/v0.0.38,openapi/dbv0.0.38"
 
 
 @dataclass(kw_only=True)
@@ -48,12 +49,26 @@ class RestHost:
         return Slurmrestd(
             RestHttp(url or self.socket, identity=TokenFile(self.token_file(user)).token),
             commands=commands,
-            user_token=lambda name: self.token(name, 60),
+            user_token=lambda name: TokenFile(self.token_file(name)).token(),
         )
+
+    def versions(self) -> list[str]:
+        """Those that it serves and Mirage reads."""
+        document = str(self.cluster().http.get("/openapi/v3", "openapi").body)
+        return [version for version in payloads.KNOWN if f"/slurm/{version}/" in document]
+
+
+def only(testbed: Testbed, version: str) -> list[str]:
+    """The words by which a slurmrestd serves that version alone."""
+    said = testbed.run(["slurmrestd", "--help"], check=False)
+    if re.search(r"^\s*-d ", said.stdout + said.stderr, re.MULTILINE):
+        return ["-d", version]
+    return ["-s", f"openapi/{version},openapi/db{version}"]
 
 
 @contextmanager
-def started(testbed: Testbed) -> Iterator[RestHost]:
+def started(testbed: Testbed, *words: str) -> Iterator[RestHost]:
+    """Without `words` it serves all that it has."""
     folder = Path(tempfile.mkdtemp(prefix="mirage-restd-"))
     folder.chmod(0o711)
     sockets = folder / "sockets"
@@ -62,7 +77,7 @@ def started(testbed: Testbed) -> Iterator[RestHost]:
     path, port = sockets / "restd", _free_port()
     listen = [f"unix:{path}", f"127.0.0.1:{port}"]
     with (folder / "log").open("w") as log:
-        argv = ["slurmrestd", "-a", "rest_auth/jwt", "-s", _PLUGINS, *listen]
+        argv = ["slurmrestd", "-a", "rest_auth/jwt", *words, *listen]
         process = testbed.popen(
             argv, user=_USER, env={"SLURM_JWT": "daemon"}, cwd=Path("/"), output=log
         )

@@ -55,6 +55,7 @@ class FakeRestd:
         self.asked: list[Asked] = []
         self.stop = threading.Event()
         self._told: dict[str, _Told] = {}
+        self._turns: dict[str, list[_Told]] = {}
         self._dropped: dict[str, int] = {}
         self.answers(OPENAPI, openapi("v0.0.38"))
 
@@ -79,11 +80,21 @@ class FakeRestd:
             status=status, raw=raw, seconds=seconds, cut=cut, drip_s=drip_s, headers=headers or {}
         )
 
+    def answers_in_turn(self, path: str, *told: tuple[int, Any], method: str) -> None:
+        """Status and body of each request to come; the last is kept."""
+        self._turns[f"{method} {path}"] = [
+            _Told(status=status, raw=_raw(body), seconds=0, cut=0, drip_s=0, headers={})
+            for status, body in told
+        ]
+
     def drops(self, path: str, *, times: int) -> None:
         """So many requests for `path` from now on are heard, and their connections ended."""
         self._dropped[path] = times
 
     def told(self, method: str, path: str) -> _Told | None:
+        turns = self._turns.get(f"{method} {path}")
+        if turns:
+            return turns.pop(0) if len(turns) > 1 else turns[0]
         return self._told.get(f"{method} {path}") or self._told.get(path)
 
     def is_dropped(self, path: str) -> bool:

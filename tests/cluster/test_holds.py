@@ -150,9 +150,17 @@ def test_no_text_that_users_write_is_asked_for(
 
 
 def test_through_slurmrestd_a_users_hold_is_released(fake: FakeRestd) -> None:
-    fake.answers(AT, {"errors": [], "jobs": [_payload(USERS)]})
+    held, free = ({"errors": [], "jobs": [_payload(row)]} for row in (USERS, "PENDING|None|7"))
+    fake.answers(AT, {"errors": []})
+    fake.answers_in_turn(AT, (200, held), (200, free), method="GET")
     Slurmrestd(RestHttp(fake.url, timeout_s=20)).resume(JOB, owner=ALICE)
-    assert [asked.body for asked in fake.calls(AT)] == [None, {"hold": False}]
+    assert [asked.body for asked in fake.calls(AT)] == [None, {"hold": False}, None]
+
+
+def test_through_slurmrestd_a_hold_that_stays_is_no_release(fake: FakeRestd) -> None:
+    fake.answers(AT, {"errors": [], "jobs": [_payload(USERS)]})
+    with pytest.raises(ClusterUnavailable, match="it is still held"):
+        Slurmrestd(RestHttp(fake.url, timeout_s=20)).resume(JOB, owner=ALICE)
 
 
 @pytest.mark.parametrize("before", NOT_A_USERS)

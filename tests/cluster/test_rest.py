@@ -7,6 +7,7 @@ import getpass
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,11 @@ from mirage.cluster.rest_http import RestHttp
 from mirage.cluster.rest_token import Token, read_token
 from mirage.domain.job import JobId
 from mirage.domain.submission import Submission
-from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
+from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable, InputError
 from tests.cluster.commands import FakeCommands
 from tests.cluster.restd import OPENAPI, FakeRestd, openapi, running
 from tests.cluster.tokens import jwt
+from tests.slurm.captured import answer
 from tests.slurm.test_sdiag import diag
 
 STANDBY = JobId(7)
@@ -133,8 +135,107 @@ def test_a_slurmrestd_without_accounting_says_how_to_start_it(fake: FakeRestd) -
         cluster(fake).jobs([STANDBY])
 
 
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("", AccountingOff),
+        ("(null)", AccountingOff),
+        ("accounting_storage/none", AccountingOff),
+        ("accounting_storage/slurmdbd", ClusterUnavailable),
+    ],
+)
+def test_a_site_without_accounting_is_told_from_a_slurmrestd_without_it(
+    fake: FakeRestd, commands: FakeCommands, kind: str, error: type[Exception]
+) -> None:
+    """From 24.11 on slurmrestd does not start with that plugin where there is none."""
+    fake.answers(OPENAPI, openapi("v0.0.42", accounting=False))
+    config = answer("scontrol-show-config.txt")
+    commands.answers("scontrol", config.replace("accounting_storage/slurmdbd", kind))
+    with pytest.raises(error, match=r"serves no /slurmdb/v0\.0\.42"):
+        cluster(fake, SlurmCli() if kind else None).jobs([STANDBY])
+
+
+def test_accounting_that_slurmrestd_serves_later_is_found(fake: FakeRestd) -> None:
+    slurm = cluster(fake)
+    fake.answers(OPENAPI, openapi("v0.0.42", accounting=False))
+    with pytest.raises(AccountingOff):
+        list(slurm.history(1, 2))
+    fake.answers(OPENAPI, openapi("v0.0.42"))
+    fake.answers("/slurmdb/v0.0.42/jobs", {**FINE, "jobs": []})
+    assert list(slurm.history(1, 2)) == []
+
+
+HTML = "<!DOCTYPE html><html><title>Sign in</title></html>"
+
+
+@pytest.mark.parametrize("status", [200, 404, 500, 502])
+@pytest.mark.parametrize("path", [OPENAPI, "/slurm/v0.0.38/jobs", JOB])
+def test_a_page_instead_of_an_answer_is_none(fake: FakeRestd, path: str, status: int) -> None:
+    fake.answers("/slurm/v0.0.38/jobs", {**FINE, "jobs": []})
+    fake.answers(JOB, {**FINE, "jobs": [HERS]})
+    fake.answers(path, HTML, status=status)
+    slurm = cluster(fake)
+    with pytest.raises(ClusterUnavailable) as told:
+        slurm.free(STANDBY, owner=ALICE, dependency="") if path == JOB else slurm.queue()
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        failed(2002, "Access/permission denied"),
+        {**FINE, "status": [{"error": {"code": 2002, "string": "Access/permission denied"}}]},
+        {**FINE, "results": [{"error_code": 2002, "error": "Access/permission denied"}]},
+        {**FINE, "results": [{"error_code": 0}, {"error_code": 2073, "why": "no longer pending"}]},
+    ],
+)
+def test_an_error_inside_an_answer_of_200_is_a_no(fake: FakeRestd, answer: object) -> None:
+    fake.answers(JOB, {**FINE, "jobs": [HERS]}, method="GET")
+    fake.answers(JOB, answer)
+    slurm = cluster(fake)
+    with pytest.raises(ClusterRefused, match=r"denied|pending"):
+        slurm.free(STANDBY, owner=ALICE, dependency="")
+    with pytest.raises(ClusterRefused, match=r"denied|pending"):
+        slurm.cancel(STANDBY, owner=ALICE)
+
+
+@pytest.mark.parametrize("state", [["RUNNING"], ["PENDING"], ["SUSPENDED"], "PENDING"])
+def test_a_cancel_that_changes_nothing_is_a_no(fake: FakeRestd, state: object) -> None:
+    fake.answers(JOB, {**FINE, "jobs": [HERS | {"job_state": state}]})
+    with pytest.raises(ClusterRefused, match="still"):
+        cluster(fake).cancel(STANDBY, owner=ALICE)
+
+
+def test_a_slurmrestd_of_another_version_is_asked_at_once(fake: FakeRestd) -> None:
+    """Whether it is newer or older: a question, and a move, of which nothing was done yet."""
+    fake.answers(OPENAPI, openapi("v0.0.41"))
+    slurm = cluster(fake)
+    slurm.dialect()
+    fake.answers(OPENAPI, openapi("v0.0.38"))
+    fake.answers(JOB, {**FINE, "jobs": [HERS]})
+    slurm.free(STANDBY, owner=ALICE, dependency="")
+    assert slurm.dialect().version == "v0.0.38"
+    fake.answers(OPENAPI, openapi("v0.0.99"))
+    fake.answers("/slurm/v0.0.38/nodes", "not found", status=404)
+    with pytest.raises(ClusterUnavailable, match=r"serves v0\.0\.99 and Mirage reads"):
+        slurm.nodes()
+
+
 def test_a_pin_is_taken_back_by_who_set_it_and_by_who_is_told(fake: FakeRestd) -> None:
-    fake.answers(JOB, {**FINE, "jobs": [HERS | {"required_nodes": ""}]})
+    shown = [
+        HERS | {"required_nodes": nodes, "dependency": dependency}
+        for nodes, dependency in (
+            ("", ""),
+            ("gpu01", ""),
+            ("", "afterany:6(unfulfilled)"),
+            ("", ""),
+        )
+    ]
+    # A look before each move, and one afterwards.
+    looks = chain.from_iterable(pairwise([shown[0], *shown]))
+    told = [(200, {**FINE, "jobs": [one]}) for one in looks]
+    fake.answers(JOB, FINE)
+    fake.answers_in_turn(JOB, *told, method="GET")
     slurm = cluster(fake)
     slurm.free(STANDBY, owner=ALICE, dependency="")
     slurm.pin(STANDBY, owner=ALICE, dependency="", node_list="gpu01")
@@ -174,24 +275,6 @@ def test_nobody_is_pinned_whose_own_nodes_are_not_known(fake: FakeRestd, answer:
     with pytest.raises(ClusterUnavailable):
         cluster(fake).pin(STANDBY, owner=ALICE, dependency="", node_list="gpu01")
     assert [asked.method for asked in fake.calls(JOB)] == ["GET"]
-
-
-def test_a_later_version_is_told_in_its_own_words_and_looked_at_afterwards(fake: FakeRestd) -> None:
-    fake.answers(OPENAPI, openapi("v0.0.40"))
-    shown = {
-        "job_id": 7,
-        "user_id": ALICE,
-        "submit_time": {"set": True, "infinite": False, "number": 5},
-        "job_state": ["PENDING"],
-        "dependency": "afterany:6(unfulfilled)",
-    }
-    fake.answers("/slurm/v0.0.40/job/7", {**FINE, "jobs": [shown]})
-    slurm = cluster(fake)
-    slurm.hold(STANDBY, owner=ALICE, dependency="afterany:6", unpin=True)
-    with pytest.raises(ClusterUnavailable, match="its dependency is still"):
-        slurm.free(STANDBY, owner=ALICE, dependency="")
-    told = [asked.body for asked in fake.calls("/slurm/v0.0.40/job/7") if asked.method == "POST"]
-    assert told == [{"dependency": "afterany:6", "required_nodes": []}, {"dependency": ""}]
 
 
 SOCKET = "job update from /run/slurmrestd.socket->fd:9 failed"
@@ -288,7 +371,9 @@ def test_a_later_version_takes_arguments_and_triples(fake: FakeRestd) -> None:
     job = asked.body["job"]
     assert job["time_limit"] == {"set": True, "infinite": False, "number": 2}
     assert job["environment"] == ["PATH=/bin", "A=b=c d"]
-    assert (job["argv"], job["tres_per_node"]) == (["a b"], "gres/gpu:a100:8")
+    # argv[0] is a throwaway value: Slurm puts the script's path there.
+    assert (job["argv"], job["tres_per_node"]) == (["a; b", "a b"], "gres/gpu:a100:8")
+    assert (job["shared"], "exclusive" in job) == (["none"], False)
 
 
 def test_arguments_are_not_sent_to_a_slurmrestd_that_dies_of_them(fake: FakeRestd) -> None:

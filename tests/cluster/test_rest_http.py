@@ -46,6 +46,7 @@ def test_where_the_socket_says_who_asks_nothing_is_told(fake: FakeRestd) -> None
     [
         (301, "set cluster.rest_url"),
         (401, "does not know the caller"),
+        (511, "renew the token"),
         (403, "may not ask"),
         (404, "does not serve this path"),
         (429, "less often"),
@@ -62,7 +63,7 @@ def test_a_status_is_told_in_one_sentence(fake: FakeRestd, status: int, sentence
     assert fake.calls("/b") == []
 
 
-@pytest.mark.parametrize("status", [403, 404])
+@pytest.mark.parametrize("status", [403, 404, 429, 502, 503, 504])
 def test_slurms_own_no_is_an_answer_whatever_its_status(fake: FakeRestd, status: int) -> None:
     own = {"errors": [{"error_number": 2017, "error": "Invalid job id specified"}]}
     fake.answers("/a", own, status=status)

@@ -1,4 +1,4 @@
-"""Slurmrestd on the real one of the testbed (22.05.8), started as an unprivileged user with JWT.
+"""Slurmrestd on the real one of the testbed, started as an unprivileged user with JWT.
 
 What every cluster does is in test_contract.py, which runs on it as well.
 """
@@ -17,9 +17,10 @@ from mirage.cluster.rest_http import RestHttp
 from mirage.cluster.rest_token import TokenFile
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.submission import Submission
-from mirage.errors import ClusterRefused, ClusterUnavailable
+from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
 from mirage.ports import Cluster
-from tests.cluster.rest_host import RestHost
+from mirage.slurm import payloads_options
+from tests.cluster.rest_host import RestHost, only, started
 from tests.cluster.slurm_rig import SlurmRig, uid_of
 
 pytestmark = pytest.mark.slurm
@@ -40,7 +41,10 @@ def test_both_ways_tell_the_same_of_the_same_cluster(
 
     def same_history() -> bool:
         """slurmctld tells slurmdbd a little later: between the two questions, on a busy host."""
-        told, shown = ({*map(_known, way.history(now - 60, now + 1))} for way in (rest, commands))
+        told, shown = (
+            {_known(job, rest) for job in way.history(now - 60, now + 1)}
+            for way in (rest, commands)
+        )
         return told == shown and slurm_rig.predecessor in {job.job_id for job in told}
 
     slurm_rig.testbed.wait_until(same_history, 60, "the same history")
@@ -75,9 +79,10 @@ def _nodes(cluster: Cluster) -> list[tuple[object, ...]]:
     return sorted((*(getattr(node, n) for n in names), sorted(node.partitions)) for node in nodes)
 
 
-def _known(job: Job) -> Job:
-    """Records of v0.0.38 hold neither uids nor submit lines."""
-    return replace(job, uid=None, submit_line="", exit_code="")
+def _known(job: Job, rest: Slurmrestd) -> Job:
+    """Records hold no uids; those of v0.0.38 neither submit lines nor exit codes of failures."""
+    job = replace(job, uid=None)
+    return job if rest.dialect().triples else replace(job, submit_line="", exit_code="")
 
 
 def test_tcp_serves_as_the_socket_does(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
@@ -145,6 +150,47 @@ def test_a_job_is_submitted_as_its_user(slurm_rig: SlurmRig, rest_host: RestHost
     assert said == f"alice\n{folder}\na=b; $(id)\n"
 
 
+def test_the_scripts_own_arguments_reach_it(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
+    testbed, cluster = slurm_rig.testbed, rest_host.cluster()
+    folder = testbed.run(["mktemp", "-d"], user="alice").stdout.strip()
+    words = ("first", "b c", "")
+    job = replace(WORK, directory=folder, arguments=words, script='#!/bin/sh\nprintf "%s|" "$@"\n')
+    if not cluster.dialect().triples:
+        with pytest.raises(InputError, match="ends when a script comes with arguments"):
+            cluster.submit(job, user="alice")
+        return
+    job_id = cluster.submit(job, user="alice")
+    testbed.wait_until(lambda: testbed.state(job_id) == "COMPLETED", 30, "its end")
+    said = testbed.run(["cat", f"{folder}/rest-{job_id}.out"], user="alice").stdout
+    assert said == "first|b c||"
+
+
+def test_a_job_of_which_something_is_ignored_is_taken_back(
+    slurm_rig: SlurmRig, rest_host: RestHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A field that no release has."""
+    monkeypatch.setitem(payloads_options.LATER, "tmp", lambda text: {"nonsense": text})
+    monkeypatch.setitem(payloads_options.EARLIEST, "tmp", lambda text: {"nonsense": text})
+    job = replace(WORK, options={"tmp": "1", "partition": "gpu"})
+    with pytest.raises(InputError, match="nonsense"):
+        rest_host.cluster().submit(job, user="alice")
+    running = ["squeue", "-h", "-t", "PD,R", "-n", WORK.name]
+    assert slurm_rig.testbed.run(running).stdout == ""
+
+
+def test_where_it_serves_no_accounting_scontrol_says_whether_there_is_any(
+    slurm_rig: SlurmRig, rest_host: RestHost
+) -> None:
+    """The site of these tests has one."""
+    version = rest_host.cluster().dialect().version
+    words = [word.partition(",")[0] for word in only(slurm_rig.testbed, version)]
+    more = [] if words[0] == "-s" else ["-s", "openapi/slurmctld"]
+    with started(slurm_rig.testbed, *words, *more) as host:
+        with pytest.raises(ClusterUnavailable, match="start it with that plugin"):
+            host.cluster(commands=SlurmCli()).jobs([slurm_rig.standby])
+        assert host.cluster().queue().find(slurm_rig.standby)
+
+
 def test_a_submission_that_slurm_refuses_is_told(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
     with pytest.raises(ClusterRefused, match="Invalid partition name"):
         rest_host.cluster().submit(replace(WORK, options={"partition": "nowhere"}), user="alice")
@@ -156,8 +202,9 @@ def test_one_users_token_submits_nothing_for_another(rest_host: RestHost) -> Non
         RestHttp(rest_host.socket, identity=lambda: rest_host.token("mirage")),
         user_token=lambda _: forged,
     )
-    with pytest.raises(ClusterUnavailable, match="Zero Bytes"):
+    with pytest.raises((ClusterUnavailable, ClusterRefused)):
         cluster.submit(WORK, user="bob")
+    assert rest_host.testbed.run(["squeue", "-h", "-u", "alice,bob", "-n", WORK.name]).stdout == ""
 
 
 def test_without_a_token_the_caller_is_not_known(rest_host: RestHost) -> None:
@@ -169,7 +216,7 @@ def test_an_old_token_gives_no_queue(rest_host: RestHost) -> None:
     old = rest_host.token("mirage", 1)
     assert old.expires is not None
     rest_host.testbed.wait_until(lambda: time.time() > (old.expires or 0) + 1, 10, "its end")
-    with pytest.raises(ClusterUnavailable, match="HTTP 500"):
+    with pytest.raises(ClusterUnavailable):
         Slurmrestd(RestHttp(rest_host.socket, identity=lambda: old)).queue()
 
 
@@ -186,8 +233,7 @@ def test_without_the_daemons_nothing_is_known_and_afterwards_all_again(
     try:
         with pytest.raises(ClusterUnavailable, match="connect to database"):
             impatient.jobs([slurm_rig.predecessor])
-        # slurmrestd itself would wait for slurmctld for 9 s.
-        with pytest.raises(ClusterUnavailable, match="did not answer within 2 s"):
+        with pytest.raises(ClusterUnavailable):
             impatient.free(slurm_rig.standby, owner=uid_of("alice"), dependency="")
     finally:
         slurm_rig.testbed.start_dbd()

@@ -188,12 +188,18 @@ class Scene:
         ).stdout
 
     def start_service(
-        self, *, mode: str = "act", policy: str | None = None, more: str = "", cluster: str = ""
+        self,
+        *,
+        mode: str = "act",
+        policy: str | None = None,
+        more: str = "",
+        cluster: str = "",
+        path: str | None = None,
     ) -> None:
         """`mirage serve` as the account mirage, an Operator and not root, in the cluster's time.
 
         Without `policy`, with the product's default one; `more` of its configuration as it stands,
-        `cluster` of its table [cluster].
+        `cluster` of its table [cluster]. `path`: on which it finds Slurm's commands.
         """
         self._configure(policy, more, cluster)
         self.mirage("db", "upgrade")
@@ -203,7 +209,9 @@ class Scene:
             self.service = self.testbed.popen(
                 [python, "-m", "mirage", "serve"],
                 user="mirage",
-                env=environment | {"MIRAGE_CONFIG": str(self._config)},
+                env=environment
+                | {"MIRAGE_CONFIG": str(self._config)}
+                | ({} if path is None else {"PATH": path}),
                 cwd=self.root / "mirage",
                 output=log,
             )

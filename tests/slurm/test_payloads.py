@@ -61,16 +61,24 @@ def test_22_05_speaks_its_own_version_and_keeps_accounting() -> None:
         (("v0.0.38", "v0.0.37"), "v0.0.38"),
         (("v0.0.39", "v0.0.41", "v0.0.40"), "v0.0.41"),
         (("v0.0.44", "v0.0.99"), "v0.0.44"),
+        (("v0.0.42", "v0.0.43", "v0.0.44", "v0.0.45"), "v0.0.45"),
+        (("v0.0.37", "v0.0.38", "v0.0.39"), "v0.0.38"),
+        (("v0.0.43", "v0.0.44", "v0.0.45", "v0.0.46"), "v0.0.45"),
+        (("v0.0.46",), "v0.0.46"),
+        (("v0.0.39",), "v0.0.39"),
     ],
 )
-def test_the_newest_version_that_both_know_is_spoken(served: tuple[str, ...], spoken: str) -> None:
+def test_the_newest_tried_version_that_both_know_is_spoken(
+    served: tuple[str, ...], spoken: str
+) -> None:
     paths: dict[str, Any] = {f"/slurm/{version}/jobs/": {} for version in served}
-    assert payloads.dialect({"paths": paths}).version == spoken
+    dialect = payloads.dialect({"paths": paths})
+    assert (dialect.version, dialect.tried) == (spoken, spoken not in {"v0.0.39", "v0.0.46"})
 
 
 @pytest.mark.parametrize("document", [{}, {"paths": {}}, {"paths": {"/slurm/v0.0.37/jobs": {}}}])
 def test_a_version_that_nobody_reads_is_said(document: Any) -> None:
-    with pytest.raises(MalformedText, match=r"Mirage reads v0\.0\.38 to v0\.0\.44"):
+    with pytest.raises(MalformedText, match=r"Mirage reads v0\.0\.38 to v0\.0\.46"):
         payloads.dialect(document)
 
 

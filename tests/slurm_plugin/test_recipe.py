@@ -118,3 +118,29 @@ def test_a_job_without_words_becomes_the_link(slurm: FakeSlurm, with_python: boo
     assert (entries["HOME"], entries["PATH"]) == (slurm.environ["HOME"], slurm.environ["PATH"])
     assert entries["CUDA_VISIBLE_DEVICES"] == ("0" if with_python else "9")
     assert (chain / "started" / "2").read_text() == "102\n"
+
+
+def test_what_sbatch_told_the_first_link_of_launchers_the_later_ones_see(slurm: FakeSlurm) -> None:
+    """slurmrestd tells none of it; the user's own goes before."""
+    slurm.script(SCRIPT)
+    own = {"PRTE_MCA_plm_slurm_args": "--my own"}
+    done = slurm.sbatch("--mirage-chain=3", "--mirage-mode=submit", "job.sh", env=own)
+    assert done.returncode == 0, done.stderr
+    (chain,) = slurm.chains()
+    (carrier,) = (chain / "carrier").iterdir()
+    told = {"OMPI_MCA_plm_slurm_args": "--external-launcher", "SLURM_TRES_PER_TASK": "cpu=2"}
+    first = {**slurm.environ, **own, **told, "SLURM_JOB_ID": "101"}
+    second = {"SLURM_JOB_ID": "102", "HOME": "/nowhere", "PATH": "/usr/bin:/bin"}
+    for words, env in ((f"mirage:{chain.name}:1", first), (f"enter:{chain.name}:2", second)):
+        ran = subprocess.run(
+            ["/bin/sh", carrier, words],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        entries = dict(entry.split("=", 1) for entry in ran.stdout.split("\0")[:-1])
+        assert {name: entries.get(name) for name in (*told, *own)} == told | own
+    assert "HYDRA_BOOTSTRAP" not in entries
