@@ -11,13 +11,14 @@ import structlog
 from mirage.domain.chain import LinkState, Position
 from mirage.domain.decision import Action, Decision, HandoverView, Mode, Waits
 from mirage.domain.job import JobId
+from mirage.domain.reach import EVERYBODY, Reach
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterError, MirageError
 from mirage.policy.foretold import wants_twin
 from mirage.policy.registry import is_model
 from mirage.policy.unserved import Unserved
 from mirage.ports import NextLink, Policy, looks_back, observes, outright
-from mirage.services import pinning
+from mirage.services import guards, pinning
 from mirage.services.foregone import Foregone
 from mirage.services.guards import guard, is_asked
 from mirage.services.handovers import OpenHandover
@@ -52,6 +53,10 @@ def _unheard() -> bool:
     return False
 
 
+def _everybody() -> Reach:
+    return EVERYBODY
+
+
 def _left_to_the_link(_: NextLink) -> bool:
     return False
 
@@ -71,6 +76,8 @@ class Rules:
     the link that runs does it, when it asks next (`services.submitting`)."""
     accrues_always: Callable[[], bool] = _unheard
     """Whether held standbys earn age (ACCRUE_ALWAYS). Raises ClusterError where nobody knows."""
+    reach: Callable[[], Reach] = _everybody
+    """Whose jobs may be moved here."""
 
 
 class Desk:
@@ -119,6 +126,15 @@ class Desk:
             return decision
         self._spend(standby.account, worst_overlap_node_h(view))
         return replace(decision, action=Action.SUBMIT) if handover.submits else decision
+
+    def out_of_reach(self, handover: OpenHandover) -> Decision | None:
+        """Where Slurm would refuse each move. What is submitted by the user's own hand is not."""
+        standby, reach = handover.standby, self._rules.reach()
+        if handover.submits or not is_asked(standby, handover.predecessor):
+            return None
+        if reach.covers(handover.chain.uid, standby.account):
+            return None
+        return guards.out_of_reach(standby.account, reach)
 
     def undo(self, handover: OpenHandover) -> Decision | None:
         """Where Mirage does not act any more: what it has pinned goes back behind its predecessor.
