@@ -47,7 +47,7 @@ def test_a_user_may_move_their_own(site: Site) -> None:
     for move in MOVES:
         assert found[f"may {move}"] == (
             "good",
-            "of one's own jobs; of others' not (no Operator)",
+            "of one's own jobs; of others' not (neither Operator nor coordinator)",
         )
     assert "partial" in found["may queue"][1]
     assert found["may submit"][0] == "good"

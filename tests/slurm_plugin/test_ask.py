@@ -13,9 +13,9 @@ import pytest
 from tests.slurm_plugin.fakes import FakeSlurm
 
 SCRIPT = "#!/bin/sh\ntrue\n"
-AUTOCOMPLETE = "\n".join(
-    ["--array=", "--help", "--nodes=", "--brand-new", "--colour=", "--tint=", "--tint "]
-    + ["--requeue=", "--requeue ", "--hidden-value=", "", ""]
+AUTOCOMPLETE = (
+    "--array=\n--help\n--nodes=\n--brand-new\n--colour=\n--tint=\n--tint \n--requeue=\n--requeue \n"
+    "--hidden-value=\n\n"
 )
 HELP = """Usage: sbatch [OPTIONS(0)...] script(0) [args(0)...]
 
