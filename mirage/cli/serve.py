@@ -29,7 +29,7 @@ from mirage.bootstrap import Service
 from mirage.cli.compiler import Compiler
 from mirage.cluster import munge
 from mirage.cluster.attended import Attended
-from mirage.domain.reach import EVERYBODY, Reach
+from mirage.domain.reach import Reach
 from mirage.errors import InputError
 from mirage.installed import models_dir
 from mirage.policy import registry
@@ -114,7 +114,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
         owner_uid=owner_uid,
         alive=systemd.alive,
         is_compiled=compiler.is_done,
-        reach=known.reach,
+        known=known,
     )
     listening = _listen(settings.host, settings.port)
     url = f"http://{settings.host}:{listening.getsockname()[1]}"
@@ -254,10 +254,10 @@ def make_worker(
     owner_uid: int | None = None,
     alive: Callable[[], None] = lambda: None,
     is_compiled: Callable[[], bool] = lambda: True,
-    reach: Callable[[], Reach] = lambda: EVERYBODY,
+    known: WhoMayWhat | None = None,
 ) -> Worker:
-    """`alive` hears of each answer of Slurm's, and of each question without one. `reach`: whose
-    jobs may be moved."""
+    """`alive` hears of each answer of Slurm's, and of each question without one. `known`: what
+    Slurm says of people; None: nothing, and all moves are tried."""
     settings = service.settings
     polling = settings.polling
     intervals = Intervals(
@@ -267,6 +267,8 @@ def make_worker(
         pushed_queue_s=polling.pushed_queue_s,
     )
     rules = bootstrap.rules(service)
+    if known is not None:
+        rules = replace(rules, reach=known.reach, accrual=known.accrual)
     observer = rules.observer and replace(rules.observer, is_compiled=is_compiled)
 
     def submit(link: NextLink) -> bool:
@@ -279,7 +281,7 @@ def make_worker(
         service.store,
         Attended(service.cluster, alive),
         service.cluster_id,
-        rules=replace(rules, submit=submit, observer=observer, reach=reach),
+        rules=replace(rules, submit=submit, observer=observer),
         intervals=intervals,
         kill_file=settings.service.state_dir / killswitch.FILE,
         owner_uid=owner_uid,

@@ -14,11 +14,16 @@ from mirage.errors import MirageError
 from mirage.ports import Cluster
 from mirage.services.polled import Polled
 from mirage.services.standing import NO_ROSTER
+from mirage.slurm.accrual import NO_LIMITS, AccrueLimits
 from mirage.slurm.sacctmgr import Roster
 
 
 def _everybody() -> Reach:
     return EVERYBODY
+
+
+def _no_limits() -> AccrueLimits:
+    return NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +36,8 @@ class WhoMayWhat:
     """Whether PrivateData keeps others' jobs from this service: then its queue is not the whole."""
     reach: Callable[[], Reach] = _everybody
     """Whose jobs this service may move."""
+    accrual: Callable[[], AccrueLimits] = _no_limits
+    """On how many waiting jobs earn age; none while, or where, nobody says."""
     polled: tuple[Polled[Any], ...] = ()
     """What has to be asked for it (`polled.keep_asking`)."""
 
@@ -61,13 +68,17 @@ def who_may_what(
 
     roster = Polled("roster", commands.roster, unknown=NO_ROSTER, every_s=every_s)
     told = Polled("PrivateData", ask, unknown=_Told(EVERYTHING, ""), every_s=every_s)
+    accrual = Polled(
+        "limits on earning age", commands.accrue_limits, unknown=NO_LIMITS, every_s=every_s
+    )
     me = pwd.getpwuid(uid := os.geteuid()).pw_name
     return WhoMayWhat(
         roster=roster,
         hidden=lambda: always | told().private,
         partial=lambda: uid != 0 and JOBS in told().private and me not in roster().operators,
         reach=lambda: reach(_user(acts_as) or me, roster(), told().master),
-        polled=(told, roster),
+        accrual=accrual,
+        polled=(told, roster, accrual),
     )
 
 
