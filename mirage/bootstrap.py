@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from mirage import safe_place
@@ -23,7 +24,7 @@ from mirage.installed import data_dir, models_dir
 from mirage.knobs import knobs
 from mirage.policy import registry
 from mirage.policy.auto import Auto
-from mirage.ports import Cluster, NextLink, Policy, observes
+from mirage.ports import Cluster, Policy, observes
 from mirage.services import by_recipe, who
 from mirage.services.caps import CAPS, Told
 from mirage.services.desk import Rules
@@ -190,7 +191,7 @@ def tables_dir(settings: Settings) -> Path:
     return settings.provision.tables_dir or settings.service.state_dir / "tables"
 
 
-def _submit(service: Service) -> dict[str, Callable[[NextLink], bool]]:
+def _submit(service: Service) -> dict[str, Any]:
     """Who puts links of chains of mode submit into the queue; nothing: the link that runs does."""
     settings, cluster = service.settings, service.cluster
     if settings.submits_by_rest and isinstance(cluster, Slurmrestd):

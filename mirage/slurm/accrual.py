@@ -61,7 +61,7 @@ class AccrueLimits:
         named = [(account, user), *((one, "") for one in self._line(account))]
         own = [self.associations.get(name, {}).get("MaxJobsAccrue") for name in named]
         # An account's is its users' who have none.
-        if (nearest := next((most for most in own if most is not None), None)) is not None:
+        if (nearest := next((one for one in own if one is not None), None)) is not None:
             yield AccrueLimit(word="MaxJobsAccrue", most=nearest, scope=Scope.USER, account=account)
         for one in self._line(account):
             if (most := self.associations.get((one, ""), {}).get("GrpJobsAccrue")) is not None:

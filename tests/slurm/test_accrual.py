@@ -1,5 +1,7 @@
 """Limits on how many waiting jobs earn age."""
 
+from typing import Any
+
 import pytest
 
 from mirage.domain.job import Job
@@ -51,7 +53,7 @@ def test_accounts_that_name_each_other_as_parents_end() -> None:
     assert found(limits, account="a") == {("GrpJobsAccrue", 1, "a"), ("GrpJobsAccrue", 2, "b")}
 
 
-def waiting(job_id: int, reason: str, **more: str) -> Job:
+def waiting(job_id: int, reason: str, **more: Any) -> Job:
     return job(job_id, reason=reason, **({"qos": "long", "user": "alice", "account": "a"} | more))
 
 
