@@ -122,7 +122,8 @@ def _ask(real, environ):
         return {}
     told = {} if exact else dict(TABLE.names)
     for name, kind in shown.items():
-        told[name] = _weighed(name, kind)
+        if not (exact and TABLE.kind(name)):  # help also shows what is gone, such as --power
+            told[name] = _weighed(name, kind)
     told.update(exact)
     return {name: kind for name, kind in told.items() if not name.startswith(MIRAGE)}
 

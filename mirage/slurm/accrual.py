@@ -64,8 +64,9 @@ class AccrueLimits:
         if (nearest := next((one for one in own if one is not None), None)) is not None:
             yield AccrueLimit(word="MaxJobsAccrue", most=nearest, scope=Scope.USER, account=account)
         for one in self._line(account):
-            if (most := self.associations.get((one, ""), {}).get("GrpJobsAccrue")) is not None:
-                yield AccrueLimit(word="GrpJobsAccrue", most=most, scope=Scope.ALL, account=one)
+            group = self.associations.get((one, ""), {}).get("GrpJobsAccrue")
+            if group is not None:
+                yield AccrueLimit(word="GrpJobsAccrue", most=group, scope=Scope.ALL, account=one)
 
     def _line(self, account: str) -> list[str]:
         """The account and those above it."""

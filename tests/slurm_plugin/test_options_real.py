@@ -16,9 +16,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.fixtures_slurm import testbed_with
 from tests.slurm_plugin.fakes import PLUGIN
-from tests.slurm_testbed import Testbed, TestbedSettings
 
 pytestmark = pytest.mark.slurm
 
@@ -29,10 +27,15 @@ Ask = Callable[[str], str]
 
 
 @pytest.fixture
-def real(testbed: Testbed) -> str:
-    assert testbed
+def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """No daemon is needed: sbatch reads its words before it asks anybody."""
     found = shutil.which("sbatch")
     assert found is not None
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(
+        "ClusterName=x\nSlurmctldHost=localhost\nNodeName=n1\nPartitionName=p Nodes=n1\n"
+    )
+    monkeypatch.setenv("SLURM_CONF", str(conf))
     return found
 
 
@@ -59,12 +62,11 @@ def _said(real: str, word: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
+        env={name: os.environ[name] for name in ("PATH", "SLURM_CONF")},
     )
     return done.stderr
 
 
-@testbed_with(TestbedSettings())
 def test_each_option_is_read_as_this_sbatch_reads_it(
     real: str, wrapper: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
@@ -84,7 +86,6 @@ def test_each_option_is_read_as_this_sbatch_reads_it(
     assert wrong == []
 
 
-@testbed_with(TestbedSettings())
 def test_each_abbreviation_is_read_as_this_sbatch_reads_it(
     real: str, wrapper: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
