@@ -118,3 +118,8 @@ def test_a_job_without_words_becomes_the_link(slurm: FakeSlurm, with_python: boo
     assert (entries["HOME"], entries["PATH"]) == (slurm.environ["HOME"], slurm.environ["PATH"])
     assert entries["CUDA_VISIBLE_DEVICES"] == ("0" if with_python else "9")
     assert (chain / "started" / "2").read_text() == "102\n"
+
+
+def test_a_requeue_of_another_kind_keeps_its_kind(slurm: FakeSlurm) -> None:
+    found = left(slurm, "--mirage-chain=3", "--requeue=expedite", "job.sh")
+    assert found["options"]["requeue"] == "expedite"
