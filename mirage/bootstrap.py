@@ -1,7 +1,6 @@
 """The one place where settings become objects."""
 
 import os
-import pwd
 import shutil
 import stat
 from collections.abc import Callable, Mapping
@@ -19,23 +18,21 @@ from mirage.cluster.rest import Slurmrestd
 from mirage.cluster.rest_http import RestHttp
 from mirage.cluster.rest_token import TokenCommand, TokenFile
 from mirage.cluster.runner import Runner
-from mirage.domain.caller import EVERYTHING, JOBS, Caller
+from mirage.domain.caller import Caller
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.installed import data_dir, models_dir
 from mirage.knobs import knobs
 from mirage.policy import registry
 from mirage.policy.auto import Auto
-from mirage.ports import Cluster, NextLink, Policy, observes
-from mirage.services import by_recipe
+from mirage.ports import Cluster, Policy, observes
+from mirage.services import by_recipe, who
 from mirage.services.caps import CAPS, Told
 from mirage.services.desk import Rules
 from mirage.services.limits import Limits
 from mirage.services.observing import Observer
-from mirage.services.polled import Polled
 from mirage.services.rpcs import Ask
-from mirage.services.standing import NO_ROSTER
+from mirage.services.who import WhoMayWhat
 from mirage.settings import Settings
-from mirage.slurm.sacctmgr import Roster
 from mirage.slurm.scontrol import SiteConfig
 from mirage.store import clusters, schema
 from mirage.store.engine import Store
@@ -194,7 +191,7 @@ def tables_dir(settings: Settings) -> Path:
     return settings.provision.tables_dir or settings.service.state_dir / "tables"
 
 
-def _submit(service: Service) -> dict[str, Callable[[NextLink], bool]]:
+def _submit(service: Service) -> dict[str, Any]:
     """Who puts links of chains of mode submit into the queue; nothing: the link that runs does."""
     settings, cluster = service.settings, service.cluster
     if settings.submits_by_rest and isinstance(cluster, Slurmrestd):
@@ -282,41 +279,11 @@ def _hides_jobs(cluster: Cluster) -> Callable[[], bool]:
     return lambda: isinstance(cluster, Slurmrestd)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhoMayWhat:
-    """What Slurm says of people: who steers, and what is private."""
-
-    roster: Callable[[], Roster] = lambda: NO_ROSTER
-    """Operators and coordinators; nobody while, or where, nobody says."""
-    hidden: Callable[[], frozenset[str]]
-    """What the cluster shows nobody of others; everything while, or where, nobody says."""
-    partial: Callable[[], bool]
-    """Whether PrivateData keeps others' jobs from this service: then its queue is not the whole."""
-    polled: tuple[Polled[Any], ...] = ()
-    """What has to be asked for it (`polled.keep_asking`)."""
-
-
 def who_may_what(service: Service) -> WhoMayWhat:
-    cluster, auth = service.cluster, service.settings.auth
-    commands = cluster.commands if isinstance(cluster, Slurmrestd) else cluster
-    always = frozenset(auth.hide)
-    if not isinstance(commands, SlurmCli):
-        blind = isinstance(cluster, Slurmrestd)
-        return WhoMayWhat(hidden=lambda: EVERYTHING if blind else always, partial=lambda: blind)
-    roster = Polled("roster", commands.roster, unknown=NO_ROSTER, every_s=auth.slurm_s)
-    private = Polled(
-        "PrivateData",
-        lambda: commands.site_config().private_data,
-        unknown=EVERYTHING,
-        every_s=auth.slurm_s,
-    )
-    me = pwd.getpwuid(uid := os.geteuid()).pw_name
-    return WhoMayWhat(
-        roster=roster,
-        hidden=lambda: always | private(),
-        partial=lambda: uid != 0 and JOBS in private() and me not in roster().operators,
-        polled=(private, roster),
-    )
+    auth, tokens = service.settings.auth, token_file(service.settings)
+    by_token = tokens is not None and isinstance(service.cluster, Slurmrestd)
+    acts_as = (lambda: tokens.token().user) if tokens is not None and by_token else None
+    return who.who_may_what(service.cluster, auth.hide, auth.slurm_s, acts_as)
 
 
 def jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:

@@ -7,7 +7,6 @@ such submission would be a job too many, and with a request in the script a chai
 import os
 
 import mirage_carrier
-import mirage_options
 import mirage_request
 from mirage_sbatch import become_sbatch, complain, script_bytes, settings_of
 
@@ -40,10 +39,9 @@ class Link(object):
         except OSError:
             return ""
 
-    def reading(self):
-        """The words of the chain's own submission."""
-        words = [os.fsdecode(word) for word in self.read("argv").split(b"\0")[:-1]]
-        return mirage_options.read(words)
+    def words(self):
+        """Those of the chain's own submission."""
+        return [os.fsdecode(word) for word in self.read("argv").split(b"\0")[:-1]]
 
     def carriers(self):
         """The bytes of the chain's carrier; the links to a script's neighbours lie beside it."""
@@ -72,7 +70,8 @@ def submit(call, link, head):
     """Do what is right for this call inside `link`: the exit code, or no return."""
     own = _is_own(call, link)
     if own:
-        call.said = mirage_request.directives(mirage_request.leading_block(script_bytes(call)))
+        block = mirage_request.leading_block(script_bytes(call))
+        call.said = mirage_request.directives(block, call.read)
     if own and _is_the_next_link(call, link):
         return _name_next(call, link)
     if call.piped is not None:
@@ -132,7 +131,7 @@ def _is_the_next_link(call, link):
     A job that waits for this one's end and counts down (`sbatch -d afterany:$SLURM_JOB_ID "$0" 2`)
     is the script's next step, which the chain already has.
     """
-    arguments, chains = _arguments(call.reading), _arguments(link.reading())
+    arguments, chains = _arguments(call.reading), _arguments(call.read(link.words()))
     if arguments and arguments[0].startswith("mirage:"):  # the carrier's own word
         del arguments[0]
     if arguments in ([], chains):

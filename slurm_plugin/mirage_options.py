@@ -1,28 +1,39 @@
 """Read sbatch's words far enough to find the script and the few options that a chain depends on.
 
 This is not sbatch's parser: what it does not know it reports as not understood, and the real
-sbatch speaks for itself. The table is that of 22.05 (asked of the binary) and the newer names.
+sbatch speaks for itself. The table is that of 22.05, asked of the binary. What it does not know is
+asked of the sbatch that is there (mirage_ask.py).
 """
 
-FLAGS = frozenset(
-    "contiguous external help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet"
-    " reboot requeue spread-job stepmgr test-only usage use-min-nodes verbose version wait".split()
+NOTHING, MAYBE, VALUE = "-", "?", "="
+"""What an option takes: no value, a value by `=` alone, a value by `=` or as the next word."""
+
+FLAGS = (
+    "contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot"
+    " spread-job test-only usage use-min-nodes verbose version wait"
 )
-OPTIONAL = frozenset(
-    "exclusive get-user-env nice no-kill oom-kill-step propagate resv-ports".split()
+OPTIONAL = "exclusive get-user-env nice no-kill propagate requeue"
+REQUIRED = (
+    "account acctg-freq array batch bb bbf begin chdir cluster cluster-constraint clusters comment"
+    " constraint container context core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task"
+    " deadline delay-boot dependency distribution error exclude export export-file extra-node-info gid"
+    " gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags hint"
+    " input job-name kill-on-invalid-dep licenses mail-type mail-user mcs-label mem mem-bind"
+    " mem-per-cpu mem-per-gpu mincpus network nodefile nodelist nodes ntasks ntasks-per-core"
+    " ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres open-mode output partition"
+    " power prefer priority profile qos reservation signal sockets-per-node switches tasks-per-node"
+    " thread-spec threads-per-core time time-min tmp uid wait-all-nodes wckey wrap"
 )
-REQUIRED = frozenset(
-    "account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment"
-    " constraint container container-id core-spec cores-per-socket cpu-freq cpus-per-gpu"
-    " cpus-per-task deadline delay-boot dependency distribution error exclude export export-file"
-    " extra extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket"
-    " gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep licenses mail-type"
-    " mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network nodefile nodelist"
-    " nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket"
-    " ntasks-per-tres open-mode output partition power prefer priority profile qos reservation"
-    " segment signal sockets-per-node switches thread-spec threads-per-core time time-min tmp"
-    " tres-bind tres-per-task uid wait-all-nodes wckey wrap".split()
-)
+LATER = {
+    NOTHING: "consolidate-segments external spread-segments stepmgr",
+    MAYBE: "oom-kill-step resv-ports",
+    VALUE: (
+        "container-id container-type extra mem-update resources segment tres-bind tres-per-task"
+    ),
+}
+"""Names of newer releases, known where they stand in full: an older sbatch abbreviates without them."""
+
+ALIASES = {"cluster": "clusters", "tasks-per-node": "ntasks-per-node"}
 MIRAGE = "mirage-"
 MIRAGE_FLAGS = frozenset(["mirage-never-overlap"])
 MIRAGE_VALUES = frozenset(
@@ -47,10 +58,54 @@ SHORT_NAMES = {
 }
 
 
+class Known(object):
+    """The options of one sbatch: `names` and `letters`, each with what it takes.
+
+    `later`: names that are known where they stand in full, and shorten no other's abbreviation.
+    """
+
+    __slots__ = ("later", "letters", "names")
+
+    def __init__(self, names, letters, later):
+        self.names = names
+        self.letters = letters
+        self.later = later
+
+    def kind(self, name):
+        return self.names.get(name) or self.later.get(name)
+
+    def full_name(self, given):
+        """As getopt_long resolves an abbreviation; None for an unknown or ambiguous one."""
+        if given in MIRAGE_NAMES or self.kind(given):
+            return given
+        if given.startswith(MIRAGE):
+            return None
+        found = [name for name in self.names if name.startswith(given)]
+        return found[0] if len(found) == 1 else None
+
+
+def _kinds(lists):
+    return {name: kind for kind, names in lists.items() for name in names.split()}
+
+
+LATER_KINDS = _kinds(LATER)
+TABLE = Known(
+    _kinds({NOTHING: FLAGS, MAYBE: OPTIONAL, VALUE: REQUIRED}),
+    _kinds(
+        {
+            NOTHING: " ".join(SHORT_FLAGS),
+            MAYBE: " ".join(SHORT_OPTIONAL),
+            VALUE: " ".join(SHORT_REQUIRED),
+        }
+    ),
+    LATER_KINDS,
+)
+
+
 class Option(object):
     """One option as it stood: its full name, its value or None, and the words it took."""
 
-    __slots__ = ("component", "first", "last", "letter", "name", "value")
+    __slots__ = ("component", "first", "kind", "last", "letter", "name", "value")
 
     def __init__(self, name, value, first, last, component):
         self.name = name
@@ -58,21 +113,26 @@ class Option(object):
         self.first = first
         self.last = last
         self.component = component
-        self.letter = None
+        self.kind = self.letter = None
 
     def words(self):
         """A short option written out alone, for one that shared its word with others."""
         word = "-" + self.letter
         if self.value is None:
             return [word]
-        return [word + self.value] if self.letter in SHORT_OPTIONAL else [word, self.value]
+        return [word + self.value] if self.kind == MAYBE else [word, self.value]
 
 
 class Reading(object):
-    """What was found in `words`. `insert` is where more options for the first component go."""
+    """What was found in `words`. `insert` is where more options for the first component go.
 
-    def __init__(self, words):
+    `sure`: each option stood in full, and was known.
+    """
+
+    def __init__(self, words, known=TABLE):
         self.words = words
+        self.known = known
+        self.sure = True
         self.options = []
         self.script = None
         self.insert = None
@@ -119,9 +179,9 @@ class Reading(object):
         return self.without(())
 
 
-def read(words):
-    """Read the words after `sbatch`."""
-    reading = Reading(words)
+def read(words, known=TABLE):
+    """Read the words after `sbatch`, of an sbatch that has the options `known`."""
+    reading = Reading(words, known)
     at = 0
     while at < len(words) and reading.not_understood is None:
         word = words[at]
@@ -149,7 +209,7 @@ def read(words):
 
 
 def _add(reading, name, value, first, last):
-    option = Option(name, value, first, last, reading.components - 1)
+    option = Option(ALIASES.get(name, name), value, first, last, reading.components - 1)
     reading.options.append(option)
     return option
 
@@ -157,17 +217,20 @@ def _add(reading, name, value, first, last):
 def _read_long(reading, at):
     word = reading.words[at]
     given, equals, value = word[2:].partition("=")
-    name = _full_name(given)
+    name = reading.known.full_name(given)
+    if name != given and not given.startswith(MIRAGE):
+        reading.sure = False
     if name is None:
         if equals:  # a site's plug-in option or a newer one: one word whatever it means
             _add(reading, given, value, at, at)
         else:
             reading.not_understood = word
         return at + 1
-    flag = name in FLAGS or name in MIRAGE_FLAGS
-    if flag and equals:
+    kind = _kind(name, reading.known)
+    if kind == NOTHING and equals:
+        reading.sure = reading.sure and name in MIRAGE_FLAGS
         reading.not_understood = word
-    if equals or flag or name in OPTIONAL:
+    if equals or kind != VALUE:
         _add(reading, name, value if equals else None, at, at)
         return at + 1
     if at + 1 >= len(reading.words):
@@ -177,16 +240,10 @@ def _read_long(reading, at):
     return at + 2
 
 
-def _full_name(given):
-    """Resolve an abbreviation as getopt_long does; None for an unknown or ambiguous one."""
-    if given in REQUIRED or given in FLAGS or given in OPTIONAL or given in MIRAGE_NAMES:
-        return given
-    if given.startswith(MIRAGE):
-        return None
-    found = [
-        name for names in (REQUIRED, FLAGS, OPTIONAL) for name in names if name.startswith(given)
-    ]
-    return found[0] if len(found) == 1 else None
+def _kind(name, known):
+    if name in MIRAGE_NAMES:
+        return NOTHING if name in MIRAGE_FLAGS else VALUE
+    return known.kind(name)
 
 
 def _read_short(reading, at):
@@ -194,18 +251,22 @@ def _read_short(reading, at):
     word = reading.words[at]
     for i in range(1, len(word)):
         letter, rest = word[i], word[i + 1 :]
+        kind = reading.known.letters.get(letter)
         name = SHORT_NAMES.get(letter, letter)
-        if letter in SHORT_FLAGS:
-            _add(reading, name, None, at, at).letter = letter
-        elif letter in SHORT_OPTIONAL:
-            _add(reading, name, rest or None, at, at).letter = letter
-            return at + 1
-        elif letter in SHORT_REQUIRED and (rest or at + 1 < len(reading.words)):
-            value = rest or reading.words[at + 1]
+        last = at
+        if kind == NOTHING:
+            value = None
+        elif kind == MAYBE:
+            value = rest or None
+        elif kind == VALUE and (rest or at + 1 < len(reading.words)):
             last = at if rest else at + 1
-            _add(reading, name, value, at, last).letter = letter
-            return last + 1
+            value = rest or reading.words[at + 1]
         else:
+            reading.sure = kind is not None and reading.sure
             reading.not_understood = word
             return at + 1
+        option = _add(reading, name, value, at, last)
+        option.letter, option.kind = letter, kind
+        if kind != NOTHING:
+            return last + 1
     return at + 1

@@ -113,6 +113,6 @@ def _take(found, options):
     for option in options:
         name = LETTERS.get(option.name, option.name)
         if name in ("requeue", "no-requeue"):
-            found["requeue"] = "no" if name == "no-requeue" else "yes"
+            found["requeue"] = "no" if name == "no-requeue" else option.value or "yes"
         elif name not in NOT_ITS and not name.startswith("mirage-"):
             found[name] = option.value or ""

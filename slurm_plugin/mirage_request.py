@@ -41,8 +41,8 @@ def leading_block(text):
     return text[:at]
 
 
-def directives(head):
-    """What the script's own #SBATCH lines say, read as options.
+def directives(head, read):
+    """What the script's own #SBATCH lines say, read as options by `read`.
 
     A line that is not understood is passed over: sbatch itself will speak of it.
     """
@@ -52,7 +52,7 @@ def directives(head):
         if words and words[0] in HET:
             said.components += 1
         elif words:
-            for option in mirage_options.read(words).options:
+            for option in read(words).options:
                 option.component = said.components - 1
                 said.options.append(option)
     return said

@@ -23,16 +23,28 @@ class TooLarge(Exception):
 class Call(object):
     """One call of sbatch: its words, and its script as far as it was found."""
 
-    __slots__ = ("code", "environ", "path", "piped", "reading", "real", "said")
+    __slots__ = ("code", "environ", "known", "path", "piped", "reading", "real", "said")
 
     def __init__(self, real, words, environ):
         self.real = real
         self.code = None  # the real sbatch's exit code, once it has submitted a chain's first link
+        self.known = None  # the options of the real sbatch, once it was asked
         self.reading = mirage_options.read(words)
         self.said = mirage_options.Reading([])  # the script's own directives, once they are read
         self.environ = environ
         self.path = None
         self.piped = None  # what was read from a pipe, to be given on
+
+    def read(self, words):
+        """Read sbatch's words. Where our table leaves a doubt, by the options of the real sbatch."""
+        reading = mirage_options.read(words)
+        if reading.sure:
+            return reading
+        if self.known is None:
+            import mirage_ask
+
+            self.known = mirage_ask.known(self.real, self.environ)
+        return mirage_options.read(words, self.known)
 
     def quiet(self):
         both = (self.reading, self.said)
@@ -129,6 +141,8 @@ def _decide(call):
     reading, environ = call.reading, call.environ
     if environ.get("MIRAGE_DISABLE", "0") not in ("", "0"):
         return become_sbatch(call)
+    if not reading.sure:
+        reading = call.reading = call.read(reading.words)
     if HELP in reading.own_words():
         return _help()
     submits = not ASKS_NOTHING.intersection(o.name for o in reading.options)
@@ -149,7 +163,9 @@ def _decide(call):
     if not mirage_request.wants(reading, environ, head):
         return become_sbatch(call)
     settings = settings_of(call, head)
-    if settings is None or not _understood(call):
+    # Behind a word that is not understood no option is found: a chain's may stand there.
+    lost = reading.not_understood is not None and _names_mirage(reading)
+    if (settings is None and not lost) or not _understood(call):
         return become_sbatch(call)
     if reading.script is None and reading.last("wrap") is None:  # it may come through a pipe
         head = mirage_request.leading_block(script_bytes(call))
@@ -160,6 +176,10 @@ def _decide(call):
     import mirage_chain
 
     return mirage_chain.submit(call, settings)
+
+
+def _names_mirage(reading):
+    return any(word.startswith("--" + mirage_options.MIRAGE) for word in reading.own_words())
 
 
 def _say_what_the_script_gets(call, head):
@@ -185,7 +205,7 @@ def settings_of(call, head):
     """What this call asks of a chain; None where it asks for none."""
     import mirage_settings
 
-    call.said = mirage_request.directives(head)
+    call.said = mirage_request.directives(head, call.read)
     return mirage_settings.find(call.reading, call.said, call.environ, head, call.comment())
 
 

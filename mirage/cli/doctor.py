@@ -16,14 +16,11 @@ from rich.table import Table
 
 from mirage import bootstrap
 from mirage import settings as settings_file
-from mirage.cli import doctor_host, doctor_service, doctor_slurmrestd
+from mirage.cli import doctor_host, doctor_rights, doctor_service, doctor_slurmrestd
 from mirage.cli.findings import Finding, Verdict, found
 from mirage.cluster import sudo
-from mirage.cluster.abilities import abilities
 from mirage.cluster.cli import SlurmCli
-from mirage.cluster.runner import Runner
 from mirage.domain.printable import printable
-from mirage.errors import MirageError
 from mirage.policy.auto import Auto
 from mirage.policy.served import Served
 from mirage.ports import observes
@@ -58,9 +55,11 @@ def doctor(
     """Say what works here and what does not, and what to do: configuration, database, Slurm, who
     decides, models, the service and its unit, disk, NFS shares, clock, MUNGE, the wrapped sbatch.
 
-    And which of the moves this account may make. Run it as the user who runs the service
-    (`mirage-as-service doctor`). Moves are tried where nothing comes of it: without Operator on a
-    held job of one's own, which is cancelled again. The exit code is 1 where there is a fault.
+    And what is known of this Slurm's release, and which moves this account may make, and for whom:
+    as Operator, as coordinator of an account, or for itself. Run it as the user who runs the
+    service (`mirage-as-service doctor`). Moves are tried where nothing comes of it: without
+    Operator on a held job of one's own, which is cancelled again. The exit code is 1 where there is
+    a fault.
     """
     settings = settings_file.load_own(config) if user else settings_file.load(config)
     findings = [
@@ -77,7 +76,7 @@ def doctor(
         *doctor_host.look(settings, user=user),
     ]
     if moves and all(f.verdict is not Verdict.FAULT for f in findings if f.what == _SLURM):
-        findings += _moves(settings)
+        findings += doctor_rights.look(settings)
     if as_json:
         typer.echo(json.dumps({"findings": [asdict(finding) for finding in findings]}))
     else:
@@ -206,23 +205,6 @@ def _submit_by_sudo(settings: Settings) -> list[Finding]:
     if link is None:
         return []
     return [found("submit by sudo", lambda: (Verdict.GOOD, sudo.checked(link)))]
-
-
-def _moves(settings: Settings) -> list[Finding]:
-    runner = Runner(timeout_s=settings.cluster.command_timeout_s)
-    cluster = SlurmCli(timeout_s=settings.cluster.command_timeout_s)
-    try:
-        hides = "jobs" in cluster.site_config().private_data
-    except MirageError as error:
-        return [Finding("moves", Verdict.WARNING, str(error))]
-    return [
-        Finding(
-            f"may {ability.move}",
-            Verdict.GOOD if ability.may else Verdict.WARNING,
-            ability.told,
-        )
-        for ability in abilities(runner, hides_jobs=hides)
-    ]
 
 
 def _show(findings: list[Finding]) -> None:

@@ -25,10 +25,11 @@ from mirage.api import admission, peer
 from mirage.api.app import ApiContext, create_app
 from mirage.api.doors import Server
 from mirage.api.hosts import Hosts, hosts, names_of_this_machine
-from mirage.bootstrap import Service, WhoMayWhat
+from mirage.bootstrap import Service
 from mirage.cli.compiler import Compiler
 from mirage.cluster import munge
 from mirage.cluster.attended import Attended
+from mirage.domain.reach import Reach
 from mirage.errors import InputError
 from mirage.installed import models_dir
 from mirage.policy import registry
@@ -40,6 +41,7 @@ from mirage.services.polled import keep_asking
 from mirage.services.quotas import Quotas
 from mirage.services.retention import Retention
 from mirage.services.rpcs import Sensor
+from mirage.services.who import WhoMayWhat
 from mirage.settings import ServiceSettings
 from mirage.slurm.sdiag import Diagnosis
 from mirage.web.app import mount
@@ -108,7 +110,11 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     mount(served)
     compiler = Compiler(service.settings.cluster.file)
     worker = make_worker(
-        service, owner_uid=owner_uid, alive=systemd.alive, is_compiled=compiler.is_done
+        service,
+        owner_uid=owner_uid,
+        alive=systemd.alive,
+        is_compiled=compiler.is_done,
+        known=known,
     )
     listening = _listen(settings.host, settings.port)
     url = f"http://{settings.host}:{listening.getsockname()[1]}"
@@ -126,6 +132,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
         _keep_up_to_date(known, stop)
         told = {"socket": str(settings.socket)} if settings.socket else {}
         _log.info("serving", url=url, **told)
+        _say_for_whom(known, own=owner_uid is not None)
         be_quick_beside_a_worker()
         thread.start()
         post.start()
@@ -201,6 +208,16 @@ def _keep_up_to_date(known: WhoMayWhat, stop: threading.Event) -> None:
     asked.wait(_ASKED_S)
 
 
+def _say_for_whom(known: WhoMayWhat, *, own: bool) -> None:
+    """Whose jobs may be moved here; all others are left to plain Slurm."""
+    reach = known.reach()
+    if own or reach.everybody:
+        _log.info("may move", jobs=Reach().says() if own else reach.says())
+        return
+    say = _log.info if reach.accounts else _log.warning
+    say("may move", jobs=reach.says(), others="are left to plain Slurm")
+
+
 def _nobody(_stop: threading.Event) -> None:
     """Nobody is told of anything."""
 
@@ -237,8 +254,10 @@ def make_worker(
     owner_uid: int | None = None,
     alive: Callable[[], None] = lambda: None,
     is_compiled: Callable[[], bool] = lambda: True,
+    known: WhoMayWhat | None = None,
 ) -> Worker:
-    """`alive` hears of each answer of Slurm's, and of each question without one."""
+    """`alive` hears of each answer of Slurm's, and of each question without one. `known`: what
+    Slurm says of people; None: nothing, and all moves are tried."""
     settings = service.settings
     polling = settings.polling
     intervals = Intervals(
@@ -248,6 +267,8 @@ def make_worker(
         pushed_queue_s=polling.pushed_queue_s,
     )
     rules = bootstrap.rules(service)
+    if known is not None:
+        rules = replace(rules, reach=known.reach, accrual=known.accrual)
     observer = rules.observer and replace(rules.observer, is_compiled=is_compiled)
 
     def submit(link: NextLink) -> bool:

@@ -9,7 +9,7 @@ What Slurm 22.05.8 answers was found with tests/identity/test_abilities_real.py:
 - `sbatch --test-only` costs a job number.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from mirage.cluster.runner import Runner
@@ -30,15 +30,31 @@ class Ability:
     told: str
 
 
-def abilities(runner: Runner, *, hides_jobs: bool) -> list[Ability]:
-    """In the order of `Ability.move`. `hides_jobs`: PrivateData says so."""
-    operator = is_operator(runner)
+def abilities(
+    runner: Runner,
+    *,
+    hides_jobs: bool,
+    operator: bool | None,
+    accounts: Collection[str] = frozenset(),
+) -> list[Ability]:
+    """In the order of `Ability.move`. `hides_jobs`: PrivateData says so; `accounts`: that this
+    account coordinates."""
     found = [_queue(runner, hidden=hides_jobs and operator is not True), _sacct(runner)]
     if operator:
         found += [Ability(move=m, may=True, told="of everybody's jobs (Operator)") for m in MOVES]
     else:
-        found += _own_moves(runner)
+        found += [_coordinated(own, accounts) for own in _own_moves(runner)]
     return [*found, _submit(runner)]
+
+
+def _coordinated(own: Ability, accounts: Collection[str]) -> Ability:
+    """Slurm lets a coordinator do to the account's jobs what their owners may do."""
+    if not accounts:
+        return own
+    whose = f"of the jobs of {', '.join(sorted(accounts))} (coordinator)"
+    if not own.may:
+        return Ability(move=own.move, may=True, told=f"{whose}; of one's own: {own.told}")
+    return Ability(move=own.move, may=True, told=f"{whose} and one's own; of others' not")
 
 
 def is_operator(runner: Runner) -> bool | None:
@@ -105,7 +121,7 @@ def _moved(runner: Runner, move: str, argv: Sequence[str]) -> Ability:
         complaint = move_complaint(argv[0], done.code, done.stderr)
         if complaint is not None:
             raise complaint
-        return "of one's own jobs; of others' not (no Operator)"
+        return "of one's own jobs; of others' not (neither Operator nor coordinator)"
 
     return _tried(move, act)
 

@@ -20,7 +20,7 @@ from mirage.cluster.runner import Runner
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Records
 from mirage.errors import ClusterError, ClusterRefused
-from mirage.slurm import holds, sacct, sacctmgr, scancel, scontrol, sdiag, sinfo, squeue
+from mirage.slurm import accrual, holds, sacct, sacctmgr, scancel, scontrol, sdiag, sinfo, squeue
 from mirage.slurm.complaints import move_complaint, query_complaint
 
 _JOBS_AT_ONCE = 200
@@ -76,6 +76,10 @@ class SlurmCli:
     def roster(self) -> sacctmgr.Roster:
         """Who is Operator, and who coordinates which accounts. Asks slurmdbd."""
         return self._people.ask("roster", self._roster)
+
+    def accrue_limits(self) -> accrual.AccrueLimits:
+        """How many waiting jobs earn age. Asks slurmdbd."""
+        return self._people.ask("accrual", self._accrue_limits)
 
     def history(self, since: int, until: int) -> Iterator[Job]:
         """One question: who wants a long span asks for it in pieces."""
@@ -190,6 +194,12 @@ class SlurmCli:
             )
         alone = {name: self._coordinators(name) for name in asked}
         return sacctmgr.roster(frozenset().union(*operators), {**found.by_account, **alone})
+
+    def _accrue_limits(self) -> accrual.AccrueLimits:
+        name = self.site_config().cluster_name
+        qos = self._query(accrual.show_qos_argv())
+        associations = self._query(accrual.show_associations_argv(name))
+        return self._read("sacctmgr", lambda: accrual.parse(qos, associations))
 
     def _coordinators(self, account: str) -> frozenset[str]:
         answer = self._query(sacctmgr.show_coordinators_argv(account))

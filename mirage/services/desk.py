@@ -11,13 +11,14 @@ import structlog
 from mirage.domain.chain import LinkState, Position
 from mirage.domain.decision import Action, Decision, HandoverView, Mode, Waits
 from mirage.domain.job import JobId
+from mirage.domain.reach import EVERYBODY, Reach
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterError, MirageError
 from mirage.policy.foretold import wants_twin
 from mirage.policy.registry import is_model
 from mirage.policy.unserved import Unserved
 from mirage.ports import NextLink, Policy, looks_back, observes, outright
-from mirage.services import pinning
+from mirage.services import accrual, guards, pinning
 from mirage.services.foregone import Foregone
 from mirage.services.guards import guard, is_asked
 from mirage.services.handovers import OpenHandover
@@ -27,6 +28,7 @@ from mirage.services.links import SENT_BACK
 from mirage.services.observing import Observer, Sight
 from mirage.services.overlap import bounded
 from mirage.services.spending import spent_by_account
+from mirage.slurm.accrual import NO_LIMITS, AccrueLimits
 from mirage.store import chains, decisions, jobs
 from mirage.store.decisions import NewDecision
 from mirage.store.engine import Transaction
@@ -52,6 +54,14 @@ def _unheard() -> bool:
     return False
 
 
+def _everybody() -> Reach:
+    return EVERYBODY
+
+
+def _no_limits() -> AccrueLimits:
+    return NO_LIMITS
+
+
 def _left_to_the_link(_: NextLink) -> bool:
     return False
 
@@ -71,6 +81,10 @@ class Rules:
     the link that runs does it, when it asks next (`services.submitting`)."""
     accrues_always: Callable[[], bool] = _unheard
     """Whether held standbys earn age (ACCRUE_ALWAYS). Raises ClusterError where nobody knows."""
+    reach: Callable[[], Reach] = _everybody
+    """Whose jobs may be moved here."""
+    accrual: Callable[[], AccrueLimits] = _no_limits
+    """On how many waiting jobs earn age."""
 
 
 class Desk:
@@ -114,11 +128,29 @@ class Desk:
         self.foregone.ask(handover, view)
         spent = self._spending(standby.account)
         asked = bounded(self._ask(handover, view), view)
-        decision = limited(asked, view, self._rules.limits, spent)
+        decision = self._noted(limited(asked, view, self._rules.limits, spent), handover)
         if decision.action is not Action.FREE:
             return decision
         self._spend(standby.account, worst_overlap_node_h(view))
         return replace(decision, action=Action.SUBMIT) if handover.submits else decision
+
+    def _noted(self, decision: Decision, handover: OpenHandover) -> Decision:
+        """With what keeps the standby from earning age, wherever it stands."""
+        shown = self._snapshot.queue.find(handover.standby.job_id)
+        limits = self._rules.accrual()
+        if shown is None or handover.submits or limits is NO_LIMITS:
+            return decision
+        note = accrual.told(limits, shown, self._snapshot.queue)
+        return replace(decision, reason=f"{decision.reason}; {note}") if note else decision
+
+    def out_of_reach(self, handover: OpenHandover) -> Decision | None:
+        """Where Slurm would refuse each move. What is submitted by the user's own hand is not."""
+        standby, reach = handover.standby, self._rules.reach()
+        if handover.submits or not is_asked(standby, handover.predecessor):
+            return None
+        if reach.covers(handover.chain.uid, standby.account):
+            return None
+        return guards.out_of_reach(standby.account, reach)
 
     def undo(self, handover: OpenHandover) -> Decision | None:
         """Where Mirage does not act any more: what it has pinned goes back behind its predecessor.

@@ -3,6 +3,7 @@
 from mirage.domain.chain import Link, LinkState, Position
 from mirage.domain.decision import Action, Decision
 from mirage.domain.job import JobState
+from mirage.domain.reach import Reach
 from mirage.domain.snapshot import Queue
 from mirage.slurm import dependency
 
@@ -39,6 +40,16 @@ def guard(standby: Link, predecessor: Link, beside: Link | None, queue: Queue) -
     if before is None or before.state is not JobState.SUSPENDED:
         return None
     return _OFF_ITS_NODES if standby.position is Position.PINNED else _NO_END_YET
+
+
+def out_of_reach(account: str, reach: Reach) -> Decision:
+    """Of a standby that the service's account may not move."""
+    whose = f"of account {account}" if account else "of this user"
+    reason = (
+        f"the service may not move jobs {whose}, so plain Slurm starts it when its predecessor "
+        f"ends; the service may move {reach.says()}"
+    )
+    return Decision(action=Action.WAIT, reason=reason, policy=_GUARD)
 
 
 def is_asked(standby: Link, predecessor: Link) -> bool:

@@ -100,7 +100,8 @@ def _decided(
         if undone is not None:
             yield handover, desk.written(handover, undone, Mode.ACT)
             continue
-        decision = None if mode is Mode.OBSERVE else desk.decide(handover)
+        left = desk.out_of_reach(handover) if mode is Mode.ACT else None
+        decision = None if mode is Mode.OBSERVE else left or desk.decide(handover)
         if decision is None:
             continue
         new = desk.written(handover, decision, mode)

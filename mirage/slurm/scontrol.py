@@ -86,6 +86,8 @@ class SiteConfig:
     min_job_age_s: int | None
     """How long slurmctld remembers an ended job."""
     private_data: frozenset[str]
+    slurm_user: str = ""
+    """Who may do everything, beside root."""
 
     @property
     def accrues_always(self) -> bool:
@@ -135,6 +137,7 @@ def site_config(answer: str) -> SiteConfig:
         store_flags=_flags(values.get("AccountingStoreFlags", "").lower()),
         min_job_age_s=_seconds(values.get("MinJobAge", "")),
         private_data=_flags(values.get("PrivateData", "")),
+        slurm_user=values.get("SlurmUser", "").partition("(")[0],
     )
 
 

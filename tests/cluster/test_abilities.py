@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.abilities import Ability, abilities
+from mirage.cluster.abilities import Ability, abilities, is_operator
 from mirage.cluster.runner import Runner
 from tests.cluster.commands import FakeCommands
 
@@ -26,8 +26,17 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCommands:
     return made
 
 
-def found(*, hides_jobs: bool = False) -> dict[str, Ability]:
-    return {a.move: a for a in abilities(Runner(timeout_s=10), hides_jobs=hides_jobs)}
+def found(*, hides_jobs: bool = False, accounts: tuple[str, ...] = ()) -> dict[str, Ability]:
+    runner = Runner(timeout_s=10)
+    told = abilities(runner, hides_jobs=hides_jobs, operator=is_operator(runner), accounts=accounts)
+    return {a.move: a for a in told}
+
+
+def test_a_coordinator_moves_the_jobs_of_the_account(slurm: FakeCommands) -> None:
+    may = found(accounts=("research", "lab"))
+    for move in ("free", "pin", "hold"):
+        assert may[move].may is True, "though there is no job of its own to try it with"
+        assert may[move].told.startswith("of the jobs of lab, research (coordinator)")
 
 
 def test_an_operators_word_is_enough(slurm: FakeCommands) -> None:

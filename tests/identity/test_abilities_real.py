@@ -41,18 +41,24 @@ def test_an_operator_may_move_everybodys_jobs(site: Site) -> None:
     assert jobs(site) == before
 
 
-def test_a_user_may_move_their_own(site: Site) -> None:
+@pytest.mark.parametrize(
+    ("user", "whose"),
+    [
+        ("bob", "of one's own jobs; of others' not (neither Operator nor coordinator)"),
+        ("carol", "of the jobs of research (coordinator) and one's own; of others' not"),
+    ],
+)
+def test_a_user_may_move_their_own_and_a_coordinator_the_accounts(
+    site: Site, user: str, whose: str
+) -> None:
     before = jobs(site)
-    found = doctor(site, "carol")
+    found = doctor(site, user)
     for move in MOVES:
-        assert found[f"may {move}"] == (
-            "good",
-            "of one's own jobs; of others' not (no Operator)",
-        )
+        assert found[f"may {move}"] == ("good", whose)
     assert "partial" in found["may queue"][1]
     assert found["may submit"][0] == "good"
     assert jobs(site) == before
-    trial = ["squeue", "-h", "-t", "all", "-u", "carol", "-n", "mirage-doctor", "-o", "%T %M"]
+    trial = ["squeue", "-h", "-t", "all", "-u", user, "-n", "mirage-doctor", "-o", "%T %M"]
     assert site.testbed.run(trial).stdout.splitlines() == ["CANCELLED 0:00"], "it never ran"
 
 

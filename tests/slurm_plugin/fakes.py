@@ -16,6 +16,13 @@ WRAPPER = PLUGIN / "sbatch"
 
 # Each command keeps its arguments, environment and standard input, then answers as told.
 SBATCH = r"""#!/bin/sh
+case $1 in --autocomplete=-- | --help | --usage)
+    if [ $# = 1 ]; then
+        echo "$1" >>{home}/asked
+        exec cat "{home}/said$1"
+    fi
+    ;;
+esac
 n=$(($(cat {home}/count) + 1)); echo $n >{home}/count
 call={home}/calls/$n; mkdir $call
 printf '%s\0' "$@" >$call/argv
@@ -189,6 +196,15 @@ class FakeSlurm:
         start: int | str = "N/A",
     ) -> None:
         (self.root / f"state.{job}").write_text(f"{state} {reason} {end} {start}\n")
+
+    def says_of_itself(self, question: str, answer: str) -> None:
+        """What its sbatch answers to `--autocomplete=--`, `--help` or `--usage`."""
+        (self.root / f"said{question}").write_text(answer)
+
+    def sbatch_was_asked(self) -> list[str]:
+        """What sbatch was asked about itself."""
+        path = self.root / "asked"
+        return path.read_text().splitlines() if path.exists() else []
 
     def calls(self) -> list[Call]:
         found = sorted((self.root / "calls").iterdir(), key=lambda path: int(path.name))

@@ -144,3 +144,8 @@ def test_what_sbatch_told_the_first_link_of_launchers_the_later_ones_see(slurm: 
         entries = dict(entry.split("=", 1) for entry in ran.stdout.split("\0")[:-1])
         assert {name: entries.get(name) for name in (*told, *own)} == told | own
     assert "HYDRA_BOOTSTRAP" not in entries
+
+
+def test_a_requeue_of_another_kind_keeps_its_kind(slurm: FakeSlurm) -> None:
+    found = left(slurm, "--mirage-chain=3", "--requeue=expedite", "job.sh")
+    assert found["options"]["requeue"] == "expedite"

@@ -1,0 +1,34 @@
+"""Whose jobs Slurm lets the service's account move."""
+
+from dataclasses import dataclass
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """An Operator moves everybody's jobs, a coordinator those of an account, a user their own."""
+
+    everybody: bool = False
+    accounts: frozenset[str] = frozenset()
+    """That the service's account coordinates, those below them included."""
+    uid: int | None = None
+    """Of that account; None: not known here."""
+
+    def covers(self, uid: int, account: str) -> bool:
+        """Whether a job of that user and account may be moved. Slurm's accounts know no case."""
+        mine = self.uid is not None and uid == self.uid
+        return self.everybody or mine or account.casefold() in map(str.casefold, self.accounts)
+
+    def says(self) -> str:
+        if self.everybody:
+            return "everybody's jobs"
+        if not self.accounts:
+            return "its own jobs alone: it is neither Operator nor coordinator of an account"
+        names = sorted(self.accounts)
+        more = f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN)
+        return f"jobs of accounts that it coordinates ({', '.join(names[:_SHOWN])}{more})"
+
+
+EVERYBODY = Reach(everybody=True)
+"""Also where nobody says what the account may do: a move is tried then, and Slurm may refuse it."""

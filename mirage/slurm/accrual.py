@@ -1,0 +1,119 @@
+"""Limits on how many waiting jobs earn age (MaxJobsAccrue and its like), as sacctmgr tells them.
+
+A standby that is released or pinned beyond such a limit waits without earning any.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from mirage.errors import MalformedText
+
+_QOS = ("Name", "MaxJobsAccruePU", "MaxJobsAccruePA", "GrpJobsAccrue")
+_ASSOCIATION = ("Account", "User", "ParentName", "MaxJobsAccrue", "GrpJobsAccrue")
+
+
+class Scope(StrEnum):
+    """Whose jobs are counted together."""
+
+    USER = "a user"
+    ACCOUNT = "an account"
+    ALL = "all users"
+
+
+_SCOPES = {
+    "MaxJobsAccruePU": Scope.USER,
+    "MaxJobsAccruePA": Scope.ACCOUNT,
+    "MaxJobsAccrue": Scope.USER,
+    "GrpJobsAccrue": Scope.ALL,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccrueLimit:
+    word: str
+    """Slurm's own."""
+    most: int
+    scope: Scope
+    qos: str = ""
+    account: str = ""
+    """The QOS or the account that has the limit: one of them."""
+
+    def says(self) -> str:
+        where = f"QOS {self.qos}" if self.qos else f"account {self.account}"
+        return f"at most {self.most} waiting jobs of {self.scope} in {where} earn age ({self.word})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccrueLimits:
+    """Those that are set, by word."""
+
+    qos: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    associations: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
+    """By account and user; the user is empty for the account's own."""
+    parents: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, *, qos: str, account: str, user: str) -> Iterator[AccrueLimit]:
+        """Those that a job of this user in this account and QOS is under."""
+        for word, most in self.qos.get(qos, {}).items():
+            yield AccrueLimit(word=word, most=most, scope=_SCOPES[word], qos=qos)
+        named = [(account, user), *((one, "") for one in self._line(account))]
+        own = [self.associations.get(name, {}).get("MaxJobsAccrue") for name in named]
+        # An account's is its users' who have none.
+        if (nearest := next((one for one in own if one is not None), None)) is not None:
+            yield AccrueLimit(word="MaxJobsAccrue", most=nearest, scope=Scope.USER, account=account)
+        for one in self._line(account):
+            group = self.associations.get((one, ""), {}).get("GrpJobsAccrue")
+            if group is not None:
+                yield AccrueLimit(word="GrpJobsAccrue", most=group, scope=Scope.ALL, account=one)
+
+    def _line(self, account: str) -> list[str]:
+        """The account and those above it."""
+        line = [account]
+        while (above := self.parents.get(line[-1], "")) and above not in line:
+            line.append(above)
+        return line
+
+
+NO_LIMITS = AccrueLimits()
+
+
+def show_qos_argv() -> list[str]:
+    return ["sacctmgr", "-n", "-P", "show", "qos", f"format={','.join(_QOS)}"]
+
+
+def show_associations_argv(cluster: str) -> list[str]:
+    which = ["where", f"cluster={cluster}"]
+    return ["sacctmgr", "-n", "-P", "show", "assoc", *which, f"format={','.join(_ASSOCIATION)}"]
+
+
+def parse(qos: str, associations: str) -> AccrueLimits:
+    """Raises MalformedText for half an answer.
+
+    Names are coordinators' own words, which may look like rows: what is not of the right form is
+    left out, and so is a name that stands there twice.
+    """
+    by_qos = {row[0]: _set(_QOS[1:], row[1:]) for row in _rows(qos, len(_QOS), 1)}
+    rows = _rows(associations, len(_ASSOCIATION), 2)
+    return AccrueLimits(
+        qos={name: limits for name, limits in by_qos.items() if limits},
+        associations={
+            (row[0], row[1]): limits for row in rows if (limits := _set(_ASSOCIATION[3:], row[3:]))
+        },
+        parents={row[0]: row[2] for row in rows if not row[1] and row[2]},
+    )
+
+
+def _rows(answer: str, width: int, keys: int) -> list[list[str]]:
+    *lines, tail = answer.split("\n")
+    if tail:
+        raise MalformedText(f"sacctmgr's answer ends in the middle of a row: {tail[:80]!r}")
+    rows = [cells for cells in (line.split("|") for line in lines) if len(cells) == width]
+    times = Counter(tuple(row[:keys]) for row in rows)
+    return [row for row in rows if times[tuple(row[:keys])] == 1]
+
+
+def _set(words: Sequence[str], cells: Sequence[str]) -> dict[str, int]:
+    found = zip(words, cells, strict=True)
+    return {word: int(cell) for word, cell in found if cell.isascii() and cell.isdigit()}

@@ -1,0 +1,63 @@
+"""Slurm's releases: which Mirage was tried on, and what is wrong with some of them."""
+
+import re
+from collections.abc import Iterator
+
+Release = tuple[int, int, int]
+
+TRIED: tuple[Release, ...] = ((22, 5, 8), (24, 11, 5), (26, 5, 5))
+"""With the tests that need a real Slurm; docs/install.md has the table, and when that was."""
+
+_VERSION = re.compile(r"(?:^|\s)v?(\d\d)\.(\d\d)(?:\.(\d+))?")
+_SAFE: tuple[Release, ...] = ((25, 5, 9), (25, 11, 8), (26, 5, 4))
+"""With the fixes of 2 September 2026, each in its series; later series have them from the start."""
+_CVE = (
+    "it lacks the fixes of 2 September 2026: there an Operator, as this account is, can alter "
+    "Administrator accounts (CVE-2026-65140). Upgrade to 25.05.9, 25.11.8 or 26.05.4, or make the "
+    "account a coordinator instead (docs/install.md). A distribution's package may have the fix "
+    "and keep the old number: its changelog says so"
+)
+
+
+def read_release(told: str) -> Release | None:
+    """Of `slurm-wlm 22.05.8` or `24.11.5-4+deb13u1`; None for anything else."""
+    found = _VERSION.search(told)
+    return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
+
+
+def faults(release: Release, *, operator: bool | None) -> Iterator[str]:
+    """A sentence each. `operator`: whether the service's account is one; None: nobody says."""
+    if operator is not False and not _is_safe(release):
+        yield _CVE
+    if release == (25, 5, 0):
+        yield "arrays that begin to earn age can end slurmctld: 25.05.1 mends it"
+    if (24, 11, 0) <= release <= (24, 11, 5):
+        yield (
+            "of jobs with --signal the extern step may end at the signal, and with it what runs "
+            "there (pam_slurm_adopt): 24.11.6 mends it"
+        )
+    if release in {(23, 11, 0), (23, 11, 1)}:
+        yield (
+            "a hold, such as `mirage chain pause`, changes the node count of jobs that name none: "
+            "23.11.2 mends it"
+        )
+
+
+def untried(release: Release) -> str:
+    """A sentence; empty for a series that was tried."""
+    if release[:2] in {tried[:2] for tried in TRIED}:
+        return ""
+    return f"Mirage was not tried on {series(release)}: it was on {', '.join(map(shown, TRIED))}"
+
+
+def series(release: Release) -> str:
+    return f"{release[0]}.{release[1]:02}"
+
+
+def shown(release: Release) -> str:
+    return f"{series(release)}.{release[2]}"
+
+
+def _is_safe(release: Release) -> bool:
+    fixed = [safe for safe in _SAFE if safe[:2] == release[:2]]
+    return release >= fixed[0] if fixed else release > _SAFE[-1]

@@ -1,0 +1,192 @@
+"""Ask the sbatch that is there which options it has, and which of them take a value.
+
+`--autocomplete=--` (23.02 and later) lists every option with what it takes, but those of plug-ins;
+`--help` and `--usage` list what a person is meant to see. Each binary is asked once: the answer is
+kept in the user's own cache. Loaded only where mirage_options' table leaves a doubt.
+"""
+
+import os
+import stat
+import time
+
+import mirage_places
+from mirage_options import LATER_KINDS, MAYBE, MIRAGE, NOTHING, TABLE, VALUE, Known
+
+ASK_S = 2.0  # all questions together
+TRY_AGAIN_S = 3600  # after an sbatch that did not answer: each call would wait for it
+HEAD = "mirage options 1 "
+LARGEST = 1 << 20
+
+
+def known(real, environ):
+    """The options of the sbatch at `real`; the table where it does not say."""
+    real = os.path.abspath(real)
+    try:
+        path = _kept_at(real, environ)
+        told = _read(path, real)
+    except OSError:  # no place for it, or one where others may write
+        path = told = None
+    if told is None:
+        told = _ask(real, environ)
+        if path is not None:
+            _keep(path, real, told)
+    return _merged(told) if told else TABLE
+
+
+def _merged(told):
+    letters = dict(TABLE.letters)
+    names = {}
+    for name, kind in told.items():
+        if name.startswith("-"):
+            letters.setdefault(name[1:], kind)
+        else:
+            names[name] = kind
+    later = dict(LATER_KINDS)
+    later.update(TABLE.names)
+    return Known(names, letters, later)
+
+
+# What is kept: a line for the binary, and one for each option.
+
+
+def _kept_at(real, environ):
+    import zlib
+
+    base = environ.get("XDG_CACHE_HOME", "")
+    if not base.startswith("/"):
+        base = os.path.join(environ.get("HOME") or _home(), ".cache")
+    found = os.stat(real)
+    crc = zlib.crc32(os.fsencode(real)) & 0xFFFFFFFF
+    name = "sbatch-%08x-%d-%d" % (crc, found.st_size, found.st_mtime_ns)
+    return os.path.join(os.path.abspath(base), "mirage", name)
+
+
+def _home():
+    import pwd
+
+    return pwd.getpwuid(os.geteuid()).pw_dir
+
+
+def _read(path, real):
+    """The options that are kept of `real`, none of one that did not answer; None: to be asked."""
+    try:
+        # A pipe would keep us waiting, a link leads to another's file.
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as kept:
+        found = os.fstat(fd)
+        own = found.st_uid == os.geteuid() and not found.st_mode & 0o022
+        if not (stat.S_ISREG(found.st_mode) and own):
+            return None
+        mirage_places.refuse_others(os.path.dirname(path), {0, os.geteuid()})
+        lines = os.fsdecode(kept.read(LARGEST)).split("\n")
+    told = dict(_pair(line) for line in lines[1:-1])
+    if lines[0] != HEAD + real or lines[-1] or None in told:
+        return None
+    return told if told or time.time() - found.st_mtime < TRY_AGAIN_S else None
+
+
+def _pair(line):
+    name, blank, kind = line.rpartition(" ")
+    return (name, kind) if name.strip() and kind in (NOTHING, MAYBE, VALUE) else (None, None)
+
+
+def _keep(path, real, told):
+    """Where it cannot be kept, it is asked again the next time."""
+    lines = [HEAD + real] + ["%s %s" % pair for pair in sorted(told.items())]
+    folder, own = os.path.dirname(path), "%s.%d" % (path, os.getpid())
+    try:
+        if not os.path.isdir(folder):
+            os.makedirs(folder, 0o700)
+        mirage_places.refuse_others(folder, {0, os.geteuid()})
+        fd = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "wb") as kept:
+            kept.write(os.fsencode("\n".join(lines) + "\n"))
+        os.rename(own, path)
+    except OSError:
+        return
+
+
+# What is asked.
+
+
+def _ask(real, environ):
+    """Each option as a long name or as `-X`, with what it takes; empty where nothing was said."""
+    until = time.monotonic() + ASK_S
+    exact = _exact(_said(real, "--autocomplete=--", environ, until))
+    shown = {}
+    for question in ("--usage", "--help"):  # what help says is the later word
+        shown.update(_shown(_said(real, question, environ, until)))
+    if not (exact or shown):
+        return {}
+    told = {} if exact else dict(TABLE.names)
+    for name, kind in shown.items():
+        if not (exact and TABLE.kind(name)):  # help also shows what is gone, such as --power
+            told[name] = _weighed(name, kind)
+    told.update(exact)
+    return {name: kind for name, kind in told.items() if not name.startswith(MIRAGE)}
+
+
+def _weighed(name, kind):
+    """What an option takes of which `kind` is shown: the table knows better, help leaves much out."""
+    if name.startswith("-"):
+        return kind
+    before = TABLE.kind(name)
+    if before is None or (before, kind) == (NOTHING, MAYBE):
+        return VALUE if kind == VALUE else MAYBE
+    return before
+
+
+def _exact(text):
+    """`--name` takes nothing, `--name=` a value; one that stands there in both ways may take one."""
+    import re
+
+    found = {}
+    for name, equals in re.findall(r"^--([A-Za-z0-9][\w-]*)(=?) *$", text, re.MULTILINE):
+        kind = VALUE if equals else NOTHING
+        found[name] = MAYBE if found.get(name, kind) != kind else kind
+    return found
+
+
+def _shown(text):
+    """`-N, --nodes=N` at the start of a line, and `[--nodes=N]` or `[--input file]` in usage."""
+    import re
+
+    found = {}
+    line = r"^ {1,8}(?:-(\w), ?)? *--([A-Za-z0-9][\w-]*)(\[=|=| <)?"
+    words = r"\[()--([A-Za-z0-9][\w-]*)(\[=|=| [^\s\]])?"
+    for pattern in (words, line):
+        for letter, name, mark in re.findall(pattern, text, re.MULTILINE):
+            kind = MAYBE if mark == "[=" else VALUE if mark else NOTHING
+            found[name] = kind
+            if letter:
+                found["-" + letter] = kind
+    return found
+
+
+def _said(real, question, environ, until):
+    """What it prints and ends well with; nothing where it does not in time."""
+    import subprocess
+    import tempfile
+
+    with tempfile.TemporaryFile() as out:  # a pipe may be kept open by what it has started
+        try:
+            asked = subprocess.Popen(  # noqa: S603 - an argument vector
+                [real, question],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.DEVNULL,
+                env=environ,
+                start_new_session=True,
+            )
+        except OSError:
+            return ""
+        try:
+            code = asked.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(asked.pid, 9)
+            asked.wait()
+            return ""
+        out.seek(0)
+        return out.read(LARGEST).decode("ascii", "replace") if code == 0 else ""

@@ -1,0 +1,80 @@
+"""A service that is no Operator moves what it may, and leaves the rest to plain Slurm."""
+
+import os
+import pwd
+from dataclasses import replace
+
+import pytest
+
+from mirage.domain.decision import Action, Mode
+from mirage.domain.reach import EVERYBODY, Reach
+from mirage.services.desk import Rules
+from mirage.services.standing import NO_ROSTER
+from mirage.services.who import reach
+from mirage.slurm.sacctmgr import Roster
+from mirage.store import clusters
+from mirage.store.engine import Store
+from tests.services.scene import Always
+from tests.services.slurm_jobs import Written, running, standby
+from tests.services.test_moves import last, tick
+
+COORDINATOR = Reach(accounts=frozenset({"research"}), uid=77)
+
+
+@pytest.fixture
+def store(sqlite_store: Store) -> Store:
+    with sqlite_store.begin() as tx:
+        clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
+    return sqlite_store
+
+
+def cluster_of(account: str) -> Written:
+    return Written(replace(running(1), account=account), replace(standby(2), account=account))
+
+
+@pytest.mark.parametrize("account", ["research", "Research"])
+def test_a_coordinator_moves_the_chains_of_the_account(store: Store, account: str) -> None:
+    cluster = cluster_of(account)
+    tick(store, cluster, Rules(policy=Always, default="always", reach=lambda: COORDINATOR))
+    assert cluster.moves == [("free", 12, "")]
+
+
+@pytest.mark.parametrize("account", ["students", "", "research2"])
+def test_another_accounts_chain_is_left_to_plain_slurm_and_that_is_told(
+    store: Store, account: str
+) -> None:
+    cluster = cluster_of(account)
+    tick(store, cluster, Rules(policy=Always, default="always", reach=lambda: COORDINATOR))
+    assert cluster.moves == []
+    row = last(store, 2)
+    assert (row.action, row.policy) == (Action.WAIT, "guard")
+    assert "may not move jobs" in row.reason
+    assert "plain Slurm starts it when its predecessor ends" in row.reason
+    assert "(research)" in row.reason
+
+
+def test_rights_that_come_later_count(store: Store) -> None:
+    found = [Reach(uid=77)]
+    rules = Rules(policy=Always, default="always", reach=lambda: found[0])
+    cluster = cluster_of("students")
+    tick(store, cluster, rules)
+    assert cluster.moves == []
+    found[0] = EVERYBODY
+    cluster.at += 60
+    tick(store, cluster, rules)
+    assert cluster.moves == [("free", 12, "")]
+
+
+def test_who_may_move_what_is_read_from_the_roster() -> None:
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    known = Roster(
+        operators=frozenset({"op"}), coordinated={"co": frozenset({"b", "a"}), me: frozenset({"c"})}
+    )
+    assert reach("op", known) is reach("root", known) is reach("slurm", known, "slurm") is EVERYBODY
+    assert reach("whoever", NO_ROSTER) is EVERYBODY, "nobody says: it is tried"
+    coordinator = reach("co", known)
+    assert coordinator.says() == "jobs of accounts that it coordinates (a, b)"
+    assert (coordinator.covers(0, "a"), coordinator.covers(0, "d")) == (True, False)
+    nobody = reach("nobody", known)
+    assert nobody.covers(pwd.getpwnam("nobody").pw_uid, "d"), "its own"
+    assert "neither Operator nor coordinator" in nobody.says()

@@ -1,0 +1,67 @@
+"""What is known of Slurm's releases."""
+
+import pytest
+
+from mirage.slurm.releases import TRIED, Release, faults, read_release, untried
+
+
+@pytest.mark.parametrize(
+    ("told", "release"),
+    [
+        ("22.05.8", (22, 5, 8)),
+        ("slurm-wlm 24.11.5", (24, 11, 5)),
+        ("24.11.5-4+deb13u1", (24, 11, 5)),
+        ("slurm 26.05.0-0rc1", (26, 5, 0)),
+        ("slurm 25.11", (25, 11, 0)),
+        ("", None),
+        ("of my own", None),
+    ],
+)
+def test_a_version_is_read(told: str, release: Release | None) -> None:
+    assert read_release(told) == release
+
+
+@pytest.mark.parametrize(
+    ("release", "warned"),
+    [
+        ((22, 5, 8), True),
+        ((24, 11, 6), True),
+        ((25, 5, 8), True),
+        ((25, 5, 9), False),
+        ((25, 11, 7), True),
+        ((25, 11, 8), False),
+        ((26, 5, 3), True),
+        ((26, 5, 4), False),
+        ((26, 11, 0), False),
+    ],
+)
+def test_an_operator_is_warned_where_the_fixes_are_not(release: Release, *, warned: bool) -> None:
+    as_operator = [told for told in faults(release, operator=True) if "CVE-2026-65140" in told]
+    assert len(as_operator) == warned
+    assert not any("CVE" in told for told in faults(release, operator=False))
+    for told in as_operator:
+        assert "alter Administrator accounts" in told
+        assert "keep the old number" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "of", "without"),
+    [
+        ("arrays", [(25, 5, 0)], [(25, 5, 1), (24, 11, 0)]),
+        ("--signal", [(24, 11, 0), (24, 11, 5)], [(24, 11, 6), (24, 5, 4), (25, 5, 0)]),
+        ("node count", [(23, 11, 0), (23, 11, 1)], [(23, 11, 2), (23, 2, 0)]),
+    ],
+)
+def test_a_releases_own_faults_are_told(
+    words: str, of: list[Release], without: list[Release]
+) -> None:
+    for release in of:
+        assert any(words in told for told in faults(release, operator=False))
+    for release in without:
+        assert not any(words in told for told in faults(release, operator=False))
+
+
+def test_a_release_that_nobody_tried_is_told() -> None:
+    assert all(untried(release) == "" for release in TRIED)
+    assert untried((24, 11, 9)) == "", "of a series that was tried"
+    assert "not tried on 25.05" in untried((25, 5, 3))
