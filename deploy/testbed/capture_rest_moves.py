@@ -151,12 +151,13 @@ def _submissions(asker: Asker) -> None:
     if asker.version == payloads.EARLIEST:
         environment = {"PATH": "/usr/bin:/bin"}
     job = {"name": "x", "environment": environment, "current_working_directory": "/home/alice"}
-    for name, more in {
+    variants: dict[str, dict[str, Any]] = {
         "submit": {},
         "submit-ignored": {"nonsense": 1},
         "submit-misread": {"tasks": "many"},
         "submit-refused": {"partition": "nowhere"},
-    }.items():
+    }
+    for name, more in variants.items():
         asker.ask(name, "POST", path, body={"job": job | more, "script": _SCRIPT}, token=alice)
 
 
