@@ -29,7 +29,6 @@ from mirage.bootstrap import Service
 from mirage.cli.compiler import Compiler
 from mirage.cluster import munge
 from mirage.cluster.attended import Attended
-from mirage.domain.reach import Reach
 from mirage.errors import InputError
 from mirage.installed import models_dir
 from mirage.policy import registry
@@ -41,7 +40,7 @@ from mirage.services.polled import keep_asking
 from mirage.services.quotas import Quotas
 from mirage.services.retention import Retention
 from mirage.services.rpcs import Sensor
-from mirage.services.who import WhoMayWhat
+from mirage.services.who import ReachTeller, WhoMayWhat
 from mirage.settings import ServiceSettings
 from mirage.slurm.sdiag import Diagnosis
 from mirage.web.app import mount
@@ -131,8 +130,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     with told_where(settings, own=owner_uid is not None):
         _keep_up_to_date(known, stop)
         told = {"socket": str(settings.socket)} if settings.socket else {}
-        _log.info("serving", url=url, **told)
-        _say_for_whom(known, own=owner_uid is not None)
+        _log.info("serving", url=url, **told, may_move=known.reach().says())
         be_quick_beside_a_worker()
         thread.start()
         post.start()
@@ -208,16 +206,6 @@ def _keep_up_to_date(known: WhoMayWhat, stop: threading.Event) -> None:
     asked.wait(_ASKED_S)
 
 
-def _say_for_whom(known: WhoMayWhat, *, own: bool) -> None:
-    """Whose jobs may be moved here; all others are left to plain Slurm."""
-    reach = known.reach()
-    if own or reach.everybody:
-        _log.info("may move", jobs=Reach().says() if own else reach.says())
-        return
-    say = _log.info if reach.accounts else _log.warning
-    say("may move", jobs=reach.says(), others="are left to plain Slurm")
-
-
 def _nobody(_stop: threading.Event) -> None:
     """Nobody is told of anything."""
 
@@ -268,7 +256,7 @@ def make_worker(
     )
     rules = bootstrap.rules(service)
     if known is not None:
-        rules = replace(rules, reach=known.reach, accrual=known.accrual)
+        rules = replace(rules, reach=ReachTeller(known.reach), accrual=known.accrual)
     observer = rules.observer and replace(rules.observer, is_compiled=is_compiled)
 
     def submit(link: NextLink) -> bool:
