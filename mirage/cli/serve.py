@@ -40,7 +40,7 @@ from mirage.services.polled import keep_asking
 from mirage.services.quotas import Quotas
 from mirage.services.retention import Retention
 from mirage.services.rpcs import Sensor
-from mirage.services.who import ReachTeller, WhoMayWhat
+from mirage.services.who import WhoMayWhat
 from mirage.settings import ServiceSettings
 from mirage.slurm.sdiag import Diagnosis
 from mirage.web.app import mount
@@ -256,7 +256,7 @@ def make_worker(
     )
     rules = bootstrap.rules(service)
     if known is not None:
-        rules = replace(rules, reach=ReachTeller(known.reach), accrual=known.accrual)
+        rules = replace(rules, reach=known.reach, accrual=known.accrual)
     observer = rules.observer and replace(rules.observer, is_compiled=is_compiled)
 
     def submit(link: NextLink) -> bool:

@@ -80,7 +80,7 @@ def who_may_what(
         roster=roster,
         hidden=lambda: always | told().private,
         partial=lambda: uid != 0 and JOBS in told().private and me not in roster().operators,
-        reach=lambda: reach(_user(acts_as) or me, roster(), told().master),
+        reach=ReachTeller(lambda: reach(_user(acts_as) or me, roster(), told().master)),
         accrual=accrual,
         polled=(told, roster, accrual),
     )
@@ -108,7 +108,7 @@ def _user(acts_as: Callable[[], str] | None) -> str:
 
 
 class ReachTeller:
-    """Says in the log whose jobs may be moved whenever that changes; at first `serve` says it."""
+    """Says in the log whose jobs may be moved whenever that changes. Who asks first says it: `serve`."""
 
     def __init__(self, ask: Callable[[], Reach]) -> None:
         self._ask = ask
