@@ -108,7 +108,7 @@ def _user(acts_as: Callable[[], str] | None) -> str:
 
 
 class ReachTeller:
-    """Says in the log whose jobs may be moved whenever that changes. Who asks first says it: `serve`."""
+    """Says in the log whose jobs may be moved, whenever that changes. `serve` says it at first."""
 
     def __init__(self, ask: Callable[[], Reach]) -> None:
         self._ask = ask
