@@ -29,7 +29,6 @@ from mirage.bootstrap import Service
 from mirage.cli.compiler import Compiler
 from mirage.cluster import munge
 from mirage.cluster.attended import Attended
-from mirage.domain.reach import Reach
 from mirage.errors import InputError
 from mirage.installed import models_dir
 from mirage.policy import registry
@@ -131,8 +130,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     with told_where(settings, own=owner_uid is not None):
         _keep_up_to_date(known, stop)
         told = {"socket": str(settings.socket)} if settings.socket else {}
-        _log.info("serving", url=url, **told)
-        _say_for_whom(known, own=owner_uid is not None)
+        _log.info("serving", url=url, **told, may_move=known.reach().says())
         be_quick_beside_a_worker()
         thread.start()
         post.start()
@@ -206,16 +204,6 @@ def _keep_up_to_date(known: WhoMayWhat, stop: threading.Event) -> None:
     asked = threading.Event()
     threading.Thread(target=keep_asking, args=(known.polled, asked, stop), daemon=True).start()
     asked.wait(_ASKED_S)
-
-
-def _say_for_whom(known: WhoMayWhat, *, own: bool) -> None:
-    """Whose jobs may be moved here; all others are left to plain Slurm."""
-    reach = known.reach()
-    if own or reach.everybody:
-        _log.info("may move", jobs=Reach().says() if own else reach.says())
-        return
-    say = _log.info if reach.accounts else _log.warning
-    say("may move", jobs=reach.says(), others="are left to plain Slurm")
 
 
 def _nobody(_stop: threading.Event) -> None:

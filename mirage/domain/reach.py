@@ -14,6 +14,8 @@ class Reach:
     """That the service's account coordinates, those below them included."""
     uid: int | None = None
     """Of that account; None: not known here."""
+    known: bool = True
+    """Whether Slurm has said so."""
 
     def covers(self, uid: int, account: str) -> bool:
         """Whether a job of that user and account may be moved. Slurm's accounts know no case."""
@@ -21,6 +23,8 @@ class Reach:
         return self.everybody or mine or account.casefold() in map(str.casefold, self.accounts)
 
     def says(self) -> str:
+        if not self.known:
+            return "nobody says whose: each move is tried"
         if self.everybody:
             return "everybody's jobs"
         if not self.accounts:
@@ -31,4 +35,5 @@ class Reach:
 
 
 EVERYBODY = Reach(everybody=True)
-"""Also where nobody says what the account may do: a move is tried then, and Slurm may refuse it."""
+UNKNOWN = Reach(everybody=True, known=False)
+"""Where nobody says what the account may do: a move is tried, and Slurm may refuse it."""

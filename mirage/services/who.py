@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from mirage.cluster.cli import SlurmCli
 from mirage.cluster.rest import Slurmrestd
 from mirage.domain.caller import EVERYTHING, JOBS
-from mirage.domain.reach import EVERYBODY, Reach
+from mirage.domain.reach import EVERYBODY, UNKNOWN, Reach
 from mirage.errors import MirageError
 from mirage.ports import Cluster
 from mirage.services.polled import Polled
@@ -17,9 +19,11 @@ from mirage.services.standing import NO_ROSTER
 from mirage.slurm.accrual import NO_LIMITS, AccrueLimits
 from mirage.slurm.sacctmgr import Roster
 
+_log = structlog.get_logger(__name__)
 
-def _everybody() -> Reach:
-    return EVERYBODY
+
+def _unknown() -> Reach:
+    return UNKNOWN
 
 
 def _no_limits() -> AccrueLimits:
@@ -34,7 +38,7 @@ class WhoMayWhat:
     """What the cluster shows nobody of others; everything while, or where, nobody says."""
     partial: Callable[[], bool]
     """Whether PrivateData keeps others' jobs from this service: then its queue is not the whole."""
-    reach: Callable[[], Reach] = _everybody
+    reach: Callable[[], Reach] = _unknown
     """Whose jobs this service may move."""
     accrual: Callable[[], AccrueLimits] = _no_limits
     """On how many waiting jobs earn age; none while, or where, nobody says."""
@@ -76,16 +80,18 @@ def who_may_what(
         roster=roster,
         hidden=lambda: always | told().private,
         partial=lambda: uid != 0 and JOBS in told().private and me not in roster().operators,
-        reach=lambda: reach(_user(acts_as) or me, roster(), told().master),
+        reach=ReachTeller(lambda: reach(_user(acts_as) or me, roster(), told().master)),
         accrual=accrual,
         polled=(told, roster, accrual),
     )
 
 
 def reach(user: str, roster: Roster, master: str = "") -> Reach:
-    """Whose jobs `user` may move; everybody's where nobody says, so that it is tried."""
-    if roster is NO_ROSTER or user in {"root", master} or user in roster.operators:
+    """Whose jobs `user` may move."""
+    if user in {"root", master} or user in roster.operators:
         return EVERYBODY
+    if roster is NO_ROSTER:
+        return UNKNOWN
     try:
         uid = pwd.getpwnam(user).pw_uid
     except KeyError:
@@ -99,3 +105,27 @@ def _user(acts_as: Callable[[], str] | None) -> str:
         return "" if acts_as is None else acts_as()
     except MirageError:
         return ""
+
+
+class ReachTeller:
+    """Says in the log whose jobs may be moved, whenever that changes. `serve` says it at first."""
+
+    def __init__(self, ask: Callable[[], Reach]) -> None:
+        self._ask = ask
+        self._told: Reach | None = None
+
+    def __call__(self) -> Reach:
+        found = self._ask()
+        if self._told is not None and found != self._told:
+            _say(found)
+        self._told = found
+        return found
+
+
+def _say(reach: Reach) -> None:
+    if reach.everybody:
+        _log.info("may move", jobs=reach.says())
+    elif reach.accounts:
+        _log.info("may move", jobs=reach.says(), others="are left to plain Slurm")
+    else:
+        _log.warning("may move", jobs=reach.says(), others="are left to plain Slurm")

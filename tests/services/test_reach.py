@@ -5,12 +5,13 @@ import pwd
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from mirage.domain.decision import Action, Mode
-from mirage.domain.reach import EVERYBODY, Reach
+from mirage.domain.reach import EVERYBODY, UNKNOWN, Reach
 from mirage.services.desk import Rules
 from mirage.services.standing import NO_ROSTER
-from mirage.services.who import reach
+from mirage.services.who import ReachTeller, reach
 from mirage.slurm.sacctmgr import Roster
 from mirage.store import clusters
 from mirage.store.engine import Store
@@ -71,10 +72,20 @@ def test_who_may_move_what_is_read_from_the_roster() -> None:
         operators=frozenset({"op"}), coordinated={"co": frozenset({"b", "a"}), me: frozenset({"c"})}
     )
     assert reach("op", known) is reach("root", known) is reach("slurm", known, "slurm") is EVERYBODY
-    assert reach("whoever", NO_ROSTER) is EVERYBODY, "nobody says: it is tried"
+    assert reach("whoever", NO_ROSTER) is UNKNOWN, "nobody says: it is tried"
+    assert UNKNOWN.covers(1, "a")
+    assert reach("root", NO_ROSTER) is EVERYBODY
     coordinator = reach("co", known)
     assert coordinator.says() == "jobs of accounts that it coordinates (a, b)"
     assert (coordinator.covers(0, "a"), coordinator.covers(0, "d")) == (True, False)
     nobody = reach("nobody", known)
     assert nobody.covers(pwd.getpwnam("nobody").pw_uid, "d"), "its own"
     assert "neither Operator nor coordinator" in nobody.says()
+
+
+def test_a_change_of_rights_is_said_once() -> None:
+    found = [Reach(uid=77), Reach(uid=77), COORDINATOR, COORDINATOR, UNKNOWN]
+    ask = ReachTeller(iter(found).__next__)
+    with capture_logs() as said:
+        assert [ask() for _ in found] == found
+    assert [line["jobs"] for line in said] == [COORDINATOR.says(), UNKNOWN.says()]
