@@ -134,7 +134,7 @@ def _is_the_next_link(call, link):
     arguments, chains = _arguments(call.reading), _arguments(call.read(link.words()))
     if arguments and arguments[0].startswith("mirage:"):  # the carrier's own word
         del arguments[0]
-    if arguments in ([], chains):
+    if arguments == chains or not any(arguments):  # `sbatch "$0" "$1"` without a first argument
         return True
     return _without_numbers(arguments) == _without_numbers(chains) and _waits_for(link.job, call)
 

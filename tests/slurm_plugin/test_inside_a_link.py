@@ -26,6 +26,7 @@ ITSELF = [
     'sbatch "$0"\n',
     "sbatch --time=10 -J other train.sh\n",
     'sbatch "$0" "$@"\n',
+    'sbatch "$0" "$1"\n',
     'sbatch --parsable <"$0"\n',
     'cat "$0" | sbatch\n',
     'sbatch "$MIRAGE_DIR/carrier/train.sh"\n',
