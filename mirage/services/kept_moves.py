@@ -12,9 +12,12 @@ import structlog
 
 from mirage.domain.chain import ChainId, Link, LinkState, Position
 from mirage.domain.decision import Action
+from mirage.domain.job import JobId
 from mirage.domain.snapshot import Queue
+from mirage.errors import MalformedText
 from mirage.services.links import GRACE_S
 from mirage.services.provision import moved
+from mirage.slurm import dependency
 from mirage.store import audit, chains, decisions
 from mirage.store.audit import AuditEntry
 from mirage.store.decisions import DecisionRow, Effect
@@ -50,20 +53,22 @@ def check(
     for key, row in decisions.last_of(tx, list(pending)).items():
         standby = pending[key]
         made = row.effect is Effect.DONE and row.action in _SHOWN and row.at >= begin
-        if made and _can_tell(queue, row, standby) and not _is_kept(row, standby):
+        if made and row.inputs.get("standby") == standby.job_id and not _is_kept(row, queue):
             _take_back(tx, cluster_id, row, standby, queue.taken_at)
 
 
-def _can_tell(queue: Queue, row: DecisionRow, standby: Link) -> bool:
-    """A dependency on what has ended is gone, by whomever."""
-    before = queue.find(int(row.inputs.get("predecessor") or 0))
-    known = before is not None and not before.state.ended
-    return known and row.inputs.get("standby") == standby.job_id
-
-
-def _is_kept(row: DecisionRow, standby: Link) -> bool:
-    """By the dependency alone: the queue does not show which nodes a job asks for."""
-    return (standby.position is Position.HELD) == (row.action is Action.HOLD)
+def _is_kept(row: DecisionRow, queue: Queue) -> bool:
+    """By the dependency alone: the queue does not show which nodes a job asks for. Where it cannot
+    tell, the move counts as kept: a dependency on what has ended is gone, by whomever."""
+    predecessor = JobId(row.inputs.get("predecessor") or 0)
+    shown, before = queue.find(row.inputs["standby"]), queue.find(predecessor)
+    if shown is None or before is None or before.state.ended:
+        return True
+    try:
+        is_held = dependency.waits_on(shown.dependency, predecessor)
+    except MalformedText:
+        return True
+    return is_held == (row.action is Action.HOLD)
 
 
 def _take_back(tx: Transaction, cluster_id: int, row: DecisionRow, standby: Link, now: int) -> None:
