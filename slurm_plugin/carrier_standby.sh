@@ -49,6 +49,7 @@ mirage_keep_told() { # what sbatch itself tells a job of its launchers, by its r
     [ "$mirage_mode" = submit ] && [ ! -e "$mirage_dir/told.sh" ] || return 0
     mirage_put told.sh "$(for mirage_name in HYDRA_BOOTSTRAP HYDRA_LAUNCHER_EXTRA_ARGS I_MPI_HYDRA_BOOTSTRAP \
         I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS OMPI_MCA_plm_slurm_args PRTE_MCA_plm_slurm_args SLURM_TRES_PER_TASK; do
+        mirage_told=
         eval "mirage_told=\${$mirage_name-}"
         case $mirage_told in
         '' | *[!A-Za-z0-9=:,/_.-]*) ;; # unset, or its user's own, which the environment of the first submission has

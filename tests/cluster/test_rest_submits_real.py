@@ -64,8 +64,10 @@ BESIDE = {"mem-per-gpu": {"gpus": "2"}}
 """What an option is not taken without."""
 OF_ONE_JOB = {
     *("JobId", "SubmitTime", "Command", "SubmitLine", "BatchHost", "AccrueTime", "LastSchedEval"),
-    *("StdOut", "StdErr", "AllocNode:Sid", "Scheduler", "SLUID"),
+    *("StdOut", "StdErr", "AllocNode:Sid", "Scheduler", "SLUID", "Reason"),
 }
+UNTIL_IT_STARTS = {"nodes": {"NumCPUs", "TRES"}}
+"""What v0.0.38 tells otherwise of a job that waits: it counts the CPUs of one node."""
 
 
 class Scene:
@@ -132,6 +134,8 @@ def _differences(scene: Scene, cluster: Slurmrestd, name: str, value: str) -> li
     keys = (by_sbatch.keys() | by_rest.keys()) - OF_ONE_JOB - NOT_BY_REST
     found = {k: (by_sbatch.get(k), by_rest.get(k)) for k in keys}
     other = {k: pair for k, pair in found.items() if pair[0] != pair[1]}
+    if not cluster.dialect().triples and set(other) <= UNTIL_IT_STARTS.get(name, set()):
+        return []
     return [(cluster.dialect().version, name, value, other)] if other else []
 
 
