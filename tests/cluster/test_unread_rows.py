@@ -27,6 +27,7 @@ from tests.services.scene import Always
 from tests.slurm.captured import answer
 
 CHAIN = ChainId("abcd1234")
+SETTINGS = "mirage:style=concurrent,max-overlap=4:00:00"
 HELPFORMAT = answer("sacct-helpformat.txt")
 FACTS = (
     *("JobIDRaw", "JobID", "User", "UID", "Partition", "QOS", "State", "Reason", "Priority"),
@@ -184,9 +185,9 @@ class Chain:
         times = {"SubmitTime": str(now - 600), "EligibleTime": str(now - 600)}
         ran = {"StartTime": str(now - 300), "EndTime": str(now + 3300)}
         self._start = getattr(self, "_start", times | ran)
-        first = cells(JobID="11", Comment="mirage:abcd1234:1", **self._start)
+        first = cells(JobID="11", Comment=f"{SETTINGS} mirage:abcd1234:1", **self._start)
         waits = {"State": "PENDING", "StartTime": "N/A", "EndTime": "N/A", "NodeList": ""}
-        told = {"Comment": "mirage:abcd1234:2", "Dependency": "afterany:11", "tres-alloc": "cpu=1"}
+        told = {"Comment": f"{SETTINGS} mirage:abcd1234:2", "Dependency": "afterany:11", "tres-alloc": "cpu=1"}
         second = cells(JobID="12", **(self._start | waits | told | standby))
         others = [cells(JobID=str(n), **self._start) for n in range(100, 110)]
         # What is asked right before a move.
