@@ -161,7 +161,6 @@ _BOTH: dict[str, Told] = {
     "qos": _as("qos", _text),
     "nodes": _as("nodes", _text),
     "ntasks": _as("tasks", int),
-    "cpus-per-task": _as("cpus_per_task", int),
     "output": _as("standard_output", _text),
     "error": _as("standard_error", _text),
     "input": _as("standard_input", _text),
@@ -173,6 +172,7 @@ _BOTH: dict[str, Told] = {
 }
 EARLIEST: dict[str, Told] = {
     **_BOTH,
+    "cpus-per-task": _as("cpus_per_task", int),
     # Of more than one it makes a job of one task, with a CPU for one.
     "ntasks-per-node": lambda text: {"tasks_per_node": {"1": 1}[text]},
     "time": _as("time_limit", _minutes),
@@ -192,6 +192,7 @@ with B:, and shows of `signal`, `wckey` and `open_mode: truncate` nowhere whethe
 left out."""
 LATER: dict[str, Told] = {
     **_BOTH,
+    "cpus-per-task": lambda text: {"cpus_per_task": int(text), "tres_per_task": f"cpu={int(text)}"},
     "ntasks-per-node": _as("tasks_per_node", int),
     "time": _as("time_limit", _limit),
     "time-min": _as("time_minimum", _limit),

@@ -54,7 +54,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "contiguous": ("",),
     "requeue": ("", "no"),
     "signal": ("USR1", "B:USR1@90", "10@5"),
-    "wckey": ("",),
+    "wckey": ("a-key",),
     "prefer": ("a100",),
     "network": ("sn_all",),
     "mail-type": ("END,FAIL", "ALL", "TIME_LIMIT_90", "NONE"),

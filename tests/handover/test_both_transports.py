@@ -70,7 +70,8 @@ def test_a_service_hands_over(scene: Scene, transport: object) -> None:
         assert scene.testbed.job(scene.ran("a")[1].job_id)["NodeList"] == node
 
         # Released early, beside its predecessor; and refused, since its user asks for nodes.
-        scene.submit_chain("early", links=2, run_s=None, limit_min=600, policy="at-once")
+        # Its time limit is within the most overlap that the scene's chains allow.
+        scene.submit_chain("early", links=2, run_s=None, limit_min=200, policy="at-once")
         _await(scene, lambda: len(scene.ran("early")) == 2, "a link that was released early")
         scene.submit_chain(
             "asks", links=2, run_s=None, limit_min=600, options=(*_WHOLE_NODE, "-w", "gpu08")
