@@ -220,3 +220,28 @@ def test_an_sbatch_that_hangs_is_left_and_its_children_with_it(slurm: FakeSlurm)
     done = slurm.sbatch("--unheard-of", "--mirage-chain=2", "job.sh")
     assert time.monotonic() - began < 300
     assert done.stdout == b"Submitted batch job 7\n"
+
+
+def test_an_sbatch_without_an_end_fills_no_disk(slurm: FakeSlurm) -> None:
+    slurm.script(SCRIPT)
+    written = slurm.root / "written"
+    slurm.command(
+        "sbatch",
+        "#!/bin/sh\ncase $1 in --autocomplete*|--help|--usage)\n"
+        "    head -c 8000000 /dev/zero\n"
+        f"    stat -Lc %s /dev/fd/3 3>&1 >>{written};;\nesac\necho Submitted batch job 7\n",
+    )
+    assert slurm.sbatch("--unheard-of", "--mirage-chain=2", "job.sh").returncode == 0
+    assert max(map(int, written.read_text().split())) <= 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"), [("--nodes\n", ["--nodes", "2"]), ("--hold=\n", ["--hold"])]
+)
+def test_an_sbatch_that_takes_a_value_away_is_not_believed(
+    slurm: FakeSlurm, lie: str, words: list[str]
+) -> None:
+    slurm.script(SCRIPT)
+    slurm.says_of_itself("--autocomplete=--", f"--brand-new\n{lie}")
+    slurm.sbatch("--brand-new", *words, "--mirage-chain=2", "job.sh")
+    assert len(slurm.chains()) == 1
