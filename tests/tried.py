@@ -76,7 +76,8 @@ def with_table(page: str, made: str) -> str:
 def _cells(one: Record) -> list[str]:
     served = one["slurmrestd"]
     spoken = f"{served[0]} to {served[-1]}" if len(served) > 1 else "".join(served) or "-"
-    ended = f"{one['passed']} passed"
+    plural = "s" * (one["modules"] != 1)
+    ended = f"{one['passed']} passed, of {one['modules']} module{plural}"
     for word in ("failed", "skipped"):
         ended += f", {one[word]} {word}" * (one[word] > 0)
     return [one["slurm"], one["system"], one["python"], spoken, ended, one["on"]]
@@ -88,9 +89,11 @@ def _counts(results: Sequence[Path]) -> Record:
     def total(*names: str) -> int:
         return sum(int(suite.get(name, 0)) for suite in suites for name in names)
 
+    modules = {case.get("classname") for suite in suites for case in suite.iter("testcase")}
     failed, skipped = total("failures", "errors"), total("skipped")
     tests = total("tests")
     return {
+        "modules": len(modules),
         "tests": tests,
         "passed": tests - failed - skipped,
         "failed": failed,
