@@ -24,10 +24,13 @@ def known(real, environ):
     try:
         path = _kept_at(real, environ)
         told = _read(path, real)
-    except OSError:  # no place for it, or one where others may write
+    except (OSError, KeyError):  # no place for it, or one where others may write; no such account
         path = told = None
     if told is None:
-        told = _ask(real, environ)
+        try:
+            told = _ask(real, environ)
+        except OSError:  # no room for its answer, or it is another's and goes on
+            told = {}
         if path is not None:
             _keep(path, real, told)
     return _merged(told) if told else TABLE

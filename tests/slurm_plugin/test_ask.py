@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.slurm_plugin.fakes import FakeSlurm
+from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
 
 SCRIPT = "#!/bin/sh\ntrue\n"
 AUTOCOMPLETE = (
@@ -245,3 +247,19 @@ def test_an_sbatch_that_takes_a_value_away_is_not_believed(
     slurm.says_of_itself("--autocomplete=--", f"--brand-new\n{lie}")
     slurm.sbatch("--brand-new", *words, "--mirage-chain=2", "job.sh")
     assert len(slurm.chains()) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody without an account")
+@pytest.mark.parametrize("room", ["tmp", "proc"])
+def test_who_has_no_account_and_no_room_has_options_all_the_same(tmp_path: Path, room: str) -> None:
+    """As in a container, which knows no account of its user, with nothing that they may write."""
+    shutil.copytree(PLUGIN, tmp_path / "plugin", ignore=shutil.ignore_patterns("spank"))
+    code = (
+        "import os, pwd, re, resource, subprocess, sys, tempfile, zlib;"
+        "sys.path.insert(0, 'plugin'); import mirage_ask;"
+        f"tempfile.tempdir = '/{room}'; os.setuid(54321);"
+        "print(mirage_ask.known('/bin/true', {}).kind('nodes'))"
+    )
+    words = [sys.executable, "-B", "-c", code]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("=\n", "")
