@@ -121,6 +121,13 @@ def test_another_name_of_an_option_means_that_option(slurm: FakeSlurm) -> None:
     assert b"a chain stays on one cluster" in done.stderr
 
 
+def test_a_shell_that_completes_words_begins_no_chain(slurm: FakeSlurm) -> None:
+    slurm.says_of_itself("--autocomplete=--", AUTOCOMPLETE)
+    done = slurm.sbatch("--autocomplete=--", env={"MIRAGE_CHAIN": "2"})
+    assert (done.stdout, done.stderr) == (AUTOCOMPLETE.encode(), b"")
+    assert (slurm.sbatch_was_asked(), slurm.calls()) == (["--autocomplete=--"], [])
+
+
 def test_nothing_is_asked_where_the_table_leaves_no_doubt(asked: FakeSlurm) -> None:
     asked.sbatch("-N2", "--time=10", "--mirage-chain=2", "job.sh")
     asked.sbatch("--partition", "p", "job.sh", "--brand-new")
