@@ -36,6 +36,8 @@ def record(results: Sequence[Path]) -> Path:
     release = read_release(_said("sbatch", "--version"))
     if release is None:
         raise SystemExit("tests.tried: no sbatch here says which release it is")
+    if missing := [str(path) for path in results if not path.exists()]:
+        raise SystemExit(f"tests.tried: no such results: {', '.join(missing)}")
     counts = _counts(results)
     if not counts["tests"]:
         raise SystemExit("tests.tried: those results hold no test")
