@@ -26,7 +26,7 @@ EARLIEST = "v0.0.38"
 TRIED = tuple(f"v0.0.{n}" for n in (45, 44, 43, 42, 41, 40, 38))
 """Versions that were tried on a real slurmrestd (docs/slurmrestd.md), the newest first."""
 UNTRIED = ("v0.0.46", "v0.0.39")
-"""Read after their documents alone: spoken where a slurmrestd serves none that was tried."""
+"""Known from their documents alone: spoken where a slurmrestd serves none that was tried."""
 KNOWN = TRIED + UNTRIED
 
 _NO_VALUE = 0xFFFFFFFE
