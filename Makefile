@@ -11,7 +11,7 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test compiled kernels test-simulated turn-answers turn-chains test-slurm test-chains test-plugin \
-	test-slurm-24.11 test-answers-24.11 test-chains-24.11 test-slurm-26.05 root-trixie root-sid test-deb deb lint-ansible check docs generated man clean
+	test-slurm-24.11 test-answers-24.11 test-chains-24.11 test-slurm-26.05 tried root-trixie root-sid test-deb deb lint-ansible check docs generated man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
 	$(BIN)/mirage demo --once
@@ -24,12 +24,14 @@ FIRST := tests/learn/test_live.py
 TIMED = TIMEFORMAT='part $@: %0R s'; time
 # Slurms beside each other, each in a private copy of this host, or of another Debian release.
 APART := deploy/testbed/apart.sh
-OF_SLURM := -m pytest -q --durations=10 -p tests.part_times -m slurm
+# What each leaves is recorded by `make tried`.
+RESULTS = build/$@.xml
+OF_SLURM = -m pytest -q --durations=10 -p tests.part_times -m slurm --junit-xml=$(RESULTS)
 # What a release of Slurm may change for Mirage: asked of each that sites run. First what is in real time, then what keeps
 # time with the cluster's clock.
 ONE_REGIME := test_mirage_costs_less_than_the_same_chains_left_reactive[x60-age-quantile-14]
 OF_RELEASE_ANSWERS := tests/cluster/test_contract.py tests/slurm_plugin/test_conformance.py tests/slurm_plugin/test_conformance_run.py \
-	tests/slurm_plugin/test_hooks.py tests/identity
+	tests/slurm_plugin/test_hooks.py tests/slurm_plugin/test_options_real.py tests/identity
 OF_RELEASE_CHAINS := 'tests/handover/test_early_release.py::$(ONE_REGIME)' tests/handover/test_survival.py tests/handover/test_pinned.py \
 	tests/handover/test_submit_for_users.py
 RELEASE_TESTS ?= $(OF_RELEASE_ANSWERS) $(OF_RELEASE_CHAINS)
@@ -79,7 +81,14 @@ test-slurm-26.05: root-sid  ## the same on Debian sid's, which moves: before a r
 	$(TIMED) $(APART) --root sid python $(OF_SLURM) $(RELEASE_TESTS)
 
 test-answers-24.11 test-chains-24.11: test-%-24.11:
-	$(MAKE) test-slurm-24.11 RELEASE_TESTS="$(OF_RELEASE_$(shell echo $* | tr a-z A-Z))"
+	$(MAKE) test-slurm-24.11 RESULTS=$(RESULTS) RELEASE_TESTS="$(OF_RELEASE_$(shell echo $* | tr a-z A-Z))"
+
+# After the tests, whose results lie in build: which releases README.md and docs/install.md name, and how their tests ended.
+tried:  ## the table of releases, from the last make test and make test-slurm-26.05
+	$(APART) $(BIN)/python -m tests.tried record build/test-plugin.xml build/test-slurm.xml build/test-chains.xml
+	$(APART) --root trixie python -m tests.tried record build/test-answers-24.11.xml build/test-chains-24.11.xml
+	$(APART) --root sid python -m tests.tried record build/test-slurm-26.05.xml
+	$(BIN)/python -m tests.tried
 
 # Three minutes the first time; kept in the user's cache (deploy/testbed/README.md).
 root-trixie root-sid: root-%:

@@ -24,10 +24,13 @@ def known(real, environ):
     try:
         path = _kept_at(real, environ)
         told = _read(path, real)
-    except OSError:  # no place for it, or one where others may write
+    except (OSError, KeyError):  # no place for it, or one where others may write; no such account
         path = told = None
     if told is None:
-        told = _ask(real, environ)
+        try:
+            told = _ask(real, environ)
+        except OSError:  # no room for its answer, or it is another's and goes on
+            told = {}
         if path is not None:
             _keep(path, real, told)
     return _merged(told) if told else TABLE
@@ -124,8 +127,15 @@ def _ask(real, environ):
     for name, kind in shown.items():
         if not (exact and TABLE.kind(name)):  # help also shows what is gone, such as --power
             told[name] = _weighed(name, kind)
-    told.update(exact)
+    told.update((name, _believed(name, kind)) for name, kind in exact.items())
     return {name: kind for name, kind in told.items() if not name.startswith(MIRAGE)}
+
+
+def _believed(name, kind):
+    """What an sbatch says of an option; of one that the table has the other way round, the table:
+    no release would make scripts that work mean something else."""
+    before = TABLE.kind(name)
+    return before if {before, kind} == {NOTHING, VALUE} else kind
 
 
 def _weighed(name, kind):
@@ -165,8 +175,16 @@ def _shown(text):
     return found
 
 
+def _bounded():
+    import resource
+
+    for what, most in ((resource.RLIMIT_FSIZE, LARGEST), (resource.RLIMIT_CORE, 0)):
+        hard = resource.getrlimit(what)[1]
+        resource.setrlimit(what, (most if hard < 0 else min(most, hard), hard))
+
+
 def _said(real, question, environ, until):
-    """What it prints and ends well with; nothing where it does not in time."""
+    """What it prints and ends well with; nothing where it does not in time, or has no end."""
     import subprocess
     import tempfile
 
@@ -179,8 +197,9 @@ def _said(real, question, environ, until):
                 stderr=subprocess.DEVNULL,
                 env=environ,
                 start_new_session=True,
+                preexec_fn=_bounded,  # two seconds of `yes` fill a small /tmp
             )
-        except OSError:
+        except (OSError, subprocess.SubprocessError):
             return ""
         try:
             code = asked.wait(max(0.0, until - time.monotonic()))

@@ -28,7 +28,8 @@ LATER = {
     NOTHING: "consolidate-segments external spread-segments stepmgr",
     MAYBE: "oom-kill-step resv-ports",
     VALUE: (
-        "container-id container-type extra mem-update resources segment tres-bind tres-per-task"
+        "autocomplete container-id container-type extra mem-update resources segment tres-bind"
+        " tres-per-task"
     ),
 }
 """Names of newer releases, known where they stand in full: an older sbatch abbreviates without them."""

@@ -10,7 +10,7 @@ import sys
 import mirage_options
 import mirage_request
 
-ASKS_NOTHING = frozenset(["help", "usage", "version"])
+ASKS_NOTHING = frozenset(["autocomplete", "help", "usage", "version"])
 HELP = "--mirage-help"
 HEAD_BYTES = 65536
 LARGEST = 64 << 20  # of a script; slurmctld takes 4 MiB unless the site set max_script_size

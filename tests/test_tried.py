@@ -26,9 +26,12 @@ def test_a_run_without_a_test_is_no_trial(tmp_path: Path) -> None:
     assert tried._counts([empty])["tests"] == 0
     some = tmp_path / "some.xml"
     some.write_text(
-        '<testsuites><testsuite tests="7" failures="1" errors="1" skipped="2"/></testsuites>'
+        '<testsuites><testsuite tests="7" failures="1" errors="1" skipped="2">'
+        '<testcase classname="tests.a"/><testcase classname="tests.a"/>'
+        '<testcase classname="tests.b"/></testsuite></testsuites>'
     )
-    assert tried._counts([some, some])["passed"] == 6
+    counts = tried._counts([some, some])
+    assert (counts["passed"], counts["modules"]) == (6, 2)
 
 
 def test_a_page_without_its_marks_is_told() -> None:

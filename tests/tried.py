@@ -36,6 +36,8 @@ def record(results: Sequence[Path]) -> Path:
     release = read_release(_said("sbatch", "--version"))
     if release is None:
         raise SystemExit("tests.tried: no sbatch here says which release it is")
+    if missing := [str(path) for path in results if not path.exists()]:
+        raise SystemExit(f"tests.tried: no such results: {', '.join(missing)}")
     counts = _counts(results)
     if not counts["tests"]:
         raise SystemExit("tests.tried: those results hold no test")
@@ -76,7 +78,8 @@ def with_table(page: str, made: str) -> str:
 def _cells(one: Record) -> list[str]:
     served = one["slurmrestd"]
     spoken = f"{served[0]} to {served[-1]}" if len(served) > 1 else "".join(served) or "-"
-    ended = f"{one['passed']} passed"
+    plural = "s" * (one["modules"] != 1)
+    ended = f"{one['passed']} passed, of {one['modules']} module{plural}"
     for word in ("failed", "skipped"):
         ended += f", {one[word]} {word}" * (one[word] > 0)
     return [one["slurm"], one["system"], one["python"], spoken, ended, one["on"]]
@@ -88,9 +91,11 @@ def _counts(results: Sequence[Path]) -> Record:
     def total(*names: str) -> int:
         return sum(int(suite.get(name, 0)) for suite in suites for name in names)
 
+    modules = {case.get("classname") for suite in suites for case in suite.iter("testcase")}
     failed, skipped = total("failures", "errors"), total("skipped")
     tests = total("tests")
     return {
+        "modules": len(modules),
         "tests": tests,
         "passed": tests - failed - skipped,
         "failed": failed,

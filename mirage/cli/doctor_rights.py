@@ -39,9 +39,8 @@ def release(told: str, *, operator: bool | None) -> list[Finding]:
         return [Finding("release", Verdict.WARNING, said)]
     wrong = [*filter(None, [releases.untried(known)]), *releases.faults(known, operator=operator)]
     if not wrong:
-        return [
-            Finding("release", Verdict.GOOD, f"{releases.shown(known)}: Mirage was tried on it")
-        ]
+        said = f"{releases.shown(known)}: Mirage was tried on {releases.tried_as(known)}"
+        return [Finding("release", Verdict.GOOD, said)]
     name = releases.shown(known)
     return [Finding("release", Verdict.WARNING, f"{name}: {sentence}") for sentence in wrong]
 

@@ -18,11 +18,11 @@ def look(settings: Settings) -> tuple[str, list[str]]:
     told = f"slurmrestd at {settings.cluster.rest_url} speaks {spoken.version}: {len(nodes)} nodes"
     lacking = []
     if not spoken.accounting:
-        lacking.append("serves no accounting (start it with -s naming that plugin as well)")
+        lacking.append("serves no accounting (start it without -s, or name that plugin in -s too)")
     if slurm.commands is None:
         lacking.append("without scontrol on PATH nothing is suspended and slurm.conf is not known")
     if not spoken.tried:
-        lacking.append(f"{spoken.version} was never tried: Mirage reads it after its documents")
+        lacking.append(f"{spoken.version} was never tried: Mirage knows its documents alone")
     return told, [*lacking, *_of_the_token(settings)]
 
 

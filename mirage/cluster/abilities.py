@@ -54,7 +54,7 @@ def _coordinated(own: Ability, accounts: Collection[str]) -> Ability:
     whose = f"of the jobs of {', '.join(sorted(accounts))} (coordinator)"
     if not own.may:
         return Ability(move=own.move, may=True, told=f"{whose}; of one's own: {own.told}")
-    return Ability(move=own.move, may=True, told=f"{whose} and one's own; of others' not")
+    return Ability(move=own.move, may=True, told=f"{whose} and one's own, not of others'")
 
 
 def is_operator(runner: Runner) -> bool | None:
@@ -121,7 +121,7 @@ def _moved(runner: Runner, move: str, argv: Sequence[str]) -> Ability:
         complaint = move_complaint(argv[0], done.code, done.stderr)
         if complaint is not None:
             raise complaint
-        return "of one's own jobs; of others' not (neither Operator nor coordinator)"
+        return "of one's own jobs, not of others' (neither Operator nor coordinator)"
 
     return _tried(move, act)
 

@@ -13,7 +13,7 @@ def not_served(version: Dialect, commands: SlurmCli | None) -> ClusterError:
     """
     told = f"slurmrestd serves no /slurmdb/{version.version}"
     if version.version == EARLIEST if commands is None else commands.site_config().accounting:
-        return ClusterUnavailable(f"{told}: start it with that plugin as well (-s)")
+        return ClusterUnavailable(f"{told}: start it without -s, or name that plugin in -s too")
     return AccountingOff(
         f"{told}: accounting storage is disabled here, or slurmrestd was started without that "
         "plugin (-s)"

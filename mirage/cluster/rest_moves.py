@@ -29,6 +29,8 @@ from mirage.slurm.payloads import Dialect
 _BAD_REQUEST = 400
 _UNKNOWN_JOB = 2017
 """ESLURM_INVALID_JOB_ID."""
+_GOING = frozenset({JobState.COMPLETING, JobState.STAGE_OUT})
+"""Of a job that was cancelled: its nodes are freed, or its data are staged out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,33 +95,34 @@ class Moves:
         )
         # v0.0.40 and v0.0.41 tell of no refusal at all.
         job = self._look(job_id).job
-        if job is not None and not job.state.ended and job.state is not JobState.COMPLETING:
+        if job is not None and not job.state.ended and job.state not in _GOING:
             raise ClusterRefused(
                 f"slurmrestd took the cancel of job {job_id}, and it is {job.state} still"
             )
 
     def submit(self, job: Submission, token: Token) -> JobId:
         """Raises InputError where slurmrestd would make another job of it: none stands."""
-        version = self._session.dialect()
-        body = payloads_submit.submit(version, job)
-        path = f"/slurm/{version.version}/job/submit"
 
-        def tell(_: Dialect) -> Reply:
+        def tell(version: Dialect) -> Reply:
+            body = payloads_submit.submit(version, job)
+            path = f"/slurm/{version.version}/job/submit"
             return self._session.http.post(path, "submit", body, token=token)
 
         reply = self._session.spoken(tell)
-        _refuse_misunderstood(self._session, reply)
-        reply = self._session.told("submit", lambda _: reply)
+        if not self._session.read(lambda: payloads_submit.has_job(reply.body)):
+            _refuse_misunderstood(self._session, reply)
+            self._session.told("submit", lambda _: reply)
         made = self._session.read(lambda: payloads_submit.submitted(reply.body))
         self._withdraw_half(made, reply, token)
         return made
 
     def _withdraw_half(self, made: JobId, reply: Reply, token: Token) -> None:
-        """Take back a job of which something was ignored: it is another than its user's."""
-        ignored = self._session.ignored(reply)
-        if not ignored:
+        """Take back a job of which something was ignored, or that has an error beside its number:
+        it is another than its user's."""
+        wrong = self._session.said(reply) or self._session.ignored(reply)
+        if not wrong:
             return
-        why = f"slurmrestd did not take all of the job: {ignored}"
+        why = f"slurmrestd did not take all of the job: {wrong}"
         try:
             self.cancel(made, token=token)
         except (ClusterRefused, ClusterUnavailable) as error:
@@ -143,14 +146,14 @@ class Moves:
 
 
 def _refuse_misunderstood(session: Session, reply: Reply) -> None:
-    """Raises InputError for a submission that slurmrestd could not read: it made no job."""
+    """Raises InputError for a submission that slurmrestd could not read, and made no job of."""
     said = session.said(reply)
     if said is not None:
         if reply.status == _BAD_REQUEST or any(c.of_the_request for c in session.complaints(reply)):
             raise InputError(f"slurmrestd does not understand the job: {said}")
         return
     ignored = session.ignored(reply)
-    if ignored and not session.read(lambda: payloads_submit.has_job(reply.body)):
+    if ignored:
         # 24.11 and 26.05 answer 200 without an error to a value of another type.
         raise InputError(f"slurmrestd does not understand the job: {ignored}")
 

@@ -28,7 +28,7 @@ def _others(limit: AccrueLimit, standby: Job, queue: Queue) -> int:
     if limit.qos:
         counted &= queue.qos == limit.qos
     if limit.account or limit.scope is Scope.ACCOUNT:
-        counted &= queue.account == (limit.account or standby.account)
+        counted &= np.isin(queue.account, sorted(limit.accounts or {standby.account}))
     if limit.scope is Scope.USER:
         counted &= queue.user == standby.user
     return int(np.count_nonzero(counted))

@@ -39,6 +39,8 @@ class AccrueLimit:
     qos: str = ""
     account: str = ""
     """The QOS or the account that has the limit: one of them."""
+    accounts: frozenset[str] = frozenset()
+    """Of an account's limit: those whose jobs count."""
 
     def says(self) -> str:
         where = f"QOS {self.qos}" if self.qos else f"account {self.account}"
@@ -62,11 +64,23 @@ class AccrueLimits:
         own = [self.associations.get(name, {}).get("MaxJobsAccrue") for name in named]
         # An account's is its users' who have none.
         if (nearest := next((one for one in own if one is not None), None)) is not None:
-            yield AccrueLimit(word="MaxJobsAccrue", most=nearest, scope=Scope.USER, account=account)
+            yield AccrueLimit(
+                word="MaxJobsAccrue",
+                most=nearest,
+                scope=Scope.USER,
+                account=account,
+                accounts=frozenset({account}),
+            )
         for one in self._line(account):
             group = self.associations.get((one, ""), {}).get("GrpJobsAccrue")
             if group is not None:
-                yield AccrueLimit(word="GrpJobsAccrue", most=group, scope=Scope.ALL, account=one)
+                yield AccrueLimit(
+                    word="GrpJobsAccrue",
+                    most=group,
+                    scope=Scope.ALL,
+                    account=one,
+                    accounts=frozenset(self._below(one)),
+                )
 
     def _line(self, account: str) -> list[str]:
         """The account and those above it."""
@@ -74,6 +88,10 @@ class AccrueLimits:
         while (above := self.parents.get(line[-1], "")) and above not in line:
             line.append(above)
         return line
+
+    def _below(self, account: str) -> list[str]:
+        """The account and those below it."""
+        return [account, *(name for name in self.parents if account in self._line(name)[1:])]
 
 
 NO_LIMITS = AccrueLimits()

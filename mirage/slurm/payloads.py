@@ -26,7 +26,7 @@ EARLIEST = "v0.0.38"
 TRIED = tuple(f"v0.0.{n}" for n in (45, 44, 43, 42, 41, 40, 38))
 """Versions that were tried on a real slurmrestd (docs/slurmrestd.md), the newest first."""
 UNTRIED = ("v0.0.46", "v0.0.39")
-"""Read after their documents alone: spoken where a slurmrestd serves none that was tried."""
+"""Known from their documents alone: spoken where a slurmrestd serves none that was tried."""
 KNOWN = TRIED + UNTRIED
 
 _NO_VALUE = 0xFFFFFFFE
@@ -38,7 +38,14 @@ _NUMBERS = ("error_number", "error_code", "code")
 _WORDS = ("error", "string", "message")
 _NOT_UNDERSTOOD = range(9000, 10_000)
 """Errors of slurmrestd itself, about how it was asked."""
-_IGNORED = re.compile(r"\b(?:ignor|unknown|unable|expected)", re.IGNORECASE)
+_IGNORED = re.compile(
+    r"\b(?:ignor|unknown|unrecogni|unable|cannot|can't|could not|fail(?:ed|ure)|invalid|reject"
+    r"|skip|dropp|discard|omit|(?:un)?expected|unsupported|no such"
+    r"|not (?:appli|accept|allow|known|parsed|read|recogni|set|support|taken|underst|used|valid))",
+    re.IGNORECASE,
+)
+"""The ways to say so that are known or likely. Other warnings are no reason to take a job back:
+that a field is to go one day, or that the job has to wait."""
 
 _PATH = re.compile(r"/(?P<daemon>slurm|slurmdb)/(?P<version>v\d+\.\d+\.\d+)/(?P<rest>.*?)/?")
 _MINUTE = 60
@@ -110,7 +117,8 @@ class Complaint:
 
     def __str__(self) -> str:
         if self.error in _VAGUE:
-            return self.description or self.error or f"error {self.number}"
+            numbered = "" if self.number is None else f"error {self.number}"
+            return self.description or self.error or numbered
         return self.error
 
 

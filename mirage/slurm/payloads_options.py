@@ -16,6 +16,8 @@ Told = Callable[[str], dict[str, Any]]
 """From an option's value to what it is told as."""
 
 _MINUTE = 60
+_NO_LIMIT = frozenset({UNLIMITED, 0})
+"""To sbatch 0 is no limit as well."""
 _SIZE = re.compile(r"(?P<n>\d{1,12})(?P<unit>[KMGT]?)B?", re.IGNORECASE)
 _MEGABYTES = {"": 1, "M": 1, "G": 1024, "T": 1024**2}
 _SIGNAL = re.compile(
@@ -76,7 +78,7 @@ def _flag(text: str) -> bool:
 def _minutes(text: str) -> int:
     """Rounded up, as Slurm does."""
     seconds = parse_time_limit(text)
-    if seconds is None or seconds == UNLIMITED:
+    if seconds is None or seconds in _NO_LIMIT:
         raise ValueError
     return -(-seconds // _MINUTE)
 
@@ -86,7 +88,7 @@ def _triple(number: int) -> dict[str, Any]:
 
 
 def _limit(text: str) -> dict[str, Any]:
-    if parse_time_limit(text) == UNLIMITED:
+    if parse_time_limit(text) in _NO_LIMIT:
         return {"set": True, "infinite": True, "number": 0}
     return _triple(_minutes(text))
 
@@ -112,7 +114,8 @@ def _gres(text: str) -> str:
     """Each with its kind, as sbatch sends them; none are none."""
     if text.lower() == "none":
         return ""
-    return ",".join(f"gres/{_text(each.removeprefix('gres/'))}" for each in text.split(","))
+    kinds = (each.removeprefix("gres:").removeprefix("gres/") for each in text.split(","))
+    return ",".join(f"gres/{_text(each)}" for each in kinds)
 
 
 def _gpus(text: str) -> str:
@@ -124,9 +127,16 @@ def _mail(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _hosts(text: str) -> str:
+    """With a slash it is a file of them, which sbatch alone reads."""
+    if not text or "/" in text:
+        raise ValueError
+    return text
+
+
 def _nodelist(text: str) -> dict[str, Any]:
     """sbatch asks for as many nodes as it names; `--nodes` is told beside it and goes before."""
-    return {"required_nodes": [_text(text)], "minimum_nodes": len(set(hostlist.expand(text)))}
+    return {"required_nodes": [_hosts(text)], "minimum_nodes": len(set(hostlist.expand(text)))}
 
 
 def _signal(text: str) -> dict[str, Any]:
@@ -183,7 +193,7 @@ EARLIEST: dict[str, Told] = {
     "exclusive": _as("exclusive", _alone),
     "mem": _as("memory_per_node", _memory),
     "mem-per-cpu": _as("memory_per_cpu", _memory),
-    "nodelist": _as("nodelist", _text),
+    "nodelist": _as("nodelist", _hosts),
     "mail-type": _as("mail_type", _text),
     "open-mode": _as("open_mode", _append),
 }
@@ -212,7 +222,7 @@ LATER: dict[str, Told] = {
     "mincpus": _as("minimum_cpus_per_node", int),
     "tmp": _as("temporary_disk_per_node", _memory),
     "nodelist": _nodelist,
-    "exclude": lambda text: {"excluded_nodes": [_text(text)]},
+    "exclude": lambda text: {"excluded_nodes": [_hosts(text)]},
     "contiguous": _as("contiguous", _flag),
     "requeue": _as("requeue", _flag),
     "signal": _signal,

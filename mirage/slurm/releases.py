@@ -12,10 +12,10 @@ _VERSION = re.compile(r"(?:^|\s)v?(\d\d)\.(\d\d)(?:\.(\d+))?")
 _SAFE: tuple[Release, ...] = ((25, 5, 9), (25, 11, 8), (26, 5, 4))
 """With the fixes of 2 September 2026, each in its series; later series have them from the start."""
 _CVE = (
-    "it lacks the fixes of 2 September 2026: there an Operator, as this account is, can alter "
-    "Administrator accounts (CVE-2026-65140). Upgrade to 25.05.9, 25.11.8 or 26.05.4, or make the "
-    "account a coordinator instead (docs/install.md). A distribution's package may have the fix "
-    "and keep the old number: its changelog says so"
+    "it lacks the fixes of 2 September 2026: there an Operator, as this account {is_one}, can "
+    "alter Administrator accounts (CVE-2026-65140). Upgrade to 25.05.9, 25.11.8 or 26.05.4, or "
+    "make the account a coordinator instead (docs/install.md). A distribution's package may have "
+    "the fix and keep the old number: its changelog says so"
 )
 
 
@@ -28,7 +28,7 @@ def read_release(told: str) -> Release | None:
 def faults(release: Release, *, operator: bool | None) -> Iterator[str]:
     """A sentence each. `operator`: whether the service's account is one; None: nobody says."""
     if operator is not False and not _is_safe(release):
-        yield _CVE
+        yield _CVE.format(is_one="is" if operator else "may be")
     if release == (25, 5, 0):
         yield "arrays that begin to earn age can end slurmctld: 25.05.1 mends it"
     if (24, 11, 0) <= release <= (24, 11, 5):
@@ -48,6 +48,13 @@ def untried(release: Release) -> str:
     if release[:2] in {tried[:2] for tried in TRIED}:
         return ""
     return f"Mirage was not tried on {series(release)}: it was on {', '.join(map(shown, TRIED))}"
+
+
+def tried_as(release: Release) -> str:
+    """What stands for it among those that were tried: itself, or others of its series."""
+    if release in TRIED:
+        return "it"
+    return ", ".join(shown(tried) for tried in TRIED if tried[:2] == release[:2])
 
 
 def series(release: Release) -> str:

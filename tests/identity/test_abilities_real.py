@@ -44,8 +44,8 @@ def test_an_operator_may_move_everybodys_jobs(site: Site) -> None:
 @pytest.mark.parametrize(
     ("user", "whose"),
     [
-        ("bob", "of one's own jobs; of others' not (neither Operator nor coordinator)"),
-        ("carol", "of the jobs of research (coordinator) and one's own; of others' not"),
+        ("bob", "of one's own jobs, not of others' (neither Operator nor coordinator)"),
+        ("carol", "of the jobs of research (coordinator) and one's own, not of others'"),
     ],
 )
 def test_a_user_may_move_their_own_and_a_coordinator_the_accounts(

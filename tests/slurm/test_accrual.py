@@ -82,3 +82,12 @@ def test_without_a_limit_nothing_is_said() -> None:
     standby = waiting(1, "Dependency", qos="normal")
     assert told(NO_LIMITS, standby, Queue.of(0, [standby])) == ""
     assert told(parse(QOS, ""), standby, Queue.of(0, [standby])) == ""
+
+
+@pytest.mark.parametrize(("account", "counts"), [("lab", 1), ("research", 1), ("other", 0)])
+def test_an_accounts_jobs_are_those_below_it_too(account: str, counts: int) -> None:
+    limits = parse("", ASSOCIATIONS.replace("lab||root||9", "lab||root||1"))
+    standby = waiting(1, "Dependency", account="research", user="bob")
+    other = waiting(2, "Priority", account=account, user="carol")
+    said = told(limits, standby, Queue.of(0, [standby, other]))
+    assert ("the standby earns no age" in said) is bool(counts)

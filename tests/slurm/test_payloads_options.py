@@ -29,6 +29,9 @@ def triple(number: int, *, infinite: bool = False) -> dict[str, Any]:
         ({"mem-per-gpu": "2G"}, {"memory_per_tres": "gres/gpu:2048"}),
         ({"time": "1:01"}, {"time_limit": triple(2)}),
         ({"time": "UNLIMITED"}, {"time_limit": triple(0, infinite=True)}),
+        ({"time": "0"}, {"time_limit": triple(0, infinite=True)}),
+        ({"time": "00:00:00"}, {"time_limit": triple(0, infinite=True)}),
+        ({"gres": "gres:gpu:2,gres:nvme"}, {"tres_per_node": "gres/gpu:2,gres/nvme"}),
         ({"time-min": "10"}, {"time_minimum": triple(10)}),
         ({"exclusive": ""}, {"shared": ["none"]}),
         ({"exclusive": "user"}, {"shared": ["user"]}),
@@ -70,6 +73,8 @@ def test_options_become_fields_of_a_job(options: dict[str, str], fields: dict[st
         {"mail-type": "SOMETIMES"},
         {"exclusive": "maybe"},
         {"nodelist": "gpu[01"},
+        {"nodelist": "/home/alice/nodes"},
+        {"exclude": "./nodes"},
         {"open-mode": "truncate"},
         {"ntasks": "many"},
         {"hint": "nomultithread"},
@@ -84,6 +89,7 @@ def test_what_is_not_understood_is_refused(options: dict[str, str]) -> None:
 
 def test_the_earliest_version_is_told_nothing_that_it_makes_another_job_of() -> None:
     assert told({"ntasks-per-node": "1"}, EARLIEST) == {"tasks_per_node": 1}
-    for option in ({"ntasks-per-node": "2"}, {"requeue": "yes"}, {"signal": "B:USR1"}):
+    others: list[dict[str, str]] = [{"ntasks-per-node": "2"}, {"requeue": "yes"}, {"time": "0"}]
+    for option in [*others, {"signal": "B:USR1"}, {"nodelist": "./nodes"}]:
         with pytest.raises(InputError):
             told(option, EARLIEST)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mirage.cli import doctor_rights
 from mirage.slurm.releases import TRIED, Release, faults, read_release, untried
 
 
@@ -45,6 +46,14 @@ def test_an_operator_is_warned_where_the_fixes_are_not(release: Release, *, warn
 
 
 @pytest.mark.parametrize(
+    ("operator", "words"), [(True, "as this account is,"), (None, "as this account may be,")]
+)
+def test_nobody_is_called_an_operator_unasked(operator: bool | None, words: str) -> None:
+    (said,) = faults((25, 11, 7), operator=operator)
+    assert words in said
+
+
+@pytest.mark.parametrize(
     ("words", "of", "without"),
     [
         ("arrays", [(25, 5, 0)], [(25, 5, 1), (24, 11, 0)]),
@@ -65,3 +74,11 @@ def test_a_release_that_nobody_tried_is_told() -> None:
     assert all(untried(release) == "" for release in TRIED)
     assert untried((24, 11, 9)) == "", "of a series that was tried"
     assert "not tried on 25.05" in untried((25, 5, 3))
+
+
+@pytest.mark.parametrize(
+    ("told", "tried"), [("26.05.4", "26.05.5"), ("24.11.9", "24.11.5"), ("26.05.5", "it")]
+)
+def test_another_release_of_a_series_is_not_the_one_that_was_tried(told: str, tried: str) -> None:
+    (good,) = doctor_rights.release(told, operator=False)
+    assert good.told == f"{told}: Mirage was tried on {tried}"

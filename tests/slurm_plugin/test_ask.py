@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.slurm_plugin.fakes import FakeSlurm
+from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
 
 SCRIPT = "#!/bin/sh\ntrue\n"
 AUTOCOMPLETE = (
@@ -119,6 +121,13 @@ def test_another_name_of_an_option_means_that_option(slurm: FakeSlurm) -> None:
     assert b"a chain stays on one cluster" in done.stderr
 
 
+def test_a_shell_that_completes_words_begins_no_chain(slurm: FakeSlurm) -> None:
+    slurm.says_of_itself("--autocomplete=--", AUTOCOMPLETE)
+    done = slurm.sbatch("--autocomplete=--", env={"MIRAGE_CHAIN": "2"})
+    assert (done.stdout, done.stderr) == (AUTOCOMPLETE.encode(), b"")
+    assert (slurm.sbatch_was_asked(), slurm.calls()) == (["--autocomplete=--"], [])
+
+
 def test_nothing_is_asked_where_the_table_leaves_no_doubt(asked: FakeSlurm) -> None:
     asked.sbatch("-N2", "--time=10", "--mirage-chain=2", "job.sh")
     asked.sbatch("--partition", "p", "job.sh", "--brand-new")
@@ -220,3 +229,44 @@ def test_an_sbatch_that_hangs_is_left_and_its_children_with_it(slurm: FakeSlurm)
     done = slurm.sbatch("--unheard-of", "--mirage-chain=2", "job.sh")
     assert time.monotonic() - began < 300
     assert done.stdout == b"Submitted batch job 7\n"
+
+
+def test_an_sbatch_without_an_end_fills_no_disk(slurm: FakeSlurm) -> None:
+    slurm.script(SCRIPT)
+    written = slurm.root / "written"
+    slurm.command(
+        "sbatch",
+        "#!/bin/sh\ncase $1 in --autocomplete*|--help|--usage)\n"
+        "    head -c 8000000 /dev/zero\n"
+        f"    stat -Lc %s /dev/fd/3 3>&1 >>{written};;\nesac\necho Submitted batch job 7\n",
+    )
+    assert slurm.sbatch("--unheard-of", "--mirage-chain=2", "job.sh").returncode == 0
+    assert max(map(int, written.read_text().split())) <= 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"), [("--nodes\n", ["--nodes", "2"]), ("--hold=\n", ["--hold"])]
+)
+def test_an_sbatch_that_takes_a_value_away_is_not_believed(
+    slurm: FakeSlurm, lie: str, words: list[str]
+) -> None:
+    slurm.script(SCRIPT)
+    slurm.says_of_itself("--autocomplete=--", f"--brand-new\n{lie}")
+    slurm.sbatch("--brand-new", *words, "--mirage-chain=2", "job.sh")
+    assert len(slurm.chains()) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody without an account")
+@pytest.mark.parametrize("room", ["tmp", "proc"])
+def test_who_has_no_account_and_no_room_has_options_all_the_same(tmp_path: Path, room: str) -> None:
+    """As in a container, which knows no account of its user, with nothing that they may write."""
+    shutil.copytree(PLUGIN, tmp_path / "plugin", ignore=shutil.ignore_patterns("spank"))
+    code = (
+        "import os, pwd, re, resource, subprocess, sys, tempfile, zlib;"
+        "sys.path.insert(0, 'plugin'); import mirage_ask;"
+        f"tempfile.tempdir = '/{room}'; os.setuid(54321);"
+        "print(mirage_ask.known('/bin/true', {}).kind('nodes'))"
+    )
+    words = [sys.executable, "-B", "-c", code]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("=\n", "")
