@@ -20,6 +20,7 @@ from typing import Any
 from urllib.error import HTTPError
 
 from mirage.domain.handover import Handover
+from tests.patient import PATIENCE_S
 from tests.slurm_testbed import REPOSITORY, Testbed, python_for_users
 
 PORT = 6497
@@ -225,7 +226,8 @@ class Scene:
 
     def api(self, path: str) -> dict[str, Any]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{PORT}{path}", timeout=10) as answer:
+            url = f"http://127.0.0.1:{PORT}{path}"
+            with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
                 parsed: dict[str, Any] = json.load(answer)
                 return parsed
         except HTTPError as error:

@@ -74,10 +74,18 @@ def _side_by_side(
 
 
 def _deciders(scene: Scene, names: list[str]) -> set[str]:
-    """The policies that decided on these chains; no policy is asked while two links overlap."""
-    paths = (f"/api/v1/chains/{scene.ran(name)[0].chain}/decisions" for name in names)
-    told = {decision["policy"] for path in paths for decision in scene.api(path)["items"]}
-    return told - {"guard"}
+    """The policies that decided last on each hand-over; none is asked while two links overlap.
+
+    The service may see a chain's first job before its registration comes.
+    """
+    last: dict[tuple[str, int], tuple[int, str]] = {}
+    for name in names:
+        items = scene.api(f"/api/v1/chains/{scene.ran(name)[0].chain}/decisions")["items"]
+        for decision in items:
+            if decision["policy"] != "guard":
+                key = (name, decision["link"])
+                last[key] = max(last.get(key, (0, "")), (decision["id"], decision["policy"]))
+    return {policy for _, policy in last.values()}
 
 
 def _mean_min(handovers: list[Handover]) -> float:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.handover.scene import PORT, Scene
+from tests.patient import PATIENCE_S
 from tests.slurm_testbed import REPOSITORY, Testbed, TestbedSettings
 
 pytestmark = pytest.mark.slurm
@@ -252,7 +253,7 @@ def test_a_submit_limit_is_at_risk_until_there_is_room(scene: Scene) -> None:
 
 def looks(scene: Scene) -> int:
     """How often squeue was run."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/metrics", timeout=PATIENCE_S) as answer:
         text = answer.read().decode()
     found = re.search(r'mirage_slurm_commands_total{command="squeue"} (\S+)', text)
     assert found is not None

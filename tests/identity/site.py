@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 
 from mirage.domain.signing import signed
+from tests.patient import PATIENCE_S
 from tests.slurm_testbed import REPOSITORY, Testbed, TestbedSettings, python_for_users
 
 PORT = 6499
@@ -165,7 +166,7 @@ class Site:
 
     def ask(self, method: str, path: str, token: str, body: bytes = b"") -> httpx.Response:
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        with httpx.Client(trust_env=False, timeout=10) as http:
+        with httpx.Client(trust_env=False, timeout=PATIENCE_S) as http:
             return http.request(method, f"{URL}/api/v1{path}", headers=headers, content=body)
 
     def munge(self, user: str, method: str, path: str, *, ttl: int | None = None) -> str:
@@ -175,7 +176,7 @@ class Site:
         return self.testbed.run(words, user=user, input=held).stdout.strip()
 
     def send(self, method: str, path: str, credential: str) -> httpx.Response:
-        with httpx.Client(trust_env=False, timeout=10) as http:
+        with httpx.Client(trust_env=False, timeout=PATIENCE_S) as http:
             headers = {"Authorization": f"MUNGE {credential}"}
             return http.request(method, f"{URL}/api/v1{path}", headers=headers)
 
