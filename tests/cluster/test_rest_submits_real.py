@@ -22,7 +22,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "qos": ("normal",),
     "nodes": ("2", "1-2"),
     "ntasks": ("3",),
-    "ntasks-per-node": ("2",),
+    "ntasks-per-node": ("1", "2"),
     "cpus-per-task": ("2",),
     "output": ("out-%j",),
     "error": ("err-%j",),
@@ -68,6 +68,9 @@ OF_ONE_JOB = {
 }
 UNTIL_IT_STARTS = {"nodes": {"NumCPUs", "TRES"}}
 """What v0.0.38 tells otherwise of a job that waits: it counts the CPUs of one node."""
+
+LEFT_TO_THE_LINK = {("ntasks-per-node", "2")}
+"""What v0.0.38 would make another job of: Mirage does not submit it there."""
 
 
 class Scene:
@@ -129,6 +132,9 @@ def _differences(scene: Scene, cluster: Slurmrestd, name: str, value: str) -> li
     options = {**fixed, name: value}
     by_sbatch = scene.by_sbatch(options)
     by_rest = _by_rest(scene, cluster, options)
+    if not cluster.dialect().triples and (name, value) in LEFT_TO_THE_LINK:
+        assert by_rest is None
+        return []
     if by_sbatch is None or by_rest is None:
         return [] if by_sbatch == by_rest else [(cluster.dialect().version, name, value, by_sbatch)]
     keys = (by_sbatch.keys() | by_rest.keys()) - OF_ONE_JOB - NOT_BY_REST
