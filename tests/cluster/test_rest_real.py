@@ -186,7 +186,7 @@ def test_where_it_serves_no_accounting_scontrol_says_whether_there_is_any(
     words = [word.partition(",")[0] for word in only(slurm_rig.testbed, version)]
     more = [] if words[0] == "-s" else ["-s", "openapi/slurmctld"]
     with started(slurm_rig.testbed, *words, *more) as host:
-        with pytest.raises(ClusterUnavailable, match="start it with that plugin"):
+        with pytest.raises(ClusterUnavailable, match="start it without -s"):
             host.cluster(commands=SlurmCli()).jobs([slurm_rig.standby])
         assert host.cluster().queue().find(slurm_rig.standby)
 
