@@ -53,6 +53,7 @@ def show(
         course=course.draw,
         advice=risks.advice,
         notes=notes,
+        allowed_overlap_s=chain.allowed_overlap_s(links[-1] if links else None),
     )
 
 
