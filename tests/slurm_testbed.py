@@ -26,6 +26,8 @@ _SERVICE_USER = "mirage"
 _UP_TIMEOUT_S = 240.0
 _LEAST_WAIT_S = 60.0  # a busy host is slow in real time, however fast the cluster's clock runs
 _POLL_S = 0.05
+# A command that got no credential has asked slurmctld for nothing.
+_NO_CREDENTIAL = "Munge encode failed"
 # Values may hold blanks, keys never do: a key begins a line or follows a blank.
 _KEY = re.compile(r"(?:^| )([A-Z][A-Za-z/:]*)=")
 
@@ -124,7 +126,29 @@ class Testbed:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command in the cluster's time as `user`, from their home unless told otherwise."""
+        """Run a command in the cluster's time as `user`, from their home unless told otherwise.
+
+        A command that failed for want of a credential from munged runs again, for a while.
+        """
+        deadline = time.monotonic() + _LEAST_WAIT_S
+        done = self._run(argv, user, input, env, cwd)
+        while done.returncode != 0 and _NO_CREDENTIAL in done.stderr:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(1)
+            done = self._run(argv, user, input, env, cwd)
+        if check and done.returncode != 0:
+            raise TestbedFailure(f"{user}: {argv}: {done.returncode}\n{done.stdout}{done.stderr}")
+        return done
+
+    def _run(
+        self,
+        argv: Sequence[str],
+        user: str,
+        input: str | None,  # noqa: A002 as subprocess.run has it
+        env: Mapping[str, str] | None,
+        cwd: Path | None,
+    ) -> subprocess.CompletedProcess[str]:
         with self.popen(
             argv,
             user=user,
@@ -133,10 +157,7 @@ class Testbed:
             stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
         ) as process:
             stdout, stderr = process.communicate(input)
-        done = subprocess.CompletedProcess(list(argv), process.returncode, stdout, stderr)
-        if check and done.returncode != 0:
-            raise TestbedFailure(f"{user}: {argv}: {done.returncode}\n{stdout}{stderr}")
-        return done
+        return subprocess.CompletedProcess(list(argv), process.returncode, stdout, stderr)
 
     def popen(
         self,
