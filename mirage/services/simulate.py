@@ -83,12 +83,13 @@ def simulate(replay: Replay, sim: Simulator, window: Window | None, told: Told |
         sim.advance_quietly(replay.until)
     wall_s = time.perf_counter() - began
     window = window or default_window(made.submit, replay.logged)
+    until = replay.until or max(int(sim.end.max()), int(made.submit[-1]))
     waits_h = ((sim.start - made.submit) / HOUR_S)[sim.start >= 0]
     found = fidelity(made.submit, sim.start, replay.logged, window)
     return Report(
         jobs=len(made),
         started=len(waits_h),
-        simulated_s=(replay.until or max(int(sim.end.max()), sim.now)) - int(made.submit[0]),
+        simulated_s=until - int(made.submit[0]),
         wall_s=wall_s,
         jobs_per_s=len(made) / wall_s,
         wait_h=_wait_hours(waits_h),

@@ -297,14 +297,16 @@ def _agreeing(
     found = list(product(submits, starts, ends))
     if len(found) == 1:
         return found
-    found = [one for one in found if _in_order(*one)] or found
+    found = [one for one in found if _in_order(*one, held_s)] or found
     if held_s is None:
         return found
     apart = [_apart_s(start, end, held_s) for _, start, end in found]
     return [one for one, seconds in zip(found, apart, strict=True) if seconds == min(apart)]
 
 
-def _in_order(submit: int, start: int | None, end: int | None) -> bool:
+def _in_order(submit: int, start: int | None, end: int | None, held_s: int | None) -> bool:
+    if held_s is not None:
+        start, end = _completed(start, end, held_s)
     after = submit if start is None else start
     return submit <= after and (end is None or after <= end)
 

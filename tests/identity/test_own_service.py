@@ -6,6 +6,7 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,22 @@ def own(site: Site, chains: dict[str, str]) -> Iterator[Path]:
     assert not (state / "url").exists()
 
 
+@pytest.fixture(scope="module")
+def mine(site: Site, own: Path) -> str:
+    """A chain of alice's that the wrapped sbatch told her own service of, and no other."""
+    words = ("--mirage-style=concurrent", "--mirage-max-overlap=30:00")
+    chain_id = site.submit_chain("alice", *words, MIRAGE_URL=(own / "url").read_text().strip())
+    site.testbed.wait_until(
+        lambda: len(shown(site, own, chain_id).get("links", [])) == 2, 30, "two links of it"
+    )
+    return chain_id
+
+
+def shown(site: Site, own: Path, chain_id: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(curl(site, own, "alice", f"/chains/{chain_id}").stdout)
+    return answer
+
+
 def curl(site: Site, own: Path, user: str, path: str) -> subprocess.CompletedProcess[str]:
     words = ["curl", "-s", "--unix-socket", str(own / "socket"), f"http://x/api/v1{path}"]
     return site.testbed.run(words, user=user, check=False)
@@ -69,29 +86,30 @@ def test_it_is_closed_to_others(site: Site, own: Path) -> None:
 
 
 def test_it_sees_its_users_chains_and_says_that_it_sees_no_more(
-    site: Site, own: Path, chains: dict[str, str]
+    site: Site, own: Path, mine: str, chains: dict[str, str]
 ) -> None:
     done = site.mirage("chain", "list", "--json", user="alice", MIRAGE_URL="")
     seen = {row["chain_id"] for row in json.loads(done.stdout)}
-    assert seen & set(chains.values()) == {chains["alice"]}
+    assert seen & {*chains.values(), mine} == {chains["alice"], mine}
     cluster = json.loads(curl(site, own, "alice", "/cluster").stdout)
     assert (cluster["partial"], cluster["mode"]) == (True, "shadow")
     whole = site.ask("GET", "/cluster", site.token("alice")).json()
     assert whole["partial"] is False, "an Operator is shown all"
 
 
-def test_it_acts_on_its_users_jobs_alone(site: Site, own: Path, chains: dict[str, str]) -> None:
+def test_it_acts_on_its_users_jobs_alone(
+    site: Site, own: Path, mine: str, chains: dict[str, str]
+) -> None:
     """bob's standby stays held; alice's is freed, and starts, by what alice herself may do."""
     site.mirage("mode", "act", "--user", user="alice", MIRAGE_URL="")
 
-    def running(user: str) -> list[int]:
-        jobs = site.chain_jobs(chains[user])
+    def running(chain_id: str) -> list[int]:
+        jobs = site.chain_jobs(chain_id)
         return [job for job in jobs if site.testbed.state(job) == "RUNNING"]
 
-    site.testbed.wait_until(lambda: len(running("alice")) == 2, 30, "alice's standby to start")
-    assert len(running("bob")) == 1
-    shown = json.loads(curl(site, own, "alice", f"/chains/{chains['alice']}").stdout)
-    assert shown["links"][1]["freed_at"] is not None
+    site.testbed.wait_until(lambda: len(running(mine)) == 2, 30, "alice's standby to start")
+    assert len(running(chains["bob"])) == 1
+    assert shown(site, own, mine)["links"][1]["freed_at"] is not None
 
 
 def test_a_second_one_is_refused_in_one_sentence(site: Site, own: Path) -> None:
