@@ -161,11 +161,14 @@ def _give_chains(people: People, cells: _Cells) -> None:
 
 
 def _submit_plain(people: People, ids: list[str]) -> None:
-    """Jobs with marks, all by one shell: a hundred at 30 ms each."""
+    """Jobs with marks, all by one shell: a hundred at 30 ms each.
+
+    They run beside each other, and say so: of links that take turns only one would count as begun.
+    """
     script = (
-        'for id in "$@"; do j=$(sbatch --parsable --mem=10M -o /dev/null --comment=mirage:$id:1'
-        " --wrap 'sleep 3600') && sbatch -Q --mem=10M -o /dev/null -d afterany:$j"
-        " --comment=mirage:$id:2 --wrap 'sleep 3600' || exit 1; done"
+        'for id in "$@"; do c="mirage:style=concurrent mirage:$id"; j=$(sbatch --parsable --mem=10M'
+        ' -o /dev/null --comment="$c:1" --wrap "sleep 3600") && sbatch -Q --mem=10M -o /dev/null'
+        ' -d afterany:$j --comment="$c:2" --wrap "sleep 3600" || exit 1; done'
     )
     people.run(["sh", "-c", script, "sh", *ids], user="alice")
 
