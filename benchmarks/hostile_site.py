@@ -17,6 +17,8 @@ from tests.mirage_process import QuietSlurm, configured, run
 from tests.web.seeded_chain import chain_id
 
 HOUR = 3600
+_SETTINGS = "mirage:style=concurrent,max-overlap=1-00:00:00"
+"""Nobody registers these chains, and one that tells no settings is never early."""
 _ENDED_FIRST = 100_000
 _HISTORY = 20_000
 """Jobs that ended: what an export has to write."""
@@ -114,7 +116,7 @@ def _of_chain(n: int, link: int) -> dict[str, object]:
         "UserName": f"user{owner}",
         "UserID": 1001 + owner,
         "Name": f"train{n}",
-        "Comment": Mark(chain_id(n), link),
+        "Comment": f"{_SETTINGS} {Mark(chain_id(n), link)}",
     }
 
 
