@@ -154,7 +154,7 @@ class Job:
         elif self.state in _RUNNING:
             if self.end is not None and self.state is not JobState.COMPLETING:
                 self._put(end=None, expected_end=self.end)
-        elif did_not_run(self.state, self.start, self.end):
+        elif did_not_run(self.state, self.start, self.end, self.node_list):
             self._put(start=None, cancelled_at=self.end)
 
     def _put(self, **instants: int | None) -> None:
@@ -177,16 +177,16 @@ class Job:
         return None if self.start is None else waited_s(self.start, self.submit, self.eligible)
 
 
-def did_not_run(state: JobState, start: int | None, end: int | None) -> bool:
+def did_not_run(state: JobState, start: int | None, end: int | None, node_list: str) -> bool:
     """Of a job that is over, by what is told of it.
 
     Accounting gives one that was cancelled while it waited its end as its start; one that failed in
-    its first second has such a start as well, and ran. Of one that completed without a start, the
-    start is not known.
+    its first second has such a start as well, and ran, as did one whose nodes are known. Of one
+    that completed without a start, the start is not known.
     """
     if start is None:
         return end is not None and state is not JobState.COMPLETED
-    return start == end and state in MAY_NOT_HAVE_RUN
+    return start == end and state in MAY_NOT_HAVE_RUN and not node_list
 
 
 def ready(submit: int, eligible: int | None) -> int:

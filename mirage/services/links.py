@@ -189,7 +189,7 @@ def _taken_up(
     paused = chain.state is ChainState.PAUSED and chain.actor is Actor.MIRAGE
     runs = any(other.state is LinkState.RUNNING for other in links)
     cancelled = chain.state is ChainState.CANCELLED and chain.actor is not Actor.USER
-    newer = all(link.submit >= (other.end or 0) for other in links)
+    newer = all(link.submit > (other.end or 0) for other in links)
     concluded = chain.state in _CONCLUDED or ((paused or (cancelled and newer)) and not runs)
     if not concluded or known or link.state is LinkState.ENDED:
         return chain

@@ -152,7 +152,7 @@ def _cancelled(look: _Look) -> Link | None:
     for link, successor in zip_longest(look.began, look.began[1:]):
         if link.end_state is not JobState.CANCELLED or _ran_beside(look, link, successor):
             continue
-        if last.index <= link.index or last.submit < (link.end or link.seen_at):
+        if last.index <= link.index or last.submit <= (link.end or link.seen_at):
             return link
     return None
 

@@ -342,12 +342,16 @@ def _check_without_start(state: JobState, assumed: list[str]) -> None:
 
 
 def _never_ran(row: Fields, state: JobState, start: int | None, end: int | None) -> bool:
-    """Ended while it waited: sacct may give it its end as its start, and no nodes."""
+    """Ended while it waited: sacct may give it its end as its start, and no nodes.
+
+    A job that had nodes ran, were it for less than a second.
+    """
     if not state.ended or start is None:
         return False
-    if start == end and (state is JobState.CANCELLED or not row.get("nodelist", "-").strip()):
-        return True
-    return "nodelist" in row and not text(row["nodelist"]) and bool(row["nodelist"])
+    nodes = row["nodelist"].strip() if "nodelist" in row else None
+    if nodes is None:
+        return start == end and state is JobState.CANCELLED
+    return not text(nodes) and (bool(nodes) or start == end)
 
 
 def _seconds(row: Fields, what: str, *names: str) -> int | None:

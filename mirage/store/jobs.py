@@ -39,7 +39,7 @@ _waited = itemgetter(*(_FIELDS.index(n) for n in _WAITED))
 """What the sums of waits count a row by."""
 _JOB_ID, _SUBMIT, _STATE = (_FIELDS.index(n) for n in ("job_id", "submit", "state"))
 _START, _END = _FIELDS.index("start"), _FIELDS.index("end")
-_CANCELLED = _FIELDS.index("cancelled_at")
+_CANCELLED, _NODE_LIST = _FIELDS.index("cancelled_at"), _FIELDS.index("node_list")
 
 _COUNTS = frozenset({"nodes", "cpus", "gpus"})
 # What "not known" looks like in each field, beside None.
@@ -284,7 +284,8 @@ def _merged(known: _Values, new: _Values) -> _Values:
         for a, b, unknown in zip(first, second, _UNKNOWN, strict=True)
     ]
     # One record may have seen it run where another did not.
-    never_ran = did_not_run(JobState(merged[_STATE]), merged[_START], merged[_END])
+    state, start, end, nodes = (merged[i] for i in (_STATE, _START, _END, _NODE_LIST))
+    never_ran = did_not_run(JobState(state), start, end, nodes)
     merged[_CANCELLED] = merged[_END] if never_ran else None
     merged[_START] = None if never_ran else merged[_START]
     return tuple(merged)

@@ -117,6 +117,15 @@ def test_a_successor_that_starts_after_the_cancel_does_not_save_the_chain(store:
     assert told(store, done(1, JobState.CANCELLED), later)[0] is ChainState.CANCELLED
 
 
+def test_a_link_cancelled_in_the_second_in_which_it_began_ends_its_chain(store: Store) -> None:
+    """It had a node, and had submitted the next link by then, which its guard turned away."""
+    told(store, job(1, submit=NOW))
+    began = ended(1, JobState.CANCELLED, NOW, NOW, submit=NOW, node_list="cn1")
+    turned_away = ended(2, JobState.COMPLETED, NOW, NOW, submit=NOW)
+    outcome = told(store, began, turned_away, now=NOW + 2 * GRACE_S)
+    assert outcome == (ChainState.CANCELLED, "link 1 was cancelled")
+
+
 def test_a_chain_cancelled_before_its_first_link_ran(store: Store) -> None:
     outcome = told(store, ended(1, JobState.CANCELLED, NOW, NOW))
     assert outcome == (ChainState.CANCELLED, "cancelled before it started")

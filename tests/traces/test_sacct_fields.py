@@ -254,6 +254,12 @@ def test_a_job_without_nodes_never_ran(tmp_path: Path) -> None:
     assert only(tmp_path, NNodes="1", **fields)[0].start is None
 
 
+def test_a_job_that_had_nodes_for_less_than_a_second_ran(tmp_path: Path) -> None:
+    fields = {"State": "CANCELLED by 7", "Start": RAN["End"], "NodeList": "cn1"}
+    job = only(tmp_path, NNodes="1", **fields)[0]
+    assert (job.start, job.end, job.never_ran) == (int(RAN["End"]), int(RAN["End"]), False)
+
+
 @pytest.mark.parametrize("apart", ["|", ";", "\t", "^", "~", "||", "\x1f", "\x1e", "@#@", "é"])
 def test_delimiters_that_read(tmp_path: Path, apart: str) -> None:
     row = RAN | {"NodeList": "cn[1-2,5]", "JobName": "a b", "User": "ann"}
