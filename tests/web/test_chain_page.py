@@ -1,5 +1,6 @@
 """The page of a chain: what it shows of it, and its owner's buttons."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.web.serving import Site, serving
 ID = chain_id(0)
 PAGE = f"/chains/{ID}"
 HTML = {"Accept": "text/html"}
+WISHED = "Settings that its jobs do not tell count at their strictest: style concurrent"
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
@@ -48,6 +50,24 @@ def test_others_see_it_without_buttons_and_logs(browser: Browser, site: Site) ->
         headings = visitor.page.get_by_role("heading", level=2).all_inner_texts()
     assert "Decisions" in headings
     assert not [words for words in headings if words.startswith("Logs")]
+
+
+@pytest.mark.parametrize(
+    ("max_overlap_s", "overlap"), [(None, "no overlap"), (1200, "an overlap of 20 min at most")]
+)
+def test_one_that_nobody_registered_tells_what_counts(
+    site: Site, max_overlap_s: int | None, overlap: str
+) -> None:
+    with site.store.begin() as tx:
+        known = chains.chain(tx, ID)
+        found = replace(known, links_planned=None, style=None, max_overlap_s=max_overlap_s)
+        chains.save_chain(tx, 1, found)
+    shown = site.client.raw("GET", PAGE, headers=HTML)
+    assert shown.status_code == 200
+    told = f"{WISHED}, {overlap}. "
+    assert f"Nobody registered this chain: it was found by the comment of its jobs. {told}" in (
+        shown.text
+    )
 
 
 def test_what_cannot_be_is_told_as_a_page(browser: Browser, site: Site) -> None:
