@@ -31,6 +31,8 @@ _LONGEST = 107
 _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _ONE_READ = 16 * 1024
 """Bytes: asyncio's own is 256 KiB, all of which one connection keeps that asks ahead."""
+_LATE_S = 1.0
+"""Seconds after its instant at which a timer tells that this process, not the client, stood still."""
 _UNDER_WAY = frozenset({h11.IDLE, h11.SEND_BODY})
 """States of a client whose request is not whole yet."""
 
@@ -209,7 +211,11 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
             self._limit = self.loop.call_later(self._patience.of(awaited), self._lose_patience)
 
     def _lose_patience(self) -> None:
-        awaited, self._awaited, self._limit = self._awaited, None, None
+        limit, awaited = self._limit, self._awaited
+        self._awaited, self._limit = None, None
+        if limit is not None and self.loop.time() - limit.when() > _LATE_S:
+            self._await(awaited)  # anew: the client may have sent all of it meanwhile
+            return
         if awaited is None or (awaited is Awaited.TAKING and self._has_taken_all()):
             self._look()  # what it has begun to send meanwhile
             return

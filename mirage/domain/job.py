@@ -6,7 +6,7 @@ database all speak (docs/decisions/0002). None is "not known" or "not yet".
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType
+from typing import Any, NewType, Self
 
 JobId = NewType("JobId", int)
 
@@ -156,6 +156,14 @@ class Job:
                 self._put(end=None, expected_end=self.end)
         elif did_not_run(self.state, self.start, self.end, self.node_list):
             self._put(start=None, cancelled_at=self.end)
+
+    @classmethod
+    def from_history(cls, **fields: Any) -> Self:
+        """A stored record, whose instants stand in the fields of their meaning: a job that was seen
+        to run has run, though it was cancelled in its first second and its nodes are not known."""
+        job = cls(**fields)
+        job._put(**{n: fields[n] for n in ("start", "end", "cancelled_at")})
+        return job
 
     def _put(self, **instants: int | None) -> None:
         for name, instant in instants.items():

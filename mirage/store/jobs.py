@@ -284,10 +284,9 @@ def _merged(known: _Values, new: _Values) -> _Values:
         for a, b, unknown in zip(first, second, _UNKNOWN, strict=True)
     ]
     # One record may have seen it run where another did not.
-    state, start, end, nodes = (merged[i] for i in (_STATE, _START, _END, _NODE_LIST))
-    never_ran = did_not_run(JobState(state), start, end, nodes)
-    merged[_CANCELLED] = merged[_END] if never_ran else None
-    merged[_START] = None if never_ran else merged[_START]
+    state, end, nodes = (merged[i] for i in (_STATE, _END, _NODE_LIST))
+    never_ran = merged[_START] is None and did_not_run(JobState(state), None, end, nodes)
+    merged[_CANCELLED] = end if never_ran else None
     return tuple(merged)
 
 
@@ -311,7 +310,7 @@ def _all_fields() -> Any:
 def _job(row: Row[Any]) -> Job:
     fields = dict(row._mapping)  # noqa: SLF001 - public in SQLAlchemy despite its name
     fields |= {"state": JobState(fields["state"]), "job_id": JobId(fields["job_id"])}
-    return Job(**fields)
+    return Job.from_history(**fields)
 
 
 _KEY_COLUMNS = ("cluster_id", "job_id", "submit")

@@ -12,6 +12,8 @@ import httpx
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.server import ServerState
 
 from mirage.api import peer
 from mirage.api.app import ApiContext, create_app
@@ -22,8 +24,16 @@ from tests import patient
 
 NOW = 1_800_000_000
 USERS = {"alice": 1001, "bob": 1002, "carol": 1003, "root": 0}
+LONG = peer.Patience(head_s=3600, body_s=3600, taking_s=3600)
 CHAIN = "k3v9x2m7q1zt"
 CLUSTER = "lab"
+
+
+class PatientProtocol(peer.PeerProtocol):
+    """Ends no connection of a client that a busy machine keeps from sending or taking."""
+
+    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+        super().__init__(config, server_state, app_state, patience=LONG)
 
 
 def identify(credential: str, payload: str) -> Caller:
@@ -126,7 +136,7 @@ class Stage:
         local = peer.listen(self.socket_path, private=True)
         config = uvicorn.Config(
             self,
-            http=peer.PeerProtocol,
+            http=PatientProtocol,
             proxy_headers=False,
             log_config=None,
             lifespan="off",

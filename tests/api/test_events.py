@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 from sqlalchemy import delete, insert, update
 
-from mirage.api import events, live, peer
+from mirage.api import events, live
 from mirage.api.app import create_app
 from mirage.api.context import ApiContext
 from mirage.domain.caller import JOBS, Role
@@ -23,7 +23,7 @@ from mirage.store.changes import Topic
 from mirage.store.engine import Store
 from mirage.store.tokens import Token
 from tests.api.rows import add_chain, add_decision, add_links, look
-from tests.api.running import CHAIN, NOW, USERS, Client, Stage
+from tests.api.running import CHAIN, NOW, USERS, Client, PatientProtocol, Stage
 from tests.api.streams import PATH, listening, read
 
 SOON_S = 60.0
@@ -206,7 +206,7 @@ def test_the_server_ends_though_streams_are_open(context: ApiContext, stays: boo
     """Nothing but the streams themselves makes it: no time-out is set."""
     listening_at = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
-        create_app(context), http=peer.PeerProtocol, log_config=None, lifespan="off", ws="none"
+        create_app(context), http=PatientProtocol, log_config=None, lifespan="off", ws="none"
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listening_at],))

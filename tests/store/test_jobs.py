@@ -120,6 +120,17 @@ def test_known_is_never_forgotten(store: Store, known: Job, news: Job) -> None:
     assert after.state.ended or not before.state.ended
 
 
+def test_one_that_was_seen_to_run_has_run(store: Store, cluster_id: int) -> None:
+    """Cancelled in its first second, by an answer that names no nodes."""
+    seen = replace(DONE, state=JobState.CONFIGURING, start=1, end=None, node_list="")
+    put(store, cluster_id, seen)
+    put(store, cluster_id, replace(seen, state=JobState.CANCELLED, start=1, end=1))
+    (found,) = stored(store, cluster_id)
+    assert (found.start, found.end, found.cancelled_at) == (1, 1, None)
+    put(store, cluster_id, replace(seen, state=JobState.CANCELLED, start=None, end=1))
+    assert stored(store, cluster_id) == [found]
+
+
 def test_later_record_fills_what_was_unknown(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, replace(DONE, uid=None, exit_code=""))
     assert put(store, cluster_id, DONE) == Counts(read=1, updated=1)
