@@ -183,13 +183,13 @@ def choose(
         found[w] = usable[w] & table[base + group * words + w]
     need, gpus = live[slot * RECORD + NODES], live[slot * RECORD + GPUS]
     if live[slot * RECORD + WHOLE]:
-        choose_by_name(found, section(site, CAPACITY_CPUS), False, need, chosen)
+        choose_by_name(site, found, section(site, CAPACITY_CPUS), False, need, chosen)
     elif group == 0 or gpus > 0:
         # Where GPUs are asked for nobody looks at the CPUs.
-        choose_by_name(found, section(state, NODE_CPUS), gpus > 0, need, chosen)
+        choose_by_name(site, found, section(state, NODE_CPUS), gpus > 0, need, chosen)
     else:
         end_groups(state, site, work, group)
-        choose_by_name(found, section(work, THEN_CPUS), False, need, chosen)
+        choose_by_name(site, found, section(work, THEN_CPUS), False, need, chosen)
 
 
 @inner

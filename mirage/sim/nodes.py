@@ -34,6 +34,7 @@ from mirage.sim.layout import (
     QUEUED,
     RECORD,
     SITE_NODES,
+    SITE_RELEASE,
     SITE_SHARED,
     SITE_UNEQUAL,
     SITE_WORDS,
@@ -44,6 +45,7 @@ from mirage.sim.layout import (
     place_at,
     section,
 )
+from mirage.sim.release import V24_11, V26_05
 
 WORD: Final = 63
 FULL: Final = (1 << WORD) - 1
@@ -280,12 +282,19 @@ def choose_by_number(idle: Ints, need: int, wanted: Ints, scratch: Ints, chosen:
 
 
 @kernel
-def choose_by_name(usable: Ints, cpus: Ints, counted: bool, need: int, chosen: Ints) -> None:
+def choose_by_name(
+    site: Ints, usable: Ints, cpus: Ints, counted: bool, need: int, chosen: Ints
+) -> None:
     """Consecutive nodes, the tightest run that suffices first. `usable`, enough, is used up."""
     chosen[:] = 0
+    if need == 1 and site[SITE_RELEASE] >= V26_05:
+        first_of(usable, need, chosen)
+        return
     while need > 0:
         first, count = best_run(usable, cpus, counted, need)
         taken = min(count, need)
+        if need == 1 and not counted and site[SITE_RELEASE] >= V24_11:
+            first = least_of(cpus, first, first + count)
         move_run(usable, chosen, first, first + taken)
         need -= taken
 
@@ -323,6 +332,16 @@ def best_run(usable: Ints, cpus: Ints, counted: bool, need: int) -> tuple[int, i
             best, best_count, best_cpus, best_enough = first, count, total, enough
         first, count = next_run(usable, first + count)
     return best, best_count
+
+
+@inner
+def least_of(values: Ints, first: int, end: int) -> int:
+    """The place of the least value of a slice, the first of equals."""
+    least = first
+    for i in range(first + 1, end):
+        if values[i] < values[least]:
+            least = i
+    return least
 
 
 @inner

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mirage.sim import by_name, by_number, maps, tables
+from mirage.sim import by_name, by_number, by_slot, maps, tables
 from mirage.sim.jit import inlined, inner, kernel, ones
 from mirage.sim.layout import (
     BACKFILL_AT,
@@ -44,6 +44,7 @@ from mirage.sim.layout import (
     SITE_DEPTH,
     SITE_LIMITS,
     SITE_PARTITIONS,
+    SITE_RELEASE,
     SITE_SCHED_INTERVAL,
     SITE_WORDS,
     SPARE,
@@ -61,7 +62,7 @@ from mirage.sim.layout import (
     section,
 )
 from mirage.sim.lifecycle import start
-from mirage.sim.limits import may_test, over_limits, passed_over
+from mirage.sim.limits import may_test, note_planned, over_limits, passed_over
 from mirage.sim.nodes import (
     all_pins,
     choose_by_name,
@@ -71,6 +72,7 @@ from mirage.sim.nodes import (
     pins,
 )
 from mirage.sim.queue import refresh
+from mirage.sim.release import V24_11
 from mirage.sim.walk import begin_tests, begin_walk, go_to, note_taken, pass_by, run_end, walk
 
 TESTS_BETWEEN_LOOKS: Final = 32
@@ -146,9 +148,9 @@ def attempt(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> boo
     if fitting(state, site, live, at, mine, found) < need:
         return False
     if live[at + WHOLE]:
-        choose_by_name(found, section(site, CAPACITY_CPUS), False, need, chosen)
+        choose_by_name(site, found, section(site, CAPACITY_CPUS), False, need, chosen)
     else:
-        choose_by_name(found, section(state, NODE_CPUS), live[at + GPUS] > 0, need, chosen)
+        choose_by_name(site, found, section(state, NODE_CPUS), live[at + GPUS] > 0, need, chosen)
     return True
 
 
@@ -238,7 +240,7 @@ def bound_by_number(state: Ints, site: Ints, work: Ints, steps: int) -> None:
     most = by_number.reach(work, steps, state[NOW])
     for which, first in ((LAST_OLD, WALK_OLD), (LAST_YOUNG, WALK_YOUNG)):
         last = by_number.last_startable(state, work, most, work[first], work[which])
-        while last >= work[first] and passed_over(state, site, last):
+        while last >= work[first] and passed_over(state, site, work, last):
             last = by_number.last_startable(state, work, most, work[first], last - 1)
         work[which] = last
 
@@ -258,7 +260,7 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
         at = walk(state, site, work)
         if at < 0:
             return
-        if passed_over(state, site, at) or not may_test(state, site, work, slots[at]):
+        if passed_over(state, site, work, at) or not may_test(state, site, work, slots[at]):
             pass_by(state, work, at)
             continue
         end = run_end(state, site, work, at, 1 if plans.size else most_at_once(site, tests))
@@ -271,6 +273,8 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
             take_turn(state, site, results, work, at)
             look = True
         else:
+            if planned != by_number.NEVER:
+                note_planned(state, site, work, at)
             pass_by(state, work, at)
         if look and not plans.size:
             bound_by_number(state, site, work, steps)
@@ -335,12 +339,22 @@ def bound_by_name(state: Ints, site: Ints, work: Ints) -> None:
 def could_start(state: Ints, site: Ints, work: Ints, at: int) -> bool:
     """Whether the job at this place would start now; of its shape asked only till it would not."""
     stamps, shape = section(work, MEMO_STAMP), column(state, QUEUE_SHAPE)[at]
-    if stamps[shape] == work[STAMP] or passed_over(state, site, at):
+    if stamps[shape] == work[STAMP] or passed_over(state, site, work, at):
         return False
     if by_name.could_start(state, site, work, column(state, QUEUE_SLOT)[at]):
         return True
     stamps[shape] = work[STAMP]
     return False
+
+
+@inner
+def start_by_name(state: Ints, site: Ints, results: Ints, work: Ints, at: int) -> None:
+    """The job whose turn it is starts on section CHOSEN; what runs is looked at anew."""
+    live, slot = section(state, LIVE), column(state, QUEUE_SLOT)[at] * RECORD
+    take_turn(state, site, results, work, at)
+    tables.begin_groups(state, work)
+    if live[slot + WHOLE] and site[SITE_RELEASE] >= V24_11:
+        maps.keep_running(state, site, work, live[slot + LIMIT])
 
 
 @kernel
@@ -351,30 +365,28 @@ def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: 
     begin_walk(state, work)
     if not plans.size:
         bound_by_name(state, site, work)
-    live = section(state, LIVE)
     tests = 0
     while tests < site[SITE_BF_TEST]:
         at = walk(state, site, work)
         if at < 0:
             return
         slot = column(state, QUEUE_SLOT)[at]
-        if passed_over(state, site, at) or not may_test(state, site, work, slot):
+        if passed_over(state, site, work, at) or not may_test(state, site, work, slot):
             pass_by(state, work, at)
             continue
         tests += 1
-        if live[slot * RECORD + PIN] != NONE:
-            pins(state, slot, section(work, WANTED))
-        planned = by_name.plan(state, site, work, slot)
-        if plans.size and planned != by_name.NEVER:
+        planned = by_slot.plan(state, site, work, slot)
+        if planned == by_name.NEVER:
+            pass_by(state, work, at)
+            continue
+        if plans.size:
             plans[slot] = planned
         if planned == state[NOW]:
-            take_turn(state, site, results, work, at)
-            tables.begin_groups(state, work)
+            start_by_name(state, site, results, work, at)
         else:
+            note_planned(state, site, work, at)
             pass_by(state, work, at)
-            if planned == by_name.NEVER:
-                continue
-            maps.reserve(site, work, planned, live[slot * RECORD + LIMIT])
+            maps.reserve(site, work, planned, section(state, LIVE)[slot * RECORD + LIMIT])
         # Whoever might have started now may have lost the nodes for it.
         if not plans.size:
             bound_by_name(state, site, work)

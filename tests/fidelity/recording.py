@@ -151,8 +151,14 @@ def _jobs(fields: Mapping[str, str]) -> Iterator[Job]:
         yield _job(fields, number, array_id, first=position == 0)
 
 
+def _alone(fields: Mapping[str, str]) -> bool:
+    """Where a release shows Exclusive, it always shows OverSubscribe=NO."""
+    told = fields.get("Exclusive")
+    return fields["OverSubscribe"] == "NO" if told is None else told == "NODE"
+
+
 def _job(fields: Mapping[str, str], number: int, array_id: int, *, first: bool) -> Job:
-    tres = parse_tres(fields["TRES"])
+    tres = parse_tres(fields["TRES"] if "TRES" in fields else fields["ReqTRES"])
     nodes = tres["node"]
     return Job(
         number=number,
@@ -165,7 +171,7 @@ def _job(fields: Mapping[str, str], number: int, array_id: int, *, first: bool) 
         cpus=tres["cpu"] // nodes,
         memory_mib=tres["mem"] // nodes,
         gpus=tres.get("gres/gpu", 0) // nodes,
-        exclusive=fields["OverSubscribe"] == "NO",
+        exclusive=_alone(fields),
         limit_s=parse_time_limit(fields["TimeLimit"]) or UNLIMITED,
         nice=int(fields["Nice"]),
         priority=int(fields["Priority"]),

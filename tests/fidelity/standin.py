@@ -183,6 +183,7 @@ def _params(recording: Recording) -> Params:
     config, scheduler = recording.config, recording.scheduler
     return Params(
         name="testbed",
+        slurm_version=recording.config["SLURM_VERSION"],
         nodes=8,
         node_groups=(NodeGroup(count=8, cpus=16, memory_mib=256_000, gpus=8),),
         select_type=SelectType.CONS_TRES,

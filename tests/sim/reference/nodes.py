@@ -1,5 +1,6 @@
 """Which nodes a job takes (section 5)."""
 
+from mirage.sim.release import Release
 from tests.sim.reference.cluster import Entry, Room
 
 
@@ -9,15 +10,19 @@ def choose_by_number(able: list[int], count: int, wanted: set[int]) -> tuple[int
 
 
 def choose_by_name(
-    able: list[int], count: int, rooms: list[Room], *, by_nodes: bool
+    able: list[int], count: int, rooms: list[Room], release: Release, *, by_nodes: bool
 ) -> tuple[int, ...]:
     """Runs of consecutive numbers, the tightest first."""
+    if release >= Release.V26_05 and count == 1:
+        return (min(able),)
     left = _runs(able)
     taken: list[int] = []
     while len(taken) < count:
         need = count - len(taken)
         run = _best(left, need, rooms, by_nodes=by_nodes)
         left.remove(run)
+        if release >= Release.V24_11 and need == 1 and not by_nodes:
+            run = [min(run, key=lambda n: rooms[n].cpus)]
         taken += run[:need]
     return tuple(sorted(taken))
 
@@ -41,7 +46,7 @@ def _best(runs: list[list[int]], need: int, rooms: list[Room], *, by_nodes: bool
 
 
 def choice(
-    entry: Entry, able: list[int], rooms: list[Room], wanted: set[int] | None
+    entry: Entry, able: list[int], rooms: list[Room], wanted: set[int] | None, release: Release
 ) -> tuple[int, ...] | None:
     """The nodes for the job out of those that fit it; None: too few. `wanted` None: by name."""
     if entry.pinned:
@@ -50,5 +55,5 @@ def choice(
         return None
     if wanted is None:
         by_nodes = entry.job.gpus > 0 and not entry.whole
-        return choose_by_name(able, entry.job.nodes, rooms, by_nodes=by_nodes)
+        return choose_by_name(able, entry.job.nodes, rooms, release, by_nodes=by_nodes)
     return choose_by_number(able, entry.job.nodes, wanted)
