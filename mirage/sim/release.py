@@ -34,14 +34,19 @@ def release_of(version: str) -> Release:
     return max((one for one in Release if one <= number), default=Release.V22_05)
 
 
-def said_of(version: str) -> str:
-    """A sentence where nobody has checked that this very release plans so; else empty."""
+def planned_as(version: str) -> str:
+    """In words whose backfill plans, and where that is not known to be the site's."""
     release = release_of(version)
     if not version:
-        return f"SLURM_VERSION is missing: planned as Slurm {release} does."
-    if _number(version) == release:
-        return ""
-    return f"SLURM_VERSION {version}: planned as Slurm {release} does, which was not checked."
+        return f"planned as Slurm {release}, for SLURM_VERSION is missing"
+    if is_unchecked(version):
+        return f"planned as Slurm {release}, not checked against {version}"
+    return f"planned as Slurm {release}"
+
+
+def is_unchecked(version: str) -> bool:
+    """Whether it is a release that nobody has compared with the one that plans for it."""
+    return bool(version) and _number(version) != release_of(version)
 
 
 def _number(version: str) -> int:

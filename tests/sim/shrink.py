@@ -1,4 +1,4 @@
-"""`python -m tests.sim.shrink GROUP SEED [VERSION]`: the smallest part of a case that still differs."""
+"""`python -m tests.sim.shrink GROUP SEED [VERSION]`: the least part of a case that differs."""
 
 import sys
 from collections.abc import Iterator
@@ -10,9 +10,8 @@ from tests.sim.compare import difference, looks_at
 
 PLAIN_PARAMS = Params()
 PLAIN_JOB = SimJob(time_limit_s=1, run_s=1)
-KEPT = {"job_id", "submit", "time_limit_s", "run_s", "nodes", "cpus_per_node", "select_type"} | {
-    "slurm_version"
-}
+KEPT = {"job_id", "submit", "time_limit_s", "run_s", "nodes", "cpus_per_node", "select_type"}
+KEPT |= {"slurm_version"}
 
 
 def shrunk(case: Case, look_at: int | None) -> Case:
