@@ -100,10 +100,10 @@ def scheduler_fields(config: Mapping[str, str]) -> tuple[Fields, list[str]]:
 def _version(config: Mapping[str, str], notes: list[str]) -> Fields:
     """The release whose backfill the simulator is to plan with."""
     told = config.get("SLURM_VERSION", "")
-    fields = {"slurm_version": told} if is_version(told) else {}
-    if not fields or is_unchecked(told):
-        notes.append(f"SLURM_VERSION = {told or 'not told'}: {planned_as(told)}.")
-    return fields
+    version = told if is_version(told) else ""
+    if not version or is_unchecked(version):
+        notes.append(f"SLURM_VERSION = {told or 'not told'}: {planned_as(version)}.")
+    return {"slurm_version": version}
 
 
 def _over_time(config: Mapping[str, str], notes: list[str]) -> Fields:
