@@ -5,7 +5,7 @@ no further than the next `later`.
 """
 
 from mirage.sim import by_name
-from mirage.sim.by_name import NEVER, WINDOW_S, choose, enough, keep_reserved, met
+from mirage.sim.by_name import NEVER, WINDOW_S, choose, enough, keep_reserved, met, shared
 from mirage.sim.jit import inner, kernel
 from mirage.sim.layout import (
     CHOSEN,
@@ -23,13 +23,17 @@ from mirage.sim.layout import (
     NONE,
     NOW,
     PARTITION,
+    PARTITION_BITS,
     PIECE_BITS,
     PIECE_WORD,
     PIN,
     READY,
     RECORD,
+    RESERVATION_BITS,
+    RESERVATION_SPAN,
     SITE_BF_RESOLUTION,
     SITE_BF_WINDOW,
+    SITE_NODES,
     SITE_RELEASE,
     SITE_RESERVATIONS,
     SITE_WORDS,
@@ -65,13 +69,19 @@ def plan_anew(state: Ints, site: Ints, work: Ints, slot: int) -> int:
     ready = section(work, READY)[part : part + words]
     base = now_of(state, site, work, slot)
     begin, m = now, 0
-    while begin <= at[maps]:
+    while begin != FAR:
+        if site[SITE_RESERVATIONS]:
+            begin = unhindered(state, site, work, slot, begin)
+        if begin > at[maps]:
+            return NEVER
         m = map_at(at, maps, m, begin)
         behind = map_behind(at, maps, m, begin + limit)
         unpromised(bits, at.size, ready, m, behind, usable)
         if site[SITE_RESERVATIONS]:
             keep_reserved(site, begin, begin + limit, usable)
         later = later_of(work, ready, m, begin + limit)
+        if site[SITE_RESERVATIONS]:
+            later = min(later, reservation_over(site, work, part, begin, begin + limit))
         start = start_from(state, site, work, slot, base, begin, later)
         if start == NEVER:
             begin = later
@@ -95,6 +105,44 @@ def later_of(work: Ints, ready: Ints, first: int, end: int) -> int:
             return at[m + 2] if m + 2 < maps else FAR
         m += 1
     return FAR
+
+
+@kernel
+def unhindered(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> int:
+    """From `begin` on the first instant from which no reservation keeps all of the job's nodes, or
+    one that a pinned job must have: each of them sends it to its own end."""
+    live, wanted, words = section(state, LIVE), section(work, WANTED), site[SITE_WORDS]
+    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
+    pinned, r = live[slot * RECORD + PIN] != NONE, 0
+    while r < site[SITE_RESERVATIONS]:
+        mine = reserved[r * words : (r + 1) * words]
+        meets = spans[2 * r] < begin + live[slot * RECORD + LIMIT] and spans[2 * r + 1] > begin
+        if meets and (
+            shared(mine, mine) == site[SITE_NODES] or (pinned and shared(mine, wanted) > 0)
+        ):
+            begin, r = spans[2 * r + 1], 0
+        else:
+            r += 1
+    return begin
+
+
+@kernel
+def reservation_over(site: Ints, work: Ints, part: int, begin: int, end: int) -> int:
+    """A second after the soonest end of a reservation from `begin` on, on the grid; FAR where none
+    keeps a node of the partition from a job of [begin, end), or where the maps end before."""
+    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
+    words, grid, at = site[SITE_WORDS], site[SITE_BF_RESOLUTION], section(work, MAP_AT)
+    members = section(site, PARTITION_BITS)[part : part + words]
+    soonest, kept = FAR, False
+    for r in range(site[SITE_RESERVATIONS]):
+        if spans[2 * r + 1] >= begin:
+            soonest = min(soonest, spans[2 * r + 1])
+        if spans[2 * r] < end and spans[2 * r + 1] > begin:
+            kept = kept or shared(reserved[r * words : (r + 1) * words], members) > 0
+    if not kept:
+        return FAR
+    over = (soonest + grid - 1) // grid * grid + 1
+    return over if over < at[work[MAPS]] else FAR
 
 
 @inner

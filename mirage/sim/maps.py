@@ -30,19 +30,20 @@ from mirage.sim.release import V24_11
 
 @kernel
 def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
-    """One map of all nodes that are up, cut by the reservations."""
+    """One map of all nodes that are up, cut by the reservations where the release's are."""
     at, bits, up = section(work, MAP_AT), section(work, MAP_BITS), section(state, UP_BITS)
     ready, mine = section(work, READY), section(site, PARTITION_BITS)
     words, now, grid = site[SITE_WORDS], state[NOW], site[SITE_BF_RESOLUTION]
     at[0], at[1] = now // grid * grid, now + site[SITE_BF_WINDOW]
-    if site[SITE_RELEASE] >= V24_11:
-        at[1] = at[1] // grid * grid
     for w in range(words):
         bits[w * at.size] = up[w]
     for i in range(mine.size):
         ready[i] = mine[i] & up[i % words]
     work[MAPS] = 1
     section(work, MAP_GAINS)[0] = 0
+    if site[SITE_RELEASE] >= V24_11:
+        at[1] = at[1] // grid * grid
+        return
     spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
     for r in range(site[SITE_RESERVATIONS]):
         if spans[2 * r + 1] > now:

@@ -198,6 +198,7 @@ def _params(recording: Recording) -> Params:
             Qos(name="low", max_jobs_pu=recording.qos_limit("low")),
         ),
         shares=_SHARES,
+        reservations=recording.reservations,
         priority_weight_age=int(config["PriorityWeightAge"]),
         priority_weight_job_size=int(config["PriorityWeightJobSize"]),
         priority_weight_partition=int(config["PriorityWeightPartition"]),

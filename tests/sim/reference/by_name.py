@@ -111,7 +111,7 @@ class ByName:
         if late:
             end = self.horizon // self.grid * self.grid
         self.maps = Maps([Map(now // self.grid * self.grid, end, up)], joins_one=late)
-        for r in params.reservations:
+        for r in () if late else params.reservations:
             self.maps.lose(set(r.nodes or range(params.nodes)), max(now, r.start), r.end)
         self.running: list[Entry] = []
         self.look_at(running)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from mirage.sim.release import Release
+from mirage.sim.types import Reservation
 from tests.sim.reference.by_name import WINDOW_S, ByName, Map, Plan
-from tests.sim.reference.cluster import Entry
+from tests.sim.reference.cluster import Entry, meets
 
 
 @dataclass
@@ -21,7 +22,10 @@ class BySlot(ByName):
 
     def plan(self, entry: Entry) -> Plan | None:
         begin: int | None = self.now
-        while begin is not None and begin <= self.maps.maps[-1].end:
+        while begin is not None:
+            begin = self._unhindered(entry, begin)
+            if begin > self.maps.maps[-1].end:
+                return None
             look = self._look(entry, begin)
             plan = self._found(entry, look)
             if plan is None:
@@ -46,7 +50,30 @@ class BySlot(ByName):
         for m in left:
             if m.begin <= end:
                 usable = usable & m.nodes
-        return Look(begin, usable, self._later(entry, left, end))
+        laters = (self._later(entry, left, end), self._reservation_over(entry, begin, end))
+        return Look(begin, usable, min((t for t in laters if t is not None), default=None))
+
+    def _kept(self, r: Reservation) -> set[int]:
+        return set(r.nodes or range(self.params.nodes))
+
+    def _unhindered(self, entry: Entry, begin: int) -> int:
+        """Past the reservations that keep every node, or one that the job must have."""
+        for r in self.params.reservations:
+            if not meets(r.start, r.end, begin, begin + entry.job.time_limit_s):
+                continue
+            if len(self._kept(r)) == self.params.nodes or self._kept(r) & set(entry.pinned):
+                return self._unhindered(entry, r.end)
+        return begin
+
+    def _reservation_over(self, entry: Entry, begin: int, end: int) -> int | None:
+        """A second after the next end of a reservation, where one keeps a node from the job."""
+        mine = set(self._members(entry))
+        every = self.params.reservations
+        if not any(meets(r.start, r.end, begin, end) and self._kept(r) & mine for r in every):
+            return None
+        soonest = min(r.end for r in every if r.end >= begin)
+        over = -(-soonest // self.grid) * self.grid + 1
+        return over if over < self.maps.maps[-1].end else None
 
     def _later(self, entry: Entry, left: list[Map], end: int) -> int | None:
         mine = {n for n in self._members(entry) if self.nodes[n].up}

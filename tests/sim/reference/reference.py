@@ -26,7 +26,7 @@ class Reference:
     def __init__(self, params: Params, jobs: Iterable[SimJob], now: int | None = None) -> None:
         workload = sorted(jobs, key=lambda j: (j.submit, j.job_id))
         self.params = params
-        self.release = release_of(params.slurm_version)
+        self.slurm = release_of(params.slurm_version)
         self.now = (workload[0].submit if workload else 0) if now is None else now
         self.nodes = nodes_of(params)
         self.tree = FairTree(params, self.now)
@@ -215,7 +215,7 @@ class Reference:
         able = [n for n in sorted(mine) if fits(self.nodes[n], rooms[n], e)]
         wanted = {n for p in self.queue.eligible() for n in p.pinned}
         wanted_last = wanted if self._by_number() else None
-        return choice(e, able, rooms, wanted_last, self.release)
+        return choice(e, able, rooms, wanted_last, self.slurm)
 
     def _backfill(self) -> dict[int, int]:
         """One backfill pass at now; its plans."""
@@ -232,7 +232,7 @@ class Reference:
             of_user = by_user.get(e.job.user, 0)
             if 0 < self.params.bf_max_job_user <= of_user or self._over_limits(e):
                 continue
-            if self.release >= Release.V24_11 and self._array_is_full(e, plans):
+            if self.slurm >= Release.V24_11 and self._array_is_full(e, plans):
                 continue
             tests += 1
             by_user[e.job.user] = of_user + 1
@@ -265,7 +265,7 @@ class Reference:
 
     def _plan_by_name(self, order: list[Entry]) -> dict[int, int]:
         plans: dict[int, int] = {}
-        how = BySlot if self.release >= Release.V24_11 else ByName
+        how = BySlot if self.slurm >= Release.V24_11 else ByName
         view = how(self.params, self.now, self.nodes, self.queue.running())
         for e in self._tests(order, plans):
             plan = view.plan(e)
