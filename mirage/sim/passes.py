@@ -21,6 +21,7 @@ from mirage.sim.layout import (
     LIMIT,
     LIVE,
     MAIN_DUE,
+    MARK_ARRAY,
     MARK_PINNED,
     MEMO_STAMP,
     NODE_CPUS,
@@ -263,7 +264,9 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
         if passed_over(state, site, work, at) or not may_test(state, site, work, slots[at]):
             pass_by(state, work, at)
             continue
-        end = run_end(state, site, work, at, 1 if plans.size else most_at_once(site, tests))
+        end = run_end(
+            state, site, work, at, 1 if plans.size else most_at_once(state, site, at, tests)
+        )
         at, planned, steps, tests = plan_by_number(state, site, work, at, end, steps, tests)
         if plans.size and planned != by_number.NEVER:
             plans[slots[at]] = planned
@@ -281,9 +284,9 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
 
 
 @inner
-def most_at_once(site: Ints, tests: int) -> int:
+def most_at_once(state: Ints, site: Ints, at: int, tests: int) -> int:
     """How many jobs can be planned before anything else is to be looked at."""
-    if site[SITE_LIMITS] or site[SITE_BF_USER]:
+    if site[SITE_LIMITS] or site[SITE_BF_USER] or column(state, QUEUE_MARK)[at] & MARK_ARRAY:
         return 1
     return min(TESTS_BETWEEN_LOOKS - tests % TESTS_BETWEEN_LOOKS, site[SITE_BF_TEST] - tests)
 
