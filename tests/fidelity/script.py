@@ -106,6 +106,7 @@ class Mix:
     cancelled: float = 0.06
     arrays: float = 0.04
     exclusive: float = 0.0
+    without_gpus: float = 0.0
     limited_qos: float = 0.2
     nice: int = 0
     over_limit: float = 0.06
@@ -167,6 +168,8 @@ def _mean_gpu_s(mix: Mix) -> float:
 
 def _submission(rng: random.Random, index: int, at: int, mix: Mix, script: Script) -> Submission:
     nodes, gpus = _pick(rng, _SHAPES)
+    if mix.without_gpus and rng.random() < mix.without_gpus:
+        nodes, gpus = 1, 0
     big_memory = gpus == 1 and rng.random() < _BIG_MEMORY
     run_s = _run_s(rng, mix)
     slack = rng.uniform(0.4, 0.95) if rng.random() < mix.over_limit else rng.uniform(1.1, 3.0)
