@@ -40,6 +40,7 @@ from mirage.sim.layout import (
     TABLE,
     USABLE,
     WANTED,
+    WHOLE,
     Ints,
     section,
 )
@@ -109,11 +110,12 @@ def later_of(work: Ints, ready: Ints, first: int, end: int) -> int:
 
 @kernel
 def unhindered(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> int:
-    """From `begin` on the first instant from which no reservation keeps all of the job's nodes, or
-    one that a pinned job must have: each of them sends it to its own end."""
+    """From `begin` on the first instant from which no reservation keeps every node, or one that a
+    pinned job of whole nodes must have: each of them sends it to its own end."""
     live, wanted, words = section(state, LIVE), section(work, WANTED), site[SITE_WORDS]
     spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
-    pinned, r = live[slot * RECORD + PIN] != NONE, 0
+    pinned = live[slot * RECORD + PIN] != NONE and live[slot * RECORD + WHOLE] == 1
+    r = 0
     while r < site[SITE_RESERVATIONS]:
         mine = reserved[r * words : (r + 1) * words]
         meets = spans[2 * r] < begin + live[slot * RECORD + LIMIT] and spans[2 * r + 1] > begin

@@ -57,11 +57,12 @@ class BySlot(ByName):
         return set(r.nodes or range(self.params.nodes))
 
     def _unhindered(self, entry: Entry, begin: int) -> int:
-        """Past the reservations that keep every node, or one that the job must have."""
+        """Past those that keep every node, or one that a job of whole nodes must have."""
         for r in self.params.reservations:
             if not meets(r.start, r.end, begin, begin + entry.job.time_limit_s):
                 continue
-            if len(self._kept(r)) == self.params.nodes or self._kept(r) & set(entry.pinned):
+            wanted = set(entry.pinned) if entry.whole else set()
+            if len(self._kept(r)) == self.params.nodes or self._kept(r) & wanted:
                 return self._unhindered(entry, r.end)
         return begin
 
