@@ -171,33 +171,6 @@ def test_parameters_mean_what_slurmctld_takes_them_for(
     assert parse_cluster_file(written, "C.toml").params == site.params
 
 
-@pytest.mark.parametrize(
-    ("told", "version", "note"),
-    [
-        ("24.11.5", "24.11.5", ""),
-        ("26.05.0-0rc1", "26.05.0-0rc1", ""),
-        ("25.05.2", "25.05.2", "planned as Slurm 24.11, not checked against 25.05.2"),
-        ("21.08.8-2", "21.08.8-2", "planned as Slurm 22.05, not checked against 21.08.8-2"),
-        ("26.11.0", "26.11.0", "planned as Slurm 26.05, not checked against 26.11.0"),
-        ("a fork", "", "planned as Slurm 22.05, for SLURM_VERSION is missing"),
-    ],
-)
-def test_the_release_is_imported_and_what_was_not_checked_is_said(
-    told: str, version: str, note: str
-) -> None:
-    site = imported(SLURM_VERSION=told)
-    assert site.params.slurm_version == version
-    assert [n for n in site.notes if "SLURM_VERSION" in n] == (
-        [f"SLURM_VERSION = {told}: {note}."] if note else []
-    )
-    written = write_cluster_file(site.params, site.notes)
-    read = parse_cluster_file(written, "C.toml")
-    assert read.params == site.params
-    assert [w for w in read.warnings if "SLURM_VERSION" in w] == (
-        [f"SLURM_VERSION: {note}"] if note and version else []
-    )
-
-
 def test_the_builtin_scheduler_backfills_nothing() -> None:
     assert imported(SchedulerType="sched/builtin").params.bf_interval_s == OFF
 

@@ -279,7 +279,6 @@ def test_names_every_fault_at_once() -> None:
         [cluster]
         nodes = 0
         [scheduler]
-        SLURM_VERSION = "newest"
         PriorityMaxAge = "soon"
         PriorityWeightFairshare = -5
         PriorityFlags = "ACCRUE_ALWAYS,MAX_TRES"
@@ -294,7 +293,6 @@ def test_names_every_fault_at_once() -> None:
         "[shed]: no such section",
         "[cluster] nodes = 0: must be a whole number, at least 1",
         "[cluster] name: missing",
-        "[scheduler] SLURM_VERSION = 'newest': must be a release of Slurm such as \"24.11.5\"",
         "[scheduler] PriorityMaxAge = 'soon': not a time limit: 'soon'",
         "[scheduler] PriorityWeightFairshare = -5: must be a whole number, at least 0",
         "[scheduler] PriorityFlags = 'ACCRUE_ALWAYS,MAX_TRES': not simulated: MAX_TRES",
