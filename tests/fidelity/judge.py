@@ -70,9 +70,9 @@ def _compared(
     shown = dict[int, int]()
     for job in snapshot.jobs:
         if job.array_id and job.number in ours:
-            planned = ours[job.number]
-            soonest = min(planned, shown.get(job.array_id, planned))
-            shown[job.array_id] = planned if release < Release.V24_11 else soonest
+            task = ours[job.number]
+            soonest = min(task, shown.get(job.array_id, task))
+            shown[job.array_id] = task if release < Release.V24_11 else soonest
     for job in snapshot.jobs:
         if job.state == WAITING and job.first_of_array:
             planned = shown.get(job.array_id) if job.array_id else ours.get(job.number)
