@@ -281,6 +281,12 @@ def choose_by_number(idle: Ints, need: int, wanted: Ints, scratch: Ints, chosen:
     first_of(scratch, need, chosen)
 
 
+@inner
+def count_alike(site: Ints, gpus: int) -> bool:
+    """Whether nodes that a shared job fits on count with the CPUs that it takes, not the free."""
+    return gpus > 0 or site[SITE_RELEASE] >= V24_11
+
+
 @kernel
 def choose_by_name(
     site: Ints, usable: Ints, cpus: Ints, counted: bool, need: int, chosen: Ints
@@ -293,8 +299,6 @@ def choose_by_name(
     while need > 0:
         first, count = best_run(usable, cpus, counted, need)
         taken = min(count, need)
-        if need == 1 and not counted and site[SITE_RELEASE] >= V24_11:
-            first = least_of(cpus, first, first + count)
         move_run(usable, chosen, first, first + taken)
         need -= taken
 
@@ -332,16 +336,6 @@ def best_run(usable: Ints, cpus: Ints, counted: bool, need: int) -> tuple[int, i
             best, best_count, best_cpus, best_enough = first, count, total, enough
         first, count = next_run(usable, first + count)
     return best, best_count
-
-
-@inner
-def least_of(values: Ints, first: int, end: int) -> int:
-    """The place of the least value of a slice, the first of equals."""
-    least = first
-    for i in range(first + 1, end):
-        if values[i] < values[least]:
-            least = i
-    return least
 
 
 @inner

@@ -34,11 +34,13 @@ from mirage.sim.layout import (
     PASS,
     PIN,
     PINNED,
+    QUEUE_LIMIT,
     QUEUE_MARK,
     QUEUE_SHAPE,
     QUEUE_SLOT,
     QUEUED,
     RECORD,
+    SITE_BF_RESOLUTION,
     SITE_BF_TEST,
     SITE_BF_USER,
     SITE_BY_NAME,
@@ -68,6 +70,7 @@ from mirage.sim.nodes import (
     all_pins,
     choose_by_name,
     choose_by_number,
+    count_alike,
     fitting,
     pinned_fit,
     pins,
@@ -143,15 +146,15 @@ def attempt(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> boo
             return False
         by_number_choice(state, work, need, usable)
         return True
-    mine = section(work, USABLE)
+    mine, found = section(work, USABLE), section(work, FOUND)
     allowed(site, state, slot, usable, mine)
-    found = section(work, FOUND)
     if fitting(state, site, live, at, mine, found) < need:
         return False
     if live[at + WHOLE]:
         choose_by_name(site, found, section(site, CAPACITY_CPUS), False, need, chosen)
     else:
-        choose_by_name(site, found, section(state, NODE_CPUS), live[at + GPUS] > 0, need, chosen)
+        alike = count_alike(site, live[at + GPUS])
+        choose_by_name(site, found, section(state, NODE_CPUS), alike, need, chosen)
     return True
 
 
@@ -184,13 +187,12 @@ def by_number_choice(state: Ints, work: Ints, need: int, usable: Ints) -> None:
 def attempt_pinned(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
     """As `attempt`, for a job with a node list, which leaves `usable` where it does not start."""
     live, wanted, mine = section(state, LIVE), section(work, WANTED), section(work, USABLE)
-    at = slot * RECORD
     pins(state, slot, wanted)
     allowed(site, state, slot, usable, mine)
-    fit = pinned_fit(state, site, live, at, mine, wanted)
+    fit = pinned_fit(state, site, live, slot * RECORD, mine, wanted)
     if fit:
         copy(wanted, section(work, CHOSEN))
-    if not fit:
+    else:
         for w in range(site[SITE_WORDS]):
             usable[w] &= ~wanted[w]
     return fit
@@ -199,9 +201,8 @@ def attempt_pinned(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints)
 @kernel
 def allowed(site: Ints, state: Ints, slot: int, usable: Ints, mine: Ints) -> None:
     """`mine` becomes the usable nodes of its partition that no reservation keeps from it."""
-    live = section(state, LIVE)
+    live, bits = section(state, LIVE), section(site, PARTITION_BITS)
     at, words = slot * RECORD, site[SITE_WORDS]
-    bits = section(site, PARTITION_BITS)
     for w in range(words):
         mine[w] = usable[w] & bits[live[at + PARTITION] * words + w]
     by_name.keep_reserved(site, state[NOW], state[NOW] + live[at + LIMIT], mine)
@@ -329,13 +330,18 @@ def choose_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
 
 
 @kernel
-def bound_by_name(state: Ints, site: Ints, work: Ints) -> None:
-    """The last places become those of the last jobs that would start now, were it their turn."""
+def bound_by_name(state: Ints, site: Ints, work: Ints) -> int:
+    """The last places become those of the last jobs that would start now, were it their turn; no
+    plan for after the instant that is returned keeps them from it."""
+    until = state[NOW]
     for which, first in ((LAST_OLD, WALK_OLD), (LAST_YOUNG, WALK_YOUNG)):
         last = work[which]
         while last >= work[first] and not could_start(state, site, work, last):
             last -= 1
         work[which] = last
+        if last >= work[first]:
+            until = max(until, state[NOW] + column(state, QUEUE_LIMIT)[last])
+    return until
 
 
 @inner
@@ -366,8 +372,7 @@ def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: 
     maps.begin_maps(state, site, work)
     tables.begin_groups(state, work)
     begin_walk(state, work)
-    if not plans.size:
-        bound_by_name(state, site, work)
+    until = FAR if plans.size else bound_by_name(state, site, work)
     tests = 0
     while tests < site[SITE_BF_TEST]:
         at = walk(state, site, work)
@@ -391,5 +396,5 @@ def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: 
             pass_by(state, work, at)
             maps.reserve(site, work, planned, section(state, LIVE)[slot * RECORD + LIMIT])
         # Whoever might have started now may have lost the nodes for it.
-        if not plans.size:
-            bound_by_name(state, site, work)
+        if not plans.size and planned - site[SITE_BF_RESOLUTION] <= until:
+            until = bound_by_name(state, site, work)

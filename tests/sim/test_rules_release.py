@@ -74,14 +74,14 @@ def test_a_job_of_one_node_gets_the_lowest(side: Side, version: str, node: int) 
     assert scene.nodes(2) == (node,)
 
 
-@pytest.mark.parametrize(("version", "node"), [(OLD, 0), (NEWER, 2), (NEWEST, 0)])
-def test_a_job_without_gpus_gets_the_node_with_the_fewest_cpus(
-    side: Side, version: str, node: int
-) -> None:
+@pytest.mark.parametrize(("version", "node"), [(OLD, 3), (NEWER, 0), (NEWEST, 0)])
+def test_free_cpus_count_in_22_05_alone(side: Side, version: str, node: int) -> None:
     params = site(select_type=SelectType.CONS_TRES, slurm_version=version)
-    busy = [job(1, cpus=1, node_list=(1,)), job(2, cpus=2, node_list=(2,))]
-    scene = Scene(side, params, *busy, job(3, 5, cpus=1)).until(10)
-    assert scene.nodes(3) == (node,)
+    busy = [job(1, cpus=4, node_list=(1,)), job(2, cpus=4, node_list=(2,))]
+    busy.append(job(3, cpus=1, node_list=(3,)))
+    scene = Scene(side, params, *busy, job(4, 5, cpus=1)).until(10)
+    # Nodes 0 and 3 are a run each, and node 3 has fewer CPUs left.
+    assert scene.nodes(4) == (node,)
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,6 @@ def choose_by_name(
         need = count - len(taken)
         run = _best(left, need, rooms, by_nodes=by_nodes)
         left.remove(run)
-        if release >= Release.V24_11 and need == 1 and not by_nodes:
-            run = [min(run, key=lambda n: rooms[n].cpus)]
         taken += run[:need]
     return tuple(sorted(taken))
 
@@ -54,6 +52,7 @@ def choice(
     if len(able) < entry.job.nodes:
         return None
     if wanted is None:
-        by_nodes = entry.job.gpus > 0 and not entry.whole
+        alike = entry.job.gpus > 0 or release >= Release.V24_11
+        by_nodes = alike and not entry.whole
         return choose_by_name(able, entry.job.nodes, rooms, release, by_nodes=by_nodes)
     return choose_by_number(able, entry.job.nodes, wanted)
