@@ -221,11 +221,10 @@ def max_time_s(settings: Settings) -> dict[str, int]:
 
 
 def check(settings: Settings) -> list[str]:
-    """What is not wrong and may not be meant, a sentence each.
-
-    Raises InputError for a policy or a cluster file that cannot be used.
-    """
-    return [*_of_slurmrestd(settings), *_of_policy(settings)]
+    """What is not wrong and may not be meant, a sentence each. InputError: what cannot be used."""
+    file = cluster_file(settings)
+    told = [*_of_slurmrestd(settings), *_of_policy(settings)]
+    return told if file is None else [*told, *file.warnings]
 
 
 def _of_slurmrestd(settings: Settings) -> list[str]:

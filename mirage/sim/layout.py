@@ -274,6 +274,8 @@ SITE_RESERVATIONS: Final = 20
 SITE_OVER_TIME: Final = 21
 SITE_UNEQUAL: Final = 22
 """Whether nodes differ in size."""
+SITE_RELEASE: Final = 23
+"""Whose backfill it is: a Release."""
 SITE_SCALARS: Final = 32
 PARTITION_BITS: Final = 32
 """One bitmap a partition."""
@@ -351,8 +353,11 @@ GROUP_PIECE: Final = 43
 """Where the pieces of each group's job begin: its nodes, by words of a bitmap."""
 PIECE_WORD: Final = 44
 PIECE_BITS: Final = 45
-END_OF_SCRATCH: Final = 46
-SCRATCH_HEADER: Final = 48
+PLANNED_STAMP: Final = 46
+PLANNED: Final = 47
+"""Of each array the tasks planned in the pass of the stamp beside it."""
+END_OF_SCRATCH: Final = 48
+SCRATCH_HEADER: Final = 50
 
 FRACTION_BITS: Final = 24
 TIER_SHIFT: Final = 55

@@ -104,6 +104,8 @@ class Params:
     """A cluster and slurm.conf's settings for it. The file that gives one: docs/clusters.md."""
 
     name: str = "demo"
+    slurm_version: str = ""
+    """SLURM_VERSION, which tells whose backfill plans (release.py); empty: nobody told."""
     nodes: int = 76
     gpus_per_node: int = 4
     cpus_per_node: int = 64

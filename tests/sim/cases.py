@@ -50,9 +50,10 @@ class Case:
     until: int
 
 
-def case_of(group: str, seed: int) -> Case:
-    """The case of that name and number, the same for ever."""
-    return _Maker(group, seed).case()
+def case_of(group: str, seed: int, version: str = "") -> Case:
+    """The case of that name and number, the same for ever, on a site with that Slurm."""
+    case = _Maker(group, seed).case()
+    return replace(case, params=replace(case.params, slurm_version=version))
 
 
 class _Maker:
