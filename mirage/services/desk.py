@@ -111,7 +111,7 @@ class Desk:
         self._refused = decisions.refused_since(tx, cluster_id, lately)
         links = [(h.chain.chain_id, h.standby.index) for h in open_ones]
         self._touches = decisions.moves(tx, links)
-        self._refused_pins = decisions.refused_pins(tx, links)
+        self._refused_pins = decisions.ever_refused(tx, links, Action.PIN)
         self.foregone = Foregone(tx, links)
         self._ordered = {(row.chain_id, row.index) for row in decisions.intended(tx, cluster_id)}
         """Links that are on their way: they are not submitted twice."""

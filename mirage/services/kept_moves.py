@@ -15,8 +15,8 @@ from mirage.domain.decision import Action
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Queue
 from mirage.errors import MalformedText
-from mirage.services.links import GRACE_S
 from mirage.services.provision import moved
+from mirage.services.standby_place import GRACE_S
 from mirage.slurm import dependency
 from mirage.store import audit, chains, decisions
 from mirage.store.audit import AuditEntry

@@ -15,14 +15,13 @@ from mirage.domain.chain import (
     Link,
     LinkState,
     Mark,
-    Position,
     find_mark,
 )
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
-from mirage.errors import MalformedText
 from mirage.services import owners
-from mirage.slurm import dependency, reasons
+from mirage.services.standby_place import GRACE_S, placed, with_release
+from mirage.slurm import reasons
 from mirage.slurm.holds import is_users
 from mirage.store import audit, chains, forecasts
 from mirage.store.audit import AuditEntry
@@ -30,9 +29,6 @@ from mirage.store.engine import Transaction
 from mirage.store.open_links import open_links
 
 _log = structlog.get_logger(__name__)
-
-GRACE_S = 180
-"""What does not show up within three queue ticks will not come by itself."""
 
 REPLACED = "replaced"
 """The audit's word for a job that took the place of another one's."""
@@ -91,8 +87,10 @@ def sync(
             if link is None or _is_elsewhere(tx, cluster_id, before, link):
                 continue
             link = _replaced(before, link, in_vain=in_vain)
+            predecessor = links.get(mark.index - 1)
             if not accounting:
-                link = _standing(before, links.get(mark.index - 1), link, job)
+                link = _standing(before, predecessor, link, job)
+            link = with_release(before, predecessor, link, in_queue=not accounting)
             chain = _taken_up(tx, cluster_id, chain, (before, link), links.values())
             links[mark.index] = link
             if before is not None and replace(before, seen_at=now) == link:
@@ -251,8 +249,8 @@ def _replaced(before: Link | None, link: Link, *, in_vain: bool) -> Link:
 def _run_again(link: Link, job: Job) -> Link:
     """Slurm gives a requeued job a new submit time. Also one that had ended may be requeued."""
     fresh = replace(link, submit=job.submit, state=LinkState.PENDING, end=None, end_state=None)
-    fresh = replace(fresh, eligible=None, freed_at=None, start=None, expected_end=None)
-    return replace(fresh, reason="", hindered="")
+    fresh = replace(fresh, eligible=None, start=None, expected_end=None, reason="", hindered="")
+    return replace(fresh, freed_at=None, freed_by=None, plan_min=None, planned_by=None)
 
 
 def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:
@@ -297,7 +295,7 @@ def _expected_end(link: Link, job: Job) -> int | None:
 
 def _standing(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
     """Where it stands, and why it waits."""
-    link = replace(link, position=_position(link, predecessor, job))
+    link = placed(before, predecessor, link, job)
     if link.state is not LinkState.ENDED:
         link = replace(link, held_at=_held_at(link, job))
     other = before is not None and before.job_id != link.job_id and before.start is not None
@@ -327,25 +325,6 @@ def _waiting(before: Link | None, link: Link, job: Job) -> Link:
         return replace(link, reason=reasons.short(job.reason))
     again = before is not None and before.job_id == link.job_id and before.reason == found.word
     return replace(link, reason=found.word, hindered=found.word if again else link.hindered)
-
-
-def _position(link: Link, predecessor: Link | None, job: Job) -> Position:
-    if not job.state.waiting:
-        return link.position
-    if predecessor is not None and _waits_on(job.dependency, predecessor.job_id):
-        return Position.HELD
-    if predecessor is None and job.dependency:
-        return Position.HELD
-    # The queue does not show which nodes a pending job asks for.
-    return Position.PINNED if link.position is Position.PINNED else Position.FREE
-
-
-def _waits_on(text: str, predecessor: JobId) -> bool:
-    """A list that does not read is not Mirage's to take apart: the standby counts as held."""
-    try:
-        return dependency.waits_on(text, predecessor)
-    except MalformedText:
-        return True
 
 
 def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: Link) -> bool:

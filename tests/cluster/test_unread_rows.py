@@ -187,7 +187,11 @@ class Chain:
         self._start = getattr(self, "_start", times | ran)
         first = cells(JobID="11", Comment=f"{SETTINGS} mirage:abcd1234:1", **self._start)
         waits = {"State": "PENDING", "StartTime": "N/A", "EndTime": "N/A", "NodeList": ""}
-        told = {"Comment": f"{SETTINGS} mirage:abcd1234:2", "Dependency": "afterany:11", "tres-alloc": "cpu=1"}
+        told = {
+            "Comment": f"{SETTINGS} mirage:abcd1234:2",
+            "Dependency": "afterany:11",
+            "tres-alloc": "cpu=1",
+        }
         second = cells(JobID="12", **(self._start | waits | told | standby))
         others = [cells(JobID=str(n), **self._start) for n in range(100, 110)]
         # What is asked right before a move.
