@@ -48,6 +48,7 @@ class Foretold:
             ),
             policy=self.name,
             forecast=_forecast(view.twin_s),
+            release_at=view.predecessor_end - _lead_s(view.twin_s, least),
         )
 
     def unfit(self, view: HandoverView) -> str | None:
@@ -58,6 +59,11 @@ class Foretold:
 def wants_twin(policy: Policy) -> bool:
     """Whether it decides by what the twin foretells, where it can."""
     return bool(getattr(policy, "asks_twin", False))
+
+
+def _lead_s(quantile_s: NDArray[np.int32], least: float) -> int:
+    """The time left at which it would be late in so many futures, were they the same then."""
+    return round(float(np.interp(1.0 - least, LEVELS, quantile_s)))
 
 
 def _forecast(quantile_s: NDArray[np.int32]) -> Forecast:

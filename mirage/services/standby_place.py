@@ -46,7 +46,9 @@ def _with_plan(known: Link | None, predecessor: Link | None, link: Link, job: Jo
     """What was planned last stays on a link that is released: it tells how that came about."""
     if link.position is not Position.HELD or link.state is not LinkState.PENDING:
         return link
-    minutes = None if predecessor is None else _plan_min(job.dependency, predecessor.job_id)
+    minutes = (
+        None if predecessor is None else dependency.plan_min(job.dependency, predecessor.job_id)
+    )
     start = None if predecessor is None else predecessor.start
     return replace(
         link,
@@ -54,13 +56,6 @@ def _with_plan(known: Link | None, predecessor: Link | None, link: Link, job: Jo
         planned_release=None if minutes is None or start is None else start + 60 * minutes,
         planned_by=_planned_by(known, minutes, job),
     )
-
-
-def _plan_min(text: str, predecessor: JobId) -> int | None:
-    try:
-        return dependency.plan_min(text, predecessor)
-    except MalformedText:
-        return None
 
 
 def _planned_by(known: Link | None, minutes: int | None, job: Job) -> Planner | None:

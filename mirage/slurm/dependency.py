@@ -39,11 +39,12 @@ def waits_on(dependency: str, predecessor: JobId) -> bool:
 def plan_min(dependency: str, predecessor: JobId) -> int | None:
     """Minutes after the predecessor's start at which Slurm makes the job eligible by a plan.
 
-    None: the list is no plan for this predecessor.
+    None: the list is no plan for this predecessor, as one that does not read.
     """
-    if "?" not in dependency:
+    try:
+        several = set(_terms(dependency, "?")) if "?" in dependency else set()
+    except MalformedText:
         return None
-    several = set(_terms(dependency, "?"))
     delays = several - {_own_term(predecessor)}
     if _own_term(predecessor) not in several or len(delays) != 1:
         return None
@@ -66,11 +67,10 @@ def planned(dependency: str, predecessor: JobId, minutes: int) -> str:
 
 
 def takes_plan(dependency: str, predecessor: JobId) -> bool:
-    """Whether nothing of its owner's stands in the list."""
-    return plan_min(dependency, predecessor) is not None or plain(dependency) in {
-        "",
-        _own_term(predecessor),
-    }
+    """Whether nothing of its owner's stands in the list, as in one that does not read."""
+    if plan_min(dependency, predecessor) is not None:
+        return True
+    return _REMARK.sub("", dependency).strip() in {"", "(null)", _own_term(predecessor)}
 
 
 def without(dependency: str, predecessor: JobId) -> str:

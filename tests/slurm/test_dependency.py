@@ -140,7 +140,7 @@ def test_a_plan_is_mirages_own_part(shown: str) -> None:
         "afterany:12?after:12+5?after:12+9",
         "afterany:12?afterok:12",
         "afterany:12_*?after:12_*+2",
-        "afterany:12?singleton",
+        *("afterany:12?singleton", "what?is this", "what is this"),
     ],
 )
 def test_other_lists_are_no_plan(shown: str) -> None:
