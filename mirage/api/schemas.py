@@ -258,12 +258,24 @@ class ChainView(ChainSummary, Answer):
 
 
 class NextLinkView(_Wire):
-    """What a running link of a chain of mode submit is to do."""
+    """What a running link is to do about the next one."""
 
     submit_now: bool = Field(
-        description="Submit the next link, eligible at once.", examples=[False]
+        description="Of a chain of mode submit: submit the next link, eligible at once.",
+        examples=[False],
     )
     ask_again_s: int = Field(description="Otherwise: ask again after so long.", examples=[300])
+    mode: Mode | None = Field(
+        default=None,
+        description="The service's mode for the link's partition; null for mode submit.",
+        examples=["act"],
+    )
+    lead_s: int | None = Field(
+        default=None,
+        description="Plan the next link's release so long before the asking link's time limit; "
+        "null: plan none.",
+        examples=[7200],
+    )
 
 
 class CompletionEvent(Asked):

@@ -10,7 +10,7 @@ from functools import partial
 
 import structlog
 
-from mirage.domain.chain import ChainId, Link, LinkState, Planner, Position
+from mirage.domain.chain import ChainId, ChainState, Link, LinkState, Planner, Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
@@ -50,7 +50,8 @@ def provision(
         unread = unread_chains(tx, cluster_id, snapshot.queue)
         open_ones = [
             handover
-            for handover in open_handovers(tx, cluster_id)
+            for state in (ChainState.ACTIVE, ChainState.PAUSED)
+            for handover in open_handovers(tx, cluster_id, state)
             if handover.chain.chain_id not in unread
         ]
         desk = Desk(tx, cluster_id, snapshot, rules, open_ones)
@@ -100,6 +101,8 @@ def _decided(
         undone = None if mode is Mode.ACT else desk.undo(handover)
         if undone is not None:
             yield handover, desk.written(handover, undone, Mode.ACT)
+            continue
+        if handover.chain.state is not ChainState.ACTIVE:
             continue
         left = desk.out_of_reach(handover) if mode is Mode.ACT else None
         acts = mode is Mode.ACT

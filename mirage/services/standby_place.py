@@ -46,10 +46,10 @@ def _with_plan(known: Link | None, predecessor: Link | None, link: Link, job: Jo
     """What was planned last stays on a link that is released: it tells how that came about."""
     if link.position is not Position.HELD or link.state is not LinkState.PENDING:
         return link
-    minutes = (
-        None if predecessor is None else dependency.plan_min(job.dependency, predecessor.job_id)
-    )
-    start = None if predecessor is None else predecessor.start
+    minutes = start = None
+    if predecessor is not None:
+        minutes = dependency.plan_min(job.dependency, predecessor.job_id)
+        start = predecessor.start
     return replace(
         link,
         plan_min=minutes,
