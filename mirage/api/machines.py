@@ -19,7 +19,12 @@ from mirage.store import pushes
 router = APIRouter(tags=["machines"])
 
 
-@router.get("/chains/{chain_id}/next", operation_id="getNextLink", responses=write_errors(404, 409))
+@router.get(
+    "/chains/{chain_id}/next",
+    operation_id="getNextLink",
+    responses=write_errors(404),
+    response_model_exclude_unset=True,
+)
 def get_next_link(
     chain_id: ChainPath,
     given: Context,

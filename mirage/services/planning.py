@@ -116,9 +116,8 @@ def cost_h(release_at: int | None, forecast: Forecast | None, view: HandoverView
     lead_s = 0 if release_at is None else max(0, view.predecessor_end - release_at)
     if forecast is None:  # nobody expects a wait
         return view.overlap_price * lead_s / _HOUR_S
-    p50_s = forecast.p50_s
-    waits = (p50_s if forecast.p10_s is None else forecast.p10_s, p50_s)
-    waits = (*waits, p50_s if forecast.p90_s is None else forecast.p90_s)
+    p10_s, p50_s, p90_s = forecast.p10_s, forecast.p50_s, forecast.p90_s
+    waits = (p50_s if p10_s is None else p10_s, p50_s, p50_s if p90_s is None else p90_s)
     late_s = sum(w * max(0.0, wait - lead_s) for w, wait in zip(_SWANSON, waits, strict=True))
     early_s = sum(w * max(0.0, lead_s - wait) for w, wait in zip(_SWANSON, waits, strict=True))
     return (late_s + view.overlap_price * early_s) / _HOUR_S

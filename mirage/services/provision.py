@@ -198,8 +198,8 @@ def moved(
     if action is Action.PLAN:
         if standby.freed_at is not None:  # Slurm has carried it out since
             return replace(standby, freed_by=Planner.SERVICE)
-        plan = {"planned_release": release_at, "plan_min": minutes}
-        return replace(standby, position=Position.HELD, planned_by=Planner.SERVICE, **plan)
+        held = replace(standby, position=Position.HELD, planned_by=Planner.SERVICE)
+        return replace(held, planned_release=release_at, plan_min=minutes)
     if action is Action.FREE or action is Action.SUBMIT:
         freed = replace(standby, position=Position.FREE, freed_at=now)
         return replace(freed, freed_by=Planner.SERVICE)

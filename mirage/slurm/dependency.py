@@ -36,22 +36,32 @@ def waits_on(dependency: str, predecessor: JobId) -> bool:
     return _own_term(predecessor) in plain(dependency).replace("?", ",").split(",")
 
 
-def plan_min(dependency: str, predecessor: JobId) -> int | None:
-    """Minutes after the predecessor's start at which Slurm makes the job eligible by a plan.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Eligible when the predecessor ends, or so many minutes after it started."""
 
-    None: the list is no plan for this predecessor, as one that does not read.
-    """
+    predecessor: JobId
+    minutes: int
+
+
+def plan(dependency: str) -> Plan | None:
+    """None: the list is no plan, as one that does not read."""
     try:
-        several = set(_terms(dependency, "?")) if "?" in dependency else set()
+        several = sorted(_terms(dependency, "?")) if dependency.count("?") == 1 else []
     except MalformedText:
         return None
-    delays = several - {_own_term(predecessor)}
-    if _own_term(predecessor) not in several or len(delays) != 1:
+    after, end = [_ONE_JOB.fullmatch(term) for term in several] or (None, None)
+    if after is None or end is None or (after["type"], end["type"]) != ("after", "afterany"):
         return None
-    match = _ONE_JOB.fullmatch(delays.pop())
-    if match is None or match["type"] != "after" or int(match["job"]) != predecessor:
+    if after["job"] != end["job"] or end["minutes"] is not None:
         return None
-    return int(match["minutes"] or 0)
+    return Plan(JobId(int(end["job"])), int(after["minutes"] or 0))
+
+
+def plan_min(dependency: str, predecessor: JobId) -> int | None:
+    """Minutes of a plan for this predecessor; None: the list is none."""
+    found = plan(dependency)
+    return found.minutes if found is not None and found.predecessor == predecessor else None
 
 
 def planned(dependency: str, predecessor: JobId, minutes: int) -> str:

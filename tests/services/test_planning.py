@@ -268,7 +268,7 @@ def test_a_plan_that_is_too_early_by_now_is_moved_whatever_that_saves(store: Sto
     """The time limit was raised: an hour's overlap became three."""
     register(store, max_overlap_s=HOUR)
     site = Site(store, Leads(0.0))
-    longer = {"limit": "1-02:00:00", "EndTime": str(END + 2 * HOUR)}
+    longer: dict[str, Any] = {"limit": "1-02:00:00", "EndTime": str(END + 2 * HOUR)}
     told = site.tick(runs(**longer), stands(shown_plan(minutes(1))))
     assert told == [("hold", 12, "afterany:11")]
     site = Site(store, Leads(None))
@@ -320,7 +320,7 @@ def test_one_that_was_requeued_after_the_release_by_plan_is_waited_for(store: St
 
 
 def test_one_that_its_owner_planned_is_not_put_back(store: Store) -> None:
-    theirs = {"Comment": f"mirage:lead=3:00:00 mirage:{CHAIN}:2"}
+    theirs: dict[str, Any] = {"Comment": f"mirage:lead=3:00:00 mirage:{CHAIN}:2"}
     site = Site(store)
     assert site.tick(runs(), stands(shown_plan(minutes(3)), **theirs)) == []
     due = END - 3 * HOUR
