@@ -61,8 +61,9 @@ def _row(found: HandoverRow, last: DecisionRow | None, would: Mapping[str, int])
 
 
 def _kind(after: Link, last: DecisionRow | None) -> Kind:
-    moved = after.freed_at is not None and after.freed_by is not Planner.USER
-    if moved or (last is not None and last.mode is Mode.ACT):
+    if after.freed_by is Planner.USER:
+        return Kind.NONE  # its owner said when, and Mirage left it so
+    if after.freed_at is not None or (last is not None and last.mode is Mode.ACT):
         return Kind.ACT
     return Kind.NONE if last is None or last.mode is Mode.OBSERVE else Kind.SHADOW
 
