@@ -62,8 +62,10 @@ def wants_twin(policy: Policy) -> bool:
 
 
 def _lead_s(quantile_s: NDArray[np.int32], least: float) -> int:
-    """The time left at which it would be late in so many futures, were they the same then."""
-    return round(float(np.interp(1.0 - least, LEVELS, quantile_s)))
+    """The most time left with which it is late often enough, were its wait the same then."""
+    times = np.unique(np.concatenate([[0], quantile_s - 1]).clip(min=0))
+    often = times[late(quantile_s, times) >= least]
+    return int(often.max(initial=0))
 
 
 def _forecast(quantile_s: NDArray[np.int32]) -> Forecast:

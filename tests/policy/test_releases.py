@@ -43,10 +43,18 @@ def test_a_stopping_policy_expects_it_when_it_would_be_late_often_enough() -> No
     decision = Foretold().decide(shown)
     assert decision.action is Action.WAIT
     assert decision.release_at is not None
-    lead_h = (shown.predecessor_end - decision.release_at) / HOUR
-    assert lead_h == pytest.approx(10 * (1.0 - least), abs=0.01)
-    at_hand = seen(round(lead_h * HOUR) - 60, twin_s=wait_s)
-    assert Foretold().decide(at_hand).action is Action.FREE
+    lead_s = shown.predecessor_end - decision.release_at
+    assert lead_s == pytest.approx(10 * HOUR * (1.0 - least), abs=HOUR / 2)
+    assert Foretold().decide(seen(lead_s, twin_s=wait_s)).action is Action.FREE
+    assert Foretold().decide(seen(lead_s + 60, twin_s=wait_s)).action is Action.WAIT
+
+
+@pytest.mark.parametrize("wait_s", [0, 1800])
+def test_of_the_same_wait_in_all_futures_it_is_that(wait_s: int) -> None:
+    shown = seen(twin_s=np.full(len(LEVELS), wait_s, dtype=np.int32))
+    release_at = Foretold().decide(shown).release_at
+    assert release_at is not None
+    assert shown.predecessor_end - release_at == max(0, wait_s - 1)
 
 
 @pytest.mark.parametrize("name", ["auto", "twin", "quantile", "average", "fixed-lead", "reactive"])
