@@ -250,7 +250,8 @@ def _run_again(link: Link, job: Job) -> Link:
     """Slurm gives a requeued job a new submit time. Also one that had ended may be requeued."""
     fresh = replace(link, submit=job.submit, state=LinkState.PENDING, end=None, end_state=None)
     fresh = replace(fresh, eligible=None, start=None, expected_end=None, reason="", hindered="")
-    return replace(fresh, freed_at=None, freed_by=None, plan_min=None, planned_by=None)
+    fresh = replace(fresh, freed_at=None, freed_by=None)
+    return replace(fresh, plan_min=None, planned_release=None, planned_by=None)
 
 
 def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:

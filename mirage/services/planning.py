@@ -66,7 +66,8 @@ class Planning:
         if wanted.at == stands:
             return _taken_back(decision, early) if early else decision
         saved_h = cost_h(stands, like.forecast, view) - cost_h(wanted.at, like.forecast, view)
-        if not (early or wanted.binds or saved_h > self.limits.replan_gain_h):
+        never = wanted.at is None and decision.forecast is None  # its policy foretells no wait
+        if not (early or never or wanted.binds or saved_h > self.limits.replan_gain_h):
             return decision
         if wanted.at is None:
             return _taken_back(decision, wanted.why)
@@ -89,7 +90,7 @@ class Planning:
         lead_s = lead_s if most_s is None else min(lead_s, int(most_s))
         at = _whole_minutes(view, view.predecessor_end - lead_s)
         if at >= view.predecessor_end:
-            return Wanted(None, _AT_ITS_END, binds=decision.forecast is None or most_s == 0)
+            return Wanted(None, _AT_ITS_END, binds=most_s == 0)
         asked = replace(decision, action=Action.FREE)
         allowed = limited(asked, replace(view, now=at), self.limits, self.spent)
         if allowed.action is not Action.FREE:
@@ -138,7 +139,8 @@ def plan_min(decision: Decision, predecessor: Link) -> int | None:
 
 def stands_by_mirage(standby: Link) -> bool:
     """Whether a plan stands that is Mirage's, and not its owner's."""
-    return standby.plan_min is not None and standby.planned_by is not Planner.USER
+    held = standby.position is Position.HELD and standby.plan_min is not None
+    return held and standby.planned_by is not Planner.USER
 
 
 def _whole_minutes(view: HandoverView, at: int) -> int:

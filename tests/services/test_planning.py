@@ -9,7 +9,7 @@ from mirage.domain.chain import ChainMode, ChainState, Planner, Presubmit
 from mirage.domain.decision import Action, Decision, Forecast, HandoverView, Mode
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from mirage.policy.rules import by_lead
+from mirage.policy.rules import Reactive, by_lead
 from mirage.services import chains as chain_service
 from mirage.services import kept_moves
 from mirage.services import links as link_service
@@ -366,6 +366,23 @@ def test_a_plan_that_slurm_did_not_keep_is_written_again(store: Store) -> None:
     assert told == [("hold", 12, TOLD.format(minutes(3)))]
     assert site.tick(runs(), stands(), now=NOW + 120) == []
     assert "since Slurm has refused one" in site.last.reason
+
+
+def test_what_slurm_has_released_stays_released_at_the_end_of_act(store: Store) -> None:
+    register(store)
+    site = Site(store)
+    site.tick(runs(), stands())
+    due = END - 3 * HOUR
+    free = stands("(null)", EligibleTime=str(due + 9), Reason="Priority")
+    site.mode = Mode.SHADOW
+    assert site.tick(runs(), free, now=due + 30) == []
+    assert links(store)[2].freed_by is Planner.SERVICE
+
+
+def test_a_policy_that_is_never_early_takes_a_plan_back(store: Store) -> None:
+    site = Site(store, Reactive())
+    assert site.tick(runs(), stands(shown_plan(minutes(3)))) == [("hold", 12, "afterany:11")]
+    assert site.tick(runs(), stands(), now=NOW + 60) == []
 
 
 def test_a_spent_budget_leaves_no_plan_standing(store: Store) -> None:
