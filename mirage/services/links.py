@@ -39,6 +39,9 @@ HOLD_GONE = "hold gone"
 FORGOTTEN, TAKEN_UP = "forgotten by Slurm", "taken up again"
 """The audit's words for a link that Slurm lost, and for an ended chain with a link that lives."""
 
+RELEASED = "released by plan"
+"""The audit's word for a standby that Slurm released by the plan in its dependency."""
+
 SENT_BACK = "SentBack"
 """What hinders a link that started too early once (`Link.hindered`): a job of it has ended beside
 its predecessor, and another one stands behind that."""
@@ -348,6 +351,9 @@ def _store(
         # Since a hold was lifted between two looks: Slurm makes it eligible anew.
         since = max(link.freed_at, link.eligible or 0)
         forecasts.settle(tx, link.chain_id, link.index, max(0, link.start - since))
+    if link.freed_by is not None and (before is None or before.freed_at != link.freed_at):
+        what = {"at": link.freed_at, "by": link.freed_by}
+        _audit(tx, cluster_id, link, RELEASED, link.seen_at, what)
     if before is not None and before.job_id != link.job_id:
         event = REPLACED if _is_lost(before, in_vain=in_vain) else "begins anew"
         _audit(tx, cluster_id, link, event, link.seen_at, {"before": before.job_id})

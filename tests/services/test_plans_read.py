@@ -12,7 +12,7 @@ from mirage.domain.decision import Mode
 from mirage.services import outcomes
 from mirage.services.impact import Impact, impact
 from mirage.services.spending import spent_by_account
-from mirage.store import chains, clusters
+from mirage.store import audit, chains, clusters
 from mirage.store.engine import Store
 from mirage.store.open_links import count_planned, running_beside
 from tests.services.printed import looked
@@ -62,6 +62,14 @@ def told(store: Store) -> Impact:
         outcomes.record(tx, 1)
     with store.read() as tx:
         return impact(tx, 1, 0, END + LIMIT, ADMIN)
+
+
+@EACH
+def test_that_slurm_released_it_is_written_down_once(store: Store, by: Planner) -> None:
+    began(store, by)
+    with store.read() as tx:
+        told = [row for row in audit.page(tx, chain_id=CHAIN) if row.event == "released by plan"]
+    assert [row.detail for row in told] == [{"link": 2, "at": ELIGIBLE, "by": by.value}]
 
 
 @EACH
