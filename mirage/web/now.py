@@ -43,6 +43,5 @@ def _shown(look: Look, wanted: Wanted, begin: Place | None) -> dict[str, Any]:
         "following": cursor(rows[-1]) if len(found.rows) > _ROWS else "",
         "said": verdicts.said,
         "stands": verdicts.stands,
-        "planned": verdicts.planned,
         "strip": strips.draw,
     }
