@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,13 @@ def running_link(tx: Transaction, cluster_id: int, mode: ChainMode) -> None:
 
 def add_waits(tx: Transaction, cluster_id: int, wait_s: int) -> None:
     """Of thirty jobs like the link's."""
-    like = {"nodes": 1, "time_limit_s": 2 * HOUR, "partition": "", "uid": 1002, "user": "bob"}
+    like: dict[str, Any] = {
+        "nodes": 1,
+        "time_limit_s": 2 * HOUR,
+        "partition": "",
+        "uid": 1002,
+        "user": "bob",
+    }
     submit = NOW - HOUR - wait_s
     started = [
         Job(

@@ -4,6 +4,8 @@ From text as squeue prints it: a link of a day runs on one node, its successor i
 hours before the end, becomes eligible nine seconds after that, and starts three hours before it.
 """
 
+from typing import Any
+
 import pytest
 
 from mirage.domain.caller import Role, Standing
@@ -42,14 +44,19 @@ def released(store: Store, by: Planner, *, now: int = DUE + 60) -> None:
     """Planned, and released by that."""
     comment = f"{SAYS[by]}mirage:{CHAIN}:2"
     looked(store, runs() + stands(shown_plan(minutes(4)), Comment=comment))
-    out = {"EligibleTime": str(ELIGIBLE), "Reason": "Priority", "Comment": comment}
+    out: dict[str, Any] = {"EligibleTime": str(ELIGIBLE), "Reason": "Priority", "Comment": comment}
     looked(store, runs() + stands("(null)", **out), now)
     assert (links(store)[2].freed_at, links(store)[2].freed_by) == (ELIGIBLE, by)
 
 
 def began(store: Store, by: Planner, *, now: int = BEGINS + 60, over: bool = False) -> None:
     released(store, by)
-    cells = {"State": "RUNNING", "Reason": "None", "NodeList": "g2", "StartTime": str(BEGINS)}
+    cells: dict[str, Any] = {
+        "State": "RUNNING",
+        "Reason": "None",
+        "NodeList": "g2",
+        "StartTime": str(BEGINS),
+    }
     cells |= {"EndTime": str(BEGINS + LIMIT), "EligibleTime": str(ELIGIBLE)}
     cells |= {"Comment": f"{SAYS[by]}mirage:{CHAIN}:2"}
     before = runs(State="TIMEOUT") if over else runs()
