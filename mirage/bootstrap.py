@@ -166,6 +166,7 @@ def limits(settings: Settings) -> Limits:
         min_gain_s=provision.min_gain_s,
         account_overlap_node_h=provision.account_overlap_node_h,
         cluster_overlap_node_h=provision.cluster_overlap_node_h,
+        replan_gain_h=provision.replan_gain,
         allow_pin=provision.allow_pin,
         max_touches=provision.max_touches,
         max_chains_per_user=provision.max_chains_per_user,

@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from itertools import chain as chained
 
 from mirage.cluster.ownership import refuse_another_owner
+from mirage.cluster.simulated_plans import Plans, shown
 from mirage.cluster.simulated_words import Words
 from mirage.domain.chain import ChainId, Mark, find_mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterRefused, InputError
+from mirage.sim.layout import FAR
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import (
     Event,
@@ -21,6 +23,7 @@ from mirage.sim.types import (
     afterany,
 )
 from mirage.sim.workload import Workload
+from mirage.slurm import dependency as dependency_list
 from mirage.slurm import holds
 
 MIN_JOB_AGE_S = 300
@@ -64,6 +67,7 @@ class SimulatedCluster:
         self._chains: dict[ChainId, _ChainUser] = {}
         self._links: dict[Mark, int] = {}
         """The standby that was put in place for a link, by job id."""
+        self._plans = Plans(self.simulator)
         self._pinned: set[int] = set()
         self._runs: dict[int, Record] = {}
         """Running jobs as they started: what accounting keeps of a run that is requeued."""
@@ -77,9 +81,15 @@ class SimulatedCluster:
     def advance(self, seconds: int) -> None:
         """Let time pass. Links that start put their standby in place at that very second."""
         until = self.simulator.now + seconds
-        while self._chains and self.simulator.next_instant() <= until:
-            self._live(self.simulator.step(until))
+        while (at := self._next_instant()) <= until:
+            self._live(self.simulator.step(at))
+            self._plans.release()
         self._live(self.simulator.advance(until))
+
+    def _next_instant(self) -> int:
+        """At which a link may start, or a planned release is due."""
+        happens = self.simulator.next_instant() if self._chains else FAR
+        return min(happens, self._plans.next_due())
 
     def submit_chain(
         self,
@@ -236,6 +246,7 @@ class SimulatedCluster:
         self.simulator.set_node_list(standby, self._words.node_numbers(node_list))
         self._pinned.add(standby)
         self.simulator.set_dependencies(standby, dependencies)
+        self._plans.write(standby, None)
 
     def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         self._look_at(standby, owner)
@@ -269,7 +280,10 @@ class SimulatedCluster:
             refuse_another_owner(job_id, self._words.uid(record.job.user), owner)
 
     def _depend(self, standby: JobId, dependency: str) -> None:
-        self.simulator.set_dependencies(standby, self._words.dependencies(dependency))
+        plan = dependency_list.plan(dependency)
+        wanted = dependency if plan is None else f"afterany:{plan.predecessor}"
+        self.simulator.set_dependencies(standby, self._words.dependencies(wanted))
+        self._plans.write(standby, plan)
 
     def _unpin(self, standby: JobId, *, asked: bool) -> None:
         """A node list that Mirage did not set is the user's own, and stays."""
@@ -292,6 +306,8 @@ class SimulatedCluster:
             planned=planned,
             reason=self._standing(record) or reason,
         )
+        plan = self._plans.find(record.job_id) if record.dependencies else None
+        job = job if plan is None else replace(job, dependency=shown(plan))
         submit = self._resubmitted.get(record.job_id)
         return job if submit is None else replace(job, submit=submit)
 

@@ -3,11 +3,11 @@
 Run times are not known: every job is taken to run to its limit.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mirage.domain.job import Job
+from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import InputError
@@ -42,7 +42,11 @@ def stand_in(params: Params, queue: Queue, nodes: tuple[Node, ...] = ()) -> Stan
     """
     running, waiting = _jobs(queue, queue.running), _jobs(queue, queue.pending)
     as_running = {int(job.job_id): submitted(params, job) for job in running}
-    as_pending = {int(job.job_id): _pending(params, job, queue.taken_at) for job in waiting}
+    starts = {job.job_id: _since(job, queue.taken_at) for job in running}
+    as_pending = {
+        int(job.job_id): _pending(params, job, queue.taken_at, _release(job, starts))
+        for job in waiting
+    }
     left_out = _refused(params, (*as_running.values(), *as_pending.values()))
     places = _places([job for job in running if job.job_id not in left_out], nodes, params.nodes)
     left_out |= {i: "no free nodes are left for it" for i, at in places.items() if at is None}
@@ -120,16 +124,30 @@ def _eligible(job: Job, now: int) -> int | None:
     return job.eligible if job.eligible is not None and job.eligible <= now else None
 
 
-def _pending(params: Params, job: Job, now: int) -> SimJob:
-    terms, readable = _dependencies(job.dependency)
+def _release(job: Job, starts: Mapping[JobId, int]) -> int | None:
+    """When Slurm releases a standby by itself, behind a job that runs; None: no such plan stands.
+
+    Run to its limit, that job does not end before.
+    """
+    plan = dependency.plan(job.dependency)
+    if plan is None or plan.predecessor not in starts:
+        return None
+    return starts[plan.predecessor] + 60 * plan.minutes
+
+
+def _pending(params: Params, job: Job, now: int, release: int | None = None) -> SimJob:
+    """`release`: by a plan, in the place of its dependencies."""
+    terms, readable = ((), True) if release is not None else _dependencies(job.dependency)
     eligible = _eligible(job, now) is not None
     limit_s = _limit(job)
     return SimJob(
         **_common(params, job),
         time_limit_s=limit_s,
         run_s=limit_s,
-        begin=job.eligible or 0 if not eligible else 0,
-        held=job.priority == 0 or not readable or (not eligible and not terms and not job.eligible),
+        begin=0 if eligible else max(release or 0, job.eligible or 0),
+        held=job.priority == 0
+        or not readable
+        or not (eligible or terms or job.eligible or release is not None),
         dependencies=() if eligible else terms,
         priority=job.priority if eligible else None,
     )
@@ -165,6 +183,9 @@ def _limit(job: Job) -> int:
 
 def _dependencies(text: str) -> tuple[tuple[Dependency, ...], bool]:
     """(terms, True), or nothing and False where the list has what the simulator does not."""
+    plan = dependency.plan(text)
+    if plan is not None:
+        return (Dependency(DependencyKind.AFTERANY, int(plan.predecessor)),), True
     try:
         terms = [term for term in dependency.plain(text).split(",") if term]
         return tuple(_dependency(term) for term in terms), True

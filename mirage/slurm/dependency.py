@@ -1,7 +1,11 @@
-"""Dependency lists: taking Mirage's own term out and putting it back, touching nothing else.
+"""Dependency lists: taking Mirage's own part out and putting it back, touching nothing else.
 
 squeue prints `afterany:12(unfulfilled),afterok:13(failed)`; scontrol takes the same without the
 remarks. `,` means all of them, `?` any of them, and Slurm does not mix the two.
+
+Mirage's own part is `afterany:P`, or the plan `afterany:P?after:P+N`: the standby is eligible when
+P ends or N minutes after P started, whichever is first. A plan is a list of its own: beside other
+terms it would need the other separator.
 """
 
 import re
@@ -10,6 +14,9 @@ from dataclasses import dataclass
 
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import InputError, MalformedText
+
+MOST_MINUTES = (2**31 - 1) // 60
+"""Slurm counts a delay in seconds: a longer one overflows, and means another instant."""
 
 _REMARK = re.compile(r"\([a-zA-Z ]*\)")
 _TERM = re.compile(r"(?P<type>[a-z]+)(?::(?P<jobs>\d+(?:_(?:\d+|\*))?(?:\+\d+)?(?::\S+)?))?")
@@ -29,8 +36,57 @@ def waits_on(dependency: str, predecessor: JobId) -> bool:
     return _own_term(predecessor) in plain(dependency).replace("?", ",").split(",")
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Eligible when the predecessor ends, or so many minutes after it started."""
+
+    predecessor: JobId
+    minutes: int
+
+
+def plan(dependency: str) -> Plan | None:
+    """None: the list is no plan, as one that does not read."""
+    try:
+        several = sorted(_terms(dependency, "?")) if dependency.count("?") == 1 else []
+    except MalformedText:
+        return None
+    after, end = [_ONE_JOB.fullmatch(term) for term in several] or (None, None)
+    if after is None or end is None or (after["type"], end["type"]) != ("after", "afterany"):
+        return None
+    if after["job"] != end["job"] or end["minutes"] is not None:
+        return None
+    return Plan(JobId(int(end["job"])), int(after["minutes"] or 0))
+
+
+def plan_min(dependency: str, predecessor: JobId) -> int | None:
+    """Minutes of a plan for this predecessor; None: the list is none."""
+    found = plan(dependency)
+    return found.minutes if found is not None and found.predecessor == predecessor else None
+
+
+def planned(dependency: str, predecessor: JobId, minutes: int) -> str:
+    """The list with a plan as Mirage's own part. Raises InputError where none can stand."""
+    if not 0 < minutes <= MOST_MINUTES:
+        raise InputError(f"a plan is 1 to {MOST_MINUTES} minutes after a start, not {minutes}")
+    if not takes_plan(dependency, predecessor):
+        raise InputError(
+            f"dependency {plain(dependency)!r} has terms of its owner's: "
+            f"Slurm takes no plan for {predecessor} beside them"
+        )
+    return f"{_own_term(predecessor)}?after:{predecessor}+{minutes}"
+
+
+def takes_plan(dependency: str, predecessor: JobId) -> bool:
+    """Whether nothing of its owner's stands in the list, as in one that does not read."""
+    if plan_min(dependency, predecessor) is not None:
+        return True
+    return _REMARK.sub("", dependency).strip() in {"", "(null)", _own_term(predecessor)}
+
+
 def without(dependency: str, predecessor: JobId) -> str:
     """The user's part of the list. A list without Mirage's term is all the user's."""
+    if plan_min(dependency, predecessor) is not None:
+        return ""
     if not waits_on(dependency, predecessor):
         return plain(dependency)
     if "?" in dependency:
@@ -43,7 +99,9 @@ def without(dependency: str, predecessor: JobId) -> str:
 
 
 def behind(dependency: str, predecessor: JobId) -> str:
-    """The list with Mirage's own term first."""
+    """The list with Mirage's own term first, and without a plan."""
+    if plan_min(dependency, predecessor) is not None:
+        return _own_term(predecessor)
     if waits_on(dependency, predecessor):
         return plain(dependency)
     if "?" in dependency:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mirage.domain.chain import ChainMode, Presubmit, Style
+from mirage.domain.chain import ChainMode, Planner, Presubmit, Style
 from mirage.domain.job import Job
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import MalformedText
@@ -48,6 +48,18 @@ def wishes(job: Job) -> Wishes:
         field: read(said[name]) for name, (field, read) in _READ.items() if name in said
     }
     return Wishes(**found)
+
+
+def planner(job: Job) -> Planner:
+    """Who planned a release that stood in Slurm when the job was first seen.
+
+    The running link wrote it: a lead that its user gave, what the service answered, or its own
+    forecast. The comment that it gives the standby tells which.
+    """
+    said = dict(_in_comment(job.comment))
+    if "lead" in said:
+        return Planner.USER
+    return Planner.SERVICE if said.get("planned-by") == Planner.SERVICE else Planner.LINK
 
 
 def _in_comment(comment: str) -> Iterator[tuple[str, str]]:
