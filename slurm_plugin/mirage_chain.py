@@ -29,6 +29,8 @@ class Chain(object):
         self.script = mirage_carrier.Script(name_of(call), _sound(call))
         self.directory = None
         self.comment = mirage_settings.from_comment(call.comment())[0]
+        if settings.service == "none":  # for a service that finds the jobs all the same
+            self.comment = (self.comment + " mirage:service=none").lstrip(" ")
 
     def tag(self, link):
         return "mirage:%s:%d" % (self.id, link)
@@ -260,6 +262,11 @@ def _ask_queue(chain):
 
 def _tell(chain, job):
     """Register the chain; that this fails costs nothing but a line."""
+    settings = chain.settings
+    if settings.service == "none":
+        told = "chain %s: %s, planned by its links alone%s"
+        say(chain.call, told % (chain.id, _length(settings), _ruled(settings)))
+        return
     try:
         if job is None:
             raise mirage_register.Unreachable("sbatch named no job")
@@ -267,11 +274,18 @@ def _tell(chain, job):
     except Exception as error:
         say(
             chain.call,
-            "chain %s is not registered (%s); it runs all the same, each link queueing when the"
-            " last one ends, until Mirage finds it by its comment" % (chain.id, error),
+            "chain %s is not registered (%s); it runs all the same, its links plan by themselves,"
+            " until Mirage finds it by its comment%s" % (chain.id, error, _ruled(settings)),
         )
     else:
         say(chain.call, "chain %s: %s" % (chain.id, _length(chain.settings)))
+
+
+def _ruled(settings):
+    """By which rule links plan, where another was asked for."""
+    if settings.policy in (None, "quantile"):
+        return ""
+    return "; without a service `quantile` decides, not %s" % (settings.policy,)
 
 
 def _calls_itself(chain):
