@@ -20,6 +20,9 @@ DEFAULTS = {
     "continue": "TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED",
     "min_runtime": "600",
     "checkpoint": "",
+    "price": "",
+    "lead": "",
+    "service": "site",
 }
 CASES = [
     ("chain", "7", {"links": "7"}),
@@ -35,6 +38,10 @@ CASES = [
     ("continue", "timeout,COMPLETED", {"continue": "TIMEOUT,COMPLETED"}),
     ("min-runtime", "1:30", {"min_runtime": "90"}),
     ("checkpoint", "/ck/point", {"checkpoint": "/ck/point"}),
+    ("overlap-price", "0.25", {"price": "0.25"}),
+    ("lead", "6:00:00", {"lead": "21600"}),
+    ("lead", "0", {"lead": "0"}),
+    ("service", "none", {"service": "none"}),
 ]
 NAMES = [f"{name}={value}" for name, value, _ in CASES]
 
@@ -154,6 +161,10 @@ def test_a_comment_that_is_not_ours_is_left_alone(slurm: FakeSlurm, comment: str
         ("--mirage-continue=CANCELLED", "--mirage-continue is a list of COMPLETED,FAILED,"),
         ("--mirage-until-file=", "--mirage-until-file is a path, not ''"),
         ("--mirage-never-overlap=1", "--mirage-never-overlap takes no value"),
+        ("--mirage-lead=-5", "--mirage-lead is a time as Slurm writes it"),
+        ("--mirage-lead=1:2:3:4", "--mirage-lead is a time as Slurm writes it"),
+        ("--mirage-lead=", "--mirage-lead is a time as Slurm writes it"),
+        ("--mirage-service=mine", "--mirage-service is site or none, not 'mine'"),
         ("--mirage-overlap-price=nan", "--mirage-overlap-price is a number from 0 to 100"),
         ("--comment=mirage:chain=3,colour=red", "no such thing in --comment=mirage:...: 'colour"),
     ],
@@ -352,3 +363,51 @@ def test_no_link_empties_the_log_of_the_one_before_it(
     said = ask(slurm, "--mirage-chain=3", *words, lines=lines, env=env)
     assert ("--open-mode=truncate with one output file" in said) is refused
     assert len(slurm.calls()) == (0 if refused else 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "lines", "env"),
+    [
+        (["--time=2:00:00"], "", {}),
+        (["-t120"], "#SBATCH --time=9:00:00\n", {}),
+        ([], "#SBATCH -t 2:00:00\n", {}),
+        ([], "", {"SBATCH_TIMELIMIT": "120"}),
+    ],
+)
+def test_a_lead_beyond_the_time_limit_is_refused(
+    slurm: FakeSlurm, words: list[str], lines: str, env: dict[str, str]
+) -> None:
+    chain = ["--mirage-chain=2", *words]
+    said = ask(slurm, *chain, "--mirage-lead=2:00:01", lines=lines, env=env)
+    assert "--mirage-lead is longer than the time limit of" in said
+    assert slurm.calls() == []
+    ask(slurm, *chain, "--mirage-lead=2:00:00", lines=lines, env=env)
+    assert head(slurm)["lead"] == "7200"
+
+
+def test_a_chain_without_a_service_says_so_in_its_comment_and_registers_nowhere(
+    slurm: FakeSlurm,
+) -> None:
+    said = ask(slurm, "--mirage-chain=2", "--mirage-service=none", "--comment=mine")
+    assert "2 links, planned by its links alone" in said
+    (comment,) = [word for word in slurm.calls()[-1].argv if word.startswith("--comment=")][-1:]
+    assert comment == f"--comment=mine mirage:service=none {tag(slurm)}"
+
+
+def test_who_asks_for_a_policy_and_reaches_no_service_is_told_which_rule_decides(
+    slurm: FakeSlurm,
+) -> None:
+    for words in ([], ["--mirage-service=none"]):
+        said = ask(slurm, "--mirage-chain=2", "--mirage-policy=auto", *words)
+        assert "without a service `quantile` decides, not auto" in said
+        said = ask(slurm, "--mirage-chain=2", "--mirage-policy=quantile", *words)
+        assert "decides" not in said
+
+
+def test_the_admins_word_on_plans_travels_with_the_chain(slurm: FakeSlurm) -> None:
+    conf = slurm.root / "client.conf"
+    conf.write_text("plans = never\nmax_lead = 2:00:00\n")
+    ask(slurm, "--mirage-chain=2", env={"MIRAGE_CLIENT_CONF": str(conf)})
+    text = slurm.calls()[-1].script.decode()
+    assert "mirage_plans='never'\n" in text
+    assert "mirage_max_lead='2:00:00'\n" in text
