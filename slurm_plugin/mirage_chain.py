@@ -29,8 +29,8 @@ class Chain(object):
         self.script = mirage_carrier.Script(name_of(call), _sound(call))
         self.directory = None
         self.comment = mirage_settings.from_comment(call.comment())[0]
-        if settings.service == "none":  # for a service that finds the jobs all the same
-            self.comment = (self.comment + " mirage:service=none").lstrip(" ")
+        told = _for_others(settings)
+        self.comment = (self.comment + " " + told).strip(" ") if told else self.comment
 
     def tag(self, link):
         return "mirage:%s:%d" % (self.id, link)
@@ -59,6 +59,13 @@ class Chain(object):
         """Each link adds to the output of the last one, unless the user chose."""
         chose = self.call.reading.has("open-mode") or self.said.has("open-mode")
         return "" if chose or "SBATCH_OPEN_MODE" in self.call.environ else "--open-mode=append"
+
+
+def _for_others(settings):
+    """What the jobs tell a service that finds them and was never told of the chain."""
+    told = ["service=none"] if settings.service == "none" else []
+    told += ["lead=%d" % (settings.lead_s // 60,)] if settings.lead_s else []
+    return "mirage:" + ",".join(told) if told else ""
 
 
 class Unsound(Exception):

@@ -53,6 +53,7 @@ SHORT_NAMES = {
     "H": "hold",
     "M": "clusters",
     "Q": "quiet",
+    "t": "time",
     "V": "version",
     "W": "wait",
 }

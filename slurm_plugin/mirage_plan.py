@@ -78,7 +78,7 @@ def _asked(link, environ):
         return Told(False, "--mirage-service=none")
     import mirage_register
 
-    path = "%s/%s/next" % (mirage_register.PATH, link.chain)
+    path = "%s/%s/next?link=%d" % (mirage_register.PATH, link.chain, link.index)
     try:
         code, body, is_known = mirage_register.look_up(path, environ)
     except Exception as error:  # nobody there, or nobody whom the system vouches for
@@ -97,7 +97,7 @@ def understood(link, code, is_known, body):
         import json
 
         said = json.loads(body.decode("utf-8"))
-        mode, lead_s = said.get("mode"), said.get("planned_lead_s")
+        mode, lead_s = said.get("mode"), said.get("lead_s")
         again_s = int(said["ask_again_s"])
     except (AttributeError, KeyError, TypeError, ValueError):
         return Told(True, "its answer does not read")

@@ -70,8 +70,9 @@ JobID:*) # in columns: what `job_in_full` says of each
     for one in $(echo "$job" | tr , ' '); do
         [ -f {home}/full.$one ] || continue
         read -r state eligible start end nodes <{home}/full.$one
-        printf '%-20s%-20s%-160s%-24s%-24s%-24s%-12s\n' "$one" "$state" "$(cat {home}/dependency.$one)" \
-            "$eligible" "$start" "$end" "$nodes"
+        dependency=$(cat {home}/dependency.$one)
+        printf '%-20s%-20s%-160s%-24s%-24s%-24s%-12s\n' \
+            "$one" "$state" "$dependency" "$eligible" "$start" "$end" "$nodes"
     done
     exit 0
     ;;
@@ -215,13 +216,12 @@ class FakeSlurm:
         state: str,
         *,
         dependency: str = "(null)",
-        eligible: int | str = "N/A",
-        start: int | str = "N/A",
-        end: int | str = "N/A",
+        times: tuple[object, object, object] = ("N/A", "N/A", "N/A"),
         nodes: int = 1,
     ) -> None:
-        """What `squeue -O` tells of it."""
-        (self.root / f"full.{job}").write_text(f"{state} {eligible} {start} {end} {nodes}\n")
+        """What `squeue -O` tells of it; `times`: eligible, start, end."""
+        words = " ".join(map(str, times))
+        (self.root / f"full.{job}").write_text(f"{state} {words} {nodes}\n")
         (self.root / f"dependency.{job}").write_text(f"{dependency}\n")
 
     def dependency(self, job: int) -> str:

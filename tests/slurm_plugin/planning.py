@@ -29,7 +29,7 @@ FOLDERS = ("beat", "deadline", "ends", "jobs", "plans", "started", "waited")
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """Link 1 of a chain, job 101, which began an hour ago and has a day; link 2, job 102, stands."""
+    """Link 1 of a chain, job 101, began an hour ago and has a day; link 2, job 102, stands."""
 
     slurm: FakeSlurm
     chain: Path
@@ -59,14 +59,8 @@ class Planning:
         (self.chain / name).write_text(f"{text}\n")
 
     def runs(self, *, state: str = "RUNNING", end: int | str | None = None, nodes: int = 1) -> None:
-        self.slurm.job_in_full(
-            OWN,
-            state,
-            eligible=self.start - 60,
-            start=self.start,
-            end=self.end if end is None else end,
-            nodes=nodes,
-        )
+        times = (self.start - 60, self.start, self.end if end is None else end)
+        self.slurm.job_in_full(OWN, state, times=times, nodes=nodes)
 
     def waited(
         self, waits_s: Iterable[int], *, nodes: int = 1, minutes: object = 1440, code: int = 0

@@ -162,7 +162,7 @@ def test_where_jobs_start_at_once_the_standby_stays_as_it_is(planning: Planning)
     assert "left to become eligible at the end of job 101" in planning.log()
 
 
-# --- what bounds it ---------------------------------------------------------------------------------
+# --- what bounds it ------------------------------------------------------------------
 
 
 def test_no_lead_is_longer_than_max_overlap_and_the_shortest_wait(planning: Planning) -> None:
@@ -181,7 +181,7 @@ def test_by_default_a_quarter_of_the_time_limit_bounds_it(slurm: FakeSlurm) -> N
 
 def test_the_plan_is_never_earlier_than_the_lead_allows(planning: Planning) -> None:
     planning.waited([3599] * 30)
-    planning.plan(max_overlap=0 or 1)
+    planning.plan(max_overlap=1)
     minutes = planning.minutes()
     assert minutes is not None
     assert planning.start + 60 * minutes >= planning.end - 3600
@@ -189,7 +189,12 @@ def test_the_plan_is_never_earlier_than_the_lead_allows(planning: Planning) -> N
 
 @pytest.mark.parametrize(
     ("conf", "lead"),
-    [("max_lead = 30\n", 30), ("max_lead = 90\n", 60), ("plans = own\n", 60), ("max_lead = 0", None)],
+    [
+        ("max_lead = 30\n", 30),
+        ("max_lead = 90\n", 60),
+        ("plans = own\n", 60),
+        ("max_lead = 0", None),
+    ],
 )
 def test_the_admins_word_bounds_a_plan(planning: Planning, conf: str, lead: int | None) -> None:
     planning.waited([HOUR] * 30)
@@ -235,13 +240,13 @@ def test_a_lead_by_hand_needs_no_forecast(planning: Planning) -> None:
     assert "--mirage-lead" in planning.log()
 
 
-# --- chains whose links switch: the price is worked out ----------------------------------------------
+# --- chains whose links switch: the price is worked out ------------------------------
 
 
 def test_a_switch_chains_price_comes_of_its_start_up_and_its_time_limit(planning: Planning) -> None:
     planning.waited(mixed(100))
     planning.plan(style="switch")
-    # (10 min + some seconds) / 24 h is under the least price: the 0.99 quantile, above max-overlap's.
+    # (10 min + some seconds) / 24 h is under the least price: the 0.99 quantile.
     assert planning.lead_minutes() == 100
     assert "price 0.01" in planning.log()
 
@@ -269,7 +274,7 @@ def test_the_start_up_is_measured_from_the_chains_own_hand_overs(slurm: FakeSlur
     assert 0.05 <= float(said[1]) <= 0.06
 
 
-# --- what stands is left alone unless it is this link's own ------------------------------------------
+# --- what stands is left alone unless it is this link's own --------------------------
 
 
 @pytest.mark.parametrize(
@@ -364,7 +369,8 @@ def test_while_an_earlier_link_runs_there_is_none(planning: Planning, state: str
     planning.has("jobs/2", OWN)
     planning.has("jobs/3", NEXT)
     planning.has("jobs/1", 100)
-    planning.slurm.job_in_full(100, state, start=planning.start, end=planning.end)
+    times = ("N/A", planning.start, planning.end)
+    planning.slurm.job_in_full(100, state, times=times)
     assert planning.plan(link=2).returncode == 3
     assert planning.questions() == [], "its files tell"
     planning.has("deadline/1", planning.start)
@@ -407,7 +413,7 @@ def test_a_slurm_that_does_not_answer_is_no_refusal(planning: Planning) -> None:
     assert planning.lead_minutes() == 60
 
 
-# --- the cache ---------------------------------------------------------------------------------------
+# --- the cache -----------------------------------------------------------------------
 
 
 def cache(planning: Planning) -> Path:

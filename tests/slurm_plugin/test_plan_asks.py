@@ -35,14 +35,14 @@ def ask(planning: Planning, service: Service) -> Ask:
 
 
 def says(mode: str, lead_s: object = None) -> dict[str, object]:
-    return {"submit_now": False, "ask_again_s": 600, "mode": mode, "planned_lead_s": lead_s}
+    return {"submit_now": False, "ask_again_s": 600, "mode": mode, "lead_s": lead_s}
 
 
 def test_the_services_plan_is_written_as_it_is(
     planning: Planning, ask: Ask, service: Service
 ) -> None:
     ask(says("act", 2 * HOUR))
-    assert service.asked[0][0] == "/api/v1/chains/0f0000000000000000ab/next"
+    assert service.asked[0][0] == "/api/v1/chains/0f0000000000000000ab/next?link=1"
     assert planning.lead_minutes() == 120
     assert planning.asked_sacct() == []
     ask(says("act", 3 * HOUR), 2)

@@ -36,7 +36,7 @@ def begin(chain: MakeChain, slurm: FakeSlurm) -> Begin:
         (slurm.root / "sacct.rows").write_text(row * 30)
         (slurm.root / "sacct.code").write_text("0\n")
         slurm.job_is(101, "RUNNING", start=now, end=now + 24 * HOUR)
-        slurm.job_in_full(101, "RUNNING", eligible=now, start=now, end=now + 24 * HOUR)
+        slurm.job_in_full(101, "RUNNING", times=(now, now, now + 24 * HOUR))
         slurm.job_in_full(102, "PENDING", dependency="afterany:101(unfulfilled)")
         link = chain(WAITS, **{"pace_s": 1, **told})
         own = {
@@ -127,7 +127,7 @@ def test_a_link_that_was_suspended_looks_again(begin: Begin, slurm: FakeSlurm) -
     naps = slept(slurm)
     until(lambda: slept(slurm) > naps + 20)  # on its way to the next turn
     now = int(time.time())
-    slurm.job_in_full(101, "RUNNING", eligible=now, start=now, end=now + 34 * HOUR)
+    slurm.job_in_full(101, "RUNNING", times=(now, now, now + 34 * HOUR))
     ahead(slurm, 10 * HOUR)
     until(lambda: minutes(slurm) not in ("1380", ""))
     assert int(minutes(slurm)) >= 33 * 60 - 1
@@ -142,7 +142,7 @@ def test_a_link_that_was_requeued_plans_anew_from_its_own_plan(
     link.signal(process, "KILL")
     process.communicate()
     later = int(time.time())
-    slurm.job_in_full(101, "RUNNING", eligible=later, start=later, end=later + 20 * HOUR)
+    slurm.job_in_full(101, "RUNNING", times=(later, later, later + 20 * HOUR))
     before = Path(link.chain / "log").read_text().count("becomes eligible")
     again = link.start(
         1,
