@@ -42,6 +42,8 @@ def plan(link, environ):
     if link.has_company():
         return LATER  # while an earlier link runs the next one has no plan
     before = mirage_planned.read(link)
+    if link.refused():  # in this chain's life: nobody is asked again
+        return link.say(before, 0, "no plan: %s" % (link.refused(),))
     told = _asked(link, environ)
     if told.mode in ("observe", "shadow"):
         return _without(link, before, environ, "the site's Mirage is in %s" % (told.mode,))
@@ -49,7 +51,7 @@ def plan(link, environ):
         return link.say(before, link.after(told.again_s), "no plan of the service's: %s" % (told.why,))
     if told.is_planned and link.wanted.lead_s is None:
         return _write(link, before, environ, told.lead_s)
-    why = None if told.answered else link.may_plan(environ)
+    why = link.may_plan(environ)
     if why is not None:
         return _without(link, before, environ, why)
     return _own(link, before, environ)

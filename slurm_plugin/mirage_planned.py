@@ -128,7 +128,7 @@ class Link(object):
         except Refused:
             return "max_lead in client.conf is no time"
         self.wanted.max_lead_s = min(most) if most else None
-        return self.refused() or None
+        return None
 
     def refused(self):
         """What the site said as it refused a plan of this chain: it is not asked again."""

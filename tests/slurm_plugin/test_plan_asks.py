@@ -117,6 +117,15 @@ def test_a_lead_by_hand_goes_before_the_services(planning: Planning, ask: Ask) -
     assert planning.lead_minutes() == 30
 
 
+@pytest.mark.parametrize(("conf", "lead"), [("plans = never", None), ("max_lead = 10", 10)])
+def test_the_admins_word_bounds_a_lead_by_hand_beside_a_service_too(
+    planning: Planning, ask: Ask, conf: str, lead: int | None
+) -> None:
+    planning.conf.write_text(conf)
+    ask(says("act"), lead=1800)
+    assert planning.lead_minutes() == lead
+
+
 def test_whoever_asks_for_no_service_asks_none(
     planning: Planning, ask: Ask, service: Service
 ) -> None:
