@@ -51,7 +51,7 @@ def _ask(partition, qos, environ):
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=environ,
+        env=dict(environ, SLURM_TIME_FORMAT="%s"),
     )
     found, lines = [], 0
     with asked.stdout:

@@ -67,6 +67,7 @@ while [ $# -gt 0 ]; do
 done
 case $format in
 JobID:*) # in columns: what `job_in_full` says of each
+    [ "$SLURM_TIME_FORMAT" = %s ] || exit 1
     for one in $(echo "$job" | tr , ' '); do
         [ -f {home}/full.$one ] || continue
         read -r state eligible start end nodes <{home}/full.$one

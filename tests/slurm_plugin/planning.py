@@ -21,6 +21,7 @@ printf '%s\n' "${{3#Dependency=}}" >{home}/dependency.$job
 """
 SACCT = r"""#!/bin/sh
 printf '%s\n' "$*" >>{home}/sacct.asked
+[ "$SLURM_TIME_FORMAT" = %s ] || exit 1
 cat {home}/sacct.rows
 exit "$(cat {home}/sacct.code)"
 """
