@@ -37,6 +37,8 @@ class Wishes:
     overlap_price: float | None = None
     total_s: int | None = None
     min_runtime_s: int | None = None
+    alone: bool = False
+    """No service is to follow the chain: its links plan by themselves."""
 
 
 def wishes(job: Job) -> Wishes:
@@ -109,4 +111,5 @@ _READ: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "overlap-price": ("overlap_price", _price),
     "total": ("total_s", _seconds),
     "min-runtime": ("min_runtime_s", _seconds),
+    "service": ("alone", "none".__eq__),
 }
