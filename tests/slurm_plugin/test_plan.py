@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from typing import Any
 
 import pytest
 
@@ -205,7 +206,7 @@ def test_the_admins_word_bounds_a_plan(planning: Planning, conf: str, lead: int 
 @pytest.mark.parametrize("conf", ["plans = never\n", "plans = nver\n", "max_lead = soon\n"])
 @pytest.mark.parametrize("told", [{}, {"lead": 3600}])
 def test_a_site_that_wants_no_plans_gets_none(
-    planning: Planning, conf: str, told: dict[str, object]
+    planning: Planning, conf: str, told: dict[str, Any]
 ) -> None:
     planning.waited([HOUR] * 30)
     planning.conf.write_text(conf)

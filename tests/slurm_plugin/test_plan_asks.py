@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_a_service_in_trouble_is_none(planning: Planning, ask: Ask, trouble: int
 @pytest.mark.parametrize("mode", ["shadow", "observe"])
 @pytest.mark.parametrize("told", [{}, {"lead": 1800}])
 def test_a_site_in_shadow_sees_no_plan_for_a_day(
-    planning: Planning, ask: Ask, mode: str, told: dict[str, object]
+    planning: Planning, ask: Ask, mode: str, told: dict[str, Any]
 ) -> None:
     ask(says(mode), **told)
     planning.plan(2, **told)  # nobody answers any more
