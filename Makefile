@@ -11,7 +11,7 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test compiled kernels test-simulated turn-answers turn-chains test-slurm test-chains test-plugin \
-	test-slurm-24.11 test-answers-24.11 test-chains-24.11 test-slurm-26.05 tried root-trixie root-sid test-deb deb lint-ansible check docs generated man clean
+	test-slurm-24.11 test-slurm-26.05 tried root-trixie root-sid test-deb deb lint-ansible check docs generated man clean
 
 demo: $(SERVE_STAMP)  ## run the service on a simulated cluster and show what each policy saves
 	$(BIN)/mirage demo --once
@@ -30,11 +30,10 @@ OF_SLURM = -m pytest -q --durations=10 -p tests.part_times -m slurm --junit-xml=
 # What a release of Slurm may change for Mirage: asked of each that sites run. First what is in real time, then what keeps
 # time with the cluster's clock.
 ONE_REGIME := test_mirage_costs_less_than_the_same_chains_left_reactive[x60-age-quantile-14]
-OF_RELEASE_ANSWERS := tests/cluster/test_contract.py tests/slurm_plugin/test_conformance.py tests/slurm_plugin/test_conformance_run.py \
-	tests/slurm_plugin/test_hooks.py tests/slurm_plugin/test_options_real.py tests/identity
-OF_RELEASE_CHAINS := 'tests/handover/test_early_release.py::$(ONE_REGIME)' tests/handover/test_survival.py tests/handover/test_pinned.py \
+RELEASE_TESTS ?= tests/cluster/test_contract.py tests/slurm_plugin/test_conformance.py tests/slurm_plugin/test_conformance_run.py \
+	tests/slurm_plugin/test_hooks.py tests/slurm_plugin/test_options_real.py tests/identity \
+	'tests/handover/test_early_release.py::$(ONE_REGIME)' tests/handover/test_survival.py tests/handover/test_pinned.py \
 	tests/handover/test_submit_for_users.py
-RELEASE_TESTS ?= $(OF_RELEASE_ANSWERS) $(OF_RELEASE_CHAINS)
 # Nobody but root makes roots of other Debian releases; where nothing may be left out, that is a failure.
 ROOTS := $(shell if [ "$$CI" = true ] || [ "$$(id -u)" -eq 0 ]; then echo root-trixie; fi)
 # The kernels are compiled by then.
@@ -60,10 +59,10 @@ test-simulated: kernels  ## what needs no Slurm
 # What waits for the real Slurm, as two that take about as long: a third beside them, and its clock
 # is late so often that tests need a second try.
 turn-answers: kernels
-	$(call IN_TURN,test-plugin test-slurm $(ROOTS:root-trixie=test-answers-24.11))
+	$(call IN_TURN,test-plugin test-slurm)
 
 turn-chains: kernels
-	$(call IN_TURN,test-chains $(ROOTS:root-trixie=test-chains-24.11))
+	$(call IN_TURN,test-chains $(ROOTS:root-trixie=test-slurm-24.11))
 
 test-slurm: $(KERNELS)  ## the service's hands and the simulator against the real Slurm
 	$(TIMED) $(APART) $(BIN)/python $(OF_SLURM) --ignore=tests/handover --ignore=tests/slurm_plugin
@@ -80,13 +79,10 @@ test-slurm-24.11: root-trixie  ## RELEASE_TESTS on Debian 13's Slurm, in a root 
 test-slurm-26.05: root-sid  ## the same on Debian sid's, which moves: before a release
 	$(TIMED) $(APART) --root sid python $(OF_SLURM) $(RELEASE_TESTS)
 
-test-answers-24.11 test-chains-24.11: test-%-24.11:
-	$(MAKE) test-slurm-24.11 RESULTS=$(RESULTS) RELEASE_TESTS="$(OF_RELEASE_$(shell echo $* | tr a-z A-Z))"
-
 # After the tests, whose results lie in build: which releases README.md and docs/install.md name, and how their tests ended.
 tried:  ## the table of releases, from the last make test and make test-slurm-26.05
 	$(APART) $(BIN)/python -m tests.tried record build/test-plugin.xml build/test-slurm.xml build/test-chains.xml
-	$(APART) --root trixie python -m tests.tried record build/test-answers-24.11.xml build/test-chains-24.11.xml
+	$(APART) --root trixie python -m tests.tried record build/test-slurm-24.11.xml
 	$(APART) --root sid python -m tests.tried record build/test-slurm-26.05.xml
 	$(BIN)/python -m tests.tried
 

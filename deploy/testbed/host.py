@@ -27,6 +27,7 @@ PACKAGES = (
     "mariadb-server-core",
     "mariadb-client-core",
     "faketime",
+    "curl",  # tests ask a socket with it, as one user or another
 )
 _POLICY = Path("/usr/sbin/policy-rc.d")
 _CREATED_USERS = STATE / "created-users"

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +24,10 @@ from settings import LOG, Settings, TestbedError
 
 def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
+    # A shell starts what it has in the background without these, and jobs would inherit that.
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)

@@ -3,7 +3,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class Release:
     """A fake slurmrestd that answers as a real one of that version did."""
 
     def __init__(self, file: Path, folder: Path) -> None:
+        self._file = file
         self.version = file.stem
         self.answers: dict[str, Any] = json.loads(file.read_text())["answers"]
         self.restd = FakeRestd(folder)
@@ -41,7 +42,7 @@ class Release:
 
     @property
     def has_triples(self) -> bool:
-        return self.version != "v0.0.38"
+        return _has_triples(self._file)
 
     @property
     def running(self) -> JobId:
@@ -84,6 +85,27 @@ def release(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Release]
         yield made
 
 
+def _where(holds: Callable[[Path], bool]) -> pytest.MarkDecorator:
+    """With the versions alone whose answers the test is about."""
+    files = [file for file in _FILES if holds(file)]
+    return pytest.mark.parametrize(
+        "release", files, ids=[file.stem for file in files], indirect=True
+    )
+
+
+def _has_triples(file: Path) -> bool:
+    return file.stem != "v0.0.38"
+
+
+def _takes_no_empty_list(file: Path) -> bool:
+    (shown,) = json.loads(file.read_text())["answers"]["after-unpin-by-empty"]["body"]["jobs"]
+    return bool(shown["required_nodes"])
+
+
+def _makes_half_a_job(file: Path) -> bool:
+    return bool(json.loads(file.read_text())["answers"]["submit-ignored"]["body"].get("job_id"))
+
+
 def test_each_version_that_was_tried_has_its_answers() -> None:
     assert {file.stem for file in _FILES} == set(TRIED)
 
@@ -104,11 +126,10 @@ def test_a_pin_is_taken_back(release: Release) -> None:
     assert sent["required_nodes" if release.has_triples else "nodelist"] in ("", [""])
 
 
+@_where(_takes_no_empty_list)
 def test_a_pin_that_stays_is_no_success(release: Release) -> None:
     """An empty list: HTTP 200, no error, no warning, and the job as it was."""
     at = release.job(release.standby)
-    if not release.shown("after-unpin-by-empty")["required_nodes"]:
-        pytest.skip("empty text does take it back")
     release.replay(at, "pinned", "after-unpin-by-empty")
     release.replay(at, "unpin-by-empty", method="POST")
     behind = f"afterany:{release.running}"
@@ -158,9 +179,8 @@ def test_an_unknown_job_is_not_touched(release: Release) -> None:
     assert release.sent("DELETE", at) == []
 
 
+@_where(_has_triples)
 def test_history_is_asked_for_with_its_times_as_they_are(release: Release) -> None:
-    if not release.has_triples:
-        pytest.skip("it cuts nothing")
     release.replay(release.records(), "window")
     since, until = release.span
     by_id = {job.job_id: job for job in release.cluster.history(since, until)}
@@ -172,10 +192,9 @@ def test_history_is_asked_for_with_its_times_as_they_are(release: Release) -> No
     assert "disable_truncate_usage_time=true" in asked.query
 
 
+@_where(_has_triples)
 def test_no_end_is_believed_of_what_is_not_over(release: Release) -> None:
     """Cut to the window, a job that runs has an end, and one that waits has a start as well."""
-    if not release.has_triples:
-        pytest.skip("it cuts nothing")
     release.replay(release.records(), "window-cut")
     for job in release.cluster.history(*release.span):
         if not job.state.ended:
@@ -199,9 +218,8 @@ def test_jobs_are_asked_for_by_id(release: Release) -> None:
     assert (cancelled.exit_code != "") == release.has_triples
 
 
+@_where(_has_triples)
 def test_a_list_of_ids_that_is_not_understood_is_no_history(release: Release) -> None:
-    if not release.has_triples:
-        pytest.skip("it takes one list")
     release.replay(release.records(), "by-id-in-one")
     with pytest.raises(ClusterUnavailable):
         release.cluster.jobs([JobId(1), JobId(2)])
@@ -237,11 +255,10 @@ def test_a_job_of_which_something_is_ignored_is_taken_back(release: Release) -> 
     assert {one.headers["x-slurm-user-name"] for one in cancels} <= {"alice"}
 
 
+@_where(_makes_half_a_job)
 def test_half_a_job_that_stays_is_told(release: Release) -> None:
     """Its mark tells then what became of it."""
     made = release.answers["submit-ignored"]["body"].get("job_id")
-    if not made:
-        pytest.skip("no job is made of it")
     release.replay(release.job("submit"), "submit-ignored", method="POST")
     release.replay(release.job(made), "cancel-refused", method="DELETE")
     shown = release.answers["held"]["body"]
