@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from itertools import chain as chained
 
 from mirage.cluster.ownership import refuse_another_owner
-from mirage.cluster.simulated_plans import Plans, shown
 from mirage.cluster.simulated_words import Words
 from mirage.domain.chain import ChainId, Mark, find_mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterRefused, InputError
+from mirage.features.waits import Waits
 from mirage.sim.layout import FAR
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import (
@@ -23,7 +23,6 @@ from mirage.sim.types import (
     afterany,
 )
 from mirage.sim.workload import Workload
-from mirage.slurm import dependency as dependency_list
 from mirage.slurm import holds
 
 MIN_JOB_AGE_S = 300
@@ -67,7 +66,6 @@ class SimulatedCluster:
         self._chains: dict[ChainId, _ChainUser] = {}
         self._links: dict[Mark, int] = {}
         """The standby that was put in place for a link, by job id."""
-        self._plans = Plans(self.simulator)
         self._pinned: set[int] = set()
         self._runs: dict[int, Record] = {}
         """Running jobs as they started: what accounting keeps of a run that is requeued."""
@@ -83,13 +81,11 @@ class SimulatedCluster:
         until = self.simulator.now + seconds
         while (at := self._next_instant()) <= until:
             self._live(self.simulator.step(at))
-            self._plans.release()
         self._live(self.simulator.advance(until))
 
     def _next_instant(self) -> int:
-        """At which a link may start, or a planned release is due."""
-        happens = self.simulator.next_instant() if self._chains else FAR
-        return min(happens, self._plans.next_due())
+        """At which a link may start."""
+        return self.simulator.next_instant() if self._chains else FAR
 
     def submit_chain(
         self,
@@ -238,15 +234,14 @@ class SimulatedCluster:
 
     def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
         self._look_at(standby, owner)
-        dependencies = self._words.dependencies(dependency)
+        waits = self._words.waits(dependency)
         record = self.simulator.find(standby)
         if record is not None and record.node_list and standby not in self._pinned:
             own = self._words.node_names(record.node_list)
             raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
         self.simulator.set_node_list(standby, self._words.node_numbers(node_list))
         self._pinned.add(standby)
-        self.simulator.set_dependencies(standby, dependencies)
-        self._plans.write(standby, None)
+        self._set_waits(standby, waits)
 
     def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         self._look_at(standby, owner)
@@ -280,10 +275,11 @@ class SimulatedCluster:
             refuse_another_owner(job_id, self._words.uid(record.job.user), owner)
 
     def _depend(self, standby: JobId, dependency: str) -> None:
-        plan = dependency_list.plan(dependency)
-        wanted = dependency if plan is None else f"afterany:{plan.predecessor}"
-        self.simulator.set_dependencies(standby, self._words.dependencies(wanted))
-        self._plans.write(standby, plan)
+        self._set_waits(standby, self._words.waits(dependency))
+
+    def _set_waits(self, standby: JobId, waits: Waits) -> None:
+        any_of = waits.any_dependency
+        self.simulator.set_dependencies(standby, waits.dependencies, any_of=any_of)
 
     def _unpin(self, standby: JobId, *, asked: bool) -> None:
         """A node list that Mirage did not set is the user's own, and stays."""
@@ -306,8 +302,6 @@ class SimulatedCluster:
             planned=planned,
             reason=self._standing(record) or reason,
         )
-        plan = self._plans.find(record.job_id) if record.dependencies else None
-        job = job if plan is None else replace(job, dependency=shown(plan))
         submit = self._resubmitted.get(record.job_id)
         return job if submit is None else replace(job, submit=submit)
 

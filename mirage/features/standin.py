@@ -3,18 +3,17 @@
 Run times are not known: every job is taken to run to its limit.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mirage.domain.job import Job, JobId
+from mirage.domain.job import Job
 from mirage.domain.snapshot import Node, Queue
 from mirage.domain.timelimit import UNLIMITED
-from mirage.errors import InputError
+from mirage.errors import MalformedText
+from mirage.features import waits
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import (
-    Dependency,
-    DependencyKind,
     Outage,
     Params,
     Partition,
@@ -23,7 +22,7 @@ from mirage.sim.types import (
     SimJob,
 )
 from mirage.sim.workload import Workload
-from mirage.slurm import dependency, hostlist
+from mirage.slurm import hostlist
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +41,7 @@ def stand_in(params: Params, queue: Queue, nodes: tuple[Node, ...] = ()) -> Stan
     """
     running, waiting = _jobs(queue, queue.running), _jobs(queue, queue.pending)
     as_running = {int(job.job_id): submitted(params, job) for job in running}
-    starts = {job.job_id: _since(job, queue.taken_at) for job in running}
-    as_pending = {
-        int(job.job_id): _pending(params, job, queue.taken_at, _release(job, starts))
-        for job in waiting
-    }
+    as_pending = {int(job.job_id): _pending(params, job, queue.taken_at) for job in waiting}
     left_out = _refused(params, (*as_running.values(), *as_pending.values()))
     places = _places([job for job in running if job.job_id not in left_out], nodes, params.nodes)
     left_out |= {i: "no free nodes are left for it" for i, at in places.items() if at is None}
@@ -124,33 +119,29 @@ def _eligible(job: Job, now: int) -> int | None:
     return job.eligible if job.eligible is not None and job.eligible <= now else None
 
 
-def _release(job: Job, starts: Mapping[JobId, int]) -> int | None:
-    """When Slurm releases a standby by itself, behind a job that runs; None: no such plan stands.
-
-    Run to its limit, that job does not end before.
-    """
-    plan = dependency.plan(job.dependency)
-    if plan is None or plan.predecessor not in starts:
-        return None
-    return starts[plan.predecessor] + 60 * plan.minutes
-
-
-def _pending(params: Params, job: Job, now: int, release: int | None = None) -> SimJob:
-    """`release`: by a plan, in the place of its dependencies."""
-    terms, readable = ((), True) if release is not None else _dependencies(job.dependency)
+def _pending(params: Params, job: Job, now: int) -> SimJob:
+    """Held for ever where its dependencies do not read."""
+    found = _waits(job.dependency)
     eligible = _eligible(job, now) is not None
     limit_s = _limit(job)
+    able = found is not None and (eligible or found.dependencies or job.eligible)
     return SimJob(
         **_common(params, job),
         time_limit_s=limit_s,
         run_s=limit_s,
-        begin=0 if eligible else max(release or 0, job.eligible or 0),
-        held=job.priority == 0
-        or not readable
-        or not (eligible or terms or job.eligible or release is not None),
-        dependencies=() if eligible else terms,
+        begin=0 if eligible else job.eligible or 0,
+        held=job.priority == 0 or not able,
+        dependencies=() if eligible or found is None else found.dependencies,
+        any_dependency=found is not None and found.any_dependency,
         priority=job.priority if eligible else None,
     )
+
+
+def _waits(text: str) -> waits.Waits | None:
+    try:
+        return waits.read(text)
+    except MalformedText:
+        return None
 
 
 def _common(params: Params, job: Job) -> dict[str, Any]:
@@ -179,20 +170,3 @@ def _known(names: Iterable[str], given: Iterable[Partition | Qos]) -> str:
 
 def _limit(job: Job) -> int:
     return UNLIMITED if job.time_limit_s is None else max(1, job.time_limit_s)
-
-
-def _dependencies(text: str) -> tuple[tuple[Dependency, ...], bool]:
-    """(terms, True), or nothing and False where the list has what the simulator does not."""
-    plan = dependency.plan(text)
-    if plan is not None:
-        return (Dependency(DependencyKind.AFTERANY, int(plan.predecessor)),), True
-    try:
-        terms = [term for term in dependency.plain(text).split(",") if term]
-        return tuple(_dependency(term) for term in terms), True
-    except (InputError, ValueError):
-        return (), False
-
-
-def _dependency(term: str) -> Dependency:
-    kind, _, target = term.partition(":")
-    return Dependency(DependencyKind(kind), int(target))

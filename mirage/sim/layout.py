@@ -172,7 +172,9 @@ AFTER: Final = 35
 SHOWN: Final = 36
 """The priority that it came with; NONE: it came with none."""
 USER: Final = 37
-RECORD: Final = 38
+ANY_OF: Final = 38
+"""1: one dependency that is met is enough."""
+RECORD: Final = 39
 
 # One job in the feed: which of the site's images it has, then what the image does not hold
 
@@ -216,8 +218,8 @@ AT_ARRIVAL: Final = 4
 RANK_SHIFT: Final = 40
 """A rank is (kind << RANK_SHIFT) | job id or node number."""
 
-EDGE_COLUMNS: Final = 3
-"""The dependent's slot, the target's slot, the kind."""
+EDGE_COLUMNS: Final = 4
+"""The dependent's slot, the target's slot, the kind, the seconds after the target's start."""
 ON_START: Final = 0
 ON_END: Final = 1
 ON_OK: Final = 2

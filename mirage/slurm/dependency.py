@@ -26,9 +26,8 @@ _SINGLETON = "singleton"
 
 def plain(dependency: str) -> str:
     """The list as scontrol takes it: one job a term, without Slurm's remarks."""
-    if "?" in dependency:
-        return "?".join(_terms(dependency, "?"))
-    return ",".join(_terms(dependency, ","))
+    separator = "?" if "?" in dependency else ","
+    return separator.join(_terms(dependency, separator))
 
 
 def waits_on(dependency: str, predecessor: JobId) -> bool:
@@ -123,7 +122,13 @@ def has_singleton(dependency: str) -> bool:
 def terms(dependency: str) -> tuple["Term", ...]:
     """The terms that each have to be met; none of a list of which any will do, which Mirage leaves
     as it is."""
-    return () if "?" in dependency else tuple(Term(one) for one in _terms(dependency, ","))
+    return () if "?" in dependency else all_terms(dependency)
+
+
+def all_terms(dependency: str) -> tuple["Term", ...]:
+    """Also of a list of which any will do (`?`). Raises MalformedText."""
+    separator = "?" if "?" in dependency else ","
+    return tuple(Term(one) for one in _terms(dependency, separator))
 
 
 def joined(several: Iterable["Term"]) -> str:
@@ -142,6 +147,17 @@ class Term:
         match = _ONE_JOB.fullmatch(self.text)
         return None if match is None else JobId(int(match["job"]))
 
+    @property
+    def kind(self) -> str:
+        """sbatch's word, such as `afterok`."""
+        return self.text.partition(":")[0]
+
+    @property
+    def minutes(self) -> int:
+        """How long after the start of its job it is met (`after:12+30`)."""
+        match = _ONE_JOB.fullmatch(self.text)
+        return 0 if match is None else int(match["minutes"] or 0)
+
     def is_met(self, job: Job, now: int) -> bool | None:
         """By a job of that number which slurmctld has forgotten; None: that cannot be told.
 
@@ -153,8 +169,7 @@ class Term:
         if match["type"] == "afterany":
             return True
         if match["type"] == "after":
-            minutes = int(match["minutes"] or 0)
-            return (job.start or 0) + 60 * minutes <= now or None
+            return (job.start or 0) + 60 * self.minutes <= now or None
         if match["type"] in {"afterok", "afternotok"}:
             return (job.state is JobState.COMPLETED) == (match["type"] == "afterok")
         return None

@@ -83,6 +83,8 @@ class Reference:
         for e in self.queue.pending():
             times += [] if e.cancel_at is None else [e.cancel_at]
             times += [e.not_before] if e.not_before > self.now else []
+            ripe = [self.queue.ripe_at(d) for d in e.unmet]
+            times += [t for t in ripe if t is not None and t > self.now]
         dues = (self.main_due, self.sched_due, self.backfill_due)
         times += [t for t in dues if t is not None]
         times += [self.tick_due] if ticks and self.params.priority_weight_fairshare > 0 else []
@@ -96,6 +98,7 @@ class Reference:
             self.queue.end_in_time(e, t)
         for e in [e for e in self.queue.pending() if e.cancel_at is not None and e.cancel_at <= t]:
             self.queue.cancel(e, t)
+        self.queue.ripen(t)
         self.queue.settle_all(t)
         self._arrivals()
         if self.edges and self.edges[0] <= t:
@@ -313,9 +316,11 @@ class Reference:
         self.queue.requeue(entry, self.now)
         self._note_change()
 
-    def set_dependencies(self, job_id: int, dependencies: tuple[Dependency, ...]) -> None:
+    def set_dependencies(
+        self, job_id: int, dependencies: tuple[Dependency, ...], *, any_of: bool = False
+    ) -> None:
         entry = self._pending(job_id)
-        self.queue.depend(entry, dependencies)
+        self.queue.depend(entry, dependencies, self.now, any_of=any_of)
         self.queue.settle(entry, self.now)
         self._note_change()
 
