@@ -135,9 +135,7 @@ class Testbed:
         """
         deadline = time.monotonic() + _LEAST_WAIT_S
         done = self._run(argv, user, input, env, cwd)
-        while done.returncode != 0 and _NO_CREDENTIAL in done.stderr:
-            if time.monotonic() > deadline:
-                break
+        while done.returncode and _NO_CREDENTIAL in done.stderr and time.monotonic() < deadline:
             time.sleep(1)
             done = self._run(argv, user, input, env, cwd)
         if check and done.returncode != 0:
@@ -148,7 +146,7 @@ class Testbed:
         self,
         argv: Sequence[str],
         user: str,
-        input: str | None,  # noqa: A002 as subprocess.run has it
+        typed: str | None,
         env: Mapping[str, str] | None,
         cwd: Path | None,
     ) -> subprocess.CompletedProcess[str]:
@@ -157,9 +155,9 @@ class Testbed:
             user=user,
             env=env,
             cwd=cwd,
-            stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
+            stdin=subprocess.DEVNULL if typed is None else subprocess.PIPE,
         ) as process:
-            stdout, stderr = process.communicate(input)
+            stdout, stderr = process.communicate(typed)
         return subprocess.CompletedProcess(list(argv), process.returncode, stdout, stderr)
 
     def popen(

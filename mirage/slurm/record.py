@@ -12,7 +12,7 @@ from itertools import product
 from typing import NamedTuple
 
 from mirage.domain import tres
-from mirage.domain.job import MAY_NOT_HAVE_RUN, Job, JobId, JobState
+from mirage.domain.job import MAY_NOT_HAVE_RUN, Job, JobId, JobState, did_not_run
 from mirage.domain.timelimit import parse_time_limit
 from mirage.errors import MalformedText
 from mirage.slurm import hostlist
@@ -348,9 +348,9 @@ def _never_ran(row: Fields, state: JobState, start: int | None, end: int | None)
     """
     if not state.ended or start is None:
         return False
-    nodes = row["nodelist"].strip() if "nodelist" in row else None
-    if nodes is None:
-        return start == end and state is JobState.CANCELLED
+    if "nodelist" not in row:
+        return did_not_run(state, start, end, node_list="")
+    nodes = row["nodelist"].strip()
     return not text(nodes) and (bool(nodes) or start == end)
 
 

@@ -7,9 +7,6 @@ import pytest
 from tests.identity.site import Site
 from tests.slurm_testbed import Testbed
 
-SETTINGS = "--comment=mirage:style=concurrent,max-overlap=20:00"
-"""Where a service reads them that the chain is not registered with, too."""
-
 
 @pytest.fixture(scope="package")
 def site(slurm_host: Testbed) -> Iterator[Site]:
@@ -25,7 +22,7 @@ def site(slurm_host: Testbed) -> Iterator[Site]:
 @pytest.fixture(scope="package")
 def chains(site: Site) -> dict[str, str]:
     """The id of alice's chain, and of bob's, once the service knows two links of each."""
-    made = {user: site.submit_chain(user, SETTINGS) for user in ("alice", "bob")}
+    made = {user: site.submit_chain(user) for user in ("alice", "bob")}
     for user, chain_id in made.items():
         site.testbed.wait_until(
             lambda c=chain_id, u=user: len(site.links(c, u)) == 2,  # type: ignore[misc]

@@ -202,10 +202,9 @@ def test_while_slurmctld_is_away_nobody_begins(alice: Alice) -> None:
     assert writers(alice) == ["1", "2"]
 
 
+@pytest.mark.parametrize("cluster", [60], ids="x{}".format, indirect=True)
 def test_of_two_hours_the_last_quarter_may_overlap(alice: Alice) -> None:
     """Only in fast time. Slurm ends the first by its limit, and KillWait later it is over."""
-    if alice.testbed.speed == 1:
-        pytest.skip("two hours")
     done = alice.sbatch("--mirage-chain=2", "--time=2:00:00", "link.sh")
     assert done.returncode == 0, done.stderr
     first, second = alice.job(1), alice.job(2)

@@ -228,6 +228,16 @@ def test_elapsed_settles_the_hour_that_comes_twice(
     assert job.end - job.start == elapsed_s
 
 
+@pytest.mark.usefixtures("berlin")
+def test_of_an_hour_that_comes_twice_an_end_is_read_so_that_the_run_lies_behind_the_submission(
+    tmp_path: Path,
+) -> None:
+    """Without Start: read as the first 02:00, the end is an hour before the run could end."""
+    ran = {"End": "2023-10-29T02:00:00", "ElapsedRaw": "3600", "NNodes": "1"}
+    (job,) = jobs(opened(tmp_path, BASE | {"Submit": "2023-10-29T02:00:00"} | ran))
+    assert (job.start, job.end) == (1_698_537_600, 1_698_541_200)
+
+
 def test_before_the_allocation_sacct_has_half_of_each_pair(tmp_path: Path) -> None:
     pending = BASE | {
         "State": "PENDING",
