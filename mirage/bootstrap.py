@@ -166,6 +166,7 @@ def limits(settings: Settings) -> Limits:
         min_gain_s=provision.min_gain_s,
         account_overlap_node_h=provision.account_overlap_node_h,
         cluster_overlap_node_h=provision.cluster_overlap_node_h,
+        replan_gain_h=provision.replan_gain,
         allow_pin=provision.allow_pin,
         max_touches=provision.max_touches,
         max_chains_per_user=provision.max_chains_per_user,
@@ -221,11 +222,10 @@ def max_time_s(settings: Settings) -> dict[str, int]:
 
 
 def check(settings: Settings) -> list[str]:
-    """What is not wrong and may not be meant, a sentence each.
-
-    Raises InputError for a policy or a cluster file that cannot be used.
-    """
-    return [*_of_slurmrestd(settings), *_of_policy(settings)]
+    """What is not wrong and may not be meant, a sentence each. InputError: what cannot be used."""
+    file = cluster_file(settings)
+    told = [*_of_slurmrestd(settings), *_of_policy(settings)]
+    return told if file is None else [*told, *file.warnings]
 
 
 def _of_slurmrestd(settings: Settings) -> list[str]:

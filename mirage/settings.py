@@ -223,6 +223,9 @@ class ProvisionSettings(_Section):
     """A standby is never freed earlier than this before its predecessor's end; hours."""
     min_gain_s: int = Field(60, ge=0)
     """A shorter forecast wait is not worth a move; seconds."""
+    replan_gain: _Hours = 0.1
+    """The release that is planned in Slurm is moved where the expected cost saved exceeds this;
+    hours."""
     account_overlap_node_h: _Hours = 500.0
     """Overlap that one account may spend in 24 h; node-hours."""
     cluster_overlap_node_h: _Hours = 5000.0

@@ -58,6 +58,7 @@ mirage_begin() { # the guard, the claim, the standby; leaves where this link may
     mirage_cut_to_total
     mirage_read_deadline
     [ -n "$mirage_stands" ] || mirage_put_standby
+    mirage_plan_release
 }
 
 mirage_stand_by() { # all that a link does which runs, but for the script

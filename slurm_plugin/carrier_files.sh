@@ -26,6 +26,8 @@ mirage_read_settings() { # an older head lacks some of them
     mirage_presubmit=${mirage_presubmit-next} mirage_mode=${mirage_mode-standby}
     mirage_style=${mirage_style:-concurrent} mirage_plugin=${mirage_plugin-} mirage_url=${mirage_url-}
     mirage_cluster=${mirage_cluster-} mirage_umask=${mirage_umask-} mirage_brief=${mirage_brief-}
+    mirage_price=${mirage_price-} mirage_lead=${mirage_lead-} mirage_service=${mirage_service:-site}
+    mirage_plans=${mirage_plans-} mirage_max_lead=${mirage_max_lead-}
     mirage_continue=${mirage_continue:-TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED}
 }
 

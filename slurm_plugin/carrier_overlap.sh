@@ -29,10 +29,12 @@ mirage_too_early() { # sets mirage_behind, the job to stand behind, and mirage_w
 
 mirage_bound_overlap() { # sets mirage_bound: how early a link may start. Where the user has not said, four
     # hours, or a quarter of the predecessor's time limit where that is less; the service's own rule
-    # is default_max_overlap_s (mirage/domain/chain.py)
+    # is default_max_overlap_s (mirage/domain/chain.py). Links that switch run nothing twice
     mirage_bound=14400
     if [ -n "$mirage_max_overlap" ]; then
         mirage_bound=$mirage_max_overlap
+    elif [ "$mirage_style" = switch ]; then
+        mirage_bound=315360000
     elif [ -n "$mirage_began" ] && [ -n "$mirage_ends" ] &&
         [ "$((mirage_ends - mirage_began))" -lt "$((4 * mirage_bound))" ]; then
         mirage_bound=$(((mirage_ends - mirage_began) / 4))

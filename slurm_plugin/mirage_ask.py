@@ -55,13 +55,25 @@ def _merged(told):
 def _kept_at(real, environ):
     import zlib
 
-    base = environ.get("XDG_CACHE_HOME", "")
-    if not base.startswith("/"):
-        base = os.path.join(environ.get("HOME") or _home(), ".cache")
     found = os.stat(real)
     crc = zlib.crc32(os.fsencode(real)) & 0xFFFFFFFF
     name = "sbatch-%08x-%d-%d" % (crc, found.st_size, found.st_mtime_ns)
-    return os.path.join(os.path.abspath(base), "mirage", name)
+    return os.path.join(cache(environ), name)
+
+
+def cache(environ):
+    """The folder of the user's own cache that is Mirage's."""
+    base = environ.get("XDG_CACHE_HOME", "")
+    if not base.startswith("/"):
+        base = os.path.join(environ.get("HOME") or _home(), ".cache")
+    return os.path.join(os.path.abspath(base), "mirage")
+
+
+def make_private(folder):
+    """Make it where it is not there; PermissionError where others may write in it or above it."""
+    if not os.path.isdir(folder):
+        os.makedirs(folder, 0o700)
+    mirage_places.refuse_others(folder, {0, os.geteuid()})
 
 
 def _home():
@@ -100,9 +112,7 @@ def _keep(path, real, told):
     lines = [HEAD + real] + ["%s %s" % pair for pair in sorted(told.items())]
     folder, own = os.path.dirname(path), "%s.%d" % (path, os.getpid())
     try:
-        if not os.path.isdir(folder):
-            os.makedirs(folder, 0o700)
-        mirage_places.refuse_others(folder, {0, os.geteuid()})
+        make_private(folder)
         fd = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "wb") as kept:
             kept.write(os.fsencode("\n".join(lines) + "\n"))

@@ -19,10 +19,10 @@ SHELL = "/bin/sh"
 BETTER_SHELL = "/bin/bash"
 END_OF_CORE = b"# --- the script as submitted ---\n"
 FOLDERS = tuple(
-    "beat began carrier deadline ends jobs made ran requeued started waits".split()
+    "beat began carrier deadline ends jobs made plans ran requeued started waited waits".split()
 )
 # What travels in every carrier, in this order: the last one runs what the others define.
-PIECES = ("files", "guard", "progress", "overlap", "turn", "standby", "loops", "script")
+PIECES = ("files", "guard", "progress", "overlap", "turn", "standby", "plan", "loops", "script")
 MOST_NEIGHBOURS = 1000
 ASKS_SLURM = (b"scontrol", b"squeue", b"sacct")
 OCTAL = re.compile(r"[0-7]{1,4}\Z")
@@ -186,6 +186,8 @@ def _top(chain):
         ("cluster", _cluster(chain.call.environ)),
         ("append", chain.open_mode()),
         ("umask", "%04o" % (umask(chain.call.environ),)),
+        ("plans", mirage_service.configured("plans", chain.call.environ)),
+        ("max_lead", mirage_service.configured("max_lead", chain.call.environ)),
     ] + _asked(chain.settings)
     lines = [b"#!%s\n" % (_shell().encode(),), mirage_request.CARRIER_MARK + b"1\n", block]
     lines += [b"mirage_%s=%s\n" % (name.encode(), quoted(value)) for name, value in settings]
@@ -231,6 +233,9 @@ def _asked(settings):
         ("min_runtime", settings.min_runtime_s),
         ("checkpoint", _whole(settings.checkpoint)),
         ("brief", _brief(settings)),
+        ("price", settings.overlap_price),
+        ("lead", settings.lead_s),
+        ("service", settings.service),
     ]
     return [(name, "" if value is None else str(value)) for name, value in asked]
 

@@ -29,6 +29,8 @@ class Chain(object):
         self.script = mirage_carrier.Script(name_of(call), _sound(call))
         self.directory = None
         self.comment = mirage_settings.from_comment(call.comment())[0]
+        told = _for_others(settings)
+        self.comment = (self.comment + " " + told).strip(" ") if told else self.comment
 
     def tag(self, link):
         return "mirage:%s:%d" % (self.id, link)
@@ -57,6 +59,13 @@ class Chain(object):
         """Each link adds to the output of the last one, unless the user chose."""
         chose = self.call.reading.has("open-mode") or self.said.has("open-mode")
         return "" if chose or "SBATCH_OPEN_MODE" in self.call.environ else "--open-mode=append"
+
+
+def _for_others(settings):
+    """What the jobs tell a service that finds them and was never told of the chain."""
+    told = ["service=none"] if settings.service == "none" else []
+    told += ["lead=%d" % (settings.lead_s // 60,)] if settings.lead_s else []
+    return "mirage:" + ",".join(told) if told else ""
 
 
 class Unsound(Exception):
@@ -260,6 +269,11 @@ def _ask_queue(chain):
 
 def _tell(chain, job):
     """Register the chain; that this fails costs nothing but a line."""
+    settings = chain.settings
+    if settings.service == "none":
+        told = "chain %s: %s, planned by its links alone%s"
+        say(chain.call, told % (chain.id, _length(settings), _ruled(settings)))
+        return
     try:
         if job is None:
             raise mirage_register.Unreachable("sbatch named no job")
@@ -267,11 +281,18 @@ def _tell(chain, job):
     except Exception as error:
         say(
             chain.call,
-            "chain %s is not registered (%s); it runs all the same, each link queueing when the"
-            " last one ends, until Mirage finds it by its comment" % (chain.id, error),
+            "chain %s is not registered (%s); it runs all the same, its links plan by themselves,"
+            " until Mirage finds it by its comment%s" % (chain.id, error, _ruled(settings)),
         )
     else:
         say(chain.call, "chain %s: %s" % (chain.id, _length(chain.settings)))
+
+
+def _ruled(settings):
+    """By which rule links plan, where another was asked for."""
+    if settings.policy in (None, "quantile"):
+        return ""
+    return "; without a service `quantile` decides, not %s" % (settings.policy,)
 
 
 def _calls_itself(chain):

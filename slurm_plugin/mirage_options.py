@@ -38,9 +38,9 @@ ALIASES = {"cluster": "clusters", "tasks-per-node": "ntasks-per-node"}
 MIRAGE = "mirage-"
 MIRAGE_FLAGS = frozenset(["mirage-never-overlap"])
 MIRAGE_VALUES = frozenset(
-    "mirage-chain mirage-checkpoint mirage-continue mirage-max-overlap mirage-min-runtime"
-    " mirage-mode mirage-overlap-price mirage-policy mirage-presubmit mirage-style mirage-total"
-    " mirage-until-file".split()
+    "mirage-chain mirage-checkpoint mirage-continue mirage-lead mirage-max-overlap mirage-min-runtime"
+    " mirage-mode mirage-overlap-price mirage-policy mirage-presubmit mirage-service mirage-style"
+    " mirage-total mirage-until-file".split()
 )
 MIRAGE_NAMES = MIRAGE_FLAGS | MIRAGE_VALUES
 SHORT_REQUIRED = "abcdeimnopqtwxABCDFGJLMNS"
@@ -54,6 +54,7 @@ SHORT_NAMES = {
     "H": "hold",
     "M": "clusters",
     "Q": "quiet",
+    "t": "time",
     "V": "version",
     "W": "wait",
 }

@@ -101,6 +101,22 @@ def ask(method, path, body, environ, more=(), acts_on_it=False):
     peer = mirage_service.connect(mirage_service.url(environ), environ, LIMIT_S)
     if acts_on_it and not peer.is_known:
         raise Unreachable("without https anybody may have answered: " + mirage_service.ADVICE)
+    answer = _exchange(peer, method, path, body, environ, more)
+    _understand(answer)
+    return answer
+
+
+def look_up(path, environ):
+    """GET: the answer's code, its body, and whether the system says that it is the service's.
+
+    Raises Unreachable, OSError.
+    """
+    peer = mirage_service.connect(mirage_service.url(environ), environ, LIMIT_S)
+    answer = _exchange(peer, "GET", path, b"", environ, ())
+    return _code(answer), answer.partition(b"\r\n\r\n")[2], peer.is_known
+
+
+def _exchange(peer, method, path, body, environ, more):
     head = ["%s %s%s HTTP/1.0" % (method, peer.prefix, path), "Host: %s" % (peer.host,)]
     if not peer.is_socket:
         head.append("Authorization: MUNGE %s" % (_credential(method, path, body, environ),))
@@ -108,9 +124,7 @@ def ask(method, path, body, environ, more=(), acts_on_it=False):
         head += ["Content-Type: application/json", "Content-Length: %d" % (len(body),)]
     head += more
     peer.stream.sendall("\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body)
-    answer = _answer(peer.stream, method == "GET")
-    _understand(answer)
-    return answer
+    return _answer(peer.stream, method == "GET")
 
 
 def _answer(stream, whole):
@@ -127,12 +141,17 @@ def _answer(stream, whole):
 
 
 def _understand(answer):
+    code = _code(answer)
+    if not 200 <= code < 300:
+        refusal = Misread if code == 422 else Unreachable
+        raise refusal("%d%s" % (code, _detail(answer)))
+
+
+def _code(answer):
     words = answer.split(b"\r\n", 1)[0].split()
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
         raise Unreachable("the answer was not HTTP")
-    if not 200 <= int(words[1]) < 300:
-        refusal = Misread if words[1] == b"422" else Unreachable
-        raise refusal("%d%s" % (int(words[1]), _detail(answer)))
+    return int(words[1])
 
 
 def _detail(answer):

@@ -12,7 +12,7 @@ import sys
 
 UNIX = "unix://"
 DEFAULT_URL = "unix:///run/mirage/api.sock"
-CONFIGURATION = "/etc/mirage/client.conf"  # lines NAME = VALUE: url, cluster, account
+CONFIGURATION = "/etc/mirage/client.conf"  # lines NAME = VALUE: url, cluster, account, plans, max_lead
 ACCOUNT = "mirage"  # that the package makes
 SLURM_CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf")
 SERVICE = "mirage"  # in a credential: whom it is for, beside the cluster's name

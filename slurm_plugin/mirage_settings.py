@@ -17,11 +17,13 @@ DEFAULTS = {
     "min-runtime": "10:00",
     "mode": "standby",
     "presubmit": "next",
+    "service": "site",
     "style": "sequential",
 }
 CHOICES = {
     "mode": ("standby", "submit"),
     "presubmit": ("next", "all"),
+    "service": ("site", "none"),
     "style": ("sequential", "concurrent", "switch", "wait", "serve"),
 }
 # As sacct names them. CANCELLED is not among them: scancel ends a chain.
@@ -38,6 +40,7 @@ class Settings(object):
     """A chain as asked for; durations in seconds, None where nothing was said and none is implied.
 
     `max_overlap_s` of 0: no overlap ever; of None: what each link works out (carrier_overlap.sh).
+    `lead_s` of None: what service or link forecast; of 0: no release is planned.
     `asked`: the names that were given, by whatever way.
     """
 
@@ -45,6 +48,7 @@ class Settings(object):
         "asked",
         "checkpoint",
         "continue_after",
+        "lead_s",
         "links",
         "max_overlap_s",
         "min_runtime_s",
@@ -52,6 +56,7 @@ class Settings(object):
         "overlap_price",
         "policy",
         "presubmit",
+        "service",
         "style",
         "total_s",
         "until_file",
@@ -62,12 +67,14 @@ class Settings(object):
         given.update(asked)
         self.asked = frozenset(asked)
         self.links = _links(given["chain"]) if "chain" in given else ANY_LINKS
-        self.total_s = _seconds("total", given.get("total"), 1)
+        self.total_s = seconds("total", given.get("total"), 1)
         self.until_file = _path("until-file", given.get("until-file"))
         self.policy = _name(given.get("policy"))
         self.overlap_price = _price(given.get("overlap-price"))
-        self.max_overlap_s = _seconds("max-overlap", given.get("max-overlap"), 0)
-        self.min_runtime_s = _seconds("min-runtime", given["min-runtime"], 0)
+        self.max_overlap_s = seconds("max-overlap", given.get("max-overlap"), 0)
+        self.lead_s = seconds("lead", given.get("lead"), 0)
+        self.service = _choice("service", given["service"])
+        self.min_runtime_s = seconds("min-runtime", given["min-runtime"], 0)
         self.presubmit = _choice("presubmit", given["presubmit"])
         self.style = _choice("style", given["style"])
         self.mode = _choice("mode", given["mode"])
@@ -102,7 +109,9 @@ def find(reading, directives, environ, head, comment):
     if ASKING.intersection(said):
         if wrong:
             raise Refused(wrong[0])
-        return Settings(said)
+        settings = Settings(said)
+        _refuse_long_lead(settings, reading, directives, environ)
+        return settings
     # A profile may set MIRAGE_MAX_OVERLAP and the like for all the chains to come.
     if none or not (wrong or in_script or words):
         return None
@@ -111,6 +120,19 @@ def find(reading, directives, environ, head, comment):
         raise Refused(useless % (sorted(words)[0],))
     # A comment need not have been meant for us: no reason to keep a job back.
     raise NotAsked(wrong[0] if wrong else useless % (sorted(said)[0],))
+
+
+def _refuse_long_lead(settings, reading, directives, environ):
+    """A lead beyond the time limit, where the submission names one that reads."""
+    limit = reading.last("time") or environ.get("SBATCH_TIMELIMIT") or directives.last("time")
+    if not (limit and settings.lead_s):
+        return
+    try:
+        limit_s = seconds("time", limit, 1)
+    except Refused:
+        return  # UNLIMITED, or sbatch's to refuse
+    if settings.lead_s > limit_s:
+        raise Refused("--mirage-lead is longer than the time limit of %s" % (shown(limit),))
 
 
 def _take(said, more):
@@ -276,7 +298,7 @@ def _path(name, text):
     return text
 
 
-def _seconds(name, text, least):
+def seconds(name, text, least):
     """Slurm's time forms: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
     if text is None:
         return None

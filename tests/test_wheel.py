@@ -131,6 +131,13 @@ def test_commands_of_the_plugin_stay_executable(installed: Path) -> None:
         assert os.access(path, os.X_OK)
 
 
+def test_the_line_for_the_profile_names_the_install(installed: Path, tmp_path: Path) -> None:
+    line = run(installed / "mirage", "plugin", "path", cwd=tmp_path).stdout
+    folder = Path(line.removeprefix("export PATH=").partition(":")[0])
+    assert folder.is_relative_to(installed.parent)
+    assert (folder / "sbatch").exists()
+
+
 def test_a_chain_is_submitted(installed: Path, tmp_path: Path) -> None:
     sbatch, script = tmp_path / "sbatch", tmp_path / "job.sh"
     sbatch.write_text("#!/bin/sh\necho Submitted batch job 7\n")

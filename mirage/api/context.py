@@ -70,6 +70,8 @@ class ApiContext:
     connections: int = 512
     """Had at once, streams of events among them."""
     queue_interval_s: int = 60
+    policy: str = "auto"
+    """Of chains that name none."""
     policies: tuple[str, ...] = ()
     """Rules that a chain may ask for."""
     model: Callable[[str], object] | None = None

@@ -1,29 +1,60 @@
 """Routes that machines call: a running link that asks what to do, and slurmctld's epilog."""
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 
 from mirage.api import schemas
 from mirage.api.chains import ChainPath, seen
 from mirage.api.deps import Context, Identified, Reading, Writer, Writing
 from mirage.api.documented import write_errors
 from mirage.api.once import Once
-from mirage.domain.chain import ChainId
+from mirage.domain.chain import MAX_LINKS, ChainId, ChainMode
 from mirage.domain.job import JobId
 from mirage.errors import NotAllowed
-from mirage.services import submitting
+from mirage.services import caps, submitting
+from mirage.services.next_plan import next_plan
 from mirage.store import pushes
 
 router = APIRouter(tags=["machines"])
 
 
-@router.get("/chains/{chain_id}/next", operation_id="getNextLink", responses=write_errors(404, 409))
+@router.get(
+    "/chains/{chain_id}/next",
+    operation_id="getNextLink",
+    responses=write_errors(404),
+    response_model_exclude_unset=True,
+)
 def get_next_link(
-    chain_id: ChainPath, given: Context, who: Identified, tx: Reading
+    chain_id: ChainPath,
+    given: Context,
+    who: Identified,
+    tx: Reading,
+    link: Annotated[
+        int | None, Query(gt=0, le=MAX_LINKS, description="The number of the link that asks.")
+    ] = None,
 ) -> schemas.NextLinkView:
-    """Of a chain of mode submit: shall its running link submit the next one? For its owner."""
+    """What the running link of a chain does about the next one. For its owner.
+
+    Of mode submit: shall it submit it now? Of a chain with standbys: the lead to plan.
+    """
     found = seen(tx, ChainId(chain_id), who)
     if found.uid != who.uid:
         raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
+    if found.mode is not ChainMode.SUBMIT:
+        plan = next_plan(
+            tx,
+            given.cluster_id,
+            found,
+            index=link,
+            default=given.policy,
+            limits=caps.in_force(tx, given.cluster_id, given.limits),
+            now=given.clock(),
+            tick_s=given.queue_interval_s,
+        )
+        return schemas.NextLinkView(
+            submit_now=False, ask_again_s=plan.ask_again_s, mode=plan.mode, lead_s=plan.lead_s
+        )
     answer = submitting.next_link(tx, found, given.clock(), given.queue_interval_s)
     return schemas.NextLinkView(submit_now=answer.submit_now, ask_again_s=answer.ask_again_s)
 

@@ -13,6 +13,7 @@ from mirage.services.limits import DAY_S
 from mirage.services.rpcs import Rpcs
 from mirage.store import chains, clusters, decisions, forecasts, service, snapshots, switches
 from mirage.store.engine import Transaction
+from mirage.store.open_links import count_planned
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -53,6 +54,14 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
     for effect, number in decisions.count_by_effect(tx, given.cluster_id).items():
         effects.add_metric([effect.value], number)
     yield effects
+    plans = GaugeMetricFamily(
+        "mirage_standbys_planned",
+        "Standbys whose release stands in Slurm, by who planned it.",
+        labels=["by"],
+    )
+    for planner, number in count_planned(tx, given.cluster_id).items():
+        plans.add_metric([planner.value], number)
+    yield plans
     modes = GaugeMetricFamily(
         "mirage_mode", "1 for the mode in force.", labels=["partition", "mode"]
     )

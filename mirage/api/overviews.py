@@ -119,6 +119,7 @@ def _upcoming(upcoming: Upcoming) -> schemas.UpcomingView:
         submits=handover.submits,
         predecessor_end=instant_or_none(upcoming.ends),
         start=None if start is None else _start(start),
+        planned_release=instant_or_none(upcoming.planned_release),
         slurm_start=instant_or_none(upcoming.planned),
         decision=None if upcoming.decision is None else views.decision(upcoming.decision),
     )
@@ -142,6 +143,7 @@ def _handed_over(handover: HandedOver) -> schemas.HandedOverView:
         predecessor_ended=handover.predecessor.end is not None,
         successor_start=instant_or_none(handover.successor.start),
         freed_at=instant_or_none(handover.successor.freed_at),
+        freed_by=handover.successor.freed_by,
         interruption_h=None if over is None else over.interruption_h,
         overlap_h=None if over is None else over.overlap_h,
         forecast=None if handover.forecast is None else _start(handover.forecast),

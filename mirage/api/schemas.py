@@ -12,6 +12,7 @@ from mirage.domain.chain import (
     ChainMode,
     ChainState,
     LinkState,
+    Planner,
     Position,
     Presubmit,
     Style,
@@ -223,7 +224,24 @@ class LinkView(_Wire):
     unlimited: bool = Field(description="There is no time limit.", examples=[False])
     submit: datetime = Field(examples=[_NOON])
     eligible: datetime | None = Field(examples=[_NOON])
-    freed_at: datetime | None = Field(description="When Mirage made it eligible.", examples=[_NOON])
+    freed_at: datetime | None = Field(
+        description="When Mirage, or a plan that stood in Slurm, made it eligible.",
+        examples=[_NOON],
+    )
+    freed_by: Planner | None = Field(
+        description="Whose move or plan that was; null: nothing made it eligible.",
+        examples=["service"],
+    )
+    planned_release: datetime | None = Field(
+        description="When Slurm makes it eligible by itself, as its dependency says; null: when "
+        "its predecessor ends.",
+        examples=[_NOON],
+    )
+    planned_by: Planner | None = Field(
+        description="Who wrote that; user without a planned release: a plan was taken away by "
+        "hand.",
+        examples=["service"],
+    )
     start: datetime | None = Field(examples=[_NOON])
     end: datetime | None = Field(examples=[None])
     end_state: JobState | None = Field(examples=[None])
@@ -258,12 +276,24 @@ class ChainView(ChainSummary, Answer):
 
 
 class NextLinkView(_Wire):
-    """What a running link of a chain of mode submit is to do."""
+    """What a running link is to do about the next one."""
 
     submit_now: bool = Field(
-        description="Submit the next link, eligible at once.", examples=[False]
+        description="Of a chain of mode submit: submit the next link, eligible at once.",
+        examples=[False],
     )
     ask_again_s: int = Field(description="Otherwise: ask again after so long.", examples=[300])
+    mode: Mode | None = Field(
+        default=None,
+        description="The service's mode for the link's partition; absent for mode submit.",
+        examples=["act"],
+    )
+    lead_s: int | None = Field(
+        default=None,
+        description="Plan the next link's release so long before the asking link's time limit; "
+        "null: plan none.",
+        examples=[7200],
+    )
 
 
 class CompletionEvent(Asked):
@@ -304,6 +334,11 @@ class DecisionView(_Wire):
         description="To the predecessor's planned end.", examples=[5700]
     )
     forecast: ForecastView | None
+    release_at: datetime | None = Field(
+        description="When the policy expects to release the standby; of a plan, when Slurm will. "
+        "Null: it does not say.",
+        examples=[_NOON],
+    )
     effect: Effect
     error: str = Field(description="Slurm's words where it refused.", examples=[""])
     inputs: dict[str, Any] = Field(examples=[{"predecessor": 4711, "standby": 4720}])

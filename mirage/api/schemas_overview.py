@@ -5,6 +5,7 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, Field
 
 from mirage.api.schemas import Answer, ChainSummary, DecisionView, LinkView, Page
+from mirage.domain.chain import Planner
 
 _NOON = "2026-03-02T12:00:00Z"
 
@@ -33,6 +34,11 @@ class UpcomingView(_Shown):
         description="By its time limit while it runs; null: it has none.", examples=[_NOON]
     )
     start: StartRangeView | None = Field(description="Null: no forecast.")
+    planned_release: datetime | None = Field(
+        description="When Slurm makes it eligible by itself, by its dependency; null: when its "
+        "predecessor ends.",
+        examples=[_NOON],
+    )
     slurm_start: datetime | None = Field(
         description="That Slurm itself plans for it; null: it plans none, as of one that is held.",
         examples=[_NOON],
@@ -66,7 +72,14 @@ class HandedOverView(_Shown):
     )
     predecessor_ended: bool = Field(examples=[True])
     successor_start: datetime | None = Field(examples=[_NOON])
-    freed_at: datetime | None = Field(description="When Mirage made it eligible.", examples=[_NOON])
+    freed_at: datetime | None = Field(
+        description="When Mirage, or a plan that stood in Slurm, made it eligible.",
+        examples=[_NOON],
+    )
+    freed_by: Planner | None = Field(
+        description="Whose move or plan that was; null: nothing made it eligible.",
+        examples=["service"],
+    )
     interruption_h: float | None = Field(description="Null: not complete.", examples=[0.25])
     overlap_h: float | None = Field(examples=[0.0])
     forecast: StartRangeView | None = Field(description="The one in force at the move.")

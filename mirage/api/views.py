@@ -104,6 +104,7 @@ def passed(row: HandoverRow) -> HandoverItem:
         successor=after.job_id,
         position=after.position,
         freed_at=instant_or_none(after.freed_at),
+        freed_by=after.freed_by,
         hindered=after.hindered,
     )
 
@@ -128,6 +129,9 @@ def _link_view(link: Link, awaited: Link | None) -> schemas.LinkView:
         submit=instant(link.submit),
         eligible=instant_or_none(link.eligible),
         freed_at=instant_or_none(link.freed_at),
+        freed_by=link.freed_by,
+        planned_release=instant_or_none(link.planned_release),
+        planned_by=link.planned_by,
         start=instant_or_none(link.start),
         end=instant_or_none(link.end),
         end_state=link.end_state,
@@ -152,6 +156,7 @@ def decision(row: DecisionRow) -> schemas.DecisionView:
         reason=row.reason,
         time_left_s=row.time_left_s,
         forecast=None if row.forecast is None else forecast(row.forecast),
+        release_at=instant_or_none(row.release_at),
         effect=row.effect,
         error=row.error,
         inputs=dict(row.inputs),

@@ -49,6 +49,7 @@ COMMANDS = {
         "mirage.cli.doctor",
         "Say what works here and what does not, and what to do",
     ),
+    "plugin": ("mirage.cli.plugin", "The wrapped sbatch: the line for your shell's profile."),
     "handover": ("mirage.cli.link", "Inside a link: hand over between links that overlap."),
     "done": ("mirage.cli.link", "Inside a link: its chain's work is finished."),
     "token": ("mirage.cli.token", "Bearer tokens: create, list, revoke."),
@@ -63,7 +64,7 @@ COMMANDS = {
 """By name: the module, and the line that `mirage --help` shows."""
 
 PANELS = {
-    "Your chains": ("chain", "top", "forecast", "handover", "done"),
+    "Your chains": ("chain", "top", "forecast", "plugin", "handover", "done"),
     "The service": (
         *("serve", "mode", "doctor", "config", "db", "token", "notify", "ingest", "cluster"),
     ),

@@ -25,6 +25,7 @@ from mirage.cli.simulate import (
     rows_table,
     table_of,
 )
+from mirage.cli.site_file import read_site
 from mirage.cli.writable import check_writable
 from mirage.errors import InputError
 from mirage.learn import tpe
@@ -32,7 +33,6 @@ from mirage.services.calibrate import Calibration, default_plan, look
 from mirage.services.calibrate import calibrate as fit
 from mirage.sim.types import Params
 from mirage.traces import replay
-from mirage.traces.clusterfile import read_cluster_file
 from mirage.traces.clustertext import write_cluster_file
 
 app = typer.Typer()
@@ -93,7 +93,7 @@ def calibrate(
     Optuna is not installed.
     """
     check_writable(out)
-    start = read_cluster_file(cluster) if cluster else Params(name=_name(trace), nodes=_ANY_SIZE)
+    start = read_site(cluster) if cluster else Params(name=_name(trace), nodes=_ANY_SIZE)
     if cluster and nodes is not None and nodes > start.nodes:
         raise InputError(f"--nodes {nodes}: {cluster} has {start.nodes}")
     taken = replay.read(trace, start, cluster_name)

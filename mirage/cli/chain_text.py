@@ -63,6 +63,7 @@ _ACTION = {
     "free": "freed the standby, so that it may start at once",
     "pin": "pinned the standby to its predecessor's nodes",
     "hold": "put the standby back behind its predecessor",
+    "plan": "wrote into the standby's dependency when Slurm shall release it",
     "submit": "had the next link submitted",
 }
 
@@ -179,7 +180,9 @@ def _waits(link: Mapping[str, Any], jobs: Mapping[int, int]) -> str:
         return ""
     reason = printable(link.get("reason", ""))
     told = "" if reason in {"", "None", _BEHIND} else f": {reason}"
-    return f"{link['position']}{told}"
+    until = link.get("planned_release") if link["position"] == "held" else None
+    at_most = "" if until is None else f", until {day_and_time(until)} at the latest"
+    return f"{link['position']}{at_most}{told}"
 
 
 def at_risk(chain: Mapping[str, Any]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from mirage.policy.served import Served
 from mirage.ports import observes
 from mirage.services import killswitch
 from mirage.settings import Settings
+from mirage.sim.release import is_unchecked, planned_as
 from mirage.store import clusters
 from mirage.store.engine import masked
 
@@ -175,7 +176,9 @@ def _policy(settings: Settings) -> tuple[Verdict, str]:
 def _cluster_file(settings: Settings) -> tuple[Verdict, str]:
     file = bootstrap.cluster_file(settings)
     if file is not None:
-        return Verdict.GOOD, f"{file.params.name}, {file.params.nodes} nodes"
+        version = file.params.slurm_version
+        verdict = Verdict.WARNING if is_unchecked(version) else Verdict.GOOD
+        return verdict, f"{file.params.name}, {file.params.nodes} nodes, {planned_as(version)}"
     policy = bootstrap.policies(settings)(settings.provision.policy)
     if isinstance(policy, Auto):
         told = "none is set: where nothing may be pinned, auto asks neither models nor the twin"

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from mirage.cli.ask_twin import ask_twin
 from mirage.cli.kernels import say_if_compiling
+from mirage.cli.site_file import read_site
 from mirage.cli.tabling import (
     LEAD_IN_S,
     complain,
@@ -34,7 +35,6 @@ from mirage.episodes.table import EpisodeTable
 from mirage.errors import InputError
 from mirage.sim.types import SimJob
 from mirage.traces import replay
-from mirage.traces.clusterfile import read_cluster_file
 from mirage.traces.reloaded import MOST, reloaded
 
 app = typer.Typer()
@@ -114,7 +114,7 @@ def episodes(
 
     An interrupted command goes on where it was when it is repeated.
     """
-    params = read_cluster_file(cluster)
+    params = read_site(cluster)
     taken = replay.read(trace, params)
     replayed = reloaded(taken.workload.jobs, load)
     if not replayed:

@@ -21,6 +21,7 @@ from mirage.cli.report_html import page
 from mirage.cli.report_pairs import Asked, Pair, check_window, pairs, span
 from mirage.cli.report_text import shown
 from mirage.cli.simulate import rows_table
+from mirage.cli.site_file import read_site
 from mirage.cli.tabling import complain, cores, finite, make_table, plan_of
 from mirage.cli.writable import check_writable
 from mirage.domain.handover import OVERLAP_PRICE
@@ -29,7 +30,6 @@ from mirage.errors import InputError
 from mirage.policy.registry import AUTO
 from mirage.sim.types import Params, SimJob
 from mirage.traces import replay
-from mirage.traces.clusterfile import read_cluster_file
 
 app = typer.Typer()
 report = typer.Typer(no_args_is_help=True)
@@ -186,7 +186,7 @@ class _How:
 def _given(trace: Path | None, cluster: Path | None) -> tuple[Log, Params]:
     if trace is None or cluster is None:
         raise InputError("a log needs its cluster file: give --from-sacct FILE --cluster C.toml")
-    return Log(trace, trace.name), read_cluster_file(cluster)
+    return Log(trace, trace.name), read_site(cluster)
 
 
 def _told(

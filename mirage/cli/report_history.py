@@ -10,6 +10,7 @@ from mirage import bootstrap
 from mirage import settings as settings_file
 from mirage.cli.progress import counted
 from mirage.cli.report_pairs import Asked, since_of
+from mirage.cli.site_file import read_site
 from mirage.cli.tabling import instant
 from mirage.errors import InputError
 from mirage.services.history_file import write_history
@@ -17,7 +18,6 @@ from mirage.sim.types import Params
 from mirage.store import changes, clusters, jobs, reports
 from mirage.store.changes import Topic
 from mirage.store.engine import Store
-from mirage.traces.clusterfile import read_cluster_file
 
 BEFORE_S = 32 * 86400
 """Jobs of so long before the window are replayed with it, as in a log of 60 days for 28: the queue
@@ -50,7 +50,7 @@ class Site:
                 "no cluster file is set: `mirage cluster import` writes one for cluster.file or "
                 "--cluster. A log needs no service: --from-sacct FILE --cluster C.toml"
             )
-        params = read_cluster_file(file)
+        params = read_site(file)
         return cls(settings.cluster.name, params, bootstrap.open_store(settings))
 
     def log(self, folder: Path, asked: Asked) -> Log:

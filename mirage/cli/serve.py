@@ -333,6 +333,7 @@ def api_context(
         keeps_recipes=settings.submits_by_rest,
         connections=connections or settings.connections.most,
         queue_interval_s=settings.polling.queue_s,
+        policy=settings.provision.policy,
         policies=registry.NAMES,
         model=bootstrap.policies(settings),
         usage=bootstrap.usage(service.cluster),

@@ -15,11 +15,12 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from mirage.cli.kernels import say_if_compiling
+from mirage.cli.site_file import read_site
 from mirage.errors import InputError
 from mirage.services.simulate import Report, simulator, write_jobs
 from mirage.services.simulate import simulate as run
+from mirage.sim.release import planned_as
 from mirage.traces import replay
-from mirage.traces.clusterfile import read_cluster_file
 from mirage.traces.fidelity import Fidelity, Window, default_window
 from mirage.traces.replay import Replay
 
@@ -70,7 +71,7 @@ def simulate(
     Rows that make no sense are left out, counted and named. Exit code 0, with a warning on stderr
     where there were such rows; 2 where no row is left, or a file cannot be read.
     """
-    params = read_cluster_file(cluster)
+    params = read_site(cluster)
     taken = replay.read(trace, params, cluster_name)
     window = _window(taken, begin, until)
     say_if_compiling()
@@ -83,7 +84,8 @@ def simulate(
         typer.echo(json.dumps(_as_json(taken, report)))
     else:
         console = Console()
-        typer.echo(f"{trace.name} on {params.name}, {params.nodes} nodes")
+        how = planned_as(params.slurm_version)
+        typer.echo(f"{trace.name} on {params.name}, {params.nodes} nodes, {how}")
         for table in _tables(taken, report, weekly=weekly):
             console.print(table)
     complain(trace, taken)

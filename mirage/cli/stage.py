@@ -7,10 +7,11 @@ from pathlib import Path
 
 from mirage.cli import rehearsal
 from mirage.cli.rehearsal import Plan
+from mirage.cli.site_file import read_site
 from mirage.cluster.simulated import SimulatedCluster
 from mirage.errors import InputError
 from mirage.sim.types import Params, SimJob
-from mirage.traces import clusterfile, replay, synthetic
+from mirage.traces import replay, synthetic
 
 WARM_UP_DAYS = 14
 """The queue of the heavy preset builds up in its first two weeks."""
@@ -123,7 +124,7 @@ def _instant(given: datetime) -> int:
 
 
 def _synthetic(preset: str, seed: int, cluster: Path | None) -> Stage:
-    params = Params() if cluster is None else clusterfile.read_cluster_file(cluster)
+    params = Params() if cluster is None else read_site(cluster)
     jobs = synthetic.workload(preset, nodes=params.nodes, days=_DAYS, seed=seed)
     return Stage(params, jobs)
 
@@ -131,7 +132,7 @@ def _synthetic(preset: str, seed: int, cluster: Path | None) -> Stage:
 def _logged(trace: Path, cluster: Path | None) -> Stage:
     if cluster is None:
         raise InputError("--trace needs --cluster: the file that describes its machine")
-    params = clusterfile.read_cluster_file(cluster)
+    params = read_site(cluster)
     jobs = replay.workload(trace, params).jobs
     if not jobs:
         raise InputError(f"{trace} has no job that {params.nodes} nodes could run")

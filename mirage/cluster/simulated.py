@@ -10,6 +10,8 @@ from mirage.domain.chain import ChainId, Mark, find_mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterRefused, InputError
+from mirage.features.waits import Waits
+from mirage.sim.layout import FAR
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import (
     Event,
@@ -77,9 +79,13 @@ class SimulatedCluster:
     def advance(self, seconds: int) -> None:
         """Let time pass. Links that start put their standby in place at that very second."""
         until = self.simulator.now + seconds
-        while self._chains and self.simulator.next_instant() <= until:
-            self._live(self.simulator.step(until))
+        while (at := self._next_instant()) <= until:
+            self._live(self.simulator.step(at))
         self._live(self.simulator.advance(until))
+
+    def _next_instant(self) -> int:
+        """At which a link may start."""
+        return self.simulator.next_instant() if self._chains else FAR
 
     def submit_chain(
         self,
@@ -228,14 +234,14 @@ class SimulatedCluster:
 
     def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
         self._look_at(standby, owner)
-        dependencies = self._words.dependencies(dependency)
+        waits = self._words.waits(dependency)
         record = self.simulator.find(standby)
         if record is not None and record.node_list and standby not in self._pinned:
             own = self._words.node_names(record.node_list)
             raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
         self.simulator.set_node_list(standby, self._words.node_numbers(node_list))
         self._pinned.add(standby)
-        self.simulator.set_dependencies(standby, dependencies)
+        self._set_waits(standby, waits)
 
     def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
         self._look_at(standby, owner)
@@ -269,7 +275,11 @@ class SimulatedCluster:
             refuse_another_owner(job_id, self._words.uid(record.job.user), owner)
 
     def _depend(self, standby: JobId, dependency: str) -> None:
-        self.simulator.set_dependencies(standby, self._words.dependencies(dependency))
+        self._set_waits(standby, self._words.waits(dependency))
+
+    def _set_waits(self, standby: JobId, waits: Waits) -> None:
+        any_of = waits.any_dependency
+        self.simulator.set_dependencies(standby, waits.dependencies, any_of=any_of)
 
     def _unpin(self, standby: JobId, *, asked: bool) -> None:
         """A node list that Mirage did not set is the user's own, and stays."""

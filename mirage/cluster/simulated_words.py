@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node
-from mirage.errors import ClusterRefused, InputError, MalformedText
+from mirage.errors import ClusterRefused, MalformedText
+from mirage.features.waits import Waits, read, written
 from mirage.sim.types import (
     DEFAULT_QOS,
-    Dependency,
-    DependencyKind,
     Outage,
     Params,
     Partition,
@@ -16,7 +15,6 @@ from mirage.sim.types import (
     SelectType,
     SimJob,
 )
-from mirage.slurm import dependency as dependency_list
 
 _FIRST_UID = 10001
 _ACCOUNT = "sim"
@@ -57,13 +55,12 @@ class Words:
         """The inverse of `node_numbers`, in the order of `nodes`."""
         return ",".join(self._names[i] for i in nodes)
 
-    def dependencies(self, text: str) -> tuple[Dependency, ...]:
-        """All of the list's terms; ClusterRefused for what the simulator does not have."""
+    def waits(self, dependency: str) -> Waits:
+        """The list's terms; ClusterRefused for what the simulator does not have."""
         try:
-            terms = dependency_list.plain(text).split(",")
-            return tuple(_dependency(term) for term in terms if term)
-        except (MalformedText, InputError, ValueError) as error:
-            raise ClusterRefused(f"Job dependency problem: {text!r}") from error
+            return read(dependency)
+        except MalformedText as error:
+            raise ClusterRefused(f"Job dependency problem: {dependency!r}") from error
 
     def job(self, record: Record, *, planned: int | None, reason: str) -> Job:
         """`planned`: the start that backfill plans for it."""
@@ -95,7 +92,7 @@ class Words:
             cpus=cpus,
             gpus=gpus,
             exit_code=_exit_code(record.state),
-            dependency=",".join(f"{d.kind}:{d.job_id}(unfulfilled)" for d in record.dependencies),
+            dependency=written(record.dependencies, any_dependency=record.any_dependency),
             node_list=self.node_names(record.allocated),
             comment=job.comment,
         )
@@ -138,11 +135,6 @@ def _capacities(params: Params) -> list[tuple[int, int]]:
     if not params.node_groups:
         return [(params.cpus_per_node, params.gpus_per_node)] * params.nodes
     return [(g.cpus, g.gpus) for g in params.node_groups for _ in range(g.count)]
-
-
-def _dependency(term: str) -> Dependency:
-    kind, _, target = term.partition(":")
-    return Dependency(DependencyKind(kind), int(target))
 
 
 def _exit_code(state: JobState) -> str:

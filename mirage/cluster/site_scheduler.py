@@ -8,6 +8,7 @@ from typing import Any
 from mirage.cluster.site_notes import Note, preempted
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import MalformedText
+from mirage.sim.release import is_unchecked, is_version, planned_as
 from mirage.sim.types import OFF, SelectType
 
 Fields = dict[str, Any]
@@ -84,6 +85,7 @@ def scheduler_fields(config: Mapping[str, str]) -> tuple[Fields, list[str]]:
     """Fields of Params from `scontrol show config`, and a sentence for each thing not simulated."""
     notes: list[str] = []
     fields: Fields = {"select_type": _select_type(config, notes)}
+    fields |= _version(config, notes)
     fields |= _priority(config, notes)
     fields |= _parameters(config, notes)
     fields |= _over_time(config, notes)
@@ -93,6 +95,15 @@ def scheduler_fields(config: Mapping[str, str]) -> tuple[Fields, list[str]]:
             said = f"Not simulated: {what} ({key} = {value})."
             notes.append(Note(said, preempted) if key == "PreemptType" else said)
     return fields, notes
+
+
+def _version(config: Mapping[str, str], notes: list[str]) -> Fields:
+    """The release whose backfill the simulator is to plan with."""
+    told = config.get("SLURM_VERSION", "")
+    version = told if is_version(told) else ""
+    if not version or is_unchecked(version):
+        notes.append(f"SLURM_VERSION = {told or 'not told'}: {planned_as(version)}.")
+    return {"slurm_version": version}
 
 
 def _over_time(config: Mapping[str, str], notes: list[str]) -> Fields:

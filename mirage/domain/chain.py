@@ -189,11 +189,21 @@ class LinkState(StrEnum):
     ENDED = "ended"
 
 
+class Planner(StrEnum):
+    """Who wrote a standby's planned release into its dependency."""
+
+    SERVICE = "service"
+    LINK = "link"
+    """The link that runs, with no service to ask."""
+    USER = "user"
+    """The chain's owner, or an admin, by hand: that plan is left as it is."""
+
+
 class Position(StrEnum):
     """Where a standby successor stands (DESIGN section 2)."""
 
     HELD = "held"
-    """Behind `afterany:<predecessor>`."""
+    """Behind `afterany:<predecessor>`, with a planned release or without."""
     PINNED = "pinned"
     """Eligible, but only on the predecessor's own nodes."""
     FREE = "free"
@@ -224,7 +234,16 @@ class Link:
     time_limit_s: int | None = None
     eligible: int | None = None
     freed_at: int | None = None
-    """When Mirage made it eligible; None while it never did."""
+    """When Mirage, or a plan that stood in Slurm, made it eligible; None while nothing did."""
+    freed_by: Planner | None = None
+    """Whose move or plan that was."""
+    plan_min: int | None = None
+    """Minutes after its predecessor's start at which Slurm makes it eligible by itself, as its
+    dependency says; None: it says no such thing."""
+    planned_release: int | None = None
+    """The instant that this means; None also while its predecessor has not started."""
+    planned_by: Planner | None = None
+    """Whose plan stands; USER without a plan: somebody has taken one away by hand."""
     start: int | None = None
     end: int | None = None
     end_state: JobState | None = None

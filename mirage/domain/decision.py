@@ -27,6 +27,8 @@ class Action(StrEnum):
     FREE = "free"
     PIN = "pin"
     HOLD = "hold"
+    PLAN = "plan"
+    """Held, with the release written into its dependency: Slurm alone carries that out."""
     SUBMIT = "submit"
     """Of a chain without standing jobs: the successor is submitted, eligible at once."""
 
@@ -116,3 +118,6 @@ class Decision:
     reason: str
     policy: str
     forecast: Forecast | None = None
+    release_at: int | None = None
+    """When its policy expects to release the standby; of a PLAN, when Slurm will. At or after the
+    predecessor's end: never early. None: the policy does not say."""

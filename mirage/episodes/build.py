@@ -142,12 +142,14 @@ def describe(
     versions: dict[str, str] | None = None,
 ) -> About:
     """What a table says of itself."""
+    # Without a release as tables were before there were any, so that they are of one cluster.
+    told = {k: v for k, v in asdict(params).items() if (k, v) != ("slurm_version", "")}
     return About(
         trace=trace,
         trace_sha256=trace_sha256,
         source=source,
         # As a file gives it back: lists for tuples.
-        cluster=json.loads(json.dumps(asdict(params))),
+        cluster=json.loads(json.dumps(told)),
         features=spec.NAMES,
         features_fingerprint=spec.FINGERPRINT,
         versions=versions or {},

@@ -10,11 +10,10 @@ from typing import Any
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Node, Queue
 from mirage.domain.timelimit import UNLIMITED
-from mirage.errors import InputError
+from mirage.errors import MalformedText
+from mirage.features import waits
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import (
-    Dependency,
-    DependencyKind,
     Outage,
     Params,
     Partition,
@@ -23,7 +22,7 @@ from mirage.sim.types import (
     SimJob,
 )
 from mirage.sim.workload import Workload
-from mirage.slurm import dependency, hostlist
+from mirage.slurm import hostlist
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +120,28 @@ def _eligible(job: Job, now: int) -> int | None:
 
 
 def _pending(params: Params, job: Job, now: int) -> SimJob:
-    terms, readable = _dependencies(job.dependency)
+    """Held for ever where its dependencies do not read."""
+    found = _waits(job.dependency)
     eligible = _eligible(job, now) is not None
     limit_s = _limit(job)
+    able = found is not None and (eligible or found.dependencies or job.eligible)
     return SimJob(
         **_common(params, job),
         time_limit_s=limit_s,
         run_s=limit_s,
-        begin=job.eligible or 0 if not eligible else 0,
-        held=job.priority == 0 or not readable or (not eligible and not terms and not job.eligible),
-        dependencies=() if eligible else terms,
+        begin=0 if eligible else job.eligible or 0,
+        held=job.priority == 0 or not able,
+        dependencies=() if eligible or found is None else found.dependencies,
+        any_dependency=found is not None and found.any_dependency,
         priority=job.priority if eligible else None,
     )
+
+
+def _waits(text: str) -> waits.Waits | None:
+    try:
+        return waits.read(text)
+    except MalformedText:
+        return None
 
 
 def _common(params: Params, job: Job) -> dict[str, Any]:
@@ -161,17 +170,3 @@ def _known(names: Iterable[str], given: Iterable[Partition | Qos]) -> str:
 
 def _limit(job: Job) -> int:
     return UNLIMITED if job.time_limit_s is None else max(1, job.time_limit_s)
-
-
-def _dependencies(text: str) -> tuple[tuple[Dependency, ...], bool]:
-    """(terms, True), or nothing and False where the list has what the simulator does not."""
-    try:
-        terms = [term for term in dependency.plain(text).split(",") if term]
-        return tuple(_dependency(term) for term in terms), True
-    except (InputError, ValueError):
-        return (), False
-
-
-def _dependency(term: str) -> Dependency:
-    kind, _, target = term.partition(":")
-    return Dependency(DependencyKind(kind), int(target))

@@ -48,6 +48,7 @@ class Foretold:
             ),
             policy=self.name,
             forecast=_forecast(view.twin_s),
+            release_at=view.predecessor_end - _lead_s(view.twin_s, least),
         )
 
     def unfit(self, view: HandoverView) -> str | None:
@@ -58,6 +59,13 @@ class Foretold:
 def wants_twin(policy: Policy) -> bool:
     """Whether it decides by what the twin foretells, where it can."""
     return bool(getattr(policy, "asks_twin", False))
+
+
+def _lead_s(quantile_s: NDArray[np.int32], least: float) -> int:
+    """The most time left with which it is late often enough, were its wait the same then."""
+    times = np.unique(np.concatenate([[0], quantile_s - 1]).clip(min=0))
+    often = times[late(quantile_s, times) >= least]
+    return int(often.max(initial=0))
 
 
 def _forecast(quantile_s: NDArray[np.int32]) -> Forecast:

@@ -19,8 +19,13 @@ class Reactive:
 
     name = "reactive"
 
-    def decide(self, view: HandoverView) -> Decision:  # noqa: ARG002 - the port's signature
-        return Decision(action=Action.WAIT, reason="reactive never acts", policy=self.name)
+    def decide(self, view: HandoverView) -> Decision:
+        return Decision(
+            action=Action.WAIT,
+            reason="reactive never acts",
+            policy=self.name,
+            release_at=view.predecessor_end,
+        )
 
 
 class AtOnce:
@@ -134,7 +139,13 @@ def by_lead(view: HandoverView, lead_s: float, forecast: Forecast, policy: str) 
         action, reason = Action.FREE, f"{left} left, and the lead is {lead}"
     else:
         action, reason = Action.WAIT, f"{left} left, more than the lead of {lead}"
-    return Decision(action=action, reason=reason, policy=policy, forecast=forecast)
+    return Decision(
+        action=action,
+        reason=reason,
+        policy=policy,
+        forecast=forecast,
+        release_at=view.predecessor_end - round(lead_s),
+    )
 
 
 def best_fractile(overlap_price: float) -> float:

@@ -3,10 +3,16 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from mirage.domain.decision import Action, Decision, HandoverView
+import numpy as np
+
+from mirage.domain.decision import Action, Decision, Forecast, HandoverView
 from mirage.policy.artefact import Artefact
+from mirage.policy.boundary import threshold
 from mirage.policy.foretold import NOT_ASKED
+from mirage.policy.rules import Quantile
 from mirage.policy.unserved import stand_in
+
+_RULE = Quantile()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,19 @@ class Served:
             reason=verdict.reason,
             policy=self.name,
             forecast=verdict.forecast,
+            release_at=self._release_at(view, verdict.forecast),
         )
+
+    def _release_at(self, view: HandoverView, forecast: Forecast | None) -> int | None:
+        """When it expects to release: it knows no more of later instants than its forecast of now.
+
+        Where it makes none, a rule expects in its place.
+        """
+        if forecast is None or forecast.p10_s is None or forecast.p90_s is None:
+            return _RULE.decide(view).release_at
+        least = threshold(view.overlap_price, getattr(self.artefact.model, "factor", 1.0))
+        waits = (forecast.p10_s, forecast.p50_s, forecast.p90_s)
+        return view.predecessor_end - round(float(np.interp(1.0 - least, (0.1, 0.5, 0.9), waits)))
 
     def unfit(self, view: HandoverView) -> str | None:
         """Why it cannot be asked about this hand-over now; None where it can."""

@@ -42,6 +42,7 @@ CAPS: Mapping[str, Cap] = {
     "cluster_overlap_node_h": Cap(field="cluster_overlap_node_h"),
     "max_lead_h": Cap(field="max_lead_s", per=_HOUR_S),
     "min_gain_s": Cap(field="min_gain_s", whole=True),
+    "replan_gain": Cap(field="replan_gain_h"),
     "allow_pin": Cap(field="allow_pin", most=1, whole=True, flag=True),
     "demote_after": Cap(field="demote_after", least=1, whole=True),
     "demote_error_h": Cap(field="demote_error_s", per=_HOUR_S, least=0.01),

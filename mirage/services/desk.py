@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from mirage.domain.chain import LinkState, Position
+from mirage.domain.chain import LinkState, Planner, Position
 from mirage.domain.decision import Action, Decision, HandoverView, Mode, Waits
 from mirage.domain.job import JobId
 from mirage.domain.reach import EVERYBODY, Reach
@@ -27,8 +27,10 @@ from mirage.services.limits import Limits, Spent, limited, worst_overlap_node_h
 from mirage.services.links import SENT_BACK
 from mirage.services.observing import Observer, Sight
 from mirage.services.overlap import bounded
+from mirage.services.planning import Planning, plan_min, stands_by_mirage
 from mirage.services.spending import spent_by_account
 from mirage.slurm.accrual import NO_LIMITS, AccrueLimits
+from mirage.slurm.dependency import takes_plan
 from mirage.store import chains, decisions, jobs
 from mirage.store.decisions import NewDecision
 from mirage.store.engine import Transaction
@@ -48,6 +50,9 @@ _NOT_YET = "the twin's turn for it has not come yet"
 _NO_MORE = Decision(
     action=Action.HOLD, reason="pinned, and Mirage does not act here any more", policy="guard"
 )
+_NO_PLAN = replace(_NO_MORE, reason="planned in Slurm, and Mirage does not act here")
+_OWN_TERMS = "since dependencies of its owner's stand beside Mirage's"
+_NOT_TAKEN = "since Slurm has refused one"
 
 
 def _unheard() -> bool:
@@ -111,13 +116,14 @@ class Desk:
         self._refused = decisions.refused_since(tx, cluster_id, lately)
         links = [(h.chain.chain_id, h.standby.index) for h in open_ones]
         self._touches = decisions.moves(tx, links)
-        self._refused_pins = decisions.refused_pins(tx, links)
+        self._refused_pins = decisions.ever_refused(tx, links, Action.PIN)
+        self._refused_plans = decisions.ever_refused(tx, links, Action.PLAN)
         self.foregone = Foregone(tx, links)
         self._ordered = {(row.chain_id, row.index) for row in decisions.intended(tx, cluster_id)}
         """Links that are on their way: they are not submitted twice."""
 
-    def decide(self, handover: OpenHandover) -> Decision | None:
-        """None where there is nothing to decide."""
+    def decide(self, handover: OpenHandover, *, acts: bool = False) -> Decision | None:
+        """None where there is nothing to decide. `acts`: releases are planned in Slurm, too."""
         predecessor, standby = handover.predecessor, handover.standby
         if not self._may_be_moved(handover):
             return None
@@ -129,10 +135,27 @@ class Desk:
         spent = self._spending(standby.account)
         asked = bounded(self._ask(handover, view), view)
         decision = self._noted(limited(asked, view, self._rules.limits, spent), handover)
+        if acts and not handover.submits:
+            decision = self._planning(handover, spent).planned(decision, view)
         if decision.action is not Action.FREE:
             return decision
         self._spend(standby.account, worst_overlap_node_h(view))
         return replace(decision, action=Action.SUBMIT) if handover.submits else decision
+
+    def _planning(self, handover: OpenHandover, spent: Spent) -> Planning:
+        standby, predecessor = handover.standby, handover.predecessor
+        key = (standby.chain_id, standby.index)
+        shown = self._snapshot.queue.find(standby.job_id)
+        barred = _NOT_TAKEN if key in self._refused_plans else ""
+        if shown is None or not takes_plan(shown.dependency, predecessor.job_id):
+            barred = _OWN_TERMS
+        return Planning(
+            standby=standby,
+            limits=self._rules.limits,
+            spent=spent,
+            touches=self._touches.get(key, 0),
+            barred=barred,
+        )
 
     def _noted(self, decision: Decision, handover: OpenHandover) -> Decision:
         """With what keeps the standby from earning age, wherever it stands."""
@@ -153,14 +176,20 @@ class Desk:
         return guards.out_of_reach(standby.account, reach)
 
     def undo(self, handover: OpenHandover) -> Decision | None:
-        """Where Mirage does not act any more: what it has pinned goes back behind its predecessor.
+        """Where Mirage does not act any more: what it has pinned goes back behind its predecessor,
+        and what it has planned waits for its predecessor's end.
 
-        Slurm alone could not let it off a node that does not come back.
+        Slurm alone could not let it off a node that does not come back. A plan of a chain of which
+        nobody told the service is that user's.
         """
         predecessor, standby = handover.predecessor, handover.standby
         pinned = standby.position is Position.PINNED
-        if not pinned or not self._may_be_moved(handover):
+        told = handover.chain.registered or standby.planned_by is Planner.SERVICE
+        planned = stands_by_mirage(standby) and told and predecessor.state is not LinkState.ENDED
+        if not (pinned or planned) or not self._may_be_moved(handover):
             return None
+        if planned:
+            return _NO_PLAN
         guarded = guard(standby, predecessor, None, self._snapshot.queue)
         return guarded or _NO_MORE
 
@@ -170,6 +199,9 @@ class Desk:
         unborn = handover.submits
         inputs: dict[str, Any] = {"predecessor": handover.predecessor.job_id}
         inputs["standby"] = None if unborn else standby.job_id
+        minutes = plan_min(decision, handover.predecessor)
+        if minutes is not None:
+            inputs["plan_min"] = minutes
         return NewDecision(
             at=now,
             chain_id=handover.chain.chain_id,

@@ -1,10 +1,13 @@
 """What is decided of a hand-over before any policy is asked."""
 
-from mirage.domain.chain import Link, LinkState, Position
+from dataclasses import replace
+
+from mirage.domain.chain import Link, LinkState, Planner, Position
 from mirage.domain.decision import Action, Decision
 from mirage.domain.job import JobState
 from mirage.domain.reach import Reach
 from mirage.domain.snapshot import Queue
+from mirage.services.planning import stands_by_mirage
 from mirage.slurm import dependency
 
 _GUARD = "guard"
@@ -20,6 +23,11 @@ _NEVER_EARLY = Decision(
     policy=_GUARD,
 )
 _SUSPENDED = "its predecessor is suspended: nobody knows for how long"
+_THEIRS = Decision(
+    action=Action.WAIT,
+    reason="its owner or an admin has changed when Slurm releases it: that is left as it is",
+    policy=_GUARD,
+)
 _NO_END_YET = Decision(action=Action.WAIT, reason=_SUSPENDED, policy=_GUARD)
 _OFF_ITS_NODES = Decision(
     action=Action.HOLD,
@@ -32,6 +40,17 @@ def guard(standby: Link, predecessor: Link, beside: Link | None, queue: Queue) -
     """`beside`: an earlier link that still runs."""
     if not is_asked(standby, predecessor):
         return _without_policy(standby, predecessor)
+    if standby.planned_by is Planner.USER:
+        return _THEIRS
+    found = _unreleased(standby, predecessor, beside, queue)
+    waits = found is not None and found.action is Action.WAIT
+    return _unplanned(found) if found is not None and waits and stands_by_mirage(standby) else found
+
+
+def _unreleased(
+    standby: Link, predecessor: Link, beside: Link | None, queue: Queue
+) -> Decision | None:
+    """While it must not be early at all."""
     if beside is not None:
         return _one_at_a_time(beside)
     shown, before = queue.find(standby.job_id), queue.find(predecessor.job_id)
@@ -60,10 +79,18 @@ def is_asked(standby: Link, predecessor: Link) -> bool:
 
 def _without_policy(standby: Link, predecessor: Link) -> Decision | None:
     pinned = standby.position is Position.PINNED
-    if predecessor.state is LinkState.PENDING and (pinned or standby.freed_at is not None):
+    # One that is planned stays: Slurm counts anew from its predecessor's next start.
+    freed = standby.freed_at is not None and standby.freed_by is not Planner.USER
+    if predecessor.state is LinkState.PENDING and (pinned or freed):
         return _HOLD_AGAIN
     # It had its chance at the very second. Nothing keeps its predecessor's nodes for it now.
     return _LET_OFF if pinned and predecessor.state is LinkState.ENDED else None
+
+
+def _unplanned(decision: Decision) -> Decision:
+    """Slurm shall not release it by itself either."""
+    reason = f"its plan is taken back: {decision.reason}"
+    return replace(decision, action=Action.HOLD, reason=reason)
 
 
 def _one_at_a_time(beside: Link) -> Decision:

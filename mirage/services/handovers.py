@@ -22,11 +22,13 @@ class OpenHandover:
     """`standby` is no job yet, but what would be submitted: its like, held."""
 
 
-def open_handovers(tx: Transaction, cluster_id: int) -> Iterator[OpenHandover]:
-    """Links of active chains that have a successor pending, or want one."""
-    active = [c for c in chains.live_chains(tx, cluster_id) if c.state is ChainState.ACTIVE]
-    by_chain = chains.links_of(tx, [c.chain_id for c in active])
-    for chain in active:
+def open_handovers(
+    tx: Transaction, cluster_id: int, state: ChainState = ChainState.ACTIVE
+) -> Iterator[OpenHandover]:
+    """Links of chains in that state that have a successor pending, or want one."""
+    live = [c for c in chains.live_chains(tx, cluster_id) if c.state is state]
+    by_chain = chains.links_of(tx, [c.chain_id for c in live])
+    for chain in live:
         yield from of_chain(chain, by_chain[chain.chain_id])
 
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import structlog
 
-from mirage.domain.chain import ChainId, Link, LinkState, Position
+from mirage.domain.chain import ChainId, Link, LinkState, Planner, Position
 from mirage.domain.decision import Action
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Queue
 from mirage.errors import MalformedText
-from mirage.services.links import GRACE_S
-from mirage.services.provision import moved
+from mirage.services.provision import moved_by
+from mirage.services.standby_place import GRACE_S
 from mirage.slurm import dependency
 from mirage.store import audit, chains, decisions
 from mirage.store.audit import AuditEntry
@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 
 NOT_KEPT = "Slurm took the move, and its next queue does not show it"
 NOT_KEPT_AGAIN = "Slurm took the move twice and kept it neither time"
-_SHOWN = frozenset({Action.FREE, Action.PIN, Action.HOLD})
+_SHOWN = frozenset({Action.FREE, Action.PIN, Action.HOLD, Action.PLAN})
 _LOOKED_BACK = 20
 """Decisions of one link: more than are made of a standby between two moves that are not kept."""
 
@@ -66,9 +66,13 @@ def _is_kept(row: DecisionRow, queue: Queue) -> bool:
         return True
     try:
         is_held = dependency.waits_on(shown.dependency, predecessor)
+        minutes = dependency.plan_min(shown.dependency, predecessor)
     except MalformedText:
         return True
-    return is_held == (row.action is Action.HOLD)
+    if row.action in {Action.HOLD, Action.PLAN}:
+        due = row.action is Action.PLAN and (row.release_at or 0) <= queue.taken_at
+        return due or (is_held and minutes == row.inputs.get("plan_min"))
+    return not is_held
 
 
 def _take_back(tx: Transaction, cluster_id: int, row: DecisionRow, standby: Link, now: int) -> None:
@@ -93,9 +97,18 @@ def _take_back(tx: Transaction, cluster_id: int, row: DecisionRow, standby: Link
     _log.warning("a move was not kept", chain_id=row.chain_id, action=row.action, again=again)
 
 
+def _planner_before(standby: Link, past: list[DecisionRow]) -> Planner | None:
+    if standby.plan_min is None:
+        return None
+    ours = any(one.effect is Effect.DONE and one.action is Action.PLAN for one in past)
+    return Planner.SERVICE if ours else Planner.LINK
+
+
 def _unmoved(row: DecisionRow, standby: Link, past: list[DecisionRow]) -> Link:
     """Where it stands still: held, or where the move before had put it."""
+    if row.action is Action.PLAN:
+        return replace(standby, planned_by=_planner_before(standby, past))
     if row.action is not Action.HOLD:
-        return replace(standby, position=Position.HELD, freed_at=None)
+        return replace(standby, position=Position.HELD, freed_at=None, freed_by=None)
     done = [one for one in past if one.effect is Effect.DONE]
-    return moved(standby, done[-1].action, done[-1].at) if done else standby
+    return moved_by(done[-1], standby) if done else standby

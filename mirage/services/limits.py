@@ -19,6 +19,7 @@ class Limits:
     account_overlap_node_h: float = 500.0
     """Per account and 24 h."""
     cluster_overlap_node_h: float = 5000.0
+    replan_gain_h: float = 0.1
     allow_pin: bool = True
     max_touches: int = 6
     """Of one hand-over."""
@@ -34,6 +35,11 @@ class Spent:
 
     account: float
     cluster: float
+
+    def is_over(self, limits: Limits) -> bool:
+        """Whether nothing is left to spend."""
+        account_h, cluster_h = limits.account_overlap_node_h, limits.cluster_overlap_node_h
+        return self.account >= account_h or self.cluster >= cluster_h
 
 
 def limited(decision: Decision, view: HandoverView, limits: Limits, spent: Spent) -> Decision:

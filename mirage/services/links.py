@@ -15,14 +15,13 @@ from mirage.domain.chain import (
     Link,
     LinkState,
     Mark,
-    Position,
     find_mark,
 )
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
-from mirage.errors import MalformedText
 from mirage.services import owners
-from mirage.slurm import dependency, reasons
+from mirage.services.standby_place import GRACE_S, placed, with_release
+from mirage.slurm import reasons
 from mirage.slurm.holds import is_users
 from mirage.store import audit, chains, forecasts
 from mirage.store.audit import AuditEntry
@@ -30,9 +29,6 @@ from mirage.store.engine import Transaction
 from mirage.store.open_links import open_links
 
 _log = structlog.get_logger(__name__)
-
-GRACE_S = 180
-"""What does not show up within three queue ticks will not come by itself."""
 
 REPLACED = "replaced"
 """The audit's word for a job that took the place of another one's."""
@@ -42,6 +38,9 @@ HOLD_GONE = "hold gone"
 
 FORGOTTEN, TAKEN_UP = "forgotten by Slurm", "taken up again"
 """The audit's words for a link that Slurm lost, and for an ended chain with a link that lives."""
+
+RELEASED = "released by plan"
+"""The audit's word for a standby that Slurm released by the plan in its dependency."""
 
 SENT_BACK = "SentBack"
 """What hinders a link that started too early once (`Link.hindered`): a job of it has ended beside
@@ -91,8 +90,10 @@ def sync(
             if link is None or _is_elsewhere(tx, cluster_id, before, link):
                 continue
             link = _replaced(before, link, in_vain=in_vain)
+            predecessor = links.get(mark.index - 1)
             if not accounting:
-                link = _standing(before, links.get(mark.index - 1), link, job)
+                link = _standing(before, predecessor, link, job)
+            link = with_release(before, predecessor, link, in_queue=not accounting)
             chain = _taken_up(tx, cluster_id, chain, (before, link), links.values())
             links[mark.index] = link
             if before is not None and replace(before, seen_at=now) == link:
@@ -251,8 +252,9 @@ def _replaced(before: Link | None, link: Link, *, in_vain: bool) -> Link:
 def _run_again(link: Link, job: Job) -> Link:
     """Slurm gives a requeued job a new submit time. Also one that had ended may be requeued."""
     fresh = replace(link, submit=job.submit, state=LinkState.PENDING, end=None, end_state=None)
-    fresh = replace(fresh, eligible=None, freed_at=None, start=None, expected_end=None)
-    return replace(fresh, reason="", hindered="")
+    fresh = replace(fresh, eligible=None, start=None, expected_end=None, reason="", hindered="")
+    fresh = replace(fresh, freed_at=None, freed_by=None)
+    return replace(fresh, plan_min=None, planned_release=None, planned_by=None)
 
 
 def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:
@@ -297,7 +299,7 @@ def _expected_end(link: Link, job: Job) -> int | None:
 
 def _standing(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
     """Where it stands, and why it waits."""
-    link = replace(link, position=_position(link, predecessor, job))
+    link = placed(before, predecessor, link, job)
     if link.state is not LinkState.ENDED:
         link = replace(link, held_at=_held_at(link, job))
     other = before is not None and before.job_id != link.job_id and before.start is not None
@@ -329,25 +331,6 @@ def _waiting(before: Link | None, link: Link, job: Job) -> Link:
     return replace(link, reason=found.word, hindered=found.word if again else link.hindered)
 
 
-def _position(link: Link, predecessor: Link | None, job: Job) -> Position:
-    if not job.state.waiting:
-        return link.position
-    if predecessor is not None and _waits_on(job.dependency, predecessor.job_id):
-        return Position.HELD
-    if predecessor is None and job.dependency:
-        return Position.HELD
-    # The queue does not show which nodes a pending job asks for.
-    return Position.PINNED if link.position is Position.PINNED else Position.FREE
-
-
-def _waits_on(text: str, predecessor: JobId) -> bool:
-    """A list that does not read is not Mirage's to take apart: the standby counts as held."""
-    try:
-        return dependency.waits_on(text, predecessor)
-    except MalformedText:
-        return True
-
-
 def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: Link) -> bool:
     """The job is another link already, and its comment was rewritten: the first mark holds."""
     if before is not None and (before.job_id, before.submit) == (link.job_id, link.submit):
@@ -368,6 +351,9 @@ def _store(
         # Since a hold was lifted between two looks: Slurm makes it eligible anew.
         since = max(link.freed_at, link.eligible or 0)
         forecasts.settle(tx, link.chain_id, link.index, max(0, link.start - since))
+    if link.freed_by is not None and (before is None or before.freed_at != link.freed_at):
+        what = {"at": link.freed_at, "by": link.freed_by}
+        _audit(tx, cluster_id, link, RELEASED, link.seen_at, what)
     if before is not None and before.job_id != link.job_id:
         event = REPLACED if _is_lost(before, in_vain=in_vain) else "begins anew"
         _audit(tx, cluster_id, link, event, link.seen_at, {"before": before.job_id})

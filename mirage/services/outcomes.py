@@ -8,7 +8,7 @@ was hindered (a hold, a limit, maintenance): those are compared with nothing.
 
 from collections.abc import Mapping
 
-from mirage.domain.chain import Link, Position
+from mirage.domain.chain import Link, Planner, Position
 from mirage.domain.decision import Mode
 from mirage.services import foregone
 from mirage.store import chains, decisions, outcomes
@@ -61,6 +61,8 @@ def _row(found: HandoverRow, last: DecisionRow | None, would: Mapping[str, int])
 
 
 def _kind(after: Link, last: DecisionRow | None) -> Kind:
+    if after.freed_by is Planner.USER:
+        return Kind.NONE  # its owner said when, and Mirage left it so
     if after.freed_at is not None or (last is not None and last.mode is Mode.ACT):
         return Kind.ACT
     return Kind.NONE if last is None or last.mode is Mode.OBSERVE else Kind.SHADOW

@@ -40,6 +40,12 @@ def bounded(decision: Decision, view: HandoverView) -> Decision:
     return replace(decision, action=_back(view), reason=reason)
 
 
+def most_lead_s(decision: Decision, view: HandoverView) -> float | None:
+    """How long before its predecessor's end a standby may be released; None: nothing bounds it."""
+    cap_s = view.max_overlap_s
+    return cap_s if not cap_s else cap_s + _least_wait_s(decision, view)
+
+
 def _least_wait_s(decision: Decision, view: HandoverView) -> float:
     if decision.forecast is None or view.sent_back:
         return 0.0

@@ -51,6 +51,12 @@ class Upcoming:
         return standby.planned_start if standby.state is LinkState.PENDING else None
 
     @property
+    def planned_release(self) -> int | None:
+        """When Slurm makes the standby eligible by itself; None: when its predecessor ends."""
+        standby = self.handover.standby
+        return standby.planned_release if standby.position is Position.HELD else None
+
+    @property
     def start(self) -> StartRange | None:
         """None without a forecast."""
         return None if self.forecast is None else start_range(self.handover.standby, self.forecast)

@@ -51,7 +51,7 @@ def adopted(
 
     A mark is public once it is seen, and may be written on any job one has: the id itself says
     whose it may be. A requeue makes a submit time later, never earlier. Its settings are those that
-    this job tells (`slurm.wishes`).
+    this job tells (`slurm.wishes`); one that asks for no service is nobody's here.
     """
     chain_id = found[0][0].chain_id
     named = [
@@ -64,9 +64,11 @@ def adopted(
     *_, index, first = min(named, key=lambda one: one[:3])
     if first.uid is None or (chain is not None and chain.uid == first.uid):
         return chain
+    wished = wishes(first)
+    if wished.alone:
+        return chain
     taken = _as_wished(
-        Chain(chain_id=chain_id, uid=first.uid, user=first.user, created_at=first.submit),
-        wishes(first),
+        Chain(chain_id=chain_id, uid=first.uid, user=first.user, created_at=first.submit), wished
     )
     chains.save_chain(tx, cluster_id, taken)
     what = {"link": index, "job": first.job_id}

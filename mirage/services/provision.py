@@ -10,7 +10,7 @@ from functools import partial
 
 import structlog
 
-from mirage.domain.chain import ChainId, Link, LinkState, Position
+from mirage.domain.chain import ChainId, ChainState, Link, LinkState, Planner, Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
@@ -23,6 +23,7 @@ from mirage.services.handovers import OpenHandover, open_handovers
 from mirage.services.limits import too_wrong
 from mirage.services.links import unread_chains
 from mirage.services.owners import CLOCKS_DIFFER_S
+from mirage.services.planning import plan_min
 from mirage.slurm import dependency
 from mirage.store import audit, chains, clusters, decisions, forecasts, outcomes
 from mirage.store.audit import AuditEntry
@@ -49,7 +50,8 @@ def provision(
         unread = unread_chains(tx, cluster_id, snapshot.queue)
         open_ones = [
             handover
-            for handover in open_handovers(tx, cluster_id)
+            for state in (ChainState.ACTIVE, ChainState.PAUSED)
+            for handover in open_handovers(tx, cluster_id, state)
             if handover.chain.chain_id not in unread
         ]
         desk = Desk(tx, cluster_id, snapshot, rules, open_ones)
@@ -100,8 +102,11 @@ def _decided(
         if undone is not None:
             yield handover, desk.written(handover, undone, Mode.ACT)
             continue
+        if handover.chain.state is not ChainState.ACTIVE:
+            continue
         left = desk.out_of_reach(handover) if mode is Mode.ACT else None
-        decision = None if mode is Mode.OBSERVE else left or desk.decide(handover)
+        acts = mode is Mode.ACT
+        decision = None if mode is Mode.OBSERVE else left or desk.decide(handover, acts=acts)
         if decision is None:
             continue
         new = desk.written(handover, decision, mode)
@@ -130,10 +135,10 @@ def _written(
 def _forecasts(
     handover: OpenHandover, new: NewDecision, foregone: Foregone
 ) -> Iterator[ForecastRow]:
-    """The one that decided, and beside it Slurm's own. Of a wait none is kept: the course of a
-    forecast is in the decisions."""
+    """The one that decided, and beside it Slurm's own. Of a wait or a plan none is kept: the course
+    of a forecast is in the decisions."""
     decision = new.decision
-    if decision.forecast is None or decision.action is Action.WAIT:
+    if decision.forecast is None or decision.action in {Action.WAIT, Action.PLAN}:
         return
     made = {decision.policy: decision.forecast}
     slurm_s = foregone.slurm_s(handover)
@@ -164,7 +169,10 @@ def _carry_out(
         else:
             decisions.settle(tx, decision_id, effect, error)
         if effect is Effect.DONE and not handover.submits:
-            chains.save_link(tx, cluster_id, moved(standby, decision.action, now))
+            minutes = plan_min(decision, handover.predecessor)
+            chains.save_link(
+                tx, cluster_id, moved(standby, decision.action, now, decision.release_at, minutes)
+            )
         entry = AuditEntry(
             at=now,
             actor="mirage",
@@ -183,13 +191,26 @@ def told(action: Action, effect: Effect) -> str:
     return f"{action}: {effect}"
 
 
-def moved(standby: Link, action: Action, now: int) -> Link:
-    """Where it stands after the move."""
-    if action is Action.HOLD:
-        return replace(standby, position=Position.HELD, freed_at=None)
-    if action is Action.PIN:
-        return replace(standby, position=Position.PINNED, freed_at=None)
-    return replace(standby, position=Position.FREE, freed_at=now)
+def moved(
+    standby: Link, action: Action, now: int, release_at: int | None, minutes: int | None
+) -> Link:
+    """Where it stands after the move; `release_at` and `minutes` of a plan."""
+    if action is Action.PLAN:
+        if standby.freed_at is not None:  # Slurm has carried it out since
+            return replace(standby, freed_by=Planner.SERVICE)
+        held = replace(standby, position=Position.HELD, planned_by=Planner.SERVICE)
+        return replace(held, planned_release=release_at, plan_min=minutes)
+    if action is Action.FREE or action is Action.SUBMIT:
+        freed = replace(standby, position=Position.FREE, freed_at=now)
+        return replace(freed, freed_by=Planner.SERVICE)
+    place = Position.HELD if action is Action.HOLD else Position.PINNED
+    back = replace(standby, position=place, freed_at=None, freed_by=None)
+    return replace(back, plan_min=None, planned_release=None, planned_by=None)
+
+
+def moved_by(row: DecisionRow, standby: Link) -> Link:
+    """Where it stands after a move that is written down."""
+    return moved(standby, row.action, row.at, row.release_at, row.inputs.get("plan_min"))
 
 
 def _tell(
@@ -239,6 +260,13 @@ def _move(cluster: Cluster, handover: OpenHandover, decision: Decision, snapshot
         behind = dependency.behind(kept, predecessor)
         cluster.hold(standby, owner=owner, dependency=behind, unpin=unpin)
         return
+    minutes = plan_min(decision, handover.predecessor)
+    if minutes is not None:
+        if before is None or before.start != handover.predecessor.start:
+            raise InputError("its predecessor does not run any more as it did when it was planned")
+        release = dependency.planned(kept, predecessor, minutes)
+        cluster.hold(standby, owner=owner, dependency=release)
+        return
     rest = dependency.without(kept, predecessor)
     if decision.action is Action.PIN:
         nodes = before.node_list if before else ""
@@ -254,8 +282,10 @@ def _took(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:
         return standby.position is Position.FREE and standby.submit >= row.at - CLOCKS_DIFFER_S
     if row.inputs.get("standby") != standby.job_id:
         return False
-    if row.action is Action.HOLD:
-        return standby.state is LinkState.PENDING and standby.position is Position.HELD
+    if row.action in {Action.HOLD, Action.PLAN}:
+        held = standby.state is LinkState.PENDING and standby.position is Position.HELD
+        released = row.action is Action.PLAN and standby.freed_at is not None
+        return released or (held and standby.plan_min == row.inputs.get("plan_min"))
     if standby.state is LinkState.PENDING and standby.position is not Position.FREE:
         return False
     # It is eligible: by the move, or because its predecessor ended.
@@ -290,7 +320,7 @@ def reconcile(
         effect = Effect.DONE if taken else Effect.FAILED
         decisions.settle(tx, row.id, effect, "" if taken else "Slurm did not take the move")
         if taken:
-            chains.save_link(tx, cluster_id, moved(standby, row.action, row.at))
+            chains.save_link(tx, cluster_id, moved_by(row, standby))
             judged = row.action in _MADE_ELIGIBLE and not standby.hindered
             if judged and standby.start is not None:
                 since = max(row.at, standby.submit)

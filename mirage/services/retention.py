@@ -22,7 +22,7 @@ ROUTINE = Events(
     words=(
         *(owners.REGISTERED, "registered again", "adopted", "at risk"),
         *(links.REPLACED, "begins anew", "requeued", "notice given up"),
-        *(links.HOLD_GONE, links.TAKEN_UP, links.FORGOTTEN),
+        *(links.HOLD_GONE, links.TAKEN_UP, links.FORGOTTEN, links.RELEASED),
         *(order.value for order in obey.Order),
     ),
     beginnings=(

@@ -15,7 +15,7 @@ from mirage.domain.cause import Actor, AtRisk, Cause, Reason, Risk, concluded
 from mirage.domain.chain import Chain, ChainMode, ChainState, Link, LinkState, Presubmit
 from mirage.domain.job import JobState
 from mirage.services import risks
-from mirage.services.links import GRACE_S
+from mirage.services.standby_place import GRACE_S
 
 NEVER_SEEN_S = 86400
 """A registration whose job no queue has shown for so long was a mistake, or of another cluster."""

@@ -79,6 +79,8 @@ class Arena:
         """Room for so many more dependencies, and nodes in node lists."""
         while self[layout.EDGES] + edges > self.room.edges:
             self.make_room(layout.ROOM_EDGES)
+        while self[layout.EVENTS] + edges + 4 > self.room.events:
+            self.make_room(layout.ROOM_EVENTS)
         while self[layout.CELLS_LEFT] < cells:
             self.make_room(layout.ROOM_CELLS)
 

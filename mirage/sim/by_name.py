@@ -47,7 +47,7 @@ from mirage.sim.layout import (
     section,
 )
 from mirage.sim.maps import beyond, free_of_plans, gain_after, map_at, map_behind, unpromised
-from mirage.sim.nodes import choose_by_name
+from mirage.sim.nodes import choose_by_name, count_alike
 from mirage.sim.tables import end_groups, fill_table, list_pieces, now_of
 
 WINDOW_S: Final = 30
@@ -183,13 +183,14 @@ def choose(
         found[w] = usable[w] & table[base + group * words + w]
     need, gpus = live[slot * RECORD + NODES], live[slot * RECORD + GPUS]
     if live[slot * RECORD + WHOLE]:
-        choose_by_name(found, section(site, CAPACITY_CPUS), False, need, chosen)
-    elif group == 0 or gpus > 0:
-        # Where GPUs are asked for nobody looks at the CPUs.
-        choose_by_name(found, section(state, NODE_CPUS), gpus > 0, need, chosen)
+        choose_by_name(site, found, section(site, CAPACITY_CPUS), False, need, chosen)
+    elif group == 0 or count_alike(site, gpus):
+        # Where nodes count alike nobody looks at the free CPUs.
+        alike = count_alike(site, gpus)
+        choose_by_name(site, found, section(state, NODE_CPUS), alike, need, chosen)
     else:
         end_groups(state, site, work, group)
-        choose_by_name(found, section(work, THEN_CPUS), False, need, chosen)
+        choose_by_name(site, found, section(work, THEN_CPUS), False, need, chosen)
 
 
 @inner

@@ -4,6 +4,7 @@ from mirage.sim.heap import push
 from mirage.sim.jit import kernel
 from mirage.sim.layout import (
     AFTER,
+    ANY_OF,
     AT_BEGIN,
     BACKFILL_AT,
     BEGIN,
@@ -34,10 +35,12 @@ from mirage.sim.layout import (
     RUNS,
     SITE_BF_INTERVAL,
     SITE_SCHED_INTERVAL,
+    START,
     UNMET,
     VERSION,
     WAITING,
     Ints,
+    copy,
     section,
 )
 from mirage.sim.queue import dequeue, enqueue
@@ -73,18 +76,33 @@ def find(state: Ints, job_id: int) -> int:
 
 
 @kernel
-def depend(state: Ints, slot: int, kind: int, target_id: int) -> None:
-    """Wait for another job, if it is still there and can be waited for."""
+def depend_on(state: Ints, slot: int, wanted: Ints) -> None:
+    """Wait for these: kind, job id and delay of each."""
+    one_is_met = False
+    for k in range(wanted.size // 3):
+        waits = depend(state, slot, wanted[3 * k], wanted[3 * k + 1], wanted[3 * k + 2])
+        one_is_met = one_is_met or not waits
+    if one_is_met and section(state, LIVE)[slot * RECORD + ANY_OF]:
+        drop_edges_of(state, slot)
+
+
+@kernel
+def depend(state: Ints, slot: int, kind: int, target_id: int, delay: int) -> bool:
+    """Wait for another job; whether it is there and can be waited for."""
     live = section(state, LIVE)
     target = find(state, target_id)
     if target in (NONE, slot):
-        return
+        return False
     if kind == ON_START and live[target * RECORD + PHASE] == RUNS:
-        return
+        ripe = live[target * RECORD + START] + delay
+        if ripe <= state[NOW]:
+            return False
+        push(state, ripe, (AT_BEGIN << RANK_SHIFT) | live[slot * RECORD + ID], slot)
     edges, i = section(state, EDGE), state[EDGES] * EDGE_COLUMNS
-    edges[i], edges[i + 1], edges[i + 2] = slot, target, kind
+    edges[i], edges[i + 1], edges[i + 2], edges[i + 3] = slot, target, kind, delay
     state[EDGES] += 1
     live[slot * RECORD + UNMET] += 1
+    return True
 
 
 @kernel
@@ -95,7 +113,7 @@ def drop_edges_of(state: Ints, slot: int) -> None:
     for k in range(state[EDGES]):
         i, j = k * EDGE_COLUMNS, n * EDGE_COLUMNS
         if edges[i] != slot:
-            edges[j], edges[j + 1], edges[j + 2] = edges[i], edges[i + 1], edges[i + 2]
+            copy(edges[i : i + EDGE_COLUMNS], edges[j : j + EDGE_COLUMNS])
             n += 1
     state[EDGES] = n
     section(state, LIVE)[slot * RECORD + UNMET] = 0
@@ -125,18 +143,55 @@ def meet(state: Ints, site: Ints, target: int, end_state: int) -> None:
     k = 0
     while k < state[EDGES]:
         i = k * EDGE_COLUMNS
+        slot, kind, delay = edges[i], edges[i + 2], edges[i + 3]
         if edges[i + 1] != target:
             k += 1
-        elif meets(edges[i + 2], end_state):
-            slot = edges[i]
-            last = (state[EDGES] - 1) * EDGE_COLUMNS
-            edges[i], edges[i + 1], edges[i + 2] = edges[last], edges[last + 1], edges[last + 2]
-            state[EDGES] -= 1
-            live[slot * RECORD + UNMET] -= 1
+        elif kind == ON_START and delay and not end_state:
+            push(
+                state, state[NOW] + delay, (AT_BEGIN << RANK_SHIFT) | live[slot * RECORD + ID], slot
+            )
+            k += 1
+        elif meets(kind, end_state):
+            k = drop_edge(state, k)
             consider(state, site, slot)
         else:
             if end_state:
                 edges[i + 1] = NONE
+            k += 1
+
+
+@kernel
+def drop_edge(state: Ints, k: int) -> int:
+    """An edge is met; which one is to be looked at next, all before it having been looked at."""
+    live, edges = section(state, LIVE), section(state, EDGE)
+    slot = edges[k * EDGE_COLUMNS]
+    if live[slot * RECORD + ANY_OF]:
+        before = 0
+        for j in range(k):
+            before += edges[j * EDGE_COLUMNS] != slot
+        drop_edges_of(state, slot)
+        return before
+    state[EDGES] -= 1
+    i, last = k * EDGE_COLUMNS, state[EDGES] * EDGE_COLUMNS
+    copy(edges[last : last + EDGE_COLUMNS], edges[i : i + EDGE_COLUMNS])
+    live[slot * RECORD + UNMET] -= 1
+    return k
+
+
+@kernel
+def ripen(state: Ints, slot: int) -> None:
+    """What the job waits for so long after a start is met where that time has come."""
+    live, edges = section(state, LIVE), section(state, EDGE)
+    if not live[slot * RECORD + UNMET]:
+        return
+    k = 0
+    while k < state[EDGES]:
+        i = k * EDGE_COLUMNS
+        at = edges[i + 1] * RECORD
+        mine = edges[i] == slot and edges[i + 1] != NONE and edges[i + 2] == ON_START
+        if mine and live[at + PHASE] == RUNS and live[at + START] + edges[i + 3] <= state[NOW]:
+            k = drop_edge(state, k)
+        else:
             k += 1
 
 

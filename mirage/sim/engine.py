@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mirage.sim.eligibility import consider, touch
+from mirage.sim.eligibility import consider, ripen, touch
 from mirage.sim.fair import tick
 from mirage.sim.heap import pop
 from mirage.sim.jit import inlined, kernel
@@ -119,17 +119,22 @@ def extras_room(state: Ints, extra: int, extras: Ints) -> int:
     n = extras[extra]
     if (state[EDGES] + n) * EDGE_COLUMNS > section(state, EDGE).size:
         return ROOM_EDGES
-    return ROOM_CELLS if extras[extra + 1 + 2 * n] > state[CELLS_LEFT] else 0
+    if state[EVENTS] + n + 4 > section(state, HEAP_AT).size:
+        return ROOM_EVENTS
+    return ROOM_CELLS if extras[extra + 1 + 3 * n] > state[CELLS_LEFT] else 0
 
 
 @kernel
 def short_of_room(state: Ints, site: Ints) -> int:
     """Whether the passes and events of one instant might not find room: a ROOM_ constant or 0.
 
-    An instant pushes at most one end a queued job and one begin a running one, and uses a cell a
-    node given away.
+    An instant pushes at most one end a queued job and one begin a running one and a dependency, and
+    uses a cell a node given away.
     """
-    if state[EVENTS] + state[QUEUED] + state[RUNNING] + 4 > section(state, HEAP_AT).size:
+    if (
+        state[EVENTS] + state[QUEUED] + state[RUNNING] + state[EDGES] + 4
+        > section(state, HEAP_AT).size
+    ):
         return ROOM_EVENTS
     most = state[QUEUED_NODES] if site[SITE_SHARED] else min(site[SITE_NODES], state[QUEUED_NODES])
     if most > state[CELLS_LEFT]:
@@ -224,6 +229,7 @@ def happen(state: Ints, site: Ints, results: Ints, extras: Ints, rank: int, what
         if live[at + PHASE] != RUNS and live[at + CANCEL] == state[NOW]:
             finish(state, site, results, what, END_CANCELLED)
     elif kind == AT_BEGIN:
+        ripen(state, what)
         consider(state, site, what)
     elif live[at + PHASE] == COMING:
         arrive(state, site, results, what, extras)

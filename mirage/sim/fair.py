@@ -42,6 +42,8 @@ Floats = NDArray[np.float64]
 
 MOST_HALF_LIVES: Final = 256
 """So long usage grows in weight before it is brought down again."""
+SURELY: Final = 1.0 + 1e-9
+"""Two levels whose products differ by more differ themselves, however they were rounded."""
 
 
 @kernel
@@ -120,10 +122,18 @@ def ahead(
     """Whether association a's fair share is ahead of b's."""
     mine, other = accounts[a], accounts[b]
     if mine != other:
+        # Products tell the same but where they nearly agree, and cost no division.
+        first, second = shares[mine] * account_usage[other], shares[other] * account_usage[mine]
+        if first > second * SURELY:
+            return True
+        if second > first * SURELY:
+            return False
         first = level(float(shares[mine]), account_usage[mine])
         second = level(float(shares[other]), account_usage[other])
         if first != second:
             return first > second
+    if usage[b] > usage[a] * SURELY:
+        return True
     # A division can make equal what was not, but cannot turn the order round.
     return usage[a] < usage[b] and level(1.0, usage[a]) > level(1.0, usage[b])
 

@@ -172,7 +172,9 @@ AFTER: Final = 35
 SHOWN: Final = 36
 """The priority that it came with; NONE: it came with none."""
 USER: Final = 37
-RECORD: Final = 38
+ANY_OF: Final = 38
+"""1: one dependency that is met is enough."""
+RECORD: Final = 39
 
 # One job in the feed: which of the site's images it has, then what the image does not hold
 
@@ -216,8 +218,8 @@ AT_ARRIVAL: Final = 4
 RANK_SHIFT: Final = 40
 """A rank is (kind << RANK_SHIFT) | job id or node number."""
 
-EDGE_COLUMNS: Final = 3
-"""The dependent's slot, the target's slot, the kind."""
+EDGE_COLUMNS: Final = 4
+"""The dependent's slot, the target's slot, the kind, the seconds after the target's start."""
 ON_START: Final = 0
 ON_END: Final = 1
 ON_OK: Final = 2
@@ -274,6 +276,8 @@ SITE_RESERVATIONS: Final = 20
 SITE_OVER_TIME: Final = 21
 SITE_UNEQUAL: Final = 22
 """Whether nodes differ in size."""
+SITE_RELEASE: Final = 23
+"""Whose backfill it is: a Release."""
 SITE_SCALARS: Final = 32
 PARTITION_BITS: Final = 32
 """One bitmap a partition."""
@@ -351,8 +355,11 @@ GROUP_PIECE: Final = 43
 """Where the pieces of each group's job begin: its nodes, by words of a bitmap."""
 PIECE_WORD: Final = 44
 PIECE_BITS: Final = 45
-END_OF_SCRATCH: Final = 46
-SCRATCH_HEADER: Final = 48
+PLANNED_STAMP: Final = 46
+PLANNED: Final = 47
+"""Of each array the tasks planned in the pass of the stamp beside it."""
+END_OF_SCRATCH: Final = 48
+SCRATCH_HEADER: Final = 50
 
 FRACTION_BITS: Final = 24
 TIER_SHIFT: Final = 55

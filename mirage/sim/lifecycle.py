@@ -2,7 +2,7 @@
 
 from mirage.sim.eligibility import (
     consider,
-    depend,
+    depend_on,
     drop_edges_of,
     meet,
     touch,
@@ -207,12 +207,11 @@ def free_slot(state: Ints, slot: int) -> None:
 
 @kernel
 def depend_and_pin(state: Ints, slot: int, extras: Ints) -> None:
-    """Read the extras: how many dependencies, their kinds and targets; how many nodes, these."""
+    """Read the extras: how many dependencies, these; how many nodes, these."""
     i = section(state, LIVE)[slot * RECORD + EXTRA]
-    n = extras[i]
-    for k in range(n):
-        depend(state, slot, extras[i + 1 + 2 * k], extras[i + 2 + 2 * k])
-    i += 1 + 2 * n
+    n = 3 * extras[i]
+    depend_on(state, slot, extras[i + 1 : i + 1 + n])
+    i += 1 + n
     for k in range(extras[i], 0, -1):
         pin(state, slot, extras[i + k])
 

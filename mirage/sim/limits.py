@@ -20,6 +20,8 @@ from mirage.sim.layout import (
     PARTITION_LEAST,
     PASS,
     PIN,
+    PLANNED,
+    PLANNED_STAMP,
     QOS,
     QOS_LIMITS,
     QUEUE_MARK,
@@ -27,6 +29,7 @@ from mirage.sim.layout import (
     RECORD,
     SITE_BF_USER,
     SITE_LIMITS,
+    SITE_RELEASE,
     SITE_UNEQUAL,
     TESTS,
     TESTS_STAMP,
@@ -46,6 +49,7 @@ from mirage.sim.layout import (
     section,
 )
 from mirage.sim.nodes import total_of
+from mirage.sim.release import V24_11
 
 
 @inner
@@ -129,11 +133,38 @@ def count_running(state: Ints, site: Ints, slot: int, change: int) -> None:
 
 
 @inner
-def passed_over(state: Ints, site: Ints, at: int) -> bool:
-    """Whether the job at this place of the queue is over its limits; looks only where it can be."""
-    if site[SITE_LIMITS] or column(state, QUEUE_MARK)[at] & MARK_ARRAY:
+def passed_over(state: Ints, site: Ints, work: Ints, at: int) -> bool:
+    """Whether backfill skips the job at this place of the queue for a limit; looks only where it
+    can be."""
+    array = column(state, QUEUE_MARK)[at] & MARK_ARRAY
+    if array and site[SITE_RELEASE] >= V24_11 and array_is_full(state, work, at):
+        return True
+    if site[SITE_LIMITS] or array:
         return over_limits(state, site, column(state, QUEUE_SLOT)[at])
     return False
+
+
+@kernel
+def array_is_full(state: Ints, work: Ints, at: int) -> bool:
+    """Whether the tasks that run, with those planned in this pass, are at the array's limit."""
+    live, slot = section(state, LIVE), column(state, QUEUE_SLOT)[at] * RECORD
+    array = live[slot + ARRAY]
+    tasks = section(state, ARRAY_USE)[array]
+    if section(work, PLANNED_STAMP)[array] == work[PASS]:
+        tasks += section(work, PLANNED)[array]
+    return bool(tasks >= live[slot + ARRAY_LIMIT])
+
+
+@inner
+def note_planned(state: Ints, site: Ints, work: Ints, at: int) -> None:
+    """The job at this place of the queue is planned in this pass, and does not start."""
+    if site[SITE_RELEASE] < V24_11 or not column(state, QUEUE_MARK)[at] & MARK_ARRAY:
+        return
+    array = section(state, LIVE)[column(state, QUEUE_SLOT)[at] * RECORD + ARRAY]
+    stamps, planned = section(work, PLANNED_STAMP), section(work, PLANNED)
+    if stamps[array] != work[PASS]:
+        stamps[array], planned[array] = work[PASS], 0
+    planned[array] += 1
 
 
 @inner

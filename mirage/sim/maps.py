@@ -18,17 +18,19 @@ from mirage.sim.layout import (
     RESERVATION_SPAN,
     SITE_BF_RESOLUTION,
     SITE_BF_WINDOW,
+    SITE_RELEASE,
     SITE_RESERVATIONS,
     SITE_WORDS,
     UP_BITS,
     Ints,
     section,
 )
+from mirage.sim.release import V24_11
 
 
 @kernel
 def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
-    """One map of all nodes that are up, cut by the reservations."""
+    """One map of all nodes that are up, cut by the reservations where the release's are."""
     at, bits, up = section(work, MAP_AT), section(work, MAP_BITS), section(state, UP_BITS)
     ready, mine = section(work, READY), section(site, PARTITION_BITS)
     words, now, grid = site[SITE_WORDS], state[NOW], site[SITE_BF_RESOLUTION]
@@ -39,19 +41,22 @@ def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
         ready[i] = mine[i] & up[i % words]
     work[MAPS] = 1
     section(work, MAP_GAINS)[0] = 0
+    if site[SITE_RELEASE] >= V24_11:
+        at[1] = at[1] // grid * grid
+        return
     spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
     for r in range(site[SITE_RESERVATIONS]):
         if spans[2 * r + 1] > now:
             lose(
-                work, words, max(spans[2 * r], now), spans[2 * r + 1],
+                site, work, max(spans[2 * r], now), spans[2 * r + 1],
                 reserved[r * words : (r + 1) * words],
             )  # fmt: skip
 
 
 @kernel
-def lose(work: Ints, words: int, begin: int, end: int, nodes: Ints) -> None:
+def lose(site: Ints, work: Ints, begin: int, end: int, nodes: Ints) -> None:
     """The maps lose `nodes` in [begin, end)."""
-    at, bits = section(work, MAP_AT), section(work, MAP_BITS)
+    at, bits, words = section(work, MAP_AT), section(work, MAP_BITS), site[SITE_WORDS]
     begin, end = max(begin, at[0]), min(end, at[work[MAPS]])
     if begin >= end:
         return
@@ -61,12 +66,27 @@ def lose(work: Ints, words: int, begin: int, end: int, nodes: Ints) -> None:
         row = w * at.size
         for m in range(first, behind):
             bits[row + m] &= ~nodes[w]
+    if site[SITE_RELEASE] >= V24_11:
+        join_one(work, words, first, behind)
+        return
     # Between two of them that lost the same nodes a difference may have gone too.
     for m in range(min(behind, work[MAPS] - 1), max(first, 1) - 1, -1):
         if adds(bits, at.size, m - 1, m) or adds(bits, at.size, m, m - 1):
             continue
         shift(work, words, m + 1, -1)
     note_gains(work, max(first - 1, 0), min(behind + 1, work[MAPS]))
+
+
+@kernel
+def join_one(work: Ints, words: int, first: int, behind: int) -> None:
+    """Of the maps around [first, behind) the first that equals the one before it becomes part of
+    that one, and no other does."""
+    at, bits = section(work, MAP_AT), section(work, MAP_BITS)
+    for m in range(max(first - 1, 1), min(behind + 1, work[MAPS])):
+        if not adds(bits, at.size, m - 1, m) and not adds(bits, at.size, m, m - 1):
+            shift(work, words, m + 1, -1)
+            break
+    note_gains(work, max(first - 2, 0), min(behind + 1, work[MAPS]))
 
 
 @kernel
@@ -184,7 +204,7 @@ def free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
     """Whether section CHOSEN is in every map that meets [begin, end), both on the grid."""
     at, bits, chosen = section(work, MAP_AT), section(work, MAP_BITS), section(work, CHOSEN)
     grid, maps = site[SITE_BF_RESOLUTION], work[MAPS]
-    begin, end = begin // grid * grid, end // grid * grid
+    begin, end = begin // grid * grid, end_on_grid(site, end)
     m = map_at(at, maps, 0, begin)
     while m < maps and at[m] < end:
         for w in range(site[SITE_WORDS]):
@@ -198,5 +218,18 @@ def free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
 def reserve(site: Ints, work: Ints, start: int, limit: int) -> None:
     """The maps lose the chosen nodes for the time of the plan, on the grid."""
     grid = site[SITE_BF_RESOLUTION]
-    begin, end = start // grid * grid, (start + limit) // grid * grid
-    lose(work, site[SITE_WORDS], begin, end, section(work, CHOSEN))
+    lose(site, work, start // grid * grid, end_on_grid(site, start + limit), section(work, CHOSEN))
+
+
+@kernel
+def keep_running(state: Ints, site: Ints, work: Ints, limit: int) -> None:
+    """The maps lose the chosen nodes of a whole-node job that has started in this pass."""
+    end = end_on_grid(site, state[NOW] + limit)
+    lose(site, work, section(work, MAP_AT)[0], end, section(work, CHOSEN))
+
+
+@inner
+def end_on_grid(site: Ints, end: int) -> int:
+    """Where a plan that ends then ends in the maps."""
+    grid = site[SITE_BF_RESOLUTION]
+    return (end + grid - 1 if site[SITE_RELEASE] >= V24_11 else end) // grid * grid

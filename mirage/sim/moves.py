@@ -1,7 +1,7 @@
 """What is done to a cluster from outside, as kernels (docs/simulator.md 8)."""
 
 from mirage.sim import layout
-from mirage.sim.eligibility import consider, depend, drop_edges_of, find, touch, withdraw
+from mirage.sim.eligibility import consider, depend_on, drop_edges_of, find, touch, withdraw
 from mirage.sim.heap import push
 from mirage.sim.jit import kernel
 from mirage.sim.layout import (
@@ -67,12 +67,12 @@ def requeue(state: Ints, site: Ints, slot: int) -> None:
 
 
 @kernel
-def set_dependencies(state: Ints, site: Ints, slot: int, wanted: Ints) -> None:
-    """A pending job's dependencies become these: pairs of kind and job id."""
+def set_dependencies(state: Ints, site: Ints, slot: int, wanted: Ints, any_of: bool) -> None:
+    """A pending job's dependencies become these: kind, job id and delay of each."""
     drop_edges_of(state, slot)
     live = section(state, LIVE)
-    for k in range(wanted.size // 2):
-        depend(state, slot, wanted[2 * k], wanted[2 * k + 1])
+    live[slot * RECORD + layout.ANY_OF] = any_of
+    depend_on(state, slot, wanted)
     if live[slot * RECORD + layout.UNMET]:
         withdraw(state, site, slot)
     else:

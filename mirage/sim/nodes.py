@@ -34,6 +34,7 @@ from mirage.sim.layout import (
     QUEUED,
     RECORD,
     SITE_NODES,
+    SITE_RELEASE,
     SITE_SHARED,
     SITE_UNEQUAL,
     SITE_WORDS,
@@ -44,6 +45,7 @@ from mirage.sim.layout import (
     place_at,
     section,
 )
+from mirage.sim.release import V24_11, V26_05
 
 WORD: Final = 63
 FULL: Final = (1 << WORD) - 1
@@ -279,10 +281,21 @@ def choose_by_number(idle: Ints, need: int, wanted: Ints, scratch: Ints, chosen:
     first_of(scratch, need, chosen)
 
 
+@inner
+def count_alike(site: Ints, gpus: int) -> bool:
+    """Whether nodes that a shared job fits on count with the CPUs that it takes, not the free."""
+    return gpus > 0 or site[SITE_RELEASE] >= V24_11
+
+
 @kernel
-def choose_by_name(usable: Ints, cpus: Ints, counted: bool, need: int, chosen: Ints) -> None:
+def choose_by_name(
+    site: Ints, usable: Ints, cpus: Ints, counted: bool, need: int, chosen: Ints
+) -> None:
     """Consecutive nodes, the tightest run that suffices first. `usable`, enough, is used up."""
     chosen[:] = 0
+    if need == 1 and site[SITE_RELEASE] >= V26_05:
+        first_of(usable, need, chosen)
+        return
     while need > 0:
         first, count = best_run(usable, cpus, counted, need)
         taken = min(count, need)

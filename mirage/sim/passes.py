@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mirage.sim import by_name, by_number, maps, tables
+from mirage.sim import by_name, by_number, by_slot, maps, tables
 from mirage.sim.jit import inlined, inner, kernel, ones
 from mirage.sim.layout import (
     BACKFILL_AT,
@@ -21,6 +21,7 @@ from mirage.sim.layout import (
     LIMIT,
     LIVE,
     MAIN_DUE,
+    MARK_ARRAY,
     MARK_PINNED,
     MEMO_STAMP,
     NODE_CPUS,
@@ -33,17 +34,20 @@ from mirage.sim.layout import (
     PASS,
     PIN,
     PINNED,
+    QUEUE_LIMIT,
     QUEUE_MARK,
     QUEUE_SHAPE,
     QUEUE_SLOT,
     QUEUED,
     RECORD,
+    SITE_BF_RESOLUTION,
     SITE_BF_TEST,
     SITE_BF_USER,
     SITE_BY_NAME,
     SITE_DEPTH,
     SITE_LIMITS,
     SITE_PARTITIONS,
+    SITE_RELEASE,
     SITE_SCHED_INTERVAL,
     SITE_WORDS,
     SPARE,
@@ -61,16 +65,18 @@ from mirage.sim.layout import (
     section,
 )
 from mirage.sim.lifecycle import start
-from mirage.sim.limits import may_test, over_limits, passed_over
+from mirage.sim.limits import may_test, note_planned, over_limits, passed_over
 from mirage.sim.nodes import (
     all_pins,
     choose_by_name,
     choose_by_number,
+    count_alike,
     fitting,
     pinned_fit,
     pins,
 )
 from mirage.sim.queue import refresh
+from mirage.sim.release import V24_11
 from mirage.sim.walk import begin_tests, begin_walk, go_to, note_taken, pass_by, run_end, walk
 
 TESTS_BETWEEN_LOOKS: Final = 32
@@ -140,15 +146,15 @@ def attempt(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> boo
             return False
         by_number_choice(state, work, need, usable)
         return True
-    mine = section(work, USABLE)
+    mine, found = section(work, USABLE), section(work, FOUND)
     allowed(site, state, slot, usable, mine)
-    found = section(work, FOUND)
     if fitting(state, site, live, at, mine, found) < need:
         return False
     if live[at + WHOLE]:
-        choose_by_name(found, section(site, CAPACITY_CPUS), False, need, chosen)
+        choose_by_name(site, found, section(site, CAPACITY_CPUS), False, need, chosen)
     else:
-        choose_by_name(found, section(state, NODE_CPUS), live[at + GPUS] > 0, need, chosen)
+        alike = count_alike(site, live[at + GPUS])
+        choose_by_name(site, found, section(state, NODE_CPUS), alike, need, chosen)
     return True
 
 
@@ -181,13 +187,12 @@ def by_number_choice(state: Ints, work: Ints, need: int, usable: Ints) -> None:
 def attempt_pinned(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints) -> bool:
     """As `attempt`, for a job with a node list, which leaves `usable` where it does not start."""
     live, wanted, mine = section(state, LIVE), section(work, WANTED), section(work, USABLE)
-    at = slot * RECORD
     pins(state, slot, wanted)
     allowed(site, state, slot, usable, mine)
-    fit = pinned_fit(state, site, live, at, mine, wanted)
+    fit = pinned_fit(state, site, live, slot * RECORD, mine, wanted)
     if fit:
         copy(wanted, section(work, CHOSEN))
-    if not fit:
+    else:
         for w in range(site[SITE_WORDS]):
             usable[w] &= ~wanted[w]
     return fit
@@ -196,9 +201,8 @@ def attempt_pinned(state: Ints, site: Ints, work: Ints, slot: int, usable: Ints)
 @kernel
 def allowed(site: Ints, state: Ints, slot: int, usable: Ints, mine: Ints) -> None:
     """`mine` becomes the usable nodes of its partition that no reservation keeps from it."""
-    live = section(state, LIVE)
+    live, bits = section(state, LIVE), section(site, PARTITION_BITS)
     at, words = slot * RECORD, site[SITE_WORDS]
-    bits = section(site, PARTITION_BITS)
     for w in range(words):
         mine[w] = usable[w] & bits[live[at + PARTITION] * words + w]
     by_name.keep_reserved(site, state[NOW], state[NOW] + live[at + LIMIT], mine)
@@ -238,7 +242,7 @@ def bound_by_number(state: Ints, site: Ints, work: Ints, steps: int) -> None:
     most = by_number.reach(work, steps, state[NOW])
     for which, first in ((LAST_OLD, WALK_OLD), (LAST_YOUNG, WALK_YOUNG)):
         last = by_number.last_startable(state, work, most, work[first], work[which])
-        while last >= work[first] and passed_over(state, site, last):
+        while last >= work[first] and passed_over(state, site, work, last):
             last = by_number.last_startable(state, work, most, work[first], last - 1)
         work[which] = last
 
@@ -258,10 +262,12 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
         at = walk(state, site, work)
         if at < 0:
             return
-        if passed_over(state, site, at) or not may_test(state, site, work, slots[at]):
+        if passed_over(state, site, work, at) or not may_test(state, site, work, slots[at]):
             pass_by(state, work, at)
             continue
-        end = run_end(state, site, work, at, 1 if plans.size else most_at_once(site, tests))
+        end = run_end(
+            state, site, work, at, 1 if plans.size else most_at_once(state, site, at, tests)
+        )
         at, planned, steps, tests = plan_by_number(state, site, work, at, end, steps, tests)
         if plans.size and planned != by_number.NEVER:
             plans[slots[at]] = planned
@@ -271,15 +277,17 @@ def backfill_by_number(state: Ints, site: Ints, results: Ints, work: Ints, plans
             take_turn(state, site, results, work, at)
             look = True
         else:
+            if planned != by_number.NEVER:
+                note_planned(state, site, work, at)
             pass_by(state, work, at)
         if look and not plans.size:
             bound_by_number(state, site, work, steps)
 
 
 @inner
-def most_at_once(site: Ints, tests: int) -> int:
+def most_at_once(state: Ints, site: Ints, at: int, tests: int) -> int:
     """How many jobs can be planned before anything else is to be looked at."""
-    if site[SITE_LIMITS] or site[SITE_BF_USER]:
+    if site[SITE_LIMITS] or site[SITE_BF_USER] or column(state, QUEUE_MARK)[at] & MARK_ARRAY:
         return 1
     return min(TESTS_BETWEEN_LOOKS - tests % TESTS_BETWEEN_LOOKS, site[SITE_BF_TEST] - tests)
 
@@ -322,25 +330,40 @@ def choose_now(state: Ints, site: Ints, work: Ints, slot: int) -> bool:
 
 
 @kernel
-def bound_by_name(state: Ints, site: Ints, work: Ints) -> None:
-    """The last places become those of the last jobs that would start now, were it their turn."""
+def bound_by_name(state: Ints, site: Ints, work: Ints) -> int:
+    """The last places become those of the last jobs that would start now, were it their turn; no
+    plan for after the instant that is returned keeps them from it."""
+    until = state[NOW]
     for which, first in ((LAST_OLD, WALK_OLD), (LAST_YOUNG, WALK_YOUNG)):
         last = work[which]
         while last >= work[first] and not could_start(state, site, work, last):
             last -= 1
         work[which] = last
+        if last >= work[first]:
+            until = max(until, state[NOW] + column(state, QUEUE_LIMIT)[last])
+    return until
 
 
 @inner
 def could_start(state: Ints, site: Ints, work: Ints, at: int) -> bool:
     """Whether the job at this place would start now; of its shape asked only till it would not."""
     stamps, shape = section(work, MEMO_STAMP), column(state, QUEUE_SHAPE)[at]
-    if stamps[shape] == work[STAMP] or passed_over(state, site, at):
+    if stamps[shape] == work[STAMP] or passed_over(state, site, work, at):
         return False
     if by_name.could_start(state, site, work, column(state, QUEUE_SLOT)[at]):
         return True
     stamps[shape] = work[STAMP]
     return False
+
+
+@inner
+def start_by_name(state: Ints, site: Ints, results: Ints, work: Ints, at: int) -> None:
+    """The job whose turn it is starts on section CHOSEN; what runs is looked at anew."""
+    live, slot = section(state, LIVE), column(state, QUEUE_SLOT)[at] * RECORD
+    take_turn(state, site, results, work, at)
+    tables.begin_groups(state, work)
+    if live[slot + WHOLE] and site[SITE_RELEASE] >= V24_11:
+        maps.keep_running(state, site, work, live[slot + LIMIT])
 
 
 @kernel
@@ -349,32 +372,29 @@ def backfill_by_name(state: Ints, site: Ints, results: Ints, work: Ints, plans: 
     maps.begin_maps(state, site, work)
     tables.begin_groups(state, work)
     begin_walk(state, work)
-    if not plans.size:
-        bound_by_name(state, site, work)
-    live = section(state, LIVE)
+    until = FAR if plans.size else bound_by_name(state, site, work)
     tests = 0
     while tests < site[SITE_BF_TEST]:
         at = walk(state, site, work)
         if at < 0:
             return
         slot = column(state, QUEUE_SLOT)[at]
-        if passed_over(state, site, at) or not may_test(state, site, work, slot):
+        if passed_over(state, site, work, at) or not may_test(state, site, work, slot):
             pass_by(state, work, at)
             continue
         tests += 1
-        if live[slot * RECORD + PIN] != NONE:
-            pins(state, slot, section(work, WANTED))
-        planned = by_name.plan(state, site, work, slot)
-        if plans.size and planned != by_name.NEVER:
+        planned = by_slot.plan(state, site, work, slot)
+        if planned == by_name.NEVER:
+            pass_by(state, work, at)
+            continue
+        if plans.size:
             plans[slot] = planned
         if planned == state[NOW]:
-            take_turn(state, site, results, work, at)
-            tables.begin_groups(state, work)
+            start_by_name(state, site, results, work, at)
         else:
+            note_planned(state, site, work, at)
             pass_by(state, work, at)
-            if planned == by_name.NEVER:
-                continue
-            maps.reserve(site, work, planned, live[slot * RECORD + LIMIT])
+            maps.reserve(site, work, planned, section(state, LIVE)[slot * RECORD + LIMIT])
         # Whoever might have started now may have lost the nodes for it.
-        if not plans.size:
-            bound_by_name(state, site, work)
+        if not plans.size and planned - site[SITE_BF_RESOLUTION] <= until:
+            until = bound_by_name(state, site, work)

@@ -247,6 +247,8 @@ def new_scratch(params: Params, site: Ints, names: Names, room: Room) -> Ints:
         layout.GROUP_PIECE: groups + 1,
         layout.PIECE_WORD: room.cells,
         layout.PIECE_BITS: room.cells,
+        layout.PLANNED_STAMP: room.arrays,
+        layout.PLANNED: room.arrays,
     }
     header = np.zeros(layout.SCRATCH_HEADER, dtype=np.int64)
     header[layout.TABLES] = tables
@@ -262,4 +264,5 @@ def enough_scratch(work: Ints, room: Room, names: Names) -> bool:
         and len(view(work, layout.MEMO)) >= len(names.shapes)
         and len(view(work, layout.TESTS)) >= len(names.associations)
         and len(view(work, layout.KIND_TABLE)) >= len(names.kinds)
+        and len(view(work, layout.PLANNED)) >= len(names.arrays)
     )

@@ -131,12 +131,14 @@ class Simulator:
             raise ClusterRefused(f"Requested operation is presently disabled for job {job_id}")
         self._act(moves.requeue, slot)
 
-    def set_dependencies(self, job_id: int, dependencies: Sequence[Dependency]) -> None:
-        """A pending job waits for these, and for nothing else."""
+    def set_dependencies(
+        self, job_id: int, dependencies: Sequence[Dependency], *, any_of: bool = False
+    ) -> None:
+        """A pending job waits for these, or with `any_of` for one of them, and for nothing else."""
         slot = self._pending(job_id)
         wanted = np.array(dependency_numbers(dependencies), dtype=np.int64)
         self.arena.need(edges=len(dependencies))
-        self._act(moves.set_dependencies, slot, wanted)
+        self._act(moves.set_dependencies, slot, wanted, any_of)
 
     def set_node_list(self, job_id: int, nodes: Sequence[int]) -> None:
         """Ask for exactly these nodes, or for any again with none. Age is kept."""

@@ -8,6 +8,7 @@ from mirage.errors import ConfigError
 from mirage.sim import layout
 from mirage.sim.layout import FAR, FRACTION_BITS, Ints
 from mirage.sim.nodes import WORD
+from mirage.sim.release import release_of
 from mirage.sim.types import OFF, NodeGroup, Params, Partition, Qos, SelectType
 
 
@@ -104,6 +105,7 @@ def site_array(params: Params, images: Ints) -> Ints:
     words = words_of(params)
     scalars[layout.SITE_NODES] = params.nodes
     scalars[layout.SITE_WORDS] = words
+    scalars[layout.SITE_RELEASE] = release_of(params.slurm_version)
     scalars[layout.SITE_BY_NAME] = plans_by_name(params)
     scalars[layout.SITE_SHARED] = params.select_type is SelectType.CONS_TRES
     scalars[layout.SITE_RATE] = (params.priority_weight_age << FRACTION_BITS) // max(

@@ -39,6 +39,7 @@ from mirage.sim.layout import (
     RUN_SLOT,
     RUNNING,
     SITE_NODES,
+    SITE_UNEQUAL,
     SITE_WORDS,
     TABLE,
     TABLE_STAMP,
@@ -52,7 +53,7 @@ from mirage.sim.layout import (
     copy,
     section,
 )
-from mirage.sim.nodes import WORD, add, fits, has, word_of
+from mirage.sim.nodes import WORD, fits, lowest, word_of
 
 
 @kernel
@@ -185,27 +186,32 @@ def fill_table(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> Non
 @kernel
 def fill_later(state: Ints, site: Ints, work: Ints, slot: int, base: int) -> None:
     """The other rows of a table: what fits more after each group of ends."""
-    live, names, nexts = section(state, LIVE), section(state, CELL_NODE), section(state, CELL_NEXT)
-    slots, last = section(state, RUN_SLOT), section(work, GROUP_LAST)
+    live, slots = section(state, LIVE), section(state, RUN_SLOT)
+    firsts, pieces = section(work, GROUP_PIECE), section(work, PIECE_BITS)
     jobs, cpus = section(work, THEN_JOBS), section(work, THEN_CPUS)
     memory, gpus = section(work, THEN_MEMORY), section(work, THEN_GPUS)
     words, at = site[SITE_WORDS], slot * RECORD
     table = section(work, TABLE)[base:]
+    list_pieces(state, work)
     begin_then(state, work)
     for g in range(1, work[GROUPS]):
         row = table[g * words : (g + 1) * words]
         copy(table[(g - 1) * words : g * words], row)
-        for i in range(last[g - 1], last[g]):
-            who = slots[i] * RECORD
-            cell = live[who + ALLOCATED]
-            while cell != NONE:
-                node = names[cell]
-                # Where it fits already, whoever leaves changes nothing.
-                if not has(row, node):
+        who = slots[g - 1] * RECORD
+        for i in range(firsts[g], firsts[g + 1]):
+            w = section(work, PIECE_WORD)[i]
+            # Where it fits already, whoever leaves changes nothing.
+            word = pieces[i] & ~row[w]
+            while word:
+                node = w * WORD + lowest(word)
+                # Of equal nodes an empty one fits every kind, and nobody looks at it again.
+                fit = jobs[node] == 1 and not site[SITE_UNEQUAL]
+                if not fit:
                     leave_then(live, site, jobs, cpus, memory, gpus, who, node)
-                    if fits_then(live, jobs, cpus, memory, gpus, at, node):
-                        add(row, node)
-                cell = nexts[cell]
+                    fit = fits_then(live, jobs, cpus, memory, gpus, at, node)
+                if fit:
+                    row[w] |= word & -word
+                word &= word - 1
 
 
 @kernel

@@ -104,6 +104,7 @@ class Told:
             submit=row[layout.SUBMIT],
             state=JobState.RUNNING if runs else JobState.PENDING,
             dependencies=_unmet(state, slot),
+            any_dependency=bool(row[layout.ANY_OF]),
             held=bool(row[layout.HELD]),
             held_by_admin=row[layout.HELD] == layout.ADMIN_HOLDS,
             node_list=_chain(state, row[layout.PIN]),
@@ -132,8 +133,8 @@ def _unmet(state: Ints, slot: int) -> tuple[Dependency, ...]:
     edges = view(state, layout.EDGE)[: state[layout.EDGES] * layout.EDGE_COLUMNS]
     live = view(state, layout.LIVE)
     return tuple(
-        Dependency(_KINDS[kind], int(live[target * RECORD + layout.ID]))
-        for dependent, target, kind in edges.reshape(-1, layout.EDGE_COLUMNS).tolist()
+        Dependency(_KINDS[kind], int(live[target * RECORD + layout.ID]), delay_s)
+        for dependent, target, kind, delay_s in edges.reshape(-1, layout.EDGE_COLUMNS).tolist()
         if dependent == slot and target != NONE
     )
 

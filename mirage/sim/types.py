@@ -104,6 +104,8 @@ class Params:
     """A cluster and slurm.conf's settings for it. The file that gives one: docs/clusters.md."""
 
     name: str = "demo"
+    slurm_version: str = ""
+    """SLURM_VERSION, which tells whose backfill plans (release.py); empty: nobody told."""
     nodes: int = 76
     gpus_per_node: int = 4
     cpus_per_node: int = 64
@@ -160,11 +162,19 @@ class DependencyKind(StrEnum):
 class Dependency(NamedTuple):
     kind: DependencyKind
     job_id: int
+    delay_s: int = 0
+    """Of `after`: not before so long after the start of that job (`after:JOB+MINUTES`)."""
 
 
 def afterany(job_id: int) -> tuple[Dependency, ...]:
     """The dependency of a chain's link."""
     return (Dependency(DependencyKind.AFTERANY, job_id),)
+
+
+def planned(job_id: int, delay_s: int) -> tuple[Dependency, ...]:
+    """The dependency of a link with a planned release, of which one is enough (`any_dependency`):
+    `afterany:JOB?after:JOB+MINUTES`."""
+    return (*afterany(job_id), Dependency(DependencyKind.AFTER, job_id, delay_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +212,9 @@ class SimJob:
     held: bool = False
     """--hold: by its user."""
     dependencies: tuple[Dependency, ...] = ()
-    """All must be met."""
+    """All must be met, or one where `any_dependency` is set."""
+    any_dependency: bool = False
+    """`?` between the dependencies, in place of commas."""
     node_list: tuple[int, ...] = ()
     """--nodelist: exactly these nodes, as many as `nodes`; empty: any."""
     array_id: int = 0
@@ -226,6 +238,8 @@ class Record:
     state: JobState
     dependencies: tuple[Dependency, ...] = ()
     """Those not yet met."""
+    any_dependency: bool = False
+    """One of them is enough."""
     held: bool = False
     held_by_admin: bool = False
     node_list: tuple[int, ...] = ()

@@ -103,6 +103,7 @@ class Recorder:
         image[layout.STATIC] = 0 if refusal else self._static(job, partition, qos)
         image[layout.BEGIN] = job.begin
         image[layout.CANCEL] = NONE if job.cancel_at is None else max(job.cancel_at, 0)
+        image[layout.ANY_OF] = int(job.any_dependency)
         image[layout.HELD] = layout.USER_HOLDS if job.held else 0
         image[layout.FAILS] = int(job.fails)
         image[layout.REQUEUES] = int(job.requeue)
@@ -196,8 +197,8 @@ def _in_range(job: SimJob) -> bool:
 
 
 def dependency_numbers(dependencies: Iterable[Dependency]) -> list[int]:
-    """Kind and job id of each, one after the other."""
-    return [n for kind, target in dependencies for n in (_KINDS[kind], target)]
+    """Kind, job id and delay of each, one after the other."""
+    return [n for kind, target, delay_s in dependencies for n in (_KINDS[kind], target, delay_s)]
 
 
 def _put_extras(job: SimJob, extras: list[int]) -> int:

@@ -1,7 +1,11 @@
-"""Dependency lists: taking Mirage's own term out and putting it back, touching nothing else.
+"""Dependency lists: taking Mirage's own part out and putting it back, touching nothing else.
 
 squeue prints `afterany:12(unfulfilled),afterok:13(failed)`; scontrol takes the same without the
 remarks. `,` means all of them, `?` any of them, and Slurm does not mix the two.
+
+Mirage's own part is `afterany:P`, or the plan `afterany:P?after:P+N`: the standby is eligible when
+P ends or N minutes after P started, whichever is first. A plan is a list of its own: beside other
+terms it would need the other separator.
 """
 
 import re
@@ -11,6 +15,9 @@ from dataclasses import dataclass
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import InputError, MalformedText
 
+MOST_MINUTES = (2**31 - 1) // 60
+"""Slurm counts a delay in seconds: a longer one overflows, and means another instant."""
+
 _REMARK = re.compile(r"\([a-zA-Z ]*\)")
 _TERM = re.compile(r"(?P<type>[a-z]+)(?::(?P<jobs>\d+(?:_(?:\d+|\*))?(?:\+\d+)?(?::\S+)?))?")
 _ONE_JOB = re.compile(r"(?P<type>[a-z]+):(?P<job>\d{1,18})(?:\+(?P<minutes>\d{1,8}))?")
@@ -19,9 +26,8 @@ _SINGLETON = "singleton"
 
 def plain(dependency: str) -> str:
     """The list as scontrol takes it: one job a term, without Slurm's remarks."""
-    if "?" in dependency:
-        return "?".join(_terms(dependency, "?"))
-    return ",".join(_terms(dependency, ","))
+    separator = "?" if "?" in dependency else ","
+    return separator.join(_terms(dependency, separator))
 
 
 def waits_on(dependency: str, predecessor: JobId) -> bool:
@@ -29,8 +35,57 @@ def waits_on(dependency: str, predecessor: JobId) -> bool:
     return _own_term(predecessor) in plain(dependency).replace("?", ",").split(",")
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Eligible when the predecessor ends, or so many minutes after it started."""
+
+    predecessor: JobId
+    minutes: int
+
+
+def plan(dependency: str) -> Plan | None:
+    """None: the list is no plan, as one that does not read."""
+    try:
+        several = sorted(_terms(dependency, "?")) if dependency.count("?") == 1 else []
+    except MalformedText:
+        return None
+    after, end = [_ONE_JOB.fullmatch(term) for term in several] or (None, None)
+    if after is None or end is None or (after["type"], end["type"]) != ("after", "afterany"):
+        return None
+    if after["job"] != end["job"] or end["minutes"] is not None:
+        return None
+    return Plan(JobId(int(end["job"])), int(after["minutes"] or 0))
+
+
+def plan_min(dependency: str, predecessor: JobId) -> int | None:
+    """Minutes of a plan for this predecessor; None: the list is none."""
+    found = plan(dependency)
+    return found.minutes if found is not None and found.predecessor == predecessor else None
+
+
+def planned(dependency: str, predecessor: JobId, minutes: int) -> str:
+    """The list with a plan as Mirage's own part. Raises InputError where none can stand."""
+    if not 0 < minutes <= MOST_MINUTES:
+        raise InputError(f"a plan is 1 to {MOST_MINUTES} minutes after a start, not {minutes}")
+    if not takes_plan(dependency, predecessor):
+        raise InputError(
+            f"dependency {plain(dependency)!r} has terms of its owner's: "
+            f"Slurm takes no plan for {predecessor} beside them"
+        )
+    return f"{_own_term(predecessor)}?after:{predecessor}+{minutes}"
+
+
+def takes_plan(dependency: str, predecessor: JobId) -> bool:
+    """Whether nothing of its owner's stands in the list, as in one that does not read."""
+    if plan_min(dependency, predecessor) is not None:
+        return True
+    return _REMARK.sub("", dependency).strip() in {"", "(null)", _own_term(predecessor)}
+
+
 def without(dependency: str, predecessor: JobId) -> str:
     """The user's part of the list. A list without Mirage's term is all the user's."""
+    if plan_min(dependency, predecessor) is not None:
+        return ""
     if not waits_on(dependency, predecessor):
         return plain(dependency)
     if "?" in dependency:
@@ -43,7 +98,9 @@ def without(dependency: str, predecessor: JobId) -> str:
 
 
 def behind(dependency: str, predecessor: JobId) -> str:
-    """The list with Mirage's own term first."""
+    """The list with Mirage's own term first, and without a plan."""
+    if plan_min(dependency, predecessor) is not None:
+        return _own_term(predecessor)
     if waits_on(dependency, predecessor):
         return plain(dependency)
     if "?" in dependency:
@@ -65,7 +122,13 @@ def has_singleton(dependency: str) -> bool:
 def terms(dependency: str) -> tuple["Term", ...]:
     """The terms that each have to be met; none of a list of which any will do, which Mirage leaves
     as it is."""
-    return () if "?" in dependency else tuple(Term(one) for one in _terms(dependency, ","))
+    return () if "?" in dependency else all_terms(dependency)
+
+
+def all_terms(dependency: str) -> tuple["Term", ...]:
+    """Also of a list of which any will do (`?`). Raises MalformedText."""
+    separator = "?" if "?" in dependency else ","
+    return tuple(Term(one) for one in _terms(dependency, separator))
 
 
 def joined(several: Iterable["Term"]) -> str:
@@ -84,6 +147,17 @@ class Term:
         match = _ONE_JOB.fullmatch(self.text)
         return None if match is None else JobId(int(match["job"]))
 
+    @property
+    def kind(self) -> str:
+        """sbatch's word, such as `afterok`."""
+        return self.text.partition(":")[0]
+
+    @property
+    def minutes(self) -> int:
+        """How long after the start of its job it is met (`after:12+30`)."""
+        match = _ONE_JOB.fullmatch(self.text)
+        return 0 if match is None else int(match["minutes"] or 0)
+
     def is_met(self, job: Job, now: int) -> bool | None:
         """By a job of that number which slurmctld has forgotten; None: that cannot be told.
 
@@ -95,8 +169,7 @@ class Term:
         if match["type"] == "afterany":
             return True
         if match["type"] == "after":
-            minutes = int(match["minutes"] or 0)
-            return (job.start or 0) + 60 * minutes <= now or None
+            return (job.start or 0) + 60 * self.minutes <= now or None
         if match["type"] in {"afterok", "afternotok"}:
             return (job.state is JobState.COMPLETED) == (match["type"] == "afterok")
         return None

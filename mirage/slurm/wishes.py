@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mirage.domain.chain import ChainMode, Presubmit, Style
+from mirage.domain.chain import ChainMode, Planner, Presubmit, Style
 from mirage.domain.job import Job
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import MalformedText
@@ -37,6 +37,8 @@ class Wishes:
     overlap_price: float | None = None
     total_s: int | None = None
     min_runtime_s: int | None = None
+    alone: bool = False
+    """No service is to follow the chain: its links plan by themselves."""
 
 
 def wishes(job: Job) -> Wishes:
@@ -48,6 +50,18 @@ def wishes(job: Job) -> Wishes:
         field: read(said[name]) for name, (field, read) in _READ.items() if name in said
     }
     return Wishes(**found)
+
+
+def planner(job: Job) -> Planner:
+    """Who planned a release that stood in Slurm when the job was first seen.
+
+    The running link wrote it: a lead that its user gave, what the service answered, or its own
+    forecast. The comment that it gives the standby tells which.
+    """
+    said = dict(_in_comment(job.comment))
+    if "lead" in said:
+        return Planner.USER
+    return Planner.SERVICE if said.get("planned-by") == Planner.SERVICE else Planner.LINK
 
 
 def _in_comment(comment: str) -> Iterator[tuple[str, str]]:
@@ -97,4 +111,5 @@ _READ: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "overlap-price": ("overlap_price", _price),
     "total": ("total_s", _seconds),
     "min-runtime": ("min_runtime_s", _seconds),
+    "service": ("alone", "none".__eq__),
 }

@@ -26,6 +26,7 @@ from mirage.domain.chain import (
     ChainState,
     Link,
     LinkState,
+    Planner,
     Position,
 )
 from mirage.domain.decision import Waits
@@ -44,8 +45,10 @@ from mirage.store.visible import own_chains
 _PREDECESSOR, _SUCCESSOR = tables.links.alias("predecessor"), tables.links.alias("successor")
 LINK_COLUMNS = [c for c in tables.links.columns if c.name not in {"id", "cluster_id", "pushed_at"}]
 _LINK_NAMES = [c.name for c in LINK_COLUMNS]
+_PLANNER_NAMES = ("freed_by", "planned_by")
 _LINK_STATES = {state.value: state for state in LinkState}
 _POSITIONS = {position.value: position for position in Position}
+_PLANNERS = {None: None} | {planner.value: planner for planner in Planner}
 _END_STATES = {None: None} | {state.value: state for state in JobState}
 OVER = tuple(s.value for s in ChainState if s.over)
 
@@ -222,6 +225,7 @@ def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
     values: dict[str, Any] = {c.name: getattr(link, c.name) for c in LINK_COLUMNS}
     values |= {"cluster_id": cluster_id, "end_state": end_state}
     values |= {"state": link.state.value, "position": link.position.value}
+    values |= {n: None if values[n] is None else values[n].value for n in _PLANNER_NAMES}
     put(tx, tables.links, values, key=["chain_id", "index"])
     changes.tell(tx, cluster_id, Topic.CHAINS, [link.chain_id])
 
@@ -379,4 +383,6 @@ def link_of_row(row: Sequence[Any]) -> Link:
     values["state"] = _LINK_STATES[values["state"]]
     values["position"] = _POSITIONS[values["position"]]
     values["end_state"] = _END_STATES[values["end_state"]]
+    for name in _PLANNER_NAMES:
+        values[name] = _PLANNERS[values[name]]
     return Link(**values)

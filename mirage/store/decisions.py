@@ -94,6 +94,8 @@ class DecisionRow:
     inputs: Mapping[str, Any]
     submitted_at: int | None = None
     """When the service submitted the link by itself; None: it did not, or leaves it to the link."""
+    release_at: int | None = None
+    """`Decision.release_at`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,22 +215,23 @@ def moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, int]:
 
 
 def refused_since(tx: Transaction, cluster_id: int, since: int) -> set[tuple[ChainId, int]]:
-    """Links (chain, index) whose move Slurm refused at `since` or later; pins apart."""
+    """Links (chain, index) whose move Slurm refused at `since` or later; pins and plans apart,
+    without which a standby is as it was."""
     query = select(decisions.c.chain_id, decisions.c.index).where(
         decisions.c.cluster_id == cluster_id,
         decisions.c.effect == Effect.REFUSED.value,
-        decisions.c.action != Action.PIN.value,
+        decisions.c.action.not_in((Action.PIN.value, Action.PLAN.value)),
         decisions.c.at >= since,
     )
     return {(ChainId(chain_id), index) for chain_id, index in tx.execute(query)}
 
 
-def refused_pins(tx: Transaction, links: Sequence[LinkKey]) -> set[LinkKey]:
-    """Those of these links whose standby Slurm has ever refused to pin."""
+def ever_refused(tx: Transaction, links: Sequence[LinkKey], action: Action) -> set[LinkKey]:
+    """Those of these links of whose standby Slurm has ever refused this move."""
     query = select(decisions.c.chain_id, decisions.c.index).where(
         _of_links(tx, links),
         decisions.c.effect == Effect.REFUSED.value,
-        decisions.c.action == Action.PIN.value,
+        decisions.c.action == action.value,
     )
     return {(ChainId(chain_id), index) for chain_id, index in tx.execute(query)}
 
@@ -304,6 +307,7 @@ def _values(new: NewDecision) -> dict[str, Any]:
         "p90_s": None if forecast is None else forecast.p90_s,
         "samples": 0 if forecast is None else forecast.samples,
         "inputs": dict(new.inputs),
+        "release_at": new.decision.release_at,
     }
 
 
@@ -329,4 +333,5 @@ def _row(row: RowMapping) -> DecisionRow:
         error=row["error"],
         inputs=row["inputs"],
         submitted_at=row["submitted_at"],
+        release_at=row["release_at"],
     )

@@ -2,7 +2,7 @@
 
 from sqlalchemy import and_, or_, select
 
-from mirage.domain.chain import ChainId, Link, LinkState
+from mirage.domain.chain import ChainId, Link, LinkState, Planner, Position
 from mirage.store.chains import LINK_COLUMNS, OVER, link_of_row
 from mirage.store.engine import Transaction
 from mirage.store.tables import chains, links
@@ -23,6 +23,16 @@ def open_links(tx: Transaction, cluster_id: int, *states: LinkState) -> list[Lin
     )
     rows = tx.execute(query.order_by(links.c.chain_id, links.c.index)).all()
     return [link_of_row(row) for row in rows]
+
+
+def count_planned(tx: Transaction, cluster_id: int) -> dict[Planner, int]:
+    """Standbys of live chains that Slurm releases by itself, by who planned that."""
+    planned = [
+        link.planned_by
+        for link in open_links(tx, cluster_id, LinkState.PENDING)
+        if link.position is Position.HELD and link.plan_min is not None
+    ]
+    return {planner: planned.count(planner) for planner in Planner}
 
 
 def running_beside(tx: Transaction, cluster_id: int) -> list[ChainId]:

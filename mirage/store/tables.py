@@ -16,7 +16,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0160"
+SCHEMA = "0170"
 """The revision this program was made for: the newest file in migrations/versions."""
 
 VERSION_TABLE = "schema_version"
@@ -165,6 +165,10 @@ links = Table(
     Column("time_limit_s", BigInteger),
     Column("eligible", BigInteger),
     Column("freed_at", BigInteger),
+    Column("freed_by", Text),
+    Column("plan_min", BigInteger),  # as its dependency says: minutes after its predecessor's start
+    Column("planned_release", BigInteger),
+    Column("planned_by", Text),
     Column("start", BigInteger),
     Column("end", BigInteger),
     Column("end_state", Text),
@@ -205,6 +209,7 @@ decisions = Table(
     Column("error", Text, nullable=False),
     Column("inputs", JSON, nullable=False),
     Column("submitted_at", BigInteger),  # by the service: the queue does not show the job yet
+    Column("release_at", BigInteger),  # as its policy expects it, or as a plan has it
     Index(None, "chain_id", "index", "id"),
     Index(None, "cluster_id", "effect"),
 )

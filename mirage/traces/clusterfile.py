@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mirage.errors import ConfigError, MalformedText
+from mirage.sim.release import is_unchecked, planned_as
 from mirage.sim.types import (
     OFF,
     NodeEvent,
@@ -77,6 +78,7 @@ def parse_cluster_file(written: str, source: str) -> ClusterFile:
     params = Params(**given)
     warnings = (
         *_without_a_scheduler(params),
+        *_of_another_release(params),
         *_overlaps(params.reservations),
         *_overlapping_outages(params.node_events),
     )
@@ -93,6 +95,7 @@ _CLUSTER: Keys = {
     "cancelled_jobs_run": ("cancelled_jobs_run", values.yes_or_no),
 }
 _SCHEDULER: Keys = {
+    "SLURM_VERSION": ("slurm_version", values.slurm_version),
     "PriorityWeightAge": ("priority_weight_age", values.weight),
     "PriorityMaxAge": ("priority_max_age_s", values.duration),
     "PriorityWeightJobSize": ("priority_weight_job_size", values.weight),
@@ -315,6 +318,11 @@ def _without_a_scheduler(params: Params) -> list[str]:
     if params.sched_interval_s == OFF and params.bf_interval_s == OFF:
         return ["sched_interval and bf_interval are both -1: no job ever starts"]
     return []
+
+
+def _of_another_release(params: Params) -> list[str]:
+    version = params.slurm_version
+    return [f"SLURM_VERSION: {planned_as(version)}"] if is_unchecked(version) else []
 
 
 def _overlaps(reservations: Sequence[Reservation]) -> list[str]:

@@ -72,7 +72,9 @@ def _cluster(params: Params, node_names: str) -> Mapping[str, Value]:
 
 
 def _scheduler(params: Params) -> Mapping[str, Value]:
+    told = params.slurm_version
     return {
+        **({"SLURM_VERSION": _text(told)} if told else {}),
         "SelectType": _text(params.select_type),
         "PriorityWeightAge": params.priority_weight_age,
         "PriorityMaxAge": _duration(params.priority_max_age_s),

@@ -10,6 +10,7 @@ from typing import Any
 
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.domain.tres import parse_tres
+from mirage.sim.release import is_version
 from mirage.sim.types import OFF, Outage, SelectType
 from mirage.slurm.gres import gpu_count
 from mirage.slurm.hostlist import expand
@@ -118,6 +119,13 @@ def select_type(value: Any) -> SelectType:
     except ValueError:
         known = " or ".join(f'"{s}"' for s in SelectType)
         raise ValueError(f"not simulated: must be {known}") from None
+
+
+def slurm_version(value: Any) -> str:
+    """Empty: nobody told."""
+    if value != "" and not is_version(text(value)):
+        raise ValueError('must be a release of Slurm such as "24.11.5"')
+    return text(value)
 
 
 def exclusive(value: Any) -> bool:

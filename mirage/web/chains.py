@@ -49,6 +49,7 @@ def show(
         before=before,
         said=verdicts.said,
         stands=verdicts.stands,
+        planned=verdicts.planned,
         charts=chain_charts,
         course=course.draw,
         advice=risks.advice,

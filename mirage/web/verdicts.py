@@ -1,6 +1,6 @@
 """Decisions in plain words: what Mirage does, did, or would do."""
 
-from mirage.domain.chain import Position
+from mirage.domain.chain import Link, Position
 from mirage.domain.decision import Action, Mode
 from mirage.store.decisions import DecisionRow, Effect
 
@@ -9,6 +9,7 @@ _WOULD = {
     Action.FREE: "would make it eligible now",
     Action.PIN: "would pin it to its predecessor's nodes",
     Action.HOLD: "would put it back behind its predecessor",
+    Action.PLAN: "would have Slurm release it later",
     Action.SUBMIT: "would submit it now",
 }
 _DOES = {
@@ -16,6 +17,7 @@ _DOES = {
     Action.FREE: "makes it eligible",
     Action.PIN: "pins it to its predecessor's nodes",
     Action.HOLD: "puts it back behind its predecessor",
+    Action.PLAN: "has Slurm release it later",
     Action.SUBMIT: "submits it",
 }
 _DID = {
@@ -23,6 +25,7 @@ _DID = {
     Action.FREE: "made it eligible",
     Action.PIN: "pinned it to its predecessor's nodes",
     Action.HOLD: "put it back behind its predecessor",
+    Action.PLAN: "had Slurm release it later",
     Action.SUBMIT: "submitted it",
 }
 _STANDS = {
@@ -46,5 +49,10 @@ def said(decision: DecisionRow) -> str:
     return _DOES[decision.action]
 
 
-def stands(position: Position) -> str:
-    return _STANDS[position]
+def stands(standby: Link) -> str:
+    return _STANDS[standby.position]
+
+
+def planned(standby: Link) -> int | None:
+    """When Slurm releases it by itself, of one that is held; None: when its predecessor ends."""
+    return standby.planned_release if standby.position is Position.HELD else None

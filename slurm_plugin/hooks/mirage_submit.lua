@@ -10,8 +10,8 @@ local TIME_LETTERS = 7 -- a chain's id begins with the second in which it was ma
 local FLAG = "never-overlap"
 local NAMES = {}
 for name in string.gmatch(
-  "chain checkpoint continue max-overlap min-runtime mode never-overlap overlap-price policy"
-    .. " presubmit style total until-file",
+  "chain checkpoint continue lead max-overlap min-runtime mode never-overlap overlap-price policy"
+    .. " presubmit service style total until-file",
   "%S+"
 ) do
   NAMES[name] = true

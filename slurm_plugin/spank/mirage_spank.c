@@ -50,6 +50,8 @@ static struct spank_option options[] = {
 	{ "mirage-continue", "states", "after which ends the chain goes on", 1, 10, on_option },
 	{ "mirage-min-runtime", "time", "a link that fails sooner is a fast failure", 1, 11, on_option },
 	{ "mirage-checkpoint", "path", "what a link must renew to have made progress", 1, 12, on_option },
+	{ "mirage-lead", "time", "how long before the end the next link is released", 1, 13, on_option },
+	{ "mirage-service", "site|none", "whether a Mirage service is asked", 1, 14, on_option },
 };
 #define OPTIONS (sizeof(options) / sizeof(options[0]))
 enum { NEVER_OVERLAP = 5, MAX_OVERLAP = 6, STYLE = 8 };

@@ -3,14 +3,15 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from mirage.api.app import ApiContext
 from mirage.domain.chain import ChainId, ChainMode, Link, LinkState
 from mirage.domain.decision import Action, Decision, Mode
-from mirage.domain.job import JobId
-from mirage.store import chains, decisions, pushes
+from mirage.domain.job import Job, JobId, JobState
+from mirage.store import chains, clusters, decisions, jobs, pushes
 from mirage.store.decisions import NewDecision
 from mirage.store.engine import Store, Transaction
 from mirage.store.pushes import Pushes
@@ -22,7 +23,7 @@ COMPLETIONS = "/api/v1/completions"
 
 
 def running_link(tx: Transaction, cluster_id: int, mode: ChainMode) -> None:
-    add_chain(tx, cluster_id, mode=mode)
+    add_chain(tx, cluster_id, mode=mode, links_planned=9)
     link = Link(
         chain_id=ChainId(CHAIN),
         index=1,
@@ -33,6 +34,30 @@ def running_link(tx: Transaction, cluster_id: int, mode: ChainMode) -> None:
         time_limit_s=2 * HOUR,
     )
     chains.save_link(tx, cluster_id, link)
+
+
+def add_waits(tx: Transaction, cluster_id: int, wait_s: int) -> None:
+    """Of thirty jobs like the link's."""
+    like: dict[str, Any] = {
+        "nodes": 1,
+        "time_limit_s": 2 * HOUR,
+        "partition": "",
+        "uid": 1002,
+        "user": "bob",
+    }
+    submit = NOW - HOUR - wait_s
+    started = [
+        Job(
+            job_id=JobId(500 + i),
+            state=JobState.RUNNING,
+            submit=submit,
+            eligible=submit,
+            start=submit + wait_s,
+            **like,
+        )
+        for i in range(30)
+    ]
+    jobs.upsert(tx, cluster_id, started)
 
 
 def decided(tx: Transaction, cluster_id: int) -> None:
@@ -62,13 +87,30 @@ def test_nobody_else_does(
     assert client.get(NEXT, who=who).status_code == status
 
 
-def test_a_chain_with_standbys_submits_by_itself(
+def test_the_link_of_a_chain_with_standbys_hears_what_to_plan(
     client: Client, store: Store, cluster_id: int
 ) -> None:
     with store.begin() as tx:
         running_link(tx, cluster_id, ChainMode.STANDBY)
+        clusters.set_mode(tx, cluster_id, Mode.ACT)
+        add_waits(tx, cluster_id, wait_s=900)
+    told = {"submit_now": False, "ask_again_s": 1200, "mode": "act"}
     answer = client.get(NEXT, who="alice")
-    assert (answer.status_code, answer.json()["type"]) == (409, "/problems/conflict")
+    assert (answer.status_code, answer.json()) == (200, told | {"lead_s": 900})
+    assert client.get(f"{NEXT}?link=1", who="alice").json() == told | {"lead_s": 900}
+    with store.begin() as tx:
+        clusters.set_mode(tx, cluster_id, Mode.SHADOW)
+    shadow = {"submit_now": False, "ask_again_s": 21600, "mode": "shadow", "lead_s": None}
+    assert client.get(NEXT, who="alice").json() == shadow
+
+
+@pytest.mark.parametrize("link", ["0", "-1", "1001", "x", "1.5"])
+def test_the_link_that_asks_has_a_number(
+    client: Client, store: Store, cluster_id: int, link: str
+) -> None:
+    with store.begin() as tx:
+        running_link(tx, cluster_id, ChainMode.STANDBY)
+    assert client.get(f"{NEXT}?link={link}", who="alice").status_code == 422
 
 
 def test_there_is_no_next_link_of_no_chain(client: Client) -> None:

@@ -41,6 +41,7 @@ def test_the_whole_site() -> None:
     assert site.node_names == ("gpu01", "gpu02", "gpu03", "gpu04", "gpu05", "big1", "big2")
     assert site.params == Params(
         name="testbed",
+        slurm_version="22.05.8",
         nodes=7,
         gpus_per_node=4,
         cpus_per_node=64,

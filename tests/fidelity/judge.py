@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mirage.errors import ClusterRefused
+from mirage.sim.release import Release, release_of
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import EventKind
 from tests.fidelity.recording import WAITING, Recording, Snapshot
@@ -57,21 +58,24 @@ def judge_plans(recording: Recording) -> Plans:
         if snapshot.cycle is None:
             continue
         ours = site.stand(snapshot).planned_starts()
-        plans.both += _compared(snapshot, ours)
+        plans.both += _compared(snapshot, ours, release_of(site.params.slurm_version))
     return plans
 
 
 def _compared(
-    snapshot: Snapshot, ours: dict[int, int]
+    snapshot: Snapshot, ours: dict[int, int], release: Release
 ) -> Iterator[tuple[int, int | None, int | None]]:
-    """One row a job or array: of an array slurmctld shows the plan of the last task planned."""
-    last = dict[int, int]()
+    """One row a job or array: of an array 22.05 shows the plan of the last task planned, those
+    after it the soonest of all."""
+    shown = dict[int, int]()
     for job in snapshot.jobs:
         if job.array_id and job.number in ours:
-            last[job.array_id] = ours[job.number]
+            task = ours[job.number]
+            soonest = min(task, shown.get(job.array_id, task))
+            shown[job.array_id] = task if release < Release.V24_11 else soonest
     for job in snapshot.jobs:
         if job.state == WAITING and job.first_of_array:
-            planned = last.get(job.array_id) if job.array_id else ours.get(job.number)
+            planned = shown.get(job.array_id) if job.array_id else ours.get(job.number)
             if job.start is not None or planned is not None:
                 yield job.number, job.start, planned
 

@@ -81,8 +81,19 @@ class Recorder:
         self.snapshots.append(taken)
         return taken
 
+    def reserve(self, number: int, kept: scripts.Reserved) -> None:
+        """In whole minutes after now; root alone may use it, and has no jobs."""
+        self.testbed.run(
+            [
+                *("scontrol", "create", "reservation", f"ReservationName=kept{number}"),
+                *(f"StartTime=now+{kept.after_min}minutes", f"Duration={kept.lasts_min}"),
+                *(f"Nodes={scripts.names(kept.node_list)}", "Users=root", "Flags=OVERLAP"),
+            ]
+        )
+
     def site(self) -> dict[str, str]:
         return {
+            "reservations": self._told("scontrol", "-o", "show", "reservation"),
             "config": self._told("scontrol", "show", "config"),
             "partitions": self._told("scontrol", "-o", "show", "partition"),
             "nodes": self._told("scontrol", "-o", "show", "node"),
@@ -136,6 +147,8 @@ def record_scene(
 
     With `warm_s`, a tenth of the script is submitted that much earlier: users then differ in usage.
     """
+    for number, kept in enumerate(script.reservations):
+        recorder.reserve(number, kept)
     site = recorder.site()
     began = recorder.testbed.now()
     for index, job in enumerate(script.submissions):

@@ -16,7 +16,7 @@ from typing import Any
 
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.domain.tres import parse_tres
-from mirage.sim.types import Dependency, DependencyKind
+from mirage.sim.types import Dependency, DependencyKind, Reservation
 
 _TERM = re.compile(r"(after\w*):(\d+)")
 _RANGE = re.compile(r"gpu(?:\[([\d,-]+)\]|(\d+))")
@@ -118,6 +118,21 @@ class Recording:
         """SchedulerParameters that are numbers."""
         terms = (term.partition("=") for term in self.config["SchedulerParameters"].split(","))
         return {key: int(value) for key, _, value in terms if value.isdigit()}
+
+    @cached_property
+    def reservations(self) -> tuple[Reservation, ...]:
+        """Of nodes; there are none in recordings from before they were asked for."""
+        lines = self.raw["site"].get("reservations", "").splitlines()
+        shown = [fields for line in lines if "StartTime" in (fields := _fields(line))]
+        return tuple(
+            Reservation(
+                name=fields["ReservationName"],
+                start=int(fields["StartTime"]),
+                end=int(fields["EndTime"]),
+                nodes=node_numbers(fields["Nodes"]),
+            )
+            for fields in shown
+        )
 
     def qos_limit(self, name: str) -> int:
         """MaxJobsPU of a QOS; 0: none."""

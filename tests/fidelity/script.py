@@ -85,6 +85,15 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """Nodes kept for root from some minutes after a scene begins."""
+
+    after_min: int
+    lasts_min: int
+    node_list: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mix:
     """How often jobs are of each kind (shares of all), and how much of them there is."""
 
@@ -97,16 +106,20 @@ class Mix:
     cancelled: float = 0.06
     arrays: float = 0.04
     exclusive: float = 0.0
+    without_gpus: float = 0.0
     limited_qos: float = 0.2
     nice: int = 0
     over_limit: float = 0.06
     mean_run_min: float = 13.0
+    reservations: int = 0
+    """Of a scene; how many, not a share."""
 
 
 @dataclass(slots=True)
 class Script:
     submissions: list[Submission] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
+    reservations: list[Reserved] = field(default_factory=list)
 
 
 def names(nodes: tuple[int, ...]) -> str:
@@ -135,7 +148,16 @@ def queue(seed: int, running: int, pending: int, mix: Mix) -> Script:
     script = Script()
     for index in range(running + pending):
         script.submissions.append(_submission(rng, index, 0, mix, script))
+    script.reservations += [_reserved(rng) for _ in range(mix.reservations)]
     return script
+
+
+def _reserved(rng: random.Random) -> Reserved:
+    return Reserved(
+        after_min=rng.randint(20, 400),
+        lasts_min=rng.randint(20, 180),
+        node_list=_consecutive(rng, rng.randint(1, 3)),
+    )
 
 
 def _mean_gpu_s(mix: Mix) -> float:
@@ -146,6 +168,8 @@ def _mean_gpu_s(mix: Mix) -> float:
 
 def _submission(rng: random.Random, index: int, at: int, mix: Mix, script: Script) -> Submission:
     nodes, gpus = _pick(rng, _SHAPES)
+    if mix.without_gpus and rng.random() < mix.without_gpus:
+        nodes, gpus = 1, 0
     big_memory = gpus == 1 and rng.random() < _BIG_MEMORY
     run_s = _run_s(rng, mix)
     slack = rng.uniform(0.4, 0.95) if rng.random() < mix.over_limit else rng.uniform(1.1, 3.0)

@@ -183,6 +183,7 @@ def _params(recording: Recording) -> Params:
     config, scheduler = recording.config, recording.scheduler
     return Params(
         name="testbed",
+        slurm_version=recording.config["SLURM_VERSION"],
         nodes=8,
         node_groups=(NodeGroup(count=8, cpus=16, memory_mib=256_000, gpus=8),),
         select_type=SelectType.CONS_TRES,
@@ -197,6 +198,7 @@ def _params(recording: Recording) -> Params:
             Qos(name="low", max_jobs_pu=recording.qos_limit("low")),
         ),
         shares=_SHARES,
+        reservations=recording.reservations,
         priority_weight_age=int(config["PriorityWeightAge"]),
         priority_weight_job_size=int(config["PriorityWeightJobSize"]),
         priority_weight_partition=int(config["PriorityWeightPartition"]),

@@ -104,6 +104,14 @@ def test_what_its_comment_tells_counts(
     assert look(store, commands, comment) == [action]
 
 
+def test_a_chain_that_asks_for_no_service_is_followed_by_none(
+    store: Store, commands: FakeCommands
+) -> None:
+    assert look(store, commands, "mine mirage:service=none,lead=90") == []
+    with store.read() as tx:
+        assert not chains.chains_of(tx, {CHAIN})
+
+
 def test_a_registration_that_comes_later_brings_the_settings(
     store: Store, commands: FakeCommands
 ) -> None:

@@ -11,6 +11,7 @@ from mirage.domain.snapshot import Queue
 from mirage.errors import NotFound
 from mirage.services import links as link_service
 from mirage.services.chains import Registration, register
+from mirage.services.standby_place import GRACE_S
 from mirage.store import chains, clusters, forecasts
 from mirage.store.engine import Store
 from mirage.store.forecasts import ForecastRow
@@ -298,8 +299,8 @@ def test_the_wait_of_a_freed_standby_settles_its_forecast(
 
 def test_a_link_is_missing_once_three_queues_did_not_show_it(store: Store) -> None:
     sync(store, running(1), ended(2, JobState.COMPLETED, NOW - 60, NOW))
-    assert missing(store, NOW + link_service.GRACE_S) == []
-    assert missing(store, NOW + link_service.GRACE_S + 1) == [11]
+    assert missing(store, NOW + GRACE_S) == []
+    assert missing(store, NOW + GRACE_S + 1) == [11]
 
 
 def test_what_slurm_forgot_has_ended_at_the_latest_by_its_limit(store: Store) -> None:

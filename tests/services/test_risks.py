@@ -11,8 +11,8 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.services import chains as chain_service
 from mirage.services import links as link_service
 from mirage.services.chains import Registration
-from mirage.services.links import GRACE_S
 from mirage.services.notes import note
+from mirage.services.standby_place import GRACE_S
 from mirage.services.verdicts import BLINKS, FAST_FAILURES
 from mirage.store import audit, chains, clusters, forecasts
 from mirage.store.engine import Store

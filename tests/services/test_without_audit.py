@@ -19,8 +19,8 @@ from mirage.services import chains as chain_service
 from mirage.services.chains import Registration
 from mirage.services.desk import Rules
 from mirage.services.limits import Limits
-from mirage.services.links import GRACE_S
 from mirage.services.obey import MOST_TRIES
+from mirage.services.standby_place import GRACE_S
 from mirage.services.submitting import next_link
 from mirage.services.verdicts import FAST_FAILURES
 from mirage.store import chains, clusters, forecasts

@@ -4,7 +4,8 @@ The groups, each with the rules it is heavy on: numbers (planning by number), na
 name), limits, fairshare, moves, and everything (all at once).
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -36,6 +37,7 @@ class Move:
     at: int
     name: str
     args: tuple[Any, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,10 @@ class Case:
     until: int
 
 
-def case_of(group: str, seed: int) -> Case:
-    """The case of that name and number, the same for ever."""
-    return _Maker(group, seed).case()
+def case_of(group: str, seed: int, version: str = "") -> Case:
+    """The case of that name and number, the same for ever, on a site with that Slurm."""
+    case = _Maker(group, seed).case()
+    return replace(case, params=replace(case.params, slurm_version=version))
 
 
 class _Maker:
@@ -242,6 +245,7 @@ class _Maker:
         often = 0.15 if moves else 0.05
         if others and self.rng.random() < often:
             rules["dependencies"] = self.dependencies(others)
+            rules["any_dependency"] = self.rng.random() < 0.3
         if self.rng.random() < often:
             rules["begin"] = job.submit + self.rng.randint(-50, 1500)
         if self.rng.random() < often:
@@ -263,8 +267,13 @@ class _Maker:
         kinds = tuple(DependencyKind)
         count = self.rng.choice((1, 1, 2))
         return tuple(
-            Dependency(self.rng.choice(kinds), self.rng.choice(others)) for _ in range(count)
+            Dependency(self.rng.choice(kinds), self.rng.choice(others), self.delay_s())
+            for _ in range(count)
         )
+
+    def delay_s(self) -> int:
+        """Whole minutes in Slurm; the simulator takes any second."""
+        return self.rng.choice((0, 0, 60, self.rng.randint(1, 1500)))
 
     def node_list(self, params: Params, job: SimJob) -> tuple[int, ...]:
         """Mostly a list that is in order."""
@@ -298,15 +307,17 @@ class _Maker:
             )
         )
         args: tuple[Any, ...] = (job_id,)
+        options = {}
         if name == "inject":
             args = self.injection(i, at, params, by_id)
         elif name == "set_dependencies":
             args = (job_id, self.dependencies([j for j in by_id if j != job_id]))
+            options = {"any_of": self.rng.random() < 0.3}
         elif name == "set_node_list":
             args = (job_id, self.node_list(params, by_id[job_id]))
         elif name == "set_node":
             args = (self.rng.randrange(self.nodes), self.rng.choice(tuple(Outage)))
-        return Move(at, name, args)
+        return Move(at, name, args, options)
 
     def injection(
         self, i: int, at: int, params: Params, by_id: dict[int, SimJob]

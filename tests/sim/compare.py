@@ -1,9 +1,10 @@
-"""`python -m tests.sim.compare FIRST LAST [GROUP ...]`: the simulator against the reference.
+"""`python -m tests.sim.compare [--slurm 24.11] FIRST LAST [GROUP ...]`: against the reference.
 
 Prints each case that differs in one line (the first job that does, by start) and a count; exit 1
 on differences.
 """
 
+import argparse
 import sys
 from collections.abc import Iterator
 
@@ -43,21 +44,28 @@ def looks_at(seed: int, case: Case) -> int | None:
     return case.jobs[0].submit + seed * 37 % 2400 if seed % 4 == 0 else None
 
 
-def differences(first: int, last: int, groups: tuple[str, ...] = GROUPS) -> Iterator[str]:
+def differences(
+    first: int, last: int, groups: tuple[str, ...] = GROUPS, version: str = ""
+) -> Iterator[str]:
     """Of the seeds first..last in each group."""
     for seed in range(first, last + 1):
         for group in groups:
-            case = case_of(group, seed)
+            case = case_of(group, seed, version)
             found = difference(case, looks_at(seed, case))
             if found is not None:
                 yield found
 
 
 def main(arguments: list[str]) -> int:
-    first, last = int(arguments[0]), int(arguments[1])
-    groups = tuple(arguments[2:]) or GROUPS
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("first", type=int)
+    parser.add_argument("last", type=int)
+    parser.add_argument("groups", nargs="*", default=GROUPS)
+    parser.add_argument("--slurm", default="", metavar="VERSION")
+    options = parser.parse_args(arguments)
+    first, last, groups = options.first, options.last, tuple(options.groups)
     count = 0
-    for found in differences(first, last, groups):
+    for found in differences(first, last, groups, options.slurm):
         count += 1
         sys.stdout.write(f"{found}\n")
     sys.stdout.write(f"{count} of {(last - first + 1) * len(groups)} cases differ\n")

@@ -37,7 +37,7 @@ def _play(sim: Any, case: Case, look_at: int | None) -> Outcome:
             plan, order, look_at = sim.planned_starts(), sim.order(), None
         sim.advance(move.at)
         try:
-            getattr(sim, move.name)(*move.args)
+            getattr(sim, move.name)(*move.args, **move.options)
         except ClusterRefused:
             refused.append(i)
     if look_at is not None:

@@ -1,4 +1,4 @@
-"""`python -m tests.sim.shrink GROUP SEED`: the smallest part of a case that still differs."""
+"""`python -m tests.sim.shrink GROUP SEED [VERSION]`: the least part of a case that differs."""
 
 import sys
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from tests.sim.compare import difference, looks_at
 PLAIN_PARAMS = Params()
 PLAIN_JOB = SimJob(time_limit_s=1, run_s=1)
 KEPT = {"job_id", "submit", "time_limit_s", "run_s", "nodes", "cpus_per_node", "select_type"}
+KEPT |= {"slurm_version"}
 
 
 def shrunk(case: Case, look_at: int | None) -> Case:
@@ -55,7 +56,7 @@ def _told(value: Params | SimJob, plain: Params | SimJob) -> str:
 
 def main(arguments: list[str]) -> int:
     group, seed = arguments[0], int(arguments[1])
-    case = case_of(group, seed)
+    case = case_of(group, seed, "".join(arguments[2:]))
     look_at = looks_at(seed, case)
     if difference(case, look_at) is None:
         sys.stdout.write("No difference.\n")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mirage.sim.release import Release
 from tests.sim.cases import GROUPS
 from tests.sim.compare import differences
 
@@ -15,9 +16,10 @@ SEEDS = 250
 """Of each group; every fourth is also asked for its plan and its order in between."""
 
 
+@pytest.mark.parametrize("version", [str(release) for release in Release])
 @pytest.mark.parametrize("group", GROUPS)
-def test_every_job_has_the_life_that_the_reference_gives_it(group: str) -> None:
-    assert list(differences(0, SEEDS - 1, (group,))) == []
+def test_every_job_has_the_life_that_the_reference_gives_it(group: str, version: str) -> None:
+    assert list(differences(0, SEEDS - 1, (group,), version)) == []
 
 
 def test_the_same_functions_run_as_plain_python() -> None:

@@ -11,6 +11,7 @@ from mirage.sim.types import (
     Reservation,
     SelectType,
     afterany,
+    planned,
 )
 from tests.sim.scenes import T0, Scene, Side, job, site
 
@@ -329,6 +330,19 @@ def test_new_dependencies_take_and_give_eligibility(side: Side) -> None:
     scene = Scene(side, site(), job(1, nodes=4), job(2, 5), job(3, 6, limit=300)).until(50)
     scene.sim.set_dependencies(2, afterany(3))
     assert scene.until(700).starts() == {1: 0, 2: 900, 3: 600}
+
+
+def test_a_planned_release_is_moved_both_ways_and_taken_back(side: Side) -> None:
+    jobs = [job(1), job(2, dependencies=planned(1, 300), any_dependency=True)]
+    scene = Scene(side, site(), *jobs).until(50)
+    scene.sim.set_dependencies(2, planned(1, 500), any_of=True)
+    assert scene.until(400).start(2) is None
+    scene.sim.set_dependencies(2, planned(1, 450), any_of=True)
+    assert scene.until(420).start(2) is None
+    scene.sim.set_dependencies(2, afterany(1))
+    assert scene.until(500).start(2) is None
+    scene.sim.set_dependencies(2, planned(1, 300), any_of=True)
+    assert scene.starts()[2] == 500
 
 
 def test_a_running_job_can_be_requeued(side: Side) -> None:

@@ -16,6 +16,7 @@ from mirage.sim.types import (
     SelectType,
     SimJob,
     afterany,
+    planned,
 )
 from tests.sim.scenes import T0, Scene, Side, job, site
 
@@ -157,6 +158,52 @@ def test_all_dependencies_must_be_met(side: Side) -> None:
     both = (*afterany(1), *afterany(2))
     jobs = [job(1, run=100), job(2, run=200), job(3, dependencies=both)]
     assert Scene(side, site(), *jobs).starts()[3] == 200
+
+
+def test_of_dependencies_with_question_marks_one_is_enough(side: Side) -> None:
+    first_two = (*afterany(1), *afterany(2))
+    jobs = [job(1, run=100), job(2, run=200), job(3, dependencies=first_two, any_dependency=True)]
+    assert Scene(side, site(), *jobs).starts()[3] == 100
+    gone = (*afterany(1), *afterany(77))
+    jobs = [job(1), job(2, dependencies=gone, any_dependency=True)]
+    assert Scene(side, site(), *jobs).starts()[2] == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "delay_s", "start"),
+    [
+        ({"run": 500}, 300, 350),
+        ({"run": 200}, 300, 250),
+        ({"run": 500, "limit": 300}, 300, 350),
+        ({"run": 500}, 0, 50),
+        ({"held": True, "cancel_at": 120}, 300, 120),
+    ],
+)
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_planned_release_comes_so_long_after_the_start_or_with_the_end(
+    side: Side, target: dict[str, Any], delay_s: int, start: int, *, alone: bool
+) -> None:
+    """`after` with a delay alone, and beside `afterany` as a link with a plan has it."""
+    waits = planned(1, delay_s)[alone:]
+    dependent = job(2, dependencies=waits, any_dependency=not alone)
+    scene = Scene(side, site(), job(1, begin=50, **target), dependent)
+    assert scene.starts()[2] == start
+
+
+def test_a_target_that_is_requeued_before_its_planned_release_counts_anew(side: Side) -> None:
+    down = site(node_events=(NodeEvent(T0 + 100, 0, Outage.DOWN),))
+    dependent = job(2, dependencies=planned(1, 200), any_dependency=True)
+    scene = Scene(side, down, job(1), dependent)
+    assert scene.starts() == {1: 220, 2: 420}
+
+
+def test_after_a_planned_release_a_requeue_changes_nothing(side: Side) -> None:
+    full = job(3, at=60, nodes=3)
+    dependent = job(2, dependencies=planned(1, 50), any_dependency=True)
+    scene = Scene(side, site(), job(1, run=500), full, dependent).until(70)
+    assert scene.start(2) == 50
+    scene.sim.requeue(1)
+    assert scene.until(80).state(2) == "RUNNING"
 
 
 def test_begin_is_waited_for(side: Side) -> None:

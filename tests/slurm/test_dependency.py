@@ -6,7 +6,17 @@ from hypothesis import strategies as st
 
 from mirage.domain.job import JobId
 from mirage.errors import InputError, MalformedText
-from mirage.slurm.dependency import behind, has_singleton, plain, waits_on, without
+from mirage.slurm.dependency import (
+    MOST_MINUTES,
+    behind,
+    has_singleton,
+    plain,
+    plan_min,
+    planned,
+    takes_plan,
+    waits_on,
+    without,
+)
 
 PREDECESSOR = JobId(12)
 _OTHER_IDS = st.integers(min_value=13, max_value=10**7)
@@ -101,3 +111,63 @@ def test_no_singleton_that_would_hold_a_standby_back(text: str) -> None:
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(MalformedText, match="not a dependency list"):
         plain(text)
+
+
+PLANS = [
+    "afterany:12(unfulfilled)?after:12+5(unfulfilled)",  # squeue: 22.05, 24.11 and 26.05
+    "afterany:12?after:12+5",  # as sbatch and scontrol take it
+    "after:12+5(unfulfilled)?afterany:12(unfulfilled)",
+]
+
+
+@pytest.mark.parametrize("shown", PLANS)
+def test_a_plan_is_mirages_own_part(shown: str) -> None:
+    assert plan_min(shown, PREDECESSOR) == 5
+    assert waits_on(shown, PREDECESSOR)
+    assert without(shown, PREDECESSOR) == ""
+    assert behind(shown, PREDECESSOR) == "afterany:12"
+    assert planned(shown, PREDECESSOR, 7) == "afterany:12?after:12+7"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        *("", "(null)", "afterany:12(unfulfilled)", "after:12+5(unfulfilled)"),
+        "afterany:12(unfulfilled),after:12+5(unfulfilled)",
+        "afterany:12(unfulfilled)?after:13+5(unfulfilled)",
+        "afterany:13(unfulfilled)?after:13+5(unfulfilled)",
+        "afterany:12?after:12+5?afterok:13",
+        "afterany:12?after:12+5?after:12+9",
+        "afterany:12?afterok:12",
+        "afterany:12_*?after:12_*+2",
+        *("afterany:12?singleton", "what?is this", "what is this"),
+    ],
+)
+def test_other_lists_are_no_plan(shown: str) -> None:
+    assert plan_min(shown, PREDECESSOR) is None
+
+
+@given(st.integers(min_value=1, max_value=MOST_MINUTES))
+def test_a_plan_reads_as_it_was_written(minutes: int) -> None:
+    written = planned("afterany:12(unfulfilled)", PREDECESSOR, minutes)
+    assert plan_min(written, PREDECESSOR) == minutes
+    assert plain(written) == written
+
+
+@pytest.mark.parametrize("minutes", [-1, 0, MOST_MINUTES + 1])
+def test_slurm_would_take_such_a_delay_for_another_one(minutes: int) -> None:
+    with pytest.raises(InputError, match="minutes after a start"):
+        planned("", PREDECESSOR, minutes)
+
+
+@pytest.mark.parametrize(
+    "users",
+    [
+        "afterany:12(unfulfilled),afterok:13(unfulfilled)",
+        *("afterok:13", "singleton(unfulfilled)", "afterok:13?afterok:14"),
+    ],
+)
+def test_beside_its_owners_terms_no_plan_stands(users: str) -> None:
+    assert not takes_plan(users, PREDECESSOR)
+    with pytest.raises(InputError, match="terms of its owner's"):
+        planned(users, PREDECESSOR, 5)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.handover.scene import Scene
+from tests.slurm_plugin.answering import Service, answering
 from tests.slurm_plugin.conformance import SLOW_S, Babbler, Side, babbling
 from tests.slurm_plugin.fakes import PLUGIN, FakeSlurm
 from tests.slurm_plugin.lone_alice import Alice
@@ -22,6 +23,12 @@ from tests.slurm_testbed import Testbed, TestbedSettings
 @pytest.fixture
 def slurm(tmp_path: Path) -> FakeSlurm:
     return FakeSlurm.at(tmp_path)
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with answering() as server:
+        yield server
 
 
 @pytest.fixture(params=["dash", "bash --posix"])

@@ -65,6 +65,19 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+case $format in
+JobID:*) # in columns: what `job_in_full` says of each
+    [ "$SLURM_TIME_FORMAT" = %s ] || exit 1
+    for one in $(echo "$job" | tr , ' '); do
+        [ -f {home}/full.$one ] || continue
+        read -r state eligible start end nodes <{home}/full.$one
+        dependency=$(cat {home}/dependency.$one)
+        printf '%-20s%-20s%-160s%-24s%-24s%-24s%-12s\n' \
+            "$one" "$state" "$dependency" "$eligible" "$start" "$end" "$nodes"
+    done
+    exit 0
+    ;;
+esac
 if [ -z "$job" ]; then
     while read -r id text; do
         state=PENDING
@@ -94,6 +107,7 @@ case $format in
 esac
 """
 SCONTROL = "#!/bin/sh\nexit 1\n"
+SACCT = "#!/bin/sh\nexit 1\n"
 SLEEP = r"""#!/bin/sh
 printf '%s\n' "$1" >>{home}/slept
 case $1 in *.*) exec /usr/bin/sleep "$1" ;; esac
@@ -147,7 +161,7 @@ class FakeSlurm:
             (root / folder).mkdir()
         for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL)):
             fake.command(name, text)
-        for name, text in (("scontrol", SCONTROL), ("munge", MUNGE)):
+        for name, text in (("scontrol", SCONTROL), ("munge", MUNGE), ("sacct", SACCT)):
             fake.command(name, text)
         (root / "count").write_text("0\n")
         (root / "queue").write_text("")
@@ -196,6 +210,23 @@ class FakeSlurm:
         start: int | str = "N/A",
     ) -> None:
         (self.root / f"state.{job}").write_text(f"{state} {reason} {end} {start}\n")
+
+    def job_in_full(
+        self,
+        job: int,
+        state: str,
+        *,
+        dependency: str = "(null)",
+        times: tuple[object, object, object] = ("N/A", "N/A", "N/A"),
+        nodes: int = 1,
+    ) -> None:
+        """What `squeue -O` tells of it; `times`: eligible, start, end."""
+        words = " ".join(map(str, times))
+        (self.root / f"full.{job}").write_text(f"{state} {words} {nodes}\n")
+        (self.root / f"dependency.{job}").write_text(f"{dependency}\n")
+
+    def dependency(self, job: int) -> str:
+        return (self.root / f"dependency.{job}").read_text().strip()
 
     def says_of_itself(self, question: str, answer: str) -> None:
         """What its sbatch answers to `--autocomplete=--`, `--help` or `--usage`."""

@@ -2,53 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.slurm_plugin.answering import Service
 from tests.slurm_plugin.fakes import PLUGIN
 from tests.slurm_plugin.told import MakeChain, ToldLink, until
 
 WAITS = "#!/bin/sh\ntrap '' TERM USR1\nuntil [ -e $HOME/end ]; do sleep 0.05; done\necho ran\n"
-
-
-class Service(HTTPServer):
-    """Answers every question after the chain's next link from `answers`, the last one for ever."""
-
-    answers: list[object]
-    asked: list[tuple[str, str]]
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Service
-
-    def do_GET(self) -> None:
-        server = self.server
-        server.asked.append((self.path, self.headers["Authorization"]))
-        answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
-        self.send_response(200 if isinstance(answer, dict) else 503)
-        self.end_headers()
-        self.wfile.write(json.dumps(answer).encode())
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing."""
-
-
-@pytest.fixture
-def service() -> Iterator[Service]:
-    with Service(("127.0.0.1", 0), Handler) as server:
-        server.asked = []
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
 
 
 def finish(link: ToldLink, process: subprocess.Popen[bytes]) -> None:

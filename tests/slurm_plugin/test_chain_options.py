@@ -20,6 +20,9 @@ DEFAULTS = {
     "continue": "TIMEOUT,PREEMPTED,NODE_FAIL,COMPLETED,FAILED",
     "min_runtime": "600",
     "checkpoint": "",
+    "price": "",
+    "lead": "",
+    "service": "site",
 }
 CASES = [
     ("chain", "7", {"links": "7"}),
@@ -35,6 +38,10 @@ CASES = [
     ("continue", "timeout,COMPLETED", {"continue": "TIMEOUT,COMPLETED"}),
     ("min-runtime", "1:30", {"min_runtime": "90"}),
     ("checkpoint", "/ck/point", {"checkpoint": "/ck/point"}),
+    ("overlap-price", "0.25", {"price": "0.25"}),
+    ("lead", "6:00:00", {"lead": "21600"}),
+    ("lead", "0", {"lead": "0"}),
+    ("service", "none", {"service": "none"}),
 ]
 NAMES = [f"{name}={value}" for name, value, _ in CASES]
 
@@ -154,6 +161,10 @@ def test_a_comment_that_is_not_ours_is_left_alone(slurm: FakeSlurm, comment: str
         ("--mirage-continue=CANCELLED", "--mirage-continue is a list of COMPLETED,FAILED,"),
         ("--mirage-until-file=", "--mirage-until-file is a path, not ''"),
         ("--mirage-never-overlap=1", "--mirage-never-overlap takes no value"),
+        ("--mirage-lead=-5", "--mirage-lead is a time as Slurm writes it"),
+        ("--mirage-lead=1:2:3:4", "--mirage-lead is a time as Slurm writes it"),
+        ("--mirage-lead=", "--mirage-lead is a time as Slurm writes it"),
+        ("--mirage-service=mine", "--mirage-service is site or none, not 'mine'"),
         ("--mirage-overlap-price=nan", "--mirage-overlap-price is a number from 0 to 100"),
         ("--comment=mirage:chain=3,colour=red", "no such thing in --comment=mirage:...: 'colour"),
     ],

@@ -101,7 +101,7 @@ def test_each_way_to_ask_makes_a_chain(scene: Hooked, hook: Hook, forms: list[Fo
         assert is_link(scene, scene.job(done)), (form, done)
         behind = "stands behind the script" in done.stderr  # and that is said once
         assert done.stderr.count("\n") == 1 + behind, done.stderr
-        assert "each link queueing" in done.stderr
+        assert "its links plan by themselves" in done.stderr
         scene.forget_chains()
 
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
+from mirage.sim.release import Release, release_of
 from mirage.sim.types import Params
 from tests.sim.reference.cluster import (
     Entry,
@@ -31,8 +33,10 @@ class Maps:
     """The maps of one pass, in order, without gaps; neighbours differ."""
 
     maps: list[Map] = field(default_factory=list)
+    joins_one: bool = False
 
     def lose(self, nodes: set[int], begin: int, end: int) -> None:
+        begin, end = max(begin, self.maps[0].begin), min(end, self.maps[-1].end)
         if end <= begin:
             return
         self._cut(begin)
@@ -40,6 +44,9 @@ class Maps:
         for m in self.maps:
             if begin <= m.begin and m.end <= end:
                 m.nodes = m.nodes - nodes
+        if self.joins_one:
+            self._join_one(begin, end)
+            return
         joined: list[Map] = []
         for m in self.maps:
             if joined and joined[-1].nodes == m.nodes:
@@ -47,6 +54,18 @@ class Maps:
             else:
                 joined.append(m)
         self.maps = joined
+
+    def _join_one(self, begin: int, end: int) -> None:
+        """From the map before the one that ends where the loss begins, to the one behind it."""
+        first = max([i for i, m in enumerate(self.maps) if m.end == begin], default=0)
+        first = max(first - 1, 0)
+        for one, other in pairwise(self.maps[first:]):
+            if one.begin >= end:
+                return
+            if one.nodes == other.nodes:
+                one.end = other.end
+                self.maps.remove(other)
+                return
 
     def _cut(self, t: int) -> None:
         for i, m in enumerate(self.maps):
@@ -82,14 +101,18 @@ class ByName:
     def __init__(self, params: Params, now: int, nodes: list[Node], running: list[Entry]) -> None:
         self.params = params
         self.now = now
+        self.release = release_of(params.slurm_version)
         self.grid = params.bf_resolution_s
         self.horizon = now + params.bf_window_s
+        end = self.horizon
         self.nodes = nodes
         up = {n.number for n in nodes if n.up}
-        self.maps = Maps([Map(now // self.grid * self.grid, self.horizon, up)])
-        for r in params.reservations:
-            begin, end = max(now, r.start), min(self.horizon, r.end)
-            self.maps.lose(set(r.nodes or range(params.nodes)), begin, end)
+        late = self.release >= Release.V24_11
+        if late:
+            end = self.horizon // self.grid * self.grid
+        self.maps = Maps([Map(now // self.grid * self.grid, end, up)], joins_one=late)
+        for r in () if late else params.reservations:
+            self.maps.lose(set(r.nodes or range(params.nodes)), max(now, r.start), r.end)
         self.running: list[Entry] = []
         self.look_at(running)
 
@@ -139,7 +162,7 @@ class ByName:
     ) -> tuple[int, ...] | None:
         rooms = rooms_of(self.nodes, running)
         able = [n for n in sorted(usable) if fits(self.nodes[n], rooms[n], entry)]
-        return choice(entry, able, rooms, None)
+        return choice(entry, able, rooms, None, self.release)
 
     def _looks(self, usable: set[int]) -> Iterator[tuple[int, list[Entry]]]:
         """The ends that are looked at, each with the running jobs that are left then."""
@@ -160,6 +183,9 @@ class ByName:
                 while following > first + window:
                     window *= 2
         yield last, left
+
+    def start(self, entry: Entry) -> None:
+        """It has started in this pass."""
 
     def take(self, entry: Entry, plan: Plan) -> None:
         self.maps.lose(set(plan.nodes), *self._on_grid(entry, plan.start))

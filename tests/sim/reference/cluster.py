@@ -36,6 +36,7 @@ class Entry:
     not_before: int
     cancel_at: int | None
     unmet: list[Dependency] = field(default_factory=list)
+    any_of: bool = False
     state: JobState = JobState.PENDING
     eligible: int | None = None
     start: int | None = None

@@ -1,5 +1,6 @@
 """Which nodes a job takes (section 5)."""
 
+from mirage.sim.release import Release
 from tests.sim.reference.cluster import Entry, Room
 
 
@@ -9,9 +10,11 @@ def choose_by_number(able: list[int], count: int, wanted: set[int]) -> tuple[int
 
 
 def choose_by_name(
-    able: list[int], count: int, rooms: list[Room], *, by_nodes: bool
+    able: list[int], count: int, rooms: list[Room], release: Release, *, by_nodes: bool
 ) -> tuple[int, ...]:
     """Runs of consecutive numbers, the tightest first."""
+    if release >= Release.V26_05 and count == 1:
+        return (min(able),)
     left = _runs(able)
     taken: list[int] = []
     while len(taken) < count:
@@ -41,7 +44,7 @@ def _best(runs: list[list[int]], need: int, rooms: list[Room], *, by_nodes: bool
 
 
 def choice(
-    entry: Entry, able: list[int], rooms: list[Room], wanted: set[int] | None
+    entry: Entry, able: list[int], rooms: list[Room], wanted: set[int] | None, release: Release
 ) -> tuple[int, ...] | None:
     """The nodes for the job out of those that fit it; None: too few. `wanted` None: by name."""
     if entry.pinned:
@@ -49,6 +52,7 @@ def choice(
     if len(able) < entry.job.nodes:
         return None
     if wanted is None:
-        by_nodes = entry.job.gpus > 0 and not entry.whole
-        return choose_by_name(able, entry.job.nodes, rooms, by_nodes=by_nodes)
+        alike = entry.job.gpus > 0 or release >= Release.V24_11
+        by_nodes = alike and not entry.whole
+        return choose_by_name(able, entry.job.nodes, rooms, release, by_nodes=by_nodes)
     return choose_by_number(able, entry.job.nodes, wanted)

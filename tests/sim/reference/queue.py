@@ -45,7 +45,7 @@ class Queue:
             self.refused.append(job.job_id)
             return False
         entry = self._entry(job, submit)
-        self.depend(entry, job.dependencies)
+        self.depend(entry, job.dependencies, now, any_of=job.any_dependency)
         self.entries[job.job_id] = entry
         if entry.cancel_at is not None and entry.cancel_at <= submit:
             self.cancel(entry, now)
@@ -91,16 +91,26 @@ class Queue:
 
     # Eligibility
 
-    def depend(self, entry: Entry, dependencies: tuple[Dependency, ...]) -> None:
+    def depend(
+        self, entry: Entry, dependencies: tuple[Dependency, ...], now: int, *, any_of: bool
+    ) -> None:
         """Keep those not met now; a target neither pending nor running counts as met."""
         there = [e.job_id for e in (*self.pending(), *self.running())]
-        entry.unmet = [d for d in dependencies if d.job_id in there and not self._met(d)]
+        entry.any_of = any_of
+        entry.unmet = list(dependencies)
+        self._keep(entry, [d for d in dependencies if d.job_id in there and not self._met(d, now)])
 
-    def _met(self, d: Dependency) -> bool:
+    def _keep(self, entry: Entry, unmet: list[Dependency]) -> None:
+        """Of its dependencies these are not met."""
+        one_is_met = len(unmet) < len(entry.unmet)
+        entry.unmet = [] if entry.any_of and one_is_met else unmet
+
+    def _met(self, d: Dependency, now: int) -> bool:
         """Whether the dependency on an entry is met by how it stands."""
         target = self.entries[d.job_id]
         if d.kind is DependencyKind.AFTER:
-            return target.state is not JobState.PENDING
+            waits = target.state is JobState.RUNNING and (target.start or 0) + d.delay_s > now
+            return target.state is not JobState.PENDING and not waits
         if target.state in {JobState.PENDING, JobState.RUNNING}:
             return False
         if d.kind is DependencyKind.AFTEROK:
@@ -124,8 +134,24 @@ class Queue:
     def _tell(self, target: Entry, now: int) -> None:
         """The target has started or ended: who waited for that?"""
         for entry in self.pending():
-            entry.unmet = [d for d in entry.unmet if d.job_id != target.job_id or not self._met(d)]
+            others = [d for d in entry.unmet if d.job_id != target.job_id or not self._met(d, now)]
+            self._keep(entry, others)
             self.settle(entry, now)
+
+    def ripen(self, now: int) -> None:
+        """What waited for a time after a start is met where that has come."""
+        for entry in self.pending():
+            self._keep(entry, [d for d in entry.unmet if now < (self.ripe_at(d) or now + 1)])
+
+    def ripe_at(self, d: Dependency) -> int | None:
+        """When a delayed dependency on a running job is met."""
+        target = self.entries.get(d.job_id)
+        runs = target is not None and target.state is JobState.RUNNING
+        if d.kind is not DependencyKind.AFTER or not runs:
+            return None
+        assert target is not None
+        assert target.start is not None
+        return target.start + d.delay_s
 
     # Starts and ends
 

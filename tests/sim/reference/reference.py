@@ -5,9 +5,11 @@ from collections.abc import Iterable
 
 from mirage.domain.job import JobState
 from mirage.errors import ClusterRefused
+from mirage.sim.release import Release, release_of
 from mirage.sim.types import OFF, Dependency, NodeEvent, Outage, Params, SimJob
 from tests.sim.reference.by_name import ByName
 from tests.sim.reference.by_number import Profile
+from tests.sim.reference.by_slot import BySlot
 from tests.sim.reference.cluster import Entry, fits, nodes_of, numbers_of, reserved, rooms_of
 from tests.sim.reference.faults import is_bad_list, is_faulty
 from tests.sim.reference.limits import over_limits
@@ -24,6 +26,7 @@ class Reference:
     def __init__(self, params: Params, jobs: Iterable[SimJob], now: int | None = None) -> None:
         workload = sorted(jobs, key=lambda j: (j.submit, j.job_id))
         self.params = params
+        self.slurm = release_of(params.slurm_version)
         self.now = (workload[0].submit if workload else 0) if now is None else now
         self.nodes = nodes_of(params)
         self.tree = FairTree(params, self.now)
@@ -80,6 +83,8 @@ class Reference:
         for e in self.queue.pending():
             times += [] if e.cancel_at is None else [e.cancel_at]
             times += [e.not_before] if e.not_before > self.now else []
+            ripe = [self.queue.ripe_at(d) for d in e.unmet]
+            times += [t for t in ripe if t is not None and t > self.now]
         dues = (self.main_due, self.sched_due, self.backfill_due)
         times += [t for t in dues if t is not None]
         times += [self.tick_due] if ticks and self.params.priority_weight_fairshare > 0 else []
@@ -93,6 +98,7 @@ class Reference:
             self.queue.end_in_time(e, t)
         for e in [e for e in self.queue.pending() if e.cancel_at is not None and e.cancel_at <= t]:
             self.queue.cancel(e, t)
+        self.queue.ripen(t)
         self.queue.settle_all(t)
         self._arrivals()
         if self.edges and self.edges[0] <= t:
@@ -211,14 +217,15 @@ class Reference:
         mine -= reserved(self.params, self.now, self.now + e.job.time_limit_s)
         able = [n for n in sorted(mine) if fits(self.nodes[n], rooms[n], e)]
         wanted = {n for p in self.queue.eligible() for n in p.pinned}
-        return choice(e, able, rooms, wanted if self._by_number() else None)
+        wanted_last = wanted if self._by_number() else None
+        return choice(e, able, rooms, wanted_last, self.slurm)
 
     def _backfill(self) -> dict[int, int]:
         """One backfill pass at now; its plans."""
         pass_ = self._plan_by_number if self._by_number() else self._plan_by_name
         return pass_(self._in_order())
 
-    def _tests(self, order: list[Entry]) -> Iterable[Entry]:
+    def _tests(self, order: list[Entry], plans: dict[int, int]) -> Iterable[Entry]:
         """The jobs that the pass tests; limits are looked at when their turn comes."""
         tests = 0
         by_user: dict[str, int] = {}
@@ -228,16 +235,25 @@ class Reference:
             of_user = by_user.get(e.job.user, 0)
             if 0 < self.params.bf_max_job_user <= of_user or self._over_limits(e):
                 continue
+            if self.slurm >= Release.V24_11 and self._array_is_full(e, plans):
+                continue
             tests += 1
             by_user[e.job.user] = of_user + 1
             yield e
+
+    def _array_is_full(self, entry: Entry, plans: dict[int, int]) -> bool:
+        """Whether the array's tasks that run, with those planned in this pass, are at its limit."""
+        array, limit = entry.job.array_id, entry.job.array_limit
+        planned = [e for i in plans if (e := self.queue.entries[i]).state is JobState.PENDING]
+        tasks = [e for e in [*self.queue.running(), *planned] if e.job.array_id == array]
+        return bool(array and limit and len(tasks) >= limit)
 
     def _plan_by_number(self, order: list[Entry]) -> dict[int, int]:
         plans: dict[int, int] = {}
         running = self.queue.running()
         profile = Profile(self.params, self.now, self._up(), running)
         given: set[int] = set()
-        for e in self._tests(order):
+        for e in self._tests(order, plans):
             earliest = self.now if not e.pinned else profile.earliest(e, self._up(), running, given)
             s = profile.first_start(e, earliest)
             if s is None:
@@ -252,8 +268,9 @@ class Reference:
 
     def _plan_by_name(self, order: list[Entry]) -> dict[int, int]:
         plans: dict[int, int] = {}
-        view = ByName(self.params, self.now, self.nodes, self.queue.running())
-        for e in self._tests(order):
+        how = BySlot if self.slurm >= Release.V24_11 else ByName
+        view = how(self.params, self.now, self.nodes, self.queue.running())
+        for e in self._tests(order, plans):
             plan = view.plan(e)
             if plan is None:
                 continue
@@ -261,6 +278,7 @@ class Reference:
             if plan.start == self.now:
                 self.queue.start(e, plan.nodes, self.now)
                 view.look_at(self.queue.running())
+                view.start(e)
             else:
                 view.take(e, plan)
         return plans
@@ -298,9 +316,11 @@ class Reference:
         self.queue.requeue(entry, self.now)
         self._note_change()
 
-    def set_dependencies(self, job_id: int, dependencies: tuple[Dependency, ...]) -> None:
+    def set_dependencies(
+        self, job_id: int, dependencies: tuple[Dependency, ...], *, any_of: bool = False
+    ) -> None:
         entry = self._pending(job_id)
-        self.queue.depend(entry, dependencies)
+        self.queue.depend(entry, dependencies, self.now, any_of=any_of)
         self.queue.settle(entry, self.now)
         self._note_change()
 

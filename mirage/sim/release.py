@@ -1,0 +1,54 @@
+"""Which release's backfill the simulator plans with (docs/simulator.md 7, "By release")."""
+
+import re
+from enum import IntEnum
+from typing import Final
+
+_VERSION = re.compile(r"(\d{2})\.(\d{2})(?![\d])\S*", re.ASCII)
+
+
+class Release(IntEnum):
+    """A release whose backfill the engine has, checked against its slurmctld."""
+
+    V22_05 = 2205
+    V24_11 = 2411
+    V26_05 = 2605
+
+    def __str__(self) -> str:
+        return f"{self // 100}.{self % 100:02}"
+
+
+V24_11: Final = int(Release.V24_11)
+V26_05: Final = int(Release.V26_05)
+"""For kernels, which know no enumerations."""
+
+
+def is_version(version: str) -> bool:
+    """Whether the text is a release of Slurm: `24.11.5`, `26.05.0-0rc1`."""
+    return _VERSION.fullmatch(version) is not None
+
+
+def release_of(version: str) -> Release:
+    """The nearest older release that the engine has, the oldest of all where there is none."""
+    number = _number(version)
+    return max((one for one in Release if one <= number), default=Release.V22_05)
+
+
+def planned_as(version: str) -> str:
+    """In words whose backfill plans, and where that is not known to be the site's."""
+    release = release_of(version)
+    if not version:
+        return f"planned as Slurm {release}, for SLURM_VERSION is missing"
+    if is_unchecked(version):
+        return f"planned as Slurm {release}, not checked against {version}"
+    return f"planned as Slurm {release}"
+
+
+def is_unchecked(version: str) -> bool:
+    """Whether it is a release that nobody has compared with the one that plans for it."""
+    return bool(version) and _number(version) != release_of(version)
+
+
+def _number(version: str) -> int:
+    found = _VERSION.fullmatch(version)
+    return int(found[1] + found[2]) if found else Release.V22_05

@@ -1,0 +1,190 @@
+"""What a link knows of waits, and the lead that follows: values alone, no file and no command.
+
+It is the service's rule `quantile` (mirage/policy/rules.py) in the user's hands: the quantile of
+like jobs' waits that the price of overlap asks for. Standard library, Python 3.6.
+"""
+
+import math
+
+LAST = 200  # so many of like jobs
+ENOUGH = 20  # so few are no sample: the next wider one is taken
+ENOUGH_OWN = 1  # of the chain's own hand-overs, which are few and alike
+PRICE = 0.5  # of an hour of overlap, where nobody says another
+LEAST_PRICE, MOST_PRICE = 0.01, 0.1  # of a chain whose links switch
+START_UP_S = 600  # of a link, until the chain's own hand-overs tell it
+OVERLAP_S = 4 * 3600  # the largest overlap by default, and at most this share of the time limit:
+OVERLAP_SHARE = 4  # carrier_overlap.sh, mirage/domain/chain.py
+SERVICE = "the service"  # whose lead it is, where it is not this link's own
+WHOLE = 1 << 36  # larger is no number of ours
+NEVER_RAN = frozenset(["CANCELLED", "PENDING"])
+
+
+class Forecast(object):
+    """How long such a job waits: the sample, oldest first, and what is alike in it."""
+
+    __slots__ = ("basis", "waits")
+
+    def __init__(self, waits, basis):
+        self.waits = waits
+        self.basis = basis  # in words
+
+    def at(self, fractile):
+        """The least wait at or above the fractile: nothing is interpolated."""
+        ordered = sorted(self.waits)
+        return ordered[max(0, min(len(ordered), int(math.ceil(fractile * len(ordered)))) - 1)]
+
+    def missed_s(self, lead_s):
+        """The interruption to be expected at this lead."""
+        return sum(max(0, wait - lead_s) for wait in self.waits) / float(len(self.waits))
+
+
+class Choice(object):
+    """A lead in seconds, the price that it was chosen at, and what it was cut by; in words."""
+
+    __slots__ = ("cut", "lead_s", "price")
+
+    def __init__(self, lead_s, price, cut):
+        self.lead_s = lead_s
+        self.price = price
+        self.cut = cut
+
+
+class Wanted(object):
+    """What the user and the admin have said of a chain; None where nothing was said."""
+
+    __slots__ = ("lead_s", "max_lead_s", "max_overlap_s", "price", "style")
+
+    def __init__(self, style, price=None, max_overlap_s=None, lead_s=None, max_lead_s=None):
+        self.style = style
+        self.price = price
+        self.max_overlap_s = max_overlap_s
+        self.lead_s = lead_s
+        self.max_lead_s = max_lead_s
+
+
+def choose(forecast, limit_s, start_up_s, wanted):
+    """The Choice for a link with this time limit; `forecast` of None: nothing is known."""
+    lead_s, price = 0, None
+    if wanted.lead_s is not None:
+        lead_s = wanted.lead_s
+    elif forecast is not None:
+        price = _price(forecast, limit_s, start_up_s, wanted)
+        lead_s = forecast.at(fractile(price))
+    early_s = forecast.at(0.1) if forecast is not None else 0
+    bounds = [(limit_s, "the time limit")]
+    bound_s = max_overlap_s(limit_s, wanted)
+    if bound_s is not None:
+        # Freed by so much more it starts no earlier, but one time in ten.
+        bounds.append((bound_s + early_s if bound_s else 0, "max-overlap"))
+    if wanted.max_lead_s is not None:
+        bounds.append((wanted.max_lead_s, "max_lead of client.conf"))
+    most_s, by = min(bounds)
+    return Choice(lead_s, price, None) if lead_s <= most_s else Choice(most_s, price, by)
+
+
+def max_overlap_s(limit_s, wanted):
+    """How long before its predecessor's end a link may start; None: as early as it likes."""
+    if wanted.max_overlap_s is not None:
+        return wanted.max_overlap_s
+    if wanted.style == "switch":  # the predecessor ends as soon as the other is ready
+        return None
+    return min(OVERLAP_S, limit_s // OVERLAP_SHARE)
+
+
+def fractile(price):
+    """The quantile of the wait that is the cheapest lead at this price (newsvendor)."""
+    return 1.0 / (1.0 + price)
+
+
+def _price(forecast, limit_s, start_up_s, wanted):
+    if wanted.price is not None:
+        return wanted.price
+    if wanted.style != "switch":
+        return PRICE
+    # Nothing runs twice: a lead too long makes more links, each with its start and its interruption.
+    first = _within(start_up_s / float(limit_s))
+    missed_s = forecast.missed_s(forecast.at(fractile(first)))
+    return _within((start_up_s + missed_s) / limit_s)
+
+
+def _within(price):
+    return max(LEAST_PRICE, min(MOST_PRICE, price))
+
+
+# --- the sample ------------------------------------------------------------------------------------
+
+
+def of_like_jobs(rows, nodes, limit_s, price):
+    """A Forecast of rows (nodes, time limit, wait), oldest first; None where there are none."""
+    same = [row for row in rows if _near(row[0], nodes)]
+    for alike, what in (
+        ([row for row in same if _near(row[1], limit_s)], "of like nodes and time limit"),
+        (same, "of like nodes"),
+        (rows, "of the partition"),
+    ):
+        if len(alike) >= ENOUGH:
+            waits = since_change([row[2] for row in alike[-LAST:]], fractile(price))
+            return Forecast(waits, "%d jobs %s" % (len(waits), what))
+    return None
+
+
+def of_hand_overs(waits):
+    """A Forecast of what this chain's own links waited; None of too few."""
+    if len(waits) < ENOUGH_OWN:
+        return None
+    return Forecast(waits, "%d of the chain's own links" % (len(waits),))
+
+
+def _near(one, other):
+    return other <= 2 * one and one <= 2 * other
+
+
+def since_change(waits, level, keep=20, significance=0.05):
+    """The waits after the last change point, as mirage/policy/rules.py has it (QBETS)."""
+    limit = Forecast(waits, "").at(level)
+    above = [wait > limit for wait in waits]
+    if len(waits) <= keep or all(above) or not above[-1]:
+        return waits
+    run = above[::-1].index(False)
+    rho = _lag_correlation(above[:-run])
+    needed = math.log(significance) / math.log(1.0 - level) * (1 + rho) / (1 - rho)
+    return waits if run < needed else waits[-max(run, keep) :]
+
+
+def _lag_correlation(above):
+    earlier, later = above[:-1], above[1:]
+    if len(above) < 3 or len(set(earlier)) < 2 or len(set(later)) < 2:
+        return 0.0
+    n = float(len(earlier))
+    one, other = sum(earlier) / n, sum(later) / n
+    both = sum(a and b for a, b in zip(earlier, later)) / n
+    rho = (both - one * other) / math.sqrt(one * (1 - one) * other * (1 - other))
+    return max(0.0, min(0.95, rho))
+
+
+# --- sacct's rows ----------------------------------------------------------------------------------
+
+COLUMNS = "Submit,Eligible,Start,NNodes,TimelimitRaw,ElapsedRaw,State"
+
+
+def row_of(line):
+    """(start, nodes, time limit, wait) of a line of sacct with times in seconds; None of a job that
+    never started, or whose line does not read."""
+    words = line.split("|")
+    if len(words) != 7:
+        return None
+    submit, eligible, start, nodes, minutes, ran = [whole(word) for word in words[:6]]
+    if None in (submit, eligible, start, nodes, ran) or not nodes:
+        return None
+    if ran == 0 and words[6].split(" ")[0] in NEVER_RAN:
+        return None
+    limit_s = WHOLE if minutes is None else 60 * minutes  # UNLIMITED, Partition_Limit
+    since = max(submit, eligible)
+    return (start, nodes, limit_s, start - since) if start >= since else None
+
+
+def whole(text):
+    """A whole number that is not absurd; else None."""
+    if not (text and len(text) <= 11 and set(text) <= set("0123456789")):
+        return None
+    return int(text)

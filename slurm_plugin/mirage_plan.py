@@ -1,0 +1,176 @@
+#!/usr/bin/python3 -IS
+"""Write into the next link's dependency when it is to become eligible: `afterany:P?after:P+N`.
+
+Then Slurm releases it N minutes after this link, P, has started, with nobody alive. The service is
+asked first; where none answers the link goes by what like jobs waited. Called by a link beside its
+script (carrier_plan.sh) with NAME=VALUE words; prints nothing. Exit code 0: plans/LINK begins with
+the instant at which to plan again, or 0; 3: look again later, nothing was planned.
+Standard library, Python 3.6.
+"""
+
+import os
+import sys
+
+LIMIT_S = 120
+HEEDED_S = 86400  # so long a link that was told observe or shadow plans nothing by itself
+LATER = 3
+
+
+def main(argv):
+    import signal
+
+    sys.path.insert(0, os.path.dirname(os.path.realpath(argv[0])))
+    signal.alarm(LIMIT_S)  # ends this process; the standby stands as it stood
+    import mirage_planned
+
+    try:
+        link = mirage_planned.Link(dict(word.partition("=")[::2] for word in argv[1:]))
+    except (KeyError, ValueError) as error:
+        sys.stderr.write("mirage: mirage_plan.py NAME=VALUE...: %s\n" % (error,))
+        return 2
+    try:
+        return plan(link, os.environ)
+    except Exception as error:
+        link.log("no plan: %s: %s" % (type(error).__name__, error))
+        return LATER
+
+
+def plan(link, environ):
+    """One look and at most one change."""
+    import mirage_planned
+
+    if link.has_company():
+        return LATER  # while an earlier link runs the next one has no plan
+    before = mirage_planned.read(link)
+    if link.refused():  # in this chain's life: nobody is asked again
+        return link.say(before, 0, "no plan: %s" % (link.refused(),))
+    told = _asked(link, environ)
+    if told.mode in ("observe", "shadow"):
+        return _without(link, before, environ, "the site's Mirage is in %s" % (told.mode,))
+    if told.answered and not (told.is_planned or (link.wanted.lead_s is not None and told.mode)):
+        return link.say(before, link.after(told.again_s), "no plan of the service's: %s" % (told.why,))
+    if told.is_planned and link.wanted.lead_s is None:
+        return _write(link, before, environ, told.lead_s)
+    why = link.may_plan(environ)
+    if why is not None:
+        return _without(link, before, environ, why)
+    return _own(link, before, environ)
+
+
+class Told(object):
+    """What the service said; `answered` is false where none did."""
+
+    __slots__ = ("again_s", "answered", "lead_s", "mode", "why")
+
+    def __init__(self, answered, why, mode=None, lead_s=None, again_s=0):
+        self.answered = answered
+        self.why = why
+        self.mode = mode
+        self.lead_s = lead_s
+        self.again_s = again_s
+
+    @property
+    def is_planned(self):
+        return self.lead_s is not None
+
+
+def _asked(link, environ):
+    """What the service says now; where none answers, what it last said of the site's mode."""
+    if link.asks_nobody:
+        return Told(False, "--mirage-service=none")
+    import mirage_register
+
+    path = "%s/%s/next?link=%d" % (mirage_register.PATH, link.chain, link.index)
+    try:
+        code, body, is_known = mirage_register.look_up(path, environ)
+    except Exception as error:  # nobody there, or nobody whom the system vouches for
+        mode = link.told_mode(HEEDED_S)
+        return Told(False, str(error), mode)
+    return understood(link, code, is_known, body)
+
+
+def understood(link, code, is_known, body):
+    """An answer. From whom nobody vouches for, only what keeps the link from planning is taken."""
+    if code >= 500:
+        return Told(False, "the service answers %d" % (code,), link.told_mode(HEEDED_S))
+    if code != 200:  # of one that is older, or does not follow this chain
+        return Told(True, "it answers %d" % (code,))
+    try:
+        import json
+
+        said = json.loads(body.decode("utf-8"))
+        mode, lead_s = said.get("mode"), said.get("lead_s")
+        again_s = int(said["ask_again_s"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return Told(True, "its answer does not read")
+    if mode in ("observe", "shadow"):
+        link.note_mode(mode)
+        return Told(True, mode, mode)
+    link.forget_mode()
+    is_lead = isinstance(lead_s, (int, float)) and not isinstance(lead_s, bool)
+    if not (is_known and is_lead and 0 <= lead_s < 1 << 31):
+        return Told(True, "it names no lead", mode, again_s=again_s)
+    return Told(True, "", mode, int(lead_s), again_s)
+
+
+def _own(link, before, environ):
+    """Plan by what is known here."""
+    import mirage_planned
+
+    rows = link.like_jobs(environ)
+    if link.turn == 2 and before.own is not None:  # a question to Slurm only where the plan moves
+        forecast = link.forecast(rows, before.own)
+        choice = link.choose(forecast, before.own)
+        minutes = mirage_planned.minutes_of(before.own, choice)
+        if mirage_planned.is_near(minutes, before.minutes):
+            release = before.own.end if minutes is None else before.own.start + 60 * minutes
+            said = mirage_planned.describe(link, choice, forecast, minutes, before.own)
+            return link.say(before, link.before(release), "as it stands: " + said)
+    seen = _look(link, before, environ)
+    if seen is None:
+        return 0
+    forecast = link.forecast(rows, seen.own)
+    choice = link.choose(forecast, seen.own)
+    return mirage_planned.write(link, seen, before, choice, forecast, environ)
+
+
+def _write(link, before, environ, lead_s):
+    """Plan by this lead, which is the service's."""
+    import mirage_forecast
+    import mirage_planned
+
+    seen = _look(link, before, environ)
+    if seen is None:
+        return 0
+    choice = mirage_forecast.Choice(min(lead_s, seen.own.limit_s), None, mirage_forecast.SERVICE)
+    return mirage_planned.write(link, seen, before, choice, None, environ)
+
+
+def _look(link, before, environ):
+    """What Slurm says; None where nothing is to be planned, which is written down."""
+    import mirage_planned
+
+    seen = link.look(environ)
+    link.note(seen)
+    why = mirage_planned.hindrance(link, seen, before)
+    if why is None:
+        return seen
+    if seen.company:
+        raise mirage_planned.Unseen(why)  # for the time being
+    link.say(before, 0, "no plan: %s" % (why,))
+    return None
+
+
+def _without(link, before, environ, why):
+    """Plan nothing; a plan that the link made before is taken back."""
+    import mirage_planned
+
+    if before.minutes is not None:
+        if _look(link, before, environ) is None:
+            return 0
+        mirage_planned.update(link, None, environ)
+    return link.say(mirage_planned.NOTHING, 0, "no plan: %s" % (why,))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,379 @@
+"""A link and the plan for its successor: what Slurm says of both, what was written, and the writing.
+
+Standard library, Python 3.6.
+"""
+
+import os
+import subprocess
+import time
+
+import mirage_forecast
+import mirage_service
+import mirage_settings
+import mirage_waits
+from mirage_request import Refused
+
+OWN_PLANS, NO_PLANS = "own", "never"  # client.conf: plans = own | never
+RUNS = "RUNNING"
+# Of squeue, in columns of a width: a user's text is in none of them.
+COLUMNS = (
+    ("JobID", 20),
+    ("State", 20),
+    ("Dependency", 160),
+    ("EligibleTime", 24),
+    ("StartTime", 24),
+    ("EndTime", 24),
+    ("NumNodes", 12),
+)
+ENDED = frozenset(
+    "COMPLETED FAILED TIMEOUT PREEMPTED NODE_FAIL CANCELLED OUT_OF_MEMORY BOOT_FAIL DEADLINE".split()
+)
+WAITS = frozenset(["PENDING"])
+# What is no word of the site's, but of the moment.
+LEAST_LEAD_S = 60
+MOVED_MINUTES = 6  # by less a plan stays where it is: it would save less than a tenth of an hour
+PASSING = ("contact", "timed out", "onnection", "pending execution", "nvalid job id", "completed")
+ASK_S = 20
+
+
+class Unseen(Exception):
+    """Slurm does not say what has to be known."""
+
+
+class Row(object):
+    __slots__ = ("dependency", "eligible", "end", "nodes", "start", "state")
+
+    def __init__(self, state, dependency, eligible, start, end, nodes):
+        self.state, self.dependency = state, dependency
+        self.eligible, self.start, self.end, self.nodes = eligible, start, end, nodes
+
+    @property
+    def limit_s(self):
+        return max(1, self.end - self.start)
+
+
+class Seen(object):
+    """One look: this link, its successor, and whether an earlier link still runs."""
+
+    __slots__ = ("company", "own", "successor")
+
+    def __init__(self, own, successor, company):
+        self.own = own
+        self.successor = successor
+        self.company = company
+
+
+class Link(object):
+    """The link that runs, as its carrier tells of it."""
+
+    def __init__(self, told):
+        self.now = int(time.time())
+        self.chain, self.directory, self.job = told["chain"], told["dir"], int(told["job"])
+        self.index, self.turn = int(told["link"]), int(told["turn"])
+        self.partition, self.qos = told.get("partition", ""), told.get("qos", "")
+        self.asks_nobody = told.get("service") == "none"
+        self.plans = told.get("plans") or OWN_PLANS  # as client.conf said where it was submitted
+        self.max_lead = told.get("max_lead", "")
+        self.wanted = mirage_forecast.Wanted(
+            told["style"],
+            price=float(told["price"]) if told.get("price") else None,
+            max_overlap_s=_whole_or_none(told.get("max_overlap")),
+            lead_s=_whole_or_none(told.get("lead")),
+        )
+        self.successor = _whole_or_none(self.file("jobs", self.index + 1))
+
+    def file(self, *names):
+        return mirage_waits.own_line(self.path(*names), self.now)
+
+    def path(self, *names):
+        return os.path.join(self.directory, *[str(name) for name in names])
+
+    def log(self, said):
+        line = "%d link %d job %d: %s\n" % (self.now, self.index, self.job, said)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            with os.fdopen(os.open(self.path("log"), flags, 0o600), "w") as file:
+                file.write("".join(c if c.isprintable() or c == "\n" else "?" for c in line))
+        except OSError:
+            pass
+
+    # What holds it back.
+
+    def earlier(self):
+        """The earlier links that have begun and have written no end, the last fifty: their jobs."""
+        found = []
+        for one in range(max(1, self.index - 50), self.index):
+            begun = os.path.exists(self.path("started", one))
+            if begun and not os.path.exists(self.path("ends", one)):
+                job = _whole_or_none(self.file("jobs", one))
+                found += [(one, job)] if job else []
+        return found
+
+    def has_company(self):
+        """By their files alone, which costs no question: does an earlier link still run?"""
+        for one, _ in self.earlier():
+            until = mirage_forecast.whole(self.file("deadline", one))
+            if until is None or self.now < until + 300:
+                return True
+        return False
+
+    def may_plan(self, environ):
+        """Why this link plans nothing by itself; None where it may."""
+        for said in (self.plans, mirage_service.configured("plans", environ) or OWN_PLANS):
+            if said != OWN_PLANS:
+                return "plans = %s in client.conf" % ("".join(filter(str.isalnum, said)),)
+        given = [self.max_lead, mirage_service.configured("max_lead", environ)]
+        try:
+            most = [mirage_settings.seconds("max_lead", text, 0) for text in given if text]
+        except Refused:
+            return "max_lead in client.conf is no time"
+        self.wanted.max_lead_s = min(most) if most else None
+        return None
+
+    def refused(self):
+        """What the site said as it refused a plan of this chain: it is not asked again."""
+        return self.file("unplanned")
+
+    # What the service last said of the site's mode.
+
+    def note_mode(self, mode):
+        mirage_waits.replace(self.path("told_mode"), "%s %d\n" % (mode, self.now))
+
+    def forget_mode(self):
+        try:
+            os.unlink(self.path("told_mode"))
+        except OSError:
+            pass
+
+    def told_mode(self, heeded_s):
+        mode, _, at = self.file("told_mode").partition(" ")
+        told = mirage_forecast.whole(at)
+        is_new = told is not None and 0 <= self.now + mirage_waits.CLOCK_S - told < heeded_s
+        return mode if is_new and mode in ("observe", "shadow") else None
+
+    # What it knows.
+
+    def like_jobs(self, environ):
+        if not self.partition:
+            return []
+        return mirage_waits.of_like_jobs(self.partition, self.qos, self.job, environ, self.now)
+
+    def forecast(self, rows, own):
+        """By like jobs; else by the chain's own hand-overs; None: nothing is known."""
+        price = mirage_forecast.PRICE if self.wanted.price is None else self.wanted.price
+        alike = mirage_forecast.of_like_jobs(rows, own.nodes or 1, own.limit_s, price)
+        if alike is not None:
+            return alike
+        notes = mirage_waits.noted(self.directory, self.index, self.now)
+        return mirage_forecast.of_hand_overs([wait for _, _, wait in notes])
+
+    def choose(self, forecast, own):
+        known = mirage_waits.start_up_s(self.directory, self.index, self.now)
+        start_up_s = mirage_forecast.START_UP_S if known is None else known
+        return mirage_forecast.choose(forecast, own.limit_s, start_up_s, self.wanted)
+
+    def note(self, seen):
+        """This link's own hand-over, once."""
+        own = seen.own
+        if self.index == 1 or own.eligible is None or os.path.exists(self.path("waited", self.index)):
+            return
+        end = mirage_forecast.whole(self.file("deadline", self.index - 1)) or own.eligible
+        wait_s = max(0, own.start - own.eligible)
+        mirage_waits.note(self.directory, self.index, own.start, end - own.eligible, wait_s)
+
+    def look(self, environ):
+        """Raises Unseen where squeue does not tell of both jobs."""
+        if self.successor is None:
+            raise Unseen("the next link does not stand yet")
+        others = [job for _, job in self.earlier()]
+        rows = _rows([self.job, self.successor] + others, environ)
+        own = rows.get(self.job)
+        if own is None or self.successor not in rows:
+            raise Unseen("squeue does not tell of jobs %d and %d" % (self.job, self.successor))
+        company = [job for job in others if job in rows and rows[job].state not in ENDED | WAITS]
+        if own.start is None:
+            raise Unseen("squeue does not tell when job %d started" % (self.job,))
+        return Seen(own, rows[self.successor], company)
+
+    # When to plan again, and what is said.
+
+    def after(self, seconds):
+        """The instant of the next turn; 0 where this is the last one."""
+        return self.now + max(60, seconds) if self.turn < TURNS else 0
+
+    def before(self, release):
+        """Three quarters of the way to the release: nearer, more is known."""
+        return self.after(3 * (release - self.now) // 4) if release > self.now else 0
+
+    def say(self, plan, again, said):
+        """Write down what came of it, and log it."""
+        Planned(self.successor, plan.minutes, again, said, plan.own).keep(self)
+        self.log(said)
+        return 0
+
+
+TURNS = 3
+
+
+def _whole_or_none(text):
+    return mirage_forecast.whole(text or "")
+
+
+def _rows(jobs, environ):
+    """Slurm's word on these jobs, by id."""
+    form = ",".join("%s:%d" % column for column in COLUMNS)
+    ids = ",".join(map(str, jobs))
+    out = _run(["squeue", "-h", "--all", "-t", "all", "-j", ids, "-O", form], environ)[1]
+    found = {}
+    for line in out.split("\n"):
+        fields, at = [], 0
+        for _, width in COLUMNS:
+            fields.append(line[at : at + width].strip())
+            at += width
+        job = mirage_forecast.whole(fields[0])
+        if job is not None:
+            found[job] = Row(fields[1], fields[2], *map(mirage_forecast.whole, fields[3:]))
+    return found
+
+
+def _run(words, environ):
+    """(exit code, output, errors) of one of Slurm's commands, whatever narrows its answers."""
+    own = {name: value for name, value in environ.items() if not name.startswith("SQUEUE_")}
+    own["SLURM_TIME_FORMAT"] = "%s"
+    done = subprocess.Popen(  # noqa: S603 - an argument vector
+        ["timeout", str(ASK_S)] + words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=own,
+    )
+    out, errors = done.communicate()
+    return done.returncode, out.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+
+
+# --- the plan: plans/<link>, a line for programs and one for people -----------------------------------
+
+
+class Planned(object):
+    """What this link has written into its successor's dependency: the minutes, or None. `was`: what
+    stood there before, where it is not known whether Slurm has taken the change."""
+
+    __slots__ = ("again", "job", "minutes", "own", "said", "was")
+
+    def __init__(self, job, minutes, again, said, own=None, was=()):
+        self.job = job
+        self.minutes = minutes
+        self.again = again
+        self.said = said
+        self.own = own  # this link's Row, as it was seen then
+        self.was = was
+
+    def keep(self, link):
+        own = self.own
+        known = (own.nodes, own.start, own.end) if own is not None else (None,) * 3
+        numbers = (self.again, self.job, self.minutes) + known + tuple(self.was)
+        words = ["-" if number is None else str(number) for number in numbers]
+        text = "%s\n%s\n" % (" ".join(words), self.said)
+        mirage_waits.replace(link.path("plans", link.index), text)
+
+
+NOTHING = Planned(None, None, 0, "")
+
+
+def read(link):
+    """What was planned for this very job; nothing where another stands now."""
+    words = link.file("plans", link.index).split(" ")
+    if len(words) not in (6, 7) or link.successor is None or words[1] != str(link.successor):
+        return NOTHING
+    minutes, nodes, start, end = map(_whole_or_none, words[2:6])
+    own = Row(RUNS, "", None, start, end, nodes) if start is not None and end is not None else None
+    return Planned(link.successor, minutes, 0, "", own, tuple(map(_whole_or_none, words[6:])))
+
+
+def term(job, minutes):
+    """Met when `job` has ended, or so many minutes after its start; None: when it has ended."""
+    plain = "afterany:%d" % (job,)
+    return plain if minutes is None else "%s?after:%d+%d" % (plain, job, minutes)
+
+
+def hindrance(link, seen, before):
+    """Why the successor's dependency is not to be touched now; None where it may be."""
+    own, successor = seen.own, seen.successor
+    if own.state != RUNS:
+        return "job %d is %s" % (link.job, own.state)
+    if own.end is None:
+        return "job %d has no time limit" % (link.job,)
+    if seen.company:
+        return "job %d of an earlier link still runs" % (seen.company[0],)
+    if os.path.exists(link.path("requeued", link.index + 1)):
+        return "the next link has started too early once"
+    if successor.state != "PENDING":
+        return "the next link, job %d, is %s" % (link.successor, successor.state)
+    stands = successor.dependency.replace("(unfulfilled)", "")
+    if stands not in [term(link.job, minutes) for minutes in (before.minutes,) + before.was]:
+        return "the dependency of job %d is not as this link wrote it: it is left alone" % (
+            link.successor,
+        )
+    return None
+
+
+def minutes_of(own, choice):
+    """Of this lead, after the start; None: at the end. Rounded up: never earlier than it may be."""
+    if choice.lead_s < LEAST_LEAD_S:
+        return None
+    return max(1, -((own.start + choice.lead_s - own.end) // 60))
+
+
+def write(link, seen, before, choice, forecast, environ):
+    """Plan the release by this lead; leave what stands where it would move by little."""
+    own, minutes = seen.own, minutes_of(seen.own, choice)
+    said = describe(link, choice, forecast, minutes, own)
+    again = link.before(own.end if minutes is None else own.start + 60 * minutes)
+    if is_near(minutes, before.minutes):
+        return link.say(Planned(None, before.minutes, 0, "", own), again, said)
+    # First, so that what stands is known as this link's own whatever ends it now.
+    Planned(link.successor, minutes, again, said, own, (before.minutes,)).keep(link)
+    why = update(link, minutes, environ)
+    if why is None:
+        return link.say(Planned(None, minutes, 0, "", own), again, said)
+    return link.say(Planned(None, before.minutes, 0, "", own), 0, "no plan: %s" % (why,))
+
+
+def is_near(minutes, before):
+    if minutes is None or before is None:
+        return minutes is before
+    return abs(minutes - before) < MOVED_MINUTES
+
+
+def update(link, minutes, environ):
+    """Change the dependency; None, or in words why Slurm did not."""
+    change = "Dependency=%s" % (term(link.job, minutes),)
+    code, _, errors = _run(["scontrol", "update", "JobId=%d" % (link.successor,), change], environ)
+    if code == 0:
+        return None
+    why = " ".join(errors.split())[:200] or "scontrol ended with %d" % (code,)
+    if code != 124 and not any(word in why for word in PASSING):
+        mirage_waits.replace(link.path("unplanned"), "the site refuses plans: %s\n" % (why,))
+    return why
+
+
+def describe(link, choice, forecast, minutes, own):
+    """A sentence for people."""
+    known = "nothing is known of waits"
+    if choice.cut == mirage_forecast.SERVICE:
+        known = "as the service plans it"
+    elif forecast is not None:
+        p10, p50, p90 = [forecast.at(level) // 60 for level in (0.1, 0.5, 0.9)]
+        known = "%s waited %d, %d and %d min (p10, p50, p90)" % (forecast.basis, p10, p50, p90)
+    if choice.price is not None:
+        known += ", price %.2g" % (choice.price,)
+    elif link.wanted.lead_s is not None and choice.cut != mirage_forecast.SERVICE:
+        known += ", --mirage-lead"
+    if choice.cut is not None and choice.cut != mirage_forecast.SERVICE:
+        known += ", cut to what %s allows" % (choice.cut,)
+    if minutes is None:
+        return "link %d is left to become eligible at the end of job %d: %s" % (
+            link.index + 1, link.job, known)  # fmt: skip
+    return "link %d, job %d, becomes eligible %d min after job %d started, %d min before its end: %s" % (
+        link.index + 1, link.successor, minutes, link.job,
+        (own.end - own.start) // 60 - minutes, known)  # fmt: skip
