@@ -32,8 +32,8 @@ CLUSTER = "lab"
 class PatientProtocol(peer.PeerProtocol):
     """Ends no connection of a client that a busy machine keeps from sending or taking."""
 
-    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
-        super().__init__(config, server_state, app_state, patience=LONG)
+    def __init__(self, config: Config, server_state: ServerState, **rest: Any) -> None:
+        super().__init__(config, server_state, patience=LONG, **rest)
 
 
 def identify(credential: str, payload: str) -> Caller:
