@@ -32,7 +32,7 @@ _TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-lengt
 _ONE_READ = 16 * 1024
 """Bytes: asyncio's own is 256 KiB, all of which one connection keeps that asks ahead."""
 _LATE_S = 1.0
-"""Seconds after its instant at which a timer tells that this process, not the client, stood still."""
+"""Seconds that a timer is late where this process, not the client, stood still."""
 _UNDER_WAY = frozenset({h11.IDLE, h11.SEND_BODY})
 """States of a client whose request is not whole yet."""
 

@@ -38,10 +38,11 @@ STARTED: Final = 6
 """The standby's start; NONE: it has not."""
 KIND: Final = 7
 PREDECESSOR: Final = 8
-"""The dependency: a kind and the predecessor's job id."""
-NODES: Final = 9
+DELAY: Final = 9
+"""The dependency: a kind, the predecessor's job id and a delay, which is none."""
+NODES: Final = 10
 """How many nodes the predecessor has; their numbers follow, descending."""
-NODE_LIST: Final = 10
+NODE_LIST: Final = 11
 
 Machine = tuple[Ints, Ints, Ints, Ints]
 """Site, feed, extras and results of a simulator: what all its forks share."""
@@ -52,7 +53,7 @@ _HELD, _FREE, _PINNED = (int(p) for p in Position)
 def row(world: World, slot: int, node_list: tuple[int, ...]) -> list[int]:
     """The integers of a hand-over at its start; `slot`: the standby's."""
     run = [world.start, world.end, world.at_most]
-    dependency = [ON_END, world.predecessor]
+    dependency = [ON_END, world.predecessor, 0]
     nodes = sorted(node_list, reverse=True)
     return [slot, *run, _HELD, NONE, NONE, *dependency, len(nodes), *nodes]
 
@@ -79,8 +80,8 @@ def put(state: Ints, site: Ints, hand: Ints, position: int) -> None:
         n = hand[NODES] if position == _PINNED else 0
         moves.set_node_list(state, site, slot, hand[NODE_LIST : NODE_LIST + n])
     if position == _HELD or before == _HELD:  # noqa: PLR1714
-        n = 2 if position == _HELD else 0
-        moves.set_dependencies(state, site, slot, hand[KIND : KIND + n])
+        n = 3 if position == _HELD else 0
+        moves.set_dependencies(state, site, slot, hand[KIND : KIND + n], False)
     hand[POSITION] = position
 
 
