@@ -47,7 +47,7 @@ test:  ## all checks and tests; as root on Debian the real Slurm, PostgreSQL too
 
 # What the service compiles takes longer than pip, and a root waits for the network: all run meanwhile.
 compiled: $(SERVE_STAMP)
-	$(BIN)/python -m mirage.services.compiling
+	$(BIN)/python -m mirage.services.models.kernel_warmup
 
 # One file first, by itself: it compiles all other kernels, which several processes would do each.
 kernels: $(STAMP)
@@ -127,7 +127,7 @@ $(STAMP): $(SERVE_STAMP)
 
 # What is committed and made from the code: a test fails where it is not up to date.
 generated: $(STAMP)
-	$(BIN)/python -m mirage.cli.tree
+	$(BIN)/python -m mirage.cli.shell.completion_tree
 
 docs: $(STAMP)  ## the pages as a static site, into build/docs; a broken link is an error
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs -b html . build/docs

@@ -15,22 +15,24 @@ from numpy.typing import NDArray
 
 from mirage.domain.decision import HandoverView, Waits
 from mirage.domain.snapshot import Queue
-from mirage.features import foretold, spec
-from mirage.learn import agent_export, settings
-from mirage.learn.agent_train import Plan
-from mirage.learn.networks import ENCODERS
-from mirage.learn.runs import WINDOW
-from mirage.policy.artefact import Artefact
-from mirage.policy.graph import ADVANTAGE
-from mirage.policy.served import Served
+from mirage.features import twin_features
+from mirage.features.observation import spec
+from mirage.learn import settings
+from mirage.learn.agents import agent_export
+from mirage.learn.agents.agent_training import Plan
+from mirage.learn.agents.networks import ENCODERS
+from mirage.learn.agents.trajectories import WINDOW
+from mirage.policy.models.artefact import Artefact
+from mirage.policy.models.model_policy import Served
+from mirage.policy.models.onnx_session import ADVANTAGE
 
 
 def served(plan: Plan, *, twin: bool) -> Served:
-    features = len(spec.NAMES) + twin * len(foretold.NAMES)
+    features = len(spec.NAMES) + twin * len(twin_features.NAMES)
     told = {"unit": plan.unit, "prices": [0.1, 2.0], "window": WINDOW if plan.part else 0}
     seen = {"low": [-9.0] * features, "high": [9.0] * features}
     graph = agent_export.graph(plan.new(features), plan.unit, plan.part)
-    card = {ADVANTAGE: told, "seen": seen, "twin": foretold.FINGERPRINT if twin else None}
+    card = {ADVANTAGE: told, "seen": seen, "twin": twin_features.FINGERPRINT if twin else None}
     return Served(Artefact(card, graph), "models/new/1")
 
 
@@ -50,7 +52,7 @@ def view(rng: np.random.Generator) -> HandoverView:
         free_nodes=0,
         observation=window[-1],
         window=window,
-        twin_s=np.arange(len(foretold.LEVELS), dtype=np.int32) * 600,
+        twin_s=np.arange(len(twin_features.LEVELS), dtype=np.int32) * 600,
     )
 
 

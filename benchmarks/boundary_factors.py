@@ -17,14 +17,15 @@ from pathlib import Path
 
 import numpy as np
 
-from mirage.cli.training import EVERY
-from mirage.episodes.table import EpisodeTable
-from mirage.learn import folds, stopping
-from mirage.learn.ensemble import family
-from mirage.learn.rows import Floats, Rows
+from mirage.cli.policies.trainers import EVERY
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.learn.dataset import Floats, Rows
+from mirage.learn.evaluation import time_splits
 from mirage.learn.settings import read
-from mirage.learn.stopping import FACTORS
-from mirage.learn.train import PRICES
+from mirage.learn.trees import stopping
+from mirage.learn.trees.ensemble import family
+from mirage.learn.trees.stopping import FACTORS
+from mirage.learn.trees.tree_training import PRICES
 
 _DAY_S = 86400
 _DRAWS = 200
@@ -51,7 +52,7 @@ def main(arguments: list[str]) -> int:
 def _windows(rows: Rows, count: int) -> Iterator[dict[str, Floats]]:
     """What each way to choose in the past of a window costs in it: [P] hours, summed."""
     trees = family("ensemble", read(None), 0)
-    for learned, window in folds.rolling(rows, count):
+    for learned, window in time_splits.rolling(rows, count):
         past, later = rows.part(learned), rows.part(window)
         before = stopping.cross_fitted(past, trees)
         late = stopping.fitted(past, trees).predict(later.flat).reshape(len(later), -1)

@@ -17,14 +17,14 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from mirage.episodes.settings import Settings
-from mirage.learn.env import ChainEnv, ChainVectorEnv
-from mirage.learn.handovers import Library
-from mirage.learn.live import LiveLibrary, Observed
-from mirage.learn.starts import Starts, collect
-from mirage.learn.tables import TableLibrary
+from mirage.episodes.table.pair_settings import Settings
+from mirage.learn.environment.chain_env import ChainEnv, ChainVectorEnv
+from mirage.learn.environment.live_library import LiveLibrary, Observed
+from mirage.learn.environment.protocols import Library
+from mirage.learn.environment.start_states import Starts, collect
+from mirage.learn.environment.table_library import TableLibrary
 from mirage.sim.types import Params
-from mirage.traces import synthetic
+from mirage.traces.workloads import synthetic
 
 INSTANTS, FEATURES, EPISODES = 289, 115, 200
 _HOUR_S, _DAY_S = 3600, 86400

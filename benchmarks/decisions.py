@@ -33,25 +33,28 @@ from typing import Any
 
 import numpy as np
 
-from mirage.cluster.simulated import SimulatedCluster
+from mirage.cluster.simulated.cluster import SimulatedCluster
+from mirage.config.paths import data_dir, models_dir
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Decision, HandoverView
 from mirage.domain.snapshot import Snapshot
-from mirage.installed import data_dir, models_dir
 from mirage.policy import registry
-from mirage.policy.artefact import CARD, GRAPH
-from mirage.policy.foretold import wants_twin
-from mirage.policy.scope import Scope
+from mirage.policy.models.artefact import CARD, GRAPH
+from mirage.policy.models.scope import Scope
+from mirage.policy.twin.twin_policy import wants_twin
 from mirage.ports import Policy, observes
-from mirage.services import links
-from mirage.services.desk import Rules
-from mirage.services.ingest import ingest_history, ingest_queue
-from mirage.services.limits import Limits
-from mirage.services.observing import Observer
-from mirage.services.provision import provision
+from mirage.services.chains import link_sync
+from mirage.services.control.limits import Limits
+from mirage.services.ingest.live_ingest import ingest_history, ingest_queue
+from mirage.services.observation.cluster_observer import Observer
+from mirage.services.provision.decision_context import Rules
+from mirage.services.provision.provision_tick import provision
 from mirage.sim.types import Params, SimJob
-from mirage.store import clusters, decisions, schema, snapshots
-from mirage.store.engine import Store
+from mirage.store.chains import decisions
+from mirage.store.database import schema_migrations
+from mirage.store.database.engine import Store
+from mirage.store.jobs import snapshots
+from mirage.store.operations import clusters
 
 TICK_LIMIT_S, PEAK_LIMIT_MIB, P99_LIMIT_MS = 1.0, 1024.0, 5.0
 CHAINS, JOBS, HOURS = 1000, 2600, 20
@@ -96,7 +99,7 @@ def stage(folder: Path) -> dict[str, int]:
         )
     cluster.advance(HOURS * HOUR_S)
     url = database(folder)
-    schema.upgrade(url, data_dir("migrations"))
+    schema_migrations.upgrade(url, data_dir("migrations"))
     queue, nodes = cluster.queue(), cluster.nodes()
     with closing(Store(url)) as store:
         with store.begin() as tx:
@@ -104,7 +107,7 @@ def stage(folder: Path) -> dict[str, int]:
         counts, _ = ingest_history(store, cluster, cluster_id, (BEGIN - 1, queue.taken_at))
         with store.begin() as tx:
             ingest_queue(tx, cluster_id, queue, nodes)
-            links.sync(tx, cluster_id, links.links_in(queue), queue.taken_at)
+            link_sync.sync(tx, cluster_id, link_sync.links_in(queue), queue.taken_at)
             clusters.set_history_until(tx, cluster_id, queue.taken_at)
     return {"in_the_queue": len(queue), "in_the_history": counts.added}
 

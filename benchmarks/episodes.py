@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mirage.episodes.build import Builder, describe
-from mirage.episodes.settings import Settings
+from mirage.episodes.generation.builder import Builder, describe
+from mirage.episodes.table.pair_settings import Settings
 from mirage.sim.types import Params, SimJob
-from mirage.traces.clusterfile import read_cluster_file
-from mirage.traces.replay import workload
+from mirage.traces.cluster_files.reader import read_cluster_file
+from mirage.traces.workloads.replay import workload
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 _HOUR_S, _DAY_S = 3600, 86400

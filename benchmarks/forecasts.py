@@ -18,20 +18,23 @@ from typing import Any, Self
 
 import numpy as np
 
-from mirage.cli.training import EVERY
-from mirage.episodes.bootstrap import day_counts, interval, means
-from mirage.episodes.table import EpisodeTable
+from mirage.cli.policies.trainers import EVERY
+from mirage.config.paths import models_dir
+from mirage.episodes.judge.day_bootstrap import day_counts, interval, means
+from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
-from mirage.features import foretold, spec
-from mirage.installed import models_dir
-from mirage.learn import calibration, folds, train
-from mirage.learn.ensemble import family
-from mirage.learn.rows import Flags, Floats, Ints, Rows, decisions
+from mirage.features import twin_features
+from mirage.features.observation import spec
+from mirage.learn.dataset import Flags, Floats, Ints, Rows, decisions
+from mirage.learn.evaluation import forecast_metrics, time_splits
 from mirage.learn.settings import defaults
-from mirage.learn.trees import Family
-from mirage.policy import conformal, registry
-from mirage.policy.late import LateModel
-from mirage.policy.quantiles import LEVELS, P50, P90, hours, settled
+from mirage.learn.trees import tree_training
+from mirage.learn.trees.ensemble import family
+from mirage.learn.trees.tree_families import Family
+from mirage.policy import registry
+from mirage.policy.models import conformal
+from mirage.policy.models.quantiles import LEVELS, P50, P90, hours, settled
+from mirage.policy.models.tree_model import LateModel
 
 SEED = 0
 FLOOR, RECENT = "empirical", "recent waits"
@@ -40,7 +43,7 @@ ROLLING = "{}, rolling"
 
 _HOUR_S = 3600.0
 _PLAN = spec.PLACES["plan_wait"]
-_SHOWN = [foretold.LEVELS.index(level) for level in LEVELS]
+_SHOWN = [twin_features.LEVELS.index(level) for level in LEVELS]
 
 Told = dict[str, Floats]
 """By forecast: quantiles of the wait [E, D, Q], hours."""
@@ -94,7 +97,7 @@ class Trained:
 def fitted(queue: Queue, past: Flags, later: Flags, kind: Family) -> Trained:
     """As `mirage train` does."""
     rows = queue.rows.part(past)
-    newest, residuals = train.held_back(rows, kind)
+    newest, residuals = tree_training.held_back(rows, kind)
     forecast = kind.forecast(rows.flat, rows.wait_h)
     return Trained(
         _by_handover(forecast.log_quantiles(queue.rows.part(later).flat), queue),
@@ -106,7 +109,7 @@ def fitted(queue: Queue, past: Flags, later: Flags, kind: Family) -> Trained:
 
 def served(queue: Queue, past: Flags, later: Flags, kind: Family, model: LateModel) -> Trained:
     """A model's own graph and shifts; what it said before is its family's, fitted without."""
-    newest, residuals = train.held_back(queue.rows.part(past), kind)
+    newest, residuals = tree_training.held_back(queue.rows.part(past), kind)
     logs = model.log_quantiles(queue.rows.part(later).flat)
     held = np.flatnonzero(past)[-len(newest) :]
     return Trained(_by_handover(logs, queue), model.shifts, held, residuals)
@@ -187,7 +190,7 @@ class Scored:
         levels = np.asarray(LEVELS)
         loss = np.maximum(levels * over, (levels - 1.0) * over)
         flat = quantile_h.reshape(-1, len(LEVELS))
-        u = calibration.pit(flat, wait_h.ravel(), SEED).reshape(wait_h.shape)
+        u = forecast_metrics.pit(flat, wait_h.ravel(), SEED).reshape(wait_h.shape)
         error = np.abs(over[..., P50])
         return cls(
             loss.mean(axis=(1, 2)),
@@ -245,7 +248,7 @@ class Split:
 def splits(rows: Rows, since: int | None, windows: int) -> list[Split]:
     """All from `since` on, or rolling windows of the newer half."""
     if since is None:
-        return [Split(*masks) for masks in folds.rolling(rows, windows)]
+        return [Split(*masks) for masks in time_splits.rolling(rows, windows)]
     later = rows.start_point >= since
     return [Split((rows.known_at <= since) & ~later, later)]
 

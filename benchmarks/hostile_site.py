@@ -10,9 +10,10 @@ from pathlib import Path
 
 from mirage.domain.chain import Mark
 from mirage.domain.job import Job, JobId, JobState
-from mirage.slurm import squeue
-from mirage.store import clusters, jobs
-from mirage.store.engine import Store
+from mirage.slurm.commands import squeue
+from mirage.store.database.engine import Store
+from mirage.store.jobs import job_history
+from mirage.store.operations import clusters
 from tests.mirage_process import QuietSlurm, configured, run
 from tests.web.seeded_chain import chain_id
 
@@ -56,7 +57,7 @@ class Site:
         database = f"sqlite:///{self.folder}/state/mirage.db"
         with closing(Store(database)) as store, store.begin() as tx:
             lab = clusters.ensure(tx, "lab")
-            jobs.upsert(tx, lab, (_ended(n, self._began) for n in range(_HISTORY)))
+            job_history.upsert(tx, lab, (_ended(n, self._began) for n in range(_HISTORY)))
         _ran(run("mode", "act", "--config", str(self.config)).code)
         self.show()
 

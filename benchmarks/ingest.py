@@ -29,11 +29,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirage.domain.job import Job
-from mirage.services.ingest_file import ingest_file
-from mirage.store import schema
-from mirage.store.engine import Store
-from mirage.store.tables import jobs as jobs_table
-from mirage.traces.readers import open_trace
+from mirage.services.ingest.trace_import import ingest_file
+from mirage.store.database import schema_migrations
+from mirage.store.database.engine import Store
+from mirage.store.database.tables import jobs as jobs_table
+from mirage.traces.formats.trace_file import open_trace
 from tests import postgres
 
 ROOT = Path(__file__).parents[1]
@@ -132,7 +132,7 @@ def _floor(url: str, trace: Path) -> Measured:
 
 
 def _upgrade(url: str, _trace: Path) -> Measured:
-    schema.upgrade(url, Path.cwd() / "migrations")
+    schema_migrations.upgrade(url, Path.cwd() / "migrations")
     return {}
 
 

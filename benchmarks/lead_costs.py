@@ -12,10 +12,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
-from mirage.sim.workload import Workload
-from mirage.traces import synthetic
+from mirage.traces.workloads import synthetic
 
 LEADS_H = (0, 0.25, 0.5, 1, 2, 4, 8, 12, 20, 30, 47)
 TICK_S, ORACLE_TICK_S = 600, 1800

@@ -18,14 +18,15 @@ from pathlib import Path
 
 import numpy as np
 
-from mirage.cli.training import EVERY
-from mirage.episodes.table import EpisodeTable
-from mirage.features import spec
-from mirage.learn import folds, stopping
-from mirage.learn.ensemble import family
-from mirage.learn.rows import Flags, Floats, Observations, Rows
+from mirage.cli.policies.trainers import EVERY
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.features.observation import spec
+from mirage.learn.dataset import Flags, Floats, Observations, Rows
+from mirage.learn.evaluation import time_splits
 from mirage.learn.settings import defaults
-from mirage.learn.train import PRICES
+from mirage.learn.trees import stopping
+from mirage.learn.trees.ensemble import family
+from mirage.learn.trees.tree_training import PRICES
 
 WINDOWS = 4
 _THIRDS = ("light third", "medium third", "heavy third")
@@ -72,7 +73,7 @@ def _share(cost_h: Floats, plain_h: Floats) -> float:
 
 
 def splits(rows: Rows) -> Iterator[Split]:
-    for learned, judged in folds.rolling(rows, WINDOWS):
+    for learned, judged in time_splits.rolling(rows, WINDOWS):
         yield "window", learned, judged
     week = rows.start_point // _WEEK_S
     number, week_of = np.unique(week, return_inverse=True)
@@ -107,7 +108,7 @@ def costs(past: Rows, later: Rows) -> dict[str, Floats]:
 def _cross_fitted(rows: Rows) -> Ways:
     """What `stopping.cross_fitted` does, of each way."""
     found: Ways = {}
-    for learned, judged in folds.apart(rows, stopping.BLOCKS):
+    for learned, judged in time_splits.apart(rows, stopping.BLOCKS):
         for way, late in fitted(rows.part(learned), rows.part(judged)).items():
             whole = found.setdefault(way, np.zeros((len(rows), len(rows.left_h))))
             whole[judged] = late.reshape(-1, len(rows.left_h))

@@ -15,16 +15,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.learn import tpe
-from mirage.services.calibrate import Plan, as_seen, calibrate, look
+from mirage.learn import optuna_search
+from mirage.services.replay.calibration import Plan, as_seen, calibrate, look
+from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
-from mirage.sim.workload import Workload
-from mirage.traces import replay
-from mirage.traces.clusterfile import read_cluster_file
-from mirage.traces.fidelity import HOUR_S, WEEK_S, Fidelity, Window, fidelity, judged
-from mirage.traces.knobs import KNOBS, with_values
-from mirage.traces.replay import Replay, as_cancelled
+from mirage.traces.calibration.fidelity import HOUR_S, WEEK_S, Fidelity, Window, fidelity, judged
+from mirage.traces.calibration.search_space import KNOBS, with_values
+from mirage.traces.cluster_files.reader import read_cluster_file
+from mirage.traces.workloads import replay
+from mirage.traces.workloads.replay import Replay, as_cancelled
 
 SHARED = Path(__file__).parents[2] / "shared"
 Starts = NDArray[np.int64]
@@ -112,7 +112,7 @@ def figures(taken: Replay, site: Params, trials: int, seed: int) -> None:
     by_class(taken, start, every)
 
     plan = Plan(begin=BEGIN, until=UNTIL, end=END, trials=trials, seed=seed)
-    found = calibrate(taken, site, plan, tpe.search)
+    found = calibrate(taken, site, plan, optuna_search.search)
     head(f"calibrated: the {found.recipe} of {trials} trials, seed {seed}")
     show("fitted on, to 15 January", found.fitting["calibrated"])
     show("held out, from 16 January", found.held_out["calibrated"])

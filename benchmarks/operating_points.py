@@ -20,16 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from mirage.cli.training import EVERY
-from mirage.episodes.bootstrap import day_counts, means
-from mirage.episodes.table import EpisodeTable
-from mirage.learn import folds, stopping
-from mirage.learn.ensemble import family
-from mirage.learn.operating import OVERLAPS_H, PRICES, bound
-from mirage.learn.rows import Floats, Ints, Rows
+from mirage.cli.policies.trainers import EVERY
+from mirage.episodes.judge.day_bootstrap import day_counts, means
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.learn.dataset import Floats, Ints, Rows
+from mirage.learn.evaluation import time_splits
+from mirage.learn.evaluation.operating_points import OVERLAPS_H, PRICES, bound
 from mirage.learn.settings import defaults
-from mirage.learn.train import PRICES as FACTOR_PRICES
-from mirage.policy.boundary import late_enough
+from mirage.learn.trees import stopping
+from mirage.learn.trees.ensemble import family
+from mirage.learn.trees.tree_training import PRICES as FACTOR_PRICES
+from mirage.policy.rules.late_threshold import late_enough
 
 _DAY_S = 86400
 _DRAWS = 2000
@@ -175,7 +176,7 @@ def decided_by_window(rows: Rows, windows: int) -> dict[int, Decided]:
     """By size of chain."""
     trees = family("ensemble", defaults(), 0)
     parts, window = [], []
-    for place, (learned, judged) in enumerate(folds.rolling(rows, windows)):
+    for place, (learned, judged) in enumerate(time_splits.rolling(rows, windows)):
         past, later = rows.part(learned), rows.part(judged)
         factor = stopping.factor(past, stopping.cross_fitted(past, trees), FACTOR_PRICES)
         late = stopping.fitted(past, trees).predict(later.flat).reshape(len(later), -1)

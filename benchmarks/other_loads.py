@@ -22,14 +22,15 @@ from pathlib import Path
 
 import numpy as np
 
-from mirage.cli.training import EVERY
+from mirage.cli.policies.trainers import EVERY
 from mirage.domain.handover import OVERLAP_PRICE
-from mirage.episodes.table import EpisodeTable
-from mirage.learn import folds, stopping
-from mirage.learn.ensemble import family
-from mirage.learn.rows import Floats, Rows
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.learn.dataset import Floats, Rows
+from mirage.learn.evaluation import time_splits
 from mirage.learn.settings import defaults
-from mirage.learn.train import PRICES
+from mirage.learn.trees import stopping
+from mirage.learn.trees.ensemble import family
+from mirage.learn.trees.tree_training import PRICES
 
 WINDOWS = 3
 _TREES = family("ensemble", defaults(), 0)
@@ -72,7 +73,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if 1.0 not in by_load:
         sys.exit("other_loads: a table at the trace's own load is needed")
     logged = _rows(by_load[1.0])
-    windows = (window for _, window in folds.rolling(logged, WINDOWS))
+    windows = (window for _, window in time_splits.rolling(logged, WINDOWS))
     edges = [int(logged.start_point[window].min()) for window in windows]
     for load in sorted(by_load):
         parts = []

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.positions_load import LOADS, Load, chain_figures, others
 from benchmarks.positions_pairs import POLICIES, Pairs, figures
 from benchmarks.positions_regimes import REGIMES, SHARED
-from mirage.cli.progress import counted
+from mirage.cli.ui.progress import counted
 
 Part = Pairs | Load
 SIZES = (1, 8)

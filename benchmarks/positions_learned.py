@@ -23,13 +23,13 @@ from stable_baselines3 import PPO
 
 from benchmarks.positions_regimes import HOUR_S, LIMIT_S, REGIMES, SHARED, SINCE, UNTIL, Site
 from mirage.domain.handover import OVERLAP_PRICE
-from mirage.episodes.bootstrap import day_counts, interval, means
-from mirage.episodes.settings import Settings
-from mirage.learn.env import ChainVectorEnv
-from mirage.learn.handovers import Position
-from mirage.learn.live import LiveLibrary
-from mirage.learn.sb3 import ChainVecEnv
-from mirage.learn.starts import Starts, collect
+from mirage.episodes.judge.day_bootstrap import day_counts, interval, means
+from mirage.episodes.table.pair_settings import Settings
+from mirage.learn.environment.chain_env import ChainVectorEnv
+from mirage.learn.environment.live_library import LiveLibrary
+from mirage.learn.environment.protocols import Position
+from mirage.learn.environment.sb3_vec_env import ChainVecEnv
+from mirage.learn.environment.start_states import Starts, collect
 
 Floats = NDArray[np.float64]
 Act = Callable[[NDArray[np.float32]], NDArray[np.int64]]

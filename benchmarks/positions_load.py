@@ -18,10 +18,10 @@ from benchmarks.positions_regimes import (
     run_shares,
 )
 from mirage.domain.handover import Handover
-from mirage.episodes.bootstrap import day_counts, interval, means
-from mirage.episodes.chained import Replay, Slot
+from mirage.episodes.chains.chain_replay import Replay, Slot
+from mirage.episodes.judge.day_bootstrap import day_counts, interval, means
+from mirage.sim.packing.workload import Workload
 from mirage.sim.types import Params, SimJob
-from mirage.sim.workload import Workload
 
 Floats = NDArray[np.float64]
 SEED = 4

@@ -11,14 +11,14 @@ from benchmarks.positions_regimes import HOUR_S, LIMIT_S, SINCE, UNTIL, Regime, 
 from mirage.domain.decision import Action, HandoverView
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.snapshot import Queue
-from mirage.episodes.about import STEP_S
-from mirage.episodes.bootstrap import day_counts, interval, means
-from mirage.episodes.settings import Settings
-from mirage.episodes.standby import NO_WAITS, Standby, hand_over
-from mirage.episodes.world import World
-from mirage.episodes.worlds import Worlds
-from mirage.policy.positions import Pin, PinThenFree
-from mirage.policy.rules import Average, FixedLead, Reactive
+from mirage.episodes.chains.standby import NO_WAITS, Standby, hand_over
+from mirage.episodes.generation.replay import Worlds
+from mirage.episodes.generation.replay_fork import World
+from mirage.episodes.judge.day_bootstrap import day_counts, interval, means
+from mirage.episodes.table.metadata import STEP_S
+from mirage.episodes.table.pair_settings import Settings
+from mirage.policy.rules.lead_rules import Average, FixedLead, Reactive
+from mirage.policy.rules.pinning import Pin, PinThenFree
 from mirage.ports import Policy
 
 Floats = NDArray[np.float64]

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from mirage.domain.decision import Waits
+from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, Partition, SelectType, SimJob
-from mirage.sim.workload import Workload
-from mirage.traces.clusterfile import read_cluster_file
-from mirage.traces.replay import workload
+from mirage.traces.cluster_files.reader import read_cluster_file
+from mirage.traces.workloads.replay import workload
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 TRACE = SHARED / "traces" / "tacc-ls6-a100.parquet"

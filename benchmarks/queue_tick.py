@@ -19,10 +19,11 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from mirage.services.ingest import ingest_queue
-from mirage.slurm import squeue
-from mirage.store import clusters, schema
-from mirage.store.engine import Store
+from mirage.services.ingest.live_ingest import ingest_queue
+from mirage.slurm.commands import squeue
+from mirage.store.database import schema_migrations
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 
 ROOT = Path(__file__).parents[1]
 NOW = 1_700_000_000
@@ -69,7 +70,7 @@ def _measure(jobs: int) -> Measured:
     first, second = _answer(jobs, moved=False), _answer(jobs, moved=True)
     with tempfile.TemporaryDirectory(prefix="mirage-bench-") as folder:
         url = f"sqlite:///{folder}/queue.db"
-        schema.upgrade(url, Path.cwd() / "migrations")
+        schema_migrations.upgrade(url, Path.cwd() / "migrations")
         with closing(Store(url)) as store:
             before = squeue.parse(first, NOW, _SEPARATOR)
             with store.begin() as tx:

@@ -28,12 +28,12 @@ from sqlalchemy import func, insert, select, text
 
 from benchmarks.serving_load import Heard, steadily
 from mirage.api.app import create_app
-from mirage.api.context import ApiContext
-from mirage.domain.caller import Role
-from mirage.services import tokens
-from mirage.store import schema, tables
-from mirage.store.engine import Store
-from mirage.store.tokens import Token
+from mirage.domain.access.caller import Role
+from mirage.http.context import ApiContext
+from mirage.services.access import tokens
+from mirage.store.access.tokens import Token
+from mirage.store.database import schema_migrations, tables
+from mirage.store.database.engine import Store
 from mirage.web.app import _PAGES, mount
 from tests import postgres
 from tests.api.running import NOW
@@ -101,7 +101,7 @@ def served(url: str, folder: Path, core: int) -> Iterator[tuple[str, int, Path]]
 
 def copied(source: str, target: str) -> None:
     """All rows of a database of SQLite, in one of PostgreSQL."""
-    schema.upgrade(target, MIGRATIONS)
+    schema_migrations.upgrade(target, MIGRATIONS)
     with closing(Store(source)) as old, closing(Store(target)) as new:
         with old.read() as read, new.begin() as write:
             for table in tables.metadata.sorted_tables:
@@ -257,7 +257,7 @@ def main() -> int:
     try:
         with ExitStack() as stack:
             url = f"sqlite:///{folder}/mirage.db"
-            schema.upgrade(url, MIGRATIONS)
+            schema_migrations.upgrade(url, MIGRATIONS)
             with closing(Store(url)) as store:
                 seed(store, Size(chains=asked.chains, jobs=asked.jobs, days=FULL.days))
             urls = {"sqlite": url}

@@ -16,19 +16,20 @@ from typing import Any
 import uvicorn
 from sqlalchemy import select
 
-from mirage.api import peer
 from mirage.api.app import create_app
-from mirage.api.context import ApiContext
-from mirage.cli.serve import be_quick_beside_a_worker
+from mirage.cli.admin.serve import be_quick_beside_a_worker
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
+from mirage.http.auth import unix_peer
+from mirage.http.context import ApiContext
 from mirage.policy import registry
-from mirage.services.desk import Rules
-from mirage.services.quotas import Quotas
-from mirage.store import clusters, jobs
-from mirage.store.engine import Store
-from mirage.store.jobs import JobFilter
-from mirage.store.tables import chains, links
+from mirage.services.access.quotas import Quotas
+from mirage.services.provision.decision_context import Rules
+from mirage.store.database.engine import Store
+from mirage.store.database.tables import chains, links
+from mirage.store.jobs import job_history
+from mirage.store.jobs.job_history import JobFilter
+from mirage.store.operations import clusters
 from mirage.web.app import mount
 from mirage.worker import Intervals, Worker
 from tests.web import seeded_admin
@@ -46,8 +47,12 @@ class Still:
     def __init__(self, store: Store, cluster_id: int, begin: int) -> None:
         self._begin, self._since = begin, time.monotonic()
         with store.read() as tx:
-            waiting = jobs.page(tx, cluster_id, JobFilter(state=JobState.PENDING), limit=_SHOWN)
-            running = jobs.page(tx, cluster_id, JobFilter(state=JobState.RUNNING), limit=NODES)
+            waiting = job_history.page(
+                tx, cluster_id, JobFilter(state=JobState.PENDING), limit=_SHOWN
+            )
+            running = job_history.page(
+                tx, cluster_id, JobFilter(state=JobState.RUNNING), limit=NODES
+            )
             owned = select(links, chains.c.user, chains.c.uid).join(chains)
             rows = tx.execute(owned.where(links.c.state != "ended")).all()
         self._jobs = [*waiting, *running, *(_link(row) for row in rows)]
@@ -139,7 +144,9 @@ def main(url: str, begin: int, ticks: Path) -> None:
         worker = Worker(store, cluster, cluster_id, rules=rules, intervals=Intervals())
         thread = threading.Thread(target=_work, args=(worker, stop, ticks))
         server = uvicorn.Server(
-            uvicorn.Config(app, port=0, http=peer.PeerProtocol, log_config=None, access_log=False)
+            uvicorn.Config(
+                app, port=0, http=unix_peer.PeerProtocol, log_config=None, access_log=False
+            )
         )
         listening = server.config.bind_socket()
         signal.signal(signal.SIGTERM, lambda *_: stop.set())

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import simulator_workloads as workloads
+from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params
-from mirage.sim.workload import Workload
-from mirage.traces.clusterfile import read_cluster_file
+from mirage.traces.cluster_files.reader import read_cluster_file
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared"
@@ -147,7 +147,7 @@ def ls6(_peer: Peer, options: argparse.Namespace) -> Figures | None:
     trace, file = SHARED / "traces/tacc-ls6-a100.parquet", SHARED / "clusters/ls6.toml"
     if not (trace.exists() and file.exists()):
         return None
-    from mirage.traces import replay  # noqa: PLC0415 - pyarrow: 30 MiB that `memory` needs not
+    from mirage.traces.workloads import replay  # noqa: PLC0415 - pyarrow: 30 MiB that `memory` needs not
 
     params = read_cluster_file(file)
     began = time.process_time()

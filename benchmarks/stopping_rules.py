@@ -13,14 +13,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.cli.training import EVERY
-from mirage.episodes.table import EpisodeTable
-from mirage.learn import folds, stopping, train
-from mirage.learn.rows import Flags, Floats, Rows
-from mirage.learn.trees import Boosted, Family, Forest, Trees
-from mirage.policy.boundary import late_enough
+from mirage.cli.policies.trainers import EVERY
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.learn.dataset import Flags, Floats, Rows
+from mirage.learn.evaluation import time_splits
+from mirage.learn.trees import stopping, tree_training
+from mirage.learn.trees.tree_families import Boosted, Family, Forest, Trees
+from mirage.policy.rules.late_threshold import late_enough
 
-PRICES = train.PRICES
+PRICES = tree_training.PRICES
 ROUNDS = 3
 
 Chosen = list[NDArray[np.int64]]
@@ -39,7 +40,7 @@ def advantages(cost_h: Floats, frees: Flags) -> Floats:
 
 def monte_carlo(past: Rows, later: Rows, family: Family) -> Chosen:
     cost_h = stopping.costs(past.outcome_h, PRICES)
-    leads = [train.best_constant(past, price) for price in PRICES]
+    leads = [tree_training.best_constant(past, price) for price in PRICES]
     frees = np.arange(len(past.left_h))[:, None] >= np.array(leads)
     frees = np.broadcast_to(frees, (len(past), *frees.shape))
     for _ in range(ROUNDS - 1):
@@ -51,7 +52,7 @@ def monte_carlo(past: Rows, later: Rows, family: Family) -> Chosen:
 def _improved(rows: Rows, target: Floats, family: Family) -> Flags:
     """Cross-fitted: trees that know the outcomes would think waiting too cheap."""
     frees = np.zeros(target.shape, dtype=np.bool_)
-    for learned, judged in folds.apart(rows, stopping.BLOCKS):
+    for learned, judged in time_splits.apart(rows, stopping.BLOCKS):
         model = _regression(rows.part(learned), target[learned], family)
         frees[judged] = _decisions(model, rows.part(judged))
     return frees
@@ -77,7 +78,7 @@ def boundaries(past: Rows, later: Rows, family: Family) -> Iterator[tuple[str, C
 def rules(past: Rows, later: Rows) -> Iterator[tuple[str, Chosen]]:
     last = len(later.left_h)
     yield "reactive", [np.full(len(later), last) for _ in PRICES]
-    leads = (train.best_constant(past, price) for price in PRICES)
+    leads = (tree_training.best_constant(past, price) for price in PRICES)
     yield "constant lead", [np.full(len(later), k) for k in leads]
     for kind in (Forest, Boosted):
         family = kind()
@@ -88,7 +89,7 @@ def rules(past: Rows, later: Rows) -> Iterator[tuple[str, Chosen]]:
 def costs_by_rule(rows: Rows, windows: int) -> dict[str, list[Floats]]:
     """[P] for each window: mean cost, hours."""
     found: dict[str, list[Floats]] = {}
-    for learned, window in folds.rolling(rows, windows):
+    for learned, window in time_splits.rolling(rows, windows):
         later = rows.part(window)
         cost_h = stopping.costs(later.outcome_h, PRICES)
         for name, chosen in rules(rows.part(learned), later):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
-from mirage.traces import synthetic
+from mirage.traces.workloads import synthetic
 
 PUBLISHED = {
     "one-node share": 0.80,

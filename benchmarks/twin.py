@@ -19,19 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import Waits
-from mirage.episodes.past import Past
-from mirage.episodes.settings import Settings, pair_job
-from mirage.episodes.world import World, enter
-from mirage.features.futures import Resampling
-from mirage.features.history import History
-from mirage.features.link import Link
-from mirage.policy.rules import like_waits
-from mirage.policy.twin import Twin
+from mirage.episodes.generation.event_history import Past
+from mirage.episodes.generation.replay_fork import World, enter
+from mirage.episodes.table.pair_settings import Settings, pair_job
+from mirage.features.futures.future_sampler import Resampling
+from mirage.features.futures.submission_history import History
+from mirage.features.handover_input import Link
+from mirage.policy.rules.lead_rules import like_waits
+from mirage.policy.twin.twin_forecast import Twin
+from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob
-from mirage.sim.workload import Workload
-from mirage.traces.clusterfile import read_cluster_file
-from mirage.traces.replay import workload
+from mirage.traces.cluster_files.reader import read_cluster_file
+from mirage.traces.workloads.replay import workload
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 _HOUR_S, _DAY_S = 3600, 86400

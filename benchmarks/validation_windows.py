@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.episodes.evaluate import CLASSES, classes
-from mirage.episodes.settings import Settings
-from mirage.episodes.worlds import Worlds
-from mirage.traces.clusterfile import read_cluster_file
-from mirage.traces.replay import workload
+from mirage.episodes.generation.replay import Worlds
+from mirage.episodes.judge.evaluation import CLASSES, classes
+from mirage.episodes.table.pair_settings import Settings
+from mirage.traces.cluster_files.reader import read_cluster_file
+from mirage.traces.workloads.replay import workload
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 _HOUR_S = 3600

@@ -1,8 +1,8 @@
-"""Alembic's entry: runs the revisions on the connection that mirage/store/schema.py hands over."""
+"""Alembic's entry: runs the revisions on the connection that mirage/store/database/schema_migrations.py hands over."""
 
 from alembic import context
 
-from mirage.store.tables import VERSION_TABLE, metadata
+from mirage.store.database.tables import VERSION_TABLE, metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

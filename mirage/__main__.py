@@ -3,8 +3,8 @@
 import os
 import sys
 
-from mirage.cli import completing
-from mirage.domain.printable import printable
+from mirage.cli.shell import completion
+from mirage.domain.sanitize import printable
 from mirage.errors import MirageError
 
 NEWLINE = "\n"
@@ -12,8 +12,8 @@ NEWLINE = "\n"
 
 def main() -> None:
     """Exit codes: 0 done, 1 failed, 2 bad input, 3 Slurm, 4 database, 5 service (errors.py)."""
-    if os.environ.get(completing.VARIABLE, "").removeprefix("complete_") in completing.SHELLS:
-        sys.exit(completing.run(os.environ))
+    if os.environ.get(completion.VARIABLE, "").removeprefix("complete_") in completion.SHELLS:
+        sys.exit(completion.run(os.environ))
     from mirage.cli.app import app  # noqa: PLC0415 - a Tab does not wait for it
 
     try:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from mirage.domain.printable import printable
+from mirage.domain.sanitize import printable
 
 _MINUTE_S = 60.0
 _OF_LIBRARIES = 3

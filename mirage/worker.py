@@ -10,36 +10,43 @@ from pathlib import Path
 
 import structlog
 
-from mirage.cluster.meter import Usage
+from mirage.cluster.call_stats import Usage
 from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Node, Queue, Records, Snapshot
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable, MirageError
 from mirage.ports import Cluster
-from mirage.services import caps, kept_moves, killswitch, links, pushing, retention, room, waits
-from mirage.services.bookkeeping import Bookkeeping
-from mirage.services.chains import conclude
-from mirage.services.desk import Rules
-from mirage.services.foretelling import Foreteller
-from mirage.services.health import Teller
-from mirage.services.ingest import (
+from mirage.services.access.quotas import Quotas
+from mirage.services.chains import chain_quota, link_sync
+from mirage.services.chains.lifecycle import conclude
+from mirage.services.chains.request_enforcement import obey
+from mirage.services.control import kill_switch, limit_overrides
+from mirage.services.forecasts.shape_forecaster import Foreteller
+from mirage.services.ingest import completion_push
+from mirage.services.ingest.completion_push import Cadence
+from mirage.services.ingest.live_ingest import (
     FIRST_WINDOW_S,
     history_windows,
     ingest_history,
     ingest_queue,
 )
-from mirage.services.notices import Watch
-from mirage.services.obey import obey
-from mirage.services.provision import provision, reconcile
-from mirage.services.pushing import Cadence
-from mirage.services.quotas import Quotas
-from mirage.services.required_nodes import with_whole_reasons
-from mirage.services.retention import Retention
-from mirage.services.rpcs import Sensor
-from mirage.store import audit, clusters, pushes
-from mirage.store.audit import AuditEntry
-from mirage.store.engine import Store, Transaction
-from mirage.store.open_links import open_links
-from mirage.store.pushes import Pushes
+from mirage.services.ingest.required_nodes import with_whole_reasons
+from mirage.services.notify.notices import Watch
+from mirage.services.operations import retention
+from mirage.services.operations.retention import Retention
+from mirage.services.operations.service_status import Teller
+from mirage.services.operations.slurmctld_load import Sensor
+from mirage.services.provision import move_verification
+from mirage.services.provision.decision_context import Rules
+from mirage.services.provision.provision_tick import provision, reconcile
+from mirage.services.reports import wait_statistics
+from mirage.services.reports.periodic_recorder import Bookkeeping
+from mirage.store.chains import push_times
+from mirage.store.chains.open_links import open_links
+from mirage.store.chains.push_times import Pushes
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+from mirage.store.operations import clusters
 
 _log = structlog.get_logger(__name__)
 
@@ -136,7 +143,7 @@ class Worker:
     def _hear(self) -> None:
         try:
             with self._store.read() as tx:
-                self._pushed = pushes.find(tx, self._cluster_id)
+                self._pushed = push_times.find(tx, self._cluster_id)
         except MirageError as error:
             _log.warning("pushes cannot be read", error=str(error))
 
@@ -187,7 +194,7 @@ class Worker:
         with self._store.begin() as tx:
             if not self._has_lease(tx):
                 return False
-            killswitch.obey(tx, self._cluster_id, self._kill_file, now=self._cluster.now())
+            kill_switch.obey(tx, self._cluster_id, self._kill_file, now=self._cluster.now())
         return True
 
     def _has_lease(self, tx: Transaction) -> bool:
@@ -199,7 +206,7 @@ class Worker:
     def _rules_now(self) -> Rules:
         """Within the limits that an admin may have set since the last tick."""
         with self._store.read() as tx:
-            limits = caps.in_force(tx, self._cluster_id, self._rules.limits)
+            limits = limit_overrides.in_force(tx, self._cluster_id, self._rules.limits)
         return replace(self._rules, limits=limits)
 
     def _look_and_act(self) -> None:
@@ -209,22 +216,22 @@ class Worker:
         marked = self._marked(queue)
         with self._store.begin() as tx:
             ingest_queue(tx, self._cluster_id, queue, nodes, before=self._queue)
-            ran = pushing.running(tx, self._cluster_id)
+            ran = completion_push.running(tx, self._cluster_id)
             found = self._ours(tx, marked)
-            links.sync(tx, self._cluster_id, found, queue.taken_at, queue=queue)
-            pushing.check(tx, self._cluster_id, ran, queue.taken_at)
-            self._pushed = pushes.find(tx, self._cluster_id)
-            links.keep_unread(tx, self._cluster_id, queue)
-            missing = links.missing(tx, self._cluster_id, queue.taken_at)
+            link_sync.sync(tx, self._cluster_id, found, queue.taken_at, queue=queue)
+            completion_push.check(tx, self._cluster_id, ran, queue.taken_at)
+            self._pushed = push_times.find(tx, self._cluster_id)
+            link_sync.keep_unread(tx, self._cluster_id, queue)
+            missing = link_sync.missing(tx, self._cluster_id, queue.taken_at)
         self._queue = queue
         self._resolve(missing, queue.taken_at)
         with self._store.begin() as tx:
             # Slurm may have taken long: another worker acts by now if the lease ran out.
             if not self._has_lease(tx):
                 return
-            unread = links.unread_chains(tx, self._cluster_id, queue)
+            unread = link_sync.unread_chains(tx, self._cluster_id, queue)
             reconcile(tx, self._cluster_id, queue.taken_at, unread)
-            kept_moves.check(tx, self._cluster_id, queue, looked_at, unread)
+            move_verification.check(tx, self._cluster_id, queue, looked_at, unread)
             conclude(tx, self._cluster_id, queue.taken_at)
             if self._watch is not None:
                 self._watch.note(tx, self._cluster_id, queue.taken_at)
@@ -235,7 +242,7 @@ class Worker:
         self._catch_up(queue.taken_at)
         self._books.look(queue)
         self._thin(queue.taken_at)
-        waits.refresh(self._store, self._cluster_id)
+        wait_statistics.refresh(self._store, self._cluster_id)
         if self._sensor is not None:
             self._sensor.look(self._store, self._cluster_id, queue.taken_at)
         if self._foreteller is not None:
@@ -245,14 +252,14 @@ class Worker:
         """The jobs of the queue that carry a mark, with all that Slurm tells of why they wait."""
         with self._store.read() as tx:
             known = frozenset(link.job_id for link in open_links(tx, self._cluster_id))
-        return with_whole_reasons(self._cluster, links.links_in(queue), known, self._nodes)
+        return with_whole_reasons(self._cluster, link_sync.links_in(queue), known, self._nodes)
 
     def _ours(self, tx: Transaction, jobs: Iterable[Job]) -> list[Job]:
         """Those that may become links: only what is a link is ever moved."""
         own = [job for job in jobs if self._owner_uid in {None, job.uid}]
-        limits = caps.in_force(tx, self._cluster_id, self._rules.limits)
-        bounds = room.Bounds(live=limits.max_chains_per_user, a_day=self._chains_a_day)
-        return room.followed(tx, self._cluster_id, own, bounds, now=self._cluster.now())
+        limits = limit_overrides.in_force(tx, self._cluster_id, self._rules.limits)
+        bounds = chain_quota.Bounds(live=limits.max_chains_per_user, a_day=self._chains_a_day)
+        return chain_quota.followed(tx, self._cluster_id, own, bounds, now=self._cluster.now())
 
     def _fresh_nodes(self, now: int) -> tuple[Node, ...] | None:
         """None while the last answer is young enough, or none came: the queue alone is enough."""
@@ -277,10 +284,10 @@ class Worker:
             _log.warning("accounting does not answer", error=str(error))
             return
         with self._store.begin() as tx:
-            links.sync(tx, self._cluster_id, self._ours(tx, records), now, accounting=True)
+            link_sync.sync(tx, self._cluster_id, self._ours(tx, records), now, accounting=True)
             unread = records.unread if isinstance(records, Records) else frozenset()
             unknown = set(missing) - {job.job_id for job in records} - unread
-            links.close_forgotten(tx, self._cluster_id, unknown, now)
+            link_sync.close_forgotten(tx, self._cluster_id, unknown, now)
 
     def _catch_up(self, now: int) -> None:
         """Accounting since the last time it answered, in overlapping windows."""
@@ -304,7 +311,7 @@ class Worker:
     def _ingest_window(self, window: tuple[int, int], now: int) -> None:
         counts, records = ingest_history(self._store, self._cluster, self._cluster_id, window)
         with self._store.begin() as tx:
-            links.sync(tx, self._cluster_id, self._ours(tx, records), now, accounting=True)
+            link_sync.sync(tx, self._cluster_id, self._ours(tx, records), now, accounting=True)
             clusters.set_history_until(tx, self._cluster_id, window[1])
         self._history_at = window[1]
         _log.info("accounting", until=window[1], added=counts.added, updated=counts.updated)

@@ -1,6 +1,6 @@
 """What a link knows of waits, and the lead that follows: values alone, no file and no command.
 
-It is the service's rule `quantile` (mirage/policy/rules.py) in the user's hands: the quantile of
+It is the service's rule `quantile` (mirage/policy/rules/lead_rules.py) in the user's hands: the quantile of
 like jobs' waits that the price of overlap asks for. Standard library, Python 3.6.
 """
 
@@ -140,7 +140,7 @@ def _near(one, other):
 
 
 def since_change(waits, level, keep=20, significance=0.05):
-    """The waits after the last change point, as mirage/policy/rules.py has it (QBETS)."""
+    """The waits after the last change point, as mirage/policy/rules/lead_rules.py has it (QBETS)."""
     limit = Forecast(waits, "").at(level)
     above = [wait > limit for wait in waits]
     if len(waits) <= keep or all(above) or not above[-1]:

@@ -4,7 +4,7 @@ Any user of a host may listen on a free port, and make a socket wherever they ma
 told a secret, and nobody's answer is acted upon, whom the system does not vouch for: by the uid at
 the other end of a unix socket, by the uid of who listens on a port of this host, or by a certificate.
 
-Shared with `mirage chain` (mirage/cli/address.py). Standard library, Python 3.6.
+Shared with `mirage chain` (mirage/cli/connection/transport.py). Standard library, Python 3.6.
 """
 
 import os

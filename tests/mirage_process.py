@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from mirage.slurm import rows
+from mirage.slurm.text import delimited_rows
 from tests import patient
 from tests.cluster.commands import FakeCommands
 from tests.slurm.captured import SDIAG, answer
@@ -119,9 +119,12 @@ class QuietSlurm(FakeCommands):
         super().__init__(folder)
         folder.mkdir()
         self.path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-        header = answer("sacct-window.txt").replace(rows.SEPARATOR, "|").partition("\n")[0] + "\n"
+        header = (
+            answer("sacct-window.txt").replace(delimited_rows.SEPARATOR, "|").partition("\n")[0]
+            + "\n"
+        )
         self.answers("squeue")
-        self.answers("sinfo", answer("sinfo.txt").replace(rows.SEPARATOR, "|"))
+        self.answers("sinfo", answer("sinfo.txt").replace(delimited_rows.SEPARATOR, "|"))
         self.answers("sacct", header, helpformat=answer("sacct-helpformat.txt"))
         self.answers("scontrol", SITE)
         self.answers("scancel")

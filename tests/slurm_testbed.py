@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Literal
 
-from mirage.sim.jit import CACHE
+from mirage.sim.arrays.jit import CACHE
 from tests.patient import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[1]

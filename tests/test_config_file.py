@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage import config_file
-from mirage.config_file import Given, lines_of
-from mirage.settings import Settings
+from mirage.config import config_file
+from mirage.config.config_file import Given, lines_of
+from mirage.config.settings import Settings
 
 TEXT = '''# the site
 "log_format" = "json"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli import completing, tree
+from mirage.cli.shell import completion, completion_tree
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PAGES = [CHECKOUT / "README.md", *sorted((CHECKOUT / "docs").glob("*.md"))]
@@ -74,12 +74,12 @@ def test_what_a_page_says_shows_something_is_there() -> None:
 
 
 @pytest.fixture(scope="module")
-def whole() -> completing.Node:
-    return tree.tree()
+def whole() -> completion.Node:
+    return completion_tree.tree()
 
 
 @pytest.mark.parametrize(("page", "line"), sorted(set(commands())))
-def test_a_command_of_the_docs_is_one(page: str, line: str, whole: completing.Node) -> None:
+def test_a_command_of_the_docs_is_one(page: str, line: str, whole: completion.Node) -> None:
     node, place = whole, 0
     for word in shlex.split(line)[1:]:
         if node["commands"] and not word.startswith("-"):

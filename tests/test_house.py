@@ -78,7 +78,7 @@ def test_a_decision_has_its_parts_in_order(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["mirage.api.app", "mirage.web.app", "mirage.worker", "mirage.cli.serve"]
+    "module", ["mirage.api.app", "mirage.web.app", "mirage.worker", "mirage.cli.admin.serve"]
 )
 def test_the_service_loads_nothing_that_only_training_needs(module: str) -> None:
     program = f"import sys, {module}; print(*sorted({TRAINING!r} & set(sys.modules)))"
@@ -115,7 +115,7 @@ def test_no_note_is_asked_how_it_begins() -> None:
         if method in {"startswith", "removeprefix"} and _last_name(on) in PROSE
     }
     # `reason` there is squeue's word; the audit's old rows are forgotten by their events.
-    assert found == {"mirage/slurm/holds.py", "mirage/store/forgetting.py"}
+    assert found == {"mirage/slurm/text/holds.py", "mirage/store/database/pruning.py"}
 
 
 def test_only_who_shows_the_audit_reads_it() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mirage import sd_notify
-from mirage.sd_notify import Notifier
+from mirage.bootstrap import sd_notify
+from mirage.bootstrap.sd_notify import Notifier
 from tests import patient
 from tests.mirage_process import QuietSlurm, configured, run, serving, wait_for_call
 

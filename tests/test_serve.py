@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from mirage.cli import serve
-from mirage.settings import ServiceSettings
+from mirage.cli.admin import serve
+from mirage.config.settings import ServiceSettings
 from tests import patient
 from tests.api.streams import listening
 from tests.mirage_process import SITE, QuietSlurm, configured, run, serving, wait_for_call

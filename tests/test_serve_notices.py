@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mirage.domain.cause import Reason, concluded
 from mirage.domain.chain import Chain, ChainId, ChainState
-from mirage.store import chains, clusters
-from mirage.store.engine import Store
+from mirage.domain.chain_cause import Reason, concluded
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.mirage_process import QuietSlurm, configured, run, serving
 from tests.post.smtp_server import Post
 from tests.post.smtp_server import serving as taking_mail

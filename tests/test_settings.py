@@ -6,12 +6,12 @@ from typing import get_args
 import pytest
 from pydantic import ValidationError
 
-from mirage import settings
-from mirage.cli import config_text
+from mirage.cli.admin import settings_reference
+from mirage.config import settings
+from mirage.config.schema import knobs, variables
+from mirage.config.settings import PlainName, Settings
 from mirage.errors import ConfigError
-from mirage.knobs import knobs, variables
 from mirage.policy import registry
-from mirage.settings import PlainName, Settings
 
 BOUNDS = [
     ("cluster", "name", "c", ""),
@@ -242,4 +242,4 @@ def test_every_key_is_explained() -> None:
 def test_the_reference_is_current() -> None:
     """`mirage config reference >docs/configuration.md` makes it so."""
     committed = Path(__file__).parents[1] / "docs" / "configuration.md"
-    assert committed.read_text() == config_text.reference()
+    assert committed.read_text() == settings_reference.reference()

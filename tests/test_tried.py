@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.slurm.releases import TRIED, shown
+from mirage.slurm.text.releases import TRIED, shown
 from tests import tried
 
 

@@ -13,18 +13,20 @@ import pytest
 from sqlalchemy import func, select
 from structlog.testing import capture_logs
 
-from mirage.cluster.alarms import Alarms
-from mirage.cluster.meter import Usage
+from mirage.cluster.call_stats import Usage
+from mirage.cluster.forgery_alarms import Alarms
 from mirage.domain.chain import ChainState, LinkState
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable, NotFound
-from mirage.services.desk import Rules
-from mirage.services.ingest import FIRST_WINDOW_S, OVERLAP_S, WINDOW_S
-from mirage.store import audit, clusters, jobs, snapshots
-from mirage.store.engine import Store
-from mirage.store.tables import metadata
+from mirage.services.ingest.live_ingest import FIRST_WINDOW_S, OVERLAP_S, WINDOW_S
+from mirage.services.provision.decision_context import Rules
+from mirage.store.database.engine import Store
+from mirage.store.database.tables import metadata
+from mirage.store.events import audit
+from mirage.store.jobs import job_history, snapshots
+from mirage.store.operations import clusters
 from mirage.worker import FORGED, Worker
 from tests.services.scene import Always, Scene
 from tests.services.slurm_jobs import HOUR, NOW, Written, chain, ended, job, links, running, standby
@@ -63,7 +65,7 @@ def contents(store: Store) -> dict[str, list[Any]]:
 
 def known(store: Store) -> dict[JobId, Job]:
     with store.read() as tx:
-        return {found.job_id: found for found in jobs.page(tx, 1, limit=1000)}
+        return {found.job_id: found for found in job_history.page(tx, 1, limit=1000)}
 
 
 def history_until(store: Store) -> int | None:
@@ -171,7 +173,7 @@ def test_without_accounting_the_queue_alone_is_history(store: Store) -> None:
     found = known(store)[JobId(11)]
     assert (found.state, found.start, found.end) == (JobState.COMPLETED, NOW + 45, NOW + 100)
     with store.read() as tx:
-        assert jobs.waits(tx, 1, "gpu", before=cluster.at, last=9).wait_s.tolist() == [45]
+        assert job_history.waits(tx, 1, "gpu", before=cluster.at, last=9).wait_s.tolist() == [45]
 
 
 @pytest.mark.parametrize("call", ["queue", "nodes", "history", "free"])

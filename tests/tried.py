@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from mirage.slurm.releases import read_release, series, shown
+from mirage.slurm.text.releases import read_release, series, shown
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "tests" / "data" / "tried"

@@ -19,7 +19,7 @@ import cluster  # noqa: E402
 import release  # noqa: E402
 from settings import Settings, TestbedError  # noqa: E402
 
-from mirage.slurm import sacctmgr  # noqa: E402
+from mirage.slurm.commands import sacctmgr  # noqa: E402
 
 _ADD = ["sacctmgr", "-i", "add"]
 _ACCOUNTS = (

@@ -21,8 +21,8 @@ from urllib.parse import urlencode
 _ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(_ROOT))
 
-from mirage.cluster.rest_token import Token  # noqa: E402 - after the path
-from mirage.slurm import payloads  # noqa: E402
+from mirage.cluster.rest.token import Token  # noqa: E402 - after the path
+from mirage.slurm.rest import envelope  # noqa: E402
 from tests.cluster.rest_host import RestHost, started  # noqa: E402
 from tests.slurm_testbed import Testbed, TestbedSettings  # noqa: E402
 
@@ -80,7 +80,7 @@ def main() -> int:
 
 def _served(host: RestHost) -> list[str]:
     document = Asker(host, "").ask("openapi", "GET", "/openapi/v3")
-    found = [version for version in payloads.KNOWN if f"/slurm/{version}/" in str(document)]
+    found = [version for version in envelope.KNOWN if f"/slurm/{version}/" in str(document)]
     return [version for version in found if not (_DATA / f"{version}.json").exists()]
 
 
@@ -98,7 +98,7 @@ def _capture(testbed: Testbed, asker: Asker) -> None:
 
 
 def _moves(testbed: Testbed, asker: Asker, first: int, standby: int) -> None:
-    nodes, later = testbed.job(first)["NodeList"], asker.version != payloads.EARLIEST
+    nodes, later = testbed.job(first)["NodeList"], asker.version != envelope.EARLIEST
     key, bob = "required_nodes" if later else "nodelist", asker.host.token("bob")
     asker.job("held", "GET", standby)
     pin = {"dependency": "", key: [nodes] if later else nodes}
@@ -148,7 +148,7 @@ def _history(testbed: Testbed, asker: Asker, first: int, standby: int) -> None:
 def _submissions(asker: Asker) -> None:
     path, alice = f"/slurm/{asker.version}/job/submit", asker.host.token("alice")
     environment: Any = ["PATH=/usr/bin:/bin"]
-    if asker.version == payloads.EARLIEST:
+    if asker.version == envelope.EARLIEST:
         environment = {"PATH": "/usr/bin:/bin"}
     job = {"name": "x", "environment": environment, "current_working_directory": "/home/alice"}
     variants: dict[str, dict[str, Any]] = {

@@ -8,29 +8,29 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mirage.api import (
+from mirage.api import openapi
+from mirage.api.routes import (
     admin,
     chains,
     cluster,
-    documented,
     events,
     forecasts,
     handovers,
-    machines,
+    job_callbacks,
     overviews,
-    problems,
     queue,
     reports,
     system,
 )
-from mirage.api.context import ApiContext
-from mirage.api.deps import no_nul, only_json
-from mirage.api.heads import Heads
-from mirage.api.live import Live
-from mirage.api.misdirected import OwnNames
-from mirage.api.quota import Quota
-from mirage.api.refusals import Ledger
-from mirage.api.revalidation import Revalidation
+from mirage.api.streaming.change_feed import Live
+from mirage.http import problems
+from mirage.http.context import ApiContext
+from mirage.http.denied_requests import Ledger
+from mirage.http.dependencies import no_nul, only_json
+from mirage.http.middleware.etag import Revalidation
+from mirage.http.middleware.head_requests import Heads
+from mirage.http.middleware.host_check import OwnNames
+from mirage.http.quota import Quota
 
 PREFIX = "/api/v1"
 MAX_BODY = 64 * 1024
@@ -54,7 +54,7 @@ def create_app(context: ApiContext) -> FastAPI:
     for routes in (
         chains,
         handovers,
-        machines,
+        job_callbacks,
         cluster,
         queue,
         forecasts,
@@ -69,7 +69,7 @@ def create_app(context: ApiContext) -> FastAPI:
         )
     app.include_router(system.probes)
     problems.install(app)
-    documented.install(app, PREFIX)
+    openapi.install(app, PREFIX)
     app.add_middleware(Revalidation, prefix=context.root_path + PREFIX)
     app.add_middleware(Heads)
     app.add_middleware(OwnNames, known=context.hosts, proxies=context.proxy_uids)

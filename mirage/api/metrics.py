@@ -6,14 +6,17 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from mirage.api.context import ApiContext
-from mirage.domain.caller import PARTITIONS
-from mirage.services import rpcs
-from mirage.services.limits import DAY_S
-from mirage.services.rpcs import Rpcs
-from mirage.store import chains, clusters, decisions, forecasts, service, snapshots, switches
-from mirage.store.engine import Transaction
-from mirage.store.open_links import count_planned
+from mirage.domain.access.caller import PARTITIONS
+from mirage.http.context import ApiContext
+from mirage.services.control.limits import DAY_S
+from mirage.services.operations import slurmctld_load
+from mirage.services.operations.slurmctld_load import Rpcs
+from mirage.store.chains import chains, decisions
+from mirage.store.chains.open_links import count_planned
+from mirage.store.database.engine import Transaction
+from mirage.store.forecasts import handover_forecasts
+from mirage.store.jobs import snapshots
+from mirage.store.operations import admin_overrides, clusters, telemetry
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -75,7 +78,7 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "mirage_kill_switch",
         "1 while it is pulled.",
-        value=bool(switches.pulled(tx, given.cluster_id)),
+        value=bool(admin_overrides.pulled(tx, given.cluster_id)),
     )
     until = clusters.lease_until(tx, given.cluster_id)
     if until is not None:
@@ -84,14 +87,14 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
             "Until the acting worker is taken to be dead; negative: since then.",
             value=until - given.clock(),
         )
-    yield from _of_slurmctld(rpcs.last(tx, given.cluster_id))
+    yield from _of_slurmctld(slurmctld_load.last(tx, given.cluster_id))
     unread = GaugeMetricFamily(
         "mirage_slurm_unread_rows",
         "Rows of Slurm's answers in the last 24 hours that did not read and were left out.",
         labels=["command"],
     )
     since = given.clock() - DAY_S
-    for command, made in service.calls_by_command(tx, given.cluster_id, since).items():
+    for command, made in telemetry.calls_by_command(tx, given.cluster_id, since).items():
         unread.add_metric([command], made.unread)
     yield unread
     latest = snapshots.latest(tx, given.cluster_id)
@@ -103,7 +106,7 @@ def _of_store(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
 
 
 def _forecast_errors(tx: Transaction, given: ApiContext) -> Iterator[Metric]:
-    errors = forecasts.errors(tx, given.cluster_id, _HANDOVERS)
+    errors = handover_forecasts.errors(tx, given.cluster_id, _HANDOVERS)
     yield GaugeMetricFamily(
         "mirage_forecast_handovers", "Hand-overs that the forecast error is of.", value=len(errors)
     )

@@ -12,52 +12,64 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from mirage.cli import manual
+from mirage.cli import command_help
 
 COMMANDS = {
     "demo": (
-        "mirage.cli.demo",
+        "mirage.cli.simulation.demo",
         "Run the real service on a simulated cluster, on an accelerated clock.",
     ),
-    "chain": ("mirage.cli.chain", "Chains: submit, look at, pause, resume, cancel."),
-    "cluster": ("mirage.cli.cluster", "Cluster files: describe a site to the simulator."),
-    "serve": ("mirage.cli.serve", "Run the service: REST API and worker."),
-    "ingest": ("mirage.cli.trace", "Take the jobs of a trace file into the history."),
+    "chain": ("mirage.cli.chains.chain", "Chains: submit, look at, pause, resume, cancel."),
+    "cluster": (
+        "mirage.cli.admin.cluster_import",
+        "Cluster files: describe a site to the simulator.",
+    ),
+    "serve": ("mirage.cli.admin.serve", "Run the service: REST API and worker."),
+    "ingest": ("mirage.cli.admin.ingest", "Take the jobs of a trace file into the history."),
     "simulate": (
-        "mirage.cli.simulate",
+        "mirage.cli.simulation.simulate",
         "Replay a log on a simulated cluster: waits, speed, how near they are to the log's.",
     ),
-    "calibrate": ("mirage.cli.calibrate", "Fit a cluster file to a log and say how sure that is."),
+    "calibrate": (
+        "mirage.cli.simulation.calibrate",
+        "Fit a cluster file to a log and say how sure that is.",
+    ),
     "episodes": (
-        "mirage.cli.episodes",
+        "mirage.cli.policies.episodes",
         "Make the table of hand-overs of a trace: every decision instant, every outcome.",
     ),
-    "train": ("mirage.cli.train", "Train a policy on episode tables."),
-    "models": ("mirage.cli.models", "Trained policies: list, show, promote, recalibrate."),
-    "evaluate": ("mirage.cli.evaluate", "Judge policies on the same hand-overs."),
+    "train": ("mirage.cli.policies.train", "Train a policy on episode tables."),
+    "models": ("mirage.cli.policies.models", "Trained policies: list, show, promote, recalibrate."),
+    "evaluate": ("mirage.cli.policies.evaluate", "Judge policies on the same hand-overs."),
     "forecast": (
-        "mirage.cli.forecast",
+        "mirage.cli.chains.forecast",
         "How long a job would wait if it were submitted now: p10, p50 and p90",
     ),
     "report": (
-        "mirage.cli.report",
+        "mirage.cli.shadow_report.report",
         "What Mirage would have saved a site, and whether it is needed.",
     ),
-    "db": ("mirage.cli.ops", "The database: make it, or bring it to this program's schema."),
-    "config": ("mirage.cli.config", "The configuration file: check it, show it, list every key."),
+    "db": ("mirage.cli.admin.mode", "The database: make it, or bring it to this program's schema."),
+    "config": (
+        "mirage.cli.admin.config",
+        "The configuration file: check it, show it, list every key.",
+    ),
     "doctor": (
-        "mirage.cli.doctor",
+        "mirage.cli.diagnostics.doctor",
         "Say what works here and what does not, and what to do",
     ),
-    "plugin": ("mirage.cli.plugin", "The wrapped sbatch: the line for your shell's profile."),
-    "handover": ("mirage.cli.link", "Inside a link: hand over between links that overlap."),
-    "done": ("mirage.cli.link", "Inside a link: its chain's work is finished."),
-    "token": ("mirage.cli.token", "Bearer tokens: create, list, revoke."),
-    "top": ("mirage.cli.top", "Chains by risk and the next hand-overs, kept up to date."),
-    "notify": ("mirage.cli.notify", "Mail and webhook on chains: try what is configured."),
-    "man": ("mirage.cli.man", "Write the manual pages: mirage(1), and one for each command."),
+    "plugin": (
+        "mirage.cli.chains.plugin",
+        "The wrapped sbatch: the line for your shell's profile.",
+    ),
+    "handover": ("mirage.cli.chains.link", "Inside a link: hand over between links that overlap."),
+    "done": ("mirage.cli.chains.link", "Inside a link: its chain's work is finished."),
+    "token": ("mirage.cli.admin.token", "Bearer tokens: create, list, revoke."),
+    "top": ("mirage.cli.chains.top", "Chains by risk and the next hand-overs, kept up to date."),
+    "notify": ("mirage.cli.admin.notify", "Mail and webhook on chains: try what is configured."),
+    "man": ("mirage.cli.shell.man", "Write the manual pages: mirage(1), and one for each command."),
     "mode": (
-        "mirage.cli.ops",
+        "mirage.cli.admin.mode",
         "How far Mirage goes: observe, shadow (decide and log; the default) or act.",
     ),
 }
@@ -86,7 +98,7 @@ class _Later(TyperCommand):
         name = self.name or ""
         module, _ = COMMANDS[name]
         real = get_group(_imported(module).app).commands[name]
-        manual.attach(real, name)
+        command_help.attach(real, name)
         return real.make_context(info_name, args, parent=parent, **extra)
 
 

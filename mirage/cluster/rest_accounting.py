@@ -1,8 +1,8 @@
 """A slurmrestd without `/slurmdb`: of a site without accounting, or started without that plugin."""
 
-from mirage.cluster.cli import SlurmCli
+from mirage.cluster.cli.client import SlurmCli
 from mirage.errors import AccountingOff, ClusterError, ClusterUnavailable
-from mirage.slurm.payloads import EARLIEST, Dialect
+from mirage.slurm.rest.envelope import EARLIEST, Dialect
 
 
 def not_served(version: Dialect, commands: SlurmCli | None) -> ClusterError:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NewType
 
-from mirage.domain.cause import Actor, AtRisk, Cause
+from mirage.domain.chain_cause import Actor, AtRisk, Cause
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.job import JobId, JobState
 from mirage.domain.timelimit import UNLIMITED

@@ -12,14 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from mirage.errors import InputError, NotFound, UnfitModel
-from mirage.policy.artefact import CARD, Artefact
-from mirage.policy.auto import Auto, Candidate
-from mirage.policy.foretold import Foretold
-from mirage.policy.judged import Judged
-from mirage.policy.positions import Pin, PinThenFree
-from mirage.policy.rules import AtOnce, Average, FixedLead, Quantile, Reactive, SlurmEstimate
-from mirage.policy.served import Served
-from mirage.policy.unserved import Unserved
+from mirage.policy.auto.auto_policy import Auto, Candidate
+from mirage.policy.models.artefact import CARD, Artefact
+from mirage.policy.models.model_policy import Served
+from mirage.policy.models.unavailable_model import Unserved
+from mirage.policy.results.card_results import Judged
+from mirage.policy.rules.lead_rules import (
+    AtOnce,
+    Average,
+    FixedLead,
+    Quantile,
+    Reactive,
+    SlurmEstimate,
+)
+from mirage.policy.rules.pinning import Pin, PinThenFree
+from mirage.policy.twin.twin_policy import Foretold
 from mirage.ports import Policy
 
 _RULES: tuple[Policy, ...] = (

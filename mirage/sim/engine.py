@@ -2,11 +2,9 @@
 
 from typing import Final
 
-from mirage.sim.eligibility import consider, ripen, touch
-from mirage.sim.fair import tick
-from mirage.sim.heap import pop
-from mirage.sim.jit import inlined, kernel
-from mirage.sim.layout import (
+from mirage.sim.arrays.event_heap import pop
+from mirage.sim.arrays.jit import inlined, kernel
+from mirage.sim.arrays.layout import (
     ALLOCATED,
     AT_ARRIVAL,
     AT_BEGIN,
@@ -79,10 +77,12 @@ from mirage.sim.layout import (
     Ints,
     section,
 )
-from mirage.sim.lifecycle import arrive, due_end, finish, place_row, wait_again
-from mirage.sim.nodes import add, drop
-from mirage.sim.passes import backfill_pass, main_pass
-from mirage.sim.queue import rekey
+from mirage.sim.scheduling.passes import backfill_pass, main_pass
+from mirage.sim.state.eligibility import consider, ripen, touch
+from mirage.sim.state.fairtree import tick
+from mirage.sim.state.job_lifecycle import arrive, due_end, finish, place_row, wait_again
+from mirage.sim.state.node_selection import add, drop
+from mirage.sim.state.priority_queue import rekey
 
 _ID_MASK: Final = (1 << RANK_SHIFT) - 1
 

@@ -1,10 +1,9 @@
 """What is done to a cluster from outside, as kernels (docs/simulator.md 8)."""
 
-from mirage.sim import layout
-from mirage.sim.eligibility import consider, depend_on, drop_edges_of, find, touch, withdraw
-from mirage.sim.heap import push
-from mirage.sim.jit import kernel
-from mirage.sim.layout import (
+from mirage.sim.arrays import layout
+from mirage.sim.arrays.event_heap import push
+from mirage.sim.arrays.jit import kernel
+from mirage.sim.arrays.layout import (
     AT_ARRIVAL,
     AT_END,
     BACKFILL_AT,
@@ -35,10 +34,11 @@ from mirage.sim.layout import (
     place_at,
     section,
 )
-from mirage.sim.lifecycle import arrive, finish, pin, place, start, unpin, wait_again
-from mirage.sim.passes import backfill_pass
-from mirage.sim.queue import age_from, dequeue, enqueue
-from mirage.sim.walk import in_order
+from mirage.sim.scheduling.passes import backfill_pass
+from mirage.sim.scheduling.queue_cursor import in_order
+from mirage.sim.state.eligibility import consider, depend_on, drop_edges_of, find, touch, withdraw
+from mirage.sim.state.job_lifecycle import arrive, finish, pin, place, start, unpin, wait_again
+from mirage.sim.state.priority_queue import age_from, dequeue, enqueue
 
 
 @kernel

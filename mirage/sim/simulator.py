@@ -8,16 +8,17 @@ import numpy as np
 
 from mirage.domain.job import JobState
 from mirage.errors import ClusterRefused
-from mirage.sim import engine, layout, moves
-from mirage.sim.arena import Arena
-from mirage.sim.columns import LiveColumns, live_columns
-from mirage.sim.layout import FAR, NONE, Ints, view
-from mirage.sim.nodes import size
-from mirage.sim.rooms import OUTAGES
-from mirage.sim.site import bitmap
-from mirage.sim.told import END_STATES, Told
+from mirage.sim import engine, moves
+from mirage.sim.arrays import layout
+from mirage.sim.arrays.layout import FAR, NONE, Ints, view
+from mirage.sim.arrays.live_columns import LiveColumns, live_columns
+from mirage.sim.event_log import END_STATES, Told
+from mirage.sim.packing.allocation import OUTAGES
+from mirage.sim.packing.packed_params import bitmap
+from mirage.sim.packing.workload import REFUSALS, Workload, dependency_numbers
+from mirage.sim.simulator_memory import Arena
+from mirage.sim.state.node_selection import size
 from mirage.sim.types import Dependency, Event, Outage, Params, Record, SimJob
-from mirage.sim.workload import REFUSALS, Workload, dependency_numbers
 
 
 class Simulator:

@@ -9,25 +9,25 @@ from urllib.parse import quote
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
-from mirage.api.context import ApiContext
-from mirage.web import (
+from mirage.http.context import ApiContext
+from mirage.web import assets
+from mirage.web.page_context import HEADERS, Entry, answer, place
+from mirage.web.pages import (
     accuracy,
     admin,
     admin_audit,
     admin_models,
-    assets,
     chains,
     impact,
     login,
-    now,
+    overview,
     queue,
 )
-from mirage.web.page import HEADERS, Entry, answer, place
 
 _PAGES: tuple[tuple[APIRouter, Entry | None], ...] = (
     (assets.router, None),
     (login.router, None),
-    (now.router, now.ENTRY),
+    (overview.router, overview.ENTRY),
     (chains.router, None),
     (queue.router, queue.ENTRY),
     (accuracy.router, accuracy.ENTRY),

@@ -5,17 +5,17 @@ from urllib.parse import parse_qs
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 
-from mirage.api import browser
-from mirage.api.context import ApiContext
 from mirage.errors import InputError
-from mirage.web.page import HEADERS
+from mirage.http.auth import cookie_auth
+from mirage.http.context import ApiContext
+from mirage.web.page_context import HEADERS
 
 _FIELDS = 128
 
 
 def sent(request: Request, body: bytes) -> dict[str, list[str]]:
     """By the field's name. Raises NotAllowed for a form of another site's, InputError for none."""
-    browser.need_same_origin(request)
+    cookie_auth.need_same_origin(request)
     try:
         found = parse_qs(body.decode(), max_num_fields=_FIELDS)
     except ValueError as error:

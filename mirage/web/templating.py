@@ -5,7 +5,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from mirage.web import assets, words
+from mirage.web import assets, formatting
 
 
 @cache
@@ -18,13 +18,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "when": words.when,
-        "clock": words.clock,
-        "age": words.age,
-        "span": words.span,
-        "hours": words.hours,
-        "count": words.count,
-        "coded": words.coded,
+        "when": formatting.when,
+        "clock": formatting.clock,
+        "age": formatting.age,
+        "span": formatting.span,
+        "hours": formatting.hours,
+        "count": formatting.count,
+        "coded": formatting.coded,
     }
     return made
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mirage.api.app import ApiContext
-from mirage.store import clusters
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.api.running import CLUSTER, NOW, Client, Stage, identify
 
 

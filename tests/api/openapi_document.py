@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mirage.api.app import ApiContext, create_app
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
 from tests.api import openapi_said
 from tests.api.openapi_breaking import breaking
 

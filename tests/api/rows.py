@@ -7,10 +7,10 @@ from mirage.domain.chain import Chain, ChainId, Link, LinkState, Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
-from mirage.services.ingest import ingest_queue
-from mirage.store import chains, decisions
-from mirage.store.decisions import NewDecision
-from mirage.store.engine import Store, Transaction
+from mirage.services.ingest.live_ingest import ingest_queue
+from mirage.store.chains import chains, decisions
+from mirage.store.chains.decisions import NewDecision
+from mirage.store.database.engine import Store, Transaction
 from tests.api.running import CHAIN, NOW, USERS
 
 HOUR = 3600

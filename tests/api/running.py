@@ -15,21 +15,21 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from mirage.api import peer
 from mirage.api.app import ApiContext, create_app
-from mirage.domain.caller import Caller
-from mirage.domain.signing import signed
+from mirage.domain.access.caller import Caller
+from mirage.domain.access.request_signing import signed
 from mirage.errors import NotIdentified
+from mirage.http.auth import unix_peer
 from tests import patient
 
 NOW = 1_800_000_000
 USERS = {"alice": 1001, "bob": 1002, "carol": 1003, "root": 0}
-LONG = peer.Patience(head_s=3600, body_s=3600, taking_s=3600)
+LONG = unix_peer.Patience(head_s=3600, body_s=3600, taking_s=3600)
 CHAIN = "k3v9x2m7q1zt"
 CLUSTER = "lab"
 
 
-class PatientProtocol(peer.PeerProtocol):
+class PatientProtocol(unix_peer.PeerProtocol):
     """Ends no connection of a client that a busy machine keeps from sending or taking."""
 
     def __init__(self, config: Config, server_state: ServerState, **rest: Any) -> None:
@@ -133,7 +133,7 @@ class Stage:
         listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         self.socket_path = folder / "socket"
-        local = peer.listen(self.socket_path, private=True)
+        local = unix_peer.listen(self.socket_path, private=True)
         config = uvicorn.Config(
             self,
             http=PatientProtocol,

@@ -10,11 +10,11 @@ import pytest
 from mirage.api.app import ApiContext
 from mirage.domain.decision import Mode
 from mirage.policy import registry
-from mirage.services.caps import Told
-from mirage.services.rpcs import Sensor
-from mirage.slurm.sdiag import Asked, Diagnosis
-from mirage.store import clusters
-from mirage.store.engine import Store
+from mirage.services.control.limit_overrides import Told
+from mirage.services.operations.slurmctld_load import Sensor
+from mirage.slurm.commands.sdiag import Asked, Diagnosis
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.api.running import NOW, Client, Stage
 from tests.episodes.tables import MONDAY
 from tests.learn.queue_tables import EACH_DAY, EPISODES, queue_table

@@ -19,14 +19,16 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.testing import capture_logs
 
-from mirage.api import admission, live, peer
-from mirage.api.admission import Admission, resolve_proxies
 from mirage.api.app import ApiContext, create_app
-from mirage.api.doors import Server
-from mirage.api.peer import Patience
-from mirage.api.same_host import End, Owners
+from mirage.api.streaming import change_feed
 from mirage.errors import InputError
-from mirage.store.engine import Store
+from mirage.http.auth import unix_peer
+from mirage.http.auth.socket_owner import End, Owners
+from mirage.http.auth.unix_peer import Patience
+from mirage.http.server import admission
+from mirage.http.server.admission import Admission, resolve_proxies
+from mirage.http.server.listening import Server
+from mirage.store.database.engine import Store
 from tests import patient
 from tests.api.streams import PATH, listening
 from tests.api.test_events import bearer
@@ -67,7 +69,10 @@ class Place:
 def serving(
     let_in: Admission, folder: Path, patience: Patience = LONG, served: ASGIApp = app
 ) -> Iterator[Place]:
-    tcp, unix = socket.create_server(("127.0.0.1", 0)), peer.listen(folder / "s", private=False)
+    tcp, unix = (
+        socket.create_server(("127.0.0.1", 0)),
+        unix_peer.listen(folder / "s", private=False),
+    )
     started = threading.Event()
     server = Server(
         served, let_in, patience=patience, keep_alive_s=600, grace_s=1, started=started.set
@@ -255,7 +260,7 @@ def test_streams_of_one_client_leave_others_theirs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of those who do not say who they are; who does has their own."""
-    monkeypatch.setattr(live, "MOST_FROM_ONE", 2)
+    monkeypatch.setattr(change_feed, "MOST_FROM_ONE", 2)
     alice = {"Authorization": f"Bearer {bearer(store, cluster_id, 'alice')}"}
     let_in = Admission(40, 20)
     with serving(let_in, tmp_path, served=create_app(context)) as place, ExitStack() as stack:

@@ -20,14 +20,14 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi import checks
 
-from mirage.api.context import ApiContext
-from mirage.domain.caller import NOBODY_UID, Role
-from mirage.domain.cause import AtRisk, Risk
+from mirage.domain.access.caller import NOBODY_UID, Role
+from mirage.domain.chain_cause import AtRisk, Risk
 from mirage.domain.job import JobState
-from mirage.services import tokens
-from mirage.store import jobs
-from mirage.store.engine import Store
-from mirage.store.tokens import Token
+from mirage.http.context import ApiContext
+from mirage.services.access import tokens
+from mirage.store.access.tokens import Token
+from mirage.store.database.engine import Store
+from mirage.store.jobs import job_history
 from tests import patient
 from tests.api.openapi_document import made
 from tests.api.rows import add_chain, add_decision, add_links, job, look
@@ -74,7 +74,7 @@ def service(stage: Stage, context: ApiContext, store: Store, cluster_id: int) ->
         add_links(tx, cluster_id)
         add_chain(tx, cluster_id, "bobschain001", "bob", created_at=NOW - 5, at_risk=UPKEEP)
         add_decision(tx, cluster_id)
-        jobs.upsert(tx, cluster_id, [job(n, user="bob", uid=1002) for n in range(1, 60)])
+        job_history.upsert(tx, cluster_id, [job(n, user="bob", uid=1002) for n in range(1, 60)])
     with stage.serving(replace(context, pushers=("root",))) as client:
         yield client
 

@@ -6,9 +6,9 @@ from contextlib import closing
 import pytest
 
 from mirage.api.app import ApiContext, create_app
-from mirage.api.browser import COOKIE
-from mirage.store import clusters
-from mirage.store.engine import Store
+from mirage.http.auth.cookie_auth import COOKIE
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from mirage.web.app import mount
 from tests.api.running import NOW, Client, Stage
 from tests.web.looking import session_of

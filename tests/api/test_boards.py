@@ -13,9 +13,10 @@ import pytest
 from mirage.api.app import ApiContext
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Forecast
-from mirage.store import clusters, forecasts
-from mirage.store.engine import Store
-from mirage.store.forecasts import ForecastRow
+from mirage.store.database.engine import Store
+from mirage.store.forecasts import handover_forecasts
+from mirage.store.forecasts.handover_forecasts import ForecastRow
+from mirage.store.operations import clusters
 from tests import needed
 from tests.api.rows import add_chain, add_decision, look
 from tests.api.running import CHAIN, NOW, Stage
@@ -44,8 +45,8 @@ def served(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> 
         row = ForecastRow(
             chain_id=ChainId(CHAIN), index=2, source="quantile", at=NOW, forecast=Forecast(p50_s=9)
         )
-        forecasts.record(tx, cluster_id, row)
-        forecasts.settle(tx, ChainId(CHAIN), 2, 100)
+        handover_forecasts.record(tx, cluster_id, row)
+        handover_forecasts.settle(tx, ChainId(CHAIN), 2, 100)
     with stage.serving(replace(context, usage=lambda: {"squeue": Cost()})) as client:
         text = client.get("/metrics").text
     # A family without a row yet, such as chains at risk, is told of by its TYPE line.

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from mirage.api.context import ApiContext
-from mirage.domain.cause import AtRisk, Risk
 from mirage.domain.chain import ChainId, ChainState, Link
+from mirage.domain.chain_cause import AtRisk, Risk
 from mirage.domain.job import JobId
+from mirage.http.context import ApiContext
 from mirage.policy import registry
-from mirage.store import audit, chains
-from mirage.store.engine import Store
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
 from tests.api.rows import add_chain, add_decision, add_links, look
 from tests.api.running import CHAIN, NOW, Client, Stage
 from tests.learn.trained import save

@@ -9,8 +9,8 @@ import pytest
 from mirage.domain.decision import Mode
 from mirage.domain.job import JobState
 from mirage.domain.timelimit import UNLIMITED
-from mirage.store import clusters
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.api.rows import HOUR, job, look
 from tests.api.running import NOW, Client
 

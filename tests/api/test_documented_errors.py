@@ -9,15 +9,17 @@ from typing import Any, NoReturn
 import httpx
 import pytest
 
-from mirage.api import live, quota
-from mirage.api.context import ApiContext
-from mirage.api.problems import KINDS
-from mirage.domain.caller import Caller
+from mirage.api.streaming import change_feed
+from mirage.domain.access.caller import Caller
 from mirage.domain.chain import ChainMode
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from mirage.services.quotas import Quotas
-from mirage.store import jobs, reports
-from mirage.store.engine import Store
+from mirage.http import quota
+from mirage.http.context import ApiContext
+from mirage.http.problems import KINDS
+from mirage.services.access.quotas import Quotas
+from mirage.store.database.engine import Store
+from mirage.store.jobs import job_history
+from mirage.store.operations import reports
 from tests.api.openapi_document import made
 from tests.api.rows import add_chain, add_links, job, look
 from tests.api.running import CHAIN, NOW, USERS, Client, Stage
@@ -145,7 +147,7 @@ def a_nul(scene: Scene, operation: Operation) -> httpx.Response:
 
 
 def too_much(scene: Scene, operation: Operation) -> httpx.Response:
-    scene.patch.setattr(live, "MOST", 0)
+    scene.patch.setattr(change_feed, "MOST", 0)
     scene.patch.setattr(quota, "FORECASTS_AT_ONCE", 0)
     with scene.serving(quotas=Quotas(exports=0, writes_burst=0)) as client:
         return operation.ask(client, "format=csv", Authorization="MUNGE alice")
@@ -223,7 +225,7 @@ def scene(
     with store.begin() as tx:
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)
-        jobs.upsert(tx, cluster_id, [job(n) for n in range(1, 13)])
+        job_history.upsert(tx, cluster_id, [job(n) for n in range(1, 13)])
     shown = replace(context, identify=believing, models_dir=MODELS)
     return Scene(stage, shown, monkeypatch)
 

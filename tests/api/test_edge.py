@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from mirage.api.app import ApiContext
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
 from tests.api.rows import job, look
 from tests.api.running import Client, Stage
 

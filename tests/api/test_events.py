@@ -11,17 +11,20 @@ import pytest
 import uvicorn
 from sqlalchemy import delete, insert, update
 
-from mirage.api import events, live
 from mirage.api.app import create_app
-from mirage.api.context import ApiContext
-from mirage.domain.caller import JOBS, Role
+from mirage.api.routes import events
+from mirage.api.streaming import change_feed
+from mirage.domain.access.caller import JOBS, Role
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Mode
-from mirage.services import modes, tokens
-from mirage.store import changes, tables
-from mirage.store.changes import Topic
-from mirage.store.engine import Store
-from mirage.store.tokens import Token
+from mirage.http.context import ApiContext
+from mirage.services.access import tokens
+from mirage.services.control import modes
+from mirage.store.access.tokens import Token
+from mirage.store.database import tables
+from mirage.store.database.engine import Store
+from mirage.store.events import changes
+from mirage.store.events.changes import Topic
 from tests.api.rows import add_chain, add_decision, add_links, look
 from tests.api.running import CHAIN, NOW, USERS, Client, PatientProtocol, Stage
 from tests.api.streams import PATH, listening, read
@@ -102,7 +105,7 @@ def test_who_cannot_be_told_all_begins_anew(
 def test_a_reader_far_behind_is_not_given_everything(
     client: Client, store: Store, cluster_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "BATCH", 5)
+    monkeypatch.setattr(change_feed, "BATCH", 5)
     for _ in range(6):
         with store.begin() as tx:
             changes.tell(tx, cluster_id, Topic.QUEUE)
@@ -178,8 +181,8 @@ def test_health_is_told_when_it_changes(
 def test_no_more_listen_than_there_is_room_for(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "MOST", 2)
-    monkeypatch.setattr(live, "FOR_KNOWN", 0)
+    monkeypatch.setattr(change_feed, "MOST", 2)
+    monkeypatch.setattr(change_feed, "FOR_KNOWN", 0)
     with ExitStack() as open_ones:
         streams = [open_ones.enter_context(listening(client.url, for_s=600)) for _ in range(2)]
         assert [stream.next().name for stream in streams] == ["health", "health"]
@@ -192,8 +195,8 @@ def test_no_more_listen_than_there_is_room_for(
 def test_who_does_not_say_who_they_are_leaves_room_for_who_does(
     client: Client, store: Store, cluster_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "MOST", 2)
-    monkeypatch.setattr(live, "FOR_KNOWN", 1)
+    monkeypatch.setattr(change_feed, "MOST", 2)
+    monkeypatch.setattr(change_feed, "FOR_KNOWN", 1)
     alice = {"Authorization": f"Bearer {bearer(store, cluster_id, 'alice')}"}
     with listening(client.url, for_s=600) as stream:
         assert stream.next().name == "health"
@@ -230,7 +233,7 @@ def test_a_client_that_does_not_read_is_let_go(
     """What it costs meanwhile is its connection: nothing is kept for it."""
     monkeypatch.setattr(events, "SEND_S", 0.3)
     monkeypatch.setattr(events, "HEARTBEAT_S", 0.1)
-    monkeypatch.setattr(live, "BATCH", 20_000)
+    monkeypatch.setattr(change_feed, "BATCH", 20_000)
     names = [ChainId(f"chain{number:06}") for number in range(changes.MANY)]
     with store.begin() as tx:
         for name in names:
@@ -241,8 +244,8 @@ def test_a_client_that_does_not_read_is_let_go(
         tx.execute(delete(tables.changes))
         tx.execute(insert(tables.changes), rows)
         tx.execute(update(tables.change_counts).values(newest=8000))
-    monkeypatch.setattr(live, "MOST", 1)
-    monkeypatch.setattr(live, "FOR_KNOWN", 0)
+    monkeypatch.setattr(change_feed, "MOST", 1)
+    monkeypatch.setattr(change_feed, "FOR_KNOWN", 0)
     host, port = client.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as idle:
         idle.sendall(f"GET {PATH}?since=0 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())

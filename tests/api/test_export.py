@@ -17,14 +17,14 @@ import pytest
 from pydantic import BaseModel
 from structlog.testing import capture_logs
 
-from mirage.api import export, reading
-from mirage.api.context import ApiContext
-from mirage.api.export import columns_of
-from mirage.domain.caller import JOBS, USAGE
-from mirage.domain.signing import signed
-from mirage.services.quotas import Quotas
-from mirage.store import jobs
-from mirage.store.engine import Store
+from mirage.api.streaming import file_export, slow_clients
+from mirage.api.streaming.file_export import columns_of
+from mirage.domain.access.caller import JOBS, USAGE
+from mirage.domain.access.request_signing import signed
+from mirage.http.context import ApiContext
+from mirage.services.access.quotas import Quotas
+from mirage.store.database.engine import Store
+from mirage.store.jobs import job_history
 from tests import patient
 from tests.api.rows import add_chain, add_decision, add_links, job
 from tests.api.running import CHAIN, CLUSTER, NOW, Client, Stage
@@ -48,7 +48,7 @@ def filled(store: Store, cluster_id: int) -> None:
         for hour in range(5):
             add_decision(tx, cluster_id, at=NOW + 7200 * hour)
         some = [job(n, name=f"=cmd|{n}" if n % 2 else "plain") for n in range(1, 8)]
-        jobs.upsert(tx, cluster_id, [*some, job(9, user="bob", uid=1002)])
+        job_history.upsert(tx, cluster_id, [*some, job(9, user="bob", uid=1002)])
 
 
 def read_csv(text: str) -> list[dict[str, str]]:
@@ -71,7 +71,7 @@ def flat(item: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def test_a_file_has_the_rows_of_the_pages(
     client: Client, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "PART", 2)
+    monkeypatch.setattr(file_export, "PART", 2)
     items = [flat(item) for item in client.get(f"{API}/{name}").json()["items"]]
     text = client.get(f"{API}/{name}", format="csv")
     rows = read_csv(text.text)
@@ -113,7 +113,7 @@ def test_no_text_is_a_formula_whatever_the_spreadsheet_takes_for_a_separator(
     names = [before + formula for before in BEFORE for formula in FORMULAS]
     with store.begin() as tx:
         some = [job(n, name=name, account='say "a,b"') for n, name in enumerate(names, 1)]
-        jobs.upsert(tx, cluster_id, [*some, job(len(names) + 1, name="a;b|c -d=e")])
+        job_history.upsert(tx, cluster_id, [*some, job(len(names) + 1, name="a;b|c -d=e")])
     text = client.get(f"{API}/jobs", format="csv").text
     rows = {int(row["job_id"]): row for row in read_csv(text)}
     assert [rows[n]["name"].replace("'", "") for n in range(1, len(names) + 1)] == names
@@ -127,7 +127,7 @@ def test_a_long_text_of_separators_is_read_once() -> None:
     (column,) = columns_of(Named)
     name = ";\n" * 500_000
     rows = [Named(name=name), Named(name=f"{name}=1")]
-    told = b"".join(export._csv([column], iter([rows]))).decode()
+    told = b"".join(file_export._csv([column], iter([rows]))).decode()
     assert told == f'name\r\n"{name}"\r\n"{name}\'=1"\r\n'
 
 
@@ -217,7 +217,7 @@ def until(done: Callable[[], bool]) -> None:
 def large(store: Store, cluster_id: int) -> None:
     """A file that no buffer between the two takes whole: some 24 MB."""
     with store.begin() as tx:
-        jobs.upsert(tx, cluster_id, [job(n, name="x" * 4000) for n in range(1, 6001)])
+        job_history.upsert(tx, cluster_id, [job(n, name="x" * 4000) for n in range(1, 6001)])
 
 
 @pytest.mark.usefixtures("large")
@@ -259,7 +259,7 @@ def test_all_unknown_together_leave_half_of_the_files(client: Client) -> None:
 def test_who_does_not_read_is_cut_off_and_leaves_a_slot(
     stage: Stage, context: ApiContext, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    monkeypatch.setattr(reading, "WINDOW_S", 0.5 if way == "too slow" else 3600.0)
+    monkeypatch.setattr(slow_clients, "WINDOW_S", 0.5 if way == "too slow" else 3600.0)
     quotas = Quotas(export_s=3600 if way == "too slow" else 1)
     with stage.serving(replace(context, quotas=quotas)) as client, capture_logs() as lines:
         slots = stage.app.state.quota.exports
@@ -280,11 +280,11 @@ def test_memory_does_not_grow_with_the_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Eight times the rows take little more: what is held is a part, not the file."""
-    monkeypatch.setattr(export, "PART", 500)
+    monkeypatch.setattr(file_export, "PART", 500)
     peaks = []
     for rows in (1_000, 8_000):
         with store.begin() as tx:
-            jobs.upsert(tx, cluster_id, [job(n, name="x" * 100) for n in range(1, rows + 1)])
+            job_history.upsert(tx, cluster_id, [job(n, name="x" * 100) for n in range(1, rows + 1)])
         peaks.append(_peak(client, kind, rows))
     assert peaks[1] < 2.5 * peaks[0]
 

@@ -9,10 +9,11 @@ import pytest
 
 from mirage.api.app import ApiContext
 from mirage.domain.decision import Forecast
-from mirage.domain.shape import Quality, Shape
-from mirage.services.forecasting import MOST_ASKED
-from mirage.store import queue_now, shapes, trials
-from mirage.store.engine import Store, Transaction
+from mirage.domain.job_shape import Quality, Shape
+from mirage.services.forecasts.submission_forecast import MOST_ASKED
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.forecasts import forecast_trials, shape_forecasts
+from mirage.store.jobs import queue_summary
 from tests.api.rows import HOUR, job, look
 from tests.api.running import NOW, Client, Stage
 
@@ -28,19 +29,19 @@ def client(stage: Stage, context: ApiContext, store: Store, cluster_id: int) -> 
     look(store, cluster_id, *(job(200 + i, **submitted) for i in range(30)))
     with store.begin() as tx:
         of_nodes(tx, cluster_id, 6000)
-        shapes.ask(tx, cluster_id, SHAPE, NOW - 400)
+        shape_forecasts.ask(tx, cluster_id, SHAPE, NOW - 400)
         told = Forecast(p10_s=1800.0, p50_s=3600.0, p90_s=7200.0, samples=100)
-        shapes.save(tx, cluster_id, SHAPE, NOW - 300, told)
+        shape_forecasts.save(tx, cluster_id, SHAPE, NOW - 300, told)
     with stage.serving(context) as running:
         yield running
 
 
 def of_nodes(tx: Transaction, cluster_id: int, number: int) -> None:
     """The partition has so many."""
-    seen = queue_now.find(tx, cluster_id)
+    seen = queue_summary.find(tx, cluster_id)
     assert seen is not None
     rows = [replace(row, nodes=number) for row in seen.nodes]
-    queue_now.save(tx, cluster_id, seen.at, seen.queue, rows)
+    queue_summary.save(tx, cluster_id, seen.at, seen.queue, rows)
 
 
 def ask(client: Client, who: str | None = "bob", **more: Any) -> Any:
@@ -121,7 +122,7 @@ def test_forecasts_are_corrected_by_how_the_last_ones_came_out(
         jobs=412, days=20, within=0.61, below_p90=0.7, error_s=900.0, shift=(-0.1, 0.0, 0.5)
     )
     with store.begin() as tx:
-        trials.save_quality(tx, cluster_id, "twin", NOW - HOUR, found)
+        forecast_trials.save_quality(tx, cluster_id, "twin", NOW - HOUR, found)
     answer = client.get(PATH, **ASKED).json()
     assert answer["calibrated"]
     assert answer["p10_s"] < 1800.0
@@ -160,7 +161,7 @@ def test_what_cannot_be_asked_is_refused(client: Client, more: dict[str, Any], s
 def test_too_many_questions_are_refused(client: Client, store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         for nodes in range(1, MOST_ASKED + 1):
-            shapes.ask(tx, cluster_id, replace(SHAPE, nodes=100 + nodes), NOW)
+            shape_forecasts.ask(tx, cluster_id, replace(SHAPE, nodes=100 + nodes), NOW)
     answer = ask(client, nodes=6)
     assert (answer.status_code, answer.json()["type"]) == (429, "/problems/too-many")
 
@@ -168,8 +169,8 @@ def test_too_many_questions_are_refused(client: Client, store: Store, cluster_id
 def test_what_is_refused_is_said(client: Client, store: Store, cluster_id: int) -> None:
     huge = replace(SHAPE, nodes=5000)
     with store.begin() as tx:
-        shapes.ask(tx, cluster_id, huge, NOW - 60)
-        shapes.save(tx, cluster_id, huge, NOW, "it asks for more nodes than there are")
+        shape_forecasts.ask(tx, cluster_id, huge, NOW - 60)
+        shape_forecasts.save(tx, cluster_id, huge, NOW, "it asks for more nodes than there are")
     answer = client.get(PATH, **(ASKED | {"nodes": 5000})).json()
     assert answer["refused"] == "it asks for more nodes than there are"
     assert "The twin says nothing of it: it asks for more nodes" in answer["says"][1]

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from mirage.api.context import ApiContext
-from mirage.domain.caller import Role
-from mirage.services import tokens
-from mirage.store import jobs
-from mirage.store.engine import Store
-from mirage.store.tokens import Token
+from mirage.domain.access.caller import Role
+from mirage.http.context import ApiContext
+from mirage.services.access import tokens
+from mirage.store.access.tokens import Token
+from mirage.store.database.engine import Store
+from mirage.store.jobs import job_history
 from tests.api.openapi_document import COMMITTED
 from tests.api.rows import add_chain, add_decision, add_links, job, look
 from tests.api.running import CHAIN, NOW, USERS, Stage
@@ -61,7 +61,7 @@ def service(stage: Stage, context: ApiContext, store: Store, cluster_id: int) ->
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)
         add_decision(tx, cluster_id)
-        jobs.upsert(tx, cluster_id, [job(n) for n in range(1, 25)])
+        job_history.upsert(tx, cluster_id, [job(n) for n in range(1, 25)])
     with stage.serving(replace(context)) as client:
         yield client.url
 

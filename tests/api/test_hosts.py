@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mirage.api.app import ApiContext
-from mirage.api.hosts import hosts
+from mirage.http.allowed_hosts import hosts
 from tests.api.running import Client, Stage
 
 PATHS = ["/healthz", "/metrics", "/api/v1/chains", "/api/v1/events?for_s=0", "/nowhere"]

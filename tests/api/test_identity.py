@@ -13,17 +13,20 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from structlog.testing import capture_logs
 
-from mirage.api import chains, cluster, deps, machines, system
-from mirage.api import refusals as ledger
 from mirage.api.app import ApiContext
-from mirage.domain.caller import Caller, Role
-from mirage.domain.signing import signed
+from mirage.api.routes import chains, cluster, job_callbacks, system
+from mirage.domain.access.caller import Caller, Role
+from mirage.domain.access.request_signing import signed
 from mirage.errors import NotIdentified
-from mirage.services import tokens as token_service
-from mirage.store import audit, clusters, tokens
-from mirage.store.audit import AuditEntry
-from mirage.store.engine import Store
-from mirage.store.tokens import Token
+from mirage.http import denied_requests as ledger
+from mirage.http import dependencies
+from mirage.services.access import tokens as token_service
+from mirage.store.access import tokens
+from mirage.store.access.tokens import Token
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+from mirage.store.operations import clusters
 from tests.api.rows import add_chain
 from tests.api.running import CHAIN, CLUSTER, NOW, USERS, Client, Stage
 from tests.services.test_quotas import Stopwatch
@@ -339,11 +342,13 @@ def asked(dependant: Dependant) -> set[object]:
 
 def test_no_route_answers_without_asking_who_looks() -> None:
     """Whoever adds one decides what PrivateData leaves of it."""
-    rooms = (chains, machines, cluster, system)
+    rooms = (chains, job_callbacks, cluster, system)
     routes = [route for room in rooms for route in room.router.routes]
     versioned = [route for route in routes if isinstance(route, APIRoute)]
     assert len(versioned) == len(routes) > 10
-    blind = [route.path for route in versioned if deps.reader not in asked(route.dependant)]
+    blind = [route.path for route in versioned if dependencies.reader not in asked(route.dependant)]
     assert blind == []
     changing = [route for route in versioned if route.methods and "GET" not in route.methods]
-    assert [route.path for route in changing if deps.writer not in asked(route.dependant)] == []
+    assert [
+        route.path for route in changing if dependencies.writer not in asked(route.dependant)
+    ] == []

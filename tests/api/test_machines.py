@@ -11,10 +11,12 @@ from mirage.api.app import ApiContext
 from mirage.domain.chain import ChainId, ChainMode, Link, LinkState
 from mirage.domain.decision import Action, Decision, Mode
 from mirage.domain.job import Job, JobId, JobState
-from mirage.store import chains, clusters, decisions, jobs, pushes
-from mirage.store.decisions import NewDecision
-from mirage.store.engine import Store, Transaction
-from mirage.store.pushes import Pushes
+from mirage.store.chains import chains, decisions, push_times
+from mirage.store.chains.decisions import NewDecision
+from mirage.store.chains.push_times import Pushes
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.jobs import job_history
+from mirage.store.operations import clusters
 from tests.api.rows import HOUR, add_chain
 from tests.api.running import CHAIN, NOW, Client, Stage
 
@@ -57,7 +59,7 @@ def add_waits(tx: Transaction, cluster_id: int, wait_s: int) -> None:
         )
         for i in range(30)
     ]
-    jobs.upsert(tx, cluster_id, started)
+    job_history.upsert(tx, cluster_id, started)
 
 
 def decided(tx: Transaction, cluster_id: int) -> None:
@@ -134,7 +136,7 @@ def test_slurmctld_tells_of_ends(pushed: Client, store: Store, cluster_id: int) 
     assert (other.status_code, other.json()) == (202, {"looks": False})
     assert pushed.post(COMPLETIONS, body(), who="root").json() == {"looks": True}
     with store.read() as tx:
-        assert pushes.find(tx, cluster_id) == Pushes(NOW, NOW, None)
+        assert push_times.find(tx, cluster_id) == Pushes(NOW, NOW, None)
 
 
 @pytest.mark.parametrize(("who", "status"), [("alice", 403), (None, 401)])
@@ -143,7 +145,7 @@ def test_nobody_else_is_believed(
 ) -> None:
     assert pushed.post(COMPLETIONS, body(), who=who).status_code == status
     with store.read() as tx:
-        assert pushes.find(tx, cluster_id) == Pushes(None, None, None)
+        assert push_times.find(tx, cluster_id) == Pushes(None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 import structlog
 
-from mirage.api import deps
 from mirage.api.app import ApiContext
-from mirage.cluster import munge as real_munge
+from mirage.cluster.auth import munge as real_munge
+from mirage.config.settings import AuthSettings
+from mirage.domain.access.request_signing import signed, signed_for_anybody
 from mirage.domain.chain import ChainId
-from mirage.domain.signing import signed, signed_for_anybody
 from mirage.errors import NotFound
-from mirage.settings import AuthSettings
-from mirage.store import chains
-from mirage.store.engine import Store
+from mirage.http import dependencies
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
 from tests.api.running import CHAIN, CLUSTER, Client, Stage
 from tests.slurm_plugin.forger import as_root, forging
 
@@ -163,7 +163,7 @@ def test_older_plugins_are_served_what_they_ask_until_the_site_says_no_more(
 
     me = pwd.getpwuid(os.geteuid()).pw_name
     who = replace(context, identify=real_munge.identify, pushers=(me,), admins=())
-    deps._tell_of_older.cache_clear()
+    dependencies._tell_of_older.cache_clear()
     with (
         structlog.testing.capture_logs() as log,
         stage.serving(replace(who, munge_without_cluster=True)) as client,

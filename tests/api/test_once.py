@@ -7,12 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
-from mirage.api.context import ApiContext
-from mirage.domain.caller import JOBS, USAGE, Role
-from mirage.domain.cause import asked
+from mirage.domain.access.caller import JOBS, USAGE, Role
 from mirage.domain.chain import ChainState
-from mirage.store import audit
-from mirage.store.engine import Store
+from mirage.domain.chain_cause import asked
+from mirage.http.context import ApiContext
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
 from tests.api.rows import add_chain, add_links
 from tests.api.running import CHAIN, Client, Stage
 from tests.api.test_identity import token

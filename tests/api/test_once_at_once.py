@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from mirage.store import audit
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
 from tests.api.rows import add_chain, add_links
 from tests.api.running import CHAIN, Client
 

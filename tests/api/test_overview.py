@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from mirage.domain.chain import ChainState, Position
-from mirage.services import chains as chain_service
-from mirage.store import chains, jobs
+from mirage.services.chains import lifecycle as chain_service
+from mirage.store.chains import chains
+from mirage.store.jobs import job_history
 from tests.api.running import NOW
 from tests.web.looking import session_of
 from tests.web.seeded import LOOKED_AT, Size
@@ -128,10 +129,10 @@ def test_slurms_own_plan_stands_beside_the_forecast(few: Site) -> None:
 def test_its_owner_is_told_where_the_logs_are(few: Site) -> None:
     with few.store.begin() as tx:
         first, *_ = chains.links(tx, chain_id(0))
-        (job, *_) = jobs.page(tx, few.cluster_id, limit=1)
+        (job, *_) = job_history.page(tx, few.cluster_id, limit=1)
         line = "sbatch -o out-%j.txt job.sh"
         known = replace(job, job_id=first.job_id, submit=first.submit, submit_line=line)
-        jobs.upsert(tx, few.cluster_id, [known])
+        job_history.upsert(tx, few.cluster_id, [known])
     held = {"Cookie": f"mirage_session={session_of(few.store, few.cluster_id, 'alice')}"}
     answer = few.client.raw("GET", f"/api/v1/chains/{chain_id(0)}/timeline", headers=held).json()
     logs = [(log["file"], log["told"]) for log in answer["logs"]]

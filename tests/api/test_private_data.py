@@ -11,9 +11,11 @@ from mirage.api.app import ApiContext
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Mode
 from mirage.domain.job import JobState
-from mirage.slurm.sacctmgr import Roster
-from mirage.store import audit, chains, clusters
-from mirage.store.engine import Store
+from mirage.slurm.commands.sacctmgr import Roster
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
+from mirage.store.operations import clusters
 from tests.api.rows import HOUR, add_chain, add_decision, add_links, job, look
 from tests.api.running import NOW, USERS, Client, Stage
 

@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from mirage.api.app import ApiContext
-from mirage.api.problems import KINDS
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from mirage.services import chains as chain_service
-from mirage.store.engine import Store
+from mirage.http.problems import KINDS
+from mirage.services.chains import lifecycle as chain_service
+from mirage.store.database.engine import Store
 from tests.api.rows import add_chain, add_links
 from tests.api.running import CHAIN, Client, Stage
 

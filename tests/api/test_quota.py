@@ -10,17 +10,18 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from mirage.api import quota
 from mirage.api.app import create_app
-from mirage.api.context import ApiContext
-from mirage.cluster.accounts import caller_of
-from mirage.domain.caller import Caller
+from mirage.cluster.host_accounts import caller_of
+from mirage.domain.access.caller import Caller
 from mirage.domain.chain import ChainId
 from mirage.domain.job import JobId
-from mirage.services.chains import UNSEEN_MAX
-from mirage.services.quotas import Quotas
-from mirage.store import audit, chains
-from mirage.store.engine import Store
+from mirage.http import quota
+from mirage.http.context import ApiContext
+from mirage.services.access.quotas import Quotas
+from mirage.services.chains.lifecycle import UNSEEN_MAX
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
 from mirage.web.app import mount
 from tests.api.rows import HOUR, add_chain, add_links, job, look
 from tests.api.running import CHAIN, NOW, USERS, Client, Stage

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from mirage.api.reading import LEAST_BYTES_S, PIECE, WINDOW_S, Pace, while_read
+from mirage.api.streaming.slow_clients import LEAST_BYTES_S, PIECE, WINDOW_S, Pace, while_read
 
 PART = 10 * PIECE
 

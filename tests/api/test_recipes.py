@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mirage.api.context import ApiContext
 from mirage.domain.chain import ChainId
-from mirage.store import recipes
-from mirage.store.engine import Store
+from mirage.http.context import ApiContext
+from mirage.store.chains import recipes
+from mirage.store.database.engine import Store
 from tests.api.running import CHAIN, Client, Stage
 from tests.api.test_chains import PATH, body
 from tests.api.test_identity import bearer, token

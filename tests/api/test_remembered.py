@@ -5,8 +5,8 @@ from threading import Barrier
 
 import pytest
 
-from mirage.api.remembered import MOST, Remembered
 from mirage.errors import StoreUnavailable
+from mirage.http.response_cache import MOST, Remembered
 
 
 class Maker:

@@ -9,12 +9,17 @@ import pytest
 from mirage.api.app import ApiContext
 from mirage.domain.chain import ChainId
 from mirage.domain.job import JobId
-from mirage.features.foretold import LEVELS
-from mirage.services import outcomes, promised
-from mirage.services.accuracy_tally import Tally
-from mirage.store import chains, changes, foretold, jobs, reports
-from mirage.store.changes import Topic
-from mirage.store.engine import Store
+from mirage.features.twin_features import LEVELS
+from mirage.services.forecasts import job_forecast_recorder
+from mirage.services.forecasts.accuracy_tally import Tally
+from mirage.services.reports import handover_outcomes
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.events import changes
+from mirage.store.events.changes import Topic
+from mirage.store.forecasts import job_forecasts
+from mirage.store.jobs import job_history
+from mirage.store.operations import reports
 from tests.api.rows import HOUR, add_chain, add_decision, add_links, job, look
 from tests.api.running import CHAIN, NOW, Client, Stage
 from tests.web.seeded_past import report
@@ -28,22 +33,22 @@ def past(store: Store, cluster_id: int) -> None:
     look(store, cluster_id)
     done = [job(100 + n, start=NOW - 9 * HOUR, end=NOW - HOUR) for n in range(12)]
     with store.begin() as tx:
-        jobs.upsert(tx, cluster_id, done)
+        job_history.upsert(tx, cluster_id, done)
         told = tuple(int(level * 4 * HOUR) for level in LEVELS)
         news = [
-            foretold.Foretold(
+            job_forecasts.Foretold(
                 job_id=JobId(j.job_id), submit=j.submit, partition="gpu", quantiles_s=told
             )
             for j in done
         ]
-        foretold.add_all(tx, cluster_id, news)
-        promised.settle(tx, cluster_id, NOW)
+        job_forecasts.add_all(tx, cluster_id, news)
+        job_forecast_recorder.settle(tx, cluster_id, NOW)
         add_chain(tx, cluster_id)
         add_links(tx, cluster_id)
         for link in chains.links(tx, ChainId(CHAIN)):
             chains.save_link(tx, cluster_id, replace(link, account="physics"))
         add_decision(tx, cluster_id)
-        outcomes.record(tx, cluster_id)
+        handover_outcomes.record(tx, cluster_id)
         document = report()
         document["pairs"].append({"name": "of one", "user_class": "heaviest user"})
         one = document["groups"][0] | {"by": "user", "name": "heaviest user"}
@@ -146,7 +151,7 @@ def test_an_answer_is_kept_until_something_changes(
         for link in chains.links(tx, ChainId(CHAIN)):
             moved = replace(link, chain_id=ChainId("anotherone"), job_id=JobId(link.job_id + 50))
             chains.save_link(tx, cluster_id, moved)
-        outcomes.record(tx, cluster_id)
+        handover_outcomes.record(tx, cluster_id)
         changes.tell(tx, cluster_id, Topic.QUEUE)
     after = body(client, IMPACT)
     assert (before["unasked"], after["unasked"]) == (1, 3)
@@ -160,7 +165,7 @@ def test_few_results_tell_of_nobody(
     for wait_s in (600, 1200, 7200):
         tally.add(tuple(int(level * 4 * HOUR) for level in LEVELS), wait_s, 60)
     with store.begin() as tx:
-        foretold.put_tally(tx, cluster_id, NOW - NOW % 86400, "gpu", tally.stored())
+        job_forecasts.put_tally(tx, cluster_id, NOW - NOW % 86400, "gpu", tally.stored())
     with stage.serving(replace(context, hidden=lambda: frozenset({"jobs"}))) as client:
         (everywhere,) = body(client, ACCURACY)["places"]
         (point,) = everywhere["series"]

@@ -3,8 +3,8 @@
 import numpy as np
 
 from benchmarks.forecasts import ROLLING, Queue, Scored, Told, fitted, report, splits, told
-from mirage.episodes.table import EpisodeTable
-from mirage.learn.trees import Boosted
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.learn.trees.tree_families import Boosted
 from tests.episodes.tables import HOUR_S, MONDAY
 from tests.learn.queue_tables import LEFT_S, queue_table
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mirage.policy.registry import NAMES
-from mirage.store.tables import SCHEMA, VERSION_TABLE
+from mirage.store.database.tables import SCHEMA, VERSION_TABLE
 from tests.mirage_process import Answer, QuietSlurm, configured, run
 
 

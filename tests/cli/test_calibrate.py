@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 from mirage.errors import InputError
-from mirage.learn import tpe
-from mirage.services.calibrate import calibrate as calibrated
-from mirage.services.calibrate import default_plan
-from mirage.services.simulate import simulator, write_jobs
+from mirage.learn import optuna_search
+from mirage.services.replay.calibration import calibrate as calibrated
+from mirage.services.replay.calibration import default_plan
+from mirage.services.replay.simulation import simulator, write_jobs
+from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import NodeEvent, Outage, Params
-from mirage.sim.workload import Workload
-from mirage.traces import replay, synthetic
-from mirage.traces.clusterfile import parse_cluster_file, read_cluster_file
-from mirage.traces.fidelity import Window, fidelity
-from mirage.traces.knobs import KNOBS, values_of
+from mirage.traces.calibration.fidelity import Window, fidelity
+from mirage.traces.calibration.search_space import KNOBS, values_of
+from mirage.traces.cluster_files.reader import parse_cluster_file, read_cluster_file
+from mirage.traces.workloads import replay, synthetic
 
 ROOT = Path(__file__).parents[2]
 LS6 = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"
@@ -157,8 +157,8 @@ def test_nothing_logged_after_until_enters(log: Path) -> None:
         end=np.where(logged.end >= until, logged.end + 9 * DAY, logged.end),
         suspect=logged.suspect,
     )
-    found = calibrated(taken, start, plan, tpe.search)
-    other = calibrated(replace(taken, logged=changed), start, plan, tpe.search)
+    found = calibrated(taken, start, plan, optuna_search.search)
+    other = calibrated(replace(taken, logged=changed), start, plan, optuna_search.search)
     assert (other.params, other.seen, other.inner) == (found.params, found.seen, found.inner)
     assert other.held_out != found.held_out
 
@@ -198,7 +198,7 @@ def test_jobs_that_were_cancelled_run_where_the_log_is_nearer_to_that(
     truth = replace(TRUTH, node_events=(), priority_weight_fairshare=weight)
     taken = given_up(truth, missing, runs=runs)
     start = replace(parse_cluster_file(START, "start").params, cancelled_jobs_run=not runs)
-    found = calibrated(taken, start, replace(default_plan(taken), trials=8), tpe.search)
+    found = calibrated(taken, start, replace(default_plan(taken), trials=8), optuna_search.search)
     assert sum(job.cancel_at is not None for job in taken.workload.jobs) > 100
     assert found.params.cancelled_jobs_run is runs
 
@@ -270,7 +270,7 @@ def test_what_a_trial_raises_is_not_told_by_optuna_too(capfd: pytest.CaptureFixt
         raise InputError("no such thing")
 
     with pytest.raises(InputError, match="no such thing"):
-        tpe.search(KNOBS, score, trials=8, seed=1, first=values_of(TRUTH))
+        optuna_search.search(KNOBS, score, trials=8, seed=1, first=values_of(TRUTH))
     assert capfd.readouterr().err == ""
 
 

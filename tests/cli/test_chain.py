@@ -17,15 +17,15 @@ import pytest
 
 from mirage.__main__ import main
 from mirage.api.app import ApiContext
-from mirage.cluster import munge as real_munge
-from mirage.domain.caller import Role
-from mirage.domain.cause import AtRisk, Reason, Risk, concluded
+from mirage.cluster.auth import munge as real_munge
+from mirage.domain.access.caller import Role
 from mirage.domain.chain import Chain, ChainId, ChainState, Style
+from mirage.domain.chain_cause import AtRisk, Reason, Risk, concluded
 from mirage.domain.job import JobId
-from mirage.services import tokens
-from mirage.store import chains
-from mirage.store.engine import Store, Transaction
-from mirage.store.tokens import Token
+from mirage.services.access import tokens
+from mirage.store.access.tokens import Token
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store, Transaction
 from tests.api.conftest import cluster_id, context, stage, store
 from tests.api.rows import add_chain, add_decision, add_links
 from tests.api.running import CHAIN, CLUSTER, NOW, Client, Stage

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from mirage.api.app import ApiContext
-from mirage.cli import completing, tree
+from mirage.cli.shell import completion, completion_tree
 from mirage.domain.chain import ChainState
 from mirage.policy import registry
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
 from tests.api.conftest import client, cluster_id, context, stage, store
 from tests.api.rows import add_chain, add_links, job, look
 from tests.api.running import CHAIN, Client, Stage
@@ -36,10 +36,10 @@ def complete(line: str, url: str = "http://127.0.0.1:9", **more: str) -> list[st
     asked = {"_MIRAGE_COMPLETE": "complete_bash", "COMP_CWORD": str(len(words) - 1)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MIRAGE_URL", url)
-        patch.setenv(completing.PATIENCE, "30")
+        patch.setenv(completion.PATIENCE, "30")
         for name, value in more.items():
             patch.setenv(name, value)
-        told, code = completing.answer(asked | {"COMP_WORDS": "\n".join(words)})
+        told, code = completion.answer(asked | {"COMP_WORDS": "\n".join(words)})
     assert code == 0
     return told.split("\n") if told else []
 
@@ -55,12 +55,12 @@ def chain(store: Store, cluster_id: int) -> str:
 
 
 def test_the_tree_that_is_committed_is_the_commands_own() -> None:
-    committed = json.loads(completing.TREE.read_text())
-    assert committed == tree.tree(), "make it again: make generated"
+    committed = json.loads(completion.TREE.read_text())
+    assert committed == completion_tree.tree(), "make it again: make generated"
 
 
 def test_the_policies_are_those_that_there_are() -> None:
-    assert set(completing.RULES) == set(registry.NAMES)
+    assert set(completion.RULES) == set(registry.NAMES)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def tab(url: str, home: Path) -> subprocess.CompletedProcess[str]:
     """What a whole process said; raises TimeoutExpired where it waits for a service."""
     asked = {"_MIRAGE_COMPLETE": "complete_bash", "COMP_CWORD": "3"}
     environ = environment(home, url) | asked | {"COMP_WORDS": "mirage\nchain\nshow\n"}
-    del environ[completing.PATIENCE]
+    del environ[completion.PATIENCE]
     program = [sys.executable, "-m", "mirage"]
     return subprocess.run(
         program, env=environ, capture_output=True, text=True, check=False, timeout=PATIENCE_S
@@ -177,7 +177,7 @@ def tab(url: str, home: Path) -> subprocess.CompletedProcess[str]:
 def test_a_service_that_is_silent_or_away_costs_the_suggestions_alone(
     silent: str, tmp_path: Path
 ) -> None:
-    assert completing.patience_s() <= 0.5
+    assert completion.patience_s() <= 0.5
     for url in ("http://127.0.0.1:9", silent, "http://no-such-host.invalid", "nonsense"):
         done = tab(url, tmp_path)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

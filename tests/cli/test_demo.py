@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from mirage.cli import rehearsal
+from mirage.config.paths import DEFAULT_PORT
+from mirage.config.settings import Settings
 from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.domain.job import JobId
-from mirage.domain.shape import Shape
-from mirage.installed import DEFAULT_PORT
-from mirage.services import forecasting
-from mirage.settings import Settings
+from mirage.domain.job_shape import Shape
+from mirage.services.forecasts import submission_forecast
 from mirage.sim.types import Params
-from mirage.store import service
-from mirage.store.chains import HandoverRow
-from mirage.store.engine import Store
+from mirage.store.chains.chains import HandoverRow
+from mirage.store.database.engine import Store
+from mirage.store.operations import telemetry
+from mirage.studies import policy_comparison
 from tests import patient
 from tests.mirage_process import MIRAGE, Answer, environment, run
 
@@ -148,9 +148,9 @@ def foretold_by_the_twin(url: str, folder: Path) -> bool:
     }
     (database,) = folder.glob("mirage-demo-*/mirage.db")
     with closing(Store(f"sqlite:///{database}")) as store, store.begin() as tx:
-        last = service.last_tick(tx, 1)
+        last = telemetry.last_tick(tx, 1)
         assert last is not None
-        forecasting.ask(tx, 1, Shape(**asked), last.at)
+        submission_forecast.ask(tx, 1, Shape(**asked), last.at)
     until = time.monotonic() + 60
     while time.monotonic() < until:
         found = patient.get(f"{url}/api/v1/forecasts", params=asked).json()
@@ -190,7 +190,7 @@ def test_outcomes_compare_the_same_handovers_only() -> None:
         _row("average", "000", -4.0),
         _row("average", "002", 50.0),
     ]
-    outcome = rehearsal.outcomes(rows, overlap_price=0.5)["average"]
+    outcome = policy_comparison.outcomes(rows, overlap_price=0.5)["average"]
     assert outcome.handovers == 1
     assert outcome.overlap_h == pytest.approx(4.0)
     assert outcome.cost_h == pytest.approx(2.0)
@@ -199,4 +199,4 @@ def test_outcomes_compare_the_same_handovers_only() -> None:
 
 
 def test_without_a_baseline_there_is_nothing_to_compare() -> None:
-    assert rehearsal.outcomes([_row("average", "000", 1.0)], overlap_price=0.5) == {}
+    assert policy_comparison.outcomes([_row("average", "000", 1.0)], overlap_price=0.5) == {}

@@ -7,12 +7,12 @@ from time import time
 
 import pytest
 
-from mirage.cli.doctor_service import unread
-from mirage.cli.findings import Verdict
-from mirage.settings import Settings
-from mirage.store import clusters, service
-from mirage.store.engine import Store
-from mirage.store.service import Calls
+from mirage.cli.diagnostics.doctor_result import Verdict
+from mirage.cli.diagnostics.service_checks import unread
+from mirage.config.settings import Settings
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters, telemetry
+from mirage.store.operations.telemetry import Calls
 
 
 @pytest.fixture
@@ -27,10 +27,10 @@ def test_rows_that_are_left_out_are_told_by_command(settings: Settings) -> None:
     with closing(Store(settings.database_url)) as store, store.begin() as tx:
         cluster_id = clusters.ensure(tx, settings.cluster.name)
         made = Calls(calls=60, failures=0, seconds=1.0, unread=1440)
-        service.add_calls(
+        telemetry.add_calls(
             tx, cluster_id, now, {"squeue": made, "sinfo": Calls(calls=1, failures=0, seconds=1.0)}
         )
-        service.add_calls(tx, cluster_id, now - 3 * 86400, {"sacct": made})
+        telemetry.add_calls(tx, cluster_id, now - 3 * 86400, {"sacct": made})
     verdict, told = unread(settings)
     assert verdict is Verdict.WARNING
     assert "left out, each answer counted: squeue 1,440. " in told

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mirage.episodes.table import EpisodeTable
+from mirage.episodes.table.episode_table import EpisodeTable
 from tests.episodes import small
 from tests.mirage_process import MIRAGE, environment, run
 

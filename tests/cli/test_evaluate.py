@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.episodes.table import EpisodeTable
+from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.policy.registry import MOVES_OFTEN
 from tests.episodes.tables import DAY_S, MONDAY, about, table
 from tests.mirage_process import Answer, run

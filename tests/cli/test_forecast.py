@@ -15,13 +15,13 @@ import pytest
 
 from mirage.__main__ import main
 from mirage.api.app import ApiContext
-from mirage.api.quota import OF_AN_ADDRESS
-from mirage.cluster import munge as real_munge
+from mirage.cluster.auth import munge as real_munge
 from mirage.domain.decision import Forecast
-from mirage.domain.shape import Shape
-from mirage.services.quotas import Quotas
-from mirage.store import shapes
-from mirage.store.engine import Store
+from mirage.domain.job_shape import Shape
+from mirage.http.quota import OF_AN_ADDRESS
+from mirage.services.access.quotas import Quotas
+from mirage.store.database.engine import Store
+from mirage.store.forecasts import shape_forecasts
 from tests.api.conftest import cluster_id, context, stage, store
 from tests.api.rows import HOUR, job, look
 from tests.api.running import NOW, Client, Stage
@@ -58,12 +58,12 @@ def client(
 
 def foretold(store: Store, cluster_id: int, at: int) -> None:
     with store.begin() as tx:
-        shapes.save(tx, cluster_id, SHAPE, at, TOLD)
+        shape_forecasts.save(tx, cluster_id, SHAPE, at, TOLD)
 
 
 def test_a_table_and_who_says_so(client: Client, store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        shapes.ask(tx, cluster_id, SHAPE, NOW - 120)
+        shape_forecasts.ask(tx, cluster_id, SHAPE, NOW - 120)
     foretold(store, cluster_id, NOW - 60)
     shown = run(*WORDS, url=client.url)
     assert (shown.code, shown.err) == (0, "")
@@ -109,7 +109,7 @@ def test_wait_has_the_twin_asked(client: Client, store: Store, cluster_id: int) 
         until = monotonic() + 20
         while monotonic() < until:
             with store.read() as tx:
-                if shapes.find(tx, cluster_id, SHAPE) is not None:
+                if shape_forecasts.find(tx, cluster_id, SHAPE) is not None:
                     break
             sleep(0.05)
         foretold(store, cluster_id, NOW)

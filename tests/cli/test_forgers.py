@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli import address
+from mirage.cli.connection import transport
 from tests.api.running import CHAIN
 from tests.cli.test_chain import Answer, run
 from tests.slurm_plugin.forger import Forger, as_root, folder_of, forging
@@ -85,4 +85,4 @@ def test_without_a_word_it_is_the_packages_socket(monkeypatch: pytest.MonkeyPatc
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_STATE_HOME", "/nonexistent")
     monkeypatch.setenv("MIRAGE_CLIENT_CONF", "/dev/null")
-    assert address.service_url(None) == "unix:///run/mirage/api.sock"
+    assert transport.service_url(None) == "unix:///run/mirage/api.sock"

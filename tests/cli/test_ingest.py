@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mirage.slurm.record import NO_NODES
-from mirage.store import jobs, schema
-from mirage.store.engine import Store
+from mirage.slurm.commands.sacct_record import NO_NODES
+from mirage.store.database import schema_migrations
+from mirage.store.database.engine import Store
+from mirage.store.jobs import job_history
 
 ROOT = Path(__file__).parents[2]
 LS6 = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"
@@ -31,7 +32,7 @@ x|ann|1700000000|1700000300|1700000400|COMPLETED
 @pytest.fixture
 def database(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path / 'mirage.db'}"
-    schema.upgrade(url, ROOT / "migrations")
+    schema_migrations.upgrade(url, ROOT / "migrations")
     return url
 
 
@@ -259,5 +260,5 @@ def test_ingest_knows_the_end_from_elapsed(tmp_path: Path, database: str) -> Non
     path.write_text(columns + "1|FAILED|1700000000|1700000000|90|1\n")
     assert ingest(path, database=database).returncode == 0
     with closing(Store(database)) as store, store.read() as tx:
-        (job,) = next(jobs.in_order(tx, 1, 0, 10))
+        (job,) = next(job_history.in_order(tx, 1, 0, 10))
     assert job.end == 1700000090

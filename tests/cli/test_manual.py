@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from typer.main import get_group
 
-from mirage.cli import man
 from mirage.cli.app import COMMANDS
-from mirage.cli.manual import EXITS, MANUAL
+from mirage.cli.command_help import EXITS, MANUAL
+from mirage.cli.shell import man
 from tests.needed import absent
 
 SECTIONS = ("NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "EXAMPLES", "SEE ALSO")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.store.tables import SCHEMA, VERSION_TABLE
+from mirage.store.database.tables import SCHEMA, VERSION_TABLE
 from tests.api.conftest import client, cluster_id, context, stage, store
 from tests.api.running import Client
 from tests.learn.trained import save

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.shells import environment, typed
 
 PROGRAM = """
-from mirage.cli.progress import counted, working
+from mirage.cli.ui.progress import counted, working
 with counted("counting steps", 3) as told:
     for _ in range(3):
         told()
@@ -48,9 +48,7 @@ def test_a_pipe_sees_nothing_of_it(environ: dict[str, str]) -> None:
 
 def test_that_the_simulator_is_compiled_is_said_once(tmp_path: Path) -> None:
     """By a command whose modules are imported: what they cache in has its folder by then."""
-    program = (
-        "import mirage.cli.demo\nfrom mirage.cli.kernels import say_if_compiling as say\nsay()"
-    )
+    program = "import mirage.cli.simulation.demo\nfrom mirage.cli.ui.compile_notice import say_if_compiling as say\nsay()"
     environ = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
 
     def told() -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mirage.cli.report_html import page
+from mirage.cli.shadow_report.html_page import page
 from mirage.sim.types import SimJob
 from tests.cli.test_episodes import CLUSTER
 from tests.episodes import small

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mirage.store import clusters, reports
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters, reports
 from tests.cli.test_episodes import CLUSTER
 from tests.cli.test_report import PAIR, jobs
 from tests.mirage_process import Answer, run

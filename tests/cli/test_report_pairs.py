@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from mirage.cli.report_pairs import OWN, Asked, pairs, span
+from mirage.cli.shadow_report.handover_pairs import OWN, Asked, pairs, span
 from mirage.errors import InputError
-from mirage.services.stored_report import HEAVIEST
+from mirage.services.reports.stored_report import HEAVIEST
 from mirage.sim.types import Partition, SimJob
 from tests.episodes import small
 from tests.episodes.tables import DAY_S, HOUR_S, MONDAY

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mirage.traces import replay
-from mirage.traces.clusterfile import read_cluster_file
+from mirage.traces.cluster_files.reader import read_cluster_file
+from mirage.traces.workloads import replay
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared"

@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from mirage.slurm import record
-from mirage.traces import replay, swf
+from mirage.slurm.commands import sacct_record
+from mirage.traces.formats import swf
+from mirage.traces.workloads import replay
 
 ROOT = Path(__file__).parents[2]
 SITE = """\
@@ -107,7 +108,7 @@ JobID|User|Partition|Submit|Start|End|Timelimit|AllocCPUS|NodeList|State
     told = simulated(tmp_path, log)
     assert [told.jobs[n]["nodes"] for n in (11, 12, 13)] == [8, 1, 1]
     assert told.wait_s(12) == 5400
-    assert told.assumed == {record.NO_NODES: 1}
+    assert told.assumed == {sacct_record.NO_NODES: 1}
 
 
 def test_counts_with_suffixes(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ JobIDRaw|State|Submit|Start|End|TimelimitRaw|AllocNodes|User
 """
     told = simulated(tmp_path, log, site=site)
     assert [told.jobs[n]["nodes"] for n in (1, 2, 3)] == [2048, 1280, 999]
-    assert told.assumed == {record.ROUNDED: 1}
+    assert told.assumed == {sacct_record.ROUNDED: 1}
 
 
 def test_runs_by_elapsed(tmp_path: Path) -> None:
@@ -237,7 +238,7 @@ def test_a_workload_file_may_lack_any_field(tmp_path: Path) -> None:
     assert [told.jobs[n]["nodes"] for n in (1, 5, 6)] == [1, 2, 1]
     refused = {why: found["rows"] for why, found in told.json["rows"]["refused"].items()}
     assert refused == {"no submit time": 1, "job id is not a positive number": 1}
-    assumed = {record.NO_NODES: 1, replay.NO_END: 1, replay.NO_LIMIT: 1, swf.NO_STATUS: 1}
+    assumed = {sacct_record.NO_NODES: 1, replay.NO_END: 1, replay.NO_LIMIT: 1, swf.NO_STATUS: 1}
     assert told.assumed.items() >= assumed.items()
 
 

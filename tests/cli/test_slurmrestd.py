@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mirage import bootstrap
-from mirage.cluster.rest import Slurmrestd
+from mirage.bootstrap import wiring
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.config.settings import Settings, load
 from mirage.errors import ConfigError
-from mirage.settings import Settings, load
 from tests.cluster.restd import FakeRestd, openapi, running
 from tests.cluster.tokens import jwt
 from tests.mirage_process import QuietSlurm, configured, run
@@ -92,7 +92,7 @@ def test_the_doctor_says_why_there_is_no_answer(config: Path, fake: FakeRestd) -
 
 
 def test_the_settings_become_a_slurmrestd(config: Path, fake: FakeRestd) -> None:
-    slurm = bootstrap.slurm(load(config))
+    slurm = wiring.slurm(load(config))
     assert isinstance(slurm, Slurmrestd)
     assert slurm.nodes() == ()
 
@@ -115,4 +115,4 @@ def test_a_token_that_travels_in_the_open_is_warned_of(url: str, warned: int) ->
             "provision": {"policy": "reactive"},
         }
     )
-    assert len(bootstrap.check(settings)) == warned
+    assert len(wiring.check(settings)) == warned

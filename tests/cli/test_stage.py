@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli import rehearsal
-from mirage.cli.rehearsal import Plan
-from mirage.cli.stage import WARM_UP_DAYS, Stage, staged, window, with_room
+from mirage.cli.simulation.scenario import WARM_UP_DAYS, Stage, staged, window, with_room
 from mirage.errors import InputError
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import NodeGroup, Params, Partition, SimJob
+from mirage.studies import policy_comparison
+from mirage.studies.policy_comparison import Plan
 
 FIRST = datetime(2026, 1, 5, 0, 0, 30, tzinfo=UTC)
 PLAN = Plan(policies=("reactive", "average"), time_limit_s=48 * 3600)
@@ -97,7 +97,7 @@ def test_a_replay_takes_no_option_of_a_synthetic_load(preset: str | None, seed: 
 
 def test_forerunners_keep_the_chains_nodes_whatever_a_user_may_run() -> None:
     jobs = [SimJob(job_id=1, submit=0, time_limit_s=3600, run_s=3600)]
-    before = rehearsal.forerunners(PLAN, jobs, start=7 * 86400)
+    before = policy_comparison.forerunners(PLAN, jobs, start=7 * 86400)
     simulator = Simulator(Params(nodes=100, max_jobs_pu=1), [*before, *jobs])
     simulator.advance(60)
     running = {record.job_id for record in simulator.running()}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mirage.cli import timeline, timeline_text
-from mirage.cli.timeline import Timeline
+from mirage.cli.chains import timeline, timeline_text
+from mirage.cli.chains.timeline import Timeline
 
 NOW = 1_800_000_000
 HOUR = 3600
@@ -134,7 +134,7 @@ def test_a_chain_without_links_draws_nothing() -> None:
 
 
 PROGRAM = """
-from mirage.cli.terminal import console
+from mirage.cli.ui.terminal import console
 out = console()
 out.print("[red]x[/red]", out.options.ascii_only)
 """

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from mirage.errors import NotIdentified
-from mirage.services import tokens
-from mirage.store import clusters
-from mirage.store.engine import Store
+from mirage.services.access import tokens
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.mirage_process import configured, run
 
 

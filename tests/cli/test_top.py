@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from mirage.cli.top import screen
-from mirage.domain.cause import AtRisk, Risk
-from mirage.store.engine import Store
+from mirage.cli.chains.top import screen
+from mirage.domain.chain_cause import AtRisk, Risk
+from mirage.store.database.engine import Store
 from tests.api.conftest import client, cluster_id, context, stage, store
 from tests.api.rows import add_chain, add_links
 from tests.api.running import CHAIN, Client

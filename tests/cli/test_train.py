@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mirage.episodes.table import EpisodeTable
-from mirage.policy.artefact import CARD, GRAPH
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.policy.models.artefact import CARD, GRAPH
 from tests.episodes.tables import DAY_S, MONDAY, table
 from tests.learn.queue_tables import EPISODES, at_load, queue_table
 from tests.mirage_process import Answer, environment, run

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli import SlurmCli
+from mirage.cluster.cli.client import SlurmCli
 from tests.cluster.commands import FakeCommands
 from tests.cluster.rest_host import RestHost, started
 from tests.cluster.slurm_rig import TWO_NODES, RestRig, SlurmRig, Stage, put_on_path

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mirage.domain.job import JobId
-from mirage.slurm import squeue
+from mirage.slurm.commands import squeue
 from tests.slurm_testbed import Testbed
 
 _SOURCE = Path(__file__).with_name("forger.c")

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from mirage.cluster.cli import SlurmCli
-from mirage.cluster.rest import Slurmrestd
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.rest.client import Slurmrestd
 from mirage.domain.job import JobId
 from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, MirageError

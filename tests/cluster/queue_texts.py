@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterable
 
-from mirage.slurm import squeue
+from mirage.slurm.commands import squeue
 
 NOW = 1_700_000_000
 ROW = {

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mirage.cluster.cli import SlurmCli
-from mirage.cluster.rest import Slurmrestd
-from mirage.cluster.rest_http import RestHttp
-from mirage.cluster.rest_token import Token, TokenFile, read_token
-from mirage.slurm import payloads
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.cluster.rest.http import RestHttp
+from mirage.cluster.rest.token import Token, TokenFile, read_token
+from mirage.slurm.rest import envelope
 from tests.slurm_testbed import Testbed, TestbedFailure
 
 _LIFE_S = 1800
@@ -55,7 +55,7 @@ class RestHost:
     def versions(self) -> list[str]:
         """Those that it serves and Mirage reads."""
         document = str(self.cluster().http.get("/openapi/v3", "openapi").body)
-        return [version for version in payloads.KNOWN if f"/slurm/{version}/" in document]
+        return [version for version in envelope.KNOWN if f"/slurm/{version}/" in document]
 
 
 def only(testbed: Testbed, version: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mirage.cluster.site_answers import QUESTIONS, Answers
+from mirage.cluster.site_import.slurm_answers import QUESTIONS, Answers
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "slurm-22.05"
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mirage.cluster.cli import SlurmCli
-from mirage.cluster.rest import Slurmrestd
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.rest.client import Slurmrestd
 from mirage.domain.job import JobId
 from tests.slurm_testbed import Testbed, TestbedFailure, TestbedSettings
 

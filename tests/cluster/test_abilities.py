@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.abilities import Ability, abilities, is_operator
-from mirage.cluster.runner import Runner
+from mirage.cluster.cli.command_runner import Runner
+from mirage.cluster.cli.permission_probe import Ability, abilities, is_operator
 from tests.cluster.commands import FakeCommands
 
 NO_OPERATOR = "Error updating the reservation: Invalid user id\nslurm_update error: Invalid user id"

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from mirage.cluster.accounting import Accounting
-from mirage.cluster.alarms import Alarms
-from mirage.cluster.meter import Meter
-from mirage.cluster.reading import Reader
+from mirage.cluster.answer_reader import Reader
+from mirage.cluster.call_stats import Meter
+from mirage.cluster.cli.accounting import Accounting
+from mirage.cluster.forgery_alarms import Alarms
 from mirage.domain.job import JobId
 from mirage.errors import ClusterRefused
-from mirage.slurm import sacct
+from mirage.slurm.commands import sacct
 from tests.slurm.captured import answer
 
 HELPFORMAT = answer("sacct-helpformat.txt")

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli import SlurmCli
-from mirage.cluster.lane import Patience
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.query_gate import Patience
 from mirage.domain.job import JobId, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from mirage.slurm import rows
+from mirage.slurm.text import delimited_rows
 from tests.cluster.commands import FakeCommands
 from tests.slurm.captured import SDIAG, SEPARATOR, answer, job_id, outcome
 
 QUEUE = answer("squeue.txt").replace("|", "/").replace(SEPARATOR, "|")
-NODES = answer("sinfo.txt").replace(rows.SEPARATOR, "|")
-RECORDS = answer("sacct-window.txt").replace("|", "/").replace(rows.SEPARATOR, "|")
+NODES = answer("sinfo.txt").replace(delimited_rows.SEPARATOR, "|")
+RECORDS = answer("sacct-window.txt").replace("|", "/").replace(delimited_rows.SEPARATOR, "|")
 TEXTS = answer("sacct-window-texts.txt").replace("|", "/").replace(SEPARATOR, "|")
 HELPFORMAT = answer("sacct-helpformat.txt")
 HEADER = RECORDS.partition("\n")[0] + "\n"

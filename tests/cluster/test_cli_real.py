@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli import SlurmCli
-from mirage.cluster.lane import Patience
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.query_gate import Patience
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable, JobChanged
-from mirage.slurm import dependency
+from mirage.slurm.text import dependency
 from tests.cluster.slurm_rig import SlurmRig, put_on_path, uid_of
 
 pytestmark = pytest.mark.slurm

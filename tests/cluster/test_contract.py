@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from mirage.cluster.simulated import SimulatedCluster
+from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import ChainId, find_mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, JobChanged

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli import SlurmCli
-from mirage.cluster.lane import Patience
-from mirage.cluster.runner import PLAIN_ANSWERS
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.cli.command_runner import PLAIN_ANSWERS
+from mirage.cluster.query_gate import Patience
 from mirage.domain.job import Job, JobId
 from mirage.errors import ClusterUnavailable
 from tests.cluster import old_calls

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli import SlurmCli
-from mirage.cluster.rest import Slurmrestd
-from mirage.cluster.rest_http import RestHttp
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.cluster.rest.http import RestHttp
 from mirage.domain.job import JobId
 from mirage.errors import ClusterUnavailable, JobChanged
-from mirage.slurm.rows import SEPARATOR
+from mirage.slurm.text.delimited_rows import SEPARATOR
 from tests.cluster.commands import FakeCommands
 from tests.cluster.restd import FakeRestd, running
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from mirage.cluster.cli import SlurmCli
-from mirage.cluster.lane import Patience
-from mirage.cluster.rest import Slurmrestd
-from mirage.cluster.rest_http import RestHttp
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.query_gate import Patience
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.cluster.rest.http import RestHttp
 from mirage.domain.chain import find_mark
 from mirage.domain.job import Job, JobId
 from mirage.errors import ClusterUnavailable
-from mirage.slurm.rows import text
+from mirage.slurm.text.delimited_rows import text
 from tests.cluster.commands import FakeCommands
 from tests.cluster.hostile_jobs import COMMON, Made, Maker, install, shown
 from tests.cluster.restd import FakeRestd, running

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.cluster.lane import Backoff, Lane, Patience
+from mirage.cluster.query_gate import Backoff, Lane, Patience
 from mirage.errors import ClusterRefused, ClusterUnavailable
 
 PATIENCE = Patience(slow_s=2.0, first_pause_s=5.0, longest_pause_s=600.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster import munge as subject
+from mirage.cluster.auth import munge as subject
 from mirage.errors import ClusterUnavailable, NotIdentified
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli import SlurmCli
-from mirage.cluster.lane import Patience
-from mirage.cluster.rest import Slurmrestd
-from mirage.cluster.rest_http import RestHttp
-from mirage.cluster.rest_token import Token, read_token
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.query_gate import Patience
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.cluster.rest.http import RestHttp
+from mirage.cluster.rest.token import Token, read_token
 from mirage.domain.job import JobId
 from mirage.domain.submission import Submission
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable, InputError

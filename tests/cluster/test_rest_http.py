@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.rest_http import Gone, RestHttp
-from mirage.cluster.rest_token import TokenFile
+from mirage.cluster.rest.http import Gone, RestHttp
+from mirage.cluster.rest.token import TokenFile
 from mirage.errors import ClusterUnavailable
 from tests.cluster.restd import FakeRestd, running
 from tests.cluster.tokens import jwt

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mirage.cluster.rest import Slurmrestd
-from mirage.cluster.rest_http import RestHttp
-from mirage.cluster.rest_token import read_token
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.cluster.rest.http import RestHttp
+from mirage.cluster.rest.token import read_token
 from mirage.domain.job import JobId
 from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, InputError

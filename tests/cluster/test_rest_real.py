@@ -10,16 +10,16 @@ from typing import TypeVar
 
 import pytest
 
-from mirage.cluster.cli import SlurmCli
-from mirage.cluster.lane import Patience
-from mirage.cluster.rest import Slurmrestd
-from mirage.cluster.rest_http import RestHttp
-from mirage.cluster.rest_token import TokenFile
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.query_gate import Patience
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.cluster.rest.http import RestHttp
+from mirage.cluster.rest.token import TokenFile
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
 from mirage.ports import Cluster
-from mirage.slurm import payloads_options
+from mirage.slurm.rest import submit_options
 from tests.cluster.rest_host import RestHost, only, started
 from tests.cluster.slurm_rig import SlurmRig, uid_of
 
@@ -169,8 +169,8 @@ def test_a_job_of_which_something_is_ignored_is_taken_back(
     slurm_rig: SlurmRig, rest_host: RestHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A field that no release has."""
-    monkeypatch.setitem(payloads_options.LATER, "tmp", lambda text: {"nonsense": text})
-    monkeypatch.setitem(payloads_options.EARLIEST, "tmp", lambda text: {"nonsense": text})
+    monkeypatch.setitem(submit_options.LATER, "tmp", lambda text: {"nonsense": text})
+    monkeypatch.setitem(submit_options.EARLIEST, "tmp", lambda text: {"nonsense": text})
     job = replace(WORK, options={"tmp": "1", "partition": "gpu"})
     with pytest.raises(InputError, match="nonsense"):
         rest_host.cluster().submit(job, user="alice")

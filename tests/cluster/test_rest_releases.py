@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from mirage.cluster.lane import Patience
-from mirage.cluster.rest import Slurmrestd
-from mirage.cluster.rest_http import RestHttp
-from mirage.cluster.rest_token import read_token
+from mirage.cluster.query_gate import Patience
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.cluster.rest.http import RestHttp
+from mirage.cluster.rest.token import read_token
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
-from mirage.slurm.payloads import TRIED
+from mirage.slurm.rest.envelope import TRIED
 from tests.cluster.restd import OPENAPI, FakeRestd, running
 from tests.cluster.tokens import jwt
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from mirage.cluster.rest import Slurmrestd
+from mirage.cluster.rest.client import Slurmrestd
 from mirage.domain.submission import Submission
 from mirage.errors import ClusterRefused, InputError
-from mirage.slurm import payloads_options
+from mirage.slurm.rest import submit_options
 from tests.cluster.rest_host import RestHost, only, started
 from tests.cluster.slurm_rig import SlurmRig
 
@@ -103,7 +103,7 @@ def scene(slurm_rig: SlurmRig) -> Scene:
 
 
 def test_every_option_that_is_told_is_tried() -> None:
-    assert set(VALUES) == set(payloads_options.LATER) | set(payloads_options.EARLIEST)
+    assert set(VALUES) == set(submit_options.LATER) | set(submit_options.EARLIEST)
 
 
 def test_the_jobs_are_those_of_sbatch(scene: Scene, rest_host: RestHost) -> None:
@@ -112,9 +112,7 @@ def test_the_jobs_are_those_of_sbatch(scene: Scene, rest_host: RestHost) -> None
         with started(scene.testbed, *only(scene.testbed, version)) as host:
             cluster = host.cluster()
             assert cluster.dialect().version == version
-            table = (
-                payloads_options.LATER if cluster.dialect().triples else payloads_options.EARLIEST
-            )
+            table = submit_options.LATER if cluster.dialect().triples else submit_options.EARLIEST
             for name, value in _tried(table):
                 wrong += _differences(scene, cluster, name, value)
     assert not wrong, "\n".join(map(str, wrong))

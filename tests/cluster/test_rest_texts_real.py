@@ -5,7 +5,7 @@ It is never a job, and never keeps Mirage from reading the others.
 
 import pytest
 
-from mirage.cluster.cli import SlurmCli
+from mirage.cluster.cli.client import SlurmCli
 from mirage.domain.job import Job, JobId
 from mirage.ports import Cluster
 from tests.cluster.hostile_jobs import shown

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.rest_token import LONGEST_S, TokenCommand, TokenFile, read_token
+from mirage.cluster.rest.token import LONGEST_S, TokenCommand, TokenFile, read_token
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from tests.cluster.tokens import jwt
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli import SlurmCli
+from mirage.cluster.cli.client import SlurmCli
 from tests.cluster.slurm_rig import put_on_path
 from tests.slurm_testbed import Testbed
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.runner import Runner
+from mirage.cluster.cli.command_runner import Runner
 from mirage.errors import ClusterUnavailable
 from tests.cluster.commands import FakeCommands
 

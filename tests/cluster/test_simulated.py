@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirage.cluster.simulated import SimulatedCluster
+from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import ChainId, find_mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, InputError

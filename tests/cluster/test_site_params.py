@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirage.cluster import site_answers
-from mirage.cluster.site_answers import Answers, Question
-from mirage.cluster.site_params import Site, site_of
+from mirage.cluster.site_import import slurm_answers
+from mirage.cluster.site_import.params import Site, site_of
+from mirage.cluster.site_import.slurm_answers import Answers, Question
 from mirage.errors import MalformedText
 from mirage.sim.types import OFF, NodeGroup, Params, Partition, Qos, Reservation, SelectType
-from mirage.slurm.hostlist import compress
-from mirage.traces.clusterfile import parse_cluster_file
-from mirage.traces.clustertext import write_cluster_file
+from mirage.slurm.text.hostlist import compress
+from mirage.traces.cluster_files.reader import parse_cluster_file
+from mirage.traces.cluster_files.writer import write_cluster_file
 from tests.cluster import site_texts
 from tests.cluster.site_texts import answers
 
@@ -189,7 +189,7 @@ def test_the_flag_of_a_qos_that_the_simulator_has_is_taken_over_and_others_are_s
     ]
     for enforced in ("limits", "associations"):
         found = answers(AccountingStorageEnforce=enforced)
-        texts = {**found.texts, site_answers.QOS: "\n".join(lines) + "\n"}
+        texts = {**found.texts, slurm_answers.QOS: "\n".join(lines) + "\n"}
         site = site_of(replace(found, texts=texts), UTC)
         assert [q.overrides_max_time for q in site.params.qos] == [False, True]
         assert said(site, "QOS long", "Flags=DenyOnLimit", "MaxWall=30-00:00:00")
@@ -216,7 +216,7 @@ def test_parts_of_nodes_and_floating_starts_are_left_out_and_said(
     facts: str, why: str | None
 ) -> None:
     line = f"ReservationName=r {RESERVED}{facts} Users=watch State=ACTIVE"
-    site = with_lines(site_answers.RESERVATIONS, [line])
+    site = with_lines(slurm_answers.RESERVATIONS, [line])
     assert [r.nodes for r in site.params.reservations] == ([] if why else [(0, 1)])
     if why:
         assert said(site, "Reservation r ", why, "left out")
@@ -228,9 +228,9 @@ def test_cores_of_several_threads_are_several_cpus() -> None:
     found = answers()
     texts = {
         **found.texts,
-        site_answers.NODES: "\n".join(nodes),
-        site_answers.PARTITIONS: site_texts.partition("gpu", "gpu[01-02]"),
-        site_answers.RESERVATIONS: line,
+        slurm_answers.NODES: "\n".join(nodes),
+        slurm_answers.PARTITIONS: site_texts.partition("gpu", "gpu[01-02]"),
+        slurm_answers.RESERVATIONS: line,
     }
     assert site_of(replace(found, texts=texts), UTC).params.reservations[0].nodes == (0, 1)
 
@@ -289,8 +289,8 @@ def test_equal_nodes_are_no_groups() -> None:
     found = answers()
     texts = {
         **found.texts,
-        site_answers.NODES: "\n".join(nodes),
-        site_answers.PARTITIONS: site_texts.partition("p", "n[0-9]"),
+        slurm_answers.NODES: "\n".join(nodes),
+        slurm_answers.PARTITIONS: site_texts.partition("p", "n[0-9]"),
     }
     site = site_of(replace(found, texts=texts), UTC)
     assert site.params.node_groups == ()
@@ -302,16 +302,16 @@ def test_equal_nodes_are_no_groups() -> None:
 
 def test_whole_cores_of_several_threads_are_said() -> None:
     nodes = [*site_texts.NODES, site_texts.node("x", ThreadsPerCore="2")]
-    assert said(with_lines(site_answers.NODES, nodes), "whole cores")
+    assert said(with_lines(slurm_answers.NODES, nodes), "whole cores")
     found = answers(SelectTypeParameters="CR_CPU_MEMORY")
-    texts = {**found.texts, site_answers.NODES: "\n".join(nodes)}
+    texts = {**found.texts, slurm_answers.NODES: "\n".join(nodes)}
     site = site_of(replace(found, texts=texts), UTC)
     assert not [n for n in site.notes if "whole cores" in n]
 
 
 def test_features_and_weights_of_nodes_are_said() -> None:
     nodes = [*site_texts.NODES, site_texts.node("x", AvailableFeatures="ib,a100", Weight="5")]
-    site = with_lines(site_answers.NODES, nodes)
+    site = with_lines(slurm_answers.NODES, nodes)
     assert said(site, "features", "a100, ib")
     assert said(site, "Weight of nodes")
 
@@ -321,7 +321,7 @@ def test_partitions_without_nodes_are_left_out_and_those_that_are_shut_are_said(
         site_texts.partition("p", "gpu01", State="DOWN", OverSubscribe="FORCE:4", Default="YES"),
         site_texts.partition("empty", "(null)"),
     ]
-    site = with_lines(site_answers.PARTITIONS, lines)
+    site = with_lines(slurm_answers.PARTITIONS, lines)
     assert [p.name for p in site.params.partitions] == ["p"]
     assert said(site, "p is DOWN")
     assert said(site, "OverSubscribe=FORCE:4")
@@ -330,7 +330,7 @@ def test_partitions_without_nodes_are_left_out_and_those_that_are_shut_are_said(
 
 def test_a_site_without_a_partition_that_has_nodes_cannot_be_simulated() -> None:
     with pytest.raises(MalformedText, match="nothing to simulate"):
-        with_lines(site_answers.PARTITIONS, [site_texts.partition("empty", "(null)")])
+        with_lines(slurm_answers.PARTITIONS, [site_texts.partition("empty", "(null)")])
 
 
 def test_a_name_that_the_database_cannot_hold_is_changed_and_said() -> None:
@@ -341,7 +341,7 @@ def test_a_name_that_the_database_cannot_hold_is_changed_and_said() -> None:
 
 def test_without_accounting_there_is_a_site_all_the_same() -> None:
     found = answers()
-    gone = (site_answers.QOS, site_answers.ASSOCIATIONS, site_answers.RESERVATIONS)
+    gone = (slurm_answers.QOS, slurm_answers.ASSOCIATIONS, slurm_answers.RESERVATIONS)
     texts = {q: text for q, text in found.texts.items() if q not in gone}
     missing = dict.fromkeys(gone, "sacctmgr: Connection refused (exit code 1)")
     site = site_of(Answers(texts=texts, missing=missing), UTC)
@@ -350,7 +350,7 @@ def test_without_accounting_there_is_a_site_all_the_same() -> None:
 
 
 def test_an_answer_that_does_not_read_is_left_out_and_said() -> None:
-    site = with_lines(site_answers.ASSOCIATIONS, ["sacctmgr: half an answer"])
+    site = with_lines(slurm_answers.ASSOCIATIONS, ["sacctmgr: half an answer"])
     assert site.params.shares == ()
     assert said(site, "`sacctmgr -P show assoc` does not read", "one share")
 
@@ -363,7 +363,7 @@ def test_accounts_below_accounts_are_said() -> None:
         "testbed|physics||3|science",
         "testbed|guests||parent|root",
     ]
-    site = with_lines(site_answers.ASSOCIATIONS, lines)
+    site = with_lines(slurm_answers.ASSOCIATIONS, lines)
     assert site.params.shares == (("science", 4), ("physics", 3), ("guests", 1))
     assert said(site, "Accounts below accounts", "physics")
     assert said(site, "Fairshare=parent of accounts", "guests")
@@ -373,7 +373,7 @@ def test_accounts_below_accounts_are_said() -> None:
 @given(st.data())
 def test_answers_cut_or_garbled_anywhere_are_left_out_or_refused(data: st.DataObject) -> None:
     found = answers()
-    question = data.draw(st.sampled_from(site_answers.QUESTIONS))
+    question = data.draw(st.sampled_from(slurm_answers.QUESTIONS))
     text = found.texts[question]
     begin = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(begin, min(begin + 40, len(text))))

@@ -4,10 +4,10 @@ from datetime import UTC
 
 import pytest
 
-from mirage.cluster.site_params import site_of
+from mirage.cluster.site_import.params import site_of
 from mirage.errors import ConfigError
-from mirage.traces.clusterfile import parse_cluster_file
-from mirage.traces.clustertext import write_cluster_file
+from mirage.traces.cluster_files.reader import parse_cluster_file
+from mirage.traces.cluster_files.writer import write_cluster_file
 from tests.cluster.site_texts import answers
 
 LEAST = '[cluster]\nname = "lab"\nnodes = 8\n[scheduler]\n'

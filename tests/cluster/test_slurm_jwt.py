@@ -15,8 +15,8 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 
-from mirage.cluster import slurm_jwt
-from mirage.domain.caller import Caller
+from mirage.cluster.auth import slurm_jwt
+from mirage.domain.access.caller import Caller
 from mirage.errors import ClusterUnavailable, ConfigError, NotIdentified
 
 NOW = 1_800_000_000

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mirage.cluster import sudo as subject
-from mirage.cluster.runner import Runner
+from mirage.cluster.auth import sudo as subject
+from mirage.cluster.cli.command_runner import Runner
 from mirage.domain.chain import ChainId
 from mirage.domain.job import JobId
 from mirage.errors import ClusterRefused, ConfigError, InputError

@@ -9,16 +9,17 @@ from shutil import copy
 import pytest
 from structlog.testing import capture_logs
 
-from mirage.cluster.cli import SlurmCli
-from mirage.cluster.rest import Slurmrestd
-from mirage.cluster.rest_http import RestHttp
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.cluster.rest.http import RestHttp
 from mirage.domain.chain import ChainId, ChainState, LinkState
 from mirage.domain.decision import Mode
 from mirage.domain.job import JobId
 from mirage.errors import ClusterUnavailable
-from mirage.services.desk import Rules
-from mirage.store import chains, clusters, service
-from mirage.store.engine import Store
+from mirage.services.provision.decision_context import Rules
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters, telemetry
 from mirage.worker import Worker
 from tests.cluster.commands import FakeCommands
 from tests.cluster.queue_texts import cells, text
@@ -224,7 +225,7 @@ def test_its_job_is_not_gone_and_its_chain_is_not_moved(
     by_id = [argv for argv in commands.calls("sacct")[asked:] if any("--jobs" in a for a in argv)]
     assert by_id == [], "nobody asked accounting whether it has ended"
     with store.read() as tx:
-        made = service.calls_by_command(tx, chain.cluster_id, 0)
+        made = telemetry.calls_by_command(tx, chain.cluster_id, 0)
     assert made["squeue"].unread == 5
     chain.tick(after_s=70)
     assert chain.moves() == 1, "once it reads it is moved"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mirage.store.tables import SCHEMA
+from mirage.store.database.tables import SCHEMA
 from tests.mirage_process import CHECKOUT
 
 BUILD = CHECKOUT / "deploy" / "deb" / "build.py"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.store.tables import SCHEMA
+from mirage.store.database.tables import SCHEMA
 from tests import needed
 from tests.deploy import packages
 from tests.deploy.clean_root import CleanRoot, clean_root

@@ -13,7 +13,7 @@ import jinja2
 import pytest
 import yaml
 
-from mirage.settings import Settings
+from mirage.config.settings import Settings
 from tests import needed
 from tests.mirage_process import CHECKOUT, run
 

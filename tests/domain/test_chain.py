@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.domain.cause import Actor, Reason, asked, concluded
 from mirage.domain.chain import (
     Chain,
     ChainId,
@@ -14,6 +13,7 @@ from mirage.domain.chain import (
     Mark,
     find_mark,
 )
+from mirage.domain.chain_cause import Actor, Reason, asked, concluded
 from mirage.domain.job import JobId
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import IllegalTransition

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.domain.printable import printable
+from mirage.domain.sanitize import printable
 
 
 @pytest.mark.parametrize(

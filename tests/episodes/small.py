@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mirage.episodes.settings import Settings
+from mirage.episodes.table.pair_settings import Settings
 from mirage.sim.types import Params, SimJob
 from tests.episodes.tables import HOUR_S, MONDAY
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from mirage.episodes.about import STEP_S, About
-from mirage.episodes.table import NONE, EpisodeTable
+from mirage.episodes.table.episode_table import NONE, EpisodeTable
+from mirage.episodes.table.metadata import STEP_S, About
 
 DAY_S, HOUR_S = 86400, 3600
 MONDAY = 1_700_438_400

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mirage.episodes import blocks, pool
-from mirage.episodes.blocks import Plan, make
-from mirage.episodes.build import build, describe
+from mirage.episodes.generation import parallel, resumable_build
+from mirage.episodes.generation.builder import build, describe
+from mirage.episodes.generation.resumable_build import Plan, make
 from mirage.errors import InputError
 from tests.episodes import small
 from tests.episodes.tables import HOUR_S
@@ -27,7 +27,7 @@ class Interrupted(Exception):
     """As Ctrl-C would."""
 
 
-def interrupted(after: int) -> pool.Told:
+def interrupted(after: int) -> parallel.Told:
     heard = []
 
     def told(done: int) -> None:
@@ -75,11 +75,11 @@ def test_what_is_kept_is_told_and_nothing_is_kept_of_nothing(tmp_path: Path) -> 
     out = tmp_path / "E.npz"
     with pytest.raises(Interrupted):
         make(plan(), out, told=interrupted(after=0))
-    assert blocks.kept(plan(), out) == 0
+    assert resumable_build.kept(plan(), out) == 0
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(Interrupted):
         make(plan(), out, told=interrupted(after=12))
-    assert blocks.kept(plan(), out) == 12
+    assert resumable_build.kept(plan(), out) == 12
 
 
 def test_a_pair_elsewhere_is_another_table() -> None:

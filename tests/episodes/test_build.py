@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mirage.episodes.build import Builder, build, describe
-from mirage.episodes.settings import PAIR_USER, Settings, pair_job
-from mirage.episodes.table import EpisodeTable
+from mirage.episodes.generation.builder import Builder, build, describe
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.episodes.table.pair_settings import PAIR_USER, Settings, pair_job
 from mirage.errors import InputError
-from mirage.features import observe, spec
-from mirage.features.link import Link
-from mirage.features.memory import Memory
+from mirage.features.handover_input import Link
+from mirage.features.observation import feature_vector, spec
+from mirage.features.observation.running_stats import Memory
+from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob, afterany
-from mirage.sim.workload import Workload
-from mirage.traces.clusterfile import read_cluster_file
-from mirage.traces.replay import workload
+from mirage.traces.cluster_files.reader import read_cluster_file
+from mirage.traces.workloads.replay import workload
 from tests.episodes import small
 from tests.episodes.tables import HOUR_S
 
@@ -166,7 +166,7 @@ def seen_at(
         predecessor_start=episode.predecessor_start,
         predecessor_end=episode.predecessor_end,
     )
-    return observe.from_simulator(sim, link, memory)
+    return feature_vector.from_simulator(sim, link, memory)
 
 
 def remembered(sim: Simulator, job_ids: Sequence[int], now: int) -> Memory:

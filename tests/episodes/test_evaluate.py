@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mirage.episodes import bootstrap, deciding
-from mirage.episodes.evaluate import Figures, Handovers, classes, evaluate
-from mirage.episodes.table import EpisodeTable
+from mirage.episodes.judge import day_bootstrap, policy_runner
+from mirage.episodes.judge.evaluation import Figures, Handovers, classes, evaluate
+from mirage.episodes.table.episode_table import EpisodeTable
 from tests.episodes.tables import DAY_S, MONDAY, table
 
 OUTCOMES = [
@@ -18,9 +18,9 @@ OUTCOMES = [
 
 def figures(made: EpisodeTable, price: float = 0.5, startup_h: float = 0.0) -> Figures:
     judged = {
-        "reactive": deciding.reactive(made),
+        "reactive": policy_runner.reactive(made),
         "middle": np.ones(len(made), dtype=np.int64),
-        "oracle": deciding.oracle(made, price, startup_h),
+        "oracle": policy_runner.oracle(made, price, startup_h),
     }
     handovers = {name: Handovers.of(made, c, startup_h) for name, c in judged.items()}
     masks = classes(Handovers.of(made, judged["reactive"]).interruption_h)
@@ -92,18 +92,18 @@ def test_an_interval_holds_the_mean_and_is_a_point_where_days_are_alike() -> Non
 
 def test_episodes_of_a_day_are_drawn_together() -> None:
     starts = np.array([MONDAY, MONDAY + 3600, MONDAY + DAY_S], dtype=np.int64)
-    counts = bootstrap.day_counts(starts, draws=500)
+    counts = day_bootstrap.day_counts(starts, draws=500)
     assert (counts[:, 0] == counts[:, 1]).all()
     assert (counts[:, 0] + counts[:, 2] == 2).all()
     assert 200 < (counts[:, 0] == 1).sum() < 300
-    assert (bootstrap.day_counts(starts, draws=500) == counts).all()
+    assert (day_bootstrap.day_counts(starts, draws=500) == counts).all()
 
 
 def test_the_interval_is_that_of_a_mean_over_days() -> None:
     # Of n independent days the bootstrap's interval is close to mean +- 1.96 s / sqrt(n).
     values = np.random.default_rng(3).normal(10.0, 2.0, size=200)
     starts = MONDAY + DAY_S * np.arange(200, dtype=np.int64)
-    ends = bootstrap.interval(bootstrap.means(bootstrap.day_counts(starts), values))
+    ends = day_bootstrap.interval(day_bootstrap.means(day_bootstrap.day_counts(starts), values))
     assert ends is not None
     half = 1.96 * values.std() / np.sqrt(200)
     assert ends[0] == pytest.approx(values.mean() - half, abs=0.06)
@@ -112,5 +112,5 @@ def test_the_interval_is_that_of_a_mean_over_days() -> None:
 
 def test_tables_are_judged_together() -> None:
     first, second = table(OUTCOMES), table([[0.0, 0.0, 100.0]])
-    both = [Handovers.of(t, deciding.reactive(t)) for t in (first, second)]
+    both = [Handovers.of(t, policy_runner.reactive(t)) for t in (first, second)]
     assert Handovers.together(both).interruption_h.tolist() == [1.0, 6.0, 20.0, 14.0, 100.0]

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from mirage.episodes.build import build
-from mirage.episodes.settings import PAIR_USER, account_of, check_account, pair_job
-from mirage.episodes.worlds import Worlds
+from mirage.episodes.generation.builder import build
+from mirage.episodes.generation.replay import Worlds
+from mirage.episodes.table.pair_settings import PAIR_USER, account_of, check_account, pair_job
 from mirage.errors import InputError
-from mirage.features import spec
+from mirage.features.observation import spec
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import (
     NodeEvent,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from mirage.episodes.evaluate import Handovers
-from mirage.episodes.paired import FEWEST_DAYS, Difference
+from mirage.episodes.judge.evaluation import Handovers
+from mirage.episodes.judge.paired_test import FEWEST_DAYS, Difference
 from tests.episodes.tables import DAY_S, MONDAY
 
 EACH_DAY = 6

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mirage.episodes.pooled import check_distinct, clusters
+from mirage.episodes.judge.table_set import check_distinct, clusters
 from mirage.errors import InputError
 from tests.episodes.tables import about
 

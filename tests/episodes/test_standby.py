@@ -7,21 +7,21 @@ import pytest
 
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, HandoverView
-from mirage.episodes.chained import Replay, Slot
-from mirage.episodes.standby import (
+from mirage.episodes.chains.chain_replay import Replay, Slot
+from mirage.episodes.chains.standby import (
     NO_WAITS,
     HandedOver,
     Standby,
     hand_over,
     no_room_for_both,
 )
-from mirage.policy.positions import Pin, PinThenFree
-from mirage.policy.rules import AtOnce, Reactive
+from mirage.policy.rules.lead_rules import AtOnce, Reactive
+from mirage.policy.rules.pinning import Pin, PinThenFree
 from mirage.ports import Policy
+from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import NodeGroup, Outage, Params, Partition, SelectType, SimJob, afterany
-from mirage.sim.workload import Workload
-from mirage.traces import synthetic
+from mirage.traces.workloads import synthetic
 
 HOUR, DAY = 3600, 86400
 NODES = 24

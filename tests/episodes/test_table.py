@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mirage.episodes import arrays
-from mirage.episodes.table import EpisodeTable, join
+from mirage.episodes.table import npz_reader
+from mirage.episodes.table.episode_table import EpisodeTable, join
 from mirage.errors import InputError
 from tests.episodes.tables import MONDAY, table
 
@@ -88,7 +88,7 @@ def test_a_file_that_unpacks_to_more_than_there_is_room_for_is_not_unpacked(
     """Zeros: a thousand times as long as the file. Its description fits to it."""
     wide = 2_000_000
     path = rewritten(saved(tmp_path), "observations.npy", zeros((2, 3, wide)))
-    monkeypatch.setattr(arrays, "MOST_BYTES", 16 * 2**20)
+    monkeypatch.setattr(npz_reader, "MOST_BYTES", 16 * 2**20)
     with pytest.raises(InputError, match="bytes once it is unpacked, and 16777216 are the most"):
         EpisodeTable.load(with_meta(path, features=["x"] * wide))
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mirage.episodes import twins
-from mirage.episodes.table import EpisodeTable
-from mirage.episodes.twins import Twins
+from mirage.episodes.table import twin_forecasts
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.episodes.table.twin_forecasts import Twins
 from mirage.errors import InputError
-from mirage.features.foretold import LEVELS
+from mirage.features.twin_features import LEVELS
 from tests.learn.queue_tables import queue_table
 
 
@@ -26,7 +26,7 @@ def saved(folder: Path) -> tuple[Path, EpisodeTable, Twins]:
     path = folder / "e.npz"
     table.save(path)
     made = answers(table)
-    made.save(twins.beside(path))
+    made.save(twin_forecasts.beside(path))
     return path, table, made
 
 
@@ -60,7 +60,7 @@ def test_answers_of_another_table_are_not_taken(tmp_path: Path, what: str) -> No
         other = replace(made, pair="f" * 64)
     else:
         other = replace(made, start_point=table.start_point + 1)
-    other.save(twins.beside(path))
+    other.save(twin_forecasts.beside(path))
     assert EpisodeTable.load(path).twins is None
 
 
@@ -73,7 +73,7 @@ def test_a_table_from_before_the_rule_of_cancelled_jobs_is_one_where_they_ran(
     cluster = {k: v for k, v in before.cluster.items() if k != "cancelled_jobs_run"}
     table.about = replace(before, cluster=cluster)
     table.save(path)
-    answers(table).save(twins.beside(path))
+    answers(table).save(twin_forecasts.beside(path))
     found = EpisodeTable.load(path)
     assert found.about.cluster["cancelled_jobs_run"]
     assert found.twins is not None
@@ -84,7 +84,7 @@ def test_a_table_from_before_the_rule_of_cancelled_jobs_is_one_where_they_ran(
 
 def test_damaged_answers_are_refused(tmp_path: Path) -> None:
     path, _, _ = saved(tmp_path)
-    file = twins.beside(path)
+    file = twin_forecasts.beside(path)
     file.write_bytes(file.read_bytes()[:200])
     with pytest.raises(InputError, match="does not read as the twin's forecasts: delete it"):
         EpisodeTable.load(path)
@@ -92,6 +92,6 @@ def test_damaged_answers_are_refused(tmp_path: Path) -> None:
 
 def test_a_day_of_instants_is_asked_no_more_than_48_times() -> None:
     for instants in (1, 47, 48, 49, 72, 144, 288, 1000):
-        every = twins.every_of(instants)
-        assert -(-instants // every) <= twins.ASKED
-        assert every == 1 or -(-instants // (every - 1)) > twins.ASKED
+        every = twin_forecasts.every_of(instants)
+        assert -(-instants // every) <= twin_forecasts.ASKED
+        assert every == 1 or -(-instants // (every - 1)) > twin_forecasts.ASKED

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mirage.episodes.typical import busy_partitions, heaviest_user, typical
+from mirage.episodes.generation.representative_pairs import busy_partitions, heaviest_user, typical
 from mirage.sim.types import Partition, SimJob
 from tests.episodes import small
 

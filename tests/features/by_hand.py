@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.snapshot import Ints
-from mirage.features import spec
-from mirage.features.numbers import Past, Pending, Running, Standing
+from mirage.features.observation import spec
+from mirage.features.observation.compute import Past, Pending, Running, Standing
 
 _FAR_S = 7 * 86400
 

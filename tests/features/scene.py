@@ -4,8 +4,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mirage.features.link import Link
-from mirage.features.memory import Memory
+from mirage.features.handover_input import Link
+from mirage.features.observation.running_stats import Memory
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import DEFAULT_PARTITION, Params, SelectType, SimJob
 

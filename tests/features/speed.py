@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-from mirage.features import observe
-from mirage.features.gather import usual_by_slot
-from mirage.features.link import Link
-from mirage.features.memory import Memory
-from mirage.features.view import View
+from mirage.features.handover_input import Link
+from mirage.features.observation import feature_vector
+from mirage.features.observation.queue_view import View
+from mirage.features.observation.running_stats import Memory
+from mirage.features.observation.sim_columns import usual_by_slot
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import SimJob, afterany
-from mirage.traces.clusterfile import read_cluster_file
-from mirage.traces.replay import workload
+from mirage.traces.cluster_files.reader import read_cluster_file
+from mirage.traces.workloads.replay import workload
 
 _SHARED = Path(__file__).parents[2].parent / "shared"
 _DAY_S = 86400
@@ -75,10 +75,14 @@ def measure(simulator: Simulator, memory: Memory) -> None:
     out = sys.stdout.write
     out(f"{len(columns.queued)} jobs pending, {len(columns.running)} running\n")
     cases = {
-        "from_simulator, in the queue": lambda: observe.from_simulator(simulator, known, memory),
-        "from_simulator, not in the queue": lambda: observe.from_simulator(simulator, link, memory),
+        "from_simulator, in the queue": lambda: feature_vector.from_simulator(
+            simulator, known, memory
+        ),
+        "from_simulator, not in the queue": lambda: feature_vector.from_simulator(
+            simulator, link, memory
+        ),
         "  the view": lambda: View.of_simulator(simulator, link, memory.users),
-        "  the numbers": lambda: observe.observe(view, link, memory, None, None),
+        "  the numbers": lambda: feature_vector.observe(view, link, memory, None, None),
         "  the plan by limits": lambda: simulator.plan_as_free(standby),
         "  the plan as usual": lambda: simulator.plan_as_free(standby, usual),
         "fork of the memory": memory.fork,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mirage.domain.job import Job, JobId, JobState
-from mirage.features.history import KEPT_S, NONE, History
+from mirage.features.futures.submission_history import KEPT_S, NONE, History
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import SimJob
 from tests.features.scene import BEGIN, HOUR, PARAMS, workload

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.domain.job import Job, JobId, JobState
-from mirage.features.memory import KEPT_S, STARTS_KEPT, Memory, Users
-from mirage.features.numbers import usual_share
+from mirage.features.observation.compute import usual_share
+from mirage.features.observation.running_stats import KEPT_S, STARTS_KEPT, Memory, Users
 
 NOW = 10_000_000
 

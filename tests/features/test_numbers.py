@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirage.domain.snapshot import Ints
-from mirage.features import spec
-from mirage.features.numbers import Past, Pending, Running, Standing, numbers
-from mirage.features.observe import TABLE
+from mirage.features.observation import spec
+from mirage.features.observation.compute import Past, Pending, Running, Standing, numbers
+from mirage.features.observation.feature_vector import TABLE
 from tests.features import by_hand
 
 NOW = 1_675_000_000

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mirage.cluster.simulated import SimulatedCluster
-from mirage.features import observe, spec
-from mirage.features.memory import Memory
-from mirage.features.view import View
+from mirage.cluster.simulated.cluster import SimulatedCluster
+from mirage.features.observation import feature_vector, spec
+from mirage.features.observation.queue_view import View
+from mirage.features.observation.running_stats import Memory
 from mirage.sim.types import NodeEvent, NodeGroup, Outage, Params, Partition, SelectType
 from tests.features.scene import BEGIN, HOUR, PARAMS, dressed, link, played, workload
 
@@ -59,7 +59,9 @@ def _both(
 def test_a_live_and_a_simulated_snapshot_give_the_same_numbers(site: str, at: int) -> None:
     simulated, live, _ = _both(SITES[site], 1, at)
     plans = (at + 100, None)
-    a, b = (observe.raw(view, link(at), memory, *plans) for view, memory in (simulated, live))
+    a, b = (
+        feature_vector.raw(view, link(at), memory, *plans) for view, memory in (simulated, live)
+    )
     assert {n: (x, y) for n, x, y in zip(spec.NAMES, a, b, strict=True) if x != y} == {}
 
 
@@ -69,7 +71,9 @@ def test_the_scene_shows_something_in_every_group() -> None:
     for params in SITES.values():
         for seed, at in enumerate(_INSTANTS):
             view, memory = _both(params, seed, at)[0]
-            seen = np.maximum(seen, np.abs(observe.raw(view, link(at, 8), memory, None, None)))
+            seen = np.maximum(
+                seen, np.abs(feature_vector.raw(view, link(at, 8), memory, None, None))
+            )
     never = {n for n, x in zip(spec.NAMES, seen, strict=True) if x == 0.0}
     assert never == {f"pending_run_p{p}" for p in (0, 25, 50, 75, 100)} | {
         "successor_wait",

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mirage.cluster.simulated import SimulatedCluster
-from mirage.features import observe, spec
-from mirage.features.gather import usual_by_slot
-from mirage.features.link import Link
-from mirage.features.memory import Memory
-from mirage.features.standin import stand_in
-from mirage.sim import layout
+from mirage.cluster.simulated.cluster import SimulatedCluster
+from mirage.features.handover_input import Link
+from mirage.features.observation import feature_vector, spec
+from mirage.features.observation.running_stats import Memory
+from mirage.features.observation.sim_columns import usual_by_slot
+from mirage.features.simulator_from_queue import stand_in
+from mirage.sim.arrays import layout
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob, afterany
 from tests.features.scene import BEGIN, HOUR, PARAMS, dressed, link, played, workload
@@ -36,7 +36,7 @@ def _scene(params: Params, seed: int = 5) -> tuple[Simulator, Memory, Link]:
 
 
 def _plan(simulator: Simulator, seen: Link, memory: Memory) -> dict[str, float]:
-    told = spec.raw(observe.from_simulator(simulator, seen, memory))
+    told = spec.raw(feature_vector.from_simulator(simulator, seen, memory))
     return dict(zip(spec.NAMES, told.tolist(), strict=True))
 
 
@@ -61,9 +61,9 @@ def test_the_plan_is_the_simulators_plan_of_such_a_job(site: str) -> None:
 def test_a_standby_in_the_queue_changes_nothing(site: str) -> None:
     """Held, it is planned as if it were free; and it is no rival of its own."""
     simulator, memory, seen = _scene(SITES[site])
-    without = observe.from_simulator(simulator, seen, memory)
+    without = feature_vector.from_simulator(simulator, seen, memory)
     known = replace(seen, job_id=_standby(simulator, seen))
-    assert observe.from_simulator(simulator, known, memory).tobytes() == without.tobytes()
+    assert feature_vector.from_simulator(simulator, known, memory).tobytes() == without.tobytes()
 
 
 def test_the_age_that_a_standby_earns_counts() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mirage.domain.timelimit import UNLIMITED
-from mirage.features.runtimes import ALL_KEPT, OWN_KEPT, RunTimes, drawn
+from mirage.features.futures.run_time_distribution import ALL_KEPT, OWN_KEPT, RunTimes, drawn
 
 HOUR = 3600
 

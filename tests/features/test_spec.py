@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.features import spec
-from mirage.features.numbers import scaled
-from mirage.features.spec import Scale
+from mirage.features.observation import spec
+from mirage.features.observation.compute import scaled
+from mirage.features.observation.spec import Scale
 
 
 def test_every_number_has_one_name_one_scale_and_one_place() -> None:

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mirage.cluster.simulated import SimulatedCluster
+from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue, Snapshot
 from mirage.domain.timelimit import UNLIMITED
-from mirage.features import observe, spec
-from mirage.features.memory import Memory
-from mirage.features.standin import stand_in
+from mirage.features.observation import feature_vector, spec
+from mirage.features.observation.running_stats import Memory
+from mirage.features.simulator_from_queue import stand_in
 from mirage.sim.types import Params, Partition, Qos, SelectType
 from tests.features.scene import BEGIN, HOUR, dressed, link, played, workload
 from tests.features.test_observe import SITES
@@ -189,8 +189,8 @@ def test_an_observation_of_a_snapshot_is_that_of_its_simulator(site: str) -> Non
     cluster.advance(at - BEGIN)
     told = Memory.of_history(cluster.history(0, at + 1), at, memory.utc_offset_s)
     snapshot = Snapshot(queue=cluster.queue(), nodes=cluster.nodes())
-    live = observe.from_snapshot(snapshot, params, link(at), told)
-    simulated = observe.from_simulator(simulator, link(at), memory)
+    live = feature_vector.from_snapshot(snapshot, params, link(at), told)
+    simulated = feature_vector.from_simulator(simulator, link(at), memory)
     plans = spec.part("plan")
     assert live[: plans.start].tobytes() == simulated[: plans.start].tobytes()
     assert np.isfinite(live).all()

@@ -8,9 +8,9 @@ import pytest
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.domain.timelimit import UNLIMITED
-from mirage.features.link import Link
-from mirage.features.memory import Users
-from mirage.features.view import View
+from mirage.features.handover_input import Link
+from mirage.features.observation.queue_view import View
+from mirage.features.observation.running_stats import Users
 from mirage.sim.types import Params, Partition, Qos
 
 NOW = 1_675_000_000

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from mirage.errors import ClusterRefused
-from mirage.sim.release import Release, release_of
 from mirage.sim.simulator import Simulator
+from mirage.sim.slurm_release import Release, release_of
 from mirage.sim.types import EventKind
 from tests.fidelity.recording import WAITING, Recording, Snapshot
 from tests.fidelity.standin import Site

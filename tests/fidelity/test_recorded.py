@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.sim.release import Release, is_unchecked, release_of
+from mirage.sim.slurm_release import Release, is_unchecked, release_of
 from tests.fidelity.judge import judge_forecasts, judge_plans
 from tests.fidelity.recording import Recording
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from mirage.config.settings import ProvisionSettings
 from mirage.domain.handover import Handover
-from mirage.settings import ProvisionSettings
 from tests.fixtures_slurm import testbed_with
 from tests.handover.scene import Scene
 from tests.slurm_testbed import TestbedSettings

@@ -171,7 +171,7 @@ def test_links_are_submitted_as_their_owner_through_slurmrestd(scene: Scene) -> 
 _ASKS_SUDO = """
 import os
 import pwd
-from mirage.cluster.runner import Runner
+from mirage.cluster.cli.command_runner import Runner
 from mirage.errors import ClusterUnavailable
 nobody = pwd.getpwnam("nobody")
 os.setgroups([])

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from mirage.domain.signing import signed
+from mirage.domain.access.request_signing import signed
 from tests.patient import PATIENCE_S
 from tests.slurm_testbed import REPOSITORY, Testbed, TestbedSettings, python_for_users
 

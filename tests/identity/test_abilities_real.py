@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster import sudo
+from mirage.cluster.auth import sudo
 from mirage.domain.chain import ChainId
 from tests.identity.site import Site
 from tests.slurm_testbed import REPOSITORY

@@ -6,11 +6,13 @@ from typing import Any
 
 import torch
 
-from mirage.episodes.table import EpisodeTable
-from mirage.learn import agent_card, agent_export, agent_train, card, settings, weights
-from mirage.learn.agent_train import Agent, Plan
-from mirage.learn.runs import Runs
-from mirage.learn.stages import Stages
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.learn import settings
+from mirage.learn.agents import agent_card, agent_export, agent_training
+from mirage.learn.agents.agent_training import Agent, Plan
+from mirage.learn.agents.checkpoints import Stages
+from mirage.learn.agents.trajectories import Runs
+from mirage.learn.artefact import model_card, safetensors_io
 from tests.learn.queue_tables import foretold, queue_table
 
 # As `mirage train` has it: threads wait for each other more than they work.
@@ -61,7 +63,7 @@ def runs(*, twin: bool = False) -> Runs:
 
 
 def fit(made: Plan, folder: Path, of: Runs | None = None) -> Agent:
-    return agent_train.fit(of or runs(), made, Stages(folder), "all")
+    return agent_training.fit(of or runs(), made, Stages(folder), "all")
 
 
 def save(
@@ -78,5 +80,7 @@ def save(
     agent = fit(made, scratch, of)
     graph = agent_export.graph(agent.net, made.unit, made.part)
     described = agent_card.card(made, of, [learned()], None)
-    card.save(folder, described, graph, weights.pack(agent_train.dump(agent.net), {}))
+    model_card.save(
+        folder, described, graph, safetensors_io.pack(agent_training.dump(agent.net), {})
+    )
     return folder

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.episodes.table import EpisodeTable
-from mirage.episodes.twins import Twins
-from mirage.features import spec
-from mirage.features.foretold import LEVELS
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.episodes.table.twin_forecasts import Twins
+from mirage.features.observation import spec
+from mirage.features.twin_features import LEVELS
 from tests.episodes.tables import HOUR_S, MONDAY, table
 
 INSTANTS = 25

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.learn.tables import TableLibrary
+from mirage.learn.environment.table_library import TableLibrary
 
 Table = tuple[NDArray[np.float32], NDArray[np.float64]]
 FEATURES = 5

@@ -2,11 +2,11 @@
 
 from functools import cache
 
-from mirage.episodes.settings import Settings
-from mirage.learn.live import LiveLibrary, Observed
-from mirage.learn.starts import Starts, collect
+from mirage.episodes.table.pair_settings import Settings
+from mirage.learn.environment.live_library import LiveLibrary, Observed
+from mirage.learn.environment.start_states import Starts, collect
 from mirage.sim.types import Params, SimJob
-from mirage.traces import synthetic
+from mirage.traces.workloads import synthetic
 
 NODES, DAYS = 24, 21
 HOUR_S, DAY_S = 3600, 86400

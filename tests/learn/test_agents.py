@@ -6,15 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mirage.episodes import deciding
-from mirage.episodes.evaluate import Handovers
-from mirage.episodes.table import EpisodeTable
-from mirage.learn import agent_export, agent_train, lesson, train
-from mirage.learn.agent_train import Agent, Plan
-from mirage.learn.lesson import Lesson
-from mirage.learn.rows import Rows
-from mirage.learn.runs import Runs
-from mirage.learn.stages import Stages
+from mirage.episodes.judge import policy_runner
+from mirage.episodes.judge.evaluation import Handovers
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.learn.agents import agent_export, agent_training, training_tensors
+from mirage.learn.agents.agent_training import Agent, Plan
+from mirage.learn.agents.checkpoints import Stages
+from mirage.learn.agents.training_tensors import Lesson
+from mirage.learn.agents.trajectories import Runs
+from mirage.learn.dataset import Rows
+from mirage.learn.trees import tree_training
 from tests.episodes.tables import MONDAY
 from tests.learn.agents_trained import BRIEF, EVERY, KINDS, fit, learned, named, plan, runs
 from tests.learn.queue_tables import EPISODES, queue_table, shuffled
@@ -23,18 +24,18 @@ PRICE = 0.5
 LATER = queue_table(seed=5, first=MONDAY + EPISODES * 4 * 3600 + 86400)
 
 
-def cost_h(table: EpisodeTable, chosen: deciding.Chosen) -> float:
+def cost_h(table: EpisodeTable, chosen: policy_runner.Chosen) -> float:
     return float(Handovers.of(table, chosen).cost_h(PRICE).mean())
 
 
 def agent_cost_h(agent: Agent, made: Plan) -> float:
     seen = Runs.of([LATER], EVERY)
-    chosen = lesson.chosen(agent.net, Lesson.of(seen, made.part), PRICE, made.unit)
+    chosen = training_tensors.chosen(agent.net, Lesson.of(seen, made.part), PRICE, made.unit)
     return cost_h(LATER, seen.taken[chosen])
 
 
 def fixed_lead_cost_h(table: EpisodeTable) -> float:
-    best = train.best_constant(Rows.of([table]), PRICE)
+    best = tree_training.best_constant(Rows.of([table]), PRICE)
     return cost_h(LATER, np.full(len(LATER), best, dtype=np.int64))
 
 
@@ -49,7 +50,7 @@ def test_it_learns_closes_most_of_the_gap_and_its_graph_says_the_same(
     agent = fit(made, tmp_path)
     reactive, oracle = (
         cost_h(LATER, chosen)
-        for chosen in (deciding.reactive(LATER), deciding.oracle(LATER, PRICE))
+        for chosen in (policy_runner.reactive(LATER), policy_runner.oracle(LATER, PRICE))
     )
     spent = agent_cost_h(agent, made)
     assert spent < fixed_lead_cost_h(learned())
@@ -71,7 +72,7 @@ def test_the_same_seed_gives_the_same_figures(family: str, tmp_path: Path) -> No
     told = []
     for turn in ("first", "second"):
         stages = Stages(tmp_path / turn)
-        told.append(agent_train.judge(runs(), plan(family, "mlp", changed=BRIEF), 1, stages))
+        told.append(agent_training.judge(runs(), plan(family, "mlp", changed=BRIEF), 1, stages))
     assert told[0] == told[1]
     assert set(told[0]["policies"]) == {
         "reactive", "oracle", "fixed-lead", family, f"{family} offline",
@@ -93,7 +94,9 @@ def test_a_dearer_overlap_frees_later(tmp_path: Path) -> None:
     made = plan("policy-gradient", "mlp")
     agent = fit(made, tmp_path)
     seen = Lesson.of(Runs.of([LATER], EVERY), 0)
-    cheap, dear = (lesson.chosen(agent.net, seen, price, made.unit).mean() for price in (0.1, 2.0))
+    cheap, dear = (
+        training_tensors.chosen(agent.net, seen, price, made.unit).mean() for price in (0.1, 2.0)
+    )
     assert cheap < dear
 
 
@@ -104,10 +107,10 @@ def test_a2c_learns_too(tmp_path: Path) -> None:
 
 def test_it_goes_on_from_weights_that_were_kept(tmp_path: Path) -> None:
     first = fit(plan("policy-gradient", "mlp", changed=BRIEF), tmp_path / "first")
-    weights = agent_train.dump(first.net)
+    weights = agent_training.dump(first.net)
     on = plan("policy-gradient", "mlp", changed=BRIEF, start=weights)
     begun = on.net(runs())
-    for name, array in agent_train.dump(begun).items():
+    for name, array in agent_training.dump(begun).items():
         np.testing.assert_array_equal(array, weights[name])
     again = fit(on, tmp_path / "second")
     assert again.facts["tuned"] <= again.facts["offline"]
@@ -115,6 +118,6 @@ def test_it_goes_on_from_weights_that_were_kept(tmp_path: Path) -> None:
 
 def test_windows_that_it_has_learned_from_do_not_judge_it(tmp_path: Path) -> None:
     until = int(runs().rows.start_point[-1]) + 1
-    on = plan("dqn", "mlp", start=agent_train.dump(plan("dqn", "mlp").net(runs())))
+    on = plan("dqn", "mlp", start=agent_training.dump(plan("dqn", "mlp").net(runs())))
     late = plan("dqn", "mlp", start=on.start, start_until=until)
-    assert agent_train.judge(runs(), late, 2, Stages(tmp_path))["policies"] == {}
+    assert agent_training.judge(runs(), late, 2, Stages(tmp_path))["policies"] == {}

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from mirage.errors import InputError, UnfitModel
-from mirage.features import foretold, spec
-from mirage.learn import agent_export
-from mirage.learn.agent_card import Start
-from mirage.learn.networks import Sight
-from mirage.policy.artefact import CARD, Artefact
+from mirage.features import twin_features
+from mirage.features.observation import spec
+from mirage.learn.agents import agent_export
+from mirage.learn.agents.agent_card import Start
+from mirage.learn.agents.networks import Sight
+from mirage.policy.models.artefact import CARD, Artefact
 from tests.learn.agents_trained import BRIEF, fit, plan, runs, save
 
 KIND = ("dqn", "mlp")
@@ -29,15 +30,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_its_graph_says_what_the_network_says(encoder: str, tmp_path: Path) -> None:
     made, of = plan("policy-gradient", encoder, changed=BRIEF), runs(twin=True)
     agent = fit(made, tmp_path, of)
-    assert len(agent.net.scaled.low) == len(spec.NAMES) + len(foretold.NAMES)
+    assert len(agent.net.scaled.low) == len(spec.NAMES) + len(twin_features.NAMES)
     graph = agent_export.graph(agent.net, made.unit, made.part)
     apart = agent_export.parity(graph, agent.net, made.unit, made.part, of)
     assert max(apart.values()) < 1e-4
 
 
 def test_it_begins_with_the_odds_of_being_late_that_the_twin_gives() -> None:
-    net = plan("dqn", "mlp").new(len(spec.NAMES) + len(foretold.NAMES)).eval()
-    now = torch.zeros(2, len(spec.NAMES) + len(foretold.NAMES))
+    net = plan("dqn", "mlp").new(len(spec.NAMES) + len(twin_features.NAMES)).eval()
+    now = torch.zeros(2, len(spec.NAMES) + len(twin_features.NAMES))
     now[:, -1] = torch.tensor([0.1, 0.9])
     # What the encoder makes of it besides is the same.
     net.scaled.deviation[-1] = torch.inf
@@ -48,8 +49,8 @@ def test_it_begins_with_the_odds_of_being_late_that_the_twin_gives() -> None:
 
 def test_its_card_names_the_twins_numbers(folder: Path, tmp_path: Path) -> None:
     card = json.loads((folder / CARD).read_text())
-    assert card["twin"] == foretold.FINGERPRINT
-    assert len(card["seen"]["low"]) == len(spec.NAMES) + len(foretold.NAMES)
+    assert card["twin"] == twin_features.FINGERPRINT
+    assert len(card["seen"]["low"]) == len(spec.NAMES) + len(twin_features.NAMES)
     other = damaged(folder, tmp_path, twin="0" * 64)
     with pytest.raises(UnfitModel, match="other numbers of the twin than this program's"):
         Artefact.load(other)
@@ -58,7 +59,7 @@ def test_its_card_names_the_twins_numbers(folder: Path, tmp_path: Path) -> None:
 
 
 def test_an_agent_goes_on_only_with_what_it_knows(folder: Path, tmp_path: Path) -> None:
-    assert Start.of(folder, *KIND, twin=True).card["twin"] == foretold.FINGERPRINT
+    assert Start.of(folder, *KIND, twin=True).card["twin"] == twin_features.FINGERPRINT
     with pytest.raises(InputError, match="was trained with the twin: go on from it with --twin"):
         Start.of(folder, *KIND, twin=False)
     plain = damaged(folder, tmp_path, twin=None)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mirage.learn import calibration
-from mirage.learn.rows import Floats
-from mirage.policy.quantiles import LEVELS, hours, of_distribution
+from mirage.learn.dataset import Floats
+from mirage.learn.evaluation import forecast_metrics
+from mirage.policy.models.quantiles import LEVELS, hours, of_distribution
 
 RNG = np.random.default_rng(3)
 
@@ -22,7 +22,7 @@ def true_quantiles(rows: int) -> Floats:
 
 def test_a_true_forecast_covers_what_it_says_with_an_atom_at_zero() -> None:
     waits = with_an_atom(20_000)
-    told = calibration.figures(true_quantiles(20_000), waits, true_quantiles(20_000), seed=1)
+    told = forecast_metrics.figures(true_quantiles(20_000), waits, true_quantiles(20_000), seed=1)
     assert told["coverage_p10_p90_pct"] == pytest.approx(80.0, abs=1.5)
     assert told["below_p90_pct"] == pytest.approx(90.0, abs=1.0)
     assert told["pinball_h"] == told["pinball_empirical_h"]
@@ -31,15 +31,15 @@ def test_a_true_forecast_covers_what_it_says_with_an_atom_at_zero() -> None:
 def test_a_forecast_that_is_too_narrow_covers_less() -> None:
     waits = with_an_atom(5_000)
     narrow = np.full((5_000, len(LEVELS)), 3.0) + np.arange(len(LEVELS)) * 0.01
-    told = calibration.figures(narrow, waits, true_quantiles(5_000), seed=1)
+    told = forecast_metrics.figures(narrow, waits, true_quantiles(5_000), seed=1)
     assert told["coverage_p10_p90_pct"] < 20.0
     assert told["pinball_h"] > told["pinball_empirical_h"]
 
 
 def test_pinball_loss_by_hand() -> None:
     quantiles = np.ones((1, len(LEVELS)))
-    assert calibration.pinball_h(quantiles, np.array([2.0])) == pytest.approx(0.5)
-    assert calibration.pinball_h(quantiles, np.array([0.0])) == pytest.approx(0.5)
+    assert forecast_metrics.pinball_h(quantiles, np.array([2.0])) == pytest.approx(0.5)
+    assert forecast_metrics.pinball_h(quantiles, np.array([0.0])) == pytest.approx(0.5)
 
 
 def test_quantiles_of_a_distribution_are_read_between_its_thresholds() -> None:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mirage.learn import export
-from mirage.learn.rows import Rows
-from mirage.policy.graph import LATE, WAIT
+from mirage.learn.dataset import Rows
+from mirage.learn.trees import tree_export
+from mirage.policy.models.onnx_session import LATE, WAIT
 from tests.learn.queue_tables import queue_table
 from tests.learn.trained import FAMILIES, Kind, fitted, graph, learned
 
@@ -21,7 +21,7 @@ def named(family: Kind) -> str:
 def test_the_graph_gives_what_the_trees_give(family: Kind, seed: int) -> None:
     rows = Rows.of([queue_table(40, seed)])
     made = fitted(family)
-    apart = export.parity(graph(family), made.late, made.wait, rows.flat)
+    apart = tree_export.parity(graph(family), made.late, made.wait, rows.flat)
     assert set(apart) == {LATE, WAIT}
     assert max(apart.values()) < MOST
 
@@ -31,7 +31,7 @@ def test_on_the_very_thresholds_of_the_splits_too(family: Kind) -> None:
     # Numbers that were learned from lie next to thresholds; rounded ones lie on them.
     rows = np.round(Rows.of([learned()]).flat, 1)
     made = fitted(family)
-    apart = export.parity(graph(family), made.late, made.wait, rows)
+    apart = tree_export.parity(graph(family), made.late, made.wait, rows)
     assert max(apart.values()) < MOST
 
 

@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mirage.episodes import deciding
-from mirage.episodes.table import EpisodeTable
-from mirage.features import spec
-from mirage.learn import operating, train
-from mirage.learn.judged import Judging
-from mirage.learn.rows import Rows
-from mirage.policy import judged
-from mirage.policy.judged import Judged
+from mirage.episodes.judge import policy_runner
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.features.observation import spec
+from mirage.learn.artefact.holdout_metrics import Judging
+from mirage.learn.dataset import Rows
+from mirage.learn.evaluation import operating_points
+from mirage.learn.trees import tree_training
+from mirage.policy.results import card_results
+from mirage.policy.results.card_results import Judged
 from tests.episodes import tables as by_hand
 from tests.episodes.tables import HOUR_S
 from tests.learn.queue_tables import at_load, queue_table
@@ -26,8 +27,8 @@ def test_the_results_of_a_card_are_those_of_the_rolling_windows() -> None:
     table = queue_table()
     rows = Rows.of([table], EVERY)
     judging = Judging(rows, [table], EVERY)
-    metrics = train.judge(rows, FAMILIES[1], 2, 0, heard=judging)
-    sets = judged.sets({"judged": judging.told()})
+    metrics = tree_training.judge(rows, FAMILIES[1], 2, 0, heard=judging)
+    sets = card_results.sets({"judged": judging.told()})
     asked = Judged({"models/made/1": sets})
     limit_s = table.about.time_limit_s
     found = asked(view(0, cluster="made", time_limit_s=limit_s))
@@ -49,7 +50,7 @@ def test_only_chains_of_that_cluster_and_about_that_size_are_told_of() -> None:
     window = np.arange(len(table)) < 10
     for price in (0.15, 1.5):
         judging(window, price, np.full(10, 2 if price < 1.0 else 4))
-    asked = Judged({"m": judged.sets({"judged": judging.told()})})
+    asked = Judged({"m": card_results.sets({"judged": judging.told()})})
     limit_s = table.about.time_limit_s
 
     def told(**fields: object) -> int:
@@ -68,7 +69,7 @@ def test_only_chains_of_that_cluster_and_about_that_size_are_told_of() -> None:
         assert np.allclose(found.x_h[:, found.names.index("m")], wanted, atol=1e-3)
     assert np.allclose(
         cheap.x_h[:, cheap.names.index("reactive")],
-        table.outcome_h[np.arange(10), deciding.reactive(table)[:10]],
+        table.outcome_h[np.arange(10), policy_runner.reactive(table)[:10]],
     )
 
 
@@ -79,7 +80,7 @@ def test_results_of_one_partition_are_none_of_anothers() -> None:
         table.about = replace(table.about, partition=partition)
     judging = Judging(Rows.of(tables, EVERY), tables, EVERY)
     judging(np.ones(24, dtype=np.bool_), 0.5, np.full(24, 2))
-    sets = judged.sets({"judged": judging.told()})
+    sets = card_results.sets({"judged": judging.told()})
     limit_s = tables[0].about.time_limit_s
 
     def cost_h(asked: Judged, partition: str) -> list[float]:
@@ -122,10 +123,10 @@ def test_operating_points_are_of_the_judged_hand_overs_of_each_table() -> None:
         judging(window, price, np.full(60, instant))
     found = judging.operating_points()
     x_h = {p: table.outcome_h[:60, taken[k]] for p, k in ((0.3, 0), (1.0, 2), (2.0, -1))}
-    for point, limit in zip(found, operating.OVERLAPS_H, strict=True):
+    for point, limit in zip(found, operating_points.OVERLAPS_H, strict=True):
         assert point["overlap_at_most_h"] == limit
         assert point["nodes"] == table.about.nodes
-        wanted = operating.point(x_h, table.start_point[:60], limit)
+        wanted = operating_points.point(x_h, table.start_point[:60], limit)
         assert {name: point[name] for name in wanted} == wanted
     assert found[0]["price"] > found[1]["price"]
 
@@ -144,7 +145,7 @@ def test_a_table_at_another_load_tells_no_results() -> None:
     judging = Judging(rows, tables, EVERY)
     judging(rows.as_logged, 0.5, np.full(24, 2))
     assert len(judging.told()) == 1
-    assert len(judging.operating_points()) == len(operating.OVERLAPS_H)
+    assert len(judging.operating_points()) == len(operating_points.OVERLAPS_H)
 
 
 def test_rules_are_asked_about_chains_of_less_than_an_hour() -> None:
@@ -160,7 +161,7 @@ def test_rules_are_asked_about_chains_of_less_than_an_hour() -> None:
     short = EpisodeTable(about, columns)
     judging = Judging(Rows.of([short], EVERY), [short], EVERY)
     judging(np.ones(12, dtype=np.bool_), 0.5, np.zeros(12, dtype=np.int64))
-    asked = Judged({"m": judged.sets({"judged": judging.told()})})
+    asked = Judged({"m": card_results.sets({"judged": judging.told()})})
     found = asked(view(0, cluster="made", time_limit_s=1800))
     rule, reactive = (found.x_h[:, found.names.index(n)] for n in ("fixed-lead", "reactive"))
     assert -0.5 in rule.tolist()

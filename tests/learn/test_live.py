@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import stable_baselines3.common.env_checker
 
-from mirage.episodes.build import build
-from mirage.episodes.settings import Settings
-from mirage.episodes.world import World
+from mirage.episodes.generation.builder import build
+from mirage.episodes.generation.replay_fork import World
+from mirage.episodes.table.pair_settings import Settings
 from mirage.errors import InputError
-from mirage.learn.env import ChainEnv, ChainVectorEnv
-from mirage.learn.handovers import Position
-from mirage.learn.live import ForkBatch, LiveLibrary, Observed
-from mirage.learn.starts import Start, collect
-from mirage.learn.tables import TableLibrary
+from mirage.learn.environment.chain_env import ChainEnv, ChainVectorEnv
+from mirage.learn.environment.live_library import ForkBatch, LiveLibrary, Observed
+from mirage.learn.environment.protocols import Position
+from mirage.learn.environment.start_states import Start, collect
+from mirage.learn.environment.table_library import TableLibrary
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import NodeEvent, Outage, Params, SimJob
 from tests.learn import scene

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from mirage.learn.lesson import cost
-from mirage.learn.offline import after, expected
+from mirage.learn.agents.offline_training import after, expected
+from mirage.learn.agents.training_tensors import cost
 
 SPENT = torch.tensor([[4.0, 2.0, 3.0, 7.0], [1.0, 5.0, 6.0, 0.5]])
 

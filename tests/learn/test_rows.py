@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mirage.episodes.table import EpisodeTable
+from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
-from mirage.learn.rows import Rows
+from mirage.learn.dataset import Rows
 from tests.episodes.tables import HOUR_S, MONDAY, table
 from tests.learn.queue_tables import INSTANTS, queue_table
 

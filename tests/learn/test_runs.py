@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from mirage.errors import InputError
-from mirage.features import foretold, spec
-from mirage.learn.rows import Rows
-from mirage.learn.runs import WINDOW, Runs, parted
-from mirage.policy.advantage import padded
+from mirage.features import twin_features
+from mirage.features.observation import spec
+from mirage.learn.agents.trajectories import WINDOW, Runs, parted
+from mirage.learn.dataset import Rows
+from mirage.policy.models.agent_model import padded
 from tests.learn import queue_tables
 from tests.learn.queue_tables import queue_table
 
@@ -37,7 +38,7 @@ def test_what_the_twin_foretold_is_known_of_the_present_alone() -> None:
     later = queue_table(8, seed=1, first=int(TABLE.start_point[-1]) + 86400)
     tables = [queue_tables.foretold(made) for made in (later, TABLE)]
     made = Runs.of(tables, 6, twin=True)
-    plain, told = len(spec.NAMES), len(foretold.NAMES)
+    plain, told = len(spec.NAMES), len(twin_features.NAMES)
     sight = made.sight(12)
     now = sight.now.numpy().reshape(16, 5, plain + told)
     assert sight.past.shape[2] == plain
@@ -46,7 +47,7 @@ def test_what_the_twin_foretold_is_known_of_the_present_alone() -> None:
     # At the end nothing is left of the run.
     twins = tables[1].twins
     assert twins is not None
-    last = foretold.numbers(twins.quantile_s[:, -1], np.zeros(8))
+    last = twin_features.numbers(twins.quantile_s[:, -1], np.zeros(8))
     np.testing.assert_array_equal(now[:8, -1, plain:], last)
     few = made.part(np.array([3, 9]))
     np.testing.assert_array_equal(few.sight(0).now.numpy().reshape(2, 5, -1), now[[3, 9]])

@@ -6,7 +6,7 @@ import pytest
 
 from mirage.errors import InputError
 from mirage.learn import settings
-from mirage.learn.ensemble import family as made
+from mirage.learn.trees.ensemble import family as made
 from tests.learn.agents_trained import plan
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mirage.learn import agent_train
-from mirage.learn.stages import Stage, Stages
+from mirage.learn.agents import agent_training
+from mirage.learn.agents.checkpoints import Stage, Stages
 from tests.learn.agents_trained import BRIEF, plan, runs
 
 
@@ -24,15 +24,15 @@ def interrupting(after: int) -> Callable[[], None]:
 @pytest.mark.parametrize("family", ["dqn", "policy-gradient"])
 def test_the_same_network_comes_out(family: str, tmp_path: Path) -> None:
     made = plan(family, "mlp", changed=BRIEF)
-    whole = agent_train.fit(runs(), made, Stages(tmp_path / "whole"), "all")
+    whole = agent_training.fit(runs(), made, Stages(tmp_path / "whole"), "all")
     cut = Stages(tmp_path / "cut", told=interrupting(2))
     with pytest.raises(KeyboardInterrupt):
-        agent_train.fit(runs(), made, cut, "all")
+        agent_training.fit(runs(), made, cut, "all")
     assert len(cut) == 3
-    again = agent_train.fit(runs(), made, Stages(tmp_path / "cut"), "all")
+    again = agent_training.fit(runs(), made, Stages(tmp_path / "cut"), "all")
     assert again.facts == whole.facts
-    for name, array in agent_train.dump(whole.net).items():
-        np.testing.assert_array_equal(agent_train.dump(again.net)[name], array)
+    for name, array in agent_training.dump(whole.net).items():
+        np.testing.assert_array_equal(agent_training.dump(again.net)[name], array)
 
 
 def test_what_was_kept_is_not_made_again(tmp_path: Path) -> None:

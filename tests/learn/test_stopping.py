@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from mirage.learn import stopping
-from mirage.learn.rows import Rows
-from mirage.learn.train import best_constant
+from mirage.learn.dataset import Rows
+from mirage.learn.trees import stopping
+from mirage.learn.trees.tree_training import best_constant
 from tests.learn.queue_tables import queue_table
 
 ROWS = Rows.of([queue_table(120)], every=1)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import stable_baselines3.common.env_checker
 
-from mirage.episodes.table import EpisodeTable
+from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
-from mirage.learn.env import ChainEnv
-from mirage.learn.handovers import BOUND, Position
-from mirage.learn.tables import TableLibrary
+from mirage.learn.environment.chain_env import ChainEnv
+from mirage.learn.environment.protocols import BOUND, Position
+from mirage.learn.environment.table_library import TableLibrary
 from tests.episodes import tables as made
 from tests.learn.random_tables import FEATURES, random_library, random_tables
 

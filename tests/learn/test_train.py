@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from mirage.episodes import deciding
-from mirage.episodes.evaluate import Handovers
-from mirage.episodes.table import EpisodeTable
-from mirage.learn import export, stopping, train
-from mirage.learn.rows import Rows
-from mirage.learn.trees import Forest
+from mirage.episodes.judge import policy_runner
+from mirage.episodes.judge.evaluation import Handovers
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.learn.dataset import Rows
+from mirage.learn.trees import stopping, tree_export, tree_training
+from mirage.learn.trees.tree_families import Forest
 from tests.episodes.tables import MONDAY
 from tests.learn.queue_tables import EPISODES, LEFT_S, queue_table, shuffled
 from tests.learn.trained import FAMILIES, Kind, fitted, learned
@@ -21,16 +21,16 @@ def named(family: Kind) -> str:
     return family.name
 
 
-def cost_h(table: EpisodeTable, chosen: deciding.Chosen) -> float:
+def cost_h(table: EpisodeTable, chosen: policy_runner.Chosen) -> float:
     return float(Handovers.of(table, chosen).cost_h(PRICE).mean())
 
 
-def policy_cost_h(made: train.Fitted) -> float:
+def policy_cost_h(made: tree_training.Fitted) -> float:
     return cost_h(LATER, made.chosen(Rows.of([LATER]), (PRICE,))[PRICE])
 
 
 def fixed_lead_cost_h() -> float:
-    best = train.best_constant(Rows.of([learned()]), PRICE)
+    best = tree_training.best_constant(Rows.of([learned()]), PRICE)
     return cost_h(LATER, np.full(len(LATER), best, dtype=np.int64))
 
 
@@ -38,7 +38,7 @@ def fixed_lead_cost_h() -> float:
 def test_most_of_the_gap_is_closed_where_the_plan_tells_it(family: Kind) -> None:
     reactive, oracle = (
         cost_h(LATER, chosen)
-        for chosen in (deciding.reactive(LATER), deciding.oracle(LATER, PRICE))
+        for chosen in (policy_runner.reactive(LATER), policy_runner.oracle(LATER, PRICE))
     )
     learned_cost = policy_cost_h(fitted(family))
     assert learned_cost < fixed_lead_cost_h()
@@ -47,7 +47,7 @@ def test_most_of_the_gap_is_closed_where_the_plan_tells_it(family: Kind) -> None
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 def test_shuffled_labels_teach_no_more_than_a_constant_lead(family: Kind) -> None:
-    made = train.fit(Rows.of([shuffled(learned())]), family)
+    made = tree_training.fit(Rows.of([shuffled(learned())]), family)
     assert policy_cost_h(made) > fixed_lead_cost_h() - 0.05
 
 
@@ -61,7 +61,7 @@ def test_a_dearer_overlap_frees_later(family: Kind) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 def test_the_forecast_beats_the_empirical_quantiles(family: Kind) -> None:
-    told = train.judge(Rows.of([learned()], every=3), family, windows=2, seed=0)
+    told = tree_training.judge(Rows.of([learned()], every=3), family, windows=2, seed=0)
     assert len(told["forecast"]) == 2
     for window in told["forecast"]:
         assert window["pinball_h"] < 0.7 * window["pinball_empirical_h"]
@@ -74,7 +74,7 @@ def test_the_forecast_beats_the_empirical_quantiles(family: Kind) -> None:
 @pytest.mark.parametrize("family", FAMILIES, ids=named)
 def test_the_same_seed_gives_the_same_policy(family: Kind) -> None:
     rows = Rows.of([learned()])
-    again = train.fit(rows, family)
+    again = tree_training.fit(rows, family)
     np.testing.assert_array_equal(
         again.late.predict(rows.flat), fitted(family).late.predict(rows.flat)
     )
@@ -96,8 +96,8 @@ def test_an_idle_cluster_teaches_not_to_act(family: Kind) -> None:
     made = queue_table(60)
     at_once = np.tile((-LEFT_S).astype(np.int32), (len(made), 1))
     idle = Rows.of([EpisodeTable(made.about, {**made._columns, "outcome_s": at_once})], every=3)
-    never = train.fit(idle, family)
+    never = tree_training.fit(idle, family)
     assert (never.chosen(idle, (PRICE,))[PRICE] == len(idle.left_h)).all()
     assert never.wait_h(idle).max() == 0.0
-    data = export.graph(never.late, never.wait, idle.flat.shape[1])
-    assert max(export.parity(data, never.late, never.wait, idle.flat).values()) == 0.0
+    data = tree_export.graph(never.late, never.wait, idle.flat.shape[1])
+    assert max(tree_export.parity(data, never.late, never.wait, idle.flat).values()) == 0.0

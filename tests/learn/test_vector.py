@@ -11,9 +11,9 @@ from stable_baselines3.common.logger import configure
 from stable_baselines3.common.vec_env import VecMonitor
 
 from mirage.errors import InputError
-from mirage.learn.env import ChainEnv, ChainVectorEnv
-from mirage.learn.handovers import Position
-from mirage.learn.sb3 import ChainVecEnv
+from mirage.learn.environment.chain_env import ChainEnv, ChainVectorEnv
+from mirage.learn.environment.protocols import Position
+from mirage.learn.environment.sb3_vec_env import ChainVecEnv
 from tests.learn.random_tables import FEATURES, random_library
 
 K = 6

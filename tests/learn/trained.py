@@ -4,12 +4,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mirage.episodes.table import EpisodeTable
-from mirage.learn import card, export, train
-from mirage.learn.ensemble import Ensemble
-from mirage.learn.rows import Rows
-from mirage.learn.train import Fitted
-from mirage.learn.trees import Boosted, Forest
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.learn.artefact import model_card
+from mirage.learn.dataset import Rows
+from mirage.learn.trees import tree_export, tree_training
+from mirage.learn.trees.ensemble import Ensemble
+from mirage.learn.trees.tree_families import Boosted, Forest
+from mirage.learn.trees.tree_training import Fitted
 from tests.learn.queue_tables import queue_table
 
 Kind = Forest | Boosted | Ensemble
@@ -24,18 +25,18 @@ def learned() -> EpisodeTable:
 
 @cache
 def fitted(family: Kind) -> Fitted:
-    return train.fit(Rows.of([learned()]), family)
+    return tree_training.fit(Rows.of([learned()]), family)
 
 
 @cache
 def graph(family: Kind) -> bytes:
     made = fitted(family)
-    return export.graph(made.late, made.wait, learned().observations.shape[2])
+    return tree_export.graph(made.late, made.wait, learned().observations.shape[2])
 
 
 def save(folder: Path, family: Kind = FAMILIES[1], **told: Any) -> Path:
     """An artefact; `told` goes over what its card says."""
     rows = Rows.of([learned()])
-    described = card.card(fitted(family), family, rows, [learned()])
-    card.save(folder, described | told, graph(family))
+    described = model_card.card(fitted(family), family, rows, [learned()])
+    model_card.save(folder, described | told, graph(family))
     return folder

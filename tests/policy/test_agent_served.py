@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from mirage.domain.decision import Action, HandoverView
-from mirage.episodes import deciding
+from mirage.episodes.judge import policy_runner
 from mirage.errors import UnfitModel
 from mirage.policy import registry
-from mirage.policy.artefact import CARD, Artefact
-from mirage.policy.served import Served
+from mirage.policy.models.artefact import CARD, Artefact
+from mirage.policy.models.model_policy import Served
 from tests.learn.agents_trained import learned, named, save
 from tests.learn.queue_tables import LEFT_S, queue_table
 from tests.policy.views import view, waits
@@ -42,14 +42,14 @@ def seen(episode: int, instant: int, **fields: object) -> HandoverView:
 
 def test_it_costs_less_than_plain_slurm(served: Served) -> None:
     table = queue_table(40, seed=8)
-    chosen = deciding.decided(table, served, 0.5)
+    chosen = policy_runner.decided(table, served, 0.5)
     rows = np.arange(len(table))
 
-    def cost(at: deciding.Chosen) -> float:
+    def cost(at: policy_runner.Chosen) -> float:
         x = table.outcome_h[rows, at]
         return float((np.maximum(x, 0.0) + 0.5 * np.maximum(-x, 0.0)).mean())
 
-    assert cost(chosen) < cost(deciding.reactive(table))
+    assert cost(chosen) < cost(policy_runner.reactive(table))
     assert len(set(chosen.tolist())) > 3
 
 
@@ -101,7 +101,7 @@ def test_zeros_and_what_is_far_from_all_that_it_saw_are_not_asked_about(served: 
 _ASKED = """
 import sys
 from pathlib import Path
-from mirage.policy.artefact import Artefact
+from mirage.policy.models.artefact import Artefact
 Artefact.load(Path(sys.argv[1]))
 print(*sorted({"torch", "stable_baselines3", "gymnasium", "sklearn", "onnx"} & set(sys.modules)))
 """

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from mirage.domain.decision import Action, HandoverView
-from mirage.episodes import deciding
-from mirage.episodes.evaluate import Handovers
-from mirage.episodes.table import EpisodeTable
-from mirage.learn import lesson
-from mirage.learn.lesson import Lesson
-from mirage.learn.runs import Runs
-from mirage.learn.stopping import first_free
+from mirage.episodes.judge import policy_runner
+from mirage.episodes.judge.evaluation import Handovers
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.learn.agents import training_tensors
+from mirage.learn.agents.training_tensors import Lesson
+from mirage.learn.agents.trajectories import Runs
+from mirage.learn.trees.stopping import first_free
 from mirage.policy import registry
-from mirage.policy.artefact import Artefact
-from mirage.policy.foretold import wants_twin
-from mirage.policy.served import Served
+from mirage.policy.models.artefact import Artefact
+from mirage.policy.models.model_policy import Served
+from mirage.policy.twin.twin_policy import wants_twin
 from tests.learn.agents_trained import EVERY, fit, named, plan, runs, save
 from tests.learn.queue_tables import LEFT_S, foretold, queue_table
 from tests.policy.views import view, waits
@@ -40,14 +40,14 @@ def served(folder: Path) -> Served:
     return Served(Artefact.load(folder), "models/made/1")
 
 
-def cost_h(table: EpisodeTable, chosen: deciding.Chosen) -> float:
+def cost_h(table: EpisodeTable, chosen: policy_runner.Chosen) -> float:
     return float(Handovers.of(table, chosen).cost_h(0.5).mean())
 
 
 def test_it_costs_less_than_plain_slurm_and_asks_the_twin(served: Served) -> None:
     assert wants_twin(served)
-    chosen = deciding.decided(LATER, served, 0.5)
-    assert cost_h(LATER, chosen) < 0.5 * cost_h(LATER, deciding.reactive(LATER))
+    chosen = policy_runner.decided(LATER, served, 0.5)
+    assert cost_h(LATER, chosen) < 0.5 * cost_h(LATER, policy_runner.reactive(LATER))
 
 
 def seen(episode: int, instant: int, **fields: object) -> HandoverView:
@@ -62,7 +62,7 @@ def test_it_chooses_what_the_network_chooses(folder: Path, served: Served) -> No
     made = plan(served.artefact.card["family"], served.artefact.card["encoder"])
     agent = fit(made, folder.with_name("stages"), runs(twin=True))
     later = Runs.of([LATER], EVERY, twin=True)
-    wanted = lesson.chosen(agent.net, Lesson.of(later, made.part), 0.5, made.unit)
+    wanted = training_tensors.chosen(agent.net, Lesson.of(later, made.part), 0.5, made.unit)
     decided = [[served.decide(seen(e, k)).action for k in later.taken[:-1]] for e in range(40)]
     assert first_free(np.array(decided) == Action.FREE).tolist() == wanted.tolist()
     assert len(set(wanted.tolist())) > 3

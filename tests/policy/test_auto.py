@@ -8,12 +8,12 @@ import pytest
 
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, HandoverView
-from mirage.features import spec
+from mirage.features.observation import spec
 from mirage.policy import registry
-from mirage.policy.artefact import CARD
-from mirage.policy.auto import Auto, Candidate
-from mirage.policy.results import Results, Weighing, together
-from mirage.policy.scope import Scope
+from mirage.policy.auto.auto_policy import Auto, Candidate
+from mirage.policy.models.artefact import CARD
+from mirage.policy.models.scope import Scope
+from mirage.policy.results.comparison import Results, Weighing, together
 from tests.learn.trained import learned, save
 from tests.policy.views import NOW, view, waits
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from mirage.policy import conformal
-from mirage.policy.conformal import Shifts
-from mirage.policy.quantiles import LEVELS, P10, P50, P90, hours
+from mirage.policy.models import conformal
+from mirage.policy.models.conformal import Shifts
+from mirage.policy.models.quantiles import LEVELS, P10, P50, P90, hours
 
 RNG = np.random.default_rng(3)
 DAY_S = 86400

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mirage.domain.decision import Action
-from mirage.features import foretold
-from mirage.policy.foretold import Foretold
+from mirage.features import twin_features
+from mirage.policy.twin.twin_policy import Foretold
 from tests.policy.views import view, waits
 
 HOUR = 3600
@@ -17,13 +17,17 @@ ANSWER = np.arange(1, 20, dtype=np.int32) * HOUR
     ("left_h", "share"), [(0.5, 19.5 / 20), (9.5, 10.5 / 20), (19.0, 0.5 / 20), (40.0, 0.5 / 20)]
 )
 def test_late_is_the_share_of_quantiles_beyond_the_time_left(left_h: float, share: float) -> None:
-    assert foretold.late(ANSWER, np.array(left_h * HOUR)) == pytest.approx(share)
+    assert twin_features.late(ANSWER, np.array(left_h * HOUR)) == pytest.approx(share)
 
 
 def test_numbers_say_how_long_and_how_late() -> None:
     left_s = np.array([4, 30]) * HOUR
     told = dict(
-        zip(foretold.NAMES, foretold.numbers(np.stack([ANSWER] * 2), left_s).T, strict=True)
+        zip(
+            twin_features.NAMES,
+            twin_features.numbers(np.stack([ANSWER] * 2), left_s).T,
+            strict=True,
+        )
     )
     assert np.expm1(told["twin_wait_p50"]) == pytest.approx([10, 10])
     assert np.expm1(told["twin_wait_p90"]) == pytest.approx([18, 18])

@@ -4,8 +4,8 @@ import pytest
 
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, HandoverView
-from mirage.policy.positions import Pin, PinThenFree
-from mirage.policy.rules import AtOnce, Reactive
+from mirage.policy.rules.lead_rules import AtOnce, Reactive
+from mirage.policy.rules.pinning import Pin, PinThenFree
 from mirage.ports import Policy
 from tests.policy.views import NOW, view
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from mirage.domain.decision import Action, HandoverView
-from mirage.features.foretold import LEVELS
+from mirage.features.twin_features import LEVELS
 from mirage.policy import registry
-from mirage.policy.boundary import threshold
-from mirage.policy.foretold import FACTOR, Foretold
-from mirage.policy.rules import Average, FixedLead, Quantile, Reactive
-from mirage.policy.unserved import Unserved
+from mirage.policy.models.unavailable_model import Unserved
+from mirage.policy.rules.late_threshold import threshold
+from mirage.policy.rules.lead_rules import Average, FixedLead, Quantile, Reactive
+from mirage.policy.twin.twin_policy import FACTOR, Foretold
 from mirage.ports import Policy
 from tests.policy.views import view, waits
 

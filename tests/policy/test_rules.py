@@ -9,7 +9,7 @@ from mirage.domain.decision import Action, HandoverView, Waits
 from mirage.domain.snapshot import Queue
 from mirage.errors import NotFound
 from mirage.policy import registry
-from mirage.policy.rules import (
+from mirage.policy.rules.lead_rules import (
     AtOnce,
     Average,
     FixedLead,

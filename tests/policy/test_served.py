@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from mirage.domain.decision import Action, HandoverView
-from mirage.episodes import deciding
+from mirage.episodes.judge import policy_runner
 from mirage.errors import InputError, UnfitModel
-from mirage.features import spec
-from mirage.features.foretold import LEVELS
-from mirage.learn.rows import Observations, Rows
+from mirage.features.observation import spec
+from mirage.features.twin_features import LEVELS
+from mirage.learn.dataset import Observations, Rows
 from mirage.policy import registry
-from mirage.policy.artefact import CARD, GRAPH, NOT_IN_TABLES, Artefact
-from mirage.policy.served import Served
-from mirage.policy.unserved import Unserved
+from mirage.policy.models.artefact import CARD, GRAPH, NOT_IN_TABLES, Artefact
+from mirage.policy.models.model_policy import Served
+from mirage.policy.models.unavailable_model import Unserved
 from tests.learn.queue_tables import queue_table
 from tests.learn.trained import FAMILIES, fitted, learned, save
 from tests.policy.views import view, waits
@@ -60,7 +60,7 @@ def damaged(folder: Path, tmp_path: Path, **card: object) -> Path:
 
 def test_it_chooses_what_the_trees_choose(served: Served) -> None:
     table = queue_table(30, seed=8)
-    chosen = deciding.decided(table, served, 0.5)
+    chosen = policy_runner.decided(table, served, 0.5)
     wanted = fitted(FAMILIES[1]).chosen(Rows.of([table]), (0.5,))[0.5]
     assert chosen.tolist() == wanted.tolist()
     assert len(set(chosen.tolist())) > 3
@@ -134,7 +134,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from mirage.features import spec
-from mirage.policy.artefact import Artefact
+from mirage.policy.models.artefact import Artefact
 Artefact.load(Path(sys.argv[1])).model.outputs(np.zeros((1, len(spec.NAMES)), dtype=np.float32))
 print(*sorted({"torch", "sklearn", "xgboost", "onnx"} & set(sys.modules)))
 """

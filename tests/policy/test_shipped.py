@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.installed import data_dir
+from mirage.config.paths import data_dir
 from mirage.policy import registry
 
 MODELS = data_dir("models")

@@ -8,11 +8,11 @@ import pytest
 
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue, Snapshot
-from mirage.features.history import History
-from mirage.features.link import Link
-from mirage.features.memory import Memory
-from mirage.features.observe import Look
-from mirage.policy.twin import Twin, TwinForecast
+from mirage.features.futures.submission_history import History
+from mirage.features.handover_input import Link
+from mirage.features.observation.feature_vector import Look
+from mirage.features.observation.running_stats import Memory
+from mirage.policy.twin.twin_forecast import Twin, TwinForecast
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, SimJob, afterany
 from tests.features import scene

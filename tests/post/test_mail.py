@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mirage.errors import PostError
-from mirage.post.mail import Mailer
+from mirage.notify.mail import Mailer
 from tests.post.smtp_server import Post, serving
 
 SECRET = "hush-hush-7"  # noqa: S105 - of no server

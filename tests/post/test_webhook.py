@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mirage.errors import PostError
-from mirage.post import webhook
-from mirage.post.webhook import Webhook
+from mirage.notify import webhook
+from mirage.notify.webhook import Webhook
 from tests.post.receiver import Receiver, receiving
 
 KEY = "key-of-both"

@@ -7,7 +7,7 @@ from shutil import copy
 
 import pytest
 
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
 
 
 @pytest.fixture

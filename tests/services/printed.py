@@ -1,10 +1,11 @@
 """Rows of squeue as it prints them under Mirage's own format, and what a tick makes of them."""
 
 from mirage.domain.snapshot import Queue
-from mirage.services import links as link_service
-from mirage.services.chains import conclude
-from mirage.slurm import rows, squeue
-from mirage.store.engine import Store
+from mirage.services.chains import link_sync as link_service
+from mirage.services.chains.lifecycle import conclude
+from mirage.slurm.commands import squeue
+from mirage.slurm.text import delimited_rows
+from mirage.store.database.engine import Store
 from tests.services.slurm_jobs import CHAIN, NOW
 
 ROW = {
@@ -39,7 +40,7 @@ ROW = {
 def printed(**cells: str) -> str:
     """One row as squeue prints it under our format."""
     row = ROW | cells
-    return "".join(f"{row[name]}{rows.SEPARATOR}" for name in squeue.FIELDS) + "\n"
+    return "".join(f"{row[name]}{delimited_rows.SEPARATOR}" for name in squeue.FIELDS) + "\n"
 
 
 def looked(store: Store, answer: str, now: int = NOW) -> Queue:

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 
-from mirage.cluster.simulated import SimulatedCluster
+from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import ChainId, Link, find_mark
 from mirage.domain.decision import Action, Decision, Forecast, HandoverView, Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.ports import Policy
-from mirage.services.desk import Rules
-from mirage.services.limits import Limits
+from mirage.services.control.limits import Limits
+from mirage.services.provision.decision_context import Rules
 from mirage.sim.types import Params
-from mirage.store import clusters, decisions
-from mirage.store.decisions import DecisionRow
-from mirage.store.engine import Store
+from mirage.store.chains import decisions
+from mirage.store.chains.decisions import DecisionRow
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.services import slurm_jobs
 

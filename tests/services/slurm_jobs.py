@@ -8,9 +8,10 @@ from mirage.domain.chain import Chain, ChainId, Link, Mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import ClusterRefused
-from mirage.services import links as link_service
-from mirage.store import audit, chains
-from mirage.store.engine import Store
+from mirage.services.chains import link_sync as link_service
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
 
 CHAIN = ChainId("abcd1234")
 ALICE = 1001

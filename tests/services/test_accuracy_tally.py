@@ -6,9 +6,16 @@ from itertools import repeat
 import numpy as np
 import pytest
 
-from mirage.features.foretold import LEVELS
-from mirage.services import accuracy
-from mirage.services.accuracy_tally import ATOM_S, CELLS, Tally, median, pinball, pit_cells
+from mirage.features.twin_features import LEVELS
+from mirage.services.forecasts.accuracy_tally import (
+    ATOM_S,
+    CELLS,
+    Tally,
+    median,
+    pinball,
+    pit_cells,
+)
+from mirage.services.reports import forecast_accuracy
 
 HOUR = 3600
 RAMP = tuple(int(level * 20 * HOUR) for level in LEVELS)
@@ -86,10 +93,12 @@ def test_the_few_that_slurm_planned_among_many_are_not_told() -> None:
     many = tally(*repeat(HOUR, 49))
     many.add(RAMP, 25 * HOUR, 12 * HOUR)
     shown, all_told = (
-        accuracy._place("gpu", [(0, "gpu", many)], 0, 86400, least)
-        for least in (accuracy.FEWEST_SHOWN, 1)
+        forecast_accuracy._place("gpu", [(0, "gpu", many)], 0, 86400, least)
+        for least in (forecast_accuracy.FEWEST_SHOWN, 1)
     )
-    assert shown.beside == accuracy.BesideSlurm(count=1, median_s=None, slurm_median_s=None)
+    assert shown.beside == forecast_accuracy.BesideSlurm(
+        count=1, median_s=None, slurm_median_s=None
+    )
     assert [point.slurm_median_s for point in shown.series] == [None]
     assert shown.median_s is not None
     assert all_told.series[0].slurm_median_s is not None

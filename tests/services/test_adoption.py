@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli import SlurmCli
+from mirage.cluster.cli.client import SlurmCli
 from mirage.domain.chain import Chain, Style
 from mirage.domain.decision import Action, Mode
-from mirage.services.chains import Registration, register
-from mirage.services.desk import Rules
-from mirage.services.notes import unregistered
-from mirage.slurm import rows
-from mirage.store import chains, clusters, decisions
-from mirage.store.engine import Store
+from mirage.services.chains.explanations import unregistered
+from mirage.services.chains.lifecycle import Registration, register
+from mirage.services.provision.decision_context import Rules
+from mirage.slurm.text import delimited_rows
+from mirage.store.chains import chains, decisions
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.cluster.commands import FakeCommands
 from tests.services.printed import printed
@@ -67,7 +68,7 @@ def look(store: Store, commands: FakeCommands, comment: str = "") -> list[Action
         Dependency="afterany:11(unfulfilled)",
         Comment=f"{words}mirage:{CHAIN}:2",
     )
-    queue = (first + second).replace(rows.SEPARATOR, "|")
+    queue = (first + second).replace(delimited_rows.SEPARATOR, "|")
     asked = f"12|{ALICE}||PENDING|Dependency|5|\n"
     commands.answers("squeue", queue, asked={"--jobs=12": asked})
     Worker(store, Clock(), 1, rules=Rules(policy=Always, default="always")).tick()

@@ -3,10 +3,10 @@
 import pytest
 
 from mirage.domain.job import JobId
-from mirage.services import links as link_service
-from mirage.slurm import squeue
-from mirage.store import clusters
-from mirage.store.engine import Store
+from mirage.services.chains import link_sync as link_service
+from mirage.slurm.commands import squeue
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.services.printed import printed
 from tests.services.slurm_jobs import NOW, links
 

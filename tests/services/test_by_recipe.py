@@ -11,11 +11,12 @@ from mirage.domain.job import JobId
 from mirage.domain.submission import Recipe, Submission
 from mirage.errors import ClusterUnavailable, InputError
 from mirage.ports import NextLink
-from mirage.services import chains as chain_service
-from mirage.services.by_recipe import submitter
-from mirage.services.chains import Registration
-from mirage.store import chains, clusters, recipes
-from mirage.store.engine import Store
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.chains.rest_submission import submitter
+from mirage.store.chains import chains, recipes
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.services.slurm_jobs import CHAIN, NOW
 
 NOBODY = pwd.getpwnam("nobody")

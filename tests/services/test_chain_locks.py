@@ -10,15 +10,16 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 import pytest
 from sqlalchemy import text
 
-from mirage.domain.cause import AtRisk, Risk
 from mirage.domain.chain import Chain, ChainState
+from mirage.domain.chain_cause import AtRisk, Risk
 from mirage.domain.job import Job, JobState
 from mirage.errors import IllegalTransition
-from mirage.services import chains as chain_service
-from mirage.services import links as link_service
-from mirage.services.notes import note
-from mirage.store import chains, clusters
-from mirage.store.engine import Store, Transaction
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains import link_sync as link_service
+from mirage.services.chains.explanations import note
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.operations import clusters
 from tests.services.slurm_jobs import (
     ALICE,
     CHAIN,

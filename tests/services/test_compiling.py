@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli.compiler import Compiler
-from mirage.cluster.simulated import SimulatedCluster
+from mirage.cli.admin.kernel_warmup import Compiler
+from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import InputError
-from mirage.services.observing import Observer
+from mirage.services.observation.cluster_observer import Observer
 from mirage.sim.types import Params, SelectType
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
 from tests.features.scene import BEGIN, HOUR, PARAMS, dressed, workload
 
 SITES = {
@@ -26,11 +26,11 @@ FORETELL = """
 import pickle, sys
 from pathlib import Path
 from numba.core.registry import CPUDispatcher
-from mirage.features.history import History
-from mirage.features.memory import Memory
-from mirage.features.observe import Look
-from mirage.policy.twin import Twin
-from mirage.services.compiling import compile_for
+from mirage.features.futures.submission_history import History
+from mirage.features.observation.running_stats import Memory
+from mirage.features.observation.feature_vector import Look
+from mirage.policy.twin.twin_forecast import Twin
+from mirage.services.models.kernel_warmup import compile_for
 from tests.features.scene import BEGIN, link
 
 def compiled():

@@ -2,17 +2,18 @@
 
 import pytest
 
-from mirage.domain.cause import AtRisk, Risk
 from mirage.domain.chain import ChainState
+from mirage.domain.chain_cause import AtRisk, Risk
 from mirage.domain.job import Job, JobId, JobState
-from mirage.services import chains as chain_service
-from mirage.services import links as link_service
-from mirage.services.chains import Registration
-from mirage.services.notes import note
-from mirage.services.standby_place import GRACE_S
-from mirage.services.verdicts import NEVER_SEEN_S
-from mirage.store import chains, clusters
-from mirage.store.engine import Store
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains import link_sync as link_service
+from mirage.services.chains.chain_state import NEVER_SEEN_S
+from mirage.services.chains.explanations import note
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.chains.standby_position import GRACE_S
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.services.slurm_jobs import (
     ALICE,
     CHAIN,

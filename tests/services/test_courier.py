@@ -12,16 +12,17 @@ import pytest
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
-from mirage import couriers
+from mirage.bootstrap import notice_channels
+from mirage.config.settings import NotifySettings, load
 from mirage.domain.chain import ChainId
 from mirage.errors import ConfigError
-from mirage.services.courier import CLAIM_S, MAX_TRIES, Courier, Pace, back_off_s
-from mirage.services.digest import Digest
-from mirage.settings import NotifySettings, load
-from mirage.store import audit, clusters, outbox
-from mirage.store.engine import Store
-from mirage.store.outbox import Notice, NoticeState
-from mirage.store.tables_told import notices
+from mirage.services.notify.digest import Digest
+from mirage.services.notify.notice_delivery import CLAIM_S, MAX_TRIES, Courier, Pace, back_off_s
+from mirage.store.database.engine import Store
+from mirage.store.database.notice_tables import notices
+from mirage.store.events import audit, outbox
+from mirage.store.events.outbox import Notice, NoticeState
+from mirage.store.operations import clusters
 from tests.post.receiver import receiving
 from tests.post.smtp_server import Post, serving
 
@@ -60,7 +61,7 @@ class Site:
             store=self.store,
             cluster_id=1,
             cluster="lab",
-            senders=couriers.senders(self.notify),
+            senders=notice_channels.senders(self.notify),
             clock=self.clock,
             pace=self.pace,
         )
@@ -311,8 +312,8 @@ def test_a_channel_that_is_configured_no_more_is_given_up(store: Store) -> None:
 
 
 def test_nobody_is_told_of_anything_unless_it_is_configured() -> None:
-    assert couriers.watch(NotifySettings()) is None
-    assert couriers.senders(NotifySettings()) == {}
+    assert notice_channels.watch(NotifySettings()) is None
+    assert notice_channels.senders(NotifySettings()) == {}
 
 
 @pytest.mark.parametrize(

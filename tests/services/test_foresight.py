@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mirage.cluster.simulated import SimulatedCluster
+from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import ChainId
-from mirage.episodes.worlds import Worlds
-from mirage.features.foretold import LEVELS
-from mirage.features.link import Link
-from mirage.services.foresight import LONGEST_SAVING, Foresight
-from mirage.services.observing import Observer
-from mirage.services.twins import Asking, make
-from mirage.store.engine import Store
+from mirage.episodes.generation.replay import Worlds
+from mirage.features.handover_input import Link
+from mirage.features.twin_features import LEVELS
+from mirage.services.observation.cluster_observer import Observer
+from mirage.services.observation.twin_cache import LONGEST_SAVING, Foresight
+from mirage.services.replay.twin_tables import Asking, make
+from mirage.store.database.engine import Store
 from tests.features.scene import BEGIN, HOUR, PARAMS, workload
 from tests.services.test_observing import PAIR, POINT, Watching, worker
 

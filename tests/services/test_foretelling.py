@@ -9,24 +9,25 @@ from shutil import copy
 import numpy as np
 import pytest
 
-from mirage.cluster.simulated import SimulatedCluster
+from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.decision import Forecast
 from mirage.domain.job import Job, JobId, JobState
-from mirage.domain.shape import Quality, Shape
+from mirage.domain.job_shape import Quality, Shape
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import InputError, NotFound, TooMany
-from mirage.features.history import History
-from mirage.features.link import Link
-from mirage.policy.twin import Twin
-from mirage.services import forecasting, judging
-from mirage.services.desk import Rules
-from mirage.services.foresight import LONGEST_SAVING
-from mirage.services.foretelling import Foreteller
-from mirage.services.observing import NO_FILE, Observer
-from mirage.store import clusters, shapes, trials
-from mirage.store.engine import Store
-from mirage.store.jobs import upsert
-from mirage.store.trials import Outcome, Trial
+from mirage.features.futures.submission_history import History
+from mirage.features.handover_input import Link
+from mirage.policy.twin.twin_forecast import Twin
+from mirage.services.forecasts import forecast_calibration, submission_forecast
+from mirage.services.forecasts.shape_forecaster import Foreteller
+from mirage.services.observation.cluster_observer import NO_FILE, Observer
+from mirage.services.observation.twin_cache import LONGEST_SAVING
+from mirage.services.provision.decision_context import Rules
+from mirage.store.database.engine import Store
+from mirage.store.forecasts import forecast_trials, shape_forecasts
+from mirage.store.forecasts.forecast_trials import Outcome, Trial
+from mirage.store.jobs.job_history import upsert
+from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.features.scene import BEGIN, HOUR, PARAMS, workload
 from tests.services.scene import Always
@@ -65,15 +66,15 @@ class Site:
         self.cluster.advance(after_s)
         self.worker.tick()
 
-    def told(self, shape: Shape) -> forecasting.Foretold:
+    def told(self, shape: Shape) -> submission_forecast.Foretold:
         with self.store.read() as tx:
-            return forecasting.foretell(tx, self.cluster_id, shape, self.cluster.now())
+            return submission_forecast.foretell(tx, self.cluster_id, shape, self.cluster.now())
 
     def ask(self, shape: Shape) -> None:
         """As somebody to whom the number of nodes is private."""
         with self.store.begin() as tx:
-            now, bounds = self.cluster.now(), forecasting.Bounds(sees_nodes=False)
-            forecasting.ask(tx, self.cluster_id, shape, now, bounds=bounds)
+            now, bounds = self.cluster.now(), submission_forecast.Bounds(sees_nodes=False)
+            submission_forecast.ask(tx, self.cluster_id, shape, now, bounds=bounds)
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def site(store: Store) -> Site:
 def test_usual_shapes_are_foretold_without_being_asked(site: Site) -> None:
     """And what is told is the twin's own answer of that instant."""
     with site.store.read() as tx:
-        (usual, *_) = shapes.usual(tx, site.cluster_id, 0, 1, shared=False)
+        (usual, *_) = shape_forecasts.usual(tx, site.cluster_id, 0, 1, shared=False)
     for _ in range(LONGEST_SAVING):
         site.tick()
     found = site.told(usual)
@@ -127,7 +128,7 @@ def test_who_asks_is_answered_and_told_of_the_nearest_until_then(site: Site) -> 
     assert (found.source, found.used, found.exact) == ("twin", WIDE, False)
     site.ask(near)
     assert site.told(near).waiting
-    words = " ".join(forecasting.sentences(site.told(near), site.cluster.now()))
+    words = " ".join(submission_forecast.sentences(site.told(near), site.cluster.now()))
     assert "nearest job that the twin was asked about: 8 nodes" in words
     assert "asked for exactly yours" in words
     site.tick()
@@ -140,10 +141,10 @@ def test_far_shapes_go_by_like_jobs(site: Site) -> None:
     site.tick()
     far = replace(WIDE, nodes=1, time_limit_s=48 * HOUR, gpus=3)
     with site.store.begin() as tx:
-        shapes.keep(tx, site.cluster_id, {}, asked_since=0)  # the usual ones are forgotten
-        for row in shapes.of_partition(tx, site.cluster_id, "batch"):
+        shape_forecasts.keep(tx, site.cluster_id, {}, asked_since=0)  # the usual ones are forgotten
+        for row in shape_forecasts.of_partition(tx, site.cluster_id, "batch"):
             if row.shape != WIDE:
-                shapes.save(tx, site.cluster_id, row.shape, 0, "not now")
+                shape_forecasts.save(tx, site.cluster_id, row.shape, 0, "not now")
     found = site.told(far)
     assert (found.source, found.used, found.plain.samples > 0) == ("quantile", far, True)
 
@@ -151,7 +152,7 @@ def test_far_shapes_go_by_like_jobs(site: Site) -> None:
 def test_an_old_answer_is_not_told(site: Site) -> None:
     site.ask(WIDE)
     site.tick()
-    site.cluster.advance(forecasting.FRESH_S + 60)
+    site.cluster.advance(submission_forecast.FRESH_S + 60)
     assert site.told(WIDE).source == "quantile"
 
 
@@ -171,7 +172,7 @@ def test_what_the_cluster_cannot_run_is_refused_in_words(site: Site) -> None:
     site.ask(shape)
     site.tick()
     with site.store.read() as tx:
-        found = shapes.find(tx, site.cluster_id, shape)
+        found = shape_forecasts.find(tx, site.cluster_id, shape)
     assert found is not None
     assert (found.refused != "", found.forecast) == (True, None)
     with pytest.raises(InputError, match="it would never start"):
@@ -184,11 +185,11 @@ def test_without_a_cluster_file_like_jobs_tell_and_it_is_said(store: Store) -> N
     site.tick()
     found = site.told(WIDE)
     assert (found.source, found.refused, found.waiting) == ("quantile", NO_FILE, False)
-    assert NO_FILE in " ".join(forecasting.sentences(found, site.cluster.now()))
+    assert NO_FILE in " ".join(submission_forecast.sentences(found, site.cluster.now()))
 
 
 def test_nobody_asks_without_end(site: Site) -> None:
-    for nodes in range(1, forecasting.MOST_ASKED + 1):
+    for nodes in range(1, submission_forecast.MOST_ASKED + 1):
         site.ask(replace(WIDE, nodes=nodes))
     site.ask(replace(WIDE, nodes=1))  # asked already
     with pytest.raises(TooMany, match="ask again later"):
@@ -209,7 +210,9 @@ def test_a_round_ends_when_its_time_is_used_up(store: Store) -> None:
         snapshot = Snapshot(queue=site.cluster.queue(), nodes=site.cluster.nodes())
         foreteller.tick(store, site.cluster_id, snapshot, Observer(params=PARAMS))
         with store.read() as tx:
-            rows = [shapes.find(tx, site.cluster_id, replace(WIDE, nodes=n)) for n in (2, 3, 4)]
+            rows = [
+                shape_forecasts.find(tx, site.cluster_id, replace(WIDE, nodes=n)) for n in (2, 3, 4)
+            ]
         answered.append(sum(row is not None and row.at is not None for row in rows))
     assert answered[0] == 1
     at = [answered.index(number) for number in (1, 2, 3)]
@@ -221,7 +224,7 @@ def test_jobs_that_users_submit_are_tried(site: Site) -> None:
         site.tick(900)
     with site.store.read() as tx:
         later = site.cluster.now() + 30 * DAY
-        found = trials.outcomes(tx, site.cluster_id, 0, later, 1000)
+        found = forecast_trials.outcomes(tx, site.cluster_id, 0, later, 1000)
     assert len(found) > 10
     assert any(o.started for o in found)
     assert all(o.told_s[0] <= o.told_s[1] <= o.told_s[2] for o in found)
@@ -238,17 +241,17 @@ def outcomes(count: int, *, told_s: tuple[float, float, float], factor: float) -
 
 def test_forecasts_that_were_too_hopeful_are_moved_by_what_they_needed() -> None:
     told_s = (600.0, 3600.0, 7200.0)
-    found = judging.judged(outcomes(200, told_s=told_s, factor=4.0))
+    found = forecast_calibration.judged(outcomes(200, told_s=told_s, factor=4.0))
     assert found is not None
     assert (found.jobs, found.days) == (200, 10)
     assert found.within < 0.4
     forecast = Forecast(p10_s=600.0, p50_s=3600.0, p90_s=7200.0, samples=100)
-    better = judging.moved(forecast, found)
+    better = forecast_calibration.moved(forecast, found)
     again = [
         replace(o, told_s=(better.p10_s or 0, better.p50_s, better.p90_s or 0))
         for o in outcomes(200, told_s=told_s, factor=4.0)
     ]
-    judged_again = judging.judged(again)
+    judged_again = forecast_calibration.judged(again)
     assert judged_again is not None
     assert judged_again.within >= 0.8
     assert judged_again.below_p90 >= 0.9
@@ -256,19 +259,19 @@ def test_forecasts_that_were_too_hopeful_are_moved_by_what_they_needed() -> None
 
 def test_few_trials_say_something_and_move_nothing() -> None:
     forecast = Forecast(p10_s=1.0, p50_s=2.0, p90_s=3.0)
-    some = judging.judged(outcomes(30, told_s=(600.0, 3600.0, 7200.0), factor=1.0))
+    some = forecast_calibration.judged(outcomes(30, told_s=(600.0, 3600.0, 7200.0), factor=1.0))
     assert some is not None
     assert some.shift is None
-    assert judging.moved(forecast, some) == forecast
-    assert judging.judged(outcomes(5, told_s=(1.0, 2.0, 3.0), factor=1.0)) is None
+    assert forecast_calibration.moved(forecast, some) == forecast
+    assert forecast_calibration.judged(outcomes(5, told_s=(1.0, 2.0, 3.0), factor=1.0)) is None
 
 
 def test_less_than_a_minute_is_no_wait() -> None:
     soon = Outcome(at=0, source="twin", told_s=(0.0, 0.0, 0.0), wait_s=59, started=True)
-    found = judging.judged([soon] * 30)
+    found = forecast_calibration.judged([soon] * 30)
     assert found is not None
     assert (found.within, found.error_s) == (1.0, 0.0)
-    late = judging.judged([replace(soon, wait_s=60)] * 30)
+    late = forecast_calibration.judged([replace(soon, wait_s=60)] * 30)
     assert late is not None
     assert late.within == 0.0
 
@@ -278,7 +281,7 @@ def test_one_that_waits_still_counts_once_it_is_later_than_p90() -> None:
     waits = [
         replace(o, started=False, wait_s=w) for o, w in zip(started, (100, 9000), strict=False)
     ]
-    found = judging.judged([*started, *waits])
+    found = forecast_calibration.judged([*started, *waits])
     assert found is not None
     assert found.jobs == 31
 
@@ -286,9 +289,9 @@ def test_one_that_waits_still_counts_once_it_is_later_than_p90() -> None:
 def test_a_judgement_is_kept_and_goes_out_of_date(site: Site) -> None:
     good = Quality(jobs=100, days=9, within=0.8, below_p90=0.9, error_s=60.0, shift=(0.0, 0.1, 0.2))
     with site.store.begin() as tx:
-        trials.save_quality(tx, site.cluster_id, "quantile", 1000, good)
-        assert trials.quality(tx, site.cluster_id, "quantile", 1000) == good
-        assert trials.quality(tx, site.cluster_id, "quantile", 1001) is None
+        forecast_trials.save_quality(tx, site.cluster_id, "quantile", 1000, good)
+        assert forecast_trials.quality(tx, site.cluster_id, "quantile", 1000) == good
+        assert forecast_trials.quality(tx, site.cluster_id, "quantile", 1001) is None
 
 
 def test_a_job_cancelled_while_it_waited_tells_nothing(site: Site) -> None:
@@ -302,15 +305,17 @@ def test_a_job_cancelled_while_it_waited_tells_nothing(site: Site) -> None:
         forecast=Forecast(p10_s=1.0, p50_s=2.0, p90_s=3.0),
     )
     with site.store.begin() as tx:
-        trials.record(tx, site.cluster_id, [trial, trial])
-        assert not trials.outcomes(tx, site.cluster_id, 0, trial.at + 2, 10), "p90 is to come"
-        assert len(trials.outcomes(tx, site.cluster_id, 0, trial.at + 3, 10)) == 1
+        forecast_trials.record(tx, site.cluster_id, [trial, trial])
+        assert not forecast_trials.outcomes(tx, site.cluster_id, 0, trial.at + 2, 10), (
+            "p90 is to come"
+        )
+        assert len(forecast_trials.outcomes(tx, site.cluster_id, 0, trial.at + 3, 10)) == 1
     assert waiting.uid is not None
     site.cluster.cancel(waiting.job_id, owner=waiting.uid)
     site.tick(600)
     site.tick(600)
     with site.store.begin() as tx:
-        found = trials.outcomes(tx, site.cluster_id, trial.at, site.cluster.now(), 1000)
+        found = forecast_trials.outcomes(tx, site.cluster_id, trial.at, site.cluster.now(), 1000)
         assert trial.forecast.p90_s not in {o.told_s[2] for o in found}
 
 
@@ -341,6 +346,6 @@ def test_of_many_trials_one_in_so_many_counts_on_each_day(site: Site) -> None:
     ]
     with site.store.begin() as tx:
         upsert(tx, site.cluster_id, jobs)
-        trials.record(tx, site.cluster_id, found)
-        kept = trials.outcomes(tx, site.cluster_id, day, day + 5 * DAY, 100)
+        forecast_trials.record(tx, site.cluster_id, found)
+        kept = forecast_trials.outcomes(tx, site.cluster_id, day, day + 5 * DAY, 100)
     assert [sum(o.at // DAY == day // DAY + d for o in kept) for d in range(4)] == [25] * 4

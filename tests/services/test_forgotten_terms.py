@@ -5,10 +5,11 @@ import pytest
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from mirage.services.chains import Registration, register
-from mirage.services.desk import Rules
-from mirage.store import clusters, decisions
-from mirage.store.engine import Store
+from mirage.services.chains.lifecycle import Registration, register
+from mirage.services.provision.decision_context import Rules
+from mirage.store.chains import decisions
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.services.scene import Always
 from tests.services.slurm_jobs import ALICE, CHAIN, NOW, Written, job, running

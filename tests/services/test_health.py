@@ -7,11 +7,11 @@ from shutil import copy
 
 import pytest
 
-from mirage.cluster.meter import Meter
-from mirage.services import health
-from mirage.services.health import Teller
-from mirage.store import clusters, service
-from mirage.store.engine import Store
+from mirage.cluster.call_stats import Meter
+from mirage.services.operations import service_status
+from mirage.services.operations.service_status import Teller
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters, telemetry
 
 HOUR = 3600
 NOW = 1_800_000_000 + 600
@@ -51,7 +51,7 @@ def test_calls_are_counted_once_however_often_they_are_told(store: Store) -> Non
     tell(store, teller, NOW + HOUR + 60)
     tell(store, Teller("host:2", None), NOW + HOUR + 60)
     with store.read() as tx:
-        found = health.polling(tx, 1, now=NOW + HOUR + 120, hours=24)
+        found = service_status.polling(tx, 1, now=NOW + HOUR + 120, hours=24)
     assert {cost.command: (cost.calls, cost.failures) for cost in found.commands} == {
         "squeue": (5, 0),
         "sacct": (1, 1),
@@ -67,16 +67,16 @@ def test_another_process_begins_its_own_count(store: Store) -> None:
         ask(meter, "squeue", 4)
         tell(store, Teller("host:1", meter.usage), NOW)
     with store.read() as tx:
-        assert health.polling(tx, 1, now=NOW, hours=1).total.calls == 8
+        assert service_status.polling(tx, 1, now=NOW, hours=1).total.calls == 8
 
 
 def test_hours_go_after_a_month(store: Store) -> None:
-    for at in (NOW, NOW + service.KEPT_S + 2 * HOUR):
+    for at in (NOW, NOW + telemetry.KEPT_S + 2 * HOUR):
         meter = Meter()
         ask(meter, "squeue")
         tell(store, Teller("host:1", meter.usage), at)
     with store.read() as tx:
-        assert len(service.calls_by_hour(tx, 1, 0)) == 1
+        assert len(telemetry.calls_by_hour(tx, 1, 0)) == 1
 
 
 def test_a_failed_round_keeps_when_the_last_good_one_was(store: Store) -> None:
@@ -84,7 +84,7 @@ def test_a_failed_round_keeps_when_the_last_good_one_was(store: Store) -> None:
     tell(store, teller, NOW)
     tell(store, teller, NOW + 60, error="Slurm does not answer")
     with store.read() as tx:
-        status = health.status(tx, 1)
+        status = service_status.status(tx, 1)
     assert status.tick is not None
     assert (status.tick.at, status.tick.good_at) == (NOW + 60, NOW)
     assert status.tick.error == "Slurm does not answer"

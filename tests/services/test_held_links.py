@@ -4,9 +4,10 @@ import pytest
 
 from mirage.domain.chain import Link
 from mirage.domain.job import Job, JobId, JobState
-from mirage.services import links as link_service
-from mirage.store import clusters, holds
-from mirage.store.engine import Store
+from mirage.services.chains import link_sync as link_service
+from mirage.store.chains import holds
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.services.slurm_jobs import NOW, ended, events, links, running, standby, sync
 
 HELD = {"reason": "JobHeldUser", "priority": 0}

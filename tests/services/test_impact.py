@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
-from mirage.domain.caller import Role, Standing
+from mirage.domain.access.caller import Role, Standing
 from mirage.domain.chain import Chain, ChainId, Link, LinkState, Position
 from mirage.domain.decision import Action, Decision, Mode
 from mirage.domain.job import JobId, JobState
-from mirage.services import outcomes
-from mirage.services.impact import Impact, Part, impact
-from mirage.store import chains, clusters, decisions
-from mirage.store.decisions import NewDecision
-from mirage.store.engine import Store
-from mirage.store.outcomes import put_would_free, would_have_freed
+from mirage.services.reports import handover_outcomes
+from mirage.services.reports.impact import Impact, Part, impact
+from mirage.store.chains import chains, decisions
+from mirage.store.chains.decisions import NewDecision
+from mirage.store.chains.handover_outcomes import put_would_free, would_have_freed
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.services.scene import CHAIN, HOUR, Always, Scene
 
 DAY = 86400
@@ -79,7 +80,7 @@ def hand_over(  # noqa: PLR0913 - what one is like
 
 def summed(store: Store, cluster_id: int, reader: Standing = ADMIN) -> Impact:
     with store.begin() as tx:
-        outcomes.record(tx, cluster_id)
+        handover_outcomes.record(tx, cluster_id)
     with store.read() as tx:
         return impact(tx, cluster_id, 0, START + 100 * DAY, reader)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mirage.domain.snapshot import Node
-from mirage.services.ingest import free_nodes
+from mirage.services.ingest.live_ingest import free_nodes
 
 
 def node(name: str, *partitions: str, state: str = "idle", cpus_used: int = 0) -> Node:

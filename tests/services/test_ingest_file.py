@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from mirage.errors import InputError, SchemaMismatch
-from mirage.services.ingest_file import Report, ingest_file
-from mirage.slurm.record import NO_NODES
-from mirage.store import clusters, jobs
-from mirage.store.engine import Store
-from mirage.traces.readers import open_trace
+from mirage.services.ingest.trace_import import Report, ingest_file
+from mirage.slurm.commands.sacct_record import NO_NODES
+from mirage.store.database.engine import Store
+from mirage.store.jobs import job_history
+from mirage.store.operations import clusters
+from mirage.traces.formats.trace_file import open_trace
 
 ROOT = Path(__file__).parents[2]
 LS6 = ROOT.parent / "shared/traces/tacc-ls6-a100.parquet"
@@ -73,7 +74,7 @@ def test_a_later_dump_updates_what_has_ended_and_an_older_one_does_not_undo_it(
     assert ingest(store, late).updated == 1
     assert ingest(store, early).unchanged == 1
     with store.read() as tx:
-        (job,) = jobs.page(tx, 1)
+        (job,) = job_history.page(tx, 1)
     assert job.end == 1700000200
 
 
@@ -94,7 +95,7 @@ def test_after_a_file_cut_short_the_whole_file_completes_the_work(
     with pytest.raises(InputError, match="cut is truncated: its last line"):
         ingest(store, cut)
     with store.read() as tx:
-        assert jobs.count(tx, clusters_id(store)) == 8000, "two whole batches"
+        assert job_history.count(tx, clusters_id(store)) == 8000, "two whole batches"
     report = ingest(store, whole)
     assert (report.read, report.added, report.unchanged) == (9000, 1000, 8000)
 

@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli import SlurmCli
+from mirage.cluster.cli.client import SlurmCli
 from mirage.domain.chain import Position
 from mirage.domain.decision import Mode
-from mirage.services.chains import Registration, register
-from mirage.services.desk import ASK_AGAIN_S, Rules
-from mirage.services.kept_moves import NOT_KEPT, NOT_KEPT_AGAIN
-from mirage.slurm import rows
-from mirage.store import clusters, decisions
-from mirage.store.engine import Store
+from mirage.services.chains.lifecycle import Registration, register
+from mirage.services.provision.decision_context import ASK_AGAIN_S, Rules
+from mirage.services.provision.move_verification import NOT_KEPT, NOT_KEPT_AGAIN
+from mirage.slurm.text import delimited_rows
+from mirage.store.chains import decisions
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.cluster.commands import FakeCommands
 from tests.services.printed import printed
@@ -65,7 +66,7 @@ def shows(
     mine |= {"UserID": str(ALICE), "Comment": f"mirage:{CHAIN}:2"}
     mine |= {"StartTime": "N/A", "Reason": "Dependency"} if second == "PENDING" else started
     asked = f"12|{ALICE}||{second}|Dependency|5|\n"
-    queue = (before + printed(**mine)).replace(rows.SEPARATOR, "|")
+    queue = (before + printed(**mine)).replace(delimited_rows.SEPARATOR, "|")
     commands.answers("squeue", queue, asked={"--jobs=12": asked})
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from mirage.domain.decision import Mode
 from mirage.errors import IllegalTransition, InputError, NotFound
-from mirage.services import caps, killswitch, modes
-from mirage.services.killswitch import Way
-from mirage.services.limits import Limits
-from mirage.store import audit, clusters, service
-from mirage.store.engine import Store
+from mirage.services.control import kill_switch, limit_overrides, modes
+from mirage.services.control.kill_switch import Way
+from mirage.services.control.limits import Limits
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
+from mirage.store.operations import clusters, telemetry
 from mirage.worker import Worker
 from tests.services.scene import Scene
 from tests.services.slurm_jobs import NOW
@@ -34,12 +35,12 @@ def scene(store: Store) -> Scene:
 
 def pull(scene: Scene, way: Way) -> None:
     with scene.store.begin() as tx:
-        killswitch.pull(tx, scene.cluster_id, way, now=NOW, actor="root")
+        kill_switch.pull(tx, scene.cluster_id, way, now=NOW, actor="root")
 
 
 def release(scene: Scene, *, act_again: bool = False) -> None:
     with scene.store.begin() as tx:
-        killswitch.release(tx, scene.cluster_id, now=NOW, actor="root", act_again=act_again)
+        kill_switch.release(tx, scene.cluster_id, now=NOW, actor="root", act_again=act_again)
 
 
 def mode(scene: Scene) -> Mode:
@@ -49,7 +50,7 @@ def mode(scene: Scene) -> Mode:
 
 def ways(scene: Scene) -> list[str]:
     with scene.store.read() as tx:
-        return [each.way for each in killswitch.pulled(tx, scene.cluster_id)]
+        return [each.way for each in kill_switch.pulled(tx, scene.cluster_id)]
 
 
 @pytest.mark.parametrize("way", [Way.COMMAND, Way.REST])
@@ -126,7 +127,7 @@ def test_act_again_waits_for_the_last_way(scene: Scene, tmp_path: Path) -> None:
 
 def set_cap(scene: Scene, name: str, value: float | None) -> None:
     with scene.store.begin() as tx:
-        caps.set_cap(tx, scene.cluster_id, name, value, now=NOW, actor="root")
+        limit_overrides.set_cap(tx, scene.cluster_id, name, value, now=NOW, actor="root")
 
 
 def test_a_limit_set_by_hand_binds_from_the_next_tick(scene: Scene) -> None:
@@ -139,17 +140,19 @@ def test_a_limit_set_by_hand_binds_from_the_next_tick(scene: Scene) -> None:
     assert not scene.held
 
 
-@pytest.mark.parametrize("name", caps.CAPS)
+@pytest.mark.parametrize("name", limit_overrides.CAPS)
 def test_each_limit_is_the_one_that_is_set(scene: Scene, name: str) -> None:
     set_cap(scene, name, 1)
     with scene.store.read() as tx:
-        limits = caps.in_force(tx, scene.cluster_id, Limits())
+        limits = limit_overrides.in_force(tx, scene.cluster_id, Limits())
         (told,) = (
-            each for each in caps.listed(tx, scene.cluster_id, Limits(), {}) if each.name == name
+            each
+            for each in limit_overrides.listed(tx, scene.cluster_id, Limits(), {})
+            if each.name == name
         )
     changed = {f for f in Limits.__dataclass_fields__ if getattr(limits, f) != getattr(Limits(), f)}
-    assert changed <= {caps.CAPS[name].field}
-    assert caps.CAPS[name].of(limits) == 1
+    assert changed <= {limit_overrides.CAPS[name].field}
+    assert limit_overrides.CAPS[name].of(limits) == 1
     assert (told.value, told.set_by, told.set_at) == (1, "root", NOW)
 
 
@@ -171,7 +174,7 @@ def test_limits_have_bounds(scene: Scene, name: str, value: float, kind: type[Ex
 def test_the_worker_tells_of_its_rounds(scene: Scene) -> None:
     scene.tick()
     with scene.store.read() as tx:
-        tick = service.last_tick(tx, scene.cluster_id)
+        tick = telemetry.last_tick(tx, scene.cluster_id)
     assert tick is not None
     assert (tick.at, tick.good_at, tick.error) == (scene.cluster.now(), tick.at, "")
     assert tick.took_s > 0.0

@@ -4,7 +4,7 @@ import pytest
 
 from mirage.domain.chain import ChainId, Link
 from mirage.domain.job import JobId
-from mirage.services.limits import Limits, overlap_node_h, too_wrong
+from mirage.services.control.limits import Limits, overlap_node_h, too_wrong
 
 HOUR = 3600
 

@@ -9,12 +9,14 @@ from mirage.domain.decision import Forecast
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.errors import NotFound
-from mirage.services import links as link_service
-from mirage.services.chains import Registration, register
-from mirage.services.standby_place import GRACE_S
-from mirage.store import chains, clusters, forecasts
-from mirage.store.engine import Store
-from mirage.store.forecasts import ForecastRow
+from mirage.services.chains import link_sync as link_service
+from mirage.services.chains.lifecycle import Registration, register
+from mirage.services.chains.standby_position import GRACE_S
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.forecasts import handover_forecasts
+from mirage.store.forecasts.handover_forecasts import ForecastRow
+from mirage.store.operations import clusters
 from tests.services.slurm_jobs import (
     ALICE,
     CHAIN,
@@ -291,10 +293,10 @@ def test_the_wait_of_a_freed_standby_settles_its_forecast(
     )
     with store.begin() as tx:
         chains.save_link(tx, 1, replace(links(store)[2], freed_at=NOW + 5))
-        forecasts.record(tx, 1, row)
+        handover_forecasts.record(tx, 1, row)
     sync(store, running(1), running(2, start=NOW + 45, eligible=eligible), now=NOW + 60)
     with store.read() as tx:
-        assert forecasts.errors(tx, 1, last=9) == [error]
+        assert handover_forecasts.errors(tx, 1, last=9) == [error]
 
 
 def test_a_link_is_missing_once_three_queues_did_not_show_it(store: Store) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.services.lookback import GAP_S, LONGEST, Lookback
+from mirage.services.observation.observation_window import GAP_S, LONGEST, Lookback
 
 
 def seen(minute: int) -> NDArray[np.float32]:

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from mirage.domain.decision import Mode
-from mirage.features import spec
+from mirage.features.observation import spec
 from mirage.policy import registry
-from mirage.policy.artefact import CARD, GRAPH
-from mirage.services.limits import Limits
-from mirage.services.observing import Observer
-from mirage.store.decisions import DecisionRow
-from mirage.store.engine import Store
+from mirage.policy.models.artefact import CARD, GRAPH
+from mirage.services.control.limits import Limits
+from mirage.services.observation.cluster_observer import Observer
+from mirage.store.chains.decisions import DecisionRow
+from mirage.store.database.engine import Store
 from tests.learn.trained import save
 from tests.mirage_process import CHECKOUT, environment
 from tests.services.scene import Scene
@@ -157,8 +157,8 @@ from pathlib import Path
 import mirage.api.app
 from dataclasses import replace
 from mirage.policy import registry
-from mirage.services.observing import Observer
-from mirage.store.engine import Store
+from mirage.services.observation.cluster_observer import Observer
+from mirage.store.database.engine import Store
 from tests.services.scene import Scene
 with closing(Store(sys.argv[2])) as store:
     scene = Scene(store, policies=partial(registry.policy, under=Path(sys.argv[1])))

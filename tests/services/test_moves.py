@@ -10,14 +10,17 @@ from mirage.domain.decision import Action, Forecast, Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from mirage.services import links as link_service
-from mirage.services.desk import Rules
-from mirage.services.limits import Limits
-from mirage.services.provision import demote, provision, reconcile
-from mirage.store import audit, chains, clusters, decisions, forecasts
-from mirage.store.decisions import DecisionRow, Effect
-from mirage.store.engine import Store
-from mirage.store.forecasts import ForecastRow
+from mirage.services.chains import link_sync as link_service
+from mirage.services.control.limits import Limits
+from mirage.services.provision.decision_context import Rules
+from mirage.services.provision.provision_tick import demote, provision, reconcile
+from mirage.store.chains import chains, decisions
+from mirage.store.chains.decisions import DecisionRow, Effect
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
+from mirage.store.forecasts import handover_forecasts
+from mirage.store.forecasts.handover_forecasts import ForecastRow
+from mirage.store.operations import clusters
 from tests.services.scene import Always
 from tests.services.slurm_jobs import (
     CHAIN,
@@ -271,7 +274,7 @@ def wrong_forecasts(store: Store, source: str, *, first: int, at: int = NOW) -> 
                 forecast=Forecast(p50_s=48.0 * HOUR),
                 actual_wait_s=0,
             )
-            forecasts.record(tx, 1, row)
+            handover_forecasts.record(tx, 1, row)
 
 
 def mode(store: Store, partition: str = "") -> Mode:

@@ -7,13 +7,14 @@ import pytest
 
 from mirage.domain.chain import ChainMode, Presubmit
 from mirage.domain.decision import Mode
-from mirage.services import chains as chain_service
-from mirage.services.chains import Registration
-from mirage.services.ingest import ingest_queue
-from mirage.services.limits import Limits
-from mirage.services.next_plan import NextPlan, next_plan
-from mirage.store import chains, clusters
-from mirage.store.engine import Store
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.control.limits import Limits
+from mirage.services.ingest.live_ingest import ingest_queue
+from mirage.services.provision.next_release import NextPlan, next_plan
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.services.printed import looked, printed
 from tests.services.slurm_jobs import ALICE, CHAIN, HOUR, NOW
 from tests.services.test_planning import END, HELD, START, runs, shown_plan, stands

@@ -2,10 +2,10 @@
 
 import pytest
 
-from mirage.domain.cause import Actor, AtRisk, Cause, Reason, Risk, asked, concluded
 from mirage.domain.chain import Chain, ChainId, ChainState
+from mirage.domain.chain_cause import Actor, AtRisk, Cause, Reason, Risk, asked, concluded
 from mirage.domain.job import JobId
-from mirage.services import notes
+from mirage.services.chains import explanations
 
 CHAIN = ChainId("abcdefgh")
 JOB = JobId(12)
@@ -16,7 +16,7 @@ PAUSED, ACTIVE, OVER = ChainState.PAUSED, ChainState.ACTIVE, ChainState.CANCELLE
 
 def standing(state: ChainState, cause: Cause | None, min_runtime_s: int | None = None) -> str:
     chain = Chain(chain_id=CHAIN, uid=1, state=state, cause=cause, min_runtime_s=min_runtime_s)
-    return notes.note(chain)
+    return explanations.note(chain)
 
 
 SAYS = {
@@ -87,7 +87,10 @@ RISKS = {
 def test_every_risk_has_a_sentence(risk: Risk) -> None:
     found, sentence = RISKS[risk]
     chain = Chain(chain_id=CHAIN, uid=1, at_risk=found, cause=concluded(Reason.OWN_LIMIT, 1))
-    assert (notes.risk(found), notes.note(chain)) == (sentence, f"at risk: {sentence}")
+    assert (explanations.risk(found), explanations.note(chain)) == (
+        sentence,
+        f"at risk: {sentence}",
+    )
 
 
 def test_a_chain_that_goes_on_says_nothing() -> None:
@@ -100,7 +103,7 @@ def test_a_chains_own_bound_is_the_one_that_is_told() -> None:
 
 def test_a_word_that_slurm_has_no_more_is_shown_as_it_is() -> None:
     found = AtRisk(of=Risk.HINDERED, link=2, job_id=JOB, detail="OfAnOlderRelease")
-    assert notes.risk(found) == "link 2 (job 12) waits: OfAnOlderRelease"
+    assert explanations.risk(found) == "link 2 (job 12) waits: OfAnOlderRelease"
 
 
 def test_a_pause_of_unknown_hand_is_shown_without_a_beginning() -> None:

@@ -9,16 +9,17 @@ from shutil import copy
 import pytest
 from sqlalchemy import select
 
-from mirage.domain.cause import AtRisk, Reason, Risk, concluded
 from mirage.domain.chain import ChainState
+from mirage.domain.chain_cause import AtRisk, Reason, Risk, concluded
 from mirage.domain.job import Job, JobId, JobState
-from mirage.services import chains as chain_service
-from mirage.services import links as link_service
-from mirage.services.chains import Registration
-from mirage.services.notices import Channel, Event, Watch
-from mirage.store import chains, clusters
-from mirage.store.engine import Store
-from mirage.store.tables_told import notices
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains import link_sync as link_service
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.notify.notices import Channel, Event, Watch
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.database.notice_tables import notices
+from mirage.store.operations import clusters
 from tests.services.slurm_jobs import ALICE, CHAIN, HOUR, NOW, ended, running, standby
 
 WATCH = Watch(channels=(Channel.OWNER, Channel.WEBHOOK), interruption_s=HOUR)

@@ -4,20 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from mirage.cluster.simulated import SimulatedCluster
-from mirage.domain.cause import Reason, concluded
+from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import Chain, ChainId, ChainState, Mark, find_mark
+from mirage.domain.chain_cause import Reason, concluded
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from mirage.policy.rules import AtOnce, Reactive
-from mirage.services import chains as chain_service
-from mirage.services.desk import Rules
-from mirage.services.obey import ASK_AGAIN_S, MOST_OF_ONE, MOST_TRIES, obey
+from mirage.policy.rules.lead_rules import AtOnce, Reactive
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains.request_enforcement import ASK_AGAIN_S, MOST_OF_ONE, MOST_TRIES, obey
+from mirage.services.provision.decision_context import Rules
 from mirage.sim.types import Params, SimJob
-from mirage.store import audit, chains, clusters
-from mirage.store.engine import Store
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
+from mirage.store.operations import clusters
 from mirage.worker import Worker
 
 CHAIN = ChainId("abcd1234")

@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mirage.cluster.simulated import SimulatedCluster
+from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import ChainId, Mark, find_mark
 from mirage.domain.decision import Action, Decision, HandoverView
 from mirage.domain.job import JobState
 from mirage.domain.snapshot import Queue, Snapshot
-from mirage.episodes.settings import Settings
-from mirage.episodes.worlds import Worlds
-from mirage.features import observe, spec
+from mirage.episodes.generation.replay import Worlds
+from mirage.episodes.table.pair_settings import Settings
+from mirage.features.observation import feature_vector, spec
 from mirage.ports import Policy
-from mirage.services import links
-from mirage.services.desk import Rules
-from mirage.services.ingest import ingest_queue
-from mirage.services.observing import NO_FILE, Observer, Sight
+from mirage.services.chains import link_sync
+from mirage.services.ingest.live_ingest import ingest_queue
+from mirage.services.observation.cluster_observer import NO_FILE, Observer, Sight
+from mirage.services.provision.decision_context import Rules
 from mirage.sim.types import Params, SimJob
-from mirage.store import clusters
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.features.scene import BEGIN, HOUR, PARAMS, workload
 from tests.services import slurm_jobs
@@ -67,7 +67,7 @@ def worker(store: Store, cluster: SimulatedCluster, policy: Policy, observer: Ob
     return Worker(store, cluster, cluster_id, rules=rules)
 
 
-def in_training(params: Params, jobs: list[SimJob]) -> tuple[int, list[observe.Observation]]:
+def in_training(params: Params, jobs: list[SimJob]) -> tuple[int, list[feature_vector.Observation]]:
     """The predecessor's start, and the rows of an episode table at `AFTER_S`."""
     worlds = Worlds(params, jobs, PAIR)
     world, past = worlds.at(POINT)
@@ -76,13 +76,13 @@ def in_training(params: Params, jobs: list[SimJob]) -> tuple[int, list[observe.O
     rows = []
     for after_s in AFTER_S:
         past.follow(world.sim, world.start + after_s)
-        rows.append(observe.from_simulator(world.sim, link, past.memory))
+        rows.append(feature_vector.from_simulator(world.sim, link, past.memory))
     return world.start, rows
 
 
 def in_service(
     store: Store, params: Params, jobs: list[SimJob], start: int
-) -> list[observe.Observation]:
+) -> list[feature_vector.Observation]:
     """What a policy is shown of the same pair at the same instants, through queue and database."""
     cluster, watching = SimulatedCluster(params, jobs, now=BEGIN), Watching()
     ticking = worker(store, cluster, watching, Observer(params=params))
@@ -145,7 +145,7 @@ def test_a_later_links_predecessor_waited_since_it_was_eligible(store: Store) ->
     assert second.eligible - second.submit > 11 * HOUR
 
 
-def planned(rows: list[observe.Observation]) -> NDArray[np.float64]:
+def planned(rows: list[feature_vector.Observation]) -> NDArray[np.float64]:
     """The numbers of the plans, seconds."""
     return spec.raw(np.array(rows))[:, spec.part("plan")]
 
@@ -183,7 +183,7 @@ def test_without_a_day_of_history_nothing_is_shown(store: Store) -> None:
     queue = scene.cluster.queue()
     with store.begin() as tx:
         ingest_queue(tx, scene.cluster_id, queue, scene.cluster.nodes())
-        links.sync(tx, scene.cluster_id, links.links_in(queue), queue.taken_at)
+        link_sync.sync(tx, scene.cluster_id, link_sync.links_in(queue), queue.taken_at)
     observer = Observer(params=scene.cluster.params)
     assert "accounting has not been read" in shown_in(store, observer, snapshot_of(scene))
     # A day of watching does as well.

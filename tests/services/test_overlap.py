@@ -10,14 +10,14 @@ import pytest
 from mirage.domain.chain import Position
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.domain.snapshot import Snapshot
-from mirage.services import chains as chain_service
-from mirage.services import links
-from mirage.services.chains import Registration
-from mirage.services.desk import Rules
-from mirage.services.overlap import bounded
-from mirage.services.provision import provision
-from mirage.store import clusters
-from mirage.store.engine import Store
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains import link_sync
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.provision.decision_context import Rules
+from mirage.services.provision.overlap_bound import bounded
+from mirage.services.provision.provision_tick import provision
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.policy.views import view
 from tests.services import slurm_jobs
 from tests.services.scene import Always
@@ -108,7 +108,7 @@ def test_slurm_hears_of_it_when_the_chain_allows_it(
             clusters.set_mode(tx, clusters.ensure(tx, "lab"), Mode.ACT)
             new = Registration(chain_id=slurm_jobs.CHAIN, links=3, max_overlap_s=cap_s)
             chain_service.register(tx, 1, new, uid=slurm_jobs.ALICE, user="alice", now=now - HOUR)
-            links.sync(tx, 1, shown, now)
+            link_sync.sync(tx, 1, shown, now)
         snapshot = Snapshot(queue=cluster.queue(), nodes=())
         provision(store, cluster, 1, snapshot, Rules(policy=Always, default="always"))
     assert cluster.moves == told

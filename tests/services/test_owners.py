@@ -7,11 +7,12 @@ import pytest
 from mirage.domain.chain import ChainId, ChainState, Mark
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import NotAllowed
-from mirage.policy.rules import Reactive
-from mirage.services.chains import Registration, ask, register
-from mirage.services.desk import Rules
-from mirage.store import chains, clusters
-from mirage.store.engine import Store
+from mirage.policy.rules.lead_rules import Reactive
+from mirage.services.chains.lifecycle import Registration, ask, register
+from mirage.services.provision.decision_context import Rules
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.services.slurm_jobs import (
     ALICE,

@@ -11,13 +11,13 @@ from mirage.domain.job import JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.errors import ClusterRefused, ClusterUnavailable
 from mirage.policy import registry
-from mirage.services.foresight import Foresight
-from mirage.services.limits import Limits
-from mirage.services.observing import Observer
+from mirage.services.control.limits import Limits
+from mirage.services.observation.cluster_observer import Observer
+from mirage.services.observation.twin_cache import Foresight
 from mirage.sim.types import Outage
-from mirage.store import clusters
-from mirage.store.decisions import Effect
-from mirage.store.engine import Store
+from mirage.store.chains.decisions import Effect
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.services.scene import HOUR, Failing, Scene
 
 

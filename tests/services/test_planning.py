@@ -9,18 +9,19 @@ from mirage.domain.chain import ChainMode, ChainState, Planner, Presubmit
 from mirage.domain.decision import Action, Decision, Forecast, HandoverView, Mode
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable
-from mirage.policy.rules import Reactive, by_lead
-from mirage.services import chains as chain_service
-from mirage.services import kept_moves
-from mirage.services import links as link_service
-from mirage.services.chains import Registration
-from mirage.services.desk import Rules
-from mirage.services.limits import Limits
-from mirage.services.provision import provision, reconcile
-from mirage.slurm import squeue
-from mirage.store import chains, clusters, decisions
-from mirage.store.decisions import DecisionRow, Effect
-from mirage.store.engine import Store
+from mirage.policy.rules.lead_rules import Reactive, by_lead
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains import link_sync as link_service
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.control.limits import Limits
+from mirage.services.provision import move_verification
+from mirage.services.provision.decision_context import Rules
+from mirage.services.provision.provision_tick import provision, reconcile
+from mirage.slurm.commands import squeue
+from mirage.store.chains import chains, decisions
+from mirage.store.chains.decisions import DecisionRow, Effect
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.services.printed import printed
 from tests.services.slurm_jobs import ALICE, CHAIN, HOUR, NOW, Written, comment, links
 
@@ -84,7 +85,7 @@ class Site:
         with self.store.begin() as tx:
             link_service.sync(tx, 1, link_service.links_in(queue), now, queue=queue)
             reconcile(tx, 1, now)
-            kept_moves.check(tx, 1, queue, self.looked_at)
+            move_verification.check(tx, 1, queue, self.looked_at)
         self.looked_at = now
         provision(self.store, self.cluster, 1, Snapshot(queue=queue, nodes=()), self.rules)
         return list(self.cluster.moves)

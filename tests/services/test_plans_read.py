@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from mirage.domain.caller import Role, Standing
+from mirage.domain.access.caller import Role, Standing
 from mirage.domain.chain import LinkState, Planner
 from mirage.domain.decision import Mode
-from mirage.services import outcomes
-from mirage.services.impact import Impact, impact
-from mirage.services.spending import spent_by_account
-from mirage.store import audit, chains, clusters
-from mirage.store.engine import Store
-from mirage.store.open_links import count_planned, running_beside
+from mirage.services.provision.overlap_budget import spent_by_account
+from mirage.services.reports import handover_outcomes
+from mirage.services.reports.impact import Impact, impact
+from mirage.store.chains import chains
+from mirage.store.chains.open_links import count_planned, running_beside
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
+from mirage.store.operations import clusters
 from tests.services.printed import looked
 from tests.services.slurm_jobs import CHAIN, HOUR, NOW, links
 from tests.services.test_planning import END, LIMIT, minutes, runs, shown_plan, stands
@@ -66,7 +68,7 @@ def began(store: Store, by: Planner, *, now: int = BEGINS + 60, over: bool = Fal
 
 def told(store: Store) -> Impact:
     with store.begin() as tx:
-        outcomes.record(tx, 1)
+        handover_outcomes.record(tx, 1)
     with store.read() as tx:
         return impact(tx, 1, 0, END + LIMIT, ADMIN)
 

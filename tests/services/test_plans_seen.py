@@ -6,8 +6,9 @@ import pytest
 
 from mirage.domain.chain import ChainId, Link, Planner, Position
 from mirage.domain.job import JobState
-from mirage.store import chains, clusters
-from mirage.store.engine import Store
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.services.printed import looked, printed
 from tests.services.slurm_jobs import CHAIN, HOUR, NOW, comment, ended, job, links, sync
 

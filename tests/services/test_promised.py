@@ -5,15 +5,17 @@ from typing import Any
 
 import pytest
 
-from mirage.domain.caller import Role, Standing
+from mirage.domain.access.caller import Role, Standing
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
-from mirage.features.foretold import LEVELS
-from mirage.services.accuracy import Accuracy, accuracy
-from mirage.services.newcomers import is_plain, sample
-from mirage.services.promised import LEAST_SAMPLES, MOST, Foreteller, settle
-from mirage.store import clusters, foretold, jobs
-from mirage.store.engine import Store
+from mirage.features.twin_features import LEVELS
+from mirage.services.forecasts.job_forecast_recorder import LEAST_SAMPLES, MOST, Foreteller, settle
+from mirage.services.forecasts.new_jobs import is_plain, sample
+from mirage.services.reports.forecast_accuracy import Accuracy, accuracy
+from mirage.store.database.engine import Store
+from mirage.store.forecasts import job_forecasts
+from mirage.store.jobs import job_history
+from mirage.store.operations import clusters
 
 DAY = 86400
 HOUR = 3600
@@ -42,7 +44,7 @@ def cluster_id(store: Store) -> int:
     """Whose last 100 jobs waited 0, 6, 12, ... minutes, in no order."""
     with store.begin() as tx:
         made = clusters.ensure(tx, "lab")
-        jobs.upsert(tx, made, HISTORY)
+        job_history.upsert(tx, made, HISTORY)
     return made
 
 
@@ -56,7 +58,7 @@ def looked(store: Store, cluster_id: int, *new: Job) -> Foreteller:
 
 def known(store: Store, cluster_id: int, *records: Job) -> Accuracy:
     with store.begin() as tx:
-        jobs.upsert(tx, cluster_id, records)
+        job_history.upsert(tx, cluster_id, records)
         settle(tx, cluster_id, NOW + DAY)
     with store.read() as tx:
         return accuracy(tx, cluster_id, NOW - 29 * DAY, NOW + 2 * DAY, ADMIN)
@@ -65,7 +67,7 @@ def known(store: Store, cluster_id: int, *records: Job) -> Accuracy:
 def test_a_new_job_is_foretold_and_counted_once(store: Store, cluster_id: int) -> None:
     looked(store, cluster_id, job(901, start=NOW + 2 * HOUR))
     with store.read() as tx:
-        assert foretold.count_open(tx, cluster_id, 0) == {"gpu": 1}
+        assert job_forecasts.count_open(tx, cluster_id, 0) == {"gpu": 1}
     before = known(store, cluster_id)
     assert before.places == ()
     assert "Too few results: 0 waits on 0 days" in before.too_few
@@ -85,7 +87,7 @@ def test_a_new_job_is_foretold_and_counted_once(store: Store, cluster_id: int) -
 def test_what_was_known_later_is_not_in_a_forecast(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         later = [ran(500 + i, NOW - 10, 11 + i) for i in range(50)]
-        jobs.upsert(tx, cluster_id, later)
+        job_history.upsert(tx, cluster_id, later)
     looked(store, cluster_id, job(901))
     found = known(store, cluster_id, ran(901, NOW, 0))
     # Half of all have waited about five hours: those that started after it did not count.
@@ -125,10 +127,10 @@ def test_what_its_user_keeps_waiting_is_not_foretold(fields: dict[str, Any]) -> 
 def test_nothing_is_foretold_from_little(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         few = [ran(300 + i, NOW - DAY, i, partition="cpu") for i in range(LEAST_SAMPLES - 1)]
-        jobs.upsert(tx, cluster_id, few)
+        job_history.upsert(tx, cluster_id, few)
     looked(store, cluster_id, job(901, partition="cpu"), job(902, partition="none"))
     with store.read() as tx:
-        assert foretold.count_open(tx, cluster_id, 0) == {}
+        assert job_forecasts.count_open(tx, cluster_id, 0) == {}
 
 
 def test_old_jobs_are_not_new_after_a_restart(store: Store, cluster_id: int) -> None:
@@ -136,7 +138,7 @@ def test_old_jobs_are_not_new_after_a_restart(store: Store, cluster_id: int) -> 
     foreteller.look(store, Queue.of(NOW + 30, [job(901)]))
     foreteller.look(store, Queue.of(NOW + 90, [job(901), job(902, submit=NOW - DAY)]))
     with store.read() as tx:
-        assert foretold.count_open(tx, cluster_id, 0) == {}
+        assert job_forecasts.count_open(tx, cluster_id, 0) == {}
 
 
 def test_a_burst_is_sampled_evenly() -> None:
@@ -154,7 +156,7 @@ def test_enough_results_say_so_and_weeks_take_the_place_of_days(
         for day in range(40):
             at = NOW - 40 * DAY + day * DAY
             news = [
-                foretold.Foretold(
+                job_forecasts.Foretold(
                     job_id=JobId(2000 + 10 * day + i),
                     submit=at + i,
                     partition="gpu",
@@ -162,8 +164,8 @@ def test_enough_results_say_so_and_weeks_take_the_place_of_days(
                 )
                 for i in range(5)
             ]
-            foretold.add_all(tx, cluster_id, news)
-            jobs.upsert(
+            job_forecasts.add_all(tx, cluster_id, news)
+            job_history.upsert(
                 tx,
                 cluster_id,
                 [ran(n.job_id, n.submit, (2 * i + 1) * HOUR) for i, n in enumerate(news)],
@@ -198,10 +200,12 @@ def test_partitions_are_told_as_the_cluster_keeps_them_private(
 
 
 def test_a_forecast_twice_said_is_one(store: Store, cluster_id: int) -> None:
-    made = foretold.Foretold(job_id=JobId(1), submit=NOW, partition="gpu", quantiles_s=(1,) * 19)
+    made = job_forecasts.Foretold(
+        job_id=JobId(1), submit=NOW, partition="gpu", quantiles_s=(1,) * 19
+    )
     with store.begin() as tx:
-        foretold.add_all(tx, cluster_id, [made, replace(made, job_id=JobId(2))])
-        foretold.add_all(tx, cluster_id, [made])
-        assert foretold.count_open(tx, cluster_id, 0) == {"gpu": 2}
-        foretold.drop_before(tx, cluster_id, NOW + 1)
-        assert foretold.count_open(tx, cluster_id, 0) == {}
+        job_forecasts.add_all(tx, cluster_id, [made, replace(made, job_id=JobId(2))])
+        job_forecasts.add_all(tx, cluster_id, [made])
+        assert job_forecasts.count_open(tx, cluster_id, 0) == {"gpu": 2}
+        job_forecasts.drop_before(tx, cluster_id, NOW + 1)
+        assert job_forecasts.count_open(tx, cluster_id, 0) == {}

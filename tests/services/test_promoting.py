@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from mirage.errors import InputError
-from mirage.learn.card import _table
+from mirage.learn.artefact.model_card import _table
 from mirage.policy import registry
-from mirage.services import promoting
+from mirage.services.models import model_promotion
 from tests.learn.queue_tables import EPISODES, queue_table
 from tests.learn.trained import learned, save
 
@@ -20,4 +20,4 @@ def test_a_model_is_not_judged_on_chains_that_it_is_not_for(tmp_path: Path) -> N
     save(models / "made/2", trained_on=[_table(learned()) | {"nodes": 64}])
     queue_table(40, seed=4, first=LATER).save(path)
     with pytest.raises(InputError, match=r"made/2 is for: it was trained for 64 node\(s\), not 1"):
-        promoting.judged("models/made/2", models, [path], force=False, ask=lambda *_: None)
+        model_promotion.judged("models/made/2", models, [path], force=False, ask=lambda *_: None)

@@ -8,11 +8,11 @@ from mirage.domain.job import JobState
 from mirage.errors import ClusterRefused, ClusterUnavailable, NotFound
 from mirage.policy import registry
 from mirage.ports import Policy
-from mirage.services.chains import Registration, register
-from mirage.services.limits import Limits
-from mirage.store import clusters
-from mirage.store.decisions import Effect
-from mirage.store.engine import Store
+from mirage.services.chains.lifecycle import Registration, register
+from mirage.services.control.limits import Limits
+from mirage.store.chains.decisions import Effect
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.services import slurm_jobs
 from tests.services.scene import HOUR, Always, Scene
 

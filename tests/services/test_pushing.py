@@ -3,12 +3,13 @@
 import pytest
 
 from mirage.domain.job import Job, JobId, JobState
-from mirage.services import links as link_service
-from mirage.services import pushing
-from mirage.services.pushing import LOOK_SOON_S, ON_ITS_WAY_S, TRUSTED_S, Cadence
-from mirage.store import clusters, pushes
-from mirage.store.engine import Store
-from mirage.store.pushes import Pushes
+from mirage.services.chains import link_sync as link_service
+from mirage.services.ingest import completion_push
+from mirage.services.ingest.completion_push import LOOK_SOON_S, ON_ITS_WAY_S, TRUSTED_S, Cadence
+from mirage.store.chains import push_times
+from mirage.store.chains.push_times import Pushes
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.services.slurm_jobs import HOUR, NOW, ended, running, standby
 
 CADENCE = Cadence(every_s=60, pushed_every_s=120)
@@ -23,15 +24,15 @@ def store(sqlite_store: Store) -> Store:
 
 def look(store: Store, *jobs: Job, now: int = NOW) -> Pushes:
     with store.begin() as tx:
-        ran = pushing.running(tx, 1)
+        ran = completion_push.running(tx, 1)
         link_service.sync(tx, 1, jobs, now)
-        pushing.check(tx, 1, ran, now)
-        return pushes.find(tx, 1)
+        completion_push.check(tx, 1, ran, now)
+        return push_times.find(tx, 1)
 
 
 def push(store: Store, job_id: int, now: int) -> bool:
     with store.begin() as tx:
-        return pushes.told(tx, 1, JobId(job_id), now)
+        return push_times.told(tx, 1, JobId(job_id), now)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_only_links_that_have_not_ended_are_looked_for_sooner(store: Store) -> N
     look(store, ended(1, JobState.TIMEOUT, NOW - 60, NOW + 2), standby(2), now=NOW + 10)
     assert not push(store, 11, NOW + 12)
     with store.read() as tx:
-        assert pushes.find(tx, 1) == Pushes(NOW + 12, NOW + 2, None)
+        assert push_times.find(tx, 1) == Pushes(NOW + 12, NOW + 2, None)
 
 
 def test_an_end_that_was_told_is_not_missed(store: Store) -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from mirage.domain.cause import Risk
 from mirage.domain.chain import ChainState, LinkState
-from mirage.services.notes import note
-from mirage.services.risks import advice
-from mirage.store import clusters
-from mirage.store.engine import Store
+from mirage.domain.chain_cause import Risk
+from mirage.services.chains.explanations import note
+from mirage.services.chains.link_risks import advice
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.services.printed import looked, printed
 from tests.services.slurm_jobs import CHAIN, NOW, chain, links
 

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 import pytest
 
 from mirage.errors import TooMany
-from mirage.services import quotas
-from mirage.services.quotas import Asker, Rates, Slots
+from mirage.services.access import quotas
+from mirage.services.access.quotas import Asker, Rates, Slots
 
 ALICE, BOB = Asker("uid 1001", known=True), Asker("uid 1002", known=True)
 HERE, THERE = Asker("10.0.0.1", known=False), Asker("10.0.0.2", known=False)

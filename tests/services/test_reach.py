@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from mirage.domain.access.move_scope import EVERYBODY, UNKNOWN, Reach
 from mirage.domain.decision import Action, Mode
-from mirage.domain.reach import EVERYBODY, UNKNOWN, Reach
-from mirage.services.desk import Rules
-from mirage.services.standing import NO_ROSTER
-from mirage.services.who import ReachTeller, reach
-from mirage.slurm.sacctmgr import Roster
-from mirage.store import clusters
-from mirage.store.engine import Store
+from mirage.services.access.authorization import NO_ROSTER
+from mirage.services.access.slurm_permissions import ReachTeller, reach
+from mirage.services.provision.decision_context import Rules
+from mirage.slurm.commands.sacctmgr import Roster
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.services.scene import Always
 from tests.services.slurm_jobs import Written, running, standby
 from tests.services.test_moves import last, tick

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mirage.episodes.evaluate import Handovers
-from mirage.services.report import (
+from mirage.episodes.judge.evaluation import Handovers
+from mirage.services.reports.recommendation import (
     EARLY,
     LEAST_DAYS,
     LEAST_GAIN_H,

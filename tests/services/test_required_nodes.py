@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cluster.cli import SlurmCli
+from mirage.cluster.cli.client import SlurmCli
 from mirage.domain.job import JobId
 from mirage.domain.snapshot import Node
 from mirage.errors import ClusterUnavailable
-from mirage.policy.rules import Reactive
-from mirage.services.desk import Rules
-from mirage.slurm import rows
-from mirage.store import clusters
-from mirage.store.engine import Store
+from mirage.policy.rules.lead_rules import Reactive
+from mirage.services.provision.decision_context import Rules
+from mirage.slurm.text import delimited_rows
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.cluster.commands import FakeCommands
 from tests.services.printed import printed
@@ -53,7 +53,7 @@ def pair(reason: str, nodes: str = "1") -> str:
         Comment=f"mirage:{CHAIN}:1",
     )
     second = printed(**common, JobID="12", Reason=reason, Comment=f"mirage:{CHAIN}:2")
-    return (first + second).replace(rows.SEPARATOR, "|")
+    return (first + second).replace(delimited_rows.SEPARATOR, "|")
 
 
 def sinfo(**states: str) -> str:

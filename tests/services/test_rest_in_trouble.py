@@ -9,20 +9,21 @@ from typing import Any
 
 import pytest
 
-from mirage.cluster.rest import Slurmrestd
-from mirage.cluster.rest_http import RestHttp
-from mirage.cluster.rest_token import Token, read_token
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.cluster.rest.http import RestHttp
+from mirage.cluster.rest.token import Token, read_token
 from mirage.domain.chain import ChainMode
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job
 from mirage.domain.submission import Recipe
-from mirage.services import chains as chain_service
-from mirage.services.by_recipe import submitter
-from mirage.services.chains import Registration
-from mirage.services.desk import Rules
-from mirage.store import clusters, decisions
-from mirage.store.decisions import Effect
-from mirage.store.engine import Store
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.chains.rest_submission import submitter
+from mirage.services.provision.decision_context import Rules
+from mirage.store.chains import decisions
+from mirage.store.chains.decisions import Effect
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.cluster.restd import FakeRestd
 from tests.cluster.restd import running as serving
 from tests.cluster.tokens import jwt

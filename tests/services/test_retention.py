@@ -4,22 +4,27 @@ from dataclasses import replace
 
 import pytest
 
+from mirage.config.quota_settings import QuotaSettings, RetentionSettings
 from mirage.domain.chain import ChainId, ChainState
 from mirage.domain.decision import Mode
-from mirage.services import caps, killswitch, links, modes, retention
-from mirage.services import chains as chain_service
-from mirage.services.chains import Registration
-from mirage.services.desk import Rules
-from mirage.services.killswitch import Way
-from mirage.services.limits import Limits
-from mirage.services.notices import Channel, Watch
-from mirage.services.owners import FOREIGN
-from mirage.services.quotas import Quotas
-from mirage.services.retention import Retention
-from mirage.settings_quota import QuotaSettings, RetentionSettings
-from mirage.store import audit, chains, clusters, idempotency
-from mirage.store.audit import AuditEntry
-from mirage.store.engine import Store
+from mirage.services.access.quotas import Quotas
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains import link_sync
+from mirage.services.chains.chain_ownership import FOREIGN
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.control import kill_switch, limit_overrides, modes
+from mirage.services.control.kill_switch import Way
+from mirage.services.control.limits import Limits
+from mirage.services.notify.notices import Channel, Watch
+from mirage.services.operations import retention
+from mirage.services.operations.retention import Retention
+from mirage.services.provision.decision_context import Rules
+from mirage.store.access import idempotency
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.services.scene import Always, Scene
 from tests.services.slurm_jobs import CHAIN, NOW, Written, running, standby
@@ -50,7 +55,7 @@ def test_all_that_a_chains_life_leaves_goes_and_admins_acts_stay(store: Store) -
         now = scene.cluster.now()
         chain_service.register(tx, 1, new, uid=owner.uid, user=owner.user, now=now)
         modes.set_mode(tx, 1, Mode.ACT, "", now=now, actor="root")
-        caps.set_cap(tx, 1, "max_touches", 8, now=now, actor="root")
+        limit_overrides.set_cap(tx, 1, "max_touches", 8, now=now, actor="root")
         entry = AuditEntry(at=now, actor="mirage", event=FOREIGN, chain_id=CHAIN)
         audit.write(tx, 1, entry)
     ask(scene, ChainState.PAUSED, owner.user)
@@ -71,7 +76,7 @@ def test_all_that_a_chains_life_leaves_goes_and_admins_acts_stay(store: Store) -
     assert all_events(store) == others
 
 
-@pytest.mark.parametrize("event", [links.HOLD_GONE, links.TAKEN_UP, links.FORGOTTEN])
+@pytest.mark.parametrize("event", [link_sync.HOLD_GONE, link_sync.TAKEN_UP, link_sync.FORGOTTEN])
 def test_what_users_can_cause_with_slurm_alone_is_routine(store: Store, event: str) -> None:
     with store.begin() as tx:
         clusters.ensure(tx, "lab")
@@ -88,7 +93,7 @@ def test_the_worker_does_it_each_hour(sqlite_store: Store) -> None:
     worker = Worker(store, cluster, 1, rules=Rules(policy=Always, default="always"), keep=keep)
     worker.tick()
     with store.begin() as tx:
-        killswitch.pull(tx, 1, Way.REST, now=NOW, actor="root")
+        kill_switch.pull(tx, 1, Way.REST, now=NOW, actor="root")
         idempotency.claim(tx, 1001, "key", fingerprint="x", now=NOW)
         lost = Registration(chain_id=ChainId("lostchain1"), links=2)
         chain_service.register(tx, 1, lost, uid=1001, user="alice", now=NOW)
@@ -97,7 +102,7 @@ def test_the_worker_does_it_each_hour(sqlite_store: Store) -> None:
         worker.tick()
         with store.read() as tx:
             assert len(chains.chains(tx)) == known, passed
-    assert killswitch.PULLED not in all_events(store)
+    assert kill_switch.PULLED not in all_events(store)
     assert "chain failed" in all_events(store), "it is of this week"
     with store.read() as tx:
         assert tx.exec_driver_sql("SELECT count(*) FROM idempotency_keys").scalar() == 0

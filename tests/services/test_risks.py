@@ -8,15 +8,18 @@ import pytest
 from mirage.domain.chain import ChainState, Position, Presubmit
 from mirage.domain.decision import Forecast
 from mirage.domain.job import Job, JobId, JobState
-from mirage.services import chains as chain_service
-from mirage.services import links as link_service
-from mirage.services.chains import Registration
-from mirage.services.notes import note
-from mirage.services.standby_place import GRACE_S
-from mirage.services.verdicts import BLINKS, FAST_FAILURES
-from mirage.store import audit, chains, clusters, forecasts
-from mirage.store.engine import Store
-from mirage.store.forecasts import ForecastRow
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains import link_sync as link_service
+from mirage.services.chains.chain_state import BLINKS, FAST_FAILURES
+from mirage.services.chains.explanations import note
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.chains.standby_position import GRACE_S
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
+from mirage.store.forecasts import handover_forecasts
+from mirage.store.forecasts.handover_forecasts import ForecastRow
+from mirage.store.operations import clusters
 from tests.services.slurm_jobs import (
     ALICE,
     CHAIN,
@@ -100,12 +103,12 @@ def test_a_hindered_wait_is_held_against_no_forecast_and_teaches_none(store: Sto
         moved = replace(chains.links(tx, CHAIN)[1], position=Position.FREE, freed_at=NOW)
         chains.save_link(tx, 1, moved)
         row = ForecastRow(chain_id=CHAIN, index=2, source="p", at=NOW, forecast=Forecast(p50_s=1.0))
-        forecasts.record(tx, 1, row)
+        handover_forecasts.record(tx, 1, row)
     twice(store, running(1), freed(reason="JobHeldAdmin"))
     over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW + 60)
     told(store, over, running(2, start=NOW + 9 * HOUR), now=NOW + 9 * HOUR)
     with store.read() as tx:
-        assert forecasts.errors(tx, 1, 10) == []
+        assert handover_forecasts.errors(tx, 1, 10) == []
         assert len(chains.handover_waits(tx, 1, nodes=1, last=10)) == 0
 
 

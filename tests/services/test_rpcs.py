@@ -3,11 +3,11 @@
 import pytest
 
 from mirage.errors import ClusterUnavailable
-from mirage.services import rpcs
-from mirage.services.rpcs import Rpcs, Sensor
-from mirage.slurm.sdiag import Asked, Diagnosis
-from mirage.store import clusters
-from mirage.store.engine import Store
+from mirage.services.operations import slurmctld_load
+from mirage.services.operations.slurmctld_load import Rpcs, Sensor
+from mirage.slurm.commands.sdiag import Asked, Diagnosis
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 
 NOW = 1_800_000_000
 TOLD = Diagnosis(
@@ -41,7 +41,7 @@ def cluster_id(store: Store) -> int:
 
 def kept(store: Store, cluster_id: int) -> Rpcs | None:
     with store.read() as tx:
-        return rpcs.last(tx, cluster_id)
+        return slurmctld_load.last(tx, cluster_id)
 
 
 def test_it_asks_seldom_and_keeps_the_last_answer(store: Store, cluster_id: int) -> None:
@@ -63,6 +63,6 @@ def test_it_asks_seldom_and_keeps_the_last_answer(store: Store, cluster_id: int)
 
 
 def test_a_user_who_asked_nothing_has_no_share_of_nothing() -> None:
-    found = rpcs.of(Diagnosis(at=NOW, since=None, users=()), "mirage")
+    found = slurmctld_load.of(Diagnosis(at=NOW, since=None, users=()), "mirage")
     assert (found.calls, found.share, found.time_share) == (0, None, None)
-    assert rpcs.of(TOLD, "nobody").share == 0.0
+    assert slurmctld_load.of(TOLD, "nobody").share == 0.0

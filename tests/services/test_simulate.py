@@ -5,9 +5,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from mirage.services.simulate import Report, simulate, simulator, write_jobs
+from mirage.services.replay.simulation import Report, simulate, simulator, write_jobs
 from mirage.sim.types import OFF, NodeGroup, Params, Partition, SelectType
-from mirage.traces import replay
+from mirage.traces.workloads import replay
 
 SHARED = Params(nodes=4, memory_mib_per_node=1000, select_type=SelectType.CONS_TRES)
 HEADER = "JobID|User|Partition|NNodes|NCPUS|TimelimitRaw|Submit|Eligible|Start|End|State|AllocTRES"

@@ -4,8 +4,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirage.errors import ClusterUnavailable
-from mirage.services import site
-from mirage.slurm import scontrol
+from mirage.services.operations import site_warnings
+from mirage.slurm.commands import scontrol
 from tests.slurm.captured import answer
 
 NAME = scontrol.parse_config(answer("scontrol-show-config.txt"))["ClusterName"]
@@ -15,7 +15,7 @@ def said(**changes: str) -> list[str]:
     values = scontrol.parse_config(answer("scontrol-show-config.txt")) | changes
     text = "\n".join(f"{key} = {value}" for key, value in values.items())
     with capture_logs() as lines:
-        site.tell(lambda: scontrol.site_config(text), NAME)
+        site_warnings.tell(lambda: scontrol.site_config(text), NAME)
     return [line["event"] for line in lines]
 
 
@@ -45,7 +45,7 @@ def test_no_answer_is_said_and_stops_nothing() -> None:
         raise ClusterUnavailable("no answer")
 
     with capture_logs() as lines:
-        site.tell(silent, NAME)
+        site_warnings.tell(silent, NAME)
     assert [(line["event"], line["error"]) for line in lines] == [
         ("Slurm's settings are not known", "no answer")
     ]

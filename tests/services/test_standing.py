@@ -6,13 +6,13 @@ import pwd
 
 import pytest
 
-from mirage.domain.caller import JOBS, NOBODY_UID, USAGE, Caller, Role, Standing
+from mirage.domain.access.caller import JOBS, NOBODY_UID, USAGE, Caller, Role, Standing
 from mirage.domain.chain import Chain, ChainId, Link
 from mirage.domain.job import JobId
 from mirage.errors import ClusterUnavailable
-from mirage.services.polled import KEPT_PERIODS, RETRY_S, Polled
-from mirage.services.standing import Rights
-from mirage.slurm.sacctmgr import Roster
+from mirage.services.access.authorization import Rights
+from mirage.services.access.polled_value import KEPT_PERIODS, RETRY_S, Polled
+from mirage.slurm.commands.sacctmgr import Roster
 
 ROSTER = Roster(operators=frozenset({"ops"}), coordinated={"coco": frozenset({"physics"})})
 RIGHTS = Rights(admins=("root",), roster=lambda: ROSTER)

@@ -4,23 +4,24 @@ from collections.abc import Callable
 
 import pytest
 
-from mirage.domain.cause import AtRisk, Risk
 from mirage.domain.chain import ChainMode, ChainState, Position
+from mirage.domain.chain_cause import AtRisk, Risk
 from mirage.domain.decision import Action, Mode
 from mirage.domain.job import Job, JobState
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import ClusterRefused, ClusterUnavailable, IllegalTransition
 from mirage.ports import NextLink
-from mirage.services import chains as chain_service
-from mirage.services import links as link_service
-from mirage.services.chains import Registration
-from mirage.services.desk import Rules
-from mirage.services.notes import note
-from mirage.services.provision import provision, reconcile
-from mirage.services.submitting import Next, next_link
-from mirage.store import chains, clusters, decisions
-from mirage.store.decisions import DecisionRow, Effect
-from mirage.store.engine import Store
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains import link_sync as link_service
+from mirage.services.chains.explanations import note
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.chains.submit_instruction import Next, next_link
+from mirage.services.provision.decision_context import Rules
+from mirage.services.provision.provision_tick import provision, reconcile
+from mirage.store.chains import chains, decisions
+from mirage.store.chains.decisions import DecisionRow, Effect
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 from tests.services.scene import Always
 from tests.services.slurm_jobs import (
     ALICE,

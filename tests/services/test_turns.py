@@ -4,17 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from mirage.domain import turns
+from mirage.domain import script_turns
 from mirage.domain.chain import Chain, ChainState, Link, LinkState, Style
 from mirage.domain.job import Job, JobId, JobState
-from mirage.services import chains as chain_service
-from mirage.services import links as link_service
-from mirage.services import notes
-from mirage.services.chains import Registration
-from mirage.services.notices import news, situation
-from mirage.store import chains, clusters
-from mirage.store.engine import Store
-from mirage.store.outbox import Situation
+from mirage.services.chains import explanations
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains import link_sync as link_service
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.notify.notices import news, situation
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.events.outbox import Situation
+from mirage.store.operations import clusters
 from tests.services.slurm_jobs import (
     ALICE,
     CHAIN,
@@ -49,16 +50,19 @@ def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:
         link_service.sync(tx, 1, jobs, now)
         chain_service.conclude(tx, 1, now)
     found = chain(store)
-    return found.state, notes.note(found)
+    return found.state, explanations.note(found)
 
 
 def test_a_link_beside_its_predecessor_waits_for_it_and_the_chain_says_so(store: Store) -> None:
     assert told(store, running(1, NOW - HOUR), running(2), standby(3)) == (ChainState.ACTIVE, WAITS)
-    assert turns.awaited(chain(store), links(store).values()).keys() == {2}
+    assert script_turns.awaited(chain(store), links(store).values()).keys() == {2}
     over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW + 60)
     assert told(store, over, running(2), standby(3), now=NOW + 120) == (ChainState.ACTIVE, "")
-    assert turns.awaited(chain(store), links(store).values()) == {}
-    assert turns.script_starts(chain(store), links(store).values()) == {1: NOW - HOUR, 2: NOW + 60}
+    assert script_turns.awaited(chain(store), links(store).values()) == {}
+    assert script_turns.script_starts(chain(store), links(store).values()) == {
+        1: NOW - HOUR,
+        2: NOW + 60,
+    }
 
 
 def test_mail_says_so(store: Store) -> None:
@@ -73,7 +77,7 @@ def test_mail_says_so(store: Store) -> None:
 def test_in_a_chain_of_another_style_nobody_waits(sqlite_store: Store, style: Style | None) -> None:
     register(sqlite_store, style)
     assert told(sqlite_store, running(1, NOW - HOUR), running(2), standby(3))[1] == ""
-    starts = turns.script_starts(chain(sqlite_store), links(sqlite_store).values())
+    starts = script_turns.script_starts(chain(sqlite_store), links(sqlite_store).values())
     assert starts == {1: NOW - HOUR, 2: NOW - 60}
 
 
@@ -135,6 +139,6 @@ def test_a_requeued_predecessor_is_not_waited_for() -> None:
     first = Link(chain_id=CHAIN, index=1, job_id=JobId(1), submit=0)
     second = replace(first, index=2, job_id=JobId(2), state=LinkState.RUNNING, start=NOW)
     made = Chain(chain_id=CHAIN, uid=ALICE, style=Style.SEQUENTIAL)
-    assert turns.script_starts(made, [second, first]) == {2: NOW}
+    assert script_turns.script_starts(made, [second, first]) == {2: NOW}
     runs = replace(first, state=LinkState.RUNNING, start=NOW - 5)
-    assert turns.script_starts(made, [second, runs]) == {1: NOW - 5}
+    assert script_turns.script_starts(made, [second, runs]) == {1: NOW - 5}

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mirage.domain.histogram import Spread, bins, quantiles
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.timelimit import UNLIMITED
-from mirage.domain.waitclass import LimitClass, SizeClass
+from mirage.domain.wait_buckets import LimitClass, SizeClass
+from mirage.domain.wait_histogram import Spread, bins, quantiles
 from mirage.errors import InputError
-from mirage.services import waits
-from mirage.services.waits import Asked, Span, WaitsOverTime
-from mirage.store import clusters, jobs, schema, wait_marks
-from mirage.store.engine import Store
+from mirage.services.reports import wait_statistics
+from mirage.services.reports.wait_statistics import Asked, Span, WaitsOverTime
+from mirage.store.database import schema_migrations
+from mirage.store.database.engine import Store
+from mirage.store.jobs import job_history, wait_marks
+from mirage.store.operations import clusters
 from tests.fixtures_store import MIGRATIONS
 
 HOUR, DAY = 3600, 86400
@@ -64,14 +66,14 @@ def some(count: int, seed: int = 1) -> list[Job]:
 
 def put(store: Store, cluster_id: int, records: Sequence[Job]) -> None:
     with store.begin() as tx:
-        jobs.upsert(tx, cluster_id, records)
-    assert waits.refresh(store, cluster_id, budget_s=60)
+        job_history.upsert(tx, cluster_id, records)
+    assert wait_statistics.refresh(store, cluster_id, budget_s=60)
 
 
 def ask(store: Store, cluster_id: int, *, least: int = 1, **more: Any) -> WaitsOverTime:
     asked = Asked(**({"since": BEGIN, "until": BEGIN + 3 * DAY} | more))
     with store.read() as tx:
-        return waits.over_time(tx, cluster_id, asked, least=least)
+        return wait_statistics.over_time(tx, cluster_id, asked, least=least)
 
 
 def check(spread: Spread, records: Sequence[Job]) -> None:
@@ -158,7 +160,7 @@ def test_an_end_does_not_have_a_start_summed_again(store: Store, cluster_id: int
     put(store, cluster_id, [running := job(1, BEGIN + HOUR, 600)])
     ended = replace(running, state=JobState.TIMEOUT, end=BEGIN + 13 * HOUR)
     with store.begin() as tx:
-        jobs.upsert(tx, cluster_id, [ended])
+        job_history.upsert(tx, cluster_id, [ended])
         assert wait_marks.count(tx, cluster_id, BEGIN, BEGIN + DAY) == 0
 
 
@@ -166,14 +168,14 @@ def test_what_is_behind_is_told_and_the_newest_is_summed_first(
     store: Store, cluster_id: int
 ) -> None:
     with store.begin() as tx:
-        jobs.upsert(tx, cluster_id, [job(i, BEGIN + i * DAY, 60) for i in range(3)])
+        job_history.upsert(tx, cluster_id, [job(i, BEGIN + i * DAY, 60) for i in range(3)])
     assert ask(store, cluster_id).behind_h == 3
     clock = iter((0.0, 0.0, 1.0))  # one day is summed, then the time is up
-    assert not waits.refresh(store, cluster_id, budget_s=0.5, clock=lambda: next(clock))
+    assert not wait_statistics.refresh(store, cluster_id, budget_s=0.5, clock=lambda: next(clock))
     found = ask(store, cluster_id)
     assert [p.waits.jobs for p in found.points] == [0, 0, 1]
     assert found.behind_h == 2
-    assert waits.refresh(store, cluster_id, budget_s=60)
+    assert wait_statistics.refresh(store, cluster_id, budget_s=60)
     assert ask(store, cluster_id).behind_h == 0
 
 
@@ -202,12 +204,12 @@ def test_ranges_that_cannot_be_shown(more: dict[str, Any], said: str) -> None:
 
 def test_an_upgrade_sums_what_was_there(empty_database_url: str) -> None:
     records = some(50)
-    schema.upgrade(empty_database_url, MIGRATIONS)
+    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         cluster_id = clusters.ensure(tx, "lab")
-        jobs.upsert(tx, cluster_id, records)
-    schema.downgrade(empty_database_url, MIGRATIONS, "0020")
-    schema.upgrade(empty_database_url, MIGRATIONS)
+        job_history.upsert(tx, cluster_id, records)
+    schema_migrations.downgrade(empty_database_url, MIGRATIONS, "0020")
+    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store:
-        assert waits.refresh(store, cluster_id, budget_s=60)
+        assert wait_statistics.refresh(store, cluster_id, budget_s=60)
         check(ask(store, cluster_id).whole, records)

@@ -15,17 +15,19 @@ from mirage.domain.decision import Forecast, Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import ClusterRefused
 from mirage.ports import NextLink
-from mirage.services import chains as chain_service
-from mirage.services.chains import Registration
-from mirage.services.desk import Rules
-from mirage.services.limits import Limits
-from mirage.services.obey import MOST_TRIES
-from mirage.services.standby_place import GRACE_S
-from mirage.services.submitting import next_link
-from mirage.services.verdicts import FAST_FAILURES
-from mirage.store import chains, clusters, forecasts
-from mirage.store.engine import Store
-from mirage.store.forecasts import ForecastRow
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains.chain_state import FAST_FAILURES
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.chains.request_enforcement import MOST_TRIES
+from mirage.services.chains.standby_position import GRACE_S
+from mirage.services.chains.submit_instruction import next_link
+from mirage.services.control.limits import Limits
+from mirage.services.provision.decision_context import Rules
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.forecasts import handover_forecasts
+from mirage.store.forecasts.handover_forecasts import ForecastRow
+from mirage.store.operations import clusters
 from mirage.worker import Worker
 from tests.services.scene import Always
 from tests.services.slurm_jobs import ALICE, CHAIN, NOW, Written, chain, ended, job, running
@@ -188,8 +190,8 @@ def demoted(scene: Scene) -> object:
     with scene.store.begin() as tx:
         wrong = Forecast(p50_s=9999.0)
         row = ForecastRow(chain_id=CHAIN, index=2, source="always", at=NOW, forecast=wrong)
-        forecasts.record(tx, 1, row)
-        forecasts.settle(tx, CHAIN, 2, 0)
+        handover_forecasts.record(tx, 1, row)
+        handover_forecasts.settle(tx, CHAIN, 2, 0)
     scene.show(running(1), job(2, dependency="singleton(unfulfilled)"))
     modes = []
     for _ in range(2):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.sim.release import Release
+from mirage.sim.slurm_release import Release
 from tests.sim.cases import GROUPS
 from tests.sim.compare import differences
 

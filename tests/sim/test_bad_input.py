@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mirage.errors import ClusterRefused
+from mirage.sim.packing.workload import Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import (
     Dependency,
@@ -18,7 +19,6 @@ from mirage.sim.types import (
     SelectType,
     SimJob,
 )
-from mirage.sim.workload import Workload
 from tests.sim.scenes import T0, Scene, Side, job, site
 
 PARTITIONS = (Partition(), Partition(name="few", nodes=(0, 1), max_time_s=900))

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mirage.errors import ClusterRefused
+from mirage.sim.packing.workload import JobColumns, Workload
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, Qos, Record, SimJob
-from mirage.sim.workload import JobColumns, Workload
 from tests.sim.cases import GROUPS, Case, case_of
 from tests.sim.reference.cluster import is_whole, large_enough, nodes_of, qos_of, reserved
 from tests.sim.reference.faults import partition_named, qos_named

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirage.sim.release import Release, is_unchecked, is_version, planned_as, release_of
+from mirage.sim.slurm_release import Release, is_unchecked, is_version, planned_as, release_of
 from mirage.sim.types import Partition, Reservation, SelectType
 from tests.sim.scenes import Scene, Side, job, site
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from benchmarks import simulator_workloads as workloads
-from mirage.sim.layout import ID
+from mirage.sim.arrays.layout import ID
+from mirage.sim.checkpoints import DAY_S, Snapshots
 from mirage.sim.simulator import Simulator
-from mirage.sim.snapshots import DAY_S, Snapshots
 from tests.sim.scenes import T0, job, site
 
 _TABLE = workloads.whole_nodes(400, 1.05)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from mirage.errors import ClusterRefused
-from mirage.sim import layout
-from mirage.sim.layout import NONE
+from mirage.sim.arrays import layout
+from mirage.sim.arrays.layout import NONE
+from mirage.sim.future_removal import Arrivals, Unwritten
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import NodeEvent, Outage, Params, SelectType, SimJob
-from mirage.sim.unwritten import Arrivals, Unwritten
 from tests.features.scene import BEGIN, HOUR, PARAMS, dressed, workload
 
 FAR = BEGIN + 365 * 24 * HOUR

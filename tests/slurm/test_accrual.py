@@ -7,8 +7,8 @@ import pytest
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
 from mirage.errors import MalformedText
-from mirage.services.accrual import told
-from mirage.slurm.accrual import NO_LIMITS, AccrueLimits, parse
+from mirage.services.provision.age_accrual import told
+from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits, parse
 from tests.services.slurm_jobs import job
 
 QOS = "normal|||\nlong|2||\nbig|||5\nshared||3|\n"

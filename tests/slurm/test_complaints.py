@@ -3,7 +3,7 @@
 import pytest
 
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable
-from mirage.slurm.complaints import move_complaint, query_complaint
+from mirage.slurm.text.command_errors import move_complaint, query_complaint
 from tests.slurm.captured import Captures, Outcome
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from mirage.domain.job import JobId
 from mirage.errors import ForgedAnswer, MalformedText
-from mirage.slurm import sinfo, squeue
-from mirage.slurm.rows import SEPARATOR
-from mirage.slurm.unread import Unread
+from mirage.slurm.commands import sinfo, squeue
+from mirage.slurm.text.delimited_rows import SEPARATOR
+from mirage.slurm.text.unread_rows import Unread
 from tests.cluster.queue_texts import DAMAGES, NOW, cells, text
 
 ROWS, DAMAGED = 100_001, 10_000

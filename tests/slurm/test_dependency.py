@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mirage.domain.job import JobId
 from mirage.errors import InputError, MalformedText
-from mirage.slurm.dependency import (
+from mirage.slurm.text.dependency import (
     MOST_MINUTES,
     behind,
     has_singleton,

@@ -3,7 +3,7 @@
 import pytest
 
 from mirage.errors import MalformedText
-from mirage.slurm.gres import gpu_count
+from mirage.slurm.text.gres import gpu_count
 
 
 @pytest.mark.parametrize(

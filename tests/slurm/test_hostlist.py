@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.errors import MalformedText
-from mirage.slurm.hostlist import MOST_HOSTS, compress, expand
+from mirage.slurm.text.hostlist import MOST_HOSTS, compress, expand
 
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,4}[0-9]{0,4}", fullmatch=True)
 

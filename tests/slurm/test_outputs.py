@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirage.slurm.outputs import output_of
+from mirage.slurm.text.stdout_path import output_of
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,10 @@ import pytest
 
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Node
-from mirage.slurm import (
-    payloads_diag,
-    payloads_history,
-    payloads_nodes,
-    payloads_queue,
-    sacct,
-    sinfo,
-    squeue,
-)
-from mirage.slurm.payloads import EARLIEST
-from mirage.slurm.sacct_texts import parse_texts
+from mirage.slurm.commands import sacct, sinfo, squeue
+from mirage.slurm.commands.sacct_texts import parse_texts
+from mirage.slurm.rest import diagnosis, history, node_inventory, queue
+from mirage.slurm.rest.envelope import EARLIEST
 from tests.slurm.captured import ALL, SEPARATOR, Captures
 
 
@@ -62,7 +55,7 @@ def _by_id(jobs: list[Job]) -> dict[int, Job]:
 
 
 def test_the_queue_is_what_squeue_tells(served: Served) -> None:
-    told = _by_id(payloads_queue.jobs(served.payload("jobs")))
+    told = _by_id(queue.jobs(served.payload("jobs")))
     shown = _by_id(squeue.jobs(served.printed("squeue.txt"), SEPARATOR))
     assert len(told) > 8
     assert {_compared(job) for job in told.values()} == {_compared(shown[n]) for n in told}
@@ -74,7 +67,7 @@ def _compared(job: Job) -> Job:
 
 
 def test_the_nodes_are_what_sinfo_tells(served: Served) -> None:
-    told = payloads_nodes.parse(served.payload("nodes"))
+    told = node_inventory.parse(served.payload("nodes"))
     shown = sinfo.parse(served.printed("sinfo.txt"))
     assert "drained" in {node.state for node in told}
     assert [_sorted(node) for node in told] == [_sorted(node) for node in shown]
@@ -85,7 +78,7 @@ def _sorted(node: Node) -> Node:
 
 
 def test_the_history_is_what_sacct_tells(served: Served) -> None:
-    told = payloads_history.records(served.payload("records"))
+    told = history.records(served.payload("records"))
     fields = sacct.fields(served.printed("sacct-helpformat.txt"))
     facts = sacct.parse_facts(served.printed("sacct.txt"), fields.facts)
     texts = parse_texts(served.printed("sacct-texts.txt"), fields.texts, SEPARATOR, facts.keys())
@@ -97,6 +90,6 @@ def test_the_history_is_what_sacct_tells(served: Served) -> None:
 
 
 def test_who_asked_slurmctld_is_told_as_sdiag_tells_it(served: Served) -> None:
-    found = payloads_diag.parse(served.payload("diag"))
+    found = diagnosis.parse(served.payload("diag"))
     assert found.at > (found.since or 0) > 0
     assert {"alice", "root"} <= {row.user for row in found.users}

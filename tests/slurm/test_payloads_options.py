@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mirage.errors import InputError
-from mirage.slurm.payloads_options import EARLIEST, LATER, told
+from mirage.slurm.rest.submit_options import EARLIEST, LATER, told
 
 
 def triple(number: int, *, infinite: bool = False) -> dict[str, Any]:

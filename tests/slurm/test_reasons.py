@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirage.slurm.reasons import HINDRANCES, Cure, Hindrance, hindrance, named, short
+from mirage.slurm.text.pending_reasons import HINDRANCES, Cure, Hindrance, hindrance, named, short
 
 TRES = ("BB", "Billing", "Cpu", "Energy", "GRES", "License", "Memory", "Node", "Unknown")
 OF_ALL = (*TRES, "Jobs", "SubmitJobs")

@@ -4,7 +4,7 @@ that they look like rows (deploy/testbed/capture_accounting.py)."""
 import pytest
 
 from mirage.errors import MalformedText
-from mirage.slurm import sacctmgr
+from mirage.slurm.commands import sacctmgr
 from tests.slurm.captured import Captures
 
 

@@ -7,8 +7,9 @@ import pytest
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import ForgedAnswer, MalformedText
-from mirage.slurm import rows, sacct
-from mirage.slurm.sacct_texts import Texts, is_forged, parse_texts
+from mirage.slurm.commands import sacct
+from mirage.slurm.commands.sacct_texts import Texts, is_forged, parse_texts
+from mirage.slurm.text import delimited_rows
 from tests.slurm.captured import SEPARATOR, Captures
 
 
@@ -188,7 +189,9 @@ def _owned(row: str) -> list[str]:
 def _records(*told: str) -> list[Job]:
     """Of rows without their owner, who is uid 1001."""
     lines = [_HEADER, *(_owned(row) for row in told)]
-    answer = "".join("".join(f"{cell}{rows.SEPARATOR}" for cell in line) + "\n" for line in lines)
+    answer = "".join(
+        "".join(f"{cell}{delimited_rows.SEPARATOR}" for cell in line) + "\n" for line in lines
+    )
     return sacct.records(sacct.parse_facts(answer, _HEADER), {})
 
 
@@ -211,7 +214,9 @@ def test_a_job_without_an_allocation_has_the_cpus_that_it_asks_for(
 ) -> None:
     header = ("JobIDRaw", "JobID", "UID", "Submit", "State", "NNodes", "NCPUS", "ReqTRES")
     row = ["82", "82", "1001", "100", *told.split("|")[:4]]
-    lines = ["".join(f"{cell}{rows.SEPARATOR}" for cell in line) for line in (header, row)]
+    lines = [
+        "".join(f"{cell}{delimited_rows.SEPARATOR}" for cell in line) for line in (header, row)
+    ]
     facts = sacct.parse_facts("".join(f"{line}\n" for line in lines), header)
     (job,) = sacct.records(facts, {})
     assert job.cpus == cpus
@@ -312,6 +317,8 @@ def test_a_record_that_is_two_users_own_is_refused() -> None:
     cells = ["7", "7", "1001", "100", "RUNNING", "100", "200", ""]
     other = [*cells[:2], "1002", *cells[3:]]
     lines = [list(_HEADER), cells, other]
-    answer = "".join("".join(f"{cell}{rows.SEPARATOR}" for cell in line) + "\n" for line in lines)
+    answer = "".join(
+        "".join(f"{cell}{delimited_rows.SEPARATOR}" for cell in line) + "\n" for line in lines
+    )
     with pytest.raises(ForgedAnswer, match="uid 1001 and to uid 1002"):
         sacct.parse_facts(answer, _HEADER)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mirage.errors import MalformedText
-from mirage.slurm.sacctmgr import parse_associations, parse_qos
+from mirage.slurm.commands.sacctmgr import parse_associations, parse_qos
 
 SAMPLES = Path(__file__).resolve().parents[3] / "shared/reference/slurm-samples/cli"
 

@@ -4,7 +4,7 @@ import pytest
 
 from mirage.domain.job import JobId
 from mirage.errors import MalformedText
-from mirage.slurm import sbatch, scancel, scontrol
+from mirage.slurm.commands import sbatch, scancel, scontrol
 from tests.slurm.captured import Captures, answer
 
 JOB = JobId(7)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from mirage.errors import MalformedText
-from mirage.slurm import payloads_diag, sdiag
-from mirage.slurm.sdiag import Asked
+from mirage.slurm.commands import sdiag
+from mirage.slurm.commands.sdiag import Asked
+from mirage.slurm.rest import diagnosis
 from tests.slurm.captured import Captures
 
 _DATA = Path(__file__).resolve().parents[1] / "data"
@@ -60,7 +61,7 @@ def test_half_an_answer_is_none(printed: str, cut: str) -> None:
 
 
 def test_slurmrestd_tells_the_same() -> None:
-    found = payloads_diag.parse(diag())
+    found = diagnosis.parse(diag())
     assert found.at > (found.since or 0) > 0
     assert Asked(user="alice", calls=23, us=31879) in found.users
 
@@ -72,7 +73,7 @@ def test_later_releases_write_triples() -> None:
         told[name] = {"set": True, "infinite": False, "number": told[name]}
     for row in told["rpcs_by_user"]:
         row["average_time"] = {"set": True, "infinite": False, "number": row["average_time"]}
-    assert payloads_diag.parse(answer) == payloads_diag.parse(diag())
+    assert diagnosis.parse(answer) == diagnosis.parse(diag())
 
 
 @pytest.mark.parametrize("gone", ["req_time", "rpcs_by_user"])
@@ -80,4 +81,4 @@ def test_half_an_answer_of_slurmrestd_is_none(gone: str) -> None:
     answer = diag()
     del answer["statistics"][gone]
     with pytest.raises(MalformedText):
-        payloads_diag.parse(answer)
+        diagnosis.parse(answer)

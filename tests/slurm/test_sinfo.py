@@ -4,9 +4,9 @@ import pytest
 
 from mirage.domain.snapshot import Node
 from mirage.errors import MalformedText
-from mirage.slurm import sinfo
-from mirage.slurm.gres import gpu_count
-from mirage.slurm.rows import SEPARATOR
+from mirage.slurm.commands import sinfo
+from mirage.slurm.text.delimited_rows import SEPARATOR
+from mirage.slurm.text.gres import gpu_count
 from tests.slurm.captured import Captures
 
 

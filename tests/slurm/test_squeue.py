@@ -8,8 +8,9 @@ from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import ForgedAnswer, MalformedText
-from mirage.slurm import rows, squeue
-from mirage.slurm.holds import Shown
+from mirage.slurm.commands import squeue
+from mirage.slurm.text import delimited_rows
+from mirage.slurm.text.holds import Shown
 from tests.slurm.captured import SEPARATOR, Captures
 
 
@@ -55,7 +56,9 @@ def test_a_running_job_is_told_in_full(told: Told) -> None:
 def _standing(*told: tuple[str, str, str]) -> squeue.Standing:
     """Of rows of id, uid and asked nodes, as 22.05.8 printed them."""
     waits = ("PENDING", "Dependency", "1")
-    lines = ("".join(f"{cell}{rows.SEPARATOR}" for cell in row + waits) + "\n" for row in told)
+    lines = (
+        "".join(f"{cell}{delimited_rows.SEPARATOR}" for cell in row + waits) + "\n" for row in told
+    )
     return squeue.standing("".join(lines))
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mirage.slurm.reasons import HINDRANCES, Hindrance
-from mirage.slurm.waiting import LONGEST, QUEUE, waiting, word
+from mirage.slurm.text.pending_reasons import HINDRANCES, Hindrance
+from mirage.slurm.text.wait_explanations import LONGEST, QUEUE, waiting, word
 
 
 @pytest.mark.parametrize(

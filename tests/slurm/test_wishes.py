@@ -4,7 +4,7 @@ import pytest
 
 from mirage.domain.chain import ChainMode, Presubmit, Style
 from mirage.domain.job import Job, JobId, JobState
-from mirage.slurm.wishes import Wishes, wishes
+from mirage.slurm.text.chain_settings import Wishes, wishes
 
 MARK = "mirage:k3v9x2m7q1zt:2"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.domain.signing import signed
+from mirage.domain.access.request_signing import signed
 from tests import patient
 from tests.slurm_plugin.fakes import PLUGIN
 

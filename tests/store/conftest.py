@@ -2,8 +2,8 @@
 
 import pytest
 
-from mirage.store import clusters
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from mirage.domain.chain import ChainId
 from mirage.domain.job import JobId
-from mirage.store import audit
-from mirage.store.audit import AuditEntry
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
 
 ADOPTED = AuditEntry(
     at=100,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mirage.errors import StoreUnavailable
-from mirage.store import backup
-from mirage.store.tables import SCHEMA
+from mirage.store.database import backup
+from mirage.store.database.tables import SCHEMA
 from tests.mirage_process import configured, run
 
 

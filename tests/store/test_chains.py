@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from mirage.domain.cause import AtRisk, Reason, Risk, concluded
 from mirage.domain.chain import (
     Chain,
     ChainId,
@@ -16,10 +15,12 @@ from mirage.domain.chain import (
     Presubmit,
     Style,
 )
+from mirage.domain.chain_cause import AtRisk, Reason, Risk, concluded
 from mirage.domain.job import JobId, JobState
 from mirage.errors import NotFound, StoreError
-from mirage.store import chains, clusters
-from mirage.store.engine import Store
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 
 FULL = Chain(
     chain_id=ChainId("chain0001"),

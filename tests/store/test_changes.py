@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mirage.domain.chain import ChainId
-from mirage.store import changes, clusters
-from mirage.store.changes import Change, Topic
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
+from mirage.store.events import changes
+from mirage.store.events.changes import Change, Topic
+from mirage.store.operations import clusters
 
 A, B = ChainId("aaaaaaaa"), ChainId("bbbbbbbb")
 

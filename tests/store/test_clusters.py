@@ -6,8 +6,8 @@ import pytest
 
 from mirage.domain.decision import Mode
 from mirage.errors import NotFound
-from mirage.store import clusters
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
 
 
 def test_a_name_has_one_id(store: Store) -> None:

@@ -7,9 +7,9 @@ import pytest
 from mirage.domain.chain import Chain, ChainId
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.errors import NotFound
-from mirage.store import chains, decisions
-from mirage.store.decisions import DecisionRow, Effect, NewDecision
-from mirage.store.engine import Store
+from mirage.store.chains import chains, decisions
+from mirage.store.chains.decisions import DecisionRow, Effect, NewDecision
+from mirage.store.database.engine import Store
 
 CHAIN = Chain(chain_id=ChainId("abcdefgh"), uid=1)
 FORECAST = Forecast(p10_s=60.0, p50_s=3600.5, p90_s=7200.0, samples=100)

@@ -16,8 +16,11 @@ from mirage.domain.chain import Chain, ChainId
 from mirage.domain.decision import Mode
 from mirage.domain.snapshot import Queue
 from mirage.errors import InputError, StoreError, StoreUnavailable
-from mirage.store import chains, clusters, schema, snapshots
-from mirage.store.engine import Store
+from mirage.store.chains import chains
+from mirage.store.database import schema_migrations
+from mirage.store.database.engine import Store
+from mirage.store.jobs import snapshots
+from mirage.store.operations import clusters
 from tests.fixtures_store import MIGRATIONS, PostgresServer
 
 NOBODY = 65534
@@ -154,7 +157,7 @@ def test_unwritable_state_directory_is_said(nobodys_way: Path) -> None:
 
 def test_upgrade_of_an_unwritable_state_directory_is_said(nobodys_way: Path) -> None:
     with as_nobody(), pytest.raises(StoreUnavailable, match=r"is not writable: it is root's"):
-        schema.upgrade(f"sqlite:///{nobodys_way}/m.db", MIGRATIONS)
+        schema_migrations.upgrade(f"sqlite:///{nobodys_way}/m.db", MIGRATIONS)
 
 
 def test_unwritable_file_is_said(nobodys_way: Path) -> None:

@@ -8,11 +8,13 @@ import pytest
 from mirage.domain.chain import Chain, ChainId, ChainState, Link
 from mirage.domain.job import JobId
 from mirage.domain.submission import Recipe
-from mirage.store import audit, chains, forgetting, outbox, recipes, registrations
-from mirage.store.audit import AuditEntry
-from mirage.store.engine import Store, Transaction
-from mirage.store.forgetting import Events
-from mirage.store.outbox import Situation
+from mirage.store.chains import chains, recipes, registrations
+from mirage.store.database import pruning
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.database.pruning import Events
+from mirage.store.events import audit, outbox
+from mirage.store.events.audit import AuditEntry
+from mirage.store.events.outbox import Situation
 
 OVER = Chain(
     chain_id=ChainId("overover"), uid=1, user="alice", state=ChainState.FAILED, created_at=100
@@ -46,10 +48,10 @@ def test_a_chains_routine_goes_and_all_else_stays(store: Store, cluster_id: int)
         wrote(tx, cluster_id, "asked: cancelled", actor="root")
         wrote(tx, cluster_id, "foreign mark")
         wrote(tx, cluster_id, "mode set", actor="root", chain_id=None)
-        assert forgetting.audit_rows(tx, cluster_id, 200, 100, events=EVENTS) == 3
+        assert pruning.audit_rows(tx, cluster_id, 200, 100, events=EVENTS) == 3
         kept = ["free:ing others", "registered", "registered", "asked: cancelled"]
         assert left(tx) == [*kept, "foreign mark", "mode set"]
-        assert forgetting.audit_rows(tx, cluster_id, 200, 100) == 5
+        assert pruning.audit_rows(tx, cluster_id, 200, 100) == 5
         assert left(tx) == ["registered"]
 
 
@@ -58,23 +60,23 @@ def test_what_tells_of_a_live_chain_stays(store: Store, cluster_id: int) -> None
     with store.begin() as tx:
         chains.save_chain(tx, cluster_id, replace(OVER, state=ChainState.PAUSED))
         wrote(tx, cluster_id, "registered")
-        assert forgetting.audit_rows(tx, cluster_id, 200, 100, events=EVENTS) == 0
-        assert forgetting.audit_rows(tx, cluster_id, 200, 100) == 0
+        assert pruning.audit_rows(tx, cluster_id, 200, 100, events=EVENTS) == 0
+        assert pruning.audit_rows(tx, cluster_id, 200, 100) == 0
         chains.save_chain(tx, cluster_id, OVER)
-        assert forgetting.audit_rows(tx, cluster_id, 200, 100, events=EVENTS) == 1
+        assert pruning.audit_rows(tx, cluster_id, 200, 100, events=EVENTS) == 1
 
 
 def test_what_tells_of_a_chain_that_is_gone_goes(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         wrote(tx, cluster_id, "asked: paused", actor="alice")
-        assert forgetting.audit_rows(tx, cluster_id, 200, 100, events=EVENTS) == 1
+        assert pruning.audit_rows(tx, cluster_id, 200, 100, events=EVENTS) == 1
 
 
 def test_no_more_goes_at_once_than_is_asked_for(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         for _ in range(5):
             wrote(tx, cluster_id, "registered")
-        counts = [forgetting.audit_rows(tx, cluster_id, 200, 2, events=EVENTS) for _ in range(4)]
+        counts = [pruning.audit_rows(tx, cluster_id, 200, 2, events=EVENTS) for _ in range(4)]
         assert counts == [2, 2, 1, 0]
 
 
@@ -82,8 +84,8 @@ def test_another_clusters_rows_are_its_own(store: Store, cluster_id: int) -> Non
     with store.begin() as tx:
         chains.save_chain(tx, cluster_id, OVER)
         wrote(tx, cluster_id, "registered")
-        assert forgetting.audit_rows(tx, cluster_id + 1, 200, 100) == 0
-        assert forgetting.empty_chains(tx, cluster_id + 1, 200, 100) == 0
+        assert pruning.audit_rows(tx, cluster_id + 1, 200, 100) == 0
+        assert pruning.empty_chains(tx, cluster_id + 1, 200, 100) == 0
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_a_chain_that_never_had_a_job_goes(
         chains.save_chain(tx, cluster_id, chain)
         recipes.keep(tx, chain.chain_id, 1, recipe)
         outbox.save_situations(tx, cluster_id, [(chain.chain_id, Situation())])
-        assert forgetting.empty_chains(tx, cluster_id, 200, 100) == goes
+        assert pruning.empty_chains(tx, cluster_id, 200, 100) == goes
     with store.read() as tx:
         assert len(chains.chains(tx)) == (not goes)
 
@@ -118,8 +120,8 @@ def test_a_chain_that_had_a_job_stays_for_good(store: Store, cluster_id: int) ->
             chain_id = ChainId(f"overover{number}")
             chains.save_chain(tx, cluster_id, replace(OVER, chain_id=chain_id))
         chains.save_link(tx, cluster_id, link(ChainId("overover2")))
-        assert forgetting.empty_chains(tx, cluster_id, 200, 2) == 2
-        assert forgetting.empty_chains(tx, cluster_id, 200, 2) == 1
+        assert pruning.empty_chains(tx, cluster_id, 200, 2) == 2
+        assert pruning.empty_chains(tx, cluster_id, 200, 2) == 1
         assert [chain.chain_id for chain in chains.chains(tx)] == ["overover2"]
 
 

@@ -7,9 +7,12 @@ import pytest
 
 from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
 from mirage.domain.job import JobId
-from mirage.store import audit, chains, clusters, holds, schema
-from mirage.store.audit import AuditEntry
-from mirage.store.engine import Store
+from mirage.store.chains import chains, holds
+from mirage.store.database import schema_migrations
+from mirage.store.database.engine import Store
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+from mirage.store.operations import clusters
 from tests.fixtures_store import MIGRATIONS
 from tests.services.slurm_jobs import job
 
@@ -89,10 +92,10 @@ ENDED = Link(
 def test_of_holds_of_before_those_are_mirages_that_its_last_word_tells_of(
     empty_database_url: str, state: str, link: Link, told: list[AuditEntry], ours: int | None
 ) -> None:
-    schema.upgrade(empty_database_url, MIGRATIONS)
+    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store:
         keep(store, link, told, state)
-    schema.downgrade(empty_database_url, MIGRATIONS, "0100")
-    schema.upgrade(empty_database_url, MIGRATIONS)
+    schema_migrations.downgrade(empty_database_url, MIGRATIONS, "0100")
+    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store:
         assert held_at(store) == ours

@@ -2,9 +2,9 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from mirage.store import idempotency
-from mirage.store.engine import Store, Transaction
-from mirage.store.idempotency import KEEP_S, OF_ONE
+from mirage.store.access import idempotency
+from mirage.store.access.idempotency import KEEP_S, OF_ONE
+from mirage.store.database.engine import Store, Transaction
 
 DIGEST = "sha256:abc"
 

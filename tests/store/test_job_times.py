@@ -12,15 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text
 
-from mirage.api import views
+from mirage.api import serializers
 from mirage.domain.job import Job, JobId, JobState
-from mirage.domain.lately import Lately
+from mirage.domain.recent_history import Lately
 from mirage.domain.snapshot import Queue
-from mirage.store import clusters, jobs, schema, snapshots, tables, wait_sums
-from mirage.store.engine import Store
-from mirage.store.job_times import never_ran, ready, waited_s
-from mirage.store.lately import lately
-from mirage.store.tables import jobs as table
+from mirage.store.database import schema_migrations, tables
+from mirage.store.database.engine import Store
+from mirage.store.database.tables import jobs as table
+from mirage.store.jobs import job_history, snapshots, wait_sums
+from mirage.store.jobs.job_times import never_ran, ready, waited_s
+from mirage.store.jobs.recent_jobs import lately
+from mirage.store.operations import clusters
 from tests.fixtures_store import MIGRATIONS
 
 GONE = Job(job_id=JobId(1), submit=100, start=5000, end=5000, state=JobState.CANCELLED, nodes=1)
@@ -33,16 +35,16 @@ AGAIN = Job(job_id=JobId(2), submit=1000, eligible=400, start=1500, state=JobSta
 def cluster_id(store: Store) -> int:
     with store.begin() as tx:
         cluster_id = clusters.ensure(tx, "lab")
-        jobs.upsert(tx, cluster_id, [GONE, AGAIN])
+        job_history.upsert(tx, cluster_id, [GONE, AGAIN])
     return cluster_id
 
 
 def test_models_rules_pages_and_sums_tell_one_wait(store: Store, cluster_id: int) -> None:
     with store.read() as tx:
-        known = {job.job_id: job for job in jobs.page(tx, cluster_id)}
-        rules = jobs.waits(tx, cluster_id, before=9000, last=9)
+        known = {job.job_id: job for job in job_history.page(tx, cluster_id)}
+        rules = job_history.waits(tx, cluster_id, before=9000, last=9)
         models = lately(tx, cluster_id, 9000)
-    shown = {job_id: views.job(job) for job_id, job in known.items()}
+    shown = {job_id: serializers.job(job) for job_id, job in known.items()}
     assert (shown[JobId(1)].wait_s, shown[JobId(2)].wait_s) == (None, 500)
     assert (shown[JobId(1)].start, known[JobId(1)].cancelled_at) == (None, 5000)
     assert (rules.start.tolist(), rules.wait_s.tolist()) == ([1500], [500])
@@ -75,10 +77,10 @@ def test_sql_says_what_a_job_says(store: Store, records: Sequence[Job]) -> None:
         tx.execute(text("DELETE FROM jobs"))
         cluster_id = clusters.ensure(tx, "lab")
         for record in records:
-            jobs.upsert(tx, cluster_id, [record])
+            job_history.upsert(tx, cluster_id, [record])
         query = select(*columns).order_by(table.c.job_id.desc(), table.c.submit.desc())
         told = [tuple(row) for row in tx.execute(query)]
-        kept = jobs.page(tx, cluster_id)
+        kept = job_history.page(tx, cluster_id)
     assert told == [
         (job.start, job.cancelled_at, job.ready, job.waited_s, job.never_ran) for job in kept
     ]
@@ -106,7 +108,7 @@ def test_rows_of_before_are_brought_to_it(
     began: int | None,
     cancelled_at: int | None,
 ) -> None:
-    schema.upgrade(empty_database_url, MIGRATIONS, "0130")
+    schema_migrations.upgrade(empty_database_url, MIGRATIONS, "0130")
     words = ["account", "partition", "qos", "name", "reason", "exit_code", "dependency"]
     words += ["user", "node_list", "comment", "submit_line"]
     row: dict[str, Any] = dict.fromkeys(words, "")
@@ -117,10 +119,10 @@ def test_rows_of_before_are_brought_to_it(
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         tx.execute(text("INSERT INTO clusters (id, name) VALUES (1, 'lab')"))
         tx.execute(text(f"INSERT INTO jobs ({names}) VALUES ({values})"), row)  # noqa: S608
-    schema.upgrade(empty_database_url, MIGRATIONS)
+    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
     with closing(Store(empty_database_url)) as store, store.read() as tx:
         found = tx.execute(select(table.c.start, table.c.end, table.c.cancelled_at)).one()
-        (job,) = jobs.page(tx, 1)
+        (job,) = job_history.page(tx, 1)
     assert tuple(found) == (began, end, cancelled_at)
     assert (job.start, job.end, job.cancelled_at) == tuple(found)
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.timelimit import UNLIMITED
-from mirage.store import clusters, jobs
-from mirage.store.engine import Store
-from mirage.store.jobs import Counts, JobFilter
+from mirage.store.database.engine import Store
+from mirage.store.jobs import job_history
+from mirage.store.jobs.job_history import Counts, JobFilter
+from mirage.store.operations import clusters
 
 _names = count()
 
@@ -58,12 +59,12 @@ DONE = Job(
 
 def stored(store: Store, cluster_id: int) -> list[Job]:
     with store.read() as tx:
-        return jobs.page(tx, cluster_id)
+        return job_history.page(tx, cluster_id)
 
 
 def put(store: Store, cluster_id: int, *records: Job) -> Counts:
     with store.begin() as tx:
-        return jobs.upsert(tx, cluster_id, records)
+        return job_history.upsert(tx, cluster_id, records)
 
 
 def test_record_comes_back_as_it_went_in(store: Store, cluster_id: int) -> None:
@@ -94,11 +95,11 @@ def test_ingesting_twice_changes_nothing(
 ) -> None:
     with store.begin() as tx:
         cluster_id = clusters.ensure(tx, f"c{next(_names)}")
-        jobs.upsert(tx, cluster_id, earlier)
-        first = jobs.upsert(tx, cluster_id, ingested)
-        after_first = jobs.page(tx, cluster_id)
-        second = jobs.upsert(tx, cluster_id, ingested)
-        assert jobs.page(tx, cluster_id) == after_first
+        job_history.upsert(tx, cluster_id, earlier)
+        first = job_history.upsert(tx, cluster_id, ingested)
+        after_first = job_history.page(tx, cluster_id)
+        second = job_history.upsert(tx, cluster_id, ingested)
+        assert job_history.page(tx, cluster_id) == after_first
     assert first.read == first.added + first.updated + first.unchanged == len(ingested)
     assert second == Counts(read=len(ingested), unchanged=len(ingested))
 
@@ -111,10 +112,10 @@ def test_known_is_never_forgotten(store: Store, known: Job, news: Job) -> None:
     news = replace(news, job_id=known.job_id, submit=known.submit)
     with store.begin() as tx:
         cluster_id = clusters.ensure(tx, f"c{next(_names)}")
-        jobs.upsert(tx, cluster_id, [known])
-        (before,) = jobs.page(tx, cluster_id)
-        jobs.upsert(tx, cluster_id, [news])
-        (after,) = jobs.page(tx, cluster_id)
+        job_history.upsert(tx, cluster_id, [known])
+        (before,) = job_history.page(tx, cluster_id)
+        job_history.upsert(tx, cluster_id, [news])
+        (after,) = job_history.page(tx, cluster_id)
     for name in ("user", "uid", "eligible", "start", "end", "time_limit_s", "gpus", "submit_line"):
         assert getattr(after, name) or not getattr(before, name), name
     assert after.state.ended or not before.state.ended
@@ -198,7 +199,7 @@ def test_clusters_do_not_mix(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, DONE)
     assert put(store, other, DONE).added == 1
     with store.read() as tx:
-        assert jobs.count(tx, cluster_id) == jobs.count(tx, other) == 1
+        assert job_history.count(tx, cluster_id) == job_history.count(tx, other) == 1
 
 
 def test_more_records_than_one_chunk(store: Store, cluster_id: int) -> None:
@@ -235,9 +236,9 @@ def test_waits_are_of_the_last_started_oldest_first(store: Store, cluster_id: in
         replace(DONE, job_id=JobId(5), start=271),
     )
     with store.read() as tx:
-        of_gpu = jobs.waits(tx, cluster_id, "gpu", before=270, last=3)
-        of_all = jobs.waits(tx, cluster_id, before=270, last=3)
-        of_both = jobs.waits(tx, cluster_id, "cpu,gpu", before=270, last=3)
+        of_gpu = job_history.waits(tx, cluster_id, "gpu", before=270, last=3)
+        of_all = job_history.waits(tx, cluster_id, before=270, last=3)
+        of_both = job_history.waits(tx, cluster_id, "cpu,gpu", before=270, last=3)
     assert of_both.start.tolist() == of_all.start.tolist()
     assert of_gpu.start.tolist() == [200, 250, 270]
     assert of_gpu.wait_s.tolist() == [100, 140, 0]
@@ -256,7 +257,7 @@ def test_waits_leave_out_what_never_started(store: Store, cluster_id: int) -> No
         replace(DONE, job_id=JobId(3), state=JobState.CANCELLED, start=None, end=250),
     )
     with store.read() as tx:
-        assert len(jobs.waits(tx, cluster_id, before=1000, last=100)) == 0
+        assert len(job_history.waits(tx, cluster_id, before=1000, last=100)) == 0
 
 
 def test_pages_follow_each_other(store: Store, cluster_id: int) -> None:
@@ -264,7 +265,7 @@ def test_pages_follow_each_other(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, replace(DONE, job_id=JobId(3), submit=50))
     seen: list[tuple[int, int]] = []
     with store.read() as tx:
-        while found := jobs.page(tx, cluster_id, after=seen[-1] if seen else None, limit=2):
+        while found := job_history.page(tx, cluster_id, after=seen[-1] if seen else None, limit=2):
             seen += [(job.job_id, job.submit) for job in found]
     assert seen == [(5, 100), (4, 100), (3, 100), (3, 50), (2, 100), (1, 100)]
 
@@ -282,5 +283,5 @@ def test_page_filters(store: Store, cluster_id: int, where: JobFilter) -> None:
     other = Job(job_id=JobId(8), submit=1, state=JobState.PENDING, user="bob", uid=0)
     put(store, cluster_id, DONE, other)
     with store.read() as tx:
-        assert jobs.page(tx, cluster_id, where) == [DONE]
-        assert jobs.page(tx, cluster_id, JobFilter(uid=0)) == [other]
+        assert job_history.page(tx, cluster_id, where) == [DONE]
+        assert job_history.page(tx, cluster_id, JobFilter(uid=0)) == [other]

@@ -4,11 +4,11 @@ from sqlalchemy import select
 
 from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
 from mirage.domain.job import JobId
-from mirage.store import chains
-from mirage.store.engine import Store, Transaction
-from mirage.store.open_links import open_links, running_beside
-from mirage.store.pairs import LinkKey, among
-from mirage.store.tables import links
+from mirage.store.chains import chains
+from mirage.store.chains.open_links import open_links, running_beside
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.database.link_keys import LinkKey, among
+from mirage.store.database.tables import links
 
 PENDING, RUNNING, ENDED = LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED
 

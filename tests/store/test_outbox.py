@@ -2,9 +2,11 @@
 
 from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
 from mirage.domain.job import JobId
-from mirage.store import chains, clusters, outbox
-from mirage.store.engine import Store
-from mirage.store.outbox import Notice, NoticeState, Situation
+from mirage.store.chains import chains
+from mirage.store.database.engine import Store
+from mirage.store.events import outbox
+from mirage.store.events.outbox import Notice, NoticeState, Situation
+from mirage.store.operations import clusters
 
 NOW = 1_800_000_000
 CHAIN, OTHER = ChainId("firstchain1"), ChainId("secondchain")

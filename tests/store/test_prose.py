@@ -8,11 +8,13 @@ import pytest
 from sqlalchemy import bindparam, text
 from sqlalchemy.types import JSON
 
-from mirage.domain.cause import Actor, AtRisk, Cause, Reason, Risk, asked, concluded
 from mirage.domain.chain import Chain, ChainId, ChainState
+from mirage.domain.chain_cause import Actor, AtRisk, Cause, Reason, Risk, asked, concluded
 from mirage.domain.job import JobId
-from mirage.store import chains, clusters, decisions, schema
-from mirage.store.engine import Store, Transaction
+from mirage.store.chains import chains, decisions
+from mirage.store.database import schema_migrations
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.operations import clusters
 from tests.fixtures_store import MIGRATIONS
 
 RELEASE = "0120"
@@ -51,7 +53,7 @@ def said(tx: Transaction, at: int, event: str, actor: str = "mirage", **more: An
 
 
 def upgraded(url: str) -> Chain:
-    schema.upgrade(url, MIGRATIONS)
+    schema_migrations.upgrade(url, MIGRATIONS)
     with closing(Store(url)) as store, store.read() as tx:
         return chains.chain(tx, CHAIN)
 
@@ -94,7 +96,7 @@ STATES: Sequence[tuple[str, str, Cause | None]] = (
 def test_who_and_why_are_read_from_the_sentence(
     empty_database_url: str, state: str, note: str, cause: Cause | None
 ) -> None:
-    schema.upgrade(empty_database_url, MIGRATIONS, RELEASE)
+    schema_migrations.upgrade(empty_database_url, MIGRATIONS, RELEASE)
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         keep(tx, state, note)
     found = upgraded(empty_database_url)
@@ -131,7 +133,7 @@ RISKS = (
 def test_what_it_is_at_risk_of_is_read_from_the_sentence(
     empty_database_url: str, word: str, note: str, risk: AtRisk
 ) -> None:
-    schema.upgrade(empty_database_url, MIGRATIONS, RELEASE)
+    schema_migrations.upgrade(empty_database_url, MIGRATIONS, RELEASE)
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         keep(tx, "active", note, word)
     found = upgraded(empty_database_url)
@@ -139,7 +141,7 @@ def test_what_it_is_at_risk_of_is_read_from_the_sentence(
 
 
 def test_what_was_read_from_the_audit_is_copied(empty_database_url: str) -> None:
-    schema.upgrade(empty_database_url, MIGRATIONS, RELEASE)
+    schema_migrations.upgrade(empty_database_url, MIGRATIONS, RELEASE)
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         keep(tx, "active", "")
         tx.execute(
@@ -185,11 +187,11 @@ def test_what_was_read_from_the_audit_is_copied(empty_database_url: str) -> None
 def test_after_a_downgrade_the_sentences_begin_as_they_did(
     empty_database_url: str, state: str, note: str, at_risk: str, begins: str
 ) -> None:
-    schema.upgrade(empty_database_url, MIGRATIONS, RELEASE)
+    schema_migrations.upgrade(empty_database_url, MIGRATIONS, RELEASE)
     with closing(Store(empty_database_url)) as store, store.begin() as tx:
         keep(tx, state, note, at_risk)
-    schema.upgrade(empty_database_url, MIGRATIONS)
-    schema.downgrade(empty_database_url, MIGRATIONS, RELEASE)
+    schema_migrations.upgrade(empty_database_url, MIGRATIONS)
+    schema_migrations.downgrade(empty_database_url, MIGRATIONS, RELEASE)
     with closing(Store(empty_database_url)) as store, store.read() as tx:
         row = tx.execute(text("SELECT note, at_risk FROM chains")).one()
     assert row.note.startswith(begins)

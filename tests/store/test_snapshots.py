@@ -8,8 +8,9 @@ import pytest
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Node, Queue
 from mirage.errors import NotFound
-from mirage.store import clusters, snapshots
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
+from mirage.store.jobs import snapshots
+from mirage.store.operations import clusters
 
 HOUR, DAY = 3600, 86400
 T0 = 1_000_000 * HOUR

@@ -4,14 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from mirage.domain.caller import Own
-from mirage.domain.cause import AtRisk, Risk
+from mirage.domain.access.caller import Own
 from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
+from mirage.domain.chain_cause import AtRisk, Risk
 from mirage.domain.job import JobId
 from mirage.domain.timelimit import UNLIMITED
-from mirage.store import chains, clusters, sessions, standings
-from mirage.store.engine import Store, Transaction
-from mirage.store.standings import AT_RISK, NEVER, ORDINARY, PAUSED, Place, Wanted
+from mirage.store.access import sessions
+from mirage.store.chains import chain_ranking, chains
+from mirage.store.chains.chain_ranking import AT_RISK, NEVER, ORDINARY, PAUSED, Place, Wanted
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.operations import clusters
 from tests.web.looking import token_of
 
 ALL = Wanted()
@@ -74,12 +76,12 @@ def test_risk_goes_before_pauses_and_those_before_the_soonest_end(
         Place(ORDINARY, NEVER, unseen),
     ]
     with store.read() as tx:
-        assert standings.by_risk(tx, cluster_id, ALL, limit=10) == expected
+        assert chain_ranking.by_risk(tx, cluster_id, ALL, limit=10) == expected
         for n, place in enumerate(expected):
-            rest = standings.by_risk(tx, cluster_id, ALL, after=place, limit=10)
+            rest = chain_ranking.by_risk(tx, cluster_id, ALL, after=place, limit=10)
             assert rest == expected[n + 1 :]
-        assert standings.counts(tx, cluster_id, ALL) == {AT_RISK: 1, PAUSED: 1, ORDINARY: 4}
-        found = standings.soonest(tx, cluster_id, ALL, limit=2)
+        assert chain_ranking.counts(tx, cluster_id, ALL) == {AT_RISK: 1, PAUSED: 1, ORDINARY: 4}
+        found = chain_ranking.soonest(tx, cluster_id, ALL, limit=2)
         assert [place.chain_id for place in found] == [soon, late]
 
 
@@ -99,7 +101,7 @@ def test_the_newest_of_two_running_links_is_what_ends(store: Store, cluster_id: 
             )
             chains.save_link(tx, cluster_id, link)
         assert first.planned_end() == 100
-        (place,) = standings.by_risk(tx, cluster_id, ALL, limit=10)
+        (place,) = chain_ranking.by_risk(tx, cluster_id, ALL, limit=10)
     assert place.ends == 510
 
 
@@ -109,7 +111,7 @@ def test_what_was_suspended_ends_later(store: Store, cluster_id: int) -> None:
         (link,) = chains.links(tx, chain_id)
         for expected, ends in ((5100, 5100), (20, 100)):  # the latter is being preempted
             chains.save_link(tx, cluster_id, replace(link, expected_end=expected))
-            (place,) = standings.by_risk(tx, cluster_id, ALL, limit=10)
+            (place,) = chain_ranking.by_risk(tx, cluster_id, ALL, limit=10)
             assert place.ends == chains.links(tx, chain_id)[0].planned_end() == ends
 
 
@@ -118,9 +120,9 @@ def test_somebody_s_own_are_counted_and_listed_alone(store: Store, cluster_id: i
         mine = add(tx, cluster_id, "mine", user="bo")
         add(tx, cluster_id, "theirs", user="alice")
         for wanted in (Wanted(own=Own(uid=2, user="bo")), Wanted(user="bo")):
-            (place,) = standings.by_risk(tx, cluster_id, wanted, limit=10)
+            (place,) = chain_ranking.by_risk(tx, cluster_id, wanted, limit=10)
             assert place.chain_id == mine
-            assert standings.counts(tx, cluster_id, wanted) == {ORDINARY: 1}
+            assert chain_ranking.counts(tx, cluster_id, wanted) == {ORDINARY: 1}
 
 
 def test_a_session_is_found_until_it_is_over_and_goes_then(store: Store, cluster_id: int) -> None:

@@ -6,12 +6,15 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Table, select
 
-from mirage.domain.caller import NOBODY_UID, Caller, Role
+from mirage.domain.access.caller import NOBODY_UID, Caller, Role
 from mirage.errors import InputError, NotFound, NotIdentified
-from mirage.services import tokens as subject
-from mirage.store import audit, clusters, tables, tokens
-from mirage.store.engine import Store, Transaction
-from mirage.store.tokens import Token
+from mirage.services.access import tokens as subject
+from mirage.store.access import tokens
+from mirage.store.access.tokens import Token
+from mirage.store.database import tables
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.events import audit
+from mirage.store.operations import clusters
 
 NOW = 1_800_000_000
 GRAFANA = Token(

@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mirage.domain.job import Job
-from mirage.slurm.record import NO_NODES, TWICE
-from mirage.traces.readers import Format, Tally, open_trace
+from mirage.slurm.commands.sacct_record import NO_NODES, TWICE
+from mirage.traces.formats.trace_file import Format, Tally, open_trace
 from tests.traces.dumps import Ran, Written, dumps, rans
 
 ZONES = {"epoch": None, "utc": "UTC", "berlin": "Europe/Berlin"}

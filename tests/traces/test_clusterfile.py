@@ -15,7 +15,11 @@ from mirage.sim.types import (
     Reservation,
     SelectType,
 )
-from mirage.traces.clusterfile import load_cluster_file, parse_cluster_file, read_cluster_file
+from mirage.traces.cluster_files.reader import (
+    load_cluster_file,
+    parse_cluster_file,
+    read_cluster_file,
+)
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "clusters"
 LEAST = '[cluster]\nname = "lab"\nnodes = 8\n'

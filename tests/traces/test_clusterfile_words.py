@@ -4,7 +4,7 @@ import pytest
 
 from mirage.errors import ConfigError
 from mirage.sim.types import OFF
-from mirage.traces.clusterfile import parse_cluster_file
+from mirage.traces.cluster_files.reader import parse_cluster_file
 
 LEAST = "[cluster]\nname = 'lab'\nnodes = 8\n"
 

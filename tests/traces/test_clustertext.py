@@ -20,8 +20,8 @@ from mirage.sim.types import (
     Reservation,
     SelectType,
 )
-from mirage.traces.clusterfile import parse_cluster_file
-from mirage.traces.clustertext import numbers_text, write_cluster_file
+from mirage.traces.cluster_files.reader import parse_cluster_file
+from mirage.traces.cluster_files.writer import numbers_text, write_cluster_file
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "clusters.md"
 

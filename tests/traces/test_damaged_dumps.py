@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.traces.readers import open_trace
+from mirage.traces.formats.trace_file import open_trace
 
 COLUMNS = (
     *("JobIDRaw", "JobName", "User", "UID", "State", "Submit", "Eligible", "Start", "End"),

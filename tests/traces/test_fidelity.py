@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mirage.traces.fidelity import (
+from mirage.traces.calibration.fidelity import (
     DAY_S,
     HOUR_S,
     WEEK_S,
@@ -13,7 +13,7 @@ from mirage.traces.fidelity import (
     fidelity,
     ranks,
 )
-from mirage.traces.replay import Logged
+from mirage.traces.workloads.replay import Logged
 
 MONDAY = 1667779200
 """2022-11-07."""

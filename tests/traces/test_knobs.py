@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mirage.sim.types import OFF, Params
-from mirage.traces.knobs import KNOBS, knobs_of, values_of, with_values
+from mirage.traces.calibration.search_space import KNOBS, knobs_of, values_of, with_values
 
 
 def test_numbers_are_taken_over() -> None:

@@ -3,8 +3,13 @@
 import numpy as np
 
 from mirage.sim.types import NodeEvent, Outage, SimJob
-from mirage.traces.observed import hidden_chains, node_events, node_levels, running_limit
-from mirage.traces.replay import Logged
+from mirage.traces.calibration.inferred_cluster import (
+    hidden_chains,
+    node_events,
+    node_levels,
+    running_limit,
+)
+from mirage.traces.workloads.replay import Logged
 
 DAY = 86400
 HOUR = 3600

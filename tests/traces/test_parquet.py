@@ -10,8 +10,8 @@ import pytest
 
 from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
-from mirage.traces.parquet import REQUIRED
-from mirage.traces.readers import Format, TraceFile, open_trace
+from mirage.traces.formats.parquet import REQUIRED
+from mirage.traces.formats.trace_file import Format, TraceFile, open_trace
 
 ROW: dict[str, Any] = {
     "job_id": "12",

@@ -7,8 +7,8 @@ import pytest
 
 from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
-from mirage.traces import readers
-from mirage.traces.readers import Format, TraceFile, open_trace
+from mirage.traces.formats import trace_file
+from mirage.traces.formats.trace_file import Format, TraceFile, open_trace
 
 SACCT = """\
 JobIDRaw|User|Partition|State|Submit|Start|End|NNodes
@@ -116,7 +116,7 @@ def test_what_a_user_wrote_into_a_name_takes_no_row_from_another_user(tmp_path: 
     trace = open_trace(write(tmp_path / "dump", "\n".join([header, alices, bobs, ""])))
     found = [(job.job_id, job.user, job.nodes) for job in all_jobs(trace)]
     assert found == [(1, "alice", 1), (2, "bob", 1)]
-    assert trace.tally.refused == {readers.ANOTHERS: 1}
+    assert trace.tally.refused == {trace_file.ANOTHERS: 1}
 
 
 def test_a_job_id_used_again_after_a_purge_is_another_job(tmp_path: Path) -> None:

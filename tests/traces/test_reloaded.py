@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from mirage.sim.types import SimJob
-from mirage.traces.reloaded import reloaded
+from mirage.traces.workloads.load_scaling import reloaded
 
 _DAY_S = 86400
 SPAN = 14 * 7 * _DAY_S

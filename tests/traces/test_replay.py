@@ -11,8 +11,8 @@ import pytest
 
 from mirage.sim.simulator import Simulator
 from mirage.sim.types import Params, Partition, Qos, SelectType, SimJob
-from mirage.traces import replay
-from mirage.traces.replay import Replay
+from mirage.traces.workloads import replay
+from mirage.traces.workloads.replay import Replay
 
 SUBMIT = 1700000000
 PARAMS = Params(nodes=4, gpus_per_node=4)

@@ -7,7 +7,7 @@ import pytest
 from mirage.domain.job import Job, JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import UnknownFormat
-from mirage.traces.readers import TraceFile, open_trace
+from mirage.traces.formats.trace_file import TraceFile, open_trace
 
 
 def dump(tmp_path: Path, *lines: str, timezone: str | None = None) -> TraceFile:

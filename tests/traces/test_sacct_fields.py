@@ -9,8 +9,8 @@ import pytest
 
 from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
-from mirage.slurm import record
-from mirage.traces.readers import Format, TraceFile, open_trace
+from mirage.slurm.commands import sacct_record
+from mirage.traces.formats.trace_file import Format, TraceFile, open_trace
 
 BASE = {"JobIDRaw": "7", "State": "COMPLETED", "Submit": "1700000000"}
 RAN = BASE | {"Start": "1700000100", "End": "1700003700"}
@@ -72,7 +72,7 @@ def test_a_node_count_that_is_nowhere_is_never_silently_one(
     tmp_path: Path, fields: dict[str, str]
 ) -> None:
     job, assumed = only(tmp_path, **fields)
-    assert (job.nodes, assumed) == (1, {record.NO_NODES: 1})
+    assert (job.nodes, assumed) == (1, {sacct_record.NO_NODES: 1})
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_cpus(tmp_path: Path, fields: dict[str, str], cpus: int) -> None:
 
 def test_a_count_that_sacct_has_rounded_is_told(tmp_path: Path) -> None:
     job, assumed = only(tmp_path, NNodes="1", NCPUS="1.13K")
-    assert (job.cpus, assumed) == (1157, {record.ROUNDED: 1})
+    assert (job.cpus, assumed) == (1157, {sacct_record.ROUNDED: 1})
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_cancelled_job_of_a_dump_without_starts_is_counted(tmp_path: Path) -> 
     row = BASE | {"NNodes": "1", "State": "CANCELLED by 7", "End": "1700003600"}
     trace = opened(tmp_path, row)
     (job,) = jobs(trace)
-    assert (job.never_ran, trace.tally.assumed) == (True, {record.NO_START: 1})
+    assert (job.never_ran, trace.tally.assumed) == (True, {sacct_record.NO_START: 1})
 
 
 def test_of_a_suspended_job_the_end_stays_and_the_run_is_told(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_of_a_suspended_job_the_end_stays_and_the_run_is_told(tmp_path: Path) ->
 
 def test_a_run_longer_than_from_start_to_end_is_told(tmp_path: Path) -> None:
     job, assumed = only(tmp_path, NNodes="1", ElapsedRaw="7200")
-    assert (job.elapsed_s, assumed) == (7200, {record.LONGER: 1})
+    assert (job.elapsed_s, assumed) == (7200, {sacct_record.LONGER: 1})
 
 
 @pytest.mark.usefixtures("berlin")

@@ -6,7 +6,7 @@ import pytest
 
 from mirage.domain.job import Job, JobState
 from mirage.errors import InputError, UnknownFormat
-from mirage.traces.readers import Format, TraceFile, open_trace
+from mirage.traces.formats.trace_file import Format, TraceFile, open_trace
 
 SWF_HEADER = "; Version: 2.2\n; UnixStartTime: 1600000000\n; MaxNodes: 10\n; MaxProcs: 40\n"
 TACC_COLUMNS = (

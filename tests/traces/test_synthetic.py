@@ -6,7 +6,7 @@ import pytest
 from benchmarks.synthetic_stats import PUBLISHED, reactive_waits, statistics
 from mirage.errors import InputError
 from mirage.sim.types import Params
-from mirage.traces import synthetic
+from mirage.traces.workloads import synthetic
 
 TOLERANCE = {
     "one-node share": 0.02,

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Response, ViewportSize
 
-from mirage.api.browser import COOKIE
-from mirage.domain.caller import Role
-from mirage.services import sessions, tokens
-from mirage.store.engine import Store
-from mirage.store.tokens import Token
+from mirage.domain.access.caller import Role
+from mirage.http.auth.cookie_auth import COOKIE
+from mirage.services.access import sessions, tokens
+from mirage.store.access.tokens import Token
+from mirage.store.database.engine import Store
 from tests import patient
 from tests.api.running import NOW, USERS
 

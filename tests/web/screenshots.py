@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from mirage.store import schema
+from mirage.store.database import schema_migrations
 from tests.fixtures_store import MIGRATIONS
 from tests.web.conftest import chromium
 from tests.web.looking import PHONE, WIDE, visiting
@@ -48,7 +48,7 @@ def main(out: Path, wanted: set[str]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         template = Path(folder) / "template.db"
-        schema.upgrade(f"sqlite:///{template}", MIGRATIONS)
+        schema_migrations.upgrade(f"sqlite:///{template}", MIGRATIONS)
         for name, size in SIZES.items():
             place = Path(folder) / name
             place.mkdir()

@@ -14,9 +14,9 @@ from sqlalchemy import Table
 
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Mode
-from mirage.store import clusters
-from mirage.store.engine import Store, Transaction
-from mirage.store.tables import chains, decisions, forecasts, jobs, links, snapshots
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.database.tables import chains, decisions, forecasts, jobs, links, snapshots
+from mirage.store.operations import clusters
 from tests.api.running import NOW
 from tests.web import seeded_past
 from tests.web.seeded_admin import seed_admin

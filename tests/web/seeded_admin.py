@@ -1,12 +1,13 @@
 """What a worker leaves of itself: its last round, its lease, and what asking Slurm has cost."""
 
-from mirage.bootstrap import limits_told
-from mirage.services.caps import Told
-from mirage.settings import Settings
-from mirage.store import audit, clusters, service
-from mirage.store.audit import AuditEntry
-from mirage.store.engine import Transaction
-from mirage.store.service import Calls, Tick
+from mirage.bootstrap.wiring import limits_told
+from mirage.config.settings import Settings
+from mirage.services.control.limit_overrides import Told
+from mirage.store.database.engine import Transaction
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+from mirage.store.operations import clusters, telemetry
+from mirage.store.operations.telemetry import Calls, Tick
 
 HOUR, DAY_H = 3600, 24
 HOLDER = "head:4711"
@@ -18,7 +19,7 @@ def seed_admin(tx: Transaction, cluster_id: int, looked_at: int) -> None:
     tick = Tick(
         at=looked_at, took_s=0.42, good_at=looked_at, holder=HOLDER, error="", version="0.1.0"
     )
-    service.ticked(tx, cluster_id, tick)
+    telemetry.ticked(tx, cluster_id, tick)
     clusters.take_lease(tx, cluster_id, HOLDER, now=looked_at, ttl_s=180)
     for hour in range(DAY_H):
         at = looked_at - hour * HOUR
@@ -26,7 +27,7 @@ def seed_admin(tx: Transaction, cluster_id: int, looked_at: int) -> None:
             name: Calls(calls=calls, failures=int(hour == 3), seconds=calls * seconds)
             for name, (calls, seconds) in COMMANDS.items()
         }
-        service.add_calls(tx, cluster_id, at, made)
+        telemetry.add_calls(tx, cluster_id, at, made)
     for n in reversed(range(60)):
         detail = {"limit": "max_touches", "value": n, "before": None}
         entry = AuditEntry(at=looked_at - n * HOUR, actor="root", event="limit set", detail=detail)

@@ -4,8 +4,8 @@ import json
 import random
 from typing import Any
 
-from mirage.domain.cause import Risk
 from mirage.domain.chain import ChainId
+from mirage.domain.chain_cause import Risk
 from tests.api.running import NOW
 
 HOUR, DAY = 3600, 86400

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from mirage.domain.chain import ChainId
-from mirage.episodes.evaluate import Handovers, classes, evaluate
-from mirage.features.foretold import LEVELS
-from mirage.services.accuracy_tally import Tally
-from mirage.services.outcomes import parted
-from mirage.services.report import Evidence, recommend
-from mirage.store import foretold, outcomes, reports
-from mirage.store.engine import Transaction
-from mirage.store.outcomes import POLICIES, Kind, OutcomeRow
+from mirage.episodes.judge.evaluation import Handovers, classes, evaluate
+from mirage.features.twin_features import LEVELS
+from mirage.services.forecasts.accuracy_tally import Tally
+from mirage.services.reports.handover_outcomes import parted
+from mirage.services.reports.recommendation import Evidence, recommend
+from mirage.store.chains import handover_outcomes
+from mirage.store.chains.handover_outcomes import POLICIES, Kind, OutcomeRow
+from mirage.store.database.engine import Transaction
+from mirage.store.forecasts import job_forecasts
+from mirage.store.operations import reports
 from tests.api.running import NOW
 
 HOUR, DAY = 3600, 86400
@@ -34,10 +36,10 @@ def seed(
         at = (NOW - day * DAY) // DAY * DAY
         for partition, typical_h in (("gpu", 6.0), ("long", 20.0), ("cpu", 0.5)):
             told = _tally(typical_h, luck).stored()
-            foretold.put_tally(tx, cluster_id, at, partition, told)
+            job_forecasts.put_tally(tx, cluster_id, at, partition, told)
     pairs = pairwise(links)
     found = [_outcome(b, a, users, luck) for b, a in pairs if _handed_over(b, a)]
-    outcomes.put_outcomes(tx, cluster_id, found)
+    handover_outcomes.put_outcomes(tx, cluster_id, found)
     reports.put_report(tx, cluster_id, reports.SHADOW, report(), at=NOW - 6 * HOUR)
 
 

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from sqlalchemy import select
 
 from mirage.domain.decision import Forecast
-from mirage.domain.shape import Quality, Shape
-from mirage.services import waits
-from mirage.store import queue_now, shapes, trials, wait_marks
-from mirage.store.engine import Store
-from mirage.store.queue_now import PartitionNodes, PartitionQueue
-from mirage.store.tables import jobs as jobs_table
+from mirage.domain.job_shape import Quality, Shape
+from mirage.services.reports import wait_statistics
+from mirage.store.database.engine import Store
+from mirage.store.database.tables import jobs as jobs_table
+from mirage.store.forecasts import forecast_trials, shape_forecasts
+from mirage.store.jobs import queue_summary, wait_marks
+from mirage.store.jobs.queue_summary import PartitionNodes, PartitionQueue
 
 HOUR = 3600
 REASONS = {
@@ -35,19 +36,19 @@ def seed_queue(
         wait_marks.mark(tx, cluster_id, starts)
         queue = [_queue("", looked_at, 3), *(_queue(name, looked_at, 1) for name in partitions)]
         nodes = [_nodes("", 90), *(_nodes(name, 30) for name in partitions)]
-        queue_now.save(tx, cluster_id, looked_at, queue, nodes)
+        queue_summary.save(tx, cluster_id, looked_at, queue, nodes)
         for n, size in enumerate((1, 2, 4, 16)):
             shape = Shape(partition="gpu", nodes=size, time_limit_s=24 * HOUR)
-            shapes.ask(tx, cluster_id, shape, looked_at - 400)
+            shape_forecasts.ask(tx, cluster_id, shape, looked_at - 400)
             told = Forecast(
                 p10_s=600.0 * 2**n, p50_s=5400.0 * 2**n, p90_s=20000.0 * 2**n, samples=100
             )
-            shapes.save(tx, cluster_id, shape, looked_at - 240, told)
+            shape_forecasts.save(tx, cluster_id, shape, looked_at - 240, told)
         good = Quality(
             jobs=412, days=20, within=0.74, below_p90=0.83, error_s=1700.0, shift=(-0.1, 0.05, 0.3)
         )
-        trials.save_quality(tx, cluster_id, "twin", looked_at - HOUR, good)
-    assert waits.refresh(store, cluster_id, budget_s=120)
+        forecast_trials.save_quality(tx, cluster_id, "twin", looked_at - HOUR, good)
+    assert wait_statistics.refresh(store, cluster_id, budget_s=120)
 
 
 def _queue(partition: str, looked_at: int, times: int) -> PartitionQueue:

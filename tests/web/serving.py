@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mirage.api.app import ApiContext, create_app
-from mirage.store.engine import Store
+from mirage.store.database.engine import Store
 from mirage.web.app import mount
 from tests.api.running import NOW, Client, Stage
 from tests.web.looking import session_of

@@ -8,9 +8,9 @@ from playwright.sync_api import Browser, Page
 
 from mirage.domain.decision import Mode
 from mirage.policy import registry
-from mirage.services.rpcs import Sensor
-from mirage.slurm.sdiag import Asked, Diagnosis
-from mirage.store import clusters, switches
+from mirage.services.operations.slurmctld_load import Sensor
+from mirage.slurm.commands.sdiag import Asked, Diagnosis
+from mirage.store.operations import admin_overrides, clusters
 from tests.api.running import NOW
 from tests.learn.trained import save
 from tests.services.scene import Scene
@@ -127,8 +127,8 @@ def stored(site: Site) -> tuple[object, ...]:
     """What the forms change."""
     with site.store.read() as tx:
         modes = clusters.modes(tx, site.cluster_id)
-        pulled = switches.pulled(tx, site.cluster_id)
-        return modes, pulled, switches.set_limits(tx, site.cluster_id)
+        pulled = admin_overrides.pulled(tx, site.cluster_id)
+        return modes, pulled, admin_overrides.set_limits(tx, site.cluster_id)
 
 
 @pytest.mark.parametrize(("path", "fields"), FORMS)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from mirage.api.browser import COOKIE
 from mirage.domain.chain import ChainState
-from mirage.store import chains
+from mirage.http.auth.cookie_auth import COOKIE
+from mirage.store.chains import chains
 from tests.web.looking import visiting
 from tests.web.seeded import ONE
 from tests.web.seeded_chain import chain_id

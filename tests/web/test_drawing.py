@@ -4,9 +4,10 @@ import pytest
 
 from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.domain.job import JobId
-from mirage.services.timeline import Course, CoursePoint, HandedOver, Timeline
-from mirage.web import chain_charts, course, svg, words
-from mirage.web.scales import Hours, Linear, Time, Waits
+from mirage.services.reports.chain_timeline import Course, CoursePoint, HandedOver, Timeline
+from mirage.web import formatting
+from mirage.web.charts import chain_charts, forecast_chart, svg
+from mirage.web.charts.scales import Hours, Linear, Time, Waits
 
 NOON = 1_772_452_800  # 2026-03-02 12:00 UTC
 
@@ -53,20 +54,20 @@ def test_ticks_are_round_few_and_within(span: float) -> None:
     ],
 )
 def test_spans_are_as_people_say_them(seconds: int, written: str) -> None:
-    assert words.span(seconds) == written
+    assert formatting.span(seconds) == written
 
 
 def test_instants_are_utc() -> None:
-    assert words.day(NOON, NOON) == "2 Mar 12:00"
-    assert words.day(NOON, NOON + 365 * 86400) == "2 Mar 2026 12:00"
-    assert words.day(NOON) == "2 Mar 2026 12:00"
-    assert "2026-03-02T12:00:00Z" in words.when(NOON)
-    assert "34 s ago" in words.age(NOON - 34, NOON)
-    assert "0 s ago" in words.age(NOON + 5, NOON), "clocks differ by a little"
+    assert formatting.day(NOON, NOON) == "2 Mar 12:00"
+    assert formatting.day(NOON, NOON + 365 * 86400) == "2 Mar 2026 12:00"
+    assert formatting.day(NOON) == "2 Mar 2026 12:00"
+    assert "2026-03-02T12:00:00Z" in formatting.when(NOON)
+    assert "34 s ago" in formatting.age(NOON - 34, NOON)
+    assert "0 s ago" in formatting.age(NOON + 5, NOON), "clocks differ by a little"
 
 
 def test_hours_lose_what_says_nothing() -> None:
-    assert [words.hours(v) for v in (0, 0.25, 12.5, 100.0, 340.4)] == [
+    assert [formatting.hours(v) for v in (0, 0.25, 12.5, 100.0, 340.4)] == [
         *("0 h", "0.25 h", "12.5 h", "100 h", "340 h")
     ]
 
@@ -91,12 +92,12 @@ def test_a_bar_of_nothing_is_seen_and_a_line_of_one_point_is_none() -> None:
 
 
 def test_commands_are_set_apart_and_nothing_else_is_markup() -> None:
-    said = words.coded("`scontrol release 7` lets <b>it</b> go")
+    said = formatting.coded("`scontrol release 7` lets <b>it</b> go")
     assert said == "<code>scontrol release 7</code> lets &lt;b&gt;it&lt;/b&gt; go"
 
 
 def test_nothing_is_no_less_than_nothing() -> None:
-    assert [words.hours(value) for value in (-0.001, 0.0, -0.25)] == ["0 h", "0 h", "-0.25 h"]
+    assert [formatting.hours(value) for value in (-0.001, 0.0, -0.25)] == ["0 h", "0 h", "-0.25 h"]
 
 
 def handed_over(late_s: int) -> HandedOver:
@@ -135,7 +136,7 @@ def test_a_hand_over_to_the_second_is_neither_interruption_nor_overlap(
     found = Timeline(chain=chain, links=links, handovers=(one,), course=None)
     point = CoursePoint(at=NOON, p10=NOON, p50=NOON + 60, p90=NOON + 7200)
     close_up = chain_charts.handovers(found)
-    went = course.draw(Course(handover=one, points=(point,)), NOON + 7200)
+    went = forecast_chart.draw(Course(handover=one, points=(point,)), NOON + 7200)
     assert said in close_up
     drawn = {name for name in ("even", "gap", "lap") if f"class='{name}'" in close_up}
     assert drawn == {cls} - {"even"}, "there is no bar of nothing"

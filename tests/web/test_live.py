@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from mirage.domain.chain import ChainState
-from mirage.services import chains as chain_service
-from mirage.store import chains
+from mirage.services.chains import lifecycle as chain_service
+from mirage.store.chains import chains
 from tests.api.running import NOW
 from tests.web.looking import Visitor, visiting
 from tests.web.seeded import ONE

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from mirage.api.hosts import hosts
-from mirage.services import sessions, tokens
-from mirage.store import audit
+from mirage.http.allowed_hosts import hosts
+from mirage.services.access import sessions, tokens
+from mirage.store.events import audit
 from tests.api.running import NOW
 from tests.web.looking import session_of, token_of, visiting
 from tests.web.over_https import over_https

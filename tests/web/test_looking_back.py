@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Browser
 from sqlalchemy import update
 
-from mirage.store.tables_shown import outcomes
-from mirage.web.words import hours
+from mirage.store.database.read_model_tables import outcomes
+from mirage.web.formatting import hours
 from tests.web.looking import visiting
 from tests.web.serving import Site
 

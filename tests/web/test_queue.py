@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from mirage.domain.job import Job, JobState
-from mirage.services import waits
-from mirage.store import shapes
-from mirage.store.engine import Store
+from mirage.services.reports import wait_statistics
+from mirage.store.database.engine import Store
+from mirage.store.forecasts import shape_forecasts
 from tests.api.rows import HOUR, job, look
 from tests.api.running import NOW
 from tests.web.looking import visiting
@@ -67,7 +67,7 @@ def test_without_scripts_somebody_known_has_the_twin_asked(site: Site, browser: 
         assert "It has been asked for exactly yours" in told
         assert not visitor.page.get_by_role("button", name="Have the twin asked").count()
     with site.store.read() as tx:
-        (asked,) = [r for r in shapes.of_partition(tx, site.cluster_id, "gpu") if not r.at]
+        (asked,) = [r for r in shape_forecasts.of_partition(tx, site.cluster_id, "gpu") if not r.at]
     assert (asked.shape.nodes, asked.shape.account) == (6, "physics")
 
 
@@ -135,7 +135,7 @@ def test_names_are_data_and_never_markup(empty_site: Site) -> None:
     store: Store = empty_site.store
     waiting = hostile(1, state=JobState.PENDING, start=None)
     look(store, empty_site.cluster_id, waiting, *(hostile(n) for n in range(2, 14)))
-    waits.refresh(store, empty_site.cluster_id, budget_s=60)
+    wait_statistics.refresh(store, empty_site.cluster_id, budget_s=60)
     page = html(empty_site, f"/queue?to={HOSTILE}&nodes=1&time=1:0:0&account={HOSTILE}")
     assert HOSTILE not in page
     assert "onerror=alert(1)&gt;" in page or escape(HOSTILE) in page
@@ -164,7 +164,7 @@ def test_waits_of_few_jobs_are_not_drawn_where_jobs_are_private(
 ) -> None:
     with serving(sqlite_template, tmp_path, ONE, hidden=lambda: frozenset({"jobs"})) as site:
         look(site.store, site.cluster_id, job(9_999_999, start=NOW - HOUR, nodes=300))
-        waits.refresh(site.store, site.cluster_id, budget_s=60)
+        wait_statistics.refresh(site.store, site.cluster_id, budget_s=60)
         mine, admins = (html(site, "/queue?size=65-up", who) for who in ("alice", "root"))
     assert "1 job started: too few to tell of." in mine
     assert "<circle class='dot'" not in mine

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from mirage.sim.release import Release, release_of
+from mirage.sim.slurm_release import Release, release_of
 from mirage.sim.types import Params
 from tests.sim.reference.cluster import (
     Entry,

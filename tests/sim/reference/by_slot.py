@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mirage.sim.release import Release
+from mirage.sim.slurm_release import Release
 from mirage.sim.types import Reservation
 from tests.sim.reference.by_name import WINDOW_S, ByName, Map, Plan
 from tests.sim.reference.cluster import Entry, meets

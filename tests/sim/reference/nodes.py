@@ -1,6 +1,6 @@
 """Which nodes a job takes (section 5)."""
 
-from mirage.sim.release import Release
+from mirage.sim.slurm_release import Release
 from tests.sim.reference.cluster import Entry, Room
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from mirage.domain.job import JobState
 from mirage.errors import ClusterRefused
-from mirage.sim.release import Release, release_of
+from mirage.sim.slurm_release import Release, release_of
 from mirage.sim.types import OFF, Dependency, NodeEvent, Outage, Params, SimJob
 from tests.sim.reference.by_name import ByName
 from tests.sim.reference.by_number import Profile

@@ -1,0 +1,124 @@
+"""From what the services tell admins to what goes over the wire."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from mirage.api.schemas import admin_schemas as schemas
+from mirage.http.dependencies import instant, instant_or_none
+from mirage.services.control.kill_switch import RELEASED_BY, Way
+from mirage.services.control.limit_overrides import InForce
+from mirage.services.models.model_catalog import Line, Whole
+from mirage.services.models.model_promotion import Judged
+from mirage.services.operations.service_status import Cost, Polling, Status
+from mirage.services.operations.slurmctld_load import Rpcs
+from mirage.store.operations.admin_overrides import Pulled
+from mirage.store.operations.telemetry import Tick
+
+
+def kill_switch(pulled: Sequence[Pulled], file: Path | None) -> schemas.KillSwitch:
+    ways = [
+        schemas.PulledView(
+            way=Way(each.way),
+            by=each.by,
+            at=instant(each.at),
+            stopped=list(each.stopped),
+            released_by=RELEASED_BY[Way(each.way)],
+        )
+        for each in pulled
+    ]
+    return schemas.KillSwitch(
+        pulled=bool(ways), ways=ways, file=None if file is None else str(file)
+    )
+
+
+def limit(found: InForce) -> schemas.LimitView:
+    return schemas.LimitView(
+        name=found.name,
+        value=found.value,
+        unit=found.told.unit,
+        meaning=found.told.meaning,
+        set_by=found.set_by or found.told.origin,
+        set_at=instant_or_none(found.set_at),
+        configured=found.configured,
+    )
+
+
+def model_line(line: Line) -> schemas.ModelLine:
+    return schemas.ModelLine(**asdict(line))
+
+
+def model(found: Whole) -> schemas.ModelView:
+    return schemas.ModelView(
+        **asdict(found.line),
+        card=dict(found.card),
+        promotions=[dict(record) for record in found.promotions],
+    )
+
+
+def evidence(found: Judged) -> schemas.Evidence:
+    return schemas.Evidence(**found.evidence(), forced=found.forced)
+
+
+def polling(found: Polling, counted: Rpcs | None) -> schemas.PollingView:
+    return schemas.PollingView(
+        since=instant(found.since),
+        until=instant(found.until),
+        total=_cost(found.total),
+        commands=[_cost(cost) for cost in found.commands],
+        hours=[schemas.HourView(at=instant(at), calls=calls) for at, calls in found.hours],
+        slurmctld=None if counted is None else _slurmctld(counted),
+    )
+
+
+def _slurmctld(found: Rpcs) -> schemas.SlurmctldView:
+    return schemas.SlurmctldView(
+        at=instant(found.at),
+        since=instant_or_none(found.since),
+        user=found.user,
+        calls=found.calls,
+        seconds=found.seconds,
+        all_calls=found.all_calls,
+        all_seconds=found.all_seconds,
+    )
+
+
+def _cost(cost: Cost) -> schemas.CostView:
+    return schemas.CostView(
+        command=cost.command,
+        calls=cost.calls,
+        failures=cost.failures,
+        seconds=cost.seconds,
+        unread_rows=cost.unread,
+        calls_a_minute=cost.a_minute,
+    )
+
+
+def status(found: Status, now: int) -> schemas.StatusView:
+    lease = None
+    if found.lease_holder is not None and found.lease_until is not None:
+        lease = schemas.LeaseView(
+            holder=found.lease_holder,
+            until=instant(found.lease_until),
+            expired=found.lease_until <= now,
+        )
+    return schemas.StatusView(
+        tick=None if found.tick is None else _tick(found.tick, now),
+        lease=lease,
+        database_bytes=found.database_bytes,
+        schema_version=found.schema,
+        schema_known=found.schema_known,
+        versions=dict(found.versions),
+    )
+
+
+def _tick(tick: Tick, now: int) -> schemas.TickView:
+    return schemas.TickView(
+        at=instant(tick.at),
+        age_s=max(0, now - tick.at),
+        took_s=tick.took_s,
+        good_at=instant_or_none(tick.good_at),
+        worker=tick.holder,
+        error=tick.error,
+        version=tick.version,
+    )

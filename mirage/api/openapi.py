@@ -1,0 +1,111 @@
+"""What the OpenAPI document says beside the routes themselves: their errors, and what all share."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from mirage.api.schemas.problem_schemas import FaultView, LiveEvent, Problem
+from mirage.http.problems import KINDS, MEDIA_TYPE
+
+_REF = {"$ref": "#/components/schemas/Problem"}
+
+_READ = (401, 403, 413, 422, 500, 503)
+_WITH_BODY, _CHANGES = 400, (415, 429)
+_TOO_MANY = 429
+
+_IF_NONE_MATCH = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "maxLength": 255},
+    "description": "The ETag of the answer at hand: 304 where it is the newest still.",
+}
+_TAG = {"description": "Of this very answer.", "schema": {"type": "string"}}
+_NEXT = {
+    "description": 'Where the next page is: `<...>; rel="next"`; none on the last one.',
+    "schema": {"type": "string"},
+}
+_AGAIN = {"description": "When to ask again; seconds.", "schema": {"type": "integer"}}
+_UNCHANGED = {"description": "The answer at hand is the newest still.", "headers": {"ETag": _TAG}}
+
+
+def read_errors(*more: int) -> dict[int | str, dict[str, Any]]:
+    """Of whatever asks who is there; a route names what it has beside."""
+    return errors(*_READ, *more)
+
+
+def write_errors(*more: int) -> dict[int | str, dict[str, Any]]:
+    return errors(*_READ, *more)
+
+
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {
+        status: {
+            "description": "; ".join(k.title for k in KINDS.values() if k.status == status),
+            "content": {MEDIA_TYPE: {"schema": _REF}},
+        }
+        | ({"headers": {"Retry-After": _AGAIN}} if status == _TOO_MANY else {})
+        for status in sorted(set(statuses))
+    }
+
+
+def install(app: FastAPI, prefix: str) -> None:
+    """Serve a document that knows the schema of a problem, which no route names as its answer, and
+    what all routes under `prefix` have alike."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            made = get_openapi(
+                title=app.title,
+                version=app.version,
+                summary=app.summary,
+                routes=app.routes,
+                tags=app.openapi_tags,
+            )
+            template = "#/components/schemas/{model}"
+            problem = Problem.model_json_schema(ref_template=template)
+            problem.pop("$defs", None)
+            schemas = made.setdefault("components", {}).setdefault("schemas", {})
+            schemas["Problem"] = problem
+            schemas["FaultView"] = FaultView.model_json_schema()
+            schemas["LiveEvent"] = LiveEvent.model_json_schema()
+            for name in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(name, None)
+            for path, method, operation in _operations(made):
+                _complete(operation, method, is_ours=path.startswith(prefix))
+            app.openapi_schema = made
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign] # FastAPI's own way to extend it
+
+
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def _complete(operation: dict[str, Any], method: str, *, is_ours: bool) -> None:
+    answers = operation["responses"]
+    said = answers.get("422", {}).get("content", {})
+    if MEDIA_TYPE not in said:  # FastAPI's own, of any parameter at all
+        answers.pop("422", None)
+    if not is_ours:
+        return
+    shared = [*_READ]
+    if "requestBody" in operation:
+        shared.append(_WITH_BODY)
+    if method != "get":
+        shared += _CHANGES
+    for status, answer in errors(*shared).items():
+        answers.setdefault(str(status), answer)
+    if method == "get" and "application/json" in answers["200"].get("content", {}):
+        operation.setdefault("parameters", []).append(_IF_NONE_MATCH)
+        answers["304"] = _UNCHANGED
+        headers = answers["200"].setdefault("headers", {})
+        headers["ETag"] = _TAG
+        if any(parameter["name"] == "cursor" for parameter in operation["parameters"]):
+            headers["Link"] = _NEXT
+    operation["responses"] = dict(sorted(answers.items()))

@@ -1,0 +1,128 @@
+"""What is the admins' alone: kill switch, limits, models, what asking costs, the service's health.
+
+Each thing here is a function of `services`; the page Admin calls the same ones.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+
+from mirage.api import admin_serializers as views
+from mirage.api.openapi import read_errors, write_errors
+from mirage.api.schemas import admin_schemas as schemas
+from mirage.http import model_promotion
+from mirage.http.dependencies import Admin, AdminWriter, Context, Reading, Writing
+from mirage.http.idempotency import Once
+from mirage.services.control import kill_switch, limit_overrides
+from mirage.services.models import model_catalog
+from mirage.services.operations import service_status, slurmctld_load
+
+router = APIRouter(tags=["admin"])
+
+Name = Annotated[str, Path(pattern=schemas.WORD, max_length=64, examples=["ensemble"])]
+Version = Annotated[str, Path(pattern=schemas.WORD, max_length=64, examples=["3"])]
+
+# ruff: noqa: ARG001 - an admin is asked for by being named
+
+
+@router.get("/kill", operation_id="getKillSwitch", responses=read_errors(401, 403))
+def get_kill_switch(given: Context, who: Admin, tx: Reading) -> schemas.KillSwitch:
+    """By which ways the kill switch is pulled, and how each is released."""
+    return views.kill_switch(kill_switch.pulled(tx, given.cluster_id), given.kill_file)
+
+
+@router.post("/kill/release", operation_id="releaseKillSwitch", responses=write_errors(409))
+def release_kill_switch(
+    asked: schemas.Release, given: Context, who: AdminWriter, tx: Writing, key: Once
+) -> schemas.KillSwitch:
+    """Release what was pulled by command and by REST. A file is released by taking it away."""
+
+    def release() -> schemas.KillSwitch:
+        now = given.clock()
+        kill_switch.release(
+            tx, given.cluster_id, now=now, actor=who.user, act_again=asked.act_again
+        )
+        return shown()
+
+    def shown() -> schemas.KillSwitch:
+        return views.kill_switch(kill_switch.pulled(tx, given.cluster_id), given.kill_file)
+
+    return key.once(release, shown)
+
+
+@router.get("/limits", operation_id="getLimits", responses=read_errors(401, 403))
+def get_limits(given: Context, who: Admin, tx: Reading) -> schemas.LimitList:
+    """What bounds every policy, and who has set it."""
+    found = limit_overrides.listed(tx, given.cluster_id, given.limits, given.limits_told)
+    return schemas.LimitList(items=[views.limit(each) for each in found])
+
+
+@router.put("/limits/{name}", operation_id="setLimit", responses=write_errors(404))
+def set_limit(
+    name: Annotated[str, Path(max_length=64, examples=["max_touches"])],
+    new: schemas.NewLimit,
+    given: Context,
+    who: AdminWriter,
+    tx: Writing,
+) -> schemas.LimitList:
+    """Set a limit in the place of the configuration's; in force from the worker's next tick."""
+    now = given.clock()
+    limit_overrides.set_cap(tx, given.cluster_id, name, new.value, now=now, actor=who.user)
+    return get_limits(given, who, tx)
+
+
+@router.get("/models", operation_id="getModels", responses=read_errors(401, 403))
+def get_models(given: Context, who: Admin) -> schemas.ModelList:
+    """Trained models that the service finds, and which of each name is in use."""
+    found = [] if given.models_dir is None else model_catalog.listed(given.models_dir)
+    return schemas.ModelList(
+        items=[views.model_line(line) for line in found], tables=model_promotion.tables(given)
+    )
+
+
+@router.get(
+    "/models/{name}/{version}", operation_id="getModel", responses=read_errors(401, 403, 404)
+)
+def get_model(name: Name, version: Version, given: Context, who: Admin) -> schemas.ModelView:
+    """A model's card, and why versions of its name were promoted."""
+    return views.model(model_promotion.model(given, name, version))
+
+
+@router.put(
+    "/models/{name}/promoted", operation_id="promoteModel", responses=write_errors(404, 409, 429)
+)
+def promote_model(
+    name: Name, asked: schemas.Promote, request: Request, given: Context, who: AdminWriter
+) -> schemas.Evidence:
+    """Put a version in use, where it beats the one in use: judged on tables that neither has seen,
+    the 95 % interval of the difference in cost has to lie below zero. Else 409, with the figures.
+    """
+    found = model_promotion.promote(
+        given,
+        model_promotion.Asked(
+            model=model_promotion.named(name, asked.version),
+            tables=tuple(asked.tables),
+            force=asked.force,
+        ),
+        actor=who.user,
+        via=request.state.who.via,
+    )
+    return views.evidence(found)
+
+
+@router.get("/polling", operation_id="getPolling", responses=read_errors(401, 403))
+def get_polling(
+    given: Context,
+    who: Admin,
+    tx: Reading,
+    hours: Annotated[int, Query(ge=1, le=720, description="The present one among them.")] = 24,
+) -> schemas.PollingView:
+    """What Mirage's questions have cost Slurm, as its worker counts them and as slurmctld does."""
+    found = service_status.polling(tx, given.cluster_id, now=given.clock(), hours=hours)
+    return views.polling(found, slurmctld_load.last(tx, given.cluster_id))
+
+
+@router.get("/status", operation_id="getStatus", responses=read_errors(401, 403))
+def get_status(given: Context, who: Admin, tx: Reading) -> schemas.StatusView:
+    """The worker's last round, who holds the lease, the database, versions."""
+    return views.status(service_status.status(tx, given.cluster_id), given.clock())

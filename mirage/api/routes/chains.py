@@ -1,0 +1,344 @@
+"""Routes on chains: register, look, pause, resume, cancel, and why Mirage did what it did."""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+
+from mirage.api import serializers
+from mirage.api.openapi import read_errors, write_errors
+from mirage.api.schemas import chain_schemas
+from mirage.api.streaming import file_export
+from mirage.api.streaming.file_export import EXPORTED, AsFormat, Format
+from mirage.domain.access.caller import JOBS, NOBODY_UID, USAGE, Own, Standing
+from mirage.domain.chain import Chain, ChainId, ChainState
+from mirage.domain.decision import Action, Mode
+from mirage.domain.job import JobId
+from mirage.errors import InputError, NotAllowed, NotFound
+from mirage.http.context import ApiContext
+from mirage.http.dependencies import Context, Reader, Reading, Writer, Writing, freshness, need
+from mirage.http.idempotency import Once
+from mirage.http.paging import NO_SUCH_CURSOR, Between, Paging, Wanted
+from mirage.http.problems import NOT_FOUND, ProblemError, invalid
+from mirage.policy.registry import is_model
+from mirage.services.chains import chain_quota
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.control import limit_overrides
+from mirage.store.chains import chains, decisions
+from mirage.store.chains.chains import ChainFilter
+from mirage.store.chains.decisions import DecisionFilter, DecisionRow, Effect
+from mirage.store.database.engine import Transaction
+
+router = APIRouter(tags=["chains"])
+
+ChainPath = Annotated[str, Path(pattern=r"^[a-z0-9]{8,32}$", examples=["k3v9x2m7q1zt"])]
+
+
+@router.get(
+    "/chains",
+    operation_id="listChains",
+    response_model=chain_schemas.ChainPage,
+    responses=read_errors(429) | EXPORTED,
+)
+def list_chains(
+    *,
+    wanted: AsFormat,
+    paging: Paging,
+    reader: Reader,
+    between: Between,
+    user: Annotated[str | None, Query(max_length=64, description="Of this user only.")] = None,
+    state: Annotated[ChainState | None, Query(description="In this state only.")] = None,
+    partition: Annotated[str, Query(max_length=64, description="With a link in it.")] = "",
+    account: Annotated[str, Query(max_length=64, description="With a link of it.")] = "",
+    at_risk: Annotated[bool | None, Query(description="True: at risk alone.")] = None,
+) -> chain_schemas.ChainPage | Response:
+    """Chains, newest first; where the cluster keeps jobs private, the caller's own."""
+    need(reader, JOBS, USAGE)
+    cluster_id = paging.given.cluster_id
+    begin = None if paging.cursor is None else _known_cursor(paging, reader, paging.cursor)
+    own = None if reader.sees_all_chains else reader.own()
+    where = ChainFilter(
+        partition=partition,
+        account=account,
+        at_risk=at_risk,
+        since=between.since,
+        until=between.until,
+    )
+
+    def look(tx: Transaction, last: Chain | None, limit: int) -> list[Chain]:
+        after = begin if last is None else last.chain_id
+        return chains.chains(
+            tx,
+            cluster_id,
+            user=user,
+            state=state,
+            own=own,
+            where=where,
+            after=after,
+            limit=limit,
+        )
+
+    if wanted is not Format.JSON:
+        return file_export.file(
+            paging.request, wanted, chain_schemas.ChainSummary, look, _summaries
+        )
+    rows = look(paging.tx, None, paging.limit)
+    links = chains.links_of(paging.tx, [chain.chain_id for chain in rows])
+    return paging.answer(
+        chain_schemas.ChainPage,
+        rows,
+        view=lambda chain: serializers.chain_summary(chain, links[chain.chain_id]),
+        cursor=lambda chain: chain.chain_id,
+    )
+
+
+def _summaries(tx: Transaction, rows: Sequence[Chain]) -> list[chain_schemas.ChainSummary]:
+    links = chains.links_of(tx, [chain.chain_id for chain in rows])
+    return [serializers.chain_summary(chain, links[chain.chain_id]) for chain in rows]
+
+
+def _known_cursor(paging: Wanted, reader: Standing, cursor: str) -> ChainId:
+    try:
+        return seen(paging.tx, ChainId(cursor), reader).chain_id
+    except (NotFound, ProblemError) as error:
+        hidden = error.refusal if isinstance(error, ProblemError) else None
+        raise invalid(NO_SUCH_CURSOR, parameter="cursor", refusal=hidden) from None
+
+
+@router.post(
+    "/chains", operation_id="registerChain", status_code=201, responses=write_errors(409, 429)
+)
+def register_chain(
+    *,
+    new: chain_schemas.NewChain,
+    request: Request,
+    response: Response,
+    given: Context,
+    who: Writer,
+    tx: Writing,
+    key: Once,
+) -> chain_schemas.ChainView:
+    """Register a chain whose first link has been submitted. The same again changes nothing."""
+    response.headers["Location"] = f"{request.url.path}/{new.chain_id}"
+    kept = new if _keeps_recipe(given, request) else new.model_copy(update={"recipe": None})
+    return key.once(
+        lambda: _register(tx, given, kept, who),
+        lambda: _shown(tx, given, seen(tx, ChainId(new.chain_id), who).chain_id),
+    )
+
+
+def _keeps_recipe(given: ApiContext, request: Request) -> bool:
+    """What it says is run as its user: a token that may register chains may not say that."""
+    return given.keeps_recipes and request.state.who.via in {"munge", "socket"}
+
+
+def _register(
+    tx: Transaction, given: ApiContext, new: chain_schemas.NewChain, who: Standing
+) -> chain_schemas.ChainView:
+    if who.uid == NOBODY_UID:
+        raise NotAllowed("a chain is a user's: this token is of none")
+    if new.policy is not None:
+        _check_policy(given, new.policy)
+    registration = Registration(
+        chain_id=ChainId(new.chain_id),
+        links=new.links,
+        job_id=JobId(new.job_id),
+        policy=new.policy,
+        overlap_price=new.overlap_price,
+        total_s=new.total_s,
+        max_overlap_s=new.max_overlap_s,
+        presubmit=new.presubmit,
+        style=new.style,
+        mode=new.mode,
+        min_runtime_s=new.min_runtime_s,
+        recipe=None if new.recipe is None else new.recipe.kept(),
+    )
+    bounds = chain_quota.Bounds(
+        live=limit_overrides.in_force(tx, given.cluster_id, given.limits).max_chains_per_user,
+        a_day=given.quotas.registrations_per_day,
+    )
+    chain_quota.check(
+        tx, given.cluster_id, registration.chain_id, who.uid, bounds, now=given.clock()
+    )
+    try:
+        chain_service.register(
+            tx, given.cluster_id, registration, uid=who.uid, user=who.user, now=given.clock()
+        )
+    except NotAllowed as error:
+        if who.sees_all_chains:
+            raise
+        # Whose chain it is, or that it is one, is no business of this caller's.
+        raise invalid(
+            "this chain cannot be registered: take another chain_id",
+            pointer="#/chain_id",
+            refusal=error,
+        ) from None
+    return _shown(tx, given, ChainId(new.chain_id))
+
+
+def _check_policy(given: ApiContext, name: str) -> None:
+    if name in given.policies:
+        return
+    if given.model is None or not is_model(name):
+        known = ", ".join(given.policies)
+        raise invalid(f"no policy {name!r}: there are {known}", pointer="#/policy")
+    try:
+        given.model(name)
+    except InputError as error:
+        raise invalid(str(error), pointer="#/policy") from error
+
+
+def _shown(tx: Transaction, given: ApiContext, chain_id: ChainId) -> chain_schemas.ChainView:
+    found = chains.chain(tx, chain_id)
+    return serializers.chain(found, chains.links(tx, chain_id), freshness(tx, given))
+
+
+def seen(tx: Transaction, chain_id: ChainId, reader: Standing) -> Chain:
+    """One that this caller may not see is one that is not there."""
+    need(reader, JOBS, USAGE)  # before the look-up, which would tell whether there is one
+    found = chains.chain(tx, chain_id)
+    if not reader.sees_chain(found, chains.links(tx, chain_id)):
+        hidden = NotAllowed(f"chain {chain_id} is hidden from {reader.user}")
+        raise ProblemError(NOT_FOUND, f"there is no chain {chain_id}", refusal=hidden)
+    return found
+
+
+@router.get("/chains/{chain_id}", operation_id="getChain", responses=read_errors(401, 404))
+def get_chain(
+    chain_id: ChainPath, given: Context, reader: Reader, tx: Reading
+) -> chain_schemas.ChainView:
+    """One chain with its links and hand-overs."""
+    return _shown(tx, given, seen(tx, ChainId(chain_id), reader).chain_id)
+
+
+def _decision_filter(
+    between: Between,
+    action: Annotated[Action | None, Query(description="What was decided.")] = None,
+    effect: Annotated[Effect | None, Query(description="What became of it.")] = None,
+    mode: Annotated[Mode | None, Query(description="The mode it was made in.")] = None,
+    policy: Annotated[str | None, Query(max_length=80, description="Who decided.")] = None,
+) -> DecisionFilter:
+    return DecisionFilter(
+        action=action,
+        effect=effect,
+        mode=mode,
+        policy=policy,
+        since=between.since,
+        until=between.until,
+    )
+
+
+Deciding = Annotated[DecisionFilter, Depends(_decision_filter)]
+
+
+@router.get(
+    "/chains/{chain_id}/decisions",
+    operation_id="listChainDecisions",
+    response_model=chain_schemas.DecisionPage,
+    responses=read_errors(404, 429) | EXPORTED,
+)
+def list_chain_decisions(
+    chain_id: ChainPath, paging: Paging, reader: Reader, where: Deciding, wanted: AsFormat
+) -> chain_schemas.DecisionPage | Response:
+    """Why Mirage moved, or did not: newest first, with what each decision was made from."""
+    found = seen(paging.tx, ChainId(chain_id), reader)
+    return _decisions(paging, wanted, where, chain_id=found.chain_id)
+
+
+@router.get(
+    "/decisions",
+    operation_id="listDecisions",
+    response_model=chain_schemas.DecisionPage,
+    responses=read_errors(429) | EXPORTED,
+)
+def list_decisions(
+    paging: Paging, reader: Reader, where: Deciding, wanted: AsFormat
+) -> chain_schemas.DecisionPage | Response:
+    """Decisions on all chains that the caller may see, newest first."""
+    need(reader, JOBS, USAGE)
+    own = None if reader.sees_all_chains else reader.own()
+    return _decisions(paging, wanted, where, own=own)
+
+
+def _decisions(
+    paging: Wanted,
+    wanted: Format,
+    where: DecisionFilter,
+    *,
+    chain_id: ChainId | None = None,
+    own: Own | None = None,
+) -> chain_schemas.DecisionPage | Response:
+    cluster_id, begin = paging.given.cluster_id, paging.after
+
+    def look(tx: Transaction, last: DecisionRow | None, limit: int) -> list[DecisionRow]:
+        after = begin if last is None else last.id
+        return decisions.page(
+            tx, cluster_id, chain_id=chain_id, own=own, after=after, limit=limit, where=where
+        )
+
+    if wanted is not Format.JSON:
+        return file_export.file(
+            paging.request, wanted, chain_schemas.DecisionView, look, _shown_decisions
+        )
+    return paging.answer(
+        chain_schemas.DecisionPage,
+        look(paging.tx, None, paging.limit),
+        view=serializers.decision,
+        cursor=lambda row: str(row.id),
+    )
+
+
+def _shown_decisions(
+    _tx: Transaction, rows: Sequence[DecisionRow]
+) -> list[chain_schemas.DecisionView]:
+    return [serializers.decision(row) for row in rows]
+
+
+def _asking(
+    chain_id: ChainPath, given: Context, who: Writer, tx: Writing, key: Once
+) -> Callable[[ChainState], chain_schemas.ChainView]:
+    """What a caller asks of a chain is written down; the worker's next tick tells Slurm."""
+
+    def ask(target: ChainState) -> chain_schemas.ChainView:
+        return key.once(lambda: make(target), lambda: _shown(tx, given, theirs().chain_id))
+
+    def make(target: ChainState) -> chain_schemas.ChainView:
+        found = theirs()
+        chain_service.ask(tx, given.cluster_id, found, target, now=given.clock(), actor=who.user)
+        return _shown(tx, given, found.chain_id)
+
+    def theirs() -> Chain:
+        found = seen(tx, ChainId(chain_id), who)
+        if not who.steers(found, chains.links(tx, found.chain_id)):
+            raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
+        return found
+
+    return ask
+
+
+Asking = Annotated[Callable[[ChainState], chain_schemas.ChainView], Depends(_asking)]
+
+
+@router.post(
+    "/chains/{chain_id}/pause", operation_id="pauseChain", responses=write_errors(404, 409)
+)
+def pause_chain(ask: Asking) -> chain_schemas.ChainView:
+    """Start no further link until it is resumed; the running link goes on."""
+    return ask(ChainState.PAUSED)
+
+
+@router.post(
+    "/chains/{chain_id}/resume", operation_id="resumeChain", responses=write_errors(404, 409)
+)
+def resume_chain(ask: Asking) -> chain_schemas.ChainView:
+    """Undo a pause."""
+    return ask(ChainState.ACTIVE)
+
+
+@router.post(
+    "/chains/{chain_id}/cancel", operation_id="cancelChain", responses=write_errors(404, 409)
+)
+def cancel_chain(ask: Asking) -> chain_schemas.ChainView:
+    """End the chain: its standby is cancelled, then its running links."""
+    return ask(ChainState.CANCELLED)

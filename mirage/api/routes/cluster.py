@@ -1,0 +1,123 @@
+"""Routes on the cluster: how it stands, and its jobs."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from mirage.api import serializers
+from mirage.api.openapi import read_errors
+from mirage.api.schemas import chain_schemas, cluster_schemas
+from mirage.api.streaming import file_export
+from mirage.api.streaming.file_export import EXPORTED, AsFormat, Format
+from mirage.domain.access.caller import JOBS, NODES, PARTITIONS
+from mirage.domain.job import Job, JobState
+from mirage.http.dependencies import Context, Reader, Reading, freshness, need
+from mirage.http.paging import Between, Paging, pair_cursor
+from mirage.store.database.engine import Transaction
+from mirage.store.jobs import job_history, queue_summary, snapshots
+from mirage.store.jobs.job_history import JobFilter
+from mirage.store.operations import clusters
+
+router = APIRouter(tags=["cluster"])
+
+_NODES_WITHIN_S = 3600
+"""Nodes are asked for more rarely than the queue: the newest answer of the last hour is shown."""
+
+
+_OF_NODES = {"nodes", "usable_nodes", "idle_nodes", "gpus", "gpus_used"}
+
+
+@router.get("/cluster", operation_id="getCluster", responses=read_errors(401))
+def get_cluster(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.ClusterView:
+    """The cluster in sums, as it was last seen, and how far Mirage goes on it."""
+    modes = clusters.modes(tx, given.cluster_id)
+    fresh = freshness(tx, given)
+    return cluster_schemas.ClusterView(
+        name=given.cluster_name,
+        mode=modes.pop(""),
+        partitions=modes if reader.sees(PARTITIONS) else {},
+        policies=list(given.policies),
+        partial=given.partial(),
+        as_of=fresh.as_of,
+        stale=fresh.stale,
+        sums=_sums(tx, given.cluster_id, with_nodes=reader.sees(NODES)),
+    )
+
+
+def _sums(tx: Transaction, cluster_id: int, *, with_nodes: bool) -> cluster_schemas.ClusterSums:
+    latest = snapshots.latest(tx, cluster_id)
+    if latest is None:
+        return cluster_schemas.ClusterSums()
+    merged: dict[str, Any] = {}
+    for row in snapshots.series(tx, cluster_id, latest.taken_at - _NODES_WITHIN_S):
+        merged |= row.features
+    if not with_nodes:
+        merged = {name: value for name, value in merged.items() if name not in _OF_NODES}
+    return cluster_schemas.ClusterSums.model_validate(merged)
+
+
+@router.get(
+    "/jobs",
+    operation_id="listJobs",
+    response_model=chain_schemas.JobPage,
+    responses=read_errors(429) | EXPORTED,
+)
+def list_jobs(
+    *,
+    wanted: AsFormat,
+    paging: Paging,
+    reader: Reader,
+    between: Between,
+    partition: Annotated[str, Query(max_length=64)] = "",
+    user: Annotated[str, Query(max_length=64)] = "",
+    account: Annotated[str, Query(max_length=64)] = "",
+    qos: Annotated[str, Query(max_length=64)] = "",
+    state: JobState | None = None,
+) -> chain_schemas.JobPage | Response:
+    """Jobs that the cluster has, and had, highest id first; the caller's own where it keeps them
+    private. `since` and `until` are of their submission."""
+    need(reader, JOBS)
+    own = None if reader.sees(JOBS) else reader.own()
+    where = JobFilter(
+        partition=partition,
+        user=user,
+        account=account,
+        qos=qos,
+        state=state,
+        since=between.since,
+        until=between.until,
+        own=own,
+    )
+    cluster_id, begin = paging.given.cluster_id, paging.after_pair
+
+    def look(tx: Transaction, last: Job | None, limit: int) -> list[Job]:
+        after = begin if last is None else (last.job_id, last.submit)
+        found = job_history.page(tx, cluster_id, where, after=after, limit=limit)
+        return _planned(tx, cluster_id, found)
+
+    if wanted is not Format.JSON:
+        return file_export.file(paging.request, wanted, chain_schemas.JobView, look, _shown)
+    return paging.answer(
+        chain_schemas.JobPage,
+        look(paging.tx, None, paging.limit),
+        view=serializers.job,
+        cursor=lambda job: pair_cursor(job.job_id, job.submit),
+    )
+
+
+def _planned(tx: Transaction, cluster_id: int, found: list[Job]) -> list[Job]:
+    """With the starts that Slurm plans for those that wait."""
+    if not any(job.state.waiting for job in found):
+        return found
+    plans = queue_summary.plans(tx, cluster_id)
+    waiting = (job.state.waiting and job.job_id in plans for job in found)
+    return [
+        replace(job, planned_start=plans[job.job_id]) if waits else job
+        for job, waits in zip(found, waiting, strict=True)
+    ]
+
+
+def _shown(_tx: Transaction, found: Sequence[Job]) -> list[chain_schemas.JobView]:
+    return [serializers.job(job) for job in found]

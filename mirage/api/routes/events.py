@@ -1,0 +1,154 @@
+"""The stream of events: server-sent, numbered, and resumed where it broke off."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from mirage.api.openapi import read_errors
+from mirage.api.streaming.change_feed import Ending, Listener, Live, Seen, shown
+from mirage.domain.access.caller import Standing
+from mirage.http.dependencies import Reader
+from mirage.store.events.changes import Topic
+
+router = APIRouter(tags=["events"])
+
+MEDIA_TYPE = "text/event-stream"
+HEARTBEAT_S = 15.0
+"""A proxy takes a connection on which nothing comes for a minute to be dead."""
+LONGEST_S = 600
+"""Then the client comes again by itself, and is asked anew who it is."""
+SEND_S = 30.0
+"""For a client that does not read; its connection is closed."""
+_RETRY_MS = 2000
+_LARGEST = 2**53
+
+_ANSWERS = read_errors(401, 403, 429) | {
+    200: {
+        "description": "Events. `id`: resume with it. `event`: chains, decisions, queue, mode; "
+        "health (ok, stale, unavailable; first of all, and when it changes); reset: changes were "
+        "missed, look at everything again. `data`: JSON; `chain_ids` null: of many chains.",
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {"$ref": "#/components/schemas/LiveEvent"},
+                "example": 'id: 4711\nevent: chains\ndata: {"id": 4711, "topic": "chains", '
+                '"chain_ids": ["k3v9x2m7q1zt"]}\n\n',
+            }
+        },
+    }
+}
+
+
+@router.get("/events", operation_id="streamEvents", response_class=Response, responses=_ANSWERS)
+def stream_events(
+    request: Request,
+    reader: Reader,
+    last_event_id: Annotated[
+        int | None, Header(ge=0, le=_LARGEST, description="Of the last event received.")
+    ] = None,
+    since: Annotated[
+        int | None, Query(ge=0, le=_LARGEST, description="The same, for a first connection.")
+    ] = None,
+    topic: Annotated[list[Topic] | None, Query(description="Of these alone.")] = None,
+    for_s: Annotated[
+        int, Query(ge=0, le=LONGEST_S, description="End after so long; 0: what is there now.")
+    ] = LONGEST_S,
+) -> Response:
+    """That something changed, as it changes: what it is now, the other addresses tell."""
+    return EventStream(
+        request.app.state.live,
+        reader,
+        # A browser resumes with its header, whatever address it began with.
+        after=since if last_event_id is None else last_event_id,
+        topics=set(topic or Topic),
+        for_s=for_s,
+        at_ending=getattr(request.state, "at_ending", None),
+        client=getattr(request.state, "client", None),
+    )
+
+
+class EventStream(Response):
+    """Ends when its time is over, the client has gone or does not read, or the server ends."""
+
+    def __init__(
+        self,
+        live: Live,
+        who: Standing,
+        *,
+        after: int | None,
+        topics: set[Topic],
+        for_s: float,
+        at_ending: Ending | None = None,
+        client: str | None = None,
+    ) -> None:
+        # X-Accel-Buffering: nginx passes each event on at once.
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(media_type=MEDIA_TYPE, headers=headers)
+        del self.headers["content-length"]
+        self._live, self._who, self._after, self._topics = live, who, after, topics
+        self._until = time.monotonic() + for_s
+        self._at_ending, self._client = at_ending, client
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        with self._live.listening(self._who, self._client) as listener:
+            if self._at_ending is not None:
+                self._at_ending(listener.end)
+            head = {"status": self.status_code, "headers": self.raw_headers}
+            await send({"type": "http.response.start", **head})
+            leaving = asyncio.create_task(_until_gone(receive, listener))
+            try:
+                async for text in self._events(listener):
+                    body = {"type": "http.response.body", "body": text.encode(), "more_body": True}
+                    await asyncio.wait_for(send(body), SEND_S)
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            except (TimeoutError, OSError):
+                return  # nobody reads
+            finally:
+                leaving.cancel()
+
+    async def _events(self, listener: Listener) -> AsyncIterator[str]:
+        seen = await self._live.begin(self._after)
+        at = seen.newest if self._after is None or seen.news is None else self._after
+        yield f"retry: {_RETRY_MS}\n\n{_health(seen.health, at)}{self._told(seen)}"
+        beat = time.monotonic() + HEARTBEAT_S
+        while not listener.ended and (now := time.monotonic()) < self._until:
+            await listener.waits(min(self._until, beat) - now)
+            before, seen = seen, self._since(seen, listener)
+            text = "" if seen.health == before.health else _health(seen.health, seen.newest)
+            text += self._told(seen)
+            # Not for each change: a beat shall not tell of what this caller may not see.
+            if text or time.monotonic() >= beat:
+                yield text or ": still here\n\n"
+                beat = time.monotonic() + HEARTBEAT_S
+
+    def _since(self, before: Seen, listener: Listener) -> Seen:
+        live = self._live
+        news = None if listener.lost else live.after(before.newest)
+        listener.lost = False
+        newest = live.last if news is None else max(live.last, before.newest)
+        return Seen(news, live.owners, newest, live.health)
+
+    def _told(self, seen: Seen) -> str:
+        if seen.news is None:
+            return _event("reset", seen.newest, {"id": seen.newest, "topic": "reset"})
+        found = [shown(change, self._who, seen.owners, self._topics) for change in seen.news]
+        return "".join(_event(str(d["topic"]), int(str(d["id"])), d) for d in found if d)
+
+
+async def _until_gone(receive: Receive, listener: Listener) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    listener.end()
+
+
+def _health(status: str, number: int) -> str:
+    return _event("health", number, {"topic": "health", "status": status})
+
+
+def _event(name: str, number: int, data: Mapping[str, object]) -> str:
+    return f"id: {number}\nevent: {name}\ndata: {json.dumps(data)}\n\n"

@@ -1,0 +1,137 @@
+"""Routes on how long a job would wait if it were submitted now."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+
+from mirage.api import serializers
+from mirage.api.openapi import read_errors, write_errors
+from mirage.api.routes.queue import bounds_of, least_of
+from mirage.api.schemas import forecast_schemas as schemas
+from mirage.domain.job_shape import Shape
+from mirage.domain.timelimit import UNLIMITED
+from mirage.errors import NeverStarts
+from mirage.http import quota
+from mirage.http.dependencies import (
+    Context,
+    Freshness,
+    Reader,
+    Reading,
+    Writer,
+    Writing,
+    freshness,
+    instant,
+)
+from mirage.http.idempotency import Once
+from mirage.http.problems import invalid
+from mirage.services.forecasts import submission_forecast
+from mirage.services.forecasts.submission_forecast import Foretold, OnBehalf
+
+router = APIRouter(tags=["cluster"])
+
+
+def _a_few(request: Request, _reader: Reader) -> Iterator[None]:
+    with quota.of(request).foretelling(quota.asker(request)):
+        yield
+
+
+@router.get(
+    "/forecasts",
+    operation_id="getForecast",
+    responses=read_errors(401, 404, 429),
+    dependencies=[Depends(_a_few, scope="function")],
+)
+def get_forecast(
+    given: Context,
+    reader: Reader,
+    tx: Reading,
+    *,
+    partition: Annotated[str, Query(min_length=1, max_length=64, examples=["gpu"])],
+    nodes: Annotated[int, Query(ge=1, le=schemas.MOST_NODES, examples=[4])],
+    time_limit_s: Annotated[int, Query(ge=1, le=UNLIMITED, examples=[172800])],
+    gpus: Annotated[
+        int, Query(ge=0, le=schemas.MOST_GPUS, description="Over all nodes; 0: whole nodes.")
+    ] = 0,
+    account: Annotated[str, Query(max_length=64)] = "",
+) -> schemas.WaitForecast:
+    """How long such a job would wait if submitted now: the twin's answer for it or for a job near
+    it, else what like jobs waited lately."""
+    shape = Shape(
+        partition=partition, nodes=nodes, time_limit_s=time_limit_s, gpus=gpus, account=account
+    )
+    now, bounds = given.clock(), bounds_of(given, reader, partition)
+    try:
+        found = submission_forecast.foretell(
+            tx, given.cluster_id, shape, now, least=least_of(reader), bounds=bounds
+        )
+    except NeverStarts as error:
+        raise invalid(str(error), parameter=error.field) from error
+    return _view(found, now, freshness(tx, given))
+
+
+@router.post(
+    "/forecasts", operation_id="askForecast", status_code=202, responses=write_errors(409, 429)
+)
+def ask_forecast(
+    new: schemas.NewForecast,
+    given: Context,
+    who: Writer,
+    tx: Writing,
+    key: Once,
+) -> schemas.ForecastAsked:
+    """Have the twin asked for exactly this job: the worker answers within some minutes, and
+    getForecast tells then."""
+
+    by = OnBehalf(who.uid, given.quotas.forecasts_asked)
+
+    def ask() -> schemas.ForecastAsked:
+        shape, bounds = Shape(**new.model_dump()), bounds_of(given, who, new.partition)
+        try:
+            submission_forecast.ask(
+                tx, given.cluster_id, shape, given.clock(), bounds=bounds, by=by
+            )
+        except NeverStarts as error:
+            raise invalid(str(error), pointer=f"#/{error.field}") from error
+        return asked()
+
+    def asked() -> schemas.ForecastAsked:
+        return schemas.ForecastAsked(ask_again_s=given.queue_interval_s)
+
+    return key.once(ask, asked)
+
+
+def _view(found: Foretold, now: int, fresh: Freshness) -> schemas.WaitForecast:
+    shape, used, quality = found.shape, found.used, found.quality
+    return schemas.WaitForecast(
+        partition=shape.partition,
+        nodes=shape.nodes,
+        time_limit_s=shape.time_limit_s,
+        gpus=shape.gpus,
+        account=shape.account,
+        source=schemas.Source(found.source),
+        foretold_at=instant(found.at),
+        exact=found.exact,
+        used=schemas.ShapeView(
+            nodes=used.nodes,
+            time_limit_s=used.time_limit_s,
+            gpus=used.gpus,
+            account=used.account,
+        ),
+        calibrated=found.calibrated,
+        quality=None
+        if quality is None
+        else schemas.ForecastQuality(
+            jobs=quality.jobs,
+            days=quality.days,
+            within=quality.within,
+            below_p90=quality.below_p90,
+            error_s=quality.error_s,
+        ),
+        waiting=found.waiting,
+        refused=found.refused,
+        says=list(submission_forecast.sentences(found, now)),
+        as_of=fresh.as_of,
+        stale=fresh.stale,
+        **serializers.forecast(found.forecast).model_dump(),
+    )

@@ -1,0 +1,74 @@
+"""Routes on hand-overs: what each one cost."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from mirage.api import serializers
+from mirage.api.openapi import read_errors
+from mirage.api.schemas.handover_schemas import HandoverItem, HandoverPage
+from mirage.api.streaming import file_export
+from mirage.api.streaming.file_export import EXPORTED, AsFormat, Format
+from mirage.domain.access.caller import JOBS, USAGE
+from mirage.domain.chain import ChainId
+from mirage.http.dependencies import Reader, need
+from mirage.http.paging import Between, Paging, pair_cursor
+from mirage.store.chains import chains
+from mirage.store.chains.chains import HandoverFilter, HandoverRow
+from mirage.store.database.engine import Transaction
+
+router = APIRouter(tags=["handovers"])
+
+
+@router.get(
+    "/handovers",
+    operation_id="listHandovers",
+    response_model=HandoverPage,
+    responses=read_errors(429) | EXPORTED,
+)
+def list_handovers(
+    *,
+    wanted: AsFormat,
+    paging: Paging,
+    reader: Reader,
+    between: Between,
+    chain_id: Annotated[str | None, Query(max_length=32)] = None,
+    user: Annotated[str, Query(max_length=64)] = "",
+    partition: Annotated[str, Query(max_length=64, description="Of the successor.")] = "",
+    account: Annotated[str, Query(max_length=64)] = "",
+) -> HandoverPage | Response:
+    """Complete hand-overs of all chains that the caller may see, the last start first. `since` and
+    `until` are of the successor's start."""
+    need(reader, JOBS, USAGE)
+    where = HandoverFilter(
+        chain_id=None if chain_id is None else ChainId(chain_id),
+        user=user,
+        partition=partition,
+        account=account,
+        since=between.since,
+        until=between.until,
+        own=None if reader.sees_all_chains else reader.own(),
+    )
+    cluster_id, begin = paging.given.cluster_id, paging.after_pair
+
+    def look(tx: Transaction, last: HandoverRow | None, limit: int) -> list[HandoverRow]:
+        after = begin if last is None else _place(last)
+        return chains.handover_page(tx, cluster_id, where, after=after, limit=limit)
+
+    if wanted is not Format.JSON:
+        return file_export.file(paging.request, wanted, HandoverItem, look, _shown)
+    return paging.answer(
+        HandoverPage,
+        look(paging.tx, None, paging.limit),
+        view=serializers.passed,
+        cursor=lambda row: pair_cursor(*_place(row)),
+    )
+
+
+def _place(row: HandoverRow) -> tuple[int, int]:
+    return row.successor.start or 0, row.successor.job_id
+
+
+def _shown(_tx: Transaction, rows: Sequence[HandoverRow]) -> list[HandoverItem]:
+    return [serializers.passed(row) for row in rows]

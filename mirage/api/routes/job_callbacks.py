@@ -1,0 +1,78 @@
+"""Routes that machines call: a running link that asks what to do, and slurmctld's epilog."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from mirage.api.openapi import write_errors
+from mirage.api.routes.chains import ChainPath, seen
+from mirage.api.schemas import chain_schemas
+from mirage.domain.chain import MAX_LINKS, ChainId, ChainMode
+from mirage.domain.job import JobId
+from mirage.errors import NotAllowed
+from mirage.http.dependencies import Context, Identified, Reading, Writer, Writing
+from mirage.http.idempotency import Once
+from mirage.services.chains import submit_instruction
+from mirage.services.control import limit_overrides
+from mirage.services.provision.next_release import next_plan
+from mirage.store.chains import push_times
+
+router = APIRouter(tags=["machines"])
+
+
+@router.get(
+    "/chains/{chain_id}/next",
+    operation_id="getNextLink",
+    responses=write_errors(404),
+    response_model_exclude_unset=True,
+)
+def get_next_link(
+    chain_id: ChainPath,
+    given: Context,
+    who: Identified,
+    tx: Reading,
+    link: Annotated[
+        int | None, Query(gt=0, le=MAX_LINKS, description="The number of the link that asks.")
+    ] = None,
+) -> chain_schemas.NextLinkView:
+    """What the running link of a chain does about the next one. For its owner.
+
+    Of mode submit: shall it submit it now? Of a chain with standbys: the lead to plan.
+    """
+    found = seen(tx, ChainId(chain_id), who)
+    if found.uid != who.uid:
+        raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
+    if found.mode is not ChainMode.SUBMIT:
+        plan = next_plan(
+            tx,
+            given.cluster_id,
+            found,
+            index=link,
+            default=given.policy,
+            limits=limit_overrides.in_force(tx, given.cluster_id, given.limits),
+            now=given.clock(),
+            tick_s=given.queue_interval_s,
+        )
+        return chain_schemas.NextLinkView(
+            submit_now=False, ask_again_s=plan.ask_again_s, mode=plan.mode, lead_s=plan.lead_s
+        )
+    answer = submit_instruction.next_link(tx, found, given.clock(), given.queue_interval_s)
+    return chain_schemas.NextLinkView(submit_now=answer.submit_now, ask_again_s=answer.ask_again_s)
+
+
+@router.post(
+    "/completions", operation_id="reportCompletion", status_code=202, responses=write_errors(409)
+)
+def report_completion(
+    ended: chain_schemas.CompletionEvent, given: Context, who: Writer, tx: Writing, key: Once
+) -> chain_schemas.CompletionView:
+    """A job has ended: from slurmctld (slurm_plugin/hooks/mirage-push), so as to be asked less."""
+    if who.user not in given.pushers:
+        raise NotAllowed(f"{who.user} is not slurmctld's user here (polling.pushers)")
+    job_id, now = JobId(ended.job_id), given.clock()
+    return key.once(
+        lambda: chain_schemas.CompletionView(
+            looks=push_times.told(tx, given.cluster_id, job_id, now)
+        ),
+        lambda: chain_schemas.CompletionView(looks=push_times.awaits(tx, given.cluster_id, job_id)),
+    )

@@ -1,0 +1,151 @@
+"""Routes on waiting: the queue as it stands, and how long jobs waited."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+
+from mirage.api.openapi import read_errors
+from mirage.api.schemas import queue_schemas as schemas
+from mirage.domain.access.caller import JOBS, NODES, PARTITIONS, Standing
+from mirage.domain.wait_buckets import LimitClass, SizeClass
+from mirage.domain.wait_histogram import Spread
+from mirage.errors import InputError
+from mirage.http.context import ApiContext
+from mirage.http.dependencies import Context, Reader, Reading, freshness, instant, instant_or_none
+from mirage.http.problems import invalid
+from mirage.services.forecasts.submission_forecast import Bounds
+from mirage.services.reports import queue_status, wait_statistics
+from mirage.services.reports.queue_status import Partition, Reason
+from mirage.services.reports.wait_statistics import Asked, Group, Span, WaitsOverTime
+from mirage.store.jobs.wait_marks import DAY_S
+
+router = APIRouter(tags=["cluster"])
+
+DAYS = 14
+"""That are shown where nobody says which."""
+_LAST = 7_258_118_400
+"""The year 2200."""
+
+
+@router.get("/queue", operation_id="getQueue", responses=read_errors(401))
+def get_queue(given: Context, reader: Reader, tx: Reading) -> schemas.QueueView:
+    """Who waits where and why, and how many nodes are idle: sums, as last seen."""
+    found = queue_status.shown(tx, given.cluster_id, reader)
+    fresh = freshness(tx, given)
+    return schemas.QueueView(
+        nodes_as_of=instant_or_none(found.nodes_at),
+        whole=None if found.whole is None else _partition(found.whole),
+        partitions=[_partition(row) for row in found.partitions],
+        as_of=fresh.as_of,
+        stale=fresh.stale,
+    )
+
+
+def _asked(
+    given: Context,
+    *,
+    since: Annotated[
+        datetime | None, Query(description=f"Default: {DAYS} days ago.", examples=["2026-03-02"])
+    ] = None,
+    until: Annotated[datetime | None, Query(description="Default: now.")] = None,
+    by: Span = Span.DAY,
+    partition: Annotated[str, Query(max_length=64, description="Empty: all.")] = "",
+    nodes: Annotated[SizeClass | None, Query(description="Size class. Default: all.")] = None,
+    time_limit: Annotated[LimitClass | None, Query(description="At most so long.")] = None,
+) -> Asked:
+    now = given.clock()
+    return Asked(
+        since=now - DAYS * DAY_S if since is None else _epoch(since, "since"),
+        until=now + 1 if until is None else _epoch(until, "until"),
+        by=by,
+        partition=partition,
+        size=nodes,
+        limit=time_limit,
+    )
+
+
+@router.get("/waits", operation_id="getWaits", responses=read_errors(401))
+def get_waits(
+    given: Context, reader: Reader, tx: Reading, asked: Annotated[Asked, Depends(_asked)]
+) -> schemas.WaitsView:
+    """How long jobs waited, by the hour or day in which they started: p10, p50 and p90, and the
+    same by partition, nodes and time limit over the whole range."""
+    try:
+        found = wait_statistics.over_time(tx, given.cluster_id, asked, least=least_of(reader))
+    except InputError as error:
+        raise invalid(str(error), parameter="since") from error
+    fresh = freshness(tx, given)
+    return _waits(found, fresh.as_of, stale=fresh.stale, named=reader.sees(PARTITIONS))
+
+
+def least_of(reader: Standing) -> int:
+    """Of how many jobs waits are told to this reader."""
+    return 1 if reader.sees(JOBS) else wait_statistics.LEAST
+
+
+def bounds_of(given: ApiContext, reader: Standing, partition: str) -> Bounds:
+    """What of the partition a refusal may tell this reader."""
+    max_time_s = given.max_time_s.get(partition, 0) if reader.sees(PARTITIONS) else 0
+    return Bounds(sees_nodes=reader.sees(NODES), max_time_s=max_time_s)
+
+
+def _epoch(at: datetime, parameter: str) -> int:
+    """Without a time zone: UTC. Raises for what no job was submitted in."""
+    found = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    if not 0 <= found <= _LAST:
+        raise invalid("it lies between 1970 and 2200", parameter=parameter)
+    return found
+
+
+def _waits(
+    found: WaitsOverTime, as_of: datetime | None, *, stale: bool, named: bool
+) -> schemas.WaitsView:
+    asked = found.asked
+    return schemas.WaitsView(
+        since=instant(asked.since),
+        until=instant(asked.until),
+        by=asked.by,
+        partition=asked.partition or None,
+        nodes=asked.size,
+        time_limit=asked.limit,
+        points=[schemas.WaitPoint(at=instant(p.at), **_spread(p.waits)) for p in found.points],
+        whole=schemas.SpreadView(**_spread(found.whole)),
+        by_partition=[_group(g) for g in found.partitions] if named else [],
+        by_nodes=[_group(g) for g in found.sizes],
+        by_time_limit=[_group(g) for g in found.limits],
+        behind_h=found.behind_h,
+        as_of=as_of,
+        stale=stale,
+    )
+
+
+def _group(group: Group) -> schemas.WaitGroup:
+    return schemas.WaitGroup(name=group.name, **_spread(group.waits))
+
+
+def _spread(waits: Spread) -> dict[str, Any]:
+    return {"jobs": waits.jobs, "p10_s": waits.p10_s, "p50_s": waits.p50_s, "p90_s": waits.p90_s}
+
+
+def _partition(row: Partition) -> schemas.PartitionView:
+    nodes = row.nodes
+    return schemas.PartitionView(
+        partition=row.name,
+        pending_jobs=row.pending_jobs,
+        pending_nodes=row.pending_nodes,
+        running_jobs=row.running_jobs,
+        running_nodes=row.running_nodes,
+        oldest_pending_s=row.oldest_s,
+        reasons=[_reason(reason) for reason in row.reasons],
+        nodes=None if nodes is None else nodes.nodes,
+        usable_nodes=None if nodes is None else nodes.usable_nodes,
+        idle_nodes=None if nodes is None else nodes.idle_nodes,
+    )
+
+
+def _reason(reason: Reason) -> schemas.ReasonView:
+    why = reason.why
+    return schemas.ReasonView(
+        reason=why.word, jobs=reason.jobs, cure=why.cure, says=why.says, advice=why.advice
+    )

@@ -1,0 +1,77 @@
+"""Routes that look back: were forecasts right, what was saved, would Mirage be worth it."""
+
+from dataclasses import fields
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from mirage.api.openapi import read_errors
+from mirage.api.schemas import report_schemas as schemas
+from mirage.domain.access.caller import JOBS, USAGE
+from mirage.errors import NotFound
+from mirage.http.context import ApiContext
+from mirage.http.dependencies import Context, Reader, Reading, freshness, instant, need
+from mirage.http.response_cache import lately
+from mirage.services.reports import stored_report
+from mirage.services.reports.forecast_accuracy import accuracy
+from mirage.services.reports.impact import impact
+from mirage.store.database.engine import Transaction
+
+router = APIRouter(tags=["reports"])
+
+DAYS = 30
+MOST_DAYS = 366
+
+Days = Annotated[
+    int, Query(ge=1, le=MOST_DAYS, description="How far back, to now.", examples=[DAYS])
+]
+
+
+@router.get("/accuracy", operation_id="getAccuracy", responses=read_errors(401))
+def get_accuracy(
+    given: Context, reader: Reader, tx: Reading, days: Days = DAYS
+) -> schemas.AccuracyView:
+    """What was foretold against what happened: calibration, errors, Slurm's own plan beside it.
+
+    Of a sample of the jobs submitted, each foretold at its submission, and of hand-overs.
+    """
+    span = (given.cluster_id, *lately(given.clock(), days))
+    found = given.remembered.lookback(accuracy, tx, span, reader)
+    return schemas.AccuracyView.model_validate(_seen(found, tx, given), from_attributes=True)
+
+
+@router.get("/impact", operation_id="getImpact", responses=read_errors(401))
+def get_impact(
+    given: Context, reader: Reader, tx: Reading, days: Days = DAYS
+) -> schemas.ImpactView:
+    """Interruption saved against each baseline and overlap spent; act and shadow apart.
+
+    Where the cluster keeps jobs or usage private, of the caller's own chains.
+    """
+    need(reader, JOBS, USAGE)
+    span = (given.cluster_id, *lately(given.clock(), days))
+    found = given.remembered.lookback(impact, tx, span, reader)
+    return schemas.ImpactView.model_validate(_seen(found, tx, given), from_attributes=True)
+
+
+@router.get("/reports/shadow", operation_id="getShadowReport", responses=read_errors(401, 404))
+def get_shadow_report(given: Context, reader: Reader, tx: Reading) -> schemas.ShadowReportView:
+    """Had Mirage acted in the last weeks: the last report of `mirage report shadow`."""
+    found = stored_report.shadow(tx, given.cluster_id, reader)
+    if found is None:
+        raise NotFound("no shadow report has been made yet: run `mirage report shadow`")
+    fresh = freshness(tx, given)
+    return schemas.ShadowReportView(
+        made_at=instant(found.at),
+        recommendation=found.document["recommendation"],
+        report=dict(found.document),
+        as_of=fresh.as_of,
+        stale=fresh.stale,
+    )
+
+
+def _seen(found: Any, tx: Transaction, given: ApiContext) -> dict[str, Any]:
+    """The fields of a dataclass, and how fresh they are."""
+    fresh = freshness(tx, given)
+    values = {field.name: getattr(found, field.name) for field in fields(found)}
+    return values | {"as_of": fresh.as_of, "stale": fresh.stale}

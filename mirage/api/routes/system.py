@@ -1,0 +1,153 @@
+"""Routes on the service itself: is it alive, is it ready, how far may it go."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import PlainTextResponse
+
+from mirage.api import metrics, serializers
+from mirage.api.openapi import errors, read_errors, write_errors
+from mirage.api.schemas import chain_schemas, cluster_schemas
+from mirage.domain.access.caller import JOBS, PARTITIONS
+from mirage.domain.chain import ChainId
+from mirage.errors import InputError, NotFound
+from mirage.http.context import ApiContext
+from mirage.http.dependencies import (
+    Admin,
+    AdminWriter,
+    Context,
+    Reader,
+    Reading,
+    Writing,
+    freshness,
+    need,
+)
+from mirage.http.idempotency import Once
+from mirage.http.paging import Between, Paging
+from mirage.http.problems import KINDS, NOT_READY, ProblemError, invalid
+from mirage.services.control import kill_switch, modes
+from mirage.services.control.kill_switch import Way
+from mirage.store.database.engine import Transaction
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditFilter
+from mirage.store.operations import clusters
+
+router = APIRouter(tags=["system"])
+probes = APIRouter(tags=["system"])
+"""Outside the versioned prefix, where monitoring looks for them."""
+
+
+@probes.get("/healthz", operation_id="getHealth")
+def get_health() -> chain_schemas.Health:
+    """The process is alive."""
+    return chain_schemas.Health()
+
+
+@probes.get("/readyz", operation_id="getReadiness", responses=errors(500, 503))
+def get_readiness(given: Context) -> chain_schemas.Health:
+    """The database is of this program's schema, and the cluster was looked at lately."""
+    given.store.check_schema()
+    with given.store.read() as tx:
+        fresh = freshness(tx, given)
+    if fresh.as_of is None:
+        raise ProblemError(NOT_READY, "the cluster has not been looked at yet")
+    if fresh.stale:
+        raise ProblemError(
+            NOT_READY,
+            f"the cluster was last looked at {fresh.as_of.isoformat()}, "
+            f"more than {given.stale_after_s} s ago",
+        )
+    return chain_schemas.Health()
+
+
+@probes.get(
+    "/metrics",
+    operation_id="getMetrics",
+    response_class=PlainTextResponse,
+    responses=errors(401, 403, 413, 500, 503),
+)
+def get_metrics(given: Context, reader: Reader) -> Response:
+    """For Prometheus; with a token of any role where PrivateData hides jobs."""
+    need(reader, JOBS)
+    return Response(metrics.text(given), media_type=metrics.MEDIA_TYPE)
+
+
+@probes.get(
+    "/problems/{name}",
+    operation_id="explainProblem",
+    response_class=PlainTextResponse,
+    responses=errors(404),
+)
+def explain_problem(name: str) -> PlainTextResponse:
+    """What a problem's `type` means and what to do about it."""
+    kind = KINDS.get(name)
+    if kind is None:
+        raise NotFound(f"there is no problem {name}")
+    return PlainTextResponse(f"{kind.title} ({kind.status})\n\n{kind.advice}\n")
+
+
+@router.get("/mode", operation_id="getMode", responses=read_errors(401))
+def get_mode(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.Modes:
+    """How far Mirage goes."""
+    return _modes(tx, given, with_partitions=reader.sees(PARTITIONS))
+
+
+@router.put("/mode", operation_id="setMode", responses=write_errors(409))
+def set_mode(
+    new: cluster_schemas.NewMode, given: Context, who: AdminWriter, tx: Writing
+) -> cluster_schemas.Modes:
+    """Set the mode of a partition, or of the cluster; to act only with the kill switch released."""
+    now = given.clock()
+    try:
+        if new.mode is None:
+            modes.unset_mode(tx, given.cluster_id, new.partition, now=now, actor=who.user)
+            return _modes(tx, given)
+        modes.check_known(tx, given.cluster_id, new.partition)
+    except InputError as error:
+        raise invalid(str(error), pointer="#/partition") from error
+    modes.set_mode(tx, given.cluster_id, new.mode, new.partition, now=now, actor=who.user)
+    return _modes(tx, given)
+
+
+@router.post("/kill", operation_id="stopActing", responses=write_errors(409))
+def stop_acting(given: Context, who: AdminWriter, tx: Writing, key: Once) -> cluster_schemas.Modes:
+    """The kill switch: whatever acts goes back to shadow, until release. Running jobs are not
+    touched."""
+
+    def stop() -> cluster_schemas.Modes:
+        kill_switch.pull(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
+        return _modes(tx, given)
+
+    return key.once(stop, lambda: _modes(tx, given))
+
+
+def _modes(
+    tx: Transaction, given: ApiContext, *, with_partitions: bool = True
+) -> cluster_schemas.Modes:
+    known = clusters.modes(tx, given.cluster_id)
+    mode = known.pop("")
+    return cluster_schemas.Modes(mode=mode, partitions=known if with_partitions else {})
+
+
+@router.get("/audit", operation_id="listAudit", responses=read_errors(401, 403))
+def list_audit(
+    who: Admin,  # noqa: ARG001 - asked for by being named
+    paging: Paging,
+    between: Between,
+    chain_id: Annotated[str | None, Query(max_length=32)] = None,
+    actor: Annotated[str | None, Query(max_length=64, description="A user, or mirage.")] = None,
+    event: Annotated[str | None, Query(max_length=80, examples=["free: done"])] = None,
+) -> cluster_schemas.AuditPage:
+    """Who did what, and what Mirage found and did; newest first."""
+    rows = audit.page(
+        paging.tx,
+        paging.given.cluster_id,
+        chain_id=None if chain_id is None else ChainId(chain_id),
+        event=event,
+        after=paging.after,
+        limit=paging.limit,
+        where=AuditFilter(actor=actor, since=between.since, until=between.until),
+    )
+    return paging.answer(
+        cluster_schemas.AuditPage, rows, view=serializers.audit, cursor=lambda row: str(row.id)
+    )

@@ -1,0 +1,1 @@
+"""The wire types of the REST API, one module for each resource."""

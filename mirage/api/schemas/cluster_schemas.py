@@ -1,0 +1,75 @@
+"""Wire types of the cluster, its modes and the audit."""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mirage.api.schemas.chain_schemas import Answer, Asked, Page
+from mirage.domain.decision import Mode
+
+_NOON = "2026-03-02T12:00:00Z"
+_CHAIN_ID = "k3v9x2m7q1zt"
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Modes(_Wire):
+    mode: Mode = Field(description="The cluster's.")
+    partitions: dict[str, Mode] = Field(
+        description="Of partitions that have their own.", examples=[{"gpu": "act"}]
+    )
+
+
+class ClusterSums(_Wire):
+    """Null: not known."""
+
+    pending_jobs: int | None = Field(None, examples=[212])
+    pending_nodes: int | None = Field(None, examples=[1040])
+    running_jobs: int | None = Field(None, examples=[96])
+    running_nodes: int | None = Field(None, examples=[88])
+    nodes: int | None = Field(None, examples=[90])
+    usable_nodes: int | None = Field(None, examples=[88])
+    idle_nodes: int | None = Field(None, examples=[0])
+    gpus: int | None = Field(None, examples=[352])
+    gpus_used: int | None = Field(None, examples=[350])
+
+
+class ClusterView(Answer):
+    name: str = Field(examples=["lab"])
+    mode: Mode
+    partitions: dict[str, Mode] = Field(
+        description="Of partitions that have their own.", examples=[{"gpu": "act"}]
+    )
+    policies: list[str] = Field(examples=[["reactive", "quantile"]])
+    partial: bool = Field(
+        False, description="The cluster keeps others' jobs from this service.", examples=[False]
+    )
+    sums: ClusterSums
+
+
+class NewMode(Asked):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        json_schema_extra={"examples": [{"mode": "act", "partition": "gpu"}]},
+    )
+
+    mode: Mode | None = Field(description="Null: the partition has none of its own any more.")
+    partition: str = Field("", max_length=64, description="Empty: the cluster itself.")
+
+
+class AuditView(_Wire):
+    id: int = Field(examples=[99])
+    at: datetime = Field(examples=[_NOON])
+    actor: str = Field(examples=["mirage"])
+    event: str = Field(examples=["free: done"])
+    chain_id: str | None = Field(examples=[_CHAIN_ID])
+    job_id: int | None = Field(examples=[4720])
+    detail: dict[str, Any] = Field(examples=[{"link": 3}])
+
+
+class AuditPage(Page):
+    items: list[AuditView]

@@ -1,0 +1,209 @@
+"""From what the store holds to what goes over the wire."""
+
+from collections.abc import Iterator, Sequence
+
+from mirage.api.schemas import chain_schemas, cluster_schemas
+from mirage.api.schemas.handover_schemas import HandoverItem
+from mirage.domain import script_turns
+from mirage.domain.chain import Chain, Link, LinkState
+from mirage.domain.decision import Forecast
+from mirage.domain.handover import Handover
+from mirage.domain.job import Job
+from mirage.domain.timelimit import UNLIMITED
+from mirage.http.dependencies import Freshness, instant, instant_or_none
+from mirage.services.chains import explanations, link_risks
+from mirage.store.chains.chains import HandoverRow
+from mirage.store.chains.decisions import DecisionRow
+from mirage.store.events.audit import AuditEntry
+
+
+def chain_summary(chain: Chain, links: Sequence[Link]) -> chain_schemas.ChainSummary:
+    over = [handover for _, handover in handovers(links)]
+    return chain_schemas.ChainSummary(
+        chain_id=chain.chain_id,
+        user=chain.user,
+        uid=chain.uid,
+        state=chain.state,
+        note=explanations.note(chain),
+        actor=chain.actor,
+        reason=chain.cause.reason if chain.cause else None,
+        links_planned=chain.links_planned,
+        links_started=sum(link.start is not None for link in links),
+        running=[link.job_id for link in links if link.state is LinkState.RUNNING],
+        policy=chain.policy,
+        overlap_price=chain.overlap_price,
+        total_s=chain.total_s,
+        max_overlap_s=chain.allowed_overlap_s(links[-1] if links else None),
+        presubmit=chain.presubmit,
+        style=chain.style,
+        mode=chain.mode,
+        at_risk=at_risk(chain),
+        created_at=instant(chain.created_at),
+        handovers_done=len(over),
+        interruption_h=sum(h.interruption_h for h in over),
+        overlap_h=sum(h.overlap_h for h in over),
+    )
+
+
+def at_risk(chain: Chain) -> chain_schemas.AtRisk | None:
+    if not chain.at_risk:
+        return None
+    return chain_schemas.AtRisk(
+        reason=chain.at_risk.word,
+        says=explanations.risk(chain.at_risk),
+        advice=link_risks.advice(chain.at_risk.word),
+    )
+
+
+def chain(found: Chain, links: Sequence[Link], fresh: Freshness) -> chain_schemas.ChainView:
+    summary = chain_summary(found, links)
+    return chain_schemas.ChainView(
+        **summary.model_dump(),
+        links=list(link_views(found, links)),
+        handovers=[_handover(index, h, found) for index, h in handovers(links)],
+        as_of=fresh.as_of,
+        stale=fresh.stale,
+    )
+
+
+def handovers(links: Sequence[Link]) -> list[tuple[int, Handover]]:
+    """The complete ones, with the successor's index. `links` are sorted by index."""
+    by_index = {link.index: link for link in links}
+    found = []
+    for successor in links:
+        predecessor = by_index.get(successor.index - 1)
+        if predecessor is None or predecessor.end is None or successor.start is None:
+            continue
+        found.append((successor.index, Handover(predecessor.end, successor.start)))
+    return found
+
+
+def _handover(index: int, handover: Handover, chain: Chain) -> chain_schemas.HandoverView:
+    return chain_schemas.HandoverView(
+        link=index,
+        predecessor_end=instant(handover.predecessor_end),
+        successor_start=instant(handover.successor_start),
+        interruption_h=handover.interruption_h,
+        overlap_h=handover.overlap_h,
+        cost_h=handover.cost_h(chain.overlap_price),
+    )
+
+
+def passed(row: HandoverRow) -> HandoverItem:
+    chain, before, after = row
+    assert before.end is not None and after.start is not None  # noqa: S101, PT018 - complete ones
+    one = _handover(after.index, Handover(before.end, after.start), chain)
+    return HandoverItem(
+        **one.model_dump(),
+        chain_id=chain.chain_id,
+        user=chain.user,
+        account=after.account,
+        partition=after.partition,
+        nodes=after.nodes,
+        predecessor=before.job_id,
+        successor=after.job_id,
+        position=after.position,
+        freed_at=instant_or_none(after.freed_at),
+        freed_by=after.freed_by,
+        hindered=after.hindered,
+    )
+
+
+def link_views(chain: Chain, links: Sequence[Link]) -> Iterator[chain_schemas.LinkView]:
+    awaited = script_turns.awaited(chain, links)
+    for link in links:
+        yield _link_view(link, awaited.get(link.index))
+
+
+def _link_view(link: Link, awaited: Link | None) -> chain_schemas.LinkView:
+    return chain_schemas.LinkView(
+        index=link.index,
+        job_id=link.job_id,
+        state=link.state,
+        position=link.position,
+        partition=link.partition,
+        account=link.account,
+        nodes=link.nodes,
+        time_limit_s=_limit(link.time_limit_s),
+        unlimited=link.time_limit_s == UNLIMITED,
+        submit=instant(link.submit),
+        eligible=instant_or_none(link.eligible),
+        freed_at=instant_or_none(link.freed_at),
+        freed_by=link.freed_by,
+        planned_release=instant_or_none(link.planned_release),
+        planned_by=link.planned_by,
+        start=instant_or_none(link.start),
+        end=instant_or_none(link.end),
+        end_state=link.end_state,
+        reason=link.reason,
+        hindered=link.hindered,
+        planned_start=instant_or_none(link.planned_start),
+        waits_for=None if awaited is None else awaited.index,
+    )
+
+
+def decision(row: DecisionRow) -> chain_schemas.DecisionView:
+    return chain_schemas.DecisionView(
+        id=row.id,
+        at=instant(row.at),
+        last_at=instant(row.last_at),
+        repeats=row.repeats,
+        chain_id=row.chain_id,
+        link=row.index,
+        mode=row.mode,
+        policy=row.policy,
+        action=row.action,
+        reason=row.reason,
+        time_left_s=row.time_left_s,
+        forecast=None if row.forecast is None else forecast(row.forecast),
+        release_at=instant_or_none(row.release_at),
+        effect=row.effect,
+        error=row.error,
+        inputs=dict(row.inputs),
+    )
+
+
+def forecast(made: Forecast) -> chain_schemas.ForecastView:
+    return chain_schemas.ForecastView(
+        p10_s=made.p10_s, p50_s=made.p50_s, p90_s=made.p90_s, samples=made.samples
+    )
+
+
+def job(found: Job) -> chain_schemas.JobView:
+    return chain_schemas.JobView(
+        job_id=found.job_id,
+        name=found.name,
+        user=found.user,
+        account=found.account,
+        partition=found.partition,
+        qos=found.qos,
+        state=found.state,
+        reason=found.reason,
+        nodes=found.nodes,
+        gpus=found.gpus,
+        time_limit_s=_limit(found.time_limit_s),
+        unlimited=found.time_limit_s == UNLIMITED,
+        submit=instant(found.submit),
+        eligible=instant_or_none(found.eligible),
+        start=instant_or_none(found.start),
+        end=instant_or_none(found.end),
+        planned_start=instant_or_none(found.planned_start),
+        cancelled_at=instant_or_none(found.cancelled_at),
+        wait_s=found.waited_s,
+    )
+
+
+def audit(entry: AuditEntry) -> cluster_schemas.AuditView:
+    return cluster_schemas.AuditView(
+        id=entry.id,
+        at=instant(entry.at),
+        actor=entry.actor,
+        event=entry.event,
+        chain_id=entry.chain_id,
+        job_id=entry.job_id,
+        detail=dict(entry.detail),
+    )
+
+
+def _limit(seconds: int | None) -> int | None:
+    return None if seconds == UNLIMITED else seconds

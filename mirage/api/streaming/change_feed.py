@@ -1,0 +1,213 @@
+"""What changed lately, held for everybody who listens: the database is asked once a process.
+
+A listener keeps one number, that of the last change it was told: however slowly it reads, it costs
+no more. What it missed for too long is told as a reset, on which it looks at everything again.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+
+from mirage.domain.access.caller import Standing
+from mirage.domain.chain import ChainId
+from mirage.errors import MirageError
+from mirage.http.context import ApiContext
+from mirage.http.dependencies import freshness
+from mirage.http.problems import TOO_MANY, ProblemError
+from mirage.store.access import row_access
+from mirage.store.access.row_access import Owner
+from mirage.store.events import changes
+from mirage.store.events.changes import Change, Topic
+
+_log = structlog.get_logger(__name__)
+
+MOST = 256
+"""Listeners of one process, and at most half of its connections."""
+MOST_OF_ONE = 16
+"""Of one user."""
+MOST_FROM_ONE = 32
+"""From one client of people who do not say who they are (api/admission.py)."""
+FOR_KNOWN = 64
+"""Of these, and at most half of them, kept for those who say who they are: others share the rest.
+"""
+EVERY_S = 1.0
+BATCH = 500
+"""Changes read at once, and the most that a listener may be behind when it comes back."""
+REMEMBERED = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Changes after a number, oldest first, with whose the chains are; None: not all are kept."""
+
+    news: Sequence[Change] | None
+    owners: Mapping[ChainId, Owner]
+    newest: int
+    health: str
+    """ok, stale or unavailable."""
+
+
+@dataclass(eq=False, slots=True)
+class Listener:
+    """Somebody who listens. Its methods are called in the event loop alone."""
+
+    who: Standing
+    client: str | None = None
+    """Where it connects from; None: from where many do."""
+    ended: bool = False
+    lost: bool = False
+    """What it knows is of a database that has been put back: it begins anew."""
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def end(self) -> None:
+        self.ended = True
+        self._woken.set()
+
+    async def waits(self, timeout_s: float) -> None:
+        """Until it is woken, or for so long."""
+        try:
+            await asyncio.wait_for(self._woken.wait(), timeout_s)
+        except TimeoutError:
+            return
+        self._woken.clear()
+
+
+class Live:
+    """The changes of one cluster as one process follows them, while anybody listens."""
+
+    def __init__(self, given: ApiContext, *, every_s: float = EVERY_S) -> None:
+        self._given = given
+        self._every_s = every_s
+        self._listeners: list[Listener] = []
+        self._reading: asyncio.Task[None] | None = None
+        self._recent: deque[Change] = deque(maxlen=REMEMBERED)
+        self._owners: dict[ChainId, Owner] = {}
+        self._last = 0
+        self.health = "ok"
+
+    @contextmanager
+    def listening(self, who: Standing, client: str | None = None) -> Iterator[Listener]:
+        """Raises ProblemError where too many listen already."""
+        listener = Listener(who, client)
+        if not self._has_room_for(listener):
+            raise ProblemError(TOO_MANY, "too many streams of events are open: close one first")
+        self._listeners.append(listener)
+        try:
+            yield listener
+        finally:
+            self._listeners.remove(listener)
+            if not self._listeners and self._reading is not None:
+                self._reading.cancel()
+                self._reading = None
+
+    def _has_room_for(self, new: Listener) -> bool:
+        most = min(MOST, self._given.connections // 2)
+        theirs = [other for other in self._listeners if other.who.user == new.who.user]
+        if len(self._listeners) >= most:
+            return False
+        if new.who.known:
+            return len(theirs) < MOST_OF_ONE
+        from_there = sum(other.client == new.client for other in theirs)
+        is_one_too_many = new.client is not None and from_there >= MOST_FROM_ONE
+        return len(theirs) < most - min(FOR_KNOWN, most // 2) and not is_one_too_many
+
+    async def begin(self, after: int | None) -> Seen:
+        """What a listener missed since that number; None: it begins now."""
+        seen = await run_in_threadpool(self._read, after)
+        if self._reading is None and self._listeners:
+            self._recent.clear()
+            self._last, self.health = seen.newest, seen.health
+            self._reading = asyncio.create_task(self._follow())
+        return seen
+
+    def after(self, number: int) -> Sequence[Change] | None:
+        """Changes after that number as far as they are known here; None: some are forgotten."""
+        if number >= self._last:
+            return []
+        first = self._last - len(self._recent)
+        return None if number < first else list(self._recent)[number - first :]
+
+    @property
+    def last(self) -> int:
+        return self._last
+
+    @property
+    def owners(self) -> Mapping[ChainId, Owner]:
+        """Of the chains named in what is remembered."""
+        return self._owners
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(self._every_s)
+            try:
+                seen = await run_in_threadpool(self._read, self._last)
+            except Exception:  # who follows for everybody goes on
+                _log.exception("changes cannot be read")
+                continue
+            if seen.health == self.health and seen.newest == self._last:
+                continue
+            if seen.news is None:
+                self._recent.clear()
+                self._owners = {}
+            else:
+                self._recent.extend(seen.news)
+                self._owners = self._still_named() | dict(seen.owners)
+            self._last, self.health = seen.newest, seen.health
+            for listener in self._listeners:
+                listener.lost |= seen.news is None
+                listener.wake()
+
+    def _still_named(self) -> dict[ChainId, Owner]:
+        named = {chain_id for change in self._recent for chain_id in change.chain_ids or ()}
+        return {chain_id: owner for chain_id, owner in self._owners.items() if chain_id in named}
+
+    def _read(self, after: int | None) -> Seen:
+        """In a thread: the database may make it wait."""
+        given = self._given
+        try:
+            with given.store.read() as tx:
+                newest = changes.newest(tx, given.cluster_id)
+                after = newest if after is None else after
+                news = changes.since(tx, given.cluster_id, after, BATCH + 1)
+                if news is not None and len(news) > BATCH:
+                    news = None
+                named = {chain_id for new in news or () for chain_id in new.chain_ids or ()}
+                owners = row_access.owners(tx, named) if named else {}
+                health = "stale" if freshness(tx, given).stale else "ok"
+        except MirageError as error:
+            if self.health != "unavailable":
+                _log.warning("changes cannot be read", error=str(error))
+            last = self._last if after is None else after
+            return Seen([], {}, last, "unavailable")
+        return Seen(news, owners, newest, health)
+
+
+def shown(
+    change: Change, who: Standing, owners: Mapping[ChainId, Owner], topics: set[Topic]
+) -> dict[str, object] | None:
+    """What this caller may know of the change; None: nothing."""
+    if change.topic not in topics:
+        return None
+    told: dict[str, object] = {"id": change.seq, "topic": change.topic.value}
+    if change.topic not in {Topic.CHAINS, Topic.DECISIONS}:
+        return told
+    if change.chain_ids is None:
+        return told | {"chain_ids": None}
+    theirs = [chain_id for chain_id in change.chain_ids if _sees(who, owners.get(chain_id))]
+    return told | {"chain_ids": theirs} if theirs else None
+
+
+def _sees(who: Standing, owner: Owner | None) -> bool:
+    return owner is not None and who.sees_chain_of(owner.uid, owner.accounts)
+
+
+Ending = Callable[[Callable[[], None]], None]
+"""Takes what is to be called when the server ends (api/peer.py)."""

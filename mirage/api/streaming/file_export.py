@@ -1,0 +1,269 @@
+"""A whole list as a file: CSV for a spreadsheet, Parquet for a notebook, row for row what the
+pages say. It is read and sent a part at a time, each part in a short transaction of its own."""
+
+import csv
+import io
+import json
+import re
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+from fastapi import Depends, Query, Request
+from pydantic import BaseModel
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from mirage.api.streaming.slow_clients import while_read
+from mirage.http import quota
+from mirage.http.context import ApiContext
+from mirage.store.database.engine import Transaction
+
+PART = 2000
+"""Rows read at a time."""
+
+Row = TypeVar("Row")
+
+
+class Format(StrEnum):
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+MEDIA_TYPES = {
+    Format.CSV: "text/csv; charset=utf-8; header=present",
+    Format.PARQUET: "application/vnd.apache.parquet",
+}
+
+EXPORTED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {
+            "text/csv": {"schema": {"type": "string"}},
+            MEDIA_TYPES[Format.PARQUET]: {"schema": {"type": "string", "format": "binary"}},
+        }
+    }
+}
+"""What a list says beside its pages."""
+
+
+def _wanted(
+    request: Request,
+    said: Annotated[
+        Format | None,
+        Query(
+            alias="format",
+            description="csv and parquet: all rows from the cursor on, whatever `limit` says. "
+            "Default: what the header `Accept` names, else json.",
+        ),
+    ] = None,
+) -> Format:
+    if said is not None:
+        return said
+    weights = dict(map(_weighed, request.headers.get("accept", "").split(",")))
+    asked = {
+        wanted: weights.get(kind.partition(";")[0], 0.0) for wanted, kind in MEDIA_TYPES.items()
+    }
+    best = max(asked, key=lambda wanted: asked[wanted])
+    return best if asked[best] > weights.get("application/json", 0.0) else Format.JSON
+
+
+def _weighed(part: str) -> tuple[str, float]:
+    """One media type of the header Accept, and how much it is wanted (RFC 9110, 12.5.1)."""
+    kind, *parameters = (word.strip() for word in part.split(";"))
+    said = next((word[2:] for word in parameters if word.lower().startswith("q=")), "1")
+    try:
+        return kind.lower(), float(said)
+    except ValueError:
+        return kind.lower(), 0.0
+
+
+AsFormat = Annotated[Format, Depends(_wanted)]
+
+
+def file(
+    request: Request,
+    wanted: Format,
+    model: type[BaseModel],
+    look: Callable[[Transaction, Row | None, int], Sequence[Row]],
+    view: Callable[[Transaction, Sequence[Row]], Sequence[BaseModel]],
+) -> StreamingResponse:
+    """The rows that `look` finds after a row (None: from the first on), as `view` shows them."""
+    given: ApiContext = request.app.state.context
+    columns = list(columns_of(model))
+    parts = _parts(given, look, view)
+    written = _csv(columns, parts) if wanted is Format.CSV else _parquet(columns, parts)
+    name = request.url.path.rpartition("/")[2]
+    headers = {"Content-Disposition": f'attachment; filename="mirage-{name}.{wanted}"'}
+    return _File(request, written, headers=headers, media_type=MEDIA_TYPES[wanted])
+
+
+class _File(StreamingResponse):
+    """Ended early for a reader that is too slow, or takes too long in all."""
+
+    def __init__(self, request: Request, written: Iterator[bytes], **more: Any) -> None:
+        super().__init__(written, **more)
+        self._quota, self._asker = quota.of(request), quota.asker(request)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._quota.exports.taken(self._asker):
+            async with while_read(scope, send, total_s=self._quota.export_s) as steadily:
+                await super().__call__(scope, receive, steadily)
+
+
+def _parts(
+    given: ApiContext,
+    look: Callable[[Transaction, Row | None, int], Sequence[Row]],
+    view: Callable[[Transaction, Sequence[Row]], Sequence[BaseModel]],
+) -> Iterator[Sequence[BaseModel]]:
+    last: Row | None = None
+    while True:
+        with given.store.read() as tx:
+            rows = look(tx, last, PART)
+            shown = view(tx, rows)
+        yield shown
+        if len(rows) < PART:
+            return
+        last = rows[-1]
+
+
+class Kind(StrEnum):
+    TEXT = "text"
+    INT = "int"
+    FLOAT = "float"
+    BOOL = "bool"
+    INSTANT = "instant"
+    TREE = "tree"
+    """Written as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    path: tuple[str, ...]
+    kind: Kind
+
+    def of(self, row: BaseModel) -> Any:
+        value: Any = row
+        for step in self.path:
+            value = None if value is None else getattr(value, step)
+        if self.kind is Kind.TREE and value is not None:
+            return json.dumps(value, sort_keys=True, separators=(",", ":"))
+        return value
+
+
+def columns_of(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[Column]:
+    """The fields of a wire type; those of a type within it are named `<field>_<theirs>`."""
+    for name, field in model.model_fields.items():
+        found = _without_none(field.annotation)
+        where = (*path, name)
+        if isinstance(found, type) and issubclass(found, BaseModel):
+            yield from columns_of(found, where)
+        else:
+            yield Column("_".join(where), where, _kind(found))
+
+
+def _without_none(annotation: Any) -> Any:
+    if get_origin(annotation) not in {Union, types.UnionType}:
+        return annotation
+    (found,) = (one for one in get_args(annotation) if one is not type(None))
+    return found
+
+
+def _kind(found: Any) -> Kind:
+    by_type = ((bool, Kind.BOOL), (int, Kind.INT), (float, Kind.FLOAT), (str, Kind.TEXT))
+    for known, kind in (*by_type, (datetime, Kind.INSTANT)):
+        if isinstance(found, type) and issubclass(found, known):
+            return kind
+    return Kind.TREE
+
+
+_BEFORE_FORMULA = re.compile(r"(?<![\s\";|])[\s\";|]*+(?=[=+\-@＝＋－＠])")  # noqa: RUF001
+"""Blanks, quotes and separators, as many as there are (a text of them alone is read once), with a
+character behind them that begins a formula."""
+_SEPARATORS = ";|\t\r\n"
+"""In half the world a spreadsheet's separator is `;`: there it reads no comma and no quote of ours,
+and cuts a text at each `;` and end of line."""
+
+
+def _disarm(found: re.Match[str]) -> str:
+    """An apostrophe where a cell begins whose formula it makes a text."""
+    run = found[0]
+    begins = max(run.rfind(separator) for separator in _SEPARATORS) + 1
+    in_a_cell = begins == 0 and found.start() > 0
+    return run if in_a_cell else f"{run[:begins]}'{run[begins:]}"
+
+
+def _csv(columns: Sequence[Column], parts: Iterator[Sequence[BaseModel]]) -> Iterator[bytes]:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([column.name for column in columns])
+    for part in parts:
+        writer.writerows([[_cell(column, row) for column in columns] for row in part])
+        yield text.getvalue().encode()
+        text.seek(0)
+        text.truncate()
+
+
+def _cell(column: Column, row: BaseModel) -> object:
+    value = column.of(row)
+    match column.kind:
+        case Kind.BOOL:
+            return None if value is None else str(value).lower()
+        case Kind.INSTANT:
+            return None if value is None else value.strftime("%Y-%m-%dT%H:%M:%SZ")
+        case Kind.TEXT if value is not None:
+            # A job's name is its user's.
+            return _BEFORE_FORMULA.sub(_disarm, value)
+        case Kind.TREE if value is not None:
+            # The same text within JSON, which stays the same JSON.
+            return str(value).replace(";", "\\u003b").replace("|", "\\u007c")
+    return value
+
+
+class _Sink(io.RawIOBase):
+    """Keeps what is written until it is taken."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        self._at = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, data: Any) -> int:
+        self._held.append(bytes(data))
+        self._at += len(self._held[-1])
+        return len(self._held[-1])
+
+    def taken(self) -> bytes:
+        held, self._held = self._held, []
+        return b"".join(held)
+
+
+def _parquet(columns: Sequence[Column], parts: Iterator[Sequence[BaseModel]]) -> Iterator[bytes]:
+    import pyarrow as pa  # noqa: PLC0415 - a quarter of a second, which most never need
+    from pyarrow import parquet  # noqa: PLC0415
+
+    arrow = {
+        Kind.TEXT: pa.string(),
+        Kind.TREE: pa.string(),
+        Kind.INT: pa.int64(),
+        Kind.FLOAT: pa.float64(),
+        Kind.BOOL: pa.bool_(),
+        Kind.INSTANT: pa.timestamp("ms", tz="UTC"),
+    }
+    schema = pa.schema([(column.name, arrow[column.kind]) for column in columns])
+    sink = _Sink()
+    with parquet.ParquetWriter(sink, schema) as writer:
+        for part in parts:
+            values = {column.name: [column.of(row) for row in part] for column in columns}
+            writer.write_table(pa.Table.from_pydict(values, schema))
+            yield sink.taken()
+    yield sink.taken()

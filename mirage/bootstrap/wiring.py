@@ -1,0 +1,368 @@
+"""The one place where settings become objects."""
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from mirage.bootstrap import path_security
+from mirage.cluster.auth import sudo
+from mirage.cluster.call_stats import Usage
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.cli.command_runner import Runner
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.cluster.rest.http import RestHttp
+from mirage.cluster.rest.token import TokenCommand, TokenFile
+from mirage.config.paths import data_dir, models_dir
+from mirage.config.schema import knobs
+from mirage.config.settings import Settings
+from mirage.domain.access.caller import Caller
+from mirage.errors import ConfigError, StoreUnavailable
+from mirage.policy import registry
+from mirage.policy.auto.auto_policy import Auto
+from mirage.ports import Cluster, Policy, observes
+from mirage.services.access import slurm_permissions
+from mirage.services.access.slurm_permissions import WhoMayWhat
+from mirage.services.chains import rest_submission
+from mirage.services.control.limit_overrides import CAPS, Told
+from mirage.services.control.limits import Limits
+from mirage.services.observation.cluster_observer import Observer
+from mirage.services.operations.slurmctld_load import Ask
+from mirage.services.provision.decision_context import Rules
+from mirage.slurm.commands.scontrol import SiteConfig
+from mirage.store.database import schema_migrations
+from mirage.store.database.engine import Store
+from mirage.store.operations import clusters
+from mirage.traces.cluster_files.reader import ClusterFile, load_cluster_file
+
+_HOUR_S = 3600
+_THIS_HOST = frozenset({"localhost", "127.0.0.1", "::1"})
+_COMMANDS = ("squeue", "sinfo", "sacct", "scontrol", "scancel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What the worker and the API of one cluster share."""
+
+    settings: Settings
+    store: Store
+    cluster: Cluster
+    cluster_id: int
+
+
+def service(settings: Settings, cluster: Cluster | None = None) -> Service:
+    """Everything for one cluster; `cluster` defaults to the Slurm that the settings name.
+
+    Raises StoreUnavailable and SchemaMismatch for a database that cannot be used.
+    """
+    store = open_store(settings)
+    with store.begin() as tx:
+        cluster_id = clusters.ensure(tx, settings.cluster.name)
+    reached = cluster or slurm(settings)
+    return Service(settings=settings, store=store, cluster=reached, cluster_id=cluster_id)
+
+
+def slurm(settings: Settings) -> SlurmCli | Slurmrestd:
+    """The way to Slurm that `cluster.transport` names."""
+    if settings.cluster.transport == "cli":
+        return SlurmCli(timeout_s=settings.cluster.command_timeout_s)
+    return slurmrestd(settings)
+
+
+def slurmrestd(settings: Settings) -> Slurmrestd:
+    """What slurmrestd cannot do goes through scontrol where that is on PATH."""
+    told = settings.cluster
+    timeout_s = told.command_timeout_s
+    file, helper = token_file(settings), None
+    if told.rest_token_command:
+        helper = TokenCommand(told.rest_token_command, timeout_s=timeout_s)
+    return Slurmrestd(
+        RestHttp(
+            told.rest_url or "", timeout_s=timeout_s, identity=None if file is None else file.token
+        ),
+        commands=None if _absent() else SlurmCli(timeout_s=timeout_s),
+        user_token=helper,
+    )
+
+
+def token_file(settings: Settings) -> TokenFile | None:
+    """The service's own token for slurmrestd; None where the socket says who asks."""
+    told = settings.cluster
+    if told.rest_token_file is None:
+        return None
+    return TokenFile(told.rest_token_file, user=told.rest_user)
+
+
+def site_config(cluster: Cluster) -> Callable[[], SiteConfig] | None:
+    """How Slurm's own settings are asked for; None where nobody tells them."""
+    commands = cluster.commands if isinstance(cluster, Slurmrestd) else cluster
+    return commands.site_config if isinstance(commands, SlurmCli) else None
+
+
+def usage(cluster: Cluster) -> Callable[[], Mapping[str, Usage]] | None:
+    """What asking Slurm has cost; None for a cluster that costs nothing."""
+    return cluster.usage if isinstance(cluster, SlurmCli | Slurmrestd) else None
+
+
+def diagnosis(cluster: Cluster) -> Ask | None:
+    """How slurmctld is asked what it was asked; None for a cluster that has none."""
+    return cluster.diagnosis if isinstance(cluster, SlurmCli | Slurmrestd) else None
+
+
+def alarms(cluster: Cluster) -> Callable[[], list[str]]:
+    """What somebody wrote into Slurm's answers since the last time; for the audit."""
+    return cluster.alarms.take if isinstance(cluster, SlurmCli | Slurmrestd) else list
+
+
+def _absent() -> list[str]:
+    return [name for name in _COMMANDS if shutil.which(name) is None]
+
+
+def check_slurm(settings: Settings) -> None:
+    """Raise ConfigError unless the Slurm commands that the settings need are on PATH."""
+    absent = _absent() if settings.cluster.transport == "cli" else []
+    if absent:
+        raise ConfigError(
+            "PATH",
+            [f"no {', '.join(absent)}: run on a host with Slurm's client commands, or set PATH"],
+        )
+
+
+def open_store(settings: Settings) -> Store:
+    """The database, checked to be of this program's schema."""
+    if _in_state_dir(settings) and not settings.service.state_dir.is_dir():
+        raise StoreUnavailable(
+            f"the state directory {settings.service.state_dir} does not exist: "
+            "set service.state_dir, or make it with `mirage db upgrade`"
+        )
+    store = Store(settings.database_url)
+    store.check_schema()
+    return store
+
+
+def rules(service: Service) -> Rules:
+    """Who decides. Raises InputError for a policy or a cluster file that cannot be used."""
+    provision = service.settings.provision
+    found = policies(service.settings)
+    found(provision.policy)
+    return Rules(
+        policy=found,
+        default=provision.policy,
+        observer=_observer(service),
+        accrues_always=_accrues_always(service),
+        **_submit(service),
+        limits=limits(service.settings),
+    )
+
+
+def limits(settings: Settings) -> Limits:
+    """As configured; an admin may have set others since (services/caps.py)."""
+    provision = settings.provision
+    return Limits(
+        max_lead_s=round(provision.max_lead_h * _HOUR_S),
+        min_gain_s=provision.min_gain_s,
+        account_overlap_node_h=provision.account_overlap_node_h,
+        cluster_overlap_node_h=provision.cluster_overlap_node_h,
+        replan_gain_h=provision.replan_gain,
+        allow_pin=provision.allow_pin,
+        max_touches=provision.max_touches,
+        max_chains_per_user=provision.max_chains_per_user,
+        demote_after=provision.demote_after,
+        demote_error_s=provision.demote_error_h * _HOUR_S,
+    )
+
+
+def limits_told(settings: Settings) -> dict[str, Told]:
+    """What each is, by name; the meaning is that of settings.py."""
+    known, given = knobs(Settings), settings.provision.model_fields_set
+    return {
+        name: Told(
+            unit=known[f"provision.{name}"].unit,
+            meaning=known[f"provision.{name}"].meaning,
+            origin="configuration" if name in given else "default",
+        )
+        for name in CAPS
+    }
+
+
+def tables_dir(settings: Settings) -> Path:
+    return settings.provision.tables_dir or settings.service.state_dir / "tables"
+
+
+def _submit(service: Service) -> dict[str, Any]:
+    """Who puts links of chains of mode submit into the queue; nothing: the link that runs does."""
+    settings, cluster = service.settings, service.cluster
+    if settings.submits_by_rest and isinstance(cluster, Slurmrestd):
+        return {"submit": rest_submission.submitter(service.store, cluster.submit)}
+    link = settings.submit.sudo
+    if link is None:
+        return {}
+    sudo.checked(link)
+    runner = Runner(timeout_s=settings.cluster.command_timeout_s)
+    return {"submit": partial(sudo.submit, runner, link)}
+
+
+def policies(settings: Settings) -> Callable[[str], Policy]:
+    """By name; models are looked for where the settings say."""
+    return partial(registry.policy, under=models_dir(settings.provision.models_dir))
+
+
+def cluster_file(settings: Settings) -> ClusterFile | None:
+    """Raises ConfigError for one that does not read."""
+    return None if settings.cluster.file is None else load_cluster_file(settings.cluster.file)
+
+
+def max_time_s(settings: Settings) -> dict[str, int]:
+    """By partition, of those that have one; empty without a cluster file."""
+    file = cluster_file(settings)
+    return {} if file is None else file.max_time_s()
+
+
+def check(settings: Settings) -> list[str]:
+    """What is not wrong and may not be meant, a sentence each. InputError: what cannot be used."""
+    file = cluster_file(settings)
+    told = [*_of_slurmrestd(settings), *_of_policy(settings)]
+    return told if file is None else [*told, *file.warnings]
+
+
+def _of_slurmrestd(settings: Settings) -> list[str]:
+    told = settings.cluster
+    url = urlsplit(told.rest_url or "")
+    if told.rest_token_file and url.scheme == "http" and url.hostname not in _THIS_HOST:
+        return [
+            f"the token in {told.rest_token_file} goes to {url.hostname} unencrypted: use https"
+        ]
+    if told.rest_token_command and told.transport != "rest":
+        return ['cluster.rest_token_command is used with cluster.transport = "rest" alone']
+    return []
+
+
+def _of_policy(settings: Settings) -> list[str]:
+    policy = policies(settings)(settings.provision.policy)
+    folder = settings.provision.models_dir
+    if folder is not None and not folder.is_dir():
+        return [f"provision.models_dir is no folder, so there are no models: {folder}"]
+    # `auto` is what nobody has to ask for, and has rules for that: `mirage doctor` tells of it.
+    alone = observes(policy) and not isinstance(policy, Auto)
+    if cluster_file(settings) is None and alone:
+        return [
+            f"{policy.name} is shown nothing, and rules decide instead: set cluster.file "
+            "(`mirage cluster import` writes one)"
+        ]
+    return []
+
+
+def _accrues_always(service: Service) -> Callable[[], bool]:
+    """As Slurm says, asked until there is an answer; elsewhere as the cluster file says."""
+    cluster, file = service.cluster, cluster_file(service.settings)
+    if asked := site_config(cluster):
+        return cache(lambda: asked().accrues_always)
+    return lambda: file is not None and file.params.accrue_always
+
+
+def _observer(service: Service) -> Observer | None:
+    file = cluster_file(service.settings)
+    if file is None:
+        return None
+    return Observer(
+        params=file.params, node_names=file.node_names, hides_jobs=_hides_jobs(service.cluster)
+    )
+
+
+def _hides_jobs(cluster: Cluster) -> Callable[[], bool]:
+    """PrivateData, asked until there is an answer; where nobody tells it, it may be so."""
+    if asked := site_config(cluster):
+        return cache(lambda: "jobs" in asked().private_data)
+    return lambda: isinstance(cluster, Slurmrestd)
+
+
+def who_may_what(service: Service) -> WhoMayWhat:
+    auth, tokens = service.settings.auth, token_file(service.settings)
+    by_token = tokens is not None and isinstance(service.cluster, Slurmrestd)
+    acts_as = (lambda: tokens.token().user) if tokens is not None and by_token else None
+    return slurm_permissions.who_may_what(service.cluster, auth.hide, auth.slurm_s, acts_as)
+
+
+def jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:
+    """Of Slurm's tokens; None where none are taken. Raises ConfigError for keys of no use."""
+    auth = settings.auth
+    if auth.jwt_key_file is None and auth.jwks_file is None and auth.jwks_url is None:
+        return None
+    try:
+        from mirage.cluster.auth import slurm_jwt  # noqa: PLC0415 - joserfc is an extra
+    except ImportError as error:
+        raise ConfigError(
+            "auth", ["JSON web tokens need joserfc: pip install 'mirage-provisioner[jwt]'"]
+        ) from error
+    how = {"audience": auth.jwt_audience, "max_lifetime_s": auth.jwt_max_lifetime_s}
+    if auth.jwt_key_file is not None:
+        return slurm_jwt.hs256(auth.jwt_key_file, **how).identify
+    if auth.jwks_file is not None:
+        return slurm_jwt.jwks_file(auth.jwks_file, **how).identify
+    return slurm_jwt.jwks_url(str(auth.jwks_url), **how).identify
+
+
+def upgrade_database(settings: Settings) -> None:
+    """Make the database, or bring it to this program's schema."""
+    if _in_state_dir(settings):
+        make_state_dir(settings.service.state_dir)
+    schema_migrations.upgrade(settings.database_url, data_dir("migrations"))
+    _close_to_others(settings)
+
+
+def database_file(settings: Settings) -> Path | None:
+    """SQLite's; None for a server."""
+    head, _, path = settings.database_url.partition(":///")
+    return Path(path) if head.startswith("sqlite") else None
+
+
+def _close_to_others(settings: Settings) -> None:
+    """It holds what PrivateData keeps from them. Its journals get the same mode from SQLite."""
+    file = database_file(settings)
+    if file is None:
+        return
+    mode = stat.S_IMODE(file.stat().st_mode)
+    if mode & 0o007 and file.stat().st_uid == os.geteuid():
+        file.chmod(mode & ~0o007)
+
+
+def _in_state_dir(settings: Settings) -> bool:
+    return settings.database_url.startswith(f"sqlite:///{settings.service.state_dir}/")
+
+
+def make_own_state_dir(path: Path) -> None:
+    """For one user: refused where somebody else could have put something in its place."""
+    make_state_dir(path, mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise StoreUnavailable(f"{path} is not a directory of yours: take it away")
+    if found.st_mode & 0o077:
+        raise StoreUnavailable(f"others may look into {path}: `chmod go= {path}`")
+    if said := path_security.fault(path):
+        raise StoreUnavailable(said)
+
+
+def check_places(settings: Settings) -> None:
+    """Raise ConfigError where others could pull the kill switch, or put another database there."""
+    file = database_file(settings)
+    places = {"service.state_dir": [settings.service.state_dir]}
+    if file is not None:
+        places["database.url"] = [file.parent, file]
+    for key, paths in places.items():
+        for path in paths:
+            if said := path_security.fault(path):
+                raise ConfigError(key, [said])
+
+
+def make_state_dir(path: Path, *, mode: int = 0o755) -> None:
+    try:
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"state directory {path} cannot be made: {error.strerror}"
+        ) from error

@@ -1,0 +1,199 @@
+"""`mirage config`: is the configuration right, what is in force and why, every key there is."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from mirage.bootstrap import wiring
+from mirage.cli.admin import settings_reference
+from mirage.cli.options import ConfigOption
+from mirage.cluster.auth import sudo
+from mirage.config import config_file
+from mirage.config import settings as settings_file
+from mirage.config.config_file import Fault, Given
+from mirage.config.schema import knobs
+from mirage.config.settings import Settings
+from mirage.domain.sanitize import printable
+from mirage.errors import ConfigError, InputError, listed
+from mirage.store.database.engine import masked, parse_url
+
+app = typer.Typer()
+config_app = typer.Typer(
+    no_args_is_help=True, help="The configuration file: check it, show it, list every key."
+)
+app.add_typer(config_app, name="config")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+_BAD = InputError.exit_code
+_URL = "database.url"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    source: str
+    faults: list[Fault]
+    warnings: list[str]
+
+    def told(self) -> dict[str, Any]:
+        """For --json."""
+        fields = ("key", "value", "said", "allowed", "nearest", "line", "variable")
+        return {
+            "source": self.source,
+            "right": not self.faults,
+            "faults": [{name: getattr(fault, name) for name in fields} for fault in self.faults],
+            "warnings": self.warnings,
+        }
+
+
+@config_app.command("check")
+def config_check(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Instead of --config.")
+    ] = None,
+    *,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read the configuration, and what it names, and tell every fault at once.
+
+    What it names are the model, the cluster file, keys and helpers. Exit codes: 0 nothing is wrong
+    (what may not be meant is warned of), 2 there is a fault.
+    """
+    given = settings_file.given(file or config)
+    found = checked(given, os.environ)
+    if as_json:
+        typer.echo(json.dumps(found.told(), default=str))
+    else:
+        _tell(found, given.path)
+    if found.faults:
+        raise typer.Exit(_BAD)
+
+
+def checked(given: Given, environ: Mapping[str, str]) -> Checked:
+    """Everything that is wrong, with the settings themselves and with what they name."""
+    faults: list[Fault] = []
+    try:
+        settings = Settings.model_validate(given.data)
+    except ValidationError as error:
+        faults = config_file.faults(Settings, given, error)
+        settings = _as_far_as_right(given, faults)
+    told = {fault.key for fault in faults}
+    for key, look in _LOOKS.items():
+        if key not in told:
+            faults += _looked(key, look, settings, given)
+    strange = config_file.unknown_variables(Settings, environ)
+    warnings = [] if faults else wiring.check(settings)
+    return Checked(given.source, faults, [*map(str, strange), *warnings])
+
+
+def _as_far_as_right(given: Given, faults: list[Fault]) -> Settings:
+    """With the defaults in the place of what is wrong, so that the rest is looked at as well."""
+    wrong = {".".join(fault.key.split(".")[:2]) for fault in faults}
+    try:
+        return Settings.model_validate(given.without(wrong).data)
+    except ValidationError:
+        return Settings()
+
+
+_LOOKS: dict[str, Callable[[Settings], object]] = {
+    _URL: lambda s: parse_url(s.database_url),
+    "provision.policy": lambda s: wiring.policies(s)(s.provision.policy),
+    "cluster.file": wiring.cluster_file,
+    "auth": wiring.jwt_reader,
+    "submit.sudo": lambda s: s.submit.sudo and sudo.checked(s.submit.sudo),
+}
+"""By key: what it names is used as the service would. Each raises InputError for what is wrong."""
+
+
+def _looked(
+    key: str, look: Callable[[Settings], object], settings: Settings, given: Given
+) -> Iterator[Fault]:
+    try:
+        look(settings)
+    except InputError as error:
+        knob = knobs(Settings).get(key)
+        yield Fault(
+            key=key,
+            said=error.in_one_line() if isinstance(error, ConfigError) else str(error),
+            value=None if knob is None else knob.shown(_value(settings, key)),
+            line=given.lines.get(key),
+            variable=given.variables.get(key),
+        )
+
+
+def _tell(found: Checked, file: Path | None) -> None:
+    for sentence in found.warnings:
+        typer.echo(f"warning: {printable(sentence)}", err=True)
+    if not found.faults:
+        of = file or "there is no file, so all is as by default or as variables say"
+        typer.echo(f"the configuration is right: {of}")
+        return
+    for line in listed(found.source, [printable(str(fault)) for fault in found.faults]):
+        typer.echo(line if line.startswith("  ") else f"mirage: {line}", err=True)
+
+
+@config_app.command("show")
+def config_show(
+    *,
+    origin: Annotated[
+        bool, typer.Option("--origin", help="And where each value comes from.")
+    ] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The settings in force, without passwords and secrets.
+
+    With --origin each has where it comes from: default, FILE:LINE or a variable.
+    """
+    given = settings_file.given(config)
+    rows = list(_rows(config_file.checked(Settings, given), given))
+    if as_json:
+        typer.echo(json.dumps(_as_object(rows, with_origin=origin), indent=2))
+        return
+    told = [f"{key} = {json.dumps(value)}" for key, value, _ in rows]
+    width = max(map(len, told))
+    for line, (_, _, source) in zip(told, rows, strict=True):
+        typer.echo(f"{line:{width}}  # {source}" if origin else line)
+
+
+Row = tuple[str, Any, str]
+"""Key, value as JSON has it, origin."""
+
+
+def _rows(settings: Settings, given: Given) -> Iterator[Row]:
+    for key, knob in knobs(Settings).items():
+        value = knob.shown(_value(settings, key))
+        if key == _URL:
+            value = masked(settings.database_url)
+        yield key, value, given.origin(key)
+
+
+def _value(settings: Settings, key: str) -> Any:
+    """As JSON has it."""
+    found: Any = settings.model_dump(mode="json")
+    for name in key.split("."):
+        found = found[name]
+    return found
+
+
+def _as_object(rows: list[Row], *, with_origin: bool) -> dict[str, Any]:
+    """Tables within; with origins each value is {"value", "origin"}."""
+    made: dict[str, Any] = {}
+    for key, value, source in rows:
+        table, _, name = key.rpartition(".")
+        inside = made.setdefault(table, {}) if table else made
+        inside[name] = {"value": value, "origin": source} if with_origin else value
+    return made
+
+
+@config_app.command("reference")
+def config_reference() -> None:
+    """Every key with its default and meaning, as the Markdown of docs/configuration.md."""
+    typer.echo(settings_reference.reference(), nl=False)

@@ -1,0 +1,134 @@
+"""Commands for whoever runs the service: the database, the mode, which anybody may look at."""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from mirage.bootstrap import wiring
+from mirage.cli.admin import database
+from mirage.cli.connection.service_client import Service
+from mirage.cli.connection.transport import service_url
+from mirage.cli.options import ConfigOption
+from mirage.cli.ui.progress import working
+from mirage.config import settings as settings_file
+from mirage.domain.decision import Mode
+from mirage.errors import InputError, ServiceUnavailable, StoreUnavailable
+from mirage.services.control import kill_switch, modes
+from mirage.services.control.kill_switch import Way
+from mirage.store.database.engine import Transaction
+from mirage.store.jobs import snapshots
+from mirage.store.operations import clusters
+
+app = typer.Typer()
+db = typer.Typer(
+    no_args_is_help=True, help="The database: make it, or bring it to this program's schema."
+)
+app.add_typer(db, name="db")
+db.command("backup")(database.db_backup)
+
+_ACTOR = "mirage mode"
+
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+@db.command("upgrade")
+def db_upgrade(*, config: ConfigOption = None) -> None:
+    """Make the database, or bring it to this program's schema. Doing it again changes nothing."""
+    settings = settings_file.load(config)
+    with working("bringing the database to this program's schema"):
+        wiring.upgrade_database(settings)
+    typer.echo("the database has this program's schema")
+
+
+@app.command()
+def mode(
+    wanted: Annotated[Mode | None, typer.Argument(help="Leave out to see the modes.")] = None,
+    *,
+    partition: Annotated[str, typer.Option(help="Only this partition; else the cluster.")] = "",
+    unset: Annotated[
+        bool, typer.Option("--unset", help="Take the partition's own mode away.")
+    ] = False,
+    user: Annotated[
+        bool, typer.Option("--user", help="Of your own service (`mirage serve --user`).")
+    ] = False,
+    release: Annotated[
+        bool, typer.Option(help="Release the kill switch, also where it was pulled by REST.")
+    ] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How far Mirage goes: observe, shadow (decide and log; the default) or act.
+
+    Writes the database, so whoever may write that may set the mode; the service obeys at its next
+    tick. To stop all acting at once: `mirage mode shadow`, the kill switch; `mirage mode act`
+    releases it again, unless it was pulled by REST (--release) or by an empty file named `shadow`
+    in the state directory (take that away).
+    """
+    if unset and (wanted is not None or not partition):
+        raise InputError("--unset needs --partition, and no mode")
+    settings = settings_file.load_own(config) if user else settings_file.load(config)
+    try:
+        store = wiring.open_store(settings)
+    except StoreUnavailable:
+        told = None if wanted is not None or release or unset or user else _told_by_the_service()
+        if told is None:
+            raise
+        _show(told, settings.cluster.name, as_json=as_json)
+        return
+    with store.begin() as tx:
+        cluster_id = clusters.ensure(tx, settings.cluster.name)
+        file = settings.service.state_dir / kill_switch.FILE
+        if file.exists():
+            # As the service does at its next tick: until then nothing may slip through.
+            kill_switch.pull(tx, cluster_id, Way.FILE, now=int(time.time()), actor=f"file {file}")
+        if wanted is not None or release:
+            _set(tx, cluster_id, wanted, partition, release=release)
+        if unset:
+            modes.unset_mode(tx, cluster_id, partition, now=int(time.time()), actor=_ACTOR)
+        current = clusters.modes(tx, cluster_id)
+        pulled = kill_switch.pulled(tx, cluster_id)
+        seen = snapshots.partitions(tx, cluster_id)
+    if partition and seen and partition not in seen and not unset:
+        typer.echo(
+            f"note: no node was in a partition {partition} when they were last looked at: "
+            f"there are {', '.join(seen)}",
+            err=True,
+        )
+    if any(each.way != Way.COMMAND for each in pulled):
+        typer.echo(f"note: {kill_switch.says(pulled)}", err=True)
+    modes_now = {name: m.value for name, m in current.items()}
+    _show(modes_now, settings.cluster.name, as_json=as_json)
+
+
+def _told_by_the_service() -> dict[str, str] | None:
+    """What anybody may know, where the database is another account's; None: nobody answers."""
+    try:
+        found = Service(service_url(None), by_hand="").get("/mode")
+    except ServiceUnavailable:
+        return None
+    return {"": found["mode"], **found["partitions"]}
+
+
+def _show(found: Mapping[str, str], cluster: str, *, as_json: bool) -> None:
+    shown = sorted(found.items())
+    if as_json:
+        typer.echo(json.dumps({name or "*": mode for name, mode in shown}))
+        return
+    for name, mode in shown:
+        typer.echo(f"{name or 'cluster ' + cluster}: {mode}")
+
+
+def _set(
+    tx: Transaction, cluster_id: int, wanted: Mode | None, partition: str, *, release: bool
+) -> None:
+    now = int(time.time())
+    if wanted is Mode.SHADOW and not partition:
+        kill_switch.pull(tx, cluster_id, Way.COMMAND, now=now, actor=_ACTOR)
+    if release or wanted is Mode.ACT:
+        ways = kill_switch.BY_HAND if release else {Way.COMMAND}
+        kill_switch.release(tx, cluster_id, ways, now=now, actor=_ACTOR)
+    if wanted is not None:
+        modes.set_mode(tx, cluster_id, wanted, partition, now=now, actor=_ACTOR)

@@ -1,0 +1,350 @@
+"""`mirage serve`: the API and the worker in one process."""
+
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import structlog
+import typer
+import uvicorn
+from fastapi import FastAPI
+
+from mirage import logs
+from mirage.api.app import ApiContext, create_app
+from mirage.bootstrap import notice_channels, sd_notify, wiring
+from mirage.bootstrap.sd_notify import Notifier
+from mirage.bootstrap.wiring import Service
+from mirage.cli.admin.kernel_warmup import Compiler
+from mirage.cluster.auth import munge
+from mirage.cluster.heartbeat import Attended
+from mirage.config import settings as settings_file
+from mirage.config.paths import models_dir
+from mirage.config.settings import ServiceSettings
+from mirage.errors import InputError
+from mirage.http.allowed_hosts import Hosts, hosts, names_of_this_machine
+from mirage.http.auth import unix_peer
+from mirage.http.server import admission
+from mirage.http.server.listening import Server
+from mirage.policy import registry
+from mirage.ports import NextLink
+from mirage.services.access.polled_value import keep_asking
+from mirage.services.access.quotas import Quotas
+from mirage.services.access.slurm_permissions import WhoMayWhat
+from mirage.services.control import kill_switch
+from mirage.services.forecasts.shape_forecaster import Foreteller
+from mirage.services.operations import site_warnings
+from mirage.services.operations.retention import Retention
+from mirage.services.operations.slurmctld_load import Sensor
+from mirage.slurm.commands.sdiag import Diagnosis
+from mirage.web.app import mount
+from mirage.worker import Intervals, Worker
+
+app = typer.Typer()
+
+URL_FILE = "url"
+"""Of a user's own service, in its state directory, as long as it runs."""
+
+SWITCH_S = 0.0005
+"""How long a thread that computes keeps others waiting; Python's own is 5 ms. A request takes the
+interpreter dozens of times (each row, each packet): beside a tick they add up (docs/rest.md)."""
+
+_GRACE_S = 10
+"""For requests under way when the service ends."""
+
+_ASKED_S = 5.0
+"""For Slurm's word on who may do what, before the service answers."""
+
+_log = structlog.get_logger(__name__)
+
+
+@app.command()
+def serve(
+    *,
+    user: Annotated[
+        bool,
+        typer.Option("--user", help="For your own chains alone: no privilege, nobody else's jobs."),
+    ] = False,
+    config: Annotated[
+        Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, /etc/mirage.")
+    ] = None,
+) -> None:
+    """Run the service: REST API and worker. SIGTERM finishes the tick under way and ends.
+
+    With --user it keeps its database and its socket in ~/.local/state/mirage/service, which
+    `mirage chain` finds by itself; the file `url` there is for MIRAGE_URL of the wrapped sbatch.
+    """
+    settings = settings_file.load_own(config) if user else settings_file.load(config)
+    logs.set_up(settings.log_format)
+    wiring.check_slurm(settings)
+    for sentence in wiring.check(settings):
+        _log.warning(sentence)
+    if not user:
+        wiring.check_places(settings)
+        run(wiring.service(settings))
+        return
+    wiring.make_own_state_dir(settings.service.state_dir)
+    os.umask(0o077)
+    wiring.upgrade_database(settings)
+    run(wiring.service(settings), owner_uid=os.geteuid())
+
+
+def run(service: Service, *, owner_uid: int | None = None) -> None:
+    """Serve until told to stop. The worker has a thread of its own; the cluster is its alone.
+
+    `owner_uid`: the only user who is served, and whose jobs are touched.
+    """
+    settings = service.settings.service
+    systemd = sd_notify.from_environment()
+    systemd.patient(service.settings.cluster.command_timeout_s)
+    known = wiring.who_may_what(service)
+    most = admission.room(service.settings.connections.most, admission.raise_limit())
+    served = create_app(api_context(service, owner_uid=owner_uid, known=known, connections=most))
+    mount(served)
+    compiler = Compiler(service.settings.cluster.file)
+    worker = make_worker(
+        service,
+        owner_uid=owner_uid,
+        alive=systemd.alive,
+        is_compiled=compiler.is_done,
+        known=known,
+    )
+    listening = _listen(settings.host, settings.port)
+    url = f"http://{settings.host}:{listening.getsockname()[1]}"
+    sockets = [listening]
+    if settings.socket is not None:
+        sockets.append(unix_peer.listen(settings.socket, private=owner_uid is not None))
+    server = _server(service, served, most, started=lambda: systemd.ready(f"serving {url}"))
+    stop = threading.Event()
+    _end_on_signals(server, stop, systemd)
+    thread = threading.Thread(target=_work, args=(worker, service, stop, systemd), name="worker")
+    courier = notice_channels.courier(service)
+    # Ends with the process: what it was about to send is sent after the next start.
+    post = threading.Thread(target=courier.run if courier else _nobody, args=(stop,), daemon=True)
+    with told_where(settings, own=owner_uid is not None):
+        _keep_up_to_date(known, stop)
+        told = {"socket": str(settings.socket)} if settings.socket else {}
+        _log.info("serving", url=url, **told, may_move=known.reach().says())
+        be_quick_beside_a_worker()
+        thread.start()
+        post.start()
+        try:
+            server.run(sockets)
+        finally:
+            stop.set()
+            compiler.end()
+            thread.join()
+            post.join(_GRACE_S)
+            service.store.close()
+    _log.info("ended")
+
+
+@contextmanager
+def told_where(settings: ServiceSettings, *, own: bool) -> Iterator[None]:
+    """The files that say where it is are there as long as it is, however it ends: what they name
+    could be somebody else's afterwards."""
+    file = settings.state_dir / URL_FILE
+    try:
+        if own:
+            file.write_text(f"unix://{settings.socket}\n")
+        yield
+    finally:
+        if own:
+            file.unlink(missing_ok=True)
+        if settings.socket is not None:
+            settings.socket.unlink(missing_ok=True)
+
+
+def _server(service: Service, served: FastAPI, most: int, *, started: Callable[[], None]) -> Server:
+    limits = service.settings.connections
+    if most < limits.most:
+        _log.warning("fewer connections than configured: few descriptors", connections=most)
+    return Server(
+        served,
+        admission.Admission(
+            most, limits.of_one, admission.resolve_proxies(service.settings.service.proxies)
+        ),
+        patience=unix_peer.Patience(head_s=limits.head_s, body_s=limits.body_s),
+        keep_alive_s=limits.idle_s,
+        grace_s=_GRACE_S,
+        started=started,
+    )
+
+
+def be_quick_beside_a_worker() -> None:
+    """For a process that answers while a thread of it computes; once all is loaded."""
+    sys.setswitchinterval(SWITCH_S)
+    # What is loaded by now stays: looking through it for garbage would keep every request waiting
+    # for a tenth of a second.
+    gc.freeze()
+
+
+def _end_on_signals(server: uvicorn.Server, stop: threading.Event, systemd: Notifier) -> None:
+    def end(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        systemd.stopping()
+        server.should_exit = True
+
+    # uvicorn ends on these, and then raises them again for whoever was asked before it: by default
+    # that ends the process, in the middle of a tick.
+    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]  # nohup
+    for number in (signal.SIGTERM, signal.SIGINT, *hangup):
+        signal.signal(number, end)
+
+
+def _keep_up_to_date(known: WhoMayWhat, stop: threading.Event) -> None:
+    """From now on; ends with the process. The first answers are waited for, though not for long:
+    until then everybody is nobody, and all is private."""
+    asked = threading.Event()
+    threading.Thread(target=keep_asking, args=(known.polled, asked, stop), daemon=True).start()
+    asked.wait(_ASKED_S)
+
+
+def _nobody(_stop: threading.Event) -> None:
+    """Nobody is told of anything."""
+
+
+def _work(worker: Worker, service: Service, stop: threading.Event, systemd: Notifier) -> None:
+    def sleep(seconds: float) -> None:
+        systemd.alive()
+        time.sleep(seconds)
+
+    if ask := wiring.site_config(service.cluster):
+        site_warnings.tell(ask, service.settings.cluster.name)
+    worker.run(stop, sleep)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Before the worker starts: who cannot be reached shall not act either."""
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise InputError(
+            f"cannot listen on {host}, port {port}: {error.strerror}. "
+            "Set service.host and service.port, or end what listens there"
+        ) from error
+    return listening
+
+
+def make_worker(
+    service: Service,
+    *,
+    owner_uid: int | None = None,
+    alive: Callable[[], None] = lambda: None,
+    is_compiled: Callable[[], bool] = lambda: True,
+    known: WhoMayWhat | None = None,
+) -> Worker:
+    """`alive` hears of each answer of Slurm's, and of each question without one. `known`: what
+    Slurm says of people; None: nothing, and all moves are tried."""
+    settings = service.settings
+    polling = settings.polling
+    intervals = Intervals(
+        queue_s=polling.queue_s,
+        nodes_s=polling.nodes_s,
+        history_s=polling.history_s,
+        pushed_queue_s=polling.pushed_queue_s,
+    )
+    rules = wiring.rules(service)
+    if known is not None:
+        rules = replace(rules, reach=known.reach, accrual=known.accrual)
+    observer = rules.observer and replace(rules.observer, is_compiled=is_compiled)
+
+    def submit(link: NextLink) -> bool:
+        try:
+            return rules.submit(link)
+        finally:
+            alive()
+
+    return Worker(
+        service.store,
+        Attended(service.cluster, alive),
+        service.cluster_id,
+        rules=replace(rules, submit=submit, observer=observer),
+        intervals=intervals,
+        kill_file=settings.service.state_dir / kill_switch.FILE,
+        owner_uid=owner_uid,
+        foreteller=Foreteller(),
+        watch=notice_channels.watch(settings.notify),
+        usage=wiring.usage(service.cluster),
+        sensor=_sensor(service, alive),
+        alarms=wiring.alarms(service.cluster),
+        keep=Retention(**settings.retention.model_dump()),
+        chains_a_day=settings.quota.registrations_per_day,
+    )
+
+
+def _sensor(service: Service, alive: Callable[[], None]) -> Sensor | None:
+    ask, every_s = wiring.diagnosis(service.cluster), service.settings.polling.diag_s
+    if ask is None or every_s == 0:
+        return None
+
+    def attended() -> tuple[Diagnosis, str]:
+        try:
+            return ask()
+        finally:
+            alive()
+
+    return Sensor(attended, every_s)
+
+
+def _hosts(given: ServiceSettings) -> Hosts:
+    return hosts({given.host, *names_of_this_machine()}, given.origins)
+
+
+def api_context(
+    service: Service,
+    *,
+    owner_uid: int | None = None,
+    known: WhoMayWhat | None = None,
+    connections: int | None = None,
+) -> ApiContext:
+    """What the routes may ask for. `known` has to be kept up to date; `connections` are had at
+    once."""
+    settings = service.settings
+    known = known or wiring.who_may_what(service)
+    return ApiContext(
+        store=service.store,
+        cluster_id=service.cluster_id,
+        cluster_name=settings.cluster.name,
+        admins=settings.service.admins,
+        clock=service.cluster.now,
+        identify=munge.identify,
+        munge_without_cluster=settings.auth.munge_without_cluster,
+        pushers=settings.polling.pushers,
+        read_jwt=wiring.jwt_reader(settings),
+        admin_groups=settings.auth.admin_groups,
+        roster=known.roster,
+        hidden=known.hidden,
+        partial=known.partial,
+        hosts=_hosts(settings.service),
+        root_path=settings.service.root_path,
+        proxy_uids=admission.resolve_proxies(settings.service.proxies).uids,
+        owner_uid=owner_uid,
+        keeps_recipes=settings.submits_by_rest,
+        connections=connections or settings.connections.most,
+        queue_interval_s=settings.polling.queue_s,
+        policy=settings.provision.policy,
+        policies=registry.NAMES,
+        model=wiring.policies(settings),
+        usage=wiring.usage(service.cluster),
+        limits=wiring.limits(settings),
+        limits_told=wiring.limits_told(settings),
+        max_time_s=wiring.max_time_s(settings),
+        models_dir=models_dir(settings.provision.models_dir),
+        tables_dir=wiring.tables_dir(settings),
+        kill_file=settings.service.state_dir / kill_switch.FILE,
+        quotas=Quotas(**settings.quota.model_dump()),
+    )

@@ -1,0 +1,149 @@
+"""`mirage token`: bearer tokens for what has no MUNGE, such as Grafana."""
+
+import getpass
+import json
+import os
+import pwd
+import re
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mirage.bootstrap import wiring
+from mirage.cli.admin.mode import JsonOption
+from mirage.cli.options import ConfigOption
+from mirage.config import settings as settings_file
+from mirage.domain.access.caller import NOBODY_UID, Role
+from mirage.errors import InputError
+from mirage.services.access import tokens as token_service
+from mirage.store.access import tokens
+from mirage.store.access.tokens import Token
+from mirage.store.operations import clusters
+
+app = typer.Typer()
+token_app = typer.Typer(
+    no_args_is_help=True,
+    help="Bearer tokens: create, list, revoke. Writes the database, so it is the admin's.",
+)
+app.add_typer(token_app, name="token")
+
+_UNITS = {"h": 3600, "d": 86400}
+_SPAN = re.compile(r"(\d{1,5})([hd])")
+
+
+@token_app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="What it is for, such as grafana.")],
+    *,
+    role: Annotated[Role, typer.Option(help="The most that it allows.")] = Role.VIEWER,
+    user: Annotated[
+        str | None, typer.Option(help="Whose it is: it allows no more than they may.")
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(help="Only here. Default: every cluster.")] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="It changes nothing.")] = False,
+    expires: Annotated[str, typer.Option(help="How long it is good: 12h, 90d.")] = "90d",
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a token and print it: this once, for only a hash of it is kept."""
+    settings = settings_file.load(config)
+    now = int(time.time())
+    store = wiring.open_store(settings)
+    with store.begin() as tx:
+        here = clusters.ensure(tx, settings.cluster.name)
+        asked = Token(
+            name=name,
+            role=role,
+            user=user or "",
+            uid=NOBODY_UID if user is None else _uid(user),
+            cluster_id=None if cluster is None else token_service.cluster_named(tx, cluster),
+            read_only=read_only or role is Role.VIEWER,
+            created_at=now,
+            created_by=_me(),
+            expires_at=now + _seconds(expires),
+        )
+        made, text = token_service.create(tx, asked, cluster_id=here)
+    store.close()
+    if as_json:
+        typer.echo(json.dumps(_shown(made) | {"token": text}))
+        return
+    typer.echo(text)
+    typer.echo(f"token {made.token_id} of role {made.role}: it is shown this once", err=True)
+
+
+@token_app.command("list")
+def list_tokens(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """All tokens, newest first, those that have ended included; none of their secrets."""
+    store = wiring.open_store(settings_file.load(config))
+    with store.read() as tx:
+        found, names = tokens.all_of(tx), clusters.names(tx)
+    store.close()
+    if as_json:
+        typer.echo(json.dumps([_shown(token) for token in found], indent=2))
+        return
+    table = Table("token", "name", "role", "user", "cluster", "expires", "made by", "")
+    for token in found:
+        words = [token.token_id, token.name, _role(token), token.user or "-"]
+        words.append("every" if token.cluster_id is None else names[token.cluster_id])
+        table.add_row(*map(escape, [*words, _day(token.expires_at), token.created_by, _end(token)]))
+    Console().print(table)
+
+
+@token_app.command()
+def revoke(
+    token_id: Annotated[str, typer.Argument(help="As `mirage token list` shows it.")],
+    *,
+    config: ConfigOption = None,
+) -> None:
+    """End a token: it is refused from now on. Again: nothing more happens."""
+    settings = settings_file.load(config)
+    store = wiring.open_store(settings)
+    with store.begin() as tx:
+        here = clusters.ensure(tx, settings.cluster.name)
+        token_service.revoke(tx, token_id, cluster_id=here, now=int(time.time()), actor=_me())
+    store.close()
+    typer.echo(f"token {token_id} is revoked")
+
+
+def _uid(user: str) -> int:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise InputError(f"no user {user!r} on this host") from None
+
+
+def _me() -> str:
+    """Whose command this is: whoever may write the database may make tokens."""
+    return os.environ.get("SUDO_USER") or getpass.getuser()
+
+
+def _seconds(span: str) -> int:
+    match = _SPAN.fullmatch(span)
+    if match is None:
+        raise InputError(f"{span!r} is no span of hours or days: 12h, 90d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _shown(token: Token) -> dict[str, Any]:
+    return {name: value for name, value in asdict(token).items() if name != "digest"}
+
+
+def _role(token: Token) -> str:
+    only = token.read_only and token.role is not Role.VIEWER
+    return f"{token.role}, read only" if only else token.role.value
+
+
+def _day(epoch: int) -> str:
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _end(token: Token) -> str:
+    if token.revoked_at is not None:
+        return "revoked"
+    return "expired" if token.expires_at <= time.time() else ""

@@ -1,0 +1,42 @@
+"""`mirage handover` and `mirage done`: what a link says of its chain, passed on to mirage-link.
+
+The plugin's own program answers, as it does on nodes that have nothing else of Mirage.
+"""
+
+import os
+from typing import Any, NoReturn
+
+import typer
+
+from mirage.config.paths import data_dir
+from mirage.errors import MirageError
+
+app = typer.Typer(name="link")
+
+PASSED_ON: dict[str, Any] = {
+    "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},
+    "add_help_option": False,
+}
+
+
+@app.command(**PASSED_ON)
+def handover(context: typer.Context) -> None:
+    """Inside a link: hand over between links that overlap.
+
+    wait, ready, release, request, status: docs/handover.md.
+    """
+    _become("handover", *context.args)
+
+
+@app.command(**PASSED_ON)
+def done(context: typer.Context) -> None:
+    """Inside a link: its chain's work is finished. No further link begins."""
+    _become("done", *context.args)
+
+
+def _become(*words: str) -> NoReturn:
+    program = data_dir("slurm_plugin") / "mirage-link"
+    try:
+        os.execv(program, [str(program), *words])  # noqa: S606 - our own program, no shell
+    except OSError as error:
+        raise MirageError(f"{program}: {error.strerror}") from error

@@ -1,0 +1,186 @@
+"""A timeline drawn to scale with characters: a line for each link, marks for what went wrong."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import ceil
+
+from rich.text import Text
+
+from mirage.cli.chains.timeline import Row, Span, Timeline
+
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+_BRIEF_S = 600
+_STEPS_S = (60, 120, 300, 600, 1800, *(h * _HOUR_S for h in (1, 2, 3, 6, 12)))
+_STEPS_D = (1, 2, 4, 7, 14, 28, 91, 182, 364)
+_TICK_WIDTH = 13
+"""A label, `01-15 06:00`, and room between two."""
+_LEAST_CELLS = 10
+_NOTE_WIDTH = 34
+_NOTES_FROM = 90
+"""On narrower terminals notes stand below the drawing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    waits: str
+    interruption: str
+    runs: str
+    overlap: str
+    rest: str
+    edges: tuple[str, str, str, str]
+    """Of a forecast: p10, between, p50, p90."""
+    now: str
+    tick: str
+
+
+UNICODE = Glyphs("·", "░", "█", "▓", "─", ("├", "╌", "┼", "┤"), "│", "┬")
+ASCII = Glyphs(".", "!", "#", "%", "-", ("[", "~", "+", "]"), "|", "+")
+
+_STYLES = {
+    "waits": "dim",
+    "interruption": "bold red",
+    "runs": "green",
+    "overlap": "bold yellow",
+    "rest": "dim green",
+    "forecast": "cyan",
+    "now": "bold",
+}
+_MEANING = {
+    "waits": "waits, eligible",
+    "interruption": "interruption",
+    "runs": "runs",
+    "overlap": "overlap",
+    "rest": "until its time limit",
+    "forecast": "next start if freed, 8 of 10",
+    "now": "now",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    begin: float
+    end: float
+    cells: int
+
+    def cell(self, at: float) -> int:
+        """The cell that holds an instant."""
+        share = (at - self.begin) / (self.end - self.begin)
+        return min(self.cells - 1, max(0, int(share * self.cells)))
+
+    def cells_of(self, span: Span) -> range:
+        """At least one: what there was is seen."""
+        first = self.cell(span[0])
+        share = (span[1] - self.begin) / (self.end - self.begin)
+        return range(first, min(self.cells, max(first + 1, round(share * self.cells))))
+
+
+def draw(timeline: Timeline, width: int, *, ascii_only: bool) -> Iterator[Text]:
+    """The drawing, line by line, in `width` columns at most; nothing where no link is known."""
+    if not timeline.rows:
+        return
+    glyphs = ASCII if ascii_only else UNICODE
+    labels = [f"{row.index:>4} {row.job_id} " for row in timeline.rows]
+    margin = max(map(len, labels))
+    beside = width >= _NOTES_FROM
+    cells = max(_LEAST_CELLS, width - margin - (_NOTE_WIDTH if beside else 0))
+    scale = _Scale(*timeline.span, cells)
+    yield from _axis(scale, timeline.now, margin, glyphs)
+    used: set[str] = set()
+    for label, row in zip(labels, timeline.rows, strict=True):
+        line = Text(label.ljust(margin)) + _line(row, scale, timeline.now, glyphs, used)
+        yield line + Text(f" {_said(row)}") if beside else line
+    yield from _legend(used, glyphs, width)
+    if not beside:
+        yield from (Text(f"link {row.index}: {_said(row)}") for row in timeline.rows)
+
+
+def _line(row: Row, scale: _Scale, now: float, glyphs: Glyphs, used: set[str]) -> Text:
+    cells: list[tuple[str, str]] = [(" ", "")] * scale.cells
+    cells[scale.cell(now)] = (glyphs.now, _STYLES["now"])
+    for name in ("rest", "waits", "runs", "overlap", "interruption"):
+        span = getattr(row, name)
+        if span is not None:
+            used.add(name)
+            for cell in scale.cells_of(span):
+                cells[cell] = (getattr(glyphs, name), _STYLES[name])
+    if row.forecast is not None:
+        used.add("forecast")
+        _range(row.forecast, scale, glyphs, cells)
+    return Text.assemble(*cells)
+
+
+def _range(
+    forecast: tuple[float, float, float],
+    scale: _Scale,
+    glyphs: Glyphs,
+    cells: list[tuple[str, str]],
+) -> None:
+    style = _STYLES["forecast"]
+    left, between, middle, right = glyphs.edges
+    p10, p50, p90 = (scale.cell(at) for at in forecast)
+    for cell in range(p10, p90 + 1):
+        cells[cell] = (between, style)
+    cells[p10], cells[p90] = (left, style), (right, style)
+    cells[p50] = (middle, style)
+
+
+def _axis(scale: _Scale, now: float, margin: int, glyphs: Glyphs) -> Iterator[Text]:
+    """Labels, and the marks under them; the year once, in front."""
+    labels = [" "] * scale.cells
+    marks = [(" ", "")] * scale.cells
+    free = 0
+    for at in _ticks(scale):
+        cell, text = scale.cell(at), datetime.fromtimestamp(at).astimezone().strftime("%m-%d %H:%M")
+        marks[cell] = (glyphs.tick, "dim")
+        if cell >= free and cell + len(text) <= scale.cells:
+            labels[cell : cell + len(text)] = text
+            free = cell + len(text) + 1
+    marks[scale.cell(now)] = (glyphs.now, _STYLES["now"])
+    year = datetime.fromtimestamp(scale.begin).astimezone().strftime("%Y")
+    yield Text(f"{year:>4}".ljust(margin) + "".join(labels).rstrip())
+    yield Text.assemble("link".ljust(margin), *marks)
+
+
+def _ticks(scale: _Scale) -> Iterator[float]:
+    """Round instants of this host's time, as many as have room for their labels."""
+    room_s = (scale.end - scale.begin) * _TICK_WIDTH / scale.cells
+    steps = (*_STEPS_S, *(days * _DAY_S for days in _STEPS_D))
+    step_s = next((step for step in steps if step >= room_s), steps[-1])
+    midnight = datetime.fromtimestamp(scale.begin).astimezone()
+    midnight = midnight.replace(hour=0, minute=0, second=0, microsecond=0)
+    first = ceil((scale.begin - midnight.timestamp()) / step_s)
+    last = int((scale.end - midnight.timestamp()) / step_s)
+    for k in range(first, last + 1):
+        yield (midnight + timedelta(seconds=k * step_s)).timestamp()
+
+
+def _legend(used: set[str], glyphs: Glyphs, width: int) -> Iterator[Text]:
+    """What the marks mean that were drawn, in as many lines as it takes."""
+    line = Text()
+    for name in (*(n for n in _MEANING if n in used), "now"):
+        mark = "".join(glyphs.edges) if name == "forecast" else getattr(glyphs, name)
+        item = Text.assemble((mark, _STYLES[name]), f" {_MEANING[name]}   ")
+        if line and len(line) + len(item) > width:
+            yield line
+            line = Text()
+        line += item
+    yield line
+
+
+def _said(row: Row) -> str:
+    """The note of a link, and its hand-over in figures."""
+    parts = [row.note]
+    if row.interruption is not None:
+        parts.append(f"{_hours(row.interruption)} interrupted")
+    if row.overlap is not None:
+        parts.append(f"{_hours(row.overlap)} overlap")
+    return ", ".join(part for part in parts if part)
+
+
+def _hours(span: Span) -> str:
+    """Less than a hundredth of an hour would be none."""
+    seconds = span[1] - span[0]
+    if seconds < _BRIEF_S:
+        return f"{seconds:.0f} s" if seconds < _MINUTE_S else f"{seconds / _MINUTE_S:.0f} min"
+    return f"{seconds / _HOUR_S:.2f} h"

@@ -1,0 +1,172 @@
+"""`mirage top`: chains by risk and the next hand-overs, kept up to date in the terminal."""
+
+import json
+import select
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from mirage.cli.chains.chain_text import day_and_time, links_of, standing
+from mirage.cli.connection.chain_lookup import me
+from mirage.cli.connection.service_client import Service
+from mirage.cli.connection.transport import service_url
+from mirage.cli.ui.terminal import console
+from mirage.domain.sanitize import printable
+from mirage.errors import ServiceUnavailable
+
+app = typer.Typer()
+
+_BY_HAND = "`squeue --me -O JobID,State,Reason,Comment` shows your links."
+_QUIT = {"q", "Q", "\x1b", "\x03", "\x04"}
+_HEAD = 8
+"""Lines of a screen that hold no chain."""
+
+
+@app.command()
+def top(
+    *,
+    user: Annotated[str, typer.Option(help="Chains of this user only.")] = "",
+    mine: Annotated[bool, typer.Option("--me", help="Your own chains only.")] = False,
+    every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks.")] = 5.0,
+    once: Annotated[bool, typer.Option("--once", help="Print it once; so does a pipe.")] = False,
+    url: Annotated[
+        str | None,
+        typer.Option(help="The service. Default: MIRAGE_URL, /etc/mirage/client.conf, this host."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The service's JSON on stdout.")] = False,
+) -> None:
+    """Chains by risk and the next hand-overs, kept up to date. q or Ctrl-C ends it.
+
+    Rows that the service has stored: it asks Slurm nothing. Where the service is away, that is said
+    and it is asked again.
+    """
+    user = me() if mine else user
+    service = Service(service_url(url), by_hand=_BY_HAND)
+    out = console()
+    if once or as_json or not (out.is_terminal and sys.stdin.isatty()):
+        found = _asked(service, user)
+        if as_json:
+            typer.echo(json.dumps(found, indent=2))
+        else:
+            out.print(screen(found, rows=len(found["items"])))
+        return
+    with _keys(), Live(console=out, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(_now(service, user, max(3, out.height - _HEAD)), refresh=True)
+            if _wants_to_leave(every):
+                return
+
+
+def _asked(service: Service, user: str) -> dict[str, Any]:
+    found = service.get("/overview", limit=100, user=user or None)
+    return found | {"modes": service.get("/mode")}
+
+
+def _now(service: Service, user: str, rows: int) -> RenderableType:
+    try:
+        return screen(_asked(service, user), rows=rows)
+    except ServiceUnavailable as error:
+        return Text(f"{printable(str(error))}\n\nIt is asked again. q ends.", style="bold red")
+
+
+def screen(found: Mapping[str, Any], *, rows: int) -> RenderableType:
+    """The overview, `rows` chains and hand-overs in all at most."""
+    head = Text(
+        f"{found['live']} live, {found['at_risk']} at risk, {found['paused']} paused;"
+        f" {standing(found, found['modes'])}",
+        style="bold red" if found["stale"] else "bold",
+    )
+    soon = found["soon"][: max(1, rows // 3)]
+    return Group(head, _soon(soon), _chains(found["items"][: max(1, rows - len(soon))]))
+
+
+def _soon(upcoming: list[Mapping[str, Any]]) -> Table:
+    table = _table("next hand-overs", "chain", "link", "running ends", "next starts", "decided")
+    for one in upcoming:
+        decision = one["decision"]
+        said = "-" if decision is None else f"{decision['action']}: {decision['reason']}"
+        table.add_row(
+            one["chain_id"],
+            str(one["link"]),
+            day_and_time(one["predecessor_end"]),
+            _range(one["start"]),
+            _as_much_as_fits(said),
+        )
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    """All whole but the last one, which takes what is left."""
+    table = Table(title=title, title_justify="left", expand=True)
+    *whole, last = columns
+    for name in whole:
+        table.add_column(name, no_wrap=True)
+    table.add_column(last, ratio=1)
+    return table
+
+
+def _as_much_as_fits(text: str) -> Text:
+    """In one line, whatever stands in it."""
+    return Text(printable(text), no_wrap=True, overflow="ellipsis")
+
+
+def _range(start: Mapping[str, Any] | None) -> str:
+    """Of a link that is not eligible: were it made so now."""
+    if start is None:
+        return "-"
+    held = "" if start["eligible"] else " if freed"
+    return f"{day_and_time(start['p10'])} to {day_and_time(start['p90'])}{held}"
+
+
+def _chains(rows: list[Mapping[str, Any]]) -> Table:
+    table = _table("chains, by risk", "chain", "user", "state", "links", "running", "what")
+    for row in rows:
+        chain = row["chain"]
+        risk = chain["at_risk"]
+        said = chain["note"] if risk is None else f"{risk['reason']}: {risk['says']}"
+        table.add_row(
+            chain["chain_id"],
+            escape(printable(chain["user"])),
+            "at risk" if risk is not None else chain["state"],
+            links_of(chain),
+            ", ".join(map(str, chain["running"])) or "-",
+            _as_much_as_fits(said),
+            style="bold red" if risk is not None else "yellow" * (chain["state"] == "paused"),
+        )
+    return table
+
+
+@contextmanager
+def _keys() -> Iterator[None]:
+    """Keys come one at a time and are not shown; the terminal is left as it was."""
+    import termios  # noqa: PLC0415 - of terminals alone
+    import tty  # noqa: PLC0415
+
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        yield
+    except KeyboardInterrupt:
+        return
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _wants_to_leave(within_s: float) -> bool:
+    """Whether somebody asks to; after `within_s` nobody has."""
+    until = time.monotonic() + within_s
+    while (left := until - time.monotonic()) > 0:
+        if select.select([sys.stdin], [], [], left)[0]:
+            key = sys.stdin.read(1)
+            if not key or key in _QUIT:
+                return True
+    return False

@@ -1,0 +1,99 @@
+"""The service as the command line reaches it: HTTP, and a credential where one is asked for."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from mirage.cli.connection.transport import PREFIX, Answer, ask
+from mirage.errors import (
+    IllegalTransition,
+    InputError,
+    MirageError,
+    NotAllowed,
+    NotIdentified,
+    ServiceUnavailable,
+    TooMany,
+)
+
+_TIMEOUT_S = 10.0
+_UNIDENTIFIED, _TOO_MANY, _SERVER_ERROR = 401, 429, 500
+_ERRORS: dict[int, type[MirageError]] = {
+    401: NotIdentified,
+    403: NotAllowed,
+    404: InputError,
+    409: IllegalTransition,
+    422: InputError,
+    429: TooMany,
+}
+
+
+class Service:
+    """Raises ServiceUnavailable when there is no answer, and what the service said of an error."""
+
+    def __init__(self, url: str, *, by_hand: str) -> None:
+        self._url = url
+        self._by_hand = by_hand
+        """What to do without the service, in one sentence."""
+
+    def get(self, path: str, **params: str | int | None) -> dict[str, Any]:
+        asked = {name: value for name, value in params.items() if value is not None}
+        return self._answer("GET", PREFIX + path, params=asked)
+
+    def items(self, path: str, limit: int, **params: str | int | None) -> Iterator[dict[str, Any]]:
+        """Rows of a paged answer, page after page, up to `limit`."""
+        page = self.get(path, limit=min(limit, 500), **params)
+        while True:
+            yield from page["items"][:limit]
+            limit -= len(page["items"])
+            if page["next"] is None or limit <= 0:
+                return
+            page = self._answer("GET", page["next"])
+
+    def post(self, path: str, new: Mapping[str, str | int] | None = None) -> dict[str, Any]:
+        body = b"" if new is None else json.dumps(dict(new)).encode()
+        return self._answer("POST", PREFIX + path, body=body)
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        body: bytes = b"",
+    ) -> dict[str, Any]:
+        target = f"{path}?{urlencode(params)}" if params else path
+        answer = self._ask(method, target, body, identified=method != "GET")
+        # Reading needs a name only where the cluster keeps jobs private, or where all of this host
+        # who give none have together had their share.
+        if method == "GET" and answer.status in {_UNIDENTIFIED, _TOO_MANY}:
+            answer = self._ask(method, target, body, identified=True)
+        if answer.is_success:
+            return self._read(answer)
+        detail = self._read(answer).get("detail", f"the answer was {answer.status}")
+        if answer.status >= _SERVER_ERROR:
+            raise self._unavailable(detail)
+        raise _ERRORS.get(answer.status, MirageError)(detail)
+
+    def _ask(self, method: str, target: str, body: bytes, *, identified: bool) -> Answer:
+        try:
+            return ask(
+                *(self._url, method, target, body), identified=identified, timeout_s=_TIMEOUT_S
+            )
+        except ServiceUnavailable as error:
+            raise self._unavailable(str(error)) from error
+
+    def _read(self, answer: Answer) -> dict[str, Any]:
+        try:
+            found = json.loads(answer.body)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise self._unavailable(f"the answer was {answer.status}, and not Mirage's")
+        return found
+
+    def _unavailable(self, why: str) -> ServiceUnavailable:
+        return ServiceUnavailable(
+            f"no service at {self._url}: {why}. "
+            f"Slurm keeps the chains all the same; {self._by_hand}"
+        )

@@ -1,0 +1,139 @@
+"""Where the service is, and who asks it: what commands and completion need before they call it.
+
+On a unix socket the kernel says who calls; elsewhere munge vouches, or the token of a file.
+"""
+
+import os
+import socket
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
+from http.client import HTTPConnection, HTTPException
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from mirage.cluster.auth import munge
+from mirage.config.paths import data_dir, own_state_dir
+from mirage.domain.access.request_signing import signed
+from mirage.errors import InputError, ServiceUnavailable
+
+PREFIX = "/api/v1"
+UNIX = "unix://"
+
+
+def service_url(given: str | None) -> str:
+    """What was given, MIRAGE_URL, the user's own service where one runs, the client's configuration
+    file, or the package's socket."""
+    chosen = given or os.environ.get("MIRAGE_URL") or _own() or _plugin().url(os.environ)
+    if not chosen.startswith(("http://", "https://", f"{UNIX}/")):
+        raise InputError(
+            f"the service's URL {chosen!r} is none: https://HOST, http://HOST or unix:///PATH"
+        )
+    return str(chosen).rstrip("/")
+
+
+def _own() -> str | None:
+    """The socket of `mirage serve --user`, where it is the user's and somebody listens."""
+    path = own_state_dir() / "socket"
+    try:
+        if path.lstat().st_uid != os.geteuid():
+            return None
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(str(path))
+    except OSError:
+        return None
+    return f"{UNIX}{path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300  # noqa: PLR2004 - HTTP's own
+
+
+def ask(
+    url: str,
+    method: str,
+    target: str,
+    body: bytes = b"",
+    *,
+    identified: bool,
+    timeout_s: float,
+) -> Answer:
+    """What the service at `url` answers, followed to no other address.
+
+    Nothing is sent to somebody of whom the system says that it is not the service. `identified`:
+    with a credential. Raises ServiceUnavailable, which says why; InputError for a bad token's file.
+    """
+    plugin = _plugin()
+    try:
+        peer = plugin.connect(url, os.environ, timeout_s)
+    except (plugin.Unreachable, OSError) as error:
+        raise ServiceUnavailable(str(error) or type(error).__name__) from error
+    connection = HTTPConnection("mirage", timeout=timeout_s)
+    connection.sock = _as_socket(peer.stream, timeout_s)
+    with closing(connection):
+        headers = {"Host": peer.host}
+        headers |= {"Content-Type": "application/json"} if body else {}
+        if identified and not peer.is_socket:
+            headers |= _credential(method, target, body, is_known=peer.is_known)
+        try:
+            connection.request(method, peer.prefix + target, body or None, headers)
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.read())
+        except (HTTPException, OSError) as error:
+            raise ServiceUnavailable(str(error) or type(error).__name__) from error
+
+
+def _as_socket(stream: socket.SocketType, timeout_s: float) -> socket.socket:
+    """The plugin connects by the built-in module alone, which has no files of sockets."""
+    if isinstance(stream, socket.socket):
+        return stream
+    made = socket.socket(fileno=stream.detach())
+    made.settimeout(timeout_s)
+    return made
+
+
+def _credential(method: str, target: str, body: bytes, *, is_known: bool) -> dict[str, str]:
+    """MUNGE's for this request; or the token of the file that MIRAGE_TOKEN_FILE names."""
+    named = os.environ.get("MIRAGE_TOKEN_FILE")
+    if named and not is_known:
+        raise ServiceUnavailable(
+            "a token goes over https alone, or to the service's socket: without, whoever listens "
+            "there may use it. Set MIRAGE_URL, or url in /etc/mirage/client.conf, to https://HOST"
+        )
+    if named:
+        return {"Authorization": f"Bearer {_token(Path(named))}"}
+    plugin = _plugin()
+    try:
+        cluster = plugin.cluster(os.environ)
+    except plugin.Unreachable as error:
+        raise ServiceUnavailable(str(error)) from error
+    return {"Authorization": f"MUNGE {munge.credential(signed(method, target, body, cluster))}"}
+
+
+@cache
+def _plugin() -> ModuleType:
+    """The wrapped sbatch's own rules of where the service is and who is believed to be it: one file
+    for both, which stands outside this package because it is for Python 3.6."""
+    sys.path.append(str(data_dir("slurm_plugin")))
+    return import_module("mirage_service")
+
+
+def _token(path: Path) -> str:
+    """Of a file that nobody else may read. Raises InputError."""
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        with os.fdopen(number, encoding="ascii") as file:
+            found = os.fstat(number)
+            if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+                raise InputError(f"{path} is not yours alone: `chmod 600` it")
+            return file.readline().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"no token in {path}: {error}") from error

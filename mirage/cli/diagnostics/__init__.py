@@ -1,0 +1,1 @@
+"""`mirage doctor`: checks of the host, the service, Slurm permissions and slurmrestd."""

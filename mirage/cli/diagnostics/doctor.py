@@ -1,0 +1,219 @@
+"""`mirage doctor`: what stands between this installation and its work, a line each."""
+
+import json
+import os
+import pwd
+import shutil
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from mirage.bootstrap import wiring
+from mirage.cli.diagnostics import host_checks, permission_checks, service_checks, slurmrestd_checks
+from mirage.cli.diagnostics.doctor_result import Finding, Verdict, found
+from mirage.cluster.auth import sudo
+from mirage.cluster.cli.client import SlurmCli
+from mirage.config import settings as settings_file
+from mirage.config.settings import Settings
+from mirage.domain.sanitize import printable
+from mirage.policy.auto.auto_policy import Auto
+from mirage.policy.models.model_policy import Served
+from mirage.ports import observes
+from mirage.services.control import kill_switch
+from mirage.sim.slurm_release import is_unchecked, planned_as
+from mirage.store.database.engine import masked
+from mirage.store.operations import clusters
+
+app = typer.Typer()
+
+
+_SLURM = "Slurm"
+
+
+@app.command()
+def doctor(
+    *,
+    config: Annotated[
+        Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, then /etc/mirage.")
+    ] = None,
+    user: Annotated[
+        bool, typer.Option("--user", help="Of your own service (`mirage serve --user`).")
+    ] = False,
+    moves: Annotated[
+        bool, typer.Option(help="Try what this account may do in Slurm; costs two job numbers.")
+    ] = True,
+    url: Annotated[
+        str | None, typer.Option(help="Where people reach it: that the way there is right.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Say what works here and what does not, and what to do: configuration, database, Slurm, who
+    decides, models, the service and its unit, disk, NFS shares, clock, MUNGE, the wrapped sbatch.
+
+    And what is known of this Slurm's release, and which moves this account may make, and for whom:
+    as Operator, as coordinator of an account, or for itself. Run it as the user who runs the
+    service (`mirage-as-service doctor`). Moves are tried where nothing comes of it: without
+    Operator on a held job of one's own, which is cancelled again. The exit code is 1 where there is
+    a fault.
+    """
+    settings = settings_file.load_own(config) if user else settings_file.load(config)
+    findings = [
+        *host_checks.account(settings.service.state_dir),
+        found("configuration", lambda: _configuration(config, settings)),
+        found("database", lambda: _database(settings)),
+        found("mode", lambda: _mode(settings)),
+        found(_SLURM, lambda: _slurm(settings)),
+        found("policy", lambda: _policy(settings)),
+        found("cluster file", lambda: _cluster_file(settings)),
+        found("identity", lambda: _identity(settings)),
+        *_submit_by_sudo(settings),
+        *service_checks.look(settings, url),
+        *host_checks.look(settings, user=user),
+    ]
+    if moves and all(f.verdict is not Verdict.FAULT for f in findings if f.what == _SLURM):
+        findings += permission_checks.look(settings)
+    if as_json:
+        typer.echo(json.dumps({"findings": [asdict(finding) for finding in findings]}))
+    else:
+        _show(findings)
+    if any(finding.verdict is Verdict.FAULT for finding in findings):
+        raise typer.Exit(1)
+
+
+def _configuration(given: Path | None, settings: Settings) -> tuple[Verdict, str]:
+    """What may not be meant; and a secret in a file that everybody may read."""
+    file = given or Path(os.environ.get("MIRAGE_CONFIG") or settings_file.CONFIG_PATH)
+    if not file.exists():
+        return Verdict.GOOD, "there is no file: everything is as by default"
+    secret = settings.database.url and masked(settings.database.url) != settings.database.url
+    if secret and file.stat().st_mode & 0o004:
+        return Verdict.WARNING, (
+            f"everybody may read the database's password in {file}: put it into "
+            "/etc/default/mirage as MIRAGE_DATABASE_URL"
+        )
+    told = wiring.check(settings)
+    return (Verdict.WARNING, "; ".join(told)) if told else (Verdict.GOOD, f"{file} is right")
+
+
+def _database(settings: Settings) -> tuple[Verdict, str]:
+    folder = settings.service.state_dir
+    if wiring.database_file(settings) is not None and not os.access(
+        folder, os.W_OK, effective_ids=True
+    ):
+        with suppress(OSError, KeyError):
+            owner = pwd.getpwuid(folder.stat().st_uid).pw_name
+            if owner != pwd.getpwuid(os.geteuid()).pw_name:
+                return Verdict.WARNING, f"it is {owner}'s, who alone can look (mirage-as-service)"
+    wiring.open_store(settings).close()
+    wiring.check_places(settings)
+    file = wiring.database_file(settings)
+    if file is not None and file.stat().st_mode & 0o004:
+        return Verdict.WARNING, f"everybody may read {file}, whatever PrivateData says: chmod o= it"
+    return Verdict.GOOD, "it has this program's schema"
+
+
+def _slurm(settings: Settings) -> tuple[Verdict, str]:
+    wiring.check_slurm(settings)
+    if settings.cluster.transport == "cli":
+        return _answering(settings)
+    told, lacking = slurmrestd_checks.look(settings)
+    return Verdict.WARNING if lacking else Verdict.GOOD, "; ".join([told, *lacking])
+
+
+def _answering(settings: Settings) -> tuple[Verdict, str]:
+    """Whether slurmctld answers, and is of the cluster that the settings name."""
+    site = SlurmCli(timeout_s=settings.cluster.command_timeout_s).site_config()
+    name = settings.cluster.name
+    if site.cluster_name != name:
+        return Verdict.WARNING, (
+            f"its ClusterName is {site.cluster_name}, and cluster.name is {name}: history of two "
+            f'clusters may be mixed. Set cluster.name = "{site.cluster_name}", then restart the '
+            "service"
+        )
+    return Verdict.GOOD, f"{site.version}, ClusterName {name}: slurmctld answers"
+
+
+def _mode(settings: Settings) -> tuple[Verdict, str]:
+    """How far it goes, and whether somebody has stopped it."""
+    store = wiring.open_store(settings)
+    try:
+        with store.begin() as tx:
+            ids = {name: each for each, name in clusters.names(tx).items()}
+            cluster_id = ids.get(settings.cluster.name)
+            if cluster_id is None:
+                return Verdict.GOOD, f"shadow: no service has served {settings.cluster.name} yet"
+            modes = clusters.modes(tx, cluster_id)
+            pulled = kill_switch.pulled(tx, cluster_id)
+    finally:
+        store.close()
+    told = [f"{name}: {mode}" if name else mode.value for name, mode in sorted(modes.items())]
+    if pulled:
+        return Verdict.WARNING, f"{', '.join(told)}; {kill_switch.says(pulled)}"
+    return Verdict.GOOD, ", ".join(told)
+
+
+def _policy(settings: Settings) -> tuple[Verdict, str]:
+    """Which model serves, or which rule."""
+    policy = wiring.policies(settings)(settings.provision.policy)
+    if isinstance(policy, Auto):
+        models = sum(candidate.scope is not None for candidate in policy.candidates)
+        rules = ", ".join(c.name for c in policy.candidates if c.scope is None)
+        return Verdict.GOOD, f"auto decides, among {models} models, {rules}"
+    if not isinstance(policy, Served):
+        return Verdict.GOOD, f"the rule {policy.name} decides"
+    card = policy.artefact.card
+    traces = sorted({str(t["trace"]) for t in card.get("trained_on", ())})
+    told = f"{policy.name} decides: {card['family']}, trained on {', '.join(traces) or 'no trace'}"
+    return Verdict.GOOD, told
+
+
+def _cluster_file(settings: Settings) -> tuple[Verdict, str]:
+    file = wiring.cluster_file(settings)
+    if file is not None:
+        version = file.params.slurm_version
+        verdict = Verdict.WARNING if is_unchecked(version) else Verdict.GOOD
+        return verdict, f"{file.params.name}, {file.params.nodes} nodes, {planned_as(version)}"
+    policy = wiring.policies(settings)(settings.provision.policy)
+    if isinstance(policy, Auto):
+        told = "none is set: where nothing may be pinned, auto asks neither models nor the twin"
+        return Verdict.WARNING, f"{told} (`mirage cluster import` writes one)"
+    if observes(policy):
+        return Verdict.WARNING, wiring.check(settings)[0]
+    return Verdict.GOOD, "none is set, and no rule needs one"
+
+
+def _identity(settings: Settings) -> tuple[Verdict, str]:
+    """By what callers are known."""
+    auth = settings.auth
+    wiring.jwt_reader(settings)
+    told = ["MUNGE" if shutil.which("unmunge") else "no MUNGE (unmunge is not on PATH)", "tokens"]
+    if settings.service.socket is not None:
+        told.append(f"the socket {settings.service.socket}")
+    if auth.jwks_file is not None or auth.jwks_url is not None:
+        told.append("JSON web tokens by public keys")
+    if auth.jwt_key_file is not None:
+        told.append(f"JSON web tokens by {auth.jwt_key_file}, with which anybody's can be made")
+        return Verdict.WARNING, f"{', '.join(told)}: prefer public keys (auth.jwks_file)"
+    return Verdict.GOOD, ", ".join(told)
+
+
+def _submit_by_sudo(settings: Settings) -> list[Finding]:
+    link = settings.submit.sudo
+    if link is None:
+        return []
+    return [found("submit by sudo", lambda: (Verdict.GOOD, sudo.checked(link)))]
+
+
+def _show(findings: list[Finding]) -> None:
+    table = Table()
+    for column in ("what", "", "told"):
+        table.add_column(column)
+    for finding in findings:
+        table.add_row(finding.what, finding.verdict.value, escape(printable(finding.told)))
+    Console().print(table)

@@ -1,0 +1,53 @@
+"""What `mirage doctor` says of the service's account in Slurm, and of that Slurm's release."""
+
+from mirage.cli.diagnostics.doctor_result import Finding, Verdict
+from mirage.cluster.cli.client import SlurmCli, own_name
+from mirage.cluster.cli.command_runner import Runner
+from mirage.cluster.cli.permission_probe import abilities, is_operator
+from mirage.config.settings import Settings
+from mirage.errors import MirageError
+from mirage.services.access.slurm_permissions import reach
+from mirage.slurm.text import releases
+
+
+def look(settings: Settings) -> list[Finding]:
+    """Which moves the account may make, and for whom. Costs two job numbers."""
+    timeout_s = settings.cluster.command_timeout_s
+    runner, cluster = Runner(timeout_s=timeout_s), SlurmCli(timeout_s=timeout_s)
+    try:
+        site = cluster.site_config()
+    except MirageError as error:
+        return [Finding("moves", Verdict.WARNING, str(error))]
+    operator = is_operator(runner)
+    found = abilities(
+        runner,
+        hides_jobs="jobs" in site.private_data,
+        operator=operator,
+        accounts=_coordinated(cluster),
+    )
+    moves = [
+        Finding(f"may {a.move}", Verdict.GOOD if a.may else Verdict.WARNING, a.told) for a in found
+    ]
+    return [*release(site.version, operator=operator), *moves]
+
+
+def release(told: str, *, operator: bool | None) -> list[Finding]:
+    """`told`: as scontrol shows SLURM_VERSION."""
+    known = releases.read_release(told)
+    if known is None:
+        said = f"{told!r} names no release that Mirage knows"
+        return [Finding("release", Verdict.WARNING, said)]
+    wrong = [*filter(None, [releases.untried(known)]), *releases.faults(known, operator=operator)]
+    if not wrong:
+        said = f"{releases.shown(known)}: Mirage was tried on {releases.tried_as(known)}"
+        return [Finding("release", Verdict.GOOD, said)]
+    name = releases.shown(known)
+    return [Finding("release", Verdict.WARNING, f"{name}: {sentence}") for sentence in wrong]
+
+
+def _coordinated(cluster: SlurmCli) -> frozenset[str]:
+    """Accounts that this account coordinates; none where accounting does not say."""
+    try:
+        return reach(own_name(), cluster.roster()).accounts
+    except MirageError:
+        return frozenset()

@@ -1,0 +1,150 @@
+"""What `mirage doctor` says of the service itself: its models, whether it answers, and where."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import httpx
+
+from mirage.bootstrap import wiring
+from mirage.cli.diagnostics.doctor_result import Finding, Verdict, found
+from mirage.config.paths import models_dir
+from mirage.config.settings import Settings
+from mirage.errors import MirageError
+from mirage.http.allowed_hosts import hosts
+from mirage.policy import registry
+from mirage.services.control.limits import DAY_S
+from mirage.store.operations import clusters, telemetry
+
+_TIMEOUT_S = 10.0
+_OK, _MISDIRECTED = 200, 421
+
+
+def look(settings: Settings, url: str | None) -> list[Finding]:
+    """`url`: where people reach it, through whatever is in between."""
+    return [
+        found("models", lambda: models(settings)),
+        found("service", lambda: serves(settings)),
+        found("Slurm's answers", lambda: unread(settings)),
+        *_of_socket(settings),
+        *([] if url is None else [found("proxy", lambda: reached(url, settings.service.origins))]),
+    ]
+
+
+def models(settings: Settings) -> tuple[Verdict, str]:
+    """Whether each file is what its card says, and made for this program's features."""
+    under = models_dir(settings.provision.models_dir)
+    names = [f"models/{folder.parent.name}/{folder.name}" for folder in registry.models(under)]
+    broken = list(_broken(names, settings))
+    if broken:
+        return Verdict.FAULT, "; ".join(broken)
+    return Verdict.GOOD, f"{len(names)} in {under}, each as its card says"
+
+
+def unread(settings: Settings) -> tuple[Verdict, str]:
+    """Whether rows of Slurm's answers are left out, since they do not read."""
+    since = int(time.time()) - DAY_S
+    with closing(wiring.open_store(settings)) as store, store.read() as tx:
+        ids = {name: each for each, name in clusters.names(tx).items()}
+        made = telemetry.calls_by_command(tx, ids.get(settings.cluster.name, 0), since)
+    rows = {command: calls.unread for command, calls in made.items() if calls.unread}
+    if not rows:
+        return Verdict.GOOD, "every row of the last 24 h reads"
+    told = ", ".join(f"{command} {number:,}" for command, number in sorted(rows.items()))
+    return Verdict.WARNING, (
+        f"rows of the last 24 h that did not read and were left out, each answer counted: {told}. "
+        "The service's log names each once; what they are about is neither forecast nor moved"
+    )
+
+
+def _broken(names: list[str], settings: Settings) -> Iterator[str]:
+    policy = wiring.policies(settings)
+    for name in names:
+        try:
+            policy(name)
+        except MirageError as error:
+            yield f"{name}: {error}"
+
+
+def serves(settings: Settings) -> tuple[Verdict, str]:
+    """On TCP, and ready: the queue was read lately."""
+    given = settings.service
+    host = f"[{given.host}]" if ":" in given.host else given.host
+    if given.port == 0:
+        return Verdict.GOOD, "service.port is 0, so only its log says where it is"
+    url = f"http://{host}:{given.port}{given.root_path}"
+    answer = _ask(f"{url}/healthz")
+    if isinstance(answer, str):
+        return Verdict.WARNING, f"nobody answers at {url}: `systemctl start mirage` ({answer})"
+    ready = _ask(f"{url}/readyz")
+    if isinstance(ready, str) or ready.status_code != _OK:
+        told = ready if isinstance(ready, str) else ready.json().get("detail", ready.status_code)
+        return Verdict.WARNING, f"it answers at {url} and is not ready: {told}"
+    return Verdict.GOOD, f"it answers at {url}, and has read the queue lately"
+
+
+def _of_socket(settings: Settings) -> list[Finding]:
+    path = settings.service.socket
+    if path is None:
+        return []
+
+    def connect() -> tuple[Verdict, str]:
+        answer = _ask("http://mirage/healthz", httpx.HTTPTransport(uds=str(path)))
+        if isinstance(answer, str):
+            return Verdict.WARNING, f"nobody listens at {path}: `systemctl start mirage` ({answer})"
+        return Verdict.GOOD, f"it answers at {path}"
+
+    return [found("socket", connect)]
+
+
+def reached(url: str, origins: tuple[str, ...]) -> tuple[Verdict, str]:
+    """That Mirage answers there, by that name, and below the path that it believes it has."""
+    base = url.rstrip("/")
+    place = urlsplit(base)
+    origin = f"{place.scheme}://{place.netloc}"
+    if fault := _not_passed_on(base, origin) or _elsewhere(base):
+        return Verdict.FAULT, fault
+    told = f"{base} is passed on to Mirage, and its pages are below {place.path or '/'}"
+    if place.scheme == "https" and not hosts((), origins).are_https(place.netloc):
+        told = f"{told}; add {origin!r} to service.origins, for sessions of https alone there"
+        return Verdict.WARNING, told
+    return Verdict.GOOD, told
+
+
+def _not_passed_on(base: str, origin: str) -> str:
+    answer = _ask(f"{base}/healthz")
+    if isinstance(answer, str):
+        return f"{base} does not answer: {answer}"
+    if answer.status_code == _MISDIRECTED:
+        return (
+            f"{base} reaches Mirage by a name that it does not answer to: add {origin!r} to "
+            "service.origins, start it again, and have the proxy pass the header Host as it came"
+        )
+    if answer.status_code != _OK or "X-Request-Id" not in answer.headers:
+        return (
+            f"{base} is not passed on to Mirage (status {answer.status_code}): "
+            "see /usr/share/mirage/nginx, and start the service again if service.root_path is new"
+        )
+    return ""
+
+
+def _elsewhere(base: str) -> str:
+    document = _ask(f"{base}/api/v1/openapi.json")
+    if isinstance(document, str) or document.status_code != _OK:
+        return f"{base}/api/v1 is not passed on to Mirage"
+    root = next((s["url"] for s in document.json().get("servers", ())), "").rstrip("/")
+    path = urlsplit(base).path
+    if root == path:
+        return ""
+    told = f"set service.root_path = {path!r}, or proxy it at {root or '/'!r}"
+    return f"it is at {path or '/'} there and believes it is at {root or '/'}: {told}"
+
+
+def _ask(url: str, transport: httpx.HTTPTransport | None = None) -> httpx.Response | str:
+    """The answer, or why there is none."""
+    try:
+        with httpx.Client(transport=transport, timeout=_TIMEOUT_S, trust_env=False) as client:
+            return client.get(url)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        return str(error) or type(error).__name__

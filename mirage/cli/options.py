@@ -1,0 +1,18 @@
+"""What commands take from the configuration file: the option that names it, and the models."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mirage.config import settings as settings_file
+from mirage.config.paths import models_dir
+
+ConfigOption = Annotated[
+    Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, then /etc/mirage.")
+]
+
+
+def models_folder(config: Path | None) -> Path:
+    """Where models/NAME is looked for: where the service looks (`bootstrap.policies`)."""
+    return models_dir(settings_file.load(config).provision.models_dir)

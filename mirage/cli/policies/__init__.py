@@ -1,0 +1,1 @@
+"""Commands that build episode tables, evaluate and train policies, and manage models."""

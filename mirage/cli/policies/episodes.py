@@ -1,0 +1,220 @@
+"""`mirage episodes`: the table of hand-overs of a trace."""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mirage.cli.cluster_file import read_site
+from mirage.cli.policies.table_options import (
+    LEAD_IN_S,
+    complain,
+    cores,
+    finite,
+    instant,
+    make_table,
+    midnight,
+    plan_of,
+    say_if_beyond,
+    seconds,
+)
+from mirage.cli.policies.twin_tables import ask_twin
+from mirage.cli.ui.compile_notice import say_if_compiling
+from mirage.episodes.generation.resumable_build import Made
+from mirage.episodes.judge.evaluation import CLASSES, Handovers, classes
+from mirage.episodes.judge.policy_runner import reactive
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.episodes.table.pair_settings import Settings, account_of, check_account
+from mirage.errors import InputError
+from mirage.sim.types import SimJob
+from mirage.traces.workloads import replay
+from mirage.traces.workloads.load_scaling import MOST, reloaded
+
+app = typer.Typer()
+
+
+@app.command()
+def episodes(
+    trace: Annotated[Path, typer.Argument(help="The trace, in any format `mirage ingest` reads.")],
+    *,
+    cluster: Annotated[Path, typer.Option(metavar="C.toml", help="The cluster file.")],
+    nodes: Annotated[int, typer.Option(metavar="K", help="Nodes of either job of the pair.")],
+    time_limit: Annotated[str, typer.Option(help="Of either job, as sbatch takes it.")],
+    every: Annotated[str, typer.Option(help="Between start points: 4h, 30m, 0:30:00.")],
+    out: Annotated[Path, typer.Option(metavar="E.npz", help="The table.")],
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="D",
+            help="First start point, UTC: 2023-02-13. Default: six days into the trace.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="D",
+            help="Start points lie before it, UTC. Default: two time limits before the "
+            "trace's last submission.",
+        ),
+    ] = None,
+    partition: Annotated[
+        str, typer.Option(metavar="NAME", help="Of either job. Default: the cluster file's first.")
+    ] = "",
+    qos: Annotated[
+        str, typer.Option(metavar="NAME", help="Of either job. Default: the cluster file's first.")
+    ] = "",
+    user: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="A user of the trace, whose fair share and limits the pair has. "
+            "Default: one of its own, without any usage.",
+        ),
+    ] = "",
+    account: Annotated[
+        str, typer.Option(metavar="NAME", help="Of either job. Default: that of --user.")
+    ] = "",
+    load: Annotated[
+        float,
+        typer.Option(
+            metavar="TIMES",
+            min=0.1,
+            max=MOST,
+            callback=finite,
+            help="Replay so many times the jobs of the trace, for models to learn from. 0.8 leaves "
+            "a fifth of them out, 1.1 lets a tenth come once more, weeks later.",
+        ),
+    ] = 1.0,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes. Default: one for each core.")
+    ] = None,
+    twin: Annotated[
+        bool,
+        typer.Option(
+            "--twin",
+            help="Ask the twin too, into E.twin.npz: ten times as long. Else it is asked when "
+            "something needs it.",
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Make the table of hand-overs of a trace: every decision instant, every outcome.
+
+    The whole trace is replayed. At each start point a predecessor is submitted; every 10 minutes
+    of its run the table has what could be observed, and when its successor would have started had
+    it been let go then. docs/episodes.md describes the file.
+
+    An interrupted command goes on where it was when it is repeated.
+    """
+    params = read_site(cluster)
+    taken = replay.read(trace, params)
+    replayed = reloaded(taken.workload.jobs, load)
+    if not replayed:
+        raise InputError(f"{trace}: not one of {taken.read} rows can be replayed")
+    settings = replace(
+        _settings(replayed, nodes, time_limit, every, since, until),
+        partition=partition,
+        qos=qos,
+        user=user,
+        account=_account(replayed, user, account),
+    )
+    settings.check(params)
+    plan = plan_of(trace, params, replayed, settings, load)
+    say_if_compiling()
+    begun = time.perf_counter()
+    made = make_table(plan, out, jobs or cores())
+    wall_s = time.perf_counter() - begun
+    if twin:
+        ask_twin(out, EpisodeTable.load(out))
+    say_if_beyond(out, made.table)
+    report = _report(out, made, wall_s)
+    if as_json:
+        typer.echo(json.dumps(report))
+    else:
+        Console().print(_table(report))
+    complain(trace, taken)
+
+
+def _settings(
+    replayed: Sequence[SimJob],
+    nodes: int,
+    time_limit: str,
+    every: str,
+    since: str | None,
+    until: str | None,
+) -> Settings:
+    limit_s = seconds(time_limit, "--time-limit")
+    first, last = replayed[0].submit, replayed[-1].submit
+    found = Settings(
+        nodes=nodes,
+        time_limit_s=limit_s,
+        every_s=seconds(every, "--every"),
+        since=midnight(first + LEAD_IN_S) if since is None else instant(since, "--from"),
+        until=last - 2 * limit_s if until is None else instant(until, "--until"),
+    )
+    if (since and found.since > last) or (until and found.until < first):
+        days = (datetime.fromtimestamp(at, UTC).date().isoformat() for at in (first, last))
+        raise InputError(f"--from, --until: the trace has submissions of {' to '.join(days)} only")
+    return found
+
+
+def _account(replayed: Sequence[SimJob], user: str, account: str) -> str:
+    if account:
+        check_account(replayed, user, account)
+    return account or (account_of(replayed, user) if user else "")
+
+
+def _report(out: Path, made: Made, wall_s: float) -> dict[str, Any]:
+    table = made.table
+    new = len(table) + table.about.left_out - made.kept
+    return {
+        "out": str(out),
+        "episodes": len(table),
+        "instants": int(table.outcome_s.size),
+        "left_out": table.about.left_out,
+        "beyond_trace": table.about.beyond_trace,
+        "resumed": made.kept,
+        "wall_s": round(wall_s, 3),
+        "episodes_per_s": round(new / wall_s, 3),
+        "reactive": reactive_by_class(table),
+    }
+
+
+def reactive_by_class(table: EpisodeTable) -> dict[str, Any]:
+    """What plain Slurm gives: mean interruption in hours, of all and by load class."""
+    hours = Handovers.of(table, reactive(table)).interruption_h
+    masks = classes(hours)
+    return {
+        "interruption_h": float(hours.mean()),
+        "by_class": {
+            load: {
+                "episodes": int(masks[load].sum()),
+                "interruption_h": float(hours[masks[load]].mean()) if masks[load].any() else None,
+            }
+            for load in CLASSES[1:]
+        },
+    }
+
+
+def _table(report: dict[str, Any]) -> Table:
+    table = Table(title=report["out"])
+    table.add_column("")
+    table.add_column("", justify="right")
+    for what in ("episodes", "instants", "left_out", "beyond_trace", "resumed"):
+        table.add_row(what.replace("_", " "), str(report[what]))
+    table.add_row("episodes per s", f"{report['episodes_per_s']:.1f}")
+    told = report["reactive"]
+    table.add_row("reactive interruption, h", f"{told['interruption_h']:.2f}")
+    for load, figures in told["by_class"].items():
+        hours = figures["interruption_h"]
+        shown = "" if hours is None else f"{hours:.2f}"
+        table.add_row(f"  {load} ({figures['episodes']})", shown)
+    return table

@@ -1,0 +1,217 @@
+"""`mirage evaluate`: what policies cost on episode tables."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from mirage.cli.options import ConfigOption, models_folder
+from mirage.cli.policies.evaluation import judge, together
+from mirage.cli.policies.evaluation_tables import figure_tables
+from mirage.cli.policies.table_options import finite, say_if_beyond
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.timelimit import UNLIMITED, parse_time_limit
+from mirage.episodes.judge import day_bootstrap
+from mirage.episodes.judge.evaluation import Figures, classes, evaluate
+from mirage.episodes.judge.table_set import clusters
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.errors import InputError, MalformedText
+from mirage.policy.registry import AUTO, MOVES_OFTEN, NAMES, is_model
+from mirage.studies.evaluation import pareto_plot
+from mirage.studies.evaluation.auto_choices import who_decided
+from mirage.studies.output_check import check_writable
+
+app = typer.Typer()
+
+ALWAYS = ("reactive", "average", "oracle")
+KNOWN = (*(name for name in NAMES if name not in MOVES_OFTEN), "oracle")
+_KNOWN_AFTERWARDS = ("oracle",)
+_HOUR_S = 3600.0
+_STDOUT = "-"
+
+
+@app.command("evaluate")
+def evaluate_tables(
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="E.npz...", help="Episode tables, as `mirage episodes` makes them."),
+    ],
+    *,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            help="A policy to judge; may be given several times. reactive, average and oracle "
+            "are always judged.",
+        ),
+    ] = None,
+    json_path: Annotated[
+        str | None, typer.Option("--json", metavar="OUT.json", help="Write it here; - is stdout.")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.png|svg", help="Plot interruption against overlap."),
+    ] = None,
+    overlap_price: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            callback=finite,
+            help="Cost of an hour of overlap in hours of interruption.",
+        ),
+    ] = OVERLAP_PRICE,
+    startup_time: Annotated[
+        str, typer.Option(metavar="W", help="What a successor needs before it serves: 0:10:00.")
+    ] = "0",
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="Show the 95 % intervals too: they need width.")
+    ] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Judge policies on the same hand-overs.
+
+    The figures are interruption, overlap, cost, and the share of the gap between plain Slurm
+    (reactive) and the best that could be known afterwards (oracle) that a policy closes. Rules
+    decide at every instant of the tables as the service would let them, without seeing what comes
+    after. Load classes are by reactive interruption: light up to 2 h, heavy above 12 h. Intervals
+    (95 %, in the JSON and with --intervals) resample whole days. docs/episodes.md has the
+    definitions.
+    """
+    paths, names = _sorted_out(words, policies or [])
+    if plot is not None:
+        pareto_plot.check(plot)
+    if json_path not in (None, _STDOUT):
+        check_writable(Path(json_path))
+    startup_h = _startup_h(startup_time)
+    under = models_folder(config)
+    tables = [_loaded(path) for path in paths]
+    judged = judge(paths, tables, names, under, overlap_price=overlap_price, startup_h=startup_h)
+    handovers = {name: judged.handovers(name) for name in names}
+    figures = evaluate(handovers, classes(judged.reactive_h()), overlap_price)
+    if AUTO in figures:
+        figures[AUTO]["all"] |= judged.heard.figures()
+    if plot is not None:
+        pareto_plot.draw(plot, figures, _constant_leads(tables, startup_h))
+    _say_if_pooled(tables)
+    _answer(_document(figures, paths, tables, overlap_price, startup_h), json_path, intervals)
+
+
+def _sorted_out(words: Sequence[str], policies: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Files and policies; `--policy a b` puts b among the files, where it names no file."""
+    named = {*KNOWN, *MOVES_OFTEN}
+    also = [w for w in words if (w in named or is_model(w)) and not Path(w).is_file()]
+    paths = [Path(word) for word in words if word not in also]
+    if not paths:
+        raise InputError("no episode table was given: mirage episodes makes them")
+    names = [*ALWAYS, *policies, *also]
+    for name in names:
+        if name in MOVES_OFTEN:
+            raise InputError(
+                f"{name} cannot be judged on a table, which knows one move, held to free: "
+                "python -m benchmarks.positions judges it on the live simulator"
+            )
+        if not is_model(name) and name not in KNOWN:
+            raise InputError(
+                f"no policy {name!r}: there are {', '.join(KNOWN)}, and models/NAME/VERSION"
+            )
+    return paths, list(dict.fromkeys(names))
+
+
+def _loaded(path: Path) -> EpisodeTable:
+    table = EpisodeTable.load(path)
+    if not len(table):
+        raise InputError(f"{path} holds no episode")
+    say_if_beyond(path, table)
+    return table
+
+
+def _startup_h(text: str) -> float:
+    try:
+        seconds = parse_time_limit(text)
+    except MalformedText as error:
+        raise InputError(f"--startup-time: {error}") from None
+    if seconds is None or seconds == UNLIMITED:
+        raise InputError(f"--startup-time: not a time: {text!r}")
+    return seconds / _HOUR_S
+
+
+def _constant_leads(tables: Sequence[EpisodeTable], startup_h: float) -> list[tuple[float, float]]:
+    """(overlap, interruption) in mean hours of each constant lead that all tables have."""
+    shortest = min(table.outcome_s.shape[1] for table in tables)
+    points = []
+    for back in range(1, shortest + 1):
+        at = [np.full(len(t), t.outcome_s.shape[1] - back, dtype=np.int64) for t in tables]
+        handovers = together(tables, at, startup_h)
+        points.append((float(handovers.overlap_h.mean()), float(handovers.interruption_h.mean())))
+    return points
+
+
+def _document(
+    figures: Figures,
+    paths: Sequence[Path],
+    tables: Sequence[EpisodeTable],
+    overlap_price: float,
+    startup_h: float,
+) -> dict[str, Any]:
+    return {
+        "policies": figures,
+        "overlap_price": overlap_price,
+        "startup_time_s": round(startup_h * _HOUR_S),
+        "tables": [_named(path, table) for path, table in zip(paths, tables, strict=True)],
+        "clusters": clusters([table.about for table in tables]),
+        "bootstrap": {
+            "block": "day",
+            "draws": day_bootstrap.DRAWS,
+            "seed": day_bootstrap.SEED,
+            "level_pct": day_bootstrap.LEVEL_PCT,
+        },
+    }
+
+
+def _named(path: Path, table: EpisodeTable) -> dict[str, Any]:
+    about = table.about
+    return {
+        "file": str(path),
+        "trace": about.trace,
+        "cluster": about.cluster.get("name"),
+        "nodes": about.nodes,
+        "time_limit_s": about.time_limit_s,
+        "load": about.load,
+        "episodes": len(table),
+    }
+
+
+def _say_if_pooled(tables: Sequence[EpisodeTable]) -> None:
+    count = clusters([table.about for table in tables])
+    if count > 1:
+        names = ", ".join(dict.fromkeys(str(t.about.cluster.get("name")) for t in tables))
+        typer.echo(
+            f"mirage: note: hand-overs of {count} different clusters ({names}) are judged as one "
+            "set",
+            err=True,
+        )
+    loads = sorted({t.about.load for t in tables})
+    if loads != [1.0]:
+        names = ", ".join(f"{load:g}" for load in loads)
+        typer.echo(f"mirage: note: hand-overs at {names} times the trace's load", err=True)
+
+
+def _answer(document: dict[str, Any], json_path: str | None, intervals: bool) -> None:
+    text = json.dumps(document, indent=1)
+    if json_path == _STDOUT:
+        typer.echo(text)
+        return
+    if json_path is not None:
+        try:
+            Path(json_path).write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{json_path} cannot be written: {error.strerror}") from error
+    console = Console()
+    for table in figure_tables(document["policies"], intervals=intervals):
+        console.print(table)
+    if AUTO in document["policies"]:
+        console.print(who_decided(document["policies"][AUTO]["all"]), soft_wrap=True)

@@ -1,0 +1,178 @@
+"""Policies judged on episode tables: what `mirage evaluate` and `mirage report shadow` both do."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import typer
+
+from mirage.cli.policies.twin_tables import ask_where_needed
+from mirage.cli.ui.progress import counted
+from mirage.domain.decision import Decision, HandoverView
+from mirage.episodes.judge import policy_runner, walk_forward
+from mirage.episodes.judge.evaluation import Floats, Handovers
+from mirage.episodes.judge.table_set import check_distinct
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.errors import InputError
+from mirage.features.observation import spec
+from mirage.policy.auto.auto_policy import Auto, Candidate, unfit
+from mirage.policy.models.model_policy import Served
+from mirage.policy.registry import is_model, policy
+from mirage.policy.twin.twin_policy import wants_twin
+from mirage.ports import Policy, observes
+from mirage.studies.evaluation.auto_choices import Heard
+
+ORACLE = "oracle"
+"""What could only be known afterwards: no policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What each policy chose in each table, and who decided for `auto`."""
+
+    tables: Sequence[EpisodeTable]
+    startup_h: float
+    chosen: dict[str, list[policy_runner.Chosen]]
+    heard: Heard
+
+    def handovers(self, name: str, places: Sequence[int] | None = None) -> Handovers:
+        """Of one policy, over all tables or those at `places`."""
+        at = range(len(self.tables)) if places is None else places
+        chosen = self.chosen[name]
+        return together([self.tables[k] for k in at], [chosen[k] for k in at], self.startup_h)
+
+    def reactive_h(self, places: Sequence[int] | None = None) -> Floats:
+        """The reactive interruption that load classes go by, hours: without the startup time."""
+        at = range(len(self.tables)) if places is None else places
+        chosen = self.chosen["reactive"]
+        return together([self.tables[k] for k in at], [chosen[k] for k in at], 0.0).interruption_h
+
+
+def judge(
+    paths: Sequence[Path],
+    tables: Sequence[EpisodeTable],
+    names: Iterable[str],
+    under: Path,
+    *,
+    overlap_price: float,
+    startup_h: float = 0.0,
+) -> Judged:
+    """Ask each policy of `names`, and the oracle where it is one, over the tables.
+
+    `under` is the folder of models. Raises InputError where two tables share a hand-over, or a
+    policy cannot be judged on one of them. What is odd is said on standard error.
+    """
+    names = list(names)
+    asked = {name: policy(name, under) for name in names if name != ORACLE}
+    check_distinct([table.about for table in tables], [t.start_point for t in tables])
+    if any(map(is_model, names)):
+        _check_features(paths, tables)
+    ask_where_needed(asked.values(), paths, tables)
+    _say_if_learned(asked.values(), paths, tables)
+    heard = Heard()
+    run = _Run(tables, overlap_price, startup_h, heard)
+    chosen = {name: run.choices(asked.get(name)) for name in names}
+    return Judged(tables, startup_h, chosen, heard)
+
+
+def together(
+    tables: Sequence[EpisodeTable], chosen: Sequence[policy_runner.Chosen], startup_h: float
+) -> Handovers:
+    """What became of the hand-overs of tables, in their order."""
+    parts = (Handovers.of(t, c, startup_h) for t, c in zip(tables, chosen, strict=True))
+    return Handovers.together(parts)
+
+
+class _Run:
+    """Policies over tables; each is asked once, however many ask what it chooses."""
+
+    def __init__(
+        self, tables: Sequence[EpisodeTable], overlap_price: float, startup_h: float, heard: Heard
+    ) -> None:
+        self._tables = tables
+        self._price = overlap_price
+        self._startup_h = startup_h
+        self._heard = heard
+        self._known: dict[tuple[str, int], policy_runner.Chosen] = {}
+
+    def choices(self, asked: Policy | None) -> list[policy_runner.Chosen]:
+        """For each table, the instants that the policy chooses; the oracle is not asked."""
+        if asked is None:
+            return [policy_runner.oracle(t, self._price, self._startup_h) for t in self._tables]
+        if isinstance(asked, Auto):
+            return [self._walked(asked, place) for place in range(len(self._tables))]
+        return [self._decided(asked, place) for place in range(len(self._tables))]
+
+    def _walked(self, auto: Auto, place: int) -> policy_runner.Chosen:
+        table = self._tables[place]
+        auto = replace(auto, candidates=tuple(c for c in auto.candidates if not _saw(c, table)))
+        return walk_forward.chosen(auto, table, lambda p: self._decided(p, place), self._heard)
+
+    def _decided(self, asked: Policy, place: int) -> policy_runner.Chosen:
+        key = (asked.name, place)
+        if key not in self._known:
+            self._known[key] = self._run(asked, self._tables[place])
+        return self._known[key]
+
+    def _run(self, asked: Policy, table: EpisodeTable) -> policy_runner.Chosen:
+        if asked.name == "reactive":
+            return policy_runner.reactive(table)
+        heeded = _Heeded(asked)
+        with counted(asked.name, len(table)) as told:
+            found = policy_runner.decided(table, heeded, self._price, lambda _: told())
+        heeded.say(table)
+        return found
+
+
+class _Heeded:
+    """A policy, and how often it could not be asked: its figures are then those of a rule."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy, self.name = policy, policy.name
+        self.observes, self.asks_twin = observes(policy), wants_twin(policy)
+        self._why: Counter[str | None] = Counter()
+
+    def decide(self, view: HandoverView) -> Decision:
+        if not isinstance(self._policy, Auto):
+            self._why[unfit(self._policy, view)] += 1
+        return self._policy.decide(view)
+
+    def say(self, table: EpisodeTable) -> None:
+        stood_in = sum(n for why, n in self._why.items() if why is not None)
+        if stood_in:
+            why = max((w for w in self._why if w is not None), key=lambda w: self._why[w])
+            told = f"{self.name} was stood in for in {stood_in} of {self._why.total()} decisions"
+            typer.echo(f"mirage: note: {table.about.trace}: {told} ({why})", err=True)
+
+
+def _check_features(paths: Sequence[Path], tables: Sequence[EpisodeTable]) -> None:
+    """A model that is shown no observation would be judged by its fall-back."""
+    for path, table in zip(paths, tables, strict=True):
+        if table.about.features_fingerprint != spec.FINGERPRINT:
+            raise InputError(
+                f"{path} was made with other features than this program's: make it again"
+            )
+
+
+def _say_if_learned(
+    policies: Iterable[Policy], paths: Sequence[Path], tables: Sequence[EpisodeTable]
+) -> None:
+    """Figures on weeks that a model was trained on are better than the model is."""
+    for path, table in zip(paths, tables, strict=True):
+        for one in policies:
+            if isinstance(one, Served) and _saw(one, table):
+                typer.echo(
+                    f"mirage: note: {one.name} was trained on weeks of {path}, or later", err=True
+                )
+            if isinstance(one, Auto):
+                for name in (c.name for c in one.candidates if _saw(c, table)):
+                    told = f"{name} was trained on weeks of {path}, or later: auto does without it"
+                    typer.echo(f"mirage: note: {told}", err=True)
+
+
+def _saw(asked: Served | Candidate, table: EpisodeTable) -> bool:
+    scope = asked.artefact.scope if isinstance(asked, Served) else asked.scope
+    about = table.about
+    cluster = str(about.cluster.get("name", ""))
+    return scope is not None and scope.has_seen(cluster, about.since)

@@ -1,0 +1,144 @@
+"""`mirage models`: trained policies, which there are, where they come from, which is in use."""
+
+import json
+import time
+from dataclasses import asdict
+from getpass import getuser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mirage.cli.options import ConfigOption, models_folder
+from mirage.cli.policies.trainers import EVERY, no_packages
+from mirage.cli.policies.twin_tables import ask_where_needed
+from mirage.cli.ui.progress import working
+from mirage.errors import InputError, MirageError
+from mirage.learn.dataset import Rows
+from mirage.policy import registry
+from mirage.policy.models.artefact import GRAPH
+from mirage.policy.models.conformal import FEWEST, Shifts
+from mirage.policy.models.tree_model import LateModel
+from mirage.services.models import model_catalog, model_promotion
+from mirage.services.models.model_promotion import unseen
+
+app = typer.Typer()
+models = typer.Typer(no_args_is_help=True)
+app.add_typer(models, name="models", help="Trained policies: list, show, promote, recalibrate.")
+
+Model = Annotated[str, typer.Argument(metavar="models/NAME/VERSION")]
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+@models.command("list")
+def list_models(*, config: ConfigOption = None, as_json: AsJson = False) -> None:
+    """All versions, and which of each name is promoted: those that the service finds."""
+    under = models_folder(config)
+    told = [asdict(line) for line in model_catalog.listed(under)]
+    if as_json:
+        typer.echo(json.dumps({"models_dir": str(under), "models": told}))
+        return
+    table = Table(caption=f"in {under}")
+    for column in ("model", "family", "promoted", "trained on", "gap closed", "fault"):
+        table.add_column(column)
+    for line in told:
+        table.add_row(*(_cell(value) for value in line.values()))
+    Console().print(table)
+
+
+@models.command()
+def show(model: Model, *, config: ConfigOption = None, as_json: AsJson = False) -> None:
+    """What a model is: its card, checked against its graph."""
+    served = registry.model(model, models_folder(config))
+    card = {"model": served.name, **served.artefact.card}
+    if as_json:
+        typer.echo(json.dumps(card))
+        return
+    # The bounds of each number, and each hand-over, say nothing to a reader.
+    told = {k: v for k, v in card.items() if k not in ("seen", "metrics", "judged", "trained_on")}
+    Console().print_json(json.dumps({**told, **model_catalog.summary(card)}))
+
+
+@models.command()
+def promote(
+    model: Model,
+    words: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[E.npz...]", help="The newest days, which neither has seen."),
+    ] = None,
+    *,
+    force: Annotated[bool, typer.Option(help="Whatever the one in use would do.")] = False,
+    config: ConfigOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a version in use: from then on models/NAME means it.
+
+    Where another version is in use, the new one must beat it on episode tables of days that
+    neither was trained on: the 95 % interval of the difference in cost has to lie below zero. Else
+    nothing changes, and the exit code is 1.
+    """
+    found = model_promotion.judged(
+        model, models_folder(config), words or [], force=force, ask=ask_where_needed
+    )
+    evidence = found.evidence()
+    if found.refused is None:
+        registry.promote(found.folder, evidence | {"by": getuser(), "at": int(time.time())})
+    if as_json:
+        typer.echo(json.dumps(evidence))
+    if found.refused is not None:
+        raise MirageError(found.refused)
+    if not as_json:
+        told = "" if found.comparison is None else f"{found.comparison}: "
+        typer.echo(f"{told}{found.new} is in use")
+
+
+@models.command()
+def recalibrate(
+    model: Model,
+    words: Annotated[
+        list[Path],
+        typer.Argument(metavar="E.npz...", help="The newest days, which it has not seen."),
+    ],
+    *,
+    out: Annotated[
+        Path, typer.Option(metavar="models/NAME/VERSION", help="A folder that is not there yet.")
+    ],
+    config: ConfigOption = None,
+) -> None:
+    """The same model, the forecast of the wait adjusted to what the newest weeks would have needed.
+
+    Decisions stay as they are: they go by the odds of being late.
+    """
+    try:
+        from mirage.learn.artefact.model_card import save  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise no_packages() from None
+    under = models_folder(config)
+    served = registry.model(model, under)
+    card, trees = served.artefact.card, served.artefact.model
+    if not isinstance(trees, LateModel):
+        raise InputError(f"{served.name} has no forecast of the wait")
+    with working("adjusting the forecast"):
+        tables = [unseen(path, served) for path in words]
+        rows = Rows.of(tables, EVERY, twin=card.get("twin") is not None)
+        if len(rows) < FEWEST:
+            raise InputError(f"{len(rows)} hand-overs are too few to adjust a forecast by")
+        residuals = rows.residuals(trees.log_quantiles(rows.flat))
+        found = Shifts.found(residuals, rows.start_point, rows.nodes)
+    graph = (registry.folder_of(model, under) / GRAPH).read_bytes()
+    forecast = card["forecast"] | found.card()
+    # Sizes that these tables have none of keep what they had.
+    forecast["shift_by_nodes"] = trees.shifts.card()["shift_by_nodes"] | forecast["shift_by_nodes"]
+    save(out, card | {"forecast": forecast}, graph)
+    typer.echo(f"{out}: adjusted by {len(rows)} hand-overs")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    return "" if value is None else str(value)

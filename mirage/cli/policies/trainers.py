@@ -1,0 +1,193 @@
+"""How `mirage train` makes each kind of model, once its words are read."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import typer
+
+from mirage.cli.ui.progress import counted
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.errors import InputError
+
+if TYPE_CHECKING:
+    from mirage.learn.agents.checkpoints import Stages
+    from mirage.learn.trees.tree_families import Family
+
+EVERY = 6
+"""Of ten-minute instants, one is learned from: neighbours are nearly the same row."""
+_AFTER_CTRL_C = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What goes into an artefact's folder."""
+
+    graph: bytes
+    card: dict[str, Any]
+    weights: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What every training is told."""
+
+    words: Sequence[Path]
+    out: Path
+    windows: int
+    seed: int
+
+
+class Maker(Protocol):
+    """One kind of model."""
+
+    def make(self, tables: Sequence[EpisodeTable], asked: Asked) -> Made: ...
+
+    def tidy(self) -> None:
+        """Once what was made is saved."""
+
+
+class Trees:
+    """Forest, xgboost, or both."""
+
+    def __init__(
+        self, family: str, settings: Mapping[str, Any], seed: int, *, twin: bool = False
+    ) -> None:
+        """`twin`: with what it foretold. Raises InputError where the packages are not there."""
+        self._family: Family
+        try:
+            import onnxmltools  # noqa: F401, PLC0415 - an extra
+            import skl2onnx  # noqa: F401, PLC0415 - an extra
+
+            from mirage.learn.trees.ensemble import family as made  # noqa: PLC0415 - an extra
+        except ImportError:
+            raise no_packages() from None
+        self._family = made(family, settings, seed)
+        self._twin = twin
+
+    def make(self, tables: Sequence[EpisodeTable], asked: Asked) -> Made:
+        from mirage.learn.artefact import model_card
+        from mirage.learn.artefact.holdout_metrics import Judging  # noqa: PLC0415
+        from mirage.learn.dataset import Rows  # noqa: PLC0415
+        from mirage.learn.trees import tree_export, tree_training  # noqa: PLC0415 - an extra
+
+        family = self._family
+        rows = Rows.of(tables, EVERY, twin=self._twin)
+        judging = Judging(rows, tables, EVERY)
+        with counted(family.name, (asked.windows + 1) * tree_training.STEPS) as told:
+            metrics = tree_training.judge(rows, family, asked.windows, asked.seed, told, judging)
+            fitted = tree_training.fit(rows, family, told)
+        graph = tree_export.graph(fitted.late, fitted.wait, rows.flat.shape[1])
+        parity = tree_export.parity(graph, fitted.late, fitted.wait, rows.flat)
+        own = {"seed": asked.seed, "every": EVERY, "parity": parity, "metrics": metrics}
+        own |= {"judged": judging.told(), "operating_points": judging.operating_points()}
+        return Made(graph, model_card.card(fitted, family, rows, tables, **own))
+
+    def tidy(self) -> None:
+        """Nothing was kept."""
+
+
+class Agents:
+    """DQN or policy gradient; what is done is kept until all of it is."""
+
+    def __init__(
+        self,
+        family: str,
+        encoder: str,
+        settings: Mapping[str, Any],
+        seed: int,
+        *,
+        init: Path | None = None,
+        twin: bool = False,
+    ) -> None:
+        """`twin`: as for trees; `init` must know it or not, likewise.
+
+        Raises InputError where the packages are not there, or the settings or `init` do not fit.
+        """
+        try:
+            import stable_baselines3  # noqa: F401, PLC0415 - an extra
+
+            from mirage.learn.agents.agent_card import Start  # noqa: PLC0415 - an extra
+            from mirage.learn.agents.agent_training import Plan  # noqa: PLC0415 - an extra
+        except ImportError:
+            raise no_packages() from None
+        self._start: Start | None = None
+        if init is not None:
+            self._start = Start.of(init, family, encoder, twin=twin)
+        self._twin = twin
+        plan = Plan(family, encoder, settings, seed)
+        if self._start is not None:
+            plan = replace(plan, start=self._start.weights, start_until=self._start.until)
+        self._plan: Plan = plan
+        self._stages: Stages | None = None
+
+    def make(self, tables: Sequence[EpisodeTable], asked: Asked) -> Made:
+        """Ctrl-C keeps the stages that are done, and leaves with 130."""
+        self._stages = self._stages_of(tables, asked)
+        try:
+            return self._made(tables, asked, self._stages)
+        except KeyboardInterrupt:
+            done = len(self._stages)
+            typer.echo(f"mirage: {done} stages kept; the same command goes on", err=True)
+            raise typer.Exit(_AFTER_CTRL_C) from None
+
+    def tidy(self) -> None:
+        if self._stages is not None:
+            self._stages.forget()
+
+    def _made(self, tables: Sequence[EpisodeTable], asked: Asked, stages: "Stages") -> Made:
+        import torch  # noqa: PLC0415 - an extra
+
+        from mirage.learn.agents import agent_card, agent_export, agent_training
+        from mirage.learn.agents.trajectories import Runs  # noqa: PLC0415
+        from mirage.learn.artefact import safetensors_io  # noqa: PLC0415
+        from mirage.learn.artefact.holdout_metrics import Judging  # noqa: PLC0415
+
+        # One core is enough for small networks, and the same numbers come out on every machine.
+        torch.set_num_threads(1)
+        plan = self._plan
+        runs = Runs.of(tables, EVERY, twin=self._twin)
+        judging = Judging(runs.rows, tables, EVERY)
+        name = f"{plan.family} {plan.encoder}"
+        with counted(name, (asked.windows + 1) * agent_training.STAGES) as told:
+            stages = replace(stages, told=told)
+            metrics = agent_training.judge(runs, plan, asked.windows, stages, judging)
+            agent = agent_training.fit(runs, plan, stages, "all")
+        graph = agent_export.graph(agent.net, plan.unit, plan.part)
+        parity = agent_export.parity(graph, agent.net, plan.unit, plan.part, runs)
+        own = {"seed": asked.seed, "every": EVERY, "parity": parity, "metrics": metrics}
+        own |= {"judged": judging.told(), "operating_points": judging.operating_points()}
+        card = agent_card.card(plan, runs, tables, self._start, fit=agent.facts, **own)
+        kept = safetensors_io.pack(agent_training.dump(agent.net), {"encoder": plan.encoder})
+        return Made(graph, card, kept)
+
+    def _stages_of(self, tables: Sequence[EpisodeTable], asked: Asked) -> "Stages":
+        from mirage.learn.agents.checkpoints import Stages  # noqa: PLC0415
+        from mirage.learn.artefact import model_card  # noqa: PLC0415 - an extra
+
+        return Stages.beside(
+            asked.out,
+            {
+                "kind": [self._plan.family, self._plan.encoder],
+                "settings": self._plan.used,
+                "seed": asked.seed,
+                "windows": asked.windows,
+                "tables": [hashlib.sha256(path.read_bytes()).hexdigest() for path in asked.words],
+                "twin": [_digest(table) for table in tables] if self._twin else None,
+                "start": None if self._start is None else self._start.card["weights_sha256"],
+                "versions": model_card.versions(),
+            },
+        )
+
+
+def _digest(table: EpisodeTable) -> str | None:
+    """Of what the twin foretold: a file of its own."""
+    if table.twins is None:
+        return None
+    return hashlib.sha256(table.twins.quantile_s.tobytes()).hexdigest()
+
+
+def no_packages() -> InputError:
+    return InputError("training needs more packages: pip install 'mirage-provisioner[train]'")

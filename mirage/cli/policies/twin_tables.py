@@ -1,0 +1,72 @@
+"""Asking the twin for a table, where it was not asked yet: the trace is found and replayed."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import typer
+from pydantic import TypeAdapter
+
+from mirage.cli.ui.progress import counted
+from mirage.episodes.table import twin_forecasts
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.errors import InputError
+from mirage.policy.registry import AUTO
+from mirage.policy.twin.twin_policy import wants_twin
+from mirage.ports import Policy
+from mirage.services.replay.twin_tables import asking_for, make
+from mirage.sim.types import Params
+from mirage.traces.workloads import replay
+from mirage.traces.workloads.load_scaling import reloaded
+
+
+def ask_where_needed(
+    policies: Iterable[Policy], paths: Sequence[Path], tables: Sequence[EpisodeTable]
+) -> None:
+    """Ask where one of the policies wants to know.
+
+    Raises InputError where that cannot be and one of them would be judged by its fall-back;
+    `auto` has others to choose from, and it is only said.
+    """
+    wanting = [policy for policy in policies if wants_twin(policy)]
+    if not wanting:
+        return
+    for path, table in zip(paths, tables, strict=True):
+        try:
+            ask_twin(path, table)
+        except InputError as error:
+            if any(policy.name != AUTO for policy in wanting):
+                raise
+            typer.echo(f"mirage: note: {error}", err=True)
+
+
+def ask_twin(path: Path, table: EpisodeTable) -> None:
+    """Give the table the twin's answers, and keep them beside it.
+
+    Raises InputError where the trace is gone, or another one.
+    """
+    if table.twins is not None:
+        return
+    trace = _trace(path, table)
+    params = TypeAdapter(Params).validate_python(table.about.cluster)
+    jobs = reloaded(replay.read(trace, params).workload.jobs, table.about.load)
+    with counted("asking the twin", len(table)) as told:
+        table.twins = make(
+            asking_for(table, params, jobs),
+            twin_forecasts.beside(path),
+            len(os.sched_getaffinity(0)),
+            told,
+        )
+
+
+def _trace(path: Path, table: EpisodeTable) -> Path:
+    trace = Path(table.about.source)
+    if not table.about.source or not trace.is_file():
+        raise InputError(
+            f"{path}: the twin cannot be asked, since the trace {table.about.trace} is not where "
+            "it was: make the table again with `mirage episodes --twin`"
+        )
+    if hashlib.sha256(trace.read_bytes()).hexdigest() != table.about.trace_sha256:
+        raise InputError(f"{path}: {trace} is not the trace any more that the table was made from")
+    return trace

@@ -1,0 +1,1 @@
+"""`mirage report`: what Mirage would have saved a site, as JSON, terminal tables and a page."""

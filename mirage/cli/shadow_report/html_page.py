@@ -1,0 +1,67 @@
+"""The shadow report as one page: no script, no font, no picture from elsewhere."""
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from mirage.cli.shadow_report.terminal_text import COLUMNS, asked_lines, cell, saved, title
+from mirage.services.reports.recommendation import NAMES, ORDER
+from mirage.studies.shadow_report.pareto_svg import STYLE, plot
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+.advice { font-size: 1.3rem; font-weight: 600; border-left: .4rem solid #2a7; padding-left: 1rem; }
+table { border-collapse: collapse; margin: 1rem 0; }
+caption { text-align: left; font-weight: 600; }
+th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #8886; }
+th:first-child, td:first-child { text-align: left; }
+"""
+
+
+def page(document: dict[str, Any]) -> str:
+    """The whole page. What the log or the cluster file names is escaped."""
+    return "".join(_lines(document))
+
+
+def _lines(document: dict[str, Any]) -> Iterator[str]:
+    told = document["recommendation"]
+    yield "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
+    yield "<meta name='viewport' content='width=device-width'>"
+    yield f"<title>Mirage: shadow report of {escape(document['cluster'])}</title>"
+    yield f"<style>{_STYLE}{STYLE}</style></head><body>\n"
+    yield f"<h1>Had Mirage acted on {escape(document['cluster'])}</h1>\n"
+    yield f"<p class='advice'>{escape(told['advice'])}</p>\n<p>{escape(told['reason'])}</p>\n"
+    for line in asked_lines(document):
+        yield f"<p>{escape(line)}</p>\n"
+    for place, group in enumerate(document["groups"]):
+        yield from _group(group, plot_name=f"plot{place}")
+    yield _FOOT
+
+
+def _group(group: dict[str, Any], *, plot_name: str) -> Iterator[str]:
+    """`plot_name`: there once on the page."""
+    yield f"<h2>{escape(title(group))}</h2>\n"
+    if group["by"] != "all":
+        yield f"<p>{escape(group['recommendation']['advice'])}</p>\n"
+    yield str(plot(group, plot_name))
+    headings = [heading.replace("-\n", "").replace("\n", " ") for heading, _, _ in COLUMNS]
+    yield "<table><thead><tr>"
+    for heading in ("", *headings, "Mirage saves, h in sum"):
+        yield f"<th scope='col'>{escape(heading)}</th>"
+    yield "</tr></thead><tbody>\n"
+    for name in ORDER:
+        told = group["policies"][name]["all"]
+        cells = [cell(told, figure, digits) for _, figure, digits in COLUMNS]
+        yield f"<tr><th scope='row'>{escape(NAMES.get(name, name))}</th>"
+        yield from (f"<td>{escape(text)}</td>" for text in (*cells, saved(group, name)))
+        yield "</tr>\n"
+    yield "</tbody></table>\n"
+
+
+_FOOT = """<p>Interruption: hours with no link running. Overlap: hours with two. Cost: interruption
++ price x overlap. None: share of hand-overs without interruption. In brackets 95 % intervals over
+resampled days. The hours saved are those of the hand-overs asked about, not of all a site has. A
+simulation of a log, no measurement.</p>
+</body></html>
+"""

@@ -1,0 +1,81 @@
+"""Where the jobs of a shadow report come from when no log is given: the history of the site."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from mirage.bootstrap import wiring
+from mirage.cli.cluster_file import read_site
+from mirage.cli.policies.table_options import instant
+from mirage.cli.shadow_report.handover_pairs import Asked, since_of
+from mirage.cli.ui.progress import counted
+from mirage.config import settings as settings_file
+from mirage.errors import InputError
+from mirage.services.ingest.trace_export import write_history
+from mirage.sim.types import Params
+from mirage.store.database.engine import Store
+from mirage.store.events import changes
+from mirage.store.events.changes import Topic
+from mirage.store.jobs import job_history
+from mirage.store.operations import clusters, reports
+
+BEFORE_S = 32 * 86400
+"""Jobs of so long before the window are replayed with it, as in a log of 60 days for 28: the queue
+must have built up, and users have their usage."""
+_FILE = "history.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    path: Path
+    name: str
+    """As the report shows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The service's own database and cluster."""
+
+    name: str
+    params: Params
+    store: Store
+
+    @classmethod
+    def of(cls, config: Path | None, cluster: Path | None) -> Self:
+        """Raises InputError where it is not known what to replay jobs on."""
+        settings = settings_file.load(config)
+        file = cluster or settings.cluster.file
+        if file is None:
+            raise InputError(
+                "no cluster file is set: `mirage cluster import` writes one for cluster.file or "
+                "--cluster. A log needs no service: --from-sacct FILE --cluster C.toml"
+            )
+        params = read_site(file)
+        return cls(settings.cluster.name, params, wiring.open_store(settings))
+
+    def log(self, folder: Path, asked: Asked) -> Log:
+        """The stored jobs that the window needs, as a trace in `folder`."""
+        path = folder / _FILE
+        with self.store.read() as tx:
+            named = clusters.names(tx).items()
+            mine = next((cluster_id for cluster_id, name in named if name == self.name), None)
+            last = None if mine is None else job_history.last_submission(tx, mine)
+            if mine is None or last is None:
+                raise InputError(
+                    f"no job of cluster {self.name} is stored yet: run the service for some weeks, "
+                    "or take a log in with `mirage ingest`"
+                )
+            until = last if asked.until is None else instant(asked.until, "--until")
+            since = max(0, since_of(asked.since, until) - BEFORE_S)
+            with counted("jobs of the history", job_history.count(tx, mine)) as told:
+                write_history(tx, mine, path, since, told)
+        return Log(path, f"the history of {self.name}")
+
+    def keep(self, document: Mapping[str, Any]) -> None:
+        """As the report that the dashboard and REST show."""
+        with self.store.begin() as tx:
+            cluster_id = clusters.ensure(tx, self.name)
+            reports.put_report(tx, cluster_id, reports.SHADOW, document, at=int(time.time()))
+            changes.tell(tx, cluster_id, Topic.QUEUE)

@@ -1,0 +1,285 @@
+"""`mirage report`: what Mirage would have done for a site."""
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from mirage.cli.cluster_file import read_site
+from mirage.cli.options import ConfigOption, models_folder
+from mirage.cli.policies.evaluation import ORACLE, judge
+from mirage.cli.policies.table_options import complain, cores, finite, make_table, plan_of
+from mirage.cli.shadow_report.document import Document, document, nothing_to_tell
+from mirage.cli.shadow_report.handover_pairs import Asked, Pair, check_window, pairs, span
+from mirage.cli.shadow_report.html_page import page
+from mirage.cli.shadow_report.job_history import Log, Site
+from mirage.cli.shadow_report.terminal_text import shown
+from mirage.cli.simulation.simulate import rows_table
+from mirage.cli.ui.compile_notice import say_if_compiling
+from mirage.cli.ui.signals import ended_like_ctrl_c
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.errors import InputError
+from mirage.policy.registry import AUTO
+from mirage.sim.types import Params, SimJob
+from mirage.studies.output_check import check_writable
+from mirage.traces.workloads import replay
+
+app = typer.Typer()
+report = typer.Typer(no_args_is_help=True)
+app.add_typer(
+    report, name="report", help="What Mirage would have saved a site, and whether it is needed."
+)
+
+JUDGED = ("reactive", "average", ORACLE, "fixed-lead", "slurm-estimate", AUTO)
+"""In the order of `mirage evaluate`."""
+
+
+@report.command()
+def shadow(
+    *,
+    from_sacct: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-sacct",
+            metavar="FILE",
+            help="A log: sacct text, swf, parquet or tacc, as `mirage ingest` reads it. "
+            "Default: the history that the service has stored.",
+        ),
+    ] = None,
+    cluster: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="C.toml",
+            help="The cluster file: `mirage cluster import`. Default: cluster.file, without a log.",
+        ),
+    ] = None,
+    since: Annotated[
+        str, typer.Option(metavar="28d", help="How far back from the end, or a first day, UTC.")
+    ] = "28d",
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="D", help="Hand-overs begin before it, UTC. Default: the log's end."),
+    ] = None,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="P", help="May be given several times. Default: the busiest, three at most."
+        ),
+    ] = None,
+    nodes: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="K",
+            help="Nodes of a link; may be given several times. Default: the one or two sizes that "
+            "the partition's long jobs use most.",
+        ),
+    ] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="48:00:00", help="Of a link. Default: the limit that long jobs use most."
+        ),
+    ] = None,
+    every: Annotated[
+        str, typer.Option(metavar="6h", help="Between two hand-overs that are asked about.")
+    ] = "6h",
+    overlap_price: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            callback=finite,
+            help="Cost of an hour of overlap in hours of interruption.",
+        ),
+    ] = OVERLAP_PRICE,
+    html: Annotated[
+        Path | None, typer.Option(metavar="OUT.html", help="Write a page that needs no network.")
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep the tables there, for `mirage evaluate`."),
+    ] = None,
+    store: Annotated[
+        bool,
+        typer.Option(
+            help="Of the stored history: whether the dashboard and REST show this report from now "
+            "on, in the place of the one before."
+        ),
+    ] = True,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes. Default: one for each core.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Had Mirage acted in the last weeks: what would it have saved, and is it needed?
+
+    Of the history that the service has stored, or of a log alone with --from-sacct: then nothing
+    need be installed. Nothing is touched: the jobs are replayed on the cluster that C.toml
+    describes. Every 6 hours of the window a chain's hand-over is put into it, and every moment to
+    release its successor is tried. Mirage's default policy is then judged against afterany
+    (reactive), afterany under PriorityFlags=ACCRUE_ALWAYS, fixed-lead, average and slurm-estimate.
+    The answer is a recommendation with its reason; docs/report.md has the rules. Users appear in no
+    output.
+
+    Without a log the report is kept, and the dashboard and REST show the last one:
+    mirage-report.timer writes one each week.
+
+    A first try, with the sacct command of docs/report.md as log.txt:
+
+    mirage cluster import --out c.toml
+
+    mirage report shadow --from-sacct log.txt --cluster c.toml --html out.html
+
+    Exit code 0 whatever is recommended, too little data included; 2 where the log, the cluster
+    file or an option does not read.
+    """
+    if html is not None:
+        check_writable(html)
+    asked = Asked(
+        since=since,
+        until=until,
+        every=every,
+        partitions=partition or (),
+        nodes=nodes or (),
+        time_limit=time_limit,
+    )
+    how = _How(jobs or cores(), models_folder(config), overlap_price)
+    site = Site.of(config, cluster) if from_sacct is None else None
+    with ended_like_ctrl_c(), _folder(keep) as folder:
+        if site is not None:
+            log, params = site.log(folder, asked), site.params
+        else:
+            log, params = _given(from_sacct, cluster)
+        taken = replay.read(log.path, params)
+        whole = _told(log, params, taken, asked, folder, how)
+    if site is not None and store:
+        site.keep(whole)
+    if html is not None:
+        _write(html, page(whole))
+        typer.echo(f"mirage: {html} is written", err=True)
+    if as_json:
+        typer.echo(json.dumps(whole, indent=1))
+    else:
+        console = Console()
+        shown(whole, console)
+        console.print(rows_table(taken))
+    complain(Path(log.name), taken)
+
+
+Tables = list[tuple[Pair, Path, EpisodeTable]]
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    processes: int
+    models: Path
+    overlap_price: float
+
+
+def _given(trace: Path | None, cluster: Path | None) -> tuple[Log, Params]:
+    if trace is None or cluster is None:
+        raise InputError("a log needs its cluster file: give --from-sacct FILE --cluster C.toml")
+    return Log(trace, trace.name), read_site(cluster)
+
+
+def _told(
+    log: Log, params: Params, taken: replay.Replay, asked: Asked, folder: Path, how: _How
+) -> Document:
+    replayed = taken.workload.jobs
+    if not replayed:
+        raise InputError(f"{log.path}: {_why_none(taken)}")
+    check_window(replayed, asked)
+    made = _made(log.path, params, replayed, asked, folder, how.processes)
+    if made:
+        told = _judged(made, how.models, how.overlap_price)
+    else:
+        told = nothing_to_tell(span(replayed, asked).days)
+    return told | {
+        "trace": log.name,
+        "cluster": params.name,
+        "accrue_always": params.accrue_always,
+        "overlap_price": how.overlap_price,
+        "rows": _rows(taken),
+    }
+
+
+def _rows(taken: replay.Replay) -> Document:
+    """What became of the rows of the log, by number alone: jobs are people's."""
+    return {
+        "read": taken.read,
+        "replayed": len(taken.workload),
+        "refused": taken.refused,
+        "skipped": taken.skipped,
+        "assumed": taken.assumed,
+    }
+
+
+def _why_none(taken: replay.Replay) -> str:
+    """Of a log without a job to replay."""
+    if not taken.read:
+        return "it holds no jobs"
+    out = [*taken.refused.items(), *taken.skipped.items()]
+    why = ", ".join(f"{reason} ({rows})" for reason, rows in out)
+    return f"not one of {taken.read} rows can be replayed: {why}"
+
+
+def _made(
+    trace: Path,
+    params: Params,
+    replayed: Sequence[SimJob],
+    asked: Asked,
+    folder: Path,
+    processes: int,
+) -> Tables:
+    """A table for each pair that has start points and episodes."""
+    wanted = [p for p in pairs(replayed, params, asked) if len(p.settings.start_points)]
+    if wanted:
+        say_if_compiling()
+    made: Tables = []
+    for number, pair in enumerate(wanted, start=1):
+        typer.echo(f"mirage: {number} of {len(wanted)}: {pair.name}", err=True)
+        path = folder / f"pair-{number}.npz"
+        try:
+            table = make_table(
+                plan_of(trace, params, replayed, pair.settings), path, processes
+            ).table
+        except InputError as error:
+            typer.echo(f"mirage: note: {pair.name}: {error}", err=True)
+            continue
+        made.append((pair, path, table))
+    return made
+
+
+def _judged(made: Tables, under: Path, overlap_price: float) -> Document:
+    tables = [table for _, _, table in made]
+    judged = judge(
+        [path for _, path, _ in made], tables, JUDGED, under, overlap_price=overlap_price
+    )
+    return document([pair for pair, _, _ in made], judged, overlap_price)
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="mirage-report-") as name:
+            yield Path(name)
+        return
+    try:
+        keep.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--keep {keep}: {error.strerror}") from error
+    yield keep
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from error

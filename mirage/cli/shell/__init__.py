@@ -1,0 +1,1 @@
+"""What shells and manuals show of the command tree: completion and manual pages."""

@@ -1,0 +1,235 @@
+"""What a Tab completes to: the shell's line in, words out, in time for a person's fingers.
+
+Typer's own completion imports the command's module, a second or two. Here the tree comes from a
+file (`mirage.cli.shell.completion_tree`), and what only the service knows is asked for with little patience: a
+service that is away costs the suggestions, never the prompt.
+"""
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from mirage.cli.connection import transport
+from mirage.config.paths import models_dir
+
+TREE = Path(__file__).with_name("completions.json")
+VARIABLE = "_MIRAGE_COMPLETE"
+SHELLS = ("bash", "zsh", "fish")
+
+PATIENCE = "MIRAGE_COMPLETION_S"
+"""Seconds that the service may take, of the environment."""
+_PATIENCE_S = 0.2
+
+RULES = (
+    *("auto", "reactive", "average", "quantile", "slurm-estimate", "fixed-lead", "at-once"),
+    *("twin", "pin", "pin-then-free"),
+)
+"""`policy.registry.NAMES`, spelled out: that module takes a second to import."""
+
+_HARMLESS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
+"""Values that come from elsewhere: shells evaluate what they are given (zsh does)."""
+
+_STATES = {"pause": {"active"}, "resume": {"paused"}, "cancel": {"active", "paused"}}
+"""Of chains that the command can do something to."""
+
+_KNOWN_STATES = {"active", "paused", "finished", "cancelled", "failed"}
+
+Node = dict[str, Any]
+Word = tuple[str, str]
+"""A suggestion and what it means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What the shell has: the words before the one that is completed, and that."""
+
+    words: tuple[str, ...]
+    incomplete: str
+
+
+def run(environ: Mapping[str, str]) -> int:
+    """Answer a shell; the exit code. No traceback lands in anybody's prompt."""
+    told, code = "", 1
+    with suppress(Exception):
+        told, code = answer(environ)
+    if told:
+        sys.stdout.write(f"{told}\n")
+    return code
+
+
+def answer(environ: Mapping[str, str]) -> tuple[str, int]:
+    """(standard output, exit code) in the shell's own form."""
+    shell = environ[VARIABLE].removeprefix("complete_")
+    found = suggestions(_line(shell, environ))
+    if shell == "bash":
+        return "\n".join(value for value, _ in found), 0
+    if shell == "zsh":
+        told = "\n".join(f'"{v}":"{says}"' if says else f'"{v}"' for v, says in found)
+        return (f"_arguments '*: :(({told}))'" if found else "_files"), 0
+    if environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
+        return "", 0 if found else 1
+    return "\n".join(f"{value}\t{says}".rstrip() for value, says in found), 0
+
+
+def _line(shell: str, environ: Mapping[str, str]) -> Line:
+    if shell == "bash":
+        words = environ.get("COMP_WORDS", "").split("\n")
+        words = _split(words[0]) if len(words) == 1 else words
+        at = int(environ.get("COMP_CWORD") or 0)
+        # Bash splits at "=": `--policy=x` are three words.
+        incomplete = words[at] if at < len(words) else ""
+        return Line(tuple(words[1:at]), "" if incomplete == "=" else incomplete)
+    text = environ.get("_TYPER_COMPLETE_ARGS", "")
+    words = _split(text)[1:]
+    if words and not text.endswith(" "):
+        return Line(tuple(words[:-1]), words[-1])
+    return Line(tuple(words), "")
+
+
+def _split(text: str) -> list[str]:
+    """Also of a line whose quotes are not closed yet."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def suggestions(line: Line) -> list[Word]:
+    """What may stand where the cursor is; nothing where only a file may."""
+    node, option, place = _walk(json.loads(TREE.read_text(encoding="utf-8")), line.words)
+    if node is None:
+        return []
+    name, equals, begun = line.incomplete.partition("=")
+    if option is None and equals and name in node["options"]:
+        found = _beginning(_values(node["options"][name], line.words), begun)
+        return [(f"{name}={value}", says) for value, says in found]
+    words: Iterable[Word]
+    if option is not None:
+        words = _values(option, line.words)
+    elif line.incomplete.startswith("-"):
+        words = [(name, about["help"]) for name, about in node["options"].items()]
+    elif node["commands"]:
+        words = [(name, command["help"]) for name, command in node["commands"].items()]
+    else:
+        words = _values(_argument(node, place), line.words)
+    return _beginning(words, line.incomplete)
+
+
+def _argument(node: Node, place: int) -> Node:
+    arguments = node["arguments"]
+    if place < len(arguments):
+        return dict(arguments[place])
+    return dict(arguments[-1]) if arguments and arguments[-1]["many"] else {}
+
+
+def _walk(node: Node, words: Iterable[str]) -> tuple[Node | None, Node | None, int]:
+    """(the command, the option whose value comes next, which argument comes next).
+
+    No command where what follows is another program's.
+    """
+    option: Node | None = None
+    place = 0
+    for word in words:
+        if word == "=":
+            continue
+        if option is not None:
+            option = None
+        elif word.startswith("-"):
+            name, equals, _ = word.partition("=")
+            about = node["options"].get(name)
+            option = about if about is not None and about["takes"] and not equals else None
+        elif node["commands"]:
+            if word not in node["commands"]:
+                return None, None, 0
+            node = node["commands"][word]
+        elif node.get("hands_on"):
+            return None, None, 0
+        else:
+            place += 1
+    return node, option, place
+
+
+def _beginning(words: Iterable[Word], begun: str) -> list[Word]:
+    return [(value, says) for value, says in words if value.startswith(begun)]
+
+
+def _values(of: Node, words: tuple[str, ...]) -> Iterable[Word]:
+    if "choices" in of:
+        return [(choice, "") for choice in of["choices"]]
+    what = of.get("what")
+    if what == "chains":
+        return _chains(words)
+    if what == "partitions":
+        return _partitions()
+    if what == "policies":
+        return [*((name, "") for name in RULES), *_models()]
+    return _models() if what == "models" else []
+
+
+def _models() -> list[Word]:
+    """Folders of trained models, as commands take them: a version, or a name alone."""
+    under = models_dir()
+    found = [card.parent.relative_to(under).as_posix() for card in under.glob("*/*/card.json")]
+    names = {name.partition("/")[0] for name in found}
+    return [(f"models/{name}", "") for name in sorted({*found, *names}) if _is_harmless(name)]
+
+
+def _chains(words: tuple[str, ...]) -> list[Word]:
+    """Newest first; those that the command can do something to."""
+    wanted = next((_STATES[word] for word in words if word in _STATES), None)
+    return [
+        (row["chain_id"], f"{row['state']}, {int(row['links_started'])} links begun")
+        for row in asked("/chains", limit=500)
+        if _is_harmless(row["chain_id"])
+        and row["state"] in (_KNOWN_STATES if wanted is None else wanted)
+    ]
+
+
+def _partitions() -> list[Word]:
+    """Of the jobs that the service shows."""
+    names = {row["partition"] for row in asked("/jobs", limit=200)}
+    return [(name, "") for name in sorted(names) if _is_harmless(name)]
+
+
+def asked(path: str, *, limit: int) -> list[Node]:
+    """Rows of the service's answer; none where it does not answer in time, or refuses."""
+    found: list[Node] = []
+
+    def ask() -> None:
+        with suppress(Exception):  # whatever it is, a Tab has no place to say it
+            found.extend(_rows(f"{path}?limit={limit}"))
+
+    # In a thread: a look-up of the host's name cannot be cut short otherwise.
+    thread = Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(patience_s())
+    return [] if thread.is_alive() else found
+
+
+def patience_s() -> float:
+    """Raises nothing: a Tab has no place to say it."""
+    try:
+        return min(60.0, max(0.01, float(os.environ.get(PATIENCE) or _PATIENCE_S)))
+    except ValueError:
+        return _PATIENCE_S
+
+
+def _rows(path: str) -> list[Node]:
+    asked = (transport.service_url(None), "GET", transport.PREFIX + path)
+    answer = transport.ask(*asked, identified=False, timeout_s=patience_s())
+    if answer.status == HTTPStatus.UNAUTHORIZED:
+        answer = transport.ask(*asked, identified=True, timeout_s=patience_s())
+    return list(json.loads(answer.body)["items"]) if answer.is_success else []
+
+
+def _is_harmless(value: str) -> bool:
+    return _HARMLESS.fullmatch(value) is not None

@@ -1,0 +1,81 @@
+"""`python -m mirage.cli.shell.completion_tree`: writes the command tree down for completion, as completions.json.
+
+A Tab shall not import what the command needs: that takes up to two seconds.
+"""
+
+import json
+import sys
+from importlib import import_module
+from typing import Any
+
+from typer.main import get_command, get_group
+
+from mirage.cli import app as command_line
+from mirage.cli.shell import introspection
+from mirage.cli.shell.completion import TREE
+
+_WHAT = {
+    "chain_id": "chains",
+    "policy": "policies",
+    "policies": "policies",
+    "partition": "partitions",
+}
+"""By the parameter's name: what its values are, where they are known at run time alone."""
+
+_HELP_WIDTH = 70
+
+
+def tree() -> dict[str, Any]:
+    """Of every command: its options, arguments and commands."""
+    whole = _node(get_command(command_line.app))
+    for name, (module, _) in command_line.COMMANDS.items():
+        real = get_group(import_module(module).app).commands[name]
+        whole["commands"][name] = _node(real)
+    return whole
+
+
+def _node(command: Any) -> dict[str, Any]:
+    options: dict[str, dict[str, Any]] = {}
+    arguments = []
+    types = introspection.types(command.callback)
+    for param in command.params:
+        values = _values(param, types.get(param.name))
+        if param.param_type_name == "argument":
+            arguments.append(values | {"many": param.nargs == -1})
+        elif not param.hidden:
+            about = {"help": _line(param.help or ""), "takes": not param.is_flag} | values
+            # `--pin/--no-pin` are two names of one.
+            options |= dict.fromkeys((*param.opts, *param.secondary_opts), about)
+    options["--help"] = {"help": "Show what it does, and an example", "takes": False}
+    found: dict[str, Any] = {
+        "help": _line(command.help or ""),
+        "options": options,
+        "arguments": arguments,
+    }
+    if not command.context_settings.get("allow_interspersed_args", True):
+        found["hands_on"] = True  # what follows is another program's
+    inner = getattr(command, "commands", {})
+    return found | {"commands": {name: _node(one) for name, one in inner.items()}}
+
+
+def _values(param: Any, of_type: Any) -> dict[str, Any]:
+    """What may stand there, if anybody knows."""
+    choices = introspection.choices(of_type)
+    if choices is not None:
+        return {"choices": choices}
+    if "models/" in (param.metavar or "") and param.name != "out":
+        return {"what": "models"}
+    return {"what": _WHAT[param.name]} if param.name in _WHAT else {}
+
+
+def _line(text: str) -> str:
+    """The first sentence, without anything that a shell may take for its own."""
+    first = " ".join(text.split()).partition(". ")[0].rstrip(".")
+    first = first.replace(": ", ", ").replace("; ", ", ")
+    plain = "".join(c for c in first if c.isalnum() or c in " ,()/_-=")
+    return plain[:_HELP_WIDTH].rstrip()
+
+
+if __name__ == "__main__":
+    TREE.write_text(json.dumps(tree(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    sys.stderr.write(f"{TREE} is written\n")

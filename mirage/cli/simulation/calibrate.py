@@ -1,0 +1,200 @@
+"""`mirage calibrate`: fit a cluster file to a log."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mirage.cli.cluster_file import read_site
+from mirage.cli.simulation.simulate import (
+    ClusterName,
+    complain,
+    day,
+    hours,
+    instant,
+    progress,
+    ratio,
+    rows_of,
+    rows_table,
+    table_of,
+)
+from mirage.cli.ui.compile_notice import say_if_compiling
+from mirage.errors import InputError
+from mirage.learn import optuna_search
+from mirage.services.replay.calibration import Calibration, default_plan, look
+from mirage.services.replay.calibration import calibrate as fit
+from mirage.sim.types import Params
+from mirage.studies.output_check import check_writable
+from mirage.traces.cluster_files.writer import write_cluster_file
+from mirage.traces.workloads import replay
+
+app = typer.Typer()
+
+_ANY_SIZE = 20000
+"""Nodes enough for every job, until the log has shown how many there were."""
+_BEYOND = 1e-3
+"""A score that drops by less, over its range, says that the log tells nothing of a setting."""
+
+
+@app.command()
+def calibrate(
+    trace: Annotated[Path, typer.Argument(help="The log: parquet, sacct, swf or tacc.")],
+    *,
+    out: Annotated[Path, typer.Option(help="Write the fitted cluster file there.")],
+    cluster: Annotated[
+        Path | None,
+        typer.Option(help="Start from this cluster file. Default: Slurm's usual settings."),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Nodes there were at most. Default: as many as were ever busy."),
+    ] = None,
+    begin: Annotated[
+        datetime | None,
+        typer.Option(
+            "--from",
+            help="Fit on jobs submitted from then on (UTC). "
+            "Default: 6 days after the log's first start.",
+        ),
+    ] = None,
+    until: Annotated[
+        datetime | None,
+        typer.Option(
+            help="Fit on what started before then (UTC), judge on jobs submitted after. "
+            "Default: three quarters into the log."
+        ),
+    ] = None,
+    judge_until: Annotated[
+        datetime | None,
+        typer.Option(help="Judge jobs submitted before then (UTC). Default: all."),
+    ] = None,
+    cluster_name: ClusterName = None,
+    trials: Annotated[int, typer.Option(min=8, help="Replays in each of the two searches.")] = 150,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed, the same file.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Fit a cluster file to a log and say how sure that is.
+
+    The file is then judged on the weeks after those that it was fitted on.
+
+    Read from the log: nodes over time, running jobs per user, and whether jobs that were cancelled
+    while they waited would have run. Searched for (Optuna, the extra `calibrate`): weights,
+    half-life, maximum age, backfill. Nodes, partitions and outages of a cluster file stay: fewer
+    nodes are written as drains. What is done is in docs/simulate.md.
+
+    Exit code 0; 2 where the log has no starts or is too short, a file cannot be read or written, or
+    Optuna is not installed.
+    """
+    check_writable(out)
+    start = read_site(cluster) if cluster else Params(name=_name(trace), nodes=_ANY_SIZE)
+    if cluster and nodes is not None and nodes > start.nodes:
+        raise InputError(f"--nodes {nodes}: {cluster} has {start.nodes}")
+    taken = replay.read(trace, start, cluster_name)
+    given = {"begin": begin, "until": until, "end": judge_until}
+    instants = {name: instant(when) for name, when in given.items() if when is not None}
+    plan = replace(default_plan(taken), nodes=nodes, trials=trials, seed=seed, **instants)
+    if cluster is None:
+        start = replace(start, nodes=look(taken, plan).nodes)
+    say_if_compiling()
+    with progress(trace.name) as told:
+        found = fit(taken, start, plan, optuna_search.search, told)
+    _write(out, found, trace)
+    if as_json:
+        typer.echo(json.dumps(_as_json(found) | {"rows": rows_of(taken)}))
+    else:
+        console = Console()
+        for table in (*_tables(found), rows_table(taken)):
+            console.print(table)
+        typer.echo(f"{out} written")
+    _complain_of_nodes(found)
+    complain(trace, taken)
+
+
+def _complain_of_nodes(found: Calibration) -> None:
+    had, has = found.seen.nodes, found.params.nodes
+    if had > has:
+        typer.echo(
+            f"mirage: warning: the log had {had} nodes busy, the cluster file has {has}: "
+            "its nodes were kept",
+            err=True,
+        )
+
+
+def _name(trace: Path) -> str:
+    return re.sub(r"\W", "_", f"c_{trace.name.split('.')[0]}")[:40]
+
+
+def _write(out: Path, found: Calibration, trace: Path) -> None:
+    plan = found.plan
+    text = write_cluster_file(
+        found.params,
+        [
+            f"Fitted by `mirage calibrate` to {trace.name}, {day(plan.begin)} to "
+            f"{day(plan.until)}, {plan.trials} trials, seed {plan.seed}.",
+            "Only the ratios of the weights mean anything.",
+        ],
+    )
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror or error}") from error
+
+
+def _as_json(found: Calibration) -> dict[str, Any]:
+    told = asdict(found)
+    del told["params"]
+    return told | {"cancelled_jobs_run": found.params.cancelled_jobs_run}
+
+
+def _tables(found: Calibration) -> Iterator[Table]:
+    yield _read(found)
+    yield _searched(found)
+    yield _fidelity(found)
+
+
+def _read(found: Calibration) -> Table:
+    seen = found.seen
+    table = table_of("read from the log", "")
+    table.add_row("nodes", str(seen.nodes))
+    for at, level in seen.levels:
+        table.add_row(f"  from {day(at)}", str(level))
+    table.add_row("running jobs of one user, at most", str(seen.max_jobs_pu or "no limit seen"))
+    run = "yes" if found.params.cancelled_jobs_run else "no"
+    table.add_row("jobs cancelled while they waited would have run", run)
+    chains = seen.chains
+    table.add_row(
+        "chains that look like dependencies (not replayed as such)",
+        f"{chains.chains} with {chains.jobs} jobs, {chains.wait_h:,.0f} h waited",
+    )
+    return table
+
+
+def _searched(found: Calibration) -> Table:
+    table = table_of("searched for", "value", "good from", "to", "score drops by")
+    for setting in found.fitted:
+        drop = f"{setting.drop:.3f}" if setting.drop >= _BEYOND else "nothing: unknown"
+        row = (setting.value, setting.low, setting.high)
+        table.add_row(setting.name, *(f"{value:,}" for value in row), drop)
+    table.add_row(f"(the {found.recipe} of the trials)", "", "", "", "")
+    return table
+
+
+def _fidelity(found: Calibration) -> Table:
+    plan = found.plan
+    table = table_of("against the log", "jobs", "rank corr.", "weekly corr.", "mean ratio", "diff.")
+    for weeks, figures in (
+        (f"fitted on, {day(plan.begin)} to {day(plan.until)}", found.fitting),
+        (f"held out, {day(plan.until)} to {day(plan.end)}", found.held_out),
+    ):
+        table.add_row(weeks, "", "", "", "", "")
+        for which, f in figures.items():
+            means = (ratio(f.spearman), ratio(f.weekly_corr), ratio(f.mean_ratio))
+            table.add_row(f"  {which}", str(f.jobs), *means, hours(f.wait_mae_h))
+    return table

@@ -1,0 +1,230 @@
+"""`mirage simulate`: replay a trace on a simulated cluster."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from mirage.cli.cluster_file import read_site
+from mirage.cli.ui.compile_notice import say_if_compiling
+from mirage.errors import InputError
+from mirage.services.replay.simulation import Report, simulator, write_jobs
+from mirage.services.replay.simulation import simulate as run
+from mirage.sim.slurm_release import planned_as
+from mirage.traces.calibration.fidelity import Fidelity, Window, default_window
+from mirage.traces.workloads import replay
+from mirage.traces.workloads.replay import Replay
+
+app = typer.Typer()
+
+_NAMED = 5
+"""Jobs named for each kind of bad row."""
+
+ClusterName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Whose rows of the log to take, where it has a column Cluster and holds several.",
+    ),
+]
+
+
+@app.command()
+def simulate(
+    trace: Annotated[Path, typer.Argument(help="The log: parquet, sacct, swf or tacc.")],
+    *,
+    cluster: Annotated[Path, typer.Option(help="The cluster file: nodes and slurm.conf's keys.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Write the replayed jobs there: a parquet trace.")
+    ] = None,
+    begin: Annotated[
+        datetime | None,
+        typer.Option(
+            "--from",
+            help="Judge jobs submitted from then on (UTC). "
+            "Default: 6 days after the log's first start.",
+        ),
+    ] = None,
+    until: Annotated[
+        datetime | None,
+        typer.Option(help="Judge jobs submitted before then (UTC). Default: all."),
+    ] = None,
+    cluster_name: ClusterName = None,
+    weekly: Annotated[bool, typer.Option("--weekly", help="Mean waits by week, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Replay a log on a simulated cluster: waits, speed, how near they are to the log's.
+
+    From the log come submissions and requests, run times (cut at the limit), and when the user of a
+    waiting job gave it up; never when a job started. Fidelity compares the jobs that started,
+    without those flagged `*_suspect`. What the figures mean is in docs/simulate.md.
+
+    Rows that make no sense are left out, counted and named. Exit code 0, with a warning on stderr
+    where there were such rows; 2 where no row is left, or a file cannot be read.
+    """
+    params = read_site(cluster)
+    taken = replay.read(trace, params, cluster_name)
+    window = _window(taken, begin, until)
+    say_if_compiling()
+    sim = simulator(taken, params)
+    with progress(trace.name) as told:
+        report = run(taken, sim, window, told)
+    if out is not None:
+        write_jobs(out, taken, sim)
+    if as_json:
+        typer.echo(json.dumps(_as_json(taken, report)))
+    else:
+        console = Console()
+        how = planned_as(params.slurm_version)
+        typer.echo(f"{trace.name} on {params.name}, {params.nodes} nodes, {how}")
+        for table in _tables(taken, report, weekly=weekly):
+            console.print(table)
+    complain(trace, taken)
+
+
+def _window(taken: Replay, begin: datetime | None, until: datetime | None) -> Window:
+    given = default_window(taken.workload.submit, taken.logged)
+    window = Window(
+        begin=given.begin if begin is None else instant(begin),
+        end=given.end if until is None else instant(until),
+    )
+    if (begin or until) and window.begin >= window.end:
+        raise InputError("--from must lie before --until and before the trace's last submission")
+    return window
+
+
+def instant(when: datetime) -> int:
+    return int(when.replace(tzinfo=when.tzinfo or UTC).timestamp())
+
+
+@contextmanager
+def progress(name: str) -> Iterator[Callable[[float], None] | None]:
+    """A bar on standard error; nobody to tell where that is no terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task(escape(name), total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+def _as_json(taken: Replay, report: Report) -> dict[str, Any]:
+    told = asdict(report)
+    window = told.pop("window")
+    if told["fidelity"] is not None:
+        told["fidelity"] |= {"from": window["begin"], "until": window["end"]}
+    return told | {"rows": rows_of(taken)}
+
+
+def rows_of(taken: Replay) -> dict[str, Any]:
+    """What became of the rows: those read are the jobs, those refused and those skipped."""
+    return {"read": taken.read, **_rows(taken)}
+
+
+def _rows(taken: Replay) -> dict[str, dict[str, dict[str, Any]]]:
+    kinds = {"refused": taken.refused, "skipped": taken.skipped, "assumed": taken.assumed}
+    return {
+        kind: {
+            reason: {"rows": rows, "first": taken.named.get(reason, [])[:_NAMED]}
+            for reason, rows in sorted(reasons.items())
+        }
+        for kind, reasons in kinds.items()
+    }
+
+
+def _tables(taken: Replay, report: Report, *, weekly: bool) -> Iterator[Table]:
+    yield _figures(report)
+    yield _fidelity(report.fidelity, report.window, report.not_judged)
+    if weekly and report.fidelity is not None:
+        yield _weeks(report.fidelity)
+    yield rows_table(taken)
+
+
+def _figures(report: Report) -> Table:
+    table = table_of("replay", "")
+    table.add_row("jobs", f"{report.jobs:,}")
+    table.add_row("started", f"{report.started:,}")
+    table.add_row("simulated", f"{report.simulated_s / 86400:.1f} days")
+    table.add_row("took", f"{report.wall_s:.2f} s")
+    table.add_row("jobs a second", f"{report.jobs_per_s:,.0f}")
+    for name, value in asdict(report.wait_h).items():
+        table.add_row(f"wait, {name}", hours(value))
+    return table
+
+
+def _fidelity(found: Fidelity | None, window: Window, not_judged: str | None) -> Table:
+    table = table_of("against the log", "")
+    if window.begin < window.end:
+        table.add_row("submitted", f"{day(window.begin)} to {day(window.end)}")
+    if found is None:
+        table.add_row("not judged", not_judged)
+        return table
+    table.add_row("jobs judged", f"{found.jobs:,}")
+    late = "not in the log" if found.late_eligible is None else f"{found.late_eligible:,}"
+    table.add_row("  eligible over a minute after submission", late)
+    table.add_row("difference of a job's waits, mean", hours(found.wait_mae_h))
+    table.add_row("rank correlation of waits", ratio(found.spearman))
+    table.add_row("correlation of weekly means", ratio(found.weekly_corr))
+    table.add_row("mean wait, replay / log", ratio(found.mean_ratio))
+    return table
+
+
+def _weeks(found: Fidelity) -> Table:
+    table = table_of("week from", "jobs", "log", "replay")
+    for week in found.weeks:
+        table.add_row(
+            day(week.begin), str(week.jobs), hours(week.logged_h), hours(week.simulated_h)
+        )
+    return table
+
+
+def rows_table(taken: Replay) -> Table:
+    """Rows read, and what became of those that are not replayed as they stand."""
+    table = table_of("rows", "number", "first met")
+    table.add_row("read", f"{taken.read:,}")
+    table.add_row("replayed", f"{len(taken.workload):,}")
+    for kind, reasons in _rows(taken).items():
+        for reason, found in reasons.items():
+            first = ", ".join(map(str, found["first"]))
+            table.add_row(f"{kind}: {escape(reason)}", str(found["rows"]), first)
+    return table
+
+
+def table_of(*columns: str) -> Table:
+    table = Table()
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i else "left")
+    return table
+
+
+def hours(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} h"
+
+
+def ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def day(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+
+
+def complain(trace: Path, taken: Replay) -> None:
+    """On standard error: a table alone would not be read where the output goes to a file."""
+    if rows := sum(taken.refused.values()):
+        typer.echo(
+            f"mirage: warning: {trace}: {rows} of {taken.read} rows were left out: "
+            + ", ".join(f"{why} ({n})" for why, n in taken.refused.items()),
+            err=True,
+        )

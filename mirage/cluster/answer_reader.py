@@ -1,0 +1,76 @@
+"""From Slurm's words to values: what cannot be read is no answer, or a row less in it."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import structlog
+
+from mirage.cluster.call_stats import Meter
+from mirage.cluster.forgery_alarms import Alarms
+from mirage.errors import ClusterUnavailable, ForgedAnswer, MalformedText
+from mirage.slurm.text.unread_rows import Unread, UnreadRow
+
+_log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+_AT_ONCE = 100
+"""Rows that one answer has named in the log; the others are named with later answers."""
+_REMEMBERED = 100_000
+"""Rows that are not named again."""
+
+
+class Reader:
+    """Calls parsers. Nothing may be concluded from an answer that does not read."""
+
+    def __init__(self, alarms: Alarms, meter: Meter) -> None:
+        """`meter`: counts the rows that are left out."""
+        self._alarms, self._meter = alarms, meter
+        self._named: dict[tuple[str, str], None] = {}
+
+    def __call__(self, command: str, parse: Callable[[], T]) -> T:
+        """What `parse` makes of the answer of `command`.
+
+        Raises ClusterUnavailable for text that does not read, and ForgedAnswer, after an alarm, for
+        what Slurm did not write.
+        """
+        try:
+            return parse()
+        except MalformedText as error:
+            raise ClusterUnavailable(f"{command}'s answer does not read: {error}") from error
+        except ForgedAnswer as error:
+            self._alarms.add(f"{command}: {error}")
+            raise
+
+    def rows(
+        self,
+        command: str,
+        parse: Callable[[Unread], T],
+        *,
+        kind: str = "",
+        unread: Unread | None = None,
+    ) -> T:
+        """The same without the rows that do not read, which are added to `unread`: they are counted
+        to `kind` of question, and each is named once in the log."""
+        left_out = Unread() if unread is None else unread
+        found = self(command, lambda: parse(left_out))
+        if left_out.rows:
+            self._meter.count_unread(kind or command, len(left_out.rows))
+            self._name(kind or command, left_out.rows)
+        return found
+
+    def _name(self, command: str, rows: Sequence[UnreadRow]) -> None:
+        new = [row for row in rows if (command, row.name) not in self._named]
+        for row in new[:_AT_ONCE]:
+            self._named[command, row.name] = None
+            _log.warning(
+                "a row does not read and is left out", command=command, row=row.name, error=row.why
+            )
+        if len(new) > _AT_ONCE:
+            _log.warning(
+                "more rows do not read and are left out",
+                command=command,
+                rows=len(new) - _AT_ONCE,
+            )
+        while len(self._named) > _REMEMBERED:
+            del self._named[next(iter(self._named))]

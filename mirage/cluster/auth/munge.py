@@ -1,0 +1,91 @@
+"""MUNGE credentials, made and read: its daemon vouches for users, as it does for Slurm itself."""
+
+import os
+import re
+import subprocess
+
+from mirage.cluster.host_accounts import caller_of, shown_name
+from mirage.domain.access.caller import Caller
+from mirage.errors import ClusterUnavailable, NotIdentified
+
+TIMEOUT_S = 5.0
+
+_CREDENTIAL = re.compile(r"MUNGE:[A-Za-z0-9+/=]{1,8192}:")
+_BAD_CREDENTIAL = 8
+"""From this exit code on (munge.h, munge_err_t) the credential is at fault, below it munged."""
+_FAULTS = {15: "has expired", 16: "is from the future: clocks differ", 17: "was used before"}
+
+
+_REQUEST = re.compile(r"(?s:.*) [0-9a-f]{64}")
+_FOR = re.compile(r" ([\w.-]{1,40}) [\w.-]{1,40}")
+
+
+def identify(given: str, payload: str, *older: str) -> Caller:
+    """The maker of a credential, which must hold exactly `payload` and not have been seen before.
+
+    `older`: what it may hold as well, of clients that name no cluster.
+
+    Raises NotIdentified, or ClusterUnavailable where munged does not answer.
+    """
+    if not _CREDENTIAL.fullmatch(given):
+        raise NotIdentified("that is no MUNGE credential")
+    done = _run(["unmunge", "--numeric", "--keys=STATUS,UID"], given)
+    head, _, held = done.stdout.decode(errors="replace").partition("\n\n")
+    facts = dict(_fact(line) for line in head.splitlines())
+    if done.returncode >= _BAD_CREDENTIAL:
+        fault = _FAULTS.get(done.returncode)
+        raise NotIdentified(
+            f"the MUNGE credential {fault or 'is not valid here'}",
+            # munged has read those that come too late, and says who made them.
+            shown_name(int(facts["UID"])) if fault and facts.get("UID", "").isdigit() else "",
+        )
+    if done.returncode != 0 or facts.get("STATUS") != "0" or not facts.get("UID", "").isdigit():
+        why = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
+        raise ClusterUnavailable(f"munged does not vouch for anybody: {why}")
+    uid = int(facts["UID"])
+    if held not in {payload, *older}:
+        raise NotIdentified(f"the MUNGE credential {_difference(held, payload)}", shown_name(uid))
+    return caller_of(uid, names_cluster=held == payload)
+
+
+def _difference(held: str, payload: str) -> str:
+    asked = _REQUEST.match(payload)
+    if asked is None or not held.startswith(asked[0]):
+        return "was made for another request"
+    if held == asked[0]:
+        return "names no cluster: its client is older than this service"
+    named = _FOR.fullmatch(held.removeprefix(asked[0]))
+    return f"was made for another service ({named[0].strip() if named else 'of no name'})"
+
+
+def credential(payload: str) -> str:
+    """One of the user who runs this, for one use; ClusterUnavailable where munged gives none."""
+    done = _run(["munge"], payload)
+    made = done.stdout.decode(errors="replace").strip()
+    if done.returncode != 0 or not _CREDENTIAL.fullmatch(made):
+        why = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
+        raise ClusterUnavailable(f"munged gives no credential: {why}")
+    return made
+
+
+def _run(argv: list[str], text: str) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(  # noqa: S603 - one of two fixed argument vectors
+            argv,
+            input=text.encode(),
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            env={"PATH": f"{os.environ.get('PATH', '')}:/usr/bin", "LC_ALL": "C"},
+        )
+    except FileNotFoundError as error:
+        raise ClusterUnavailable(f"there is no {argv[0]} command on this host") from error
+    except subprocess.TimeoutExpired as error:
+        raise ClusterUnavailable(f"munged did not answer within {TIMEOUT_S:g} s") from error
+    except OSError as error:
+        raise ClusterUnavailable(f"{argv[0]} cannot be run: {error}") from error
+
+
+def _fact(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name, value.strip()

@@ -1,0 +1,221 @@
+"""Slurm's JSON web tokens, as `scontrol token` or the site's issuer makes them.
+
+https://slurm.schedmd.com/jwt.html. Reading them is joserfc's part.
+"""
+
+import json
+import pwd
+import re
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import structlog
+from joserfc import jwt
+from joserfc.errors import ExpiredTokenError, InvalidKeyIdError, JoseError, SecurityWarning
+from joserfc.jwk import KeySet, OctKey, RSAKey
+
+from mirage.domain.access.caller import Caller
+from mirage.errors import ClusterUnavailable, ConfigError, NotIdentified
+
+LONGEST = 8192
+"""Characters of a token."""
+
+CLOCKS_DIFFER_S = 30
+"""Between the issuer and this host."""
+
+FETCH_AGAIN_S = 60.0
+"""At the earliest; a token that names a key unknown here is the reason to."""
+
+_FETCH_TIMEOUT_S = 5.0
+_LARGEST_SET = 256 * 1024
+_log = structlog.get_logger(__name__)
+
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}")
+_CLAIMED = ("sun", "username")
+
+Keys = Callable[[bool], OctKey | KeySet]
+"""The keys; True: look again where they come from, one was not among them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmJwt:
+    """Reads tokens of one algorithm, which the keys decide and no token can."""
+
+    keys: Keys
+    algorithm: str
+    audience: str | None = None
+    """What `aud` must hold; None: it is not looked at."""
+    max_lifetime_s: int = 86400
+    """A token that is good for longer from now is refused."""
+    clock: Callable[[], float] = time.time
+
+    def identify(self, given: str) -> Caller:
+        """Whose token this is. Raises NotIdentified, or ClusterUnavailable where there are no keys.
+
+        It is good until it expires, and for any request.
+        """
+        if len(given) > LONGEST or not given.isascii():
+            raise NotIdentified("that is no JSON web token")
+        try:
+            claims = self._read(given)
+        except (JoseError, ValueError, RecursionError) as error:
+            raise NotIdentified(f"the JSON web token is refused: {_why(error)}") from error
+        user = _user(claims)
+        try:
+            self._registry().validate(claims)
+        except ExpiredTokenError as error:
+            raise NotIdentified("the JSON web token has expired", user) from error
+        except (JoseError, ValueError, TypeError) as error:
+            raise NotIdentified(f"the JSON web token is refused: {_why(error)}", user) from error
+        if claims["exp"] > self.clock() + self.max_lifetime_s + CLOCKS_DIFFER_S:
+            raise NotIdentified(
+                f"the JSON web token is good for more than {self.max_lifetime_s} s: "
+                "make one with a shorter lifespan",
+                user,
+            )
+        return _caller(user)
+
+    def _read(self, given: str) -> dict[str, Any]:
+        try:
+            read = jwt.decode(given, self.keys(False), algorithms=[self.algorithm])
+        except InvalidKeyIdError:
+            read = jwt.decode(given, self.keys(True), algorithms=[self.algorithm])
+        return dict(read.claims)
+
+    def _registry(self) -> jwt.JWTClaimsRegistry:
+        wanted: dict[str, Any] = {"exp": {"essential": True}}
+        if self.audience is not None:
+            wanted["aud"] = {"essential": True, "value": self.audience}
+        return jwt.JWTClaimsRegistry(
+            now=lambda: int(self.clock()), leeway=CLOCKS_DIFFER_S, **wanted
+        )
+
+
+def hs256(key_file: Path, **more: Any) -> SlurmJwt:
+    """With the site's own key (`jwt_hs256.key`). Raises ConfigError where it cannot be used.
+
+    Slurm takes the file's bytes as they are, also where they are the text of a PEM file.
+    """
+    try:
+        raw = key_file.read_bytes()
+    except OSError as error:
+        raise ConfigError(str(key_file), [f"cannot be read: {error.strerror}"]) from error
+    if key_file.stat().st_mode & 0o007:
+        raise ConfigError(str(key_file), ["everybody may read the key: chmod o= it"])
+    if len(raw) < 32:  # noqa: PLR2004 - RFC 7518 section 3.2
+        raise ConfigError(str(key_file), ["the key has fewer than 32 bytes"])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SecurityWarning)  # of a private key's PEM text
+            key = OctKey.import_key(raw)
+    except ValueError as error:
+        raise ConfigError(str(key_file), ["that is a public key: everybody has it"]) from error
+    return SlurmJwt(keys=lambda _again: key, algorithm="HS256", **more)
+
+
+def jwks_file(path: Path, **more: Any) -> SlurmJwt:
+    """With the public keys of a file, read again when a token names another. Raises ConfigError."""
+
+    def read() -> KeySet:
+        try:
+            return _key_set(path.read_bytes())
+        except OSError as error:
+            raise ClusterUnavailable(f"{path} cannot be read: {error.strerror}") from error
+
+    try:
+        read()
+    except (ClusterUnavailable, ValueError) as error:
+        raise ConfigError(str(path), [str(error)]) from error
+    return SlurmJwt(keys=_Fetched(read), algorithm="RS256", **more)
+
+
+def jwks_url(url: str, **more: Any) -> SlurmJwt:
+    """With the public keys of an address, asked at the first token and when one names another."""
+    return SlurmJwt(keys=_Fetched(lambda: _key_set(_fetch(url))), algorithm="RS256", **more)
+
+
+class _Fetched:
+    """Keys that may change: looked for again at most every FETCH_AGAIN_S."""
+
+    def __init__(self, fetch: Callable[[], KeySet]) -> None:
+        self._fetch = fetch
+        self._known: KeySet | None = None
+        self._asked_at: float | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, again: bool) -> KeySet:
+        with self._lock:
+            now = time.monotonic()
+            due = self._asked_at is None or now > self._asked_at + FETCH_AGAIN_S
+            if due and (again or self._known is None):
+                self._asked_at = now
+                self._known = self._looked(self._known)
+        if self._known is None:
+            raise ClusterUnavailable("the keys of JSON web tokens cannot be had: see the log")
+        return self._known
+
+    def _looked(self, before: KeySet | None) -> KeySet | None:
+        try:
+            return self._fetch()
+        except (ClusterUnavailable, ValueError) as error:
+            _log.warning("no keys of JSON web tokens", error=str(error))
+            if before is None:
+                raise ClusterUnavailable(f"no keys of JSON web tokens: {error}") from error
+            return before
+
+
+def _key_set(text: bytes) -> KeySet:
+    """Of RSA public keys alone: a symmetric key in a public set would be anybody's.
+
+    Raises ValueError.
+    """
+    try:
+        shown = json.loads(text)["keys"]
+        keys: list[Any] = [RSAKey.import_key(one) for one in shown if one.get("kty") == "RSA"]
+    except (JoseError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError("that is no JSON web key set") from error
+    if not keys:
+        raise ValueError("the JSON web key set has no RSA key")
+    return KeySet(keys)
+
+
+def _fetch(url: str) -> bytes:
+    try:
+        with httpx.stream("GET", url, timeout=_FETCH_TIMEOUT_S, follow_redirects=False) as answer:
+            answer.raise_for_status()
+            body = b""
+            for part in answer.iter_bytes():
+                body += part
+                if len(body) > _LARGEST_SET:
+                    raise ValueError(f"{url} sends more than {_LARGEST_SET} bytes")
+            return body
+    except httpx.HTTPError as error:
+        raise ClusterUnavailable(f"{url} gives no keys: {type(error).__name__}") from error
+
+
+def _user(claims: dict[str, Any]) -> str:
+    named = {claims[name] for name in _CLAIMED if isinstance(claims.get(name), str)}
+    if len(named) != 1:
+        raise NotIdentified("the JSON web token names no user, or two")
+    (user,) = named
+    if not _USER.fullmatch(user):
+        raise NotIdentified("the JSON web token names no user of this host")
+    return str(user)
+
+
+def _caller(user: str) -> Caller:
+    try:
+        return Caller(pwd.getpwnam(user).pw_uid, user, via="jwt")
+    except KeyError:
+        raise NotIdentified("the JSON web token names no user of this host", user) from None
+
+
+def _why(error: Exception) -> str:
+    """joserfc's words, which hold nothing of the token but names of claims and algorithms."""
+    return str(getattr(error, "description", "") or getattr(error, "error", "") or "malformed")

@@ -1,0 +1,66 @@
+"""The next link of a chain, put in place as its owner by one narrow rule of sudo.
+
+`deploy/sudoers/mirage` is the rule: one program, one verb, one chain id, no shell, no environment.
+What is submitted is what the owner saved when the chain began; nothing of it passes through here.
+"""
+
+import os
+import pwd
+import re
+import stat
+from pathlib import Path
+
+from mirage.cluster.cli.command_runner import Runner
+from mirage.domain.chain import ChainId
+from mirage.errors import ClusterRefused, ConfigError, InputError
+from mirage.ports import NextLink
+from mirage.slurm.text.command_errors import move_complaint
+
+VERB = "next"
+"""Of mirage-link: puts the next link of a chain of mode submit in the queue, where none stands."""
+
+_CHAIN = re.compile(r"[a-z0-9]{8,32}")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+"""As useradd(8) allows: nothing that sudo would take for an option, a number or a group."""
+
+
+def argv(link: Path, user: str, chain_id: ChainId) -> list[str]:
+    """Exactly what the rule allows. Raises InputError for what cannot be meant."""
+    if not _USER.fullmatch(user) or user == "root":
+        raise InputError(f"no link is submitted as {user!r}")
+    if not _CHAIN.fullmatch(chain_id):
+        raise InputError(f"{chain_id!r} is no chain")
+    return ["sudo", "-n", "-H", "-u", user, "--", str(link), VERB, chain_id]
+
+
+def submit(runner: Runner, link: Path, asked: NextLink) -> bool:
+    """True: it is in the queue. Raises ClusterUnavailable, or ClusterRefused in the words of sudo
+    or sbatch, or InputError for an owner whom this host does not know by that number."""
+    if _uid(asked.user) != asked.uid:
+        raise InputError(f"{asked.user!r} is not uid {asked.uid} on this host")
+    done = runner.run(argv(link, asked.user, asked.chain_id))
+    if done.code == 0:
+        return True
+    complaint = move_complaint("sudo", done.code, done.stderr)
+    raise complaint or ClusterRefused(f"sudo: exit code {done.code}")
+
+
+def _uid(user: str) -> int | None:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None
+
+
+def checked(link: Path) -> str:
+    """What is right about the program; ConfigError for one that others could change."""
+    if not link.is_absolute() or link.is_symlink() or not link.is_file():
+        raise ConfigError("submit.sudo", [f"{link} is not the absolute path of a file"])
+    for path in (link, *link.parents):
+        found = path.stat()
+        sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+        if found.st_uid != 0 or (found.st_mode & 0o022 and not sticky):
+            raise ConfigError("submit.sudo", [f"others than root may change {path}"])
+    if not os.access(link, os.X_OK):
+        raise ConfigError("submit.sudo", [f"{link} cannot be run"])
+    return f"{link}, by the rule of deploy/sudoers/mirage"

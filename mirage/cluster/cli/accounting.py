@@ -1,0 +1,128 @@
+"""Accounting through sacct: records from one answer, what users wrote from another."""
+
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from mirage.cluster.answer_reader import Reader
+from mirage.cluster.forgery_alarms import Alarms
+from mirage.domain.snapshot import Records
+from mirage.errors import ClusterError
+from mirage.slurm.commands import sacct
+from mirage.slurm.commands.sacct import Key
+from mirage.slurm.commands.sacct_texts import Texts, is_forged, parse_texts
+from mirage.slurm.text.delimited_rows import SEPARATOR, Row
+from mirage.slurm.text.unread_rows import Unread, UnreadRow
+
+_log = structlog.get_logger(__name__)
+
+_OWNERS_AT_ONCE = 8
+"""Owners whose contested texts are asked for anew, a call each. Those of more stay without texts
+until the next look: whoever forges rows shall not make slurmdbd answer hundreds of questions."""
+
+
+_RECORDS_AT_ONCE = 2000
+"""Records that one question names: an argument has a greatest length (MAX_ARG_STRLEN, 128 KiB)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What sacct said of some records."""
+
+    facts: Mapping[Key, Row]
+    texts: Texts
+    unread: tuple[UnreadRow, ...] = ()
+    """Rows of the first answer that are in neither."""
+
+
+class Accounting:
+    """What sacct knows of jobs, whatever their users write."""
+
+    def __init__(self, query: Callable[[Sequence[str]], str], read: Reader, alarms: Alarms) -> None:
+        """`query`: the answer of a command; raises ClusterError."""
+        self._query, self._read, self._alarms = query, read, alarms
+        self._fields: sacct.Fields | None = None
+
+    def ask(self, which: Sequence[str]) -> Answers:
+        """Both answers about the records that `which`, options of `mirage.slurm.commands.sacct`, chooses."""
+        fields = self._known_fields()
+        answer = self._query(sacct.argv(fields.facts, which))
+        unread = Unread()
+        facts = self._read("sacct", lambda: sacct.parse_facts(answer, fields.facts, unread))
+        told = self._told(fields.texts, which, facts) if facts else Texts()
+        return Answers(facts, told, tuple(unread.rows))
+
+    def settle(self, answers: Answers) -> Records:
+        """The records. Asks again where users have written into the answer, which says nothing of
+        slurmdbd: whoever minds how fast that answers counts `ask` alone."""
+        texts = self._settled(self._known_fields().texts, answers)
+        unread = Unread(list(answers.unread))
+        found = self._read.rows(
+            "sacct",
+            lambda left_out: sacct.records(answers.facts, texts, left_out),
+            unread=unread,
+        )
+        return Records(found, unread.job_ids)
+
+    def _known_fields(self) -> sacct.Fields:
+        if self._fields is None:
+            known = self._query(sacct.helpformat_argv())
+            self._fields = self._read("sacct", lambda: sacct.fields(known))
+        return self._fields
+
+    def _settled(self, names: Sequence[str], answers: Answers) -> dict[Key, Row]:
+        told = answers.texts
+        settled, contested = told.settled(), told.contested()
+        forged = told.odd
+        for uid in _some(contested):
+            keys = contested[uid]
+            alone: dict[Key, Row] = {}
+            for i in range(0, len(keys), _RECORDS_AT_ONCE):
+                some = {named: answers.facts[named] for named in keys[i : i + _RECORDS_AT_ONCE]}
+                alone |= self._alone(names, uid, some)
+            settled |= alone
+            forged += sum(
+                is_forged(row, alone.get(named, {})) for named in keys for row in told.found[named]
+            )
+        if forged:
+            owners = sorted(contested)
+            whose = ", ".join(owners[:_OWNERS_AT_ONCE]) or "that do not exist"
+            more = f" and {len(owners) - _OWNERS_AT_ONCE} more" * (len(owners) > _OWNERS_AT_ONCE)
+            writers = ", ".join(sorted(told.writers())[:_OWNERS_AT_ONCE]) or "unknown"
+            self._alarms.add(
+                f"sacct's answer held {forged} rows that users wrote into their own jobs' texts "
+                f"(separators stand in texts of uids {writers}), about jobs of uids {whose}{more}: "
+                "none of them is believed"
+            )
+        return settled
+
+    def _alone(self, names: Sequence[str], uid: str, facts: Mapping[Key, Row]) -> Mapping[Key, Row]:
+        """The texts of records of one owner; none where that answer cannot be had.
+
+        sacct knows no uid of some records, and refuses to tell of a uid without an account.
+        """
+        if not uid.isdecimal():
+            return {}
+        own = [*sacct.by_id(named[0] for named in facts), *sacct.of_user(int(uid))]
+        try:
+            return self._told(names, own, facts).settled()
+        except ClusterError as error:
+            _log.warning("texts of a user's records are left out", uid=uid, error=str(error))
+            return {}
+
+    def _told(self, names: Sequence[str], which: Sequence[str], facts: Mapping[Key, Row]) -> Texts:
+        separator = secret_separator()
+        answer = self._query(sacct.argv(names, which, separator))
+        return self._read("sacct", lambda: parse_texts(answer, names, separator, facts.keys()))
+
+
+def _some(uids: Collection[str]) -> list[str]:
+    """Any of them: who is left out now is not left out for ever."""
+    return secrets.SystemRandom().sample(sorted(uids), min(len(uids), _OWNERS_AT_ONCE))
+
+
+def secret_separator() -> str:
+    """One that nobody knew before, and nobody guesses: 72 random bits."""
+    return f"{SEPARATOR}{secrets.token_urlsafe(9)}"

@@ -1,0 +1,239 @@
+"""A cluster reached through the Slurm commands on this host.
+
+What to say and how to read it lives in `mirage.slurm`.
+"""
+
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from mirage.cluster.answer_reader import Reader
+from mirage.cluster.call_stats import Usage
+from mirage.cluster.cli.accounting import Accounting, secret_separator
+from mirage.cluster.cli.command_runner import Runner
+from mirage.cluster.forgery_alarms import Alarms
+from mirage.cluster.host_accounts import user_name
+from mirage.cluster.ownership import refuse_another_owner
+from mirage.cluster.query_gate import SLOW_S, Lane, Patience
+from mirage.domain.job import Job, JobId
+from mirage.domain.snapshot import Node, Queue, Records
+from mirage.errors import ClusterError, ClusterRefused
+from mirage.slurm.commands import (
+    accrual_limits,
+    sacct,
+    sacctmgr,
+    scancel,
+    scontrol,
+    sdiag,
+    sinfo,
+    squeue,
+)
+from mirage.slurm.text import holds
+from mirage.slurm.text.command_errors import move_complaint, query_complaint
+
+_JOBS_AT_ONCE = 200
+_DOUBTS = 100
+"""Accounts that are asked about one by one; no site has so many that are named twice."""
+
+
+class SlurmCli:
+    """Implements `ports.Cluster`. Queries wait for each other and back off; moves do neither."""
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float = 15.0,
+        patience: Patience | None = None,
+    ) -> None:
+        self._runner = Runner(timeout_s=timeout_s)
+        # Where the clock runs fast (the testbed), whoever allows more seconds means these as well.
+        patience = patience or Patience(slow_s=max(SLOW_S, timeout_s / 10))
+        self._controller = Lane(patience)
+        # A look at accounting is two questions (mirage.slurm.commands.sacct).
+        self._accounting = Lane(replace(patience, slow_s=2 * patience.slow_s))
+        # slurmdbd too, and by itself: who may do what does not wait for a week of accounting.
+        self._people = Lane(patience)
+        # slurmctld too, and by itself: nobody waits for the queue because this does not read.
+        self._statistics = Lane(patience)
+        self.alarms = Alarms()
+        """What somebody else than Slurm wrote into its answers."""
+        self._read = Reader(self.alarms, self._runner.meter)
+        self._sacct = Accounting(self._query, self._read, self.alarms)
+        self._pinned: set[JobId] = set()
+
+    def now(self) -> int:
+        return int(time.time())
+
+    def usage(self) -> Mapping[str, Usage]:
+        """Calls and seconds by command, since the start."""
+        return self._runner.usage()
+
+    def queue(self) -> Queue:
+        return self._controller.ask("queue", self._queue)
+
+    def nodes(self) -> tuple[Node, ...]:
+        return self._controller.ask("nodes", self._nodes)
+
+    def site_config(self) -> scontrol.SiteConfig:
+        return self._controller.ask("config", self._site_config)
+
+    def diagnosis(self) -> tuple[sdiag.Diagnosis, str]:
+        """slurmctld's count of what it was asked, and who asks here."""
+        return self._statistics.ask("diag", self._diagnosis), own_name()
+
+    def roster(self) -> sacctmgr.Roster:
+        """Who is Operator, and who coordinates which accounts. Asks slurmdbd."""
+        return self._people.ask("roster", self._roster)
+
+    def accrue_limits(self) -> accrual_limits.AccrueLimits:
+        """How many waiting jobs earn age. Asks slurmdbd."""
+        return self._people.ask("accrual", self._accrue_limits)
+
+    def history(self, since: int, until: int) -> Iterator[Job]:
+        """One question: who wants a long span asks for it in pieces."""
+        if since < until:
+            yield from self._ask_accounting(
+                f"history {since} {until}", sacct.in_window(since, until)
+            )
+
+    def jobs(self, job_ids: Sequence[JobId]) -> Records:
+        wanted = sorted(set(job_ids))
+        some = (wanted[i : i + _JOBS_AT_ONCE] for i in range(0, len(wanted), _JOBS_AT_ONCE))
+        found = [self._ask_accounting(f"jobs {ids}", sacct.by_id(ids)) for ids in some]
+        return Records.joined(found, wanted)
+
+    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        ids = sorted(set(job_ids))
+        if not ids:
+            return {}
+        return self._controller.ask(f"asked nodes {ids}", lambda: self._asked_nodes(ids))
+
+    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+        """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
+        self._look_at(standby, owner)
+        pinned = unpin or standby in self._pinned
+        self._move(scontrol.free_argv(standby, dependency, unpin=pinned))
+        self._pinned.discard(standby)
+
+    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+        own = self._look_at(standby, owner).asked_nodes
+        if own and standby not in self._pinned:
+            # A job has one list of nodes: the pin would replace it, and the unpin clear it.
+            raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
+        self._move(scontrol.pin_argv(standby, dependency, node_list))
+        self._pinned.add(standby)
+
+    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+        """`unpin` as in `free`."""
+        self._look_at(standby, owner)
+        pinned = unpin or standby in self._pinned
+        self._move(scontrol.hold_argv(standby, dependency, unpin=pinned))
+        self._pinned.discard(standby)
+
+    def suspend(self, standby: JobId, *, owner: int) -> None:
+        """Looks before and after: slurmctld would make a user's hold of an admin's.
+
+        An admin's hold that comes between the first look and the move (the time that scontrol
+        takes: 20 ms, and more on a busy host) becomes a user's, and nothing in Slurm shows it. One
+        that comes later stays, and is told.
+        """
+        holds.check_unheld(standby, self._look_at(standby, owner).shown)
+        self._move(scontrol.suspend_argv(standby))
+        shown = self._look_at(standby, owner).shown
+        if holds.started_held(shown):
+            self._move(scontrol.resume_argv(standby))
+        holds.check_made(standby, shown)
+
+    def resume(self, standby: JobId, *, owner: int) -> None:
+        """Looks before: slurmctld would lift an admin's hold as well. One that takes the place of
+        the user's between the look and the move (as in `suspend`) is lifted."""
+        holds.check_users(standby, self._look_at(standby, owner).shown)
+        self._move(scontrol.resume_argv(standby))
+
+    def cancel(self, job_id: JobId, *, owner: int) -> None:
+        """A job that is over already is left at that."""
+        self._look_at(job_id, owner)
+        done = self._runner.run(scancel.argv(job_id))
+        _raise_if(move_complaint("scancel", done.code, scancel.remarks(done.stderr)))
+
+    def _look_at(self, job_id: JobId, owner: int) -> squeue.Standing:
+        """Part of a move: it waits for no other query. ClusterRefused for another user's job."""
+        answer = self._query(squeue.standing_argv(job_id))
+        standing = self._read("squeue", lambda: squeue.standing(answer))
+        refuse_another_owner(job_id, standing.uid, owner)
+        return standing
+
+    def _queue(self) -> Queue:
+        separator, taken_at = secret_separator(), self.now()
+        answer = self._query(squeue.argv(), squeue.environment(separator))
+        return self._read.rows(
+            "squeue", lambda unread: squeue.parse(answer, taken_at, separator, unread)
+        )
+
+    def _asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        answer = self._query(squeue.asked_nodes_argv(job_ids))
+        return self._read("squeue", lambda: squeue.asked_nodes(answer))
+
+    def _nodes(self) -> tuple[Node, ...]:
+        answer = self._query(sinfo.argv())
+        return self._read.rows("sinfo", lambda unread: sinfo.parse(answer, unread))
+
+    def _site_config(self) -> scontrol.SiteConfig:
+        answer = self._query(scontrol.show_config_argv())
+        return self._read("scontrol", lambda: scontrol.site_config(answer))
+
+    def _diagnosis(self) -> sdiag.Diagnosis:
+        answer = self._query(sdiag.argv())
+        return self._read("sdiag", lambda: sdiag.parse(answer))
+
+    def _roster(self) -> sacctmgr.Roster:
+        levels = [self._query(sacctmgr.show_level_argv(one)) for one in sacctmgr.OPERATORS]
+        operators = self._read("sacctmgr", lambda: [sacctmgr.parse_level(told) for told in levels])
+        everywhere = self._query(sacctmgr.show_coordinators_argv())
+        found = self._read("sacctmgr", lambda: sacctmgr.parse_coordinators(everywhere))
+        # Any of them: whose account is left out now is asked about another time.
+        some = min(len(found.doubtful), _DOUBTS)
+        asked = secrets.SystemRandom().sample(found.doubtful, some)
+        if found.doubtful or found.left_out:
+            left_out = found.left_out + len(found.doubtful) - some
+            self.alarms.add(
+                f"names of accounts look like rows of others, such as {', '.join(asked[:8])}: "
+                f"{some} are asked about alone, {left_out} are left out"
+            )
+        alone = {name: self._coordinators(name) for name in asked}
+        return sacctmgr.roster(frozenset().union(*operators), {**found.by_account, **alone})
+
+    def _accrue_limits(self) -> accrual_limits.AccrueLimits:
+        name = self.site_config().cluster_name
+        qos = self._query(accrual_limits.show_qos_argv())
+        associations = self._query(accrual_limits.show_associations_argv(name))
+        return self._read("sacctmgr", lambda: accrual_limits.parse(qos, associations))
+
+    def _coordinators(self, account: str) -> frozenset[str]:
+        answer = self._query(sacctmgr.show_coordinators_argv(account))
+        return self._read("sacctmgr", lambda: sacctmgr.parse_coordinators_of_one(answer))
+
+    def _ask_accounting(self, key: str, which: Sequence[str]) -> Records:
+        return self._sacct.settle(self._accounting.ask(key, lambda: self._sacct.ask(which)))
+
+    def _query(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> str:
+        done = self._runner.run(argv, more)
+        _raise_if(query_complaint(argv[0], done.code, done.stderr))
+        return done.stdout
+
+    def _move(self, argv: Sequence[str]) -> None:
+        done = self._runner.run(argv)
+        _raise_if(move_complaint(argv[0], done.code, done.stderr))
+
+
+def own_name() -> str:
+    """As slurmctld names who runs this process; a number where nobody knows a name."""
+    uid = os.geteuid()
+    return user_name(uid) or str(uid)
+
+
+def _raise_if(complaint: ClusterError | None) -> None:
+    if complaint is not None:
+        raise complaint

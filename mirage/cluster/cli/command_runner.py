@@ -1,0 +1,90 @@
+"""Runs Slurm's commands: argument vectors, a time-out each, and a count of what they cost."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mirage.cluster.call_stats import Meter, Usage
+from mirage.errors import ClusterUnavailable
+
+_FILTERS = ("SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_")
+"""Prefixes of variables with which a user narrows what the commands show; Mirage wants all."""
+
+PLAIN_ANSWERS = {"LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s"}
+"""The environment in which instants are epoch seconds and messages are in English."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command left behind. A negative code is the signal that ended it."""
+
+    stdout: str
+    stderr: str
+    code: int
+
+
+class Runner:
+    def __init__(self, *, timeout_s: float = 15.0) -> None:
+        self._timeout_s = timeout_s
+        self.meter = Meter()
+
+    def run(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> Answer:
+        """The answer, whatever its exit code; ClusterUnavailable when there is none.
+
+        `more`: variables of its environment, which no other user can read.
+        """
+        with self.meter.counted(argv[0]):
+            return _run(argv, _environment(more or {}), self._timeout_s)
+
+    def usage(self) -> Mapping[str, Usage]:
+        """By command."""
+        return self.meter.usage()
+
+
+def _run(argv: Sequence[str], environment: Mapping[str, str], timeout_s: float) -> Answer:
+    try:
+        # A session of its own, so that a command that hangs is ended with its children.
+        process = subprocess.Popen(  # noqa: S603 - its purpose; argument vectors only
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise ClusterUnavailable(
+            f"{argv[0]} is not on PATH: install Slurm's client commands on this host, "
+            f"or set PATH for the service to where they are"
+        ) from error
+    except OSError as error:
+        raise ClusterUnavailable(f"{argv[0]} cannot be run: {error}") from error
+    with process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            _end(process)
+            raise ClusterUnavailable(
+                f"{argv[0]} did not answer within {timeout_s:g} s and was ended"
+            ) from error
+        except BaseException:
+            _end(process)
+            raise
+    return Answer(
+        stdout=stdout.decode(errors="replace"),
+        stderr=stderr.decode(errors="replace"),
+        code=process.returncode,
+    )
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_FILTERS)}
+    return {**kept, **PLAIN_ANSWERS, **more}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

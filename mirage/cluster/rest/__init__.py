@@ -1,0 +1,1 @@
+"""Reach Slurm through slurmrestd."""

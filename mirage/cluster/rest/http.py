@@ -1,0 +1,259 @@
+"""HTTP to one slurmrestd, over a unix socket or TCP: JSON, or a sentence why there is none.
+
+Each request has a connection of its own and an end in time: an old slurmrestd is restarted often,
+and one that sends a byte now and then would hold a reader for ever.
+"""
+
+import http.client
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import structlog
+
+from mirage.cluster.call_stats import Meter, Usage
+from mirage.cluster.rest.token import Token
+from mirage.errors import ClusterUnavailable
+
+_log = structlog.get_logger(__name__)
+
+UNIX = "unix:"
+_LARGEST_ANSWER = 1 << 30
+"""Bytes. More is taken for a fault."""
+_AT_ONCE = 1 << 16
+Query = Mapping[str, str] | Sequence[tuple[str, str]]
+"""A parameter stands in a sequence once or several times."""
+_FIRST_OF_REST = 9000
+_CALLER = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.NETWORK_AUTHENTICATION_REQUIRED})
+"""Statuses of a caller who is not known, whatever Slurm says beside them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What came back with JSON in it. A refusal has a status of 400 or more, or `errors`."""
+
+    status: int
+    body: Any
+
+
+class Gone(ClusterUnavailable):
+    """404: slurmrestd does not serve this path (any more)."""
+
+
+class RestHttp:
+    """Safe to use from several threads."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float = 15.0,
+        identity: Callable[[], Token] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`url`: `unix:/path`, `http://host:port` or `https://...`; `identity`: whose token goes
+        with each request (none where slurmrestd knows its caller by the socket, rest_auth/local).
+        """
+        self.url = url
+        self._socket = url.removeprefix(UNIX) if url.startswith(UNIX) else None
+        self._base = "" if self._socket is not None else urlsplit(url).path.rstrip("/")
+        self._timeout_s = timeout_s
+        self._identity = identity
+        self._clock = clock
+        self.meter = Meter()
+
+    def usage(self) -> Mapping[str, Usage]:
+        """By kind of request, `rest:jobs` and the like."""
+        return self.meter.usage()
+
+    def user(self) -> str:
+        """Whose token goes with each request; empty: none does. Raises ClusterUnavailable."""
+        return "" if self._identity is None else self._identity().user
+
+    def get(self, path: str, kind: str, query: Query = ()) -> Reply:
+        return self._ask("GET", path, kind, query=query)
+
+    def post(self, path: str, kind: str, body: Any, *, token: Token | None = None) -> Reply:
+        """`token`: another's than the service's own."""
+        return self._ask("POST", path, kind, body=body, token=token)
+
+    def delete(self, path: str, kind: str, *, token: Token | None = None) -> Reply:
+        """`token` as in `post`."""
+        return self._ask("DELETE", path, kind, token=token)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        kind: str,
+        *,
+        query: Query = (),
+        body: Any = None,
+        token: Token | None = None,
+    ) -> Reply:
+        with self.meter.counted(f"rest:{kind}"):
+            told = token or (None if self._identity is None else self._identity())
+            headers = {"Accept": "application/json"} | ({} if told is None else told.headers())
+            if body is not None:
+                headers["Content-Type"] = "application/json"
+            raw_body = None if body is None else json.dumps(body).encode()
+            target = f"{self._base}{path}" + (f"?{urlencode(query)}" if query else "")
+            try:
+                status, raw = self._exchange(method, target, headers, raw_body)
+            except TimeoutError as error:
+                raise self._late() from error
+            except (OSError, http.client.HTTPException) as error:
+                said = str(error) or type(error).__name__
+                raise ClusterUnavailable(
+                    f"slurmrestd at {self.url} broke its answer off: {said}"
+                ) from error
+            return self._reply(path, status, raw)
+
+    def _exchange(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
+    ) -> tuple[int, bytes]:
+        """slurmrestd 22.05 drops a connection now and then: a question is asked once more, in the
+        time that is left. A move is not, it may have been made."""
+        until = self._clock() + self._timeout_s
+        try:
+            return self._once(method, target, headers, body, until)
+        except ConnectionResetError:
+            if method != "GET":
+                raise
+            _log.info("slurmrestd dropped a connection; asked once more", url=self.url)
+            return self._once(method, target, headers, body, until)
+
+    def _once(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        until: float,
+    ) -> tuple[int, bytes]:
+        left_s = until - self._clock()
+        if left_s <= 0:
+            raise TimeoutError
+        connection = self._connection(left_s)
+        try:
+            self._connect(connection)
+            connection.request(method, target, body=body, headers=dict(headers))
+            # The answer takes the socket over, and with it its time-out.
+            held = connection.sock
+            answer = connection.getresponse()
+            with answer:
+                return answer.status, self._content(answer, held, until)
+        finally:
+            connection.close()
+
+    def _content(
+        self, answer: http.client.HTTPResponse, held: socket.socket, until: float
+    ) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            left_s = until - self._clock()
+            if left_s <= 0:
+                raise TimeoutError
+            if not answer.isclosed():
+                held.settimeout(left_s)
+            part = answer.read1(_AT_ONCE)
+            if not part:
+                break
+            parts.append(part)
+            size += len(part)
+            if size > _LARGEST_ANSWER:
+                raise ClusterUnavailable(f"slurmrestd at {self.url} does not end its answer")
+        if answer.length:
+            raise http.client.IncompleteRead(b"", answer.length)
+        return b"".join(parts)
+
+    def _connect(self, connection: http.client.HTTPConnection) -> None:
+        try:
+            connection.connect()
+        except OSError as error:
+            raise ClusterUnavailable(
+                f"slurmrestd does not listen at {self.url} ({error}): start it, or set "
+                "cluster.rest_url"
+            ) from error
+
+    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
+        if self._socket is not None:
+            return _UnixConnection(self._socket, timeout=timeout_s)
+        url = urlsplit(self.url)
+        host, port = url.hostname or "", url.port
+        if url.scheme == "https":
+            return http.client.HTTPSConnection(host, port, timeout=timeout_s)
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
+
+    def _late(self) -> ClusterUnavailable:
+        return ClusterUnavailable(
+            f"slurmrestd at {self.url} did not answer within {self._timeout_s:g} s"
+        )
+
+    def _reply(self, path: str, status: int, raw: bytes) -> Reply:
+        body = _json(raw)
+        sentence = _STATUS.get(status)
+        # 24.11 and later give an answer of Slurm's, such as an unknown job, a status of its own.
+        if sentence is not None and (status in _CALLER or not _of_slurm(body)):
+            error = Gone if status == HTTPStatus.NOT_FOUND else ClusterUnavailable
+            raise error(f"slurmrestd at {self.url}: {sentence} (HTTP {status}, {path})")
+        if body is None:
+            said = raw[:80].decode(errors="replace")
+            raise ClusterUnavailable(
+                f"slurmrestd at {self.url}: HTTP {status} without JSON: {said!r}"
+            )
+        return Reply(status=status, body=body)
+
+
+def _json(raw: bytes) -> Any:
+    """None for what is no JSON."""
+    try:
+        # Users write bytes that are no UTF-8 into comments, and slurmrestd hands them on.
+        return json.loads(raw.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _of_slurm(body: Any) -> bool:
+    """Whether Slurm itself complains, and not slurmrestd, whose errors begin at 9000."""
+    told = body.get("errors") if isinstance(body, dict) else None
+    numbers = [e.get("error_number") for e in told or () if isinstance(e, dict)]
+    return any(isinstance(n, int) and 0 < n < _FIRST_OF_REST for n in numbers)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, *, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            made.settimeout(self.timeout)
+            made.connect(self._path)
+        except BaseException:
+            made.close()
+            raise
+        self.sock = made
+
+
+_STATUS = {
+    301: "it sends elsewhere: set cluster.rest_url to that",
+    302: "it sends elsewhere: set cluster.rest_url to that",
+    307: "it sends elsewhere: set cluster.rest_url to that",
+    308: "it sends elsewhere: set cluster.rest_url to that",
+    401: "it does not know the caller: set cluster.rest_token_file, or renew the token in it",
+    403: "the caller may not ask it: see what stands before slurmrestd, and the token's user",
+    404: "it does not serve this path",
+    429: "it asks to be asked less often",
+    511: "it does not know the caller: set cluster.rest_token_file, or renew the token in it",
+    502: "slurmrestd does not answer what stands before it",
+    503: "it takes no requests at present",
+    504: "slurmrestd does not answer what stands before it in time",
+}

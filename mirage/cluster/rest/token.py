@@ -1,0 +1,140 @@
+"""JSON Web Tokens for slurmrestd: the service's own from a file, a user's for one submission.
+
+Nothing is verified here: slurmctld does that. What a token says of itself is read to tell an old
+one from a bad one, which slurmrestd of 22.05.8 does not: to both it answers 500.
+"""
+
+import base64
+import binascii
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mirage.cluster.cli.command_runner import Runner
+from mirage.errors import ClusterRefused, ClusterUnavailable
+
+_TOKEN = re.compile(r"(?:SLURM_JWT=)?(?P<token>[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+)")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_LARGEST = 16384
+LONGEST_S = 3600
+"""A user's token for one submission that lives longer than this is not used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """Whom slurmrestd is told that it is asked by."""
+
+    text: str = field(repr=False)
+    user: str
+    expires: int | None
+    """Epoch seconds; None: it does not say."""
+
+    def headers(self) -> dict[str, str]:
+        return {"X-SLURM-USER-NAME": self.user, "X-SLURM-USER-TOKEN": self.text}
+
+
+def read_token(said: str, *, user: str = "") -> Token:
+    """The token in a file or an answer, alone or as `scontrol token` prints it.
+
+    Raises ValueError, whose words hold nothing of the token. `user` goes before its own claim.
+    """
+    match = _TOKEN.fullmatch(said.strip())
+    if match is None:
+        raise ValueError("holds no JSON Web Token")
+    claims = _claims(match["token"])
+    name = user or claims.get("sun") or claims.get("username") or ""
+    expires = claims.get("exp")
+    if not isinstance(name, str) or _USER.fullmatch(name) is None:
+        raise ValueError("names no user: set cluster.rest_user")
+    return Token(
+        text=match["token"],
+        user=name,
+        expires=int(expires) if isinstance(expires, int | float) else None,
+    )
+
+
+def _claims(token: str) -> dict[str, Any]:
+    payload = token.split(".")[1]
+    try:
+        found = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (binascii.Error, ValueError):
+        raise ValueError("holds a token whose claims do not read") from None
+    return found if isinstance(found, dict) else {}
+
+
+class TokenFile:
+    """The service's own token. Read at each request: whoever renews it only writes the file."""
+
+    def __init__(
+        self, path: Path, *, user: str = "", clock: Callable[[], float] = time.time
+    ) -> None:
+        self.path = path
+        self._user = user
+        self._clock = clock
+
+    def token(self) -> Token:
+        """Raises ClusterUnavailable for a file without a token that is still good."""
+        try:
+            token = read_token(_own_text(self.path), user=self._user)
+        except (OSError, ValueError) as error:
+            told = error.strerror if isinstance(error, OSError) else str(error)
+            if isinstance(error, UnicodeError):
+                told = "holds no JSON Web Token"
+            raise ClusterUnavailable(
+                f"cluster.rest_token_file {self.path}: {told} (`scontrol token` makes one)"
+            ) from None
+        if token.expires is not None and token.expires <= self._clock():
+            raise ClusterUnavailable(
+                f"cluster.rest_token_file {self.path}: its token has expired: renew it"
+            )
+        return token
+
+
+def _own_text(path: Path) -> str:
+    """Of a file that nobody else may read."""
+    with path.open(encoding="ascii") as file:
+        if os.fstat(file.fileno()).st_mode & 0o077:
+            raise ValueError("others may read it: `chmod 600` it")
+        return file.read(_LARGEST)
+
+
+class TokenCommand:
+    """The site's own helper that gives a user's token: Mirage holds no key, and keeps no token.
+
+    Run as `<command> <user>`, without a shell; it prints what `scontrol token` prints.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        timeout_s: float = 15.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._command = tuple(command)
+        self._runner = Runner(timeout_s=timeout_s)
+        self._clock = clock
+
+    def __call__(self, user: str) -> Token:
+        """Raises ClusterRefused for a token that is not that user's, or lives too long."""
+        if _USER.fullmatch(user) is None:
+            raise ClusterRefused(f"no token is asked for a user named {user!r}")
+        done = self._runner.run([*self._command, user])
+        name = self._command[0]
+        if done.code != 0:
+            raise ClusterRefused(f"{name} gives no token for {user} (exit code {done.code})")
+        try:
+            token = read_token(done.stdout)
+        except ValueError as error:
+            raise ClusterRefused(f"{name}: its answer for {user} {error}") from None
+        left_s = None if token.expires is None else token.expires - self._clock()
+        if token.user != user:
+            raise ClusterRefused(f"{name} was asked for {user}'s token and gave another's")
+        if left_s is None or not 0 < left_s <= LONGEST_S:
+            raise ClusterRefused(f"{name}: a token must end within {LONGEST_S} s, and not before")
+        return token

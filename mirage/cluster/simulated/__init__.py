@@ -1,0 +1,1 @@
+"""Run the simulator as a cluster, with simulated users who submit chains."""

@@ -1,0 +1,326 @@
+"""SimulatedCluster: ports.Cluster over the simulator, with chain users who live in it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain as chained
+
+from mirage.cluster.ownership import refuse_another_owner
+from mirage.cluster.simulated.slurm_text import Words
+from mirage.domain.chain import ChainId, Mark, find_mark
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Node, Queue
+from mirage.errors import ClusterRefused, InputError
+from mirage.features.dependency_text import Waits
+from mirage.sim.arrays.layout import FAR
+from mirage.sim.packing.workload import Workload
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Event, EventKind, Outage, Params, Record, SimJob, afterany
+from mirage.slurm.text import holds
+
+MIN_JOB_AGE_S = 300
+"""slurm.conf's default MinJobAge: how long an ended job stays in the queue's answer."""
+REQUEUE_WAIT_S = 120
+"""How long Slurm holds back a requeued job."""
+
+
+_SETTINGS = "mirage:style=concurrent,max-overlap=4:00:00"
+"""What the links' own guards keep to, for a service that nobody told of the chain."""
+
+
+def _comment(mark: Mark) -> str:
+    return f"{_SETTINGS} {mark}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ChainUser:
+    """What the link of a chain knows: how long the chain is, and what its own job looks like."""
+
+    links: int
+    job: SimJob
+
+
+class SimulatedCluster:
+    """A cluster whose clock moves only by `advance`. One thread at a time: the worker's."""
+
+    def __init__(
+        self,
+        params: Params,
+        workload: Workload | Iterable[SimJob] = (),
+        *,
+        now: int | None = None,
+        partition: str = "",
+    ) -> None:
+        """`partition`: where chains are submitted; the default one unless named."""
+        self.params = params
+        self.partition = partition or params.partitions[0].name
+        self.simulator = Simulator(params, workload, now=now)
+        self._words = Words(params)
+        self._chains: dict[ChainId, _ChainUser] = {}
+        self._links: dict[Mark, int] = {}
+        """The standby that was put in place for a link, by job id."""
+        self._pinned: set[int] = set()
+        self._runs: dict[int, Record] = {}
+        """Running jobs as they started: what accounting keeps of a run that is requeued."""
+        self._requeued: list[Job] = []
+        """Runs that ended by being requeued, in that order."""
+        self._resubmitted: dict[int, int] = {}
+        """When a job was requeued last: the submit time that Slurm shows of it from then on."""
+
+    # The clock and its people
+
+    def advance(self, seconds: int) -> None:
+        """Let time pass. Links that start put their standby in place at that very second."""
+        until = self.simulator.now + seconds
+        while (at := self._next_instant()) <= until:
+            self._live(self.simulator.step(at))
+        self._live(self.simulator.advance(until))
+
+    def _next_instant(self) -> int:
+        """At which a link may start."""
+        return self.simulator.next_instant() if self._chains else FAR
+
+    def submit_chain(
+        self,
+        chain_id: ChainId,
+        *,
+        links: int,
+        time_limit_s: int,
+        run_s: int | None = None,
+        nodes: int = 1,
+        user: str | None = None,
+    ) -> JobId:
+        """A user's wrapped sbatch: the first link of a chain, whose links carry on by themselves.
+
+        Links take whole nodes. Each chain has a user of its own unless one is named, so that limits
+        per user do not couple them.
+        """
+        if links < 1:
+            raise InputError(f"a chain has at least one link, not {links}")
+        job = SimJob(
+            nodes=nodes,
+            exclusive=True,
+            time_limit_s=time_limit_s,
+            run_s=time_limit_s if run_s is None else run_s,
+            user=user or f"chain-{chain_id}",
+            partition=self.partition,
+            name=f"chain-{chain_id}",
+            comment=_comment(Mark(chain_id, 1)),
+        )
+        job_id = JobId(self.simulator.inject(job))
+        self._chains[chain_id] = _ChainUser(links=links, job=job)
+        return job_id
+
+    def requeue(self, job_id: JobId) -> None:
+        """scontrol requeue: a running job ends there and waits again."""
+        self.simulator.requeue(job_id)
+        self._requeue(job_id, self.simulator.now)
+
+    def place_hold(self, job_id: JobId, *, admin: bool = False) -> None:
+        """scontrol uhold by the job's owner; `admin`: scontrol hold by an admin."""
+        self.simulator.hold(job_id, admin=admin)
+
+    def lift_hold(self, job_id: JobId) -> None:
+        """scontrol release by an admin: whosever the hold is."""
+        self.simulator.release(job_id)
+
+    def set_node(self, name: str, outage: Outage) -> None:
+        """A node goes down, drains or comes back now."""
+        self.simulator.set_node(self._words.node(name), outage)
+
+    def _live(self, events: list[Event]) -> None:
+        """What happens around jobs: accounting of requeued runs, and links that start."""
+        for event in events:
+            if event.kind is EventKind.REQUEUED:
+                self._requeue(event.job_id, event.at)
+            elif event.kind is EventKind.STARTED:
+                self._started(event.job_id)
+            elif event.kind is EventKind.ENDED:
+                self._runs.pop(event.job_id, None)
+
+    def _started(self, job_id: int) -> None:
+        record = self.simulator.find(job_id)
+        if record is None:
+            return
+        if record.state is JobState.RUNNING:
+            self._runs[job_id] = record
+        mark = find_mark(record.job.comment)
+        chain = self._chains.get(mark.chain_id) if mark else None
+        if mark and chain and mark.index < chain.links:
+            self._put_standby(chain, Mark(mark.chain_id, mark.index + 1), job_id)
+
+    def _put_standby(self, chain: _ChainUser, mark: Mark, predecessor: int) -> None:
+        """What mirage-link does when its link starts; one that runs again has its standby."""
+        if mark in self._links and self._lives(self._links[mark]):
+            return
+        standby = replace(chain.job, comment=_comment(mark), dependencies=afterany(predecessor))
+        self._links[mark] = self.simulator.inject(standby)
+
+    def _lives(self, job_id: int) -> bool:
+        record = self.simulator.find(job_id)
+        return record is not None and not record.state.ended
+
+    def _requeue(self, job_id: int, at: int) -> None:
+        """Slurm keeps the run that ended as a record of its own, and resets the submit time."""
+        run = self._runs.pop(job_id, None)
+        if run is None:
+            return
+        ended = self._job(replace(run, state=JobState.REQUEUED, end=at))
+        self._requeued.append(ended)
+        # Never the same second, or two records would have one name in accounting.
+        self._resubmitted[job_id] = max(at, ended.submit + 1)
+
+    def _end_chain(self, record: Record) -> None:
+        """scancel of a running link ends its chain: the standby's guard ends it unrun."""
+        mark = find_mark(record.job.comment)
+        if mark is None or self._chains.pop(mark.chain_id, None) is None:
+            return
+        following = self._links.get(Mark(mark.chain_id, mark.index + 1))
+        if following is not None and self._lives(following):
+            self.simulator.remove(following)
+
+    # What a cluster shows (ports.Cluster)
+
+    def now(self) -> int:
+        return self.simulator.now
+
+    def queue(self) -> Queue:
+        """Pending jobs in priority order first, then held ones, running ones, those just ended."""
+        sim = self.simulator
+        starts = sim.planned_starts()
+        pending = sim.pending()
+        reasons = self._reasons(pending)
+        waiting = [
+            self._job(r, planned=starts.get(r.job_id), reason=reasons.get(r.job_id, ""))
+            for r in pending
+        ]
+        others = chained(sim.running(), sim.ended_since(sim.now - MIN_JOB_AGE_S))
+        return Queue.of(sim.now, [*waiting, *(self._job(r) for r in others)])
+
+    def nodes(self) -> tuple[Node, ...]:
+        uses = [self.simulator.node_use(i) for i in range(self.params.nodes)]
+        return self._words.nodes(uses)
+
+    def history(self, since: int, until: int) -> Iterator[Job]:
+        sim = self.simulator
+        yield from (j for j in self._requeued if (j.end or 0) >= since and j.submit < until)
+        for record in chained(sim.ended_since(since), sim.pending(), sim.running()):
+            job = self._job(record)
+            if job.submit < until:
+                yield job
+
+    def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
+        found = (self.simulator.find(i) for i in job_ids)
+        return [self._job(r) for r in found if r is not None and r.submit <= self.simulator.now]
+
+    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        found = ((job_id, self.simulator.find(job_id)) for job_id in job_ids)
+        lists = {job_id: r.node_list for job_id, r in found if r is not None and r.node_list}
+        return {job_id: self._words.node_names(numbers) for job_id, numbers in lists.items()}
+
+    # What moves jobs (ports.Cluster)
+
+    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+        self._look_at(standby, owner)
+        self._depend(standby, dependency)
+        self._unpin(standby, asked=unpin)
+
+    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+        self._look_at(standby, owner)
+        waits = self._words.waits(dependency)
+        record = self.simulator.find(standby)
+        if record is not None and record.node_list and standby not in self._pinned:
+            own = self._words.node_names(record.node_list)
+            raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
+        self.simulator.set_node_list(standby, self._words.node_numbers(node_list))
+        self._pinned.add(standby)
+        self._set_waits(standby, waits)
+
+    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+        self._look_at(standby, owner)
+        self._depend(standby, dependency)
+        self._unpin(standby, asked=unpin)
+
+    def suspend(self, standby: JobId, *, owner: int) -> None:
+        self._look_at(standby, owner)
+        holds.check_unheld(standby, self._hold_of(standby))
+        self.simulator.hold(standby)
+
+    def resume(self, standby: JobId, *, owner: int) -> None:
+        self._look_at(standby, owner)
+        holds.check_users(standby, self._hold_of(standby))
+        self.simulator.release(standby)
+
+    def cancel(self, job_id: JobId, *, owner: int) -> None:
+        self._look_at(job_id, owner)
+        record = self.simulator.find(job_id)
+        self.simulator.remove(job_id)
+        self._runs.pop(job_id, None)
+        if record is not None and record.state is JobState.RUNNING:
+            self._end_chain(record)
+        # The simulator knows ended jobs from what it told only.
+        self._live(self.simulator.advance(self.now()))
+
+    def _look_at(self, job_id: JobId, owner: int) -> None:
+        """A job that is not there is left to the simulator to refuse."""
+        record = self.simulator.find(job_id)
+        if record is not None:
+            refuse_another_owner(job_id, self._words.uid(record.job.user), owner)
+
+    def _depend(self, standby: JobId, dependency: str) -> None:
+        self._set_waits(standby, self._words.waits(dependency))
+
+    def _set_waits(self, standby: JobId, waits: Waits) -> None:
+        any_of = waits.any_dependency
+        self.simulator.set_dependencies(standby, waits.dependencies, any_of=any_of)
+
+    def _unpin(self, standby: JobId, *, asked: bool) -> None:
+        """A node list that Mirage did not set is the user's own, and stays."""
+        if asked or standby in self._pinned:
+            self.simulator.set_node_list(standby, ())
+            self._pinned.discard(standby)
+
+    # Between the two vocabularies
+
+    def _hold_of(self, job_id: JobId) -> list[holds.Shown]:
+        record = self.simulator.find(job_id)
+        if record is None:
+            return []
+        waits = record.state.waiting
+        return [holds.Shown(waits, self._standing(record), record.priority if waits else None)]
+
+    def _job(self, record: Record, *, planned: int | None = None, reason: str = "") -> Job:
+        job = self._words.job(
+            record,
+            planned=planned,
+            reason=self._standing(record) or reason,
+        )
+        submit = self._resubmitted.get(record.job_id)
+        return job if submit is None else replace(job, submit=submit)
+
+    def _reasons(self, pending: Sequence[Record]) -> dict[int, str]:
+        """Slurm's words: a partition's first waits for Resources, those behind it for Priority."""
+        reasons: dict[int, str] = {}
+        headed: set[str] = set()
+        for record in pending:
+            if record.eligible is None:
+                continue
+            job = record.job
+            if self.simulator.user_full(job.user, job.qos):
+                reasons[record.job_id] = "QOSMaxJobsPerUserLimit"
+            else:
+                partition = self._words.partition(job).name
+                reasons[record.job_id] = "Priority" if partition in headed else "Resources"
+                headed.add(partition)
+        return reasons
+
+    def _standing(self, record: Record) -> str:
+        """Why a job is not eligible; empty where it is, or is no longer pending."""
+        if record.state is not JobState.PENDING or record.eligible is not None:
+            return ""
+        if record.held:
+            return holds.ADMINS if record.held_by_admin else holds.USERS
+        if record.dependencies:
+            return "Dependency"
+        waits = max(record.job.begin, self._resubmitted.get(record.job_id, 0) + REQUEUE_WAIT_S)
+        # The simulator leaves out of a record what can no longer be met.
+        return "BeginTime" if self.now() < waits else "DependencyNeverSatisfied"

@@ -1,0 +1,146 @@
+"""Slurm's words for what the simulator says in numbers: jobs, nodes, dependency lists."""
+
+from collections.abc import Sequence
+
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Node
+from mirage.errors import ClusterRefused, MalformedText
+from mirage.features.dependency_text import Waits, read, written
+from mirage.sim.types import DEFAULT_QOS, Outage, Params, Partition, Record, SelectType, SimJob
+
+_FIRST_UID = 10001
+_ACCOUNT = "sim"
+"""Of jobs that name none."""
+
+
+class Words:
+    """The names of one simulated cluster's nodes, partitions and users."""
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+        width = len(str(params.nodes))
+        self._names = [f"{params.name}{i + 1:0{width}}" for i in range(params.nodes)]
+        self._numbers = {name: i for i, name in enumerate(self._names)}
+        self._has = _capacities(params)
+        self._partitions = {p.name: p for p in params.partitions}
+        self._first = params.partitions[0]
+        self._of_node = [
+            tuple(p.name for p in params.partitions if not p.nodes or i in set(p.nodes))
+            for i in range(params.nodes)
+        ]
+        self._uids: dict[str, int] = {}
+
+    def uid(self, user: str) -> int:
+        return self._uids.setdefault(user, _FIRST_UID + len(self._uids))
+
+    def node(self, name: str) -> int:
+        """Raises ClusterRefused for a name that no node has."""
+        if name not in self._numbers:
+            raise ClusterRefused(f"Invalid node name specified: {name}")
+        return self._numbers[name]
+
+    def node_numbers(self, node_list: str) -> tuple[int, ...]:
+        """Ascending; `node_list` is names with commas between, as `Job.node_list` is here."""
+        return tuple(sorted({self.node(name) for name in node_list.split(",")}))
+
+    def node_names(self, nodes: Sequence[int]) -> str:
+        """The inverse of `node_numbers`, in the order of `nodes`."""
+        return ",".join(self._names[i] for i in nodes)
+
+    def waits(self, dependency: str) -> Waits:
+        """The list's terms; ClusterRefused for what the simulator does not have."""
+        try:
+            return read(dependency)
+        except MalformedText as error:
+            raise ClusterRefused(f"Job dependency problem: {dependency!r}") from error
+
+    def job(self, record: Record, *, planned: int | None, reason: str) -> Job:
+        """`planned`: the start that backfill plans for it."""
+        job = record.job
+        cpus, gpus = self._taken(record)
+        pending = record.state is JobState.PENDING
+        start, by_limit = record.start, None
+        if record.state is JobState.RUNNING and start is not None:
+            by_limit = start + job.time_limit_s
+        return Job(
+            job_id=JobId(record.job_id),
+            submit=record.submit,
+            state=record.state,
+            user=job.user,
+            uid=self.uid(job.user),
+            account=job.account or _ACCOUNT,
+            partition=job.partition or self._first.name,
+            qos=job.qos or (self._params.qos[0].name if self._params.qos else DEFAULT_QOS),
+            name=job.name,
+            reason=reason,
+            priority=record.priority if pending else None,
+            eligible=record.eligible,
+            start=start,
+            end=record.end,
+            planned_start=planned if start is None else None,
+            expected_end=by_limit,
+            time_limit_s=job.time_limit_s,
+            nodes=job.nodes,
+            cpus=cpus,
+            gpus=gpus,
+            exit_code=_exit_code(record.state),
+            dependency=written(record.dependencies, any_dependency=record.any_dependency),
+            node_list=self.node_names(record.allocated),
+            comment=job.comment,
+        )
+
+    def nodes(self, uses: Sequence[tuple[int, int, Outage]]) -> tuple[Node, ...]:
+        """All nodes; `uses`: CPUs and GPUs given away of each, and what happened to it last."""
+        return tuple(
+            Node(
+                name=self._names[i],
+                partitions=self._of_node[i],
+                state=_node_state(cpus_used, self._has[i][0], outage),
+                cpus=self._has[i][0],
+                cpus_used=cpus_used,
+                gpus=self._has[i][1],
+                gpus_used=gpus_used,
+            )
+            for i, (cpus_used, gpus_used, outage) in enumerate(uses)
+        )
+
+    def _taken(self, record: Record) -> tuple[int, int]:
+        """CPUs and GPUs that it has or, where it has no nodes yet, would have of alike nodes."""
+        job = record.job
+        if not self._whole(job):
+            return job.nodes * max(job.cpus, 1), job.nodes * job.gpus
+        nodes = self.partition(job).nodes
+        like = record.allocated or (nodes[0] if nodes else 0,) * job.nodes
+        return sum(self._has[i][0] for i in like), sum(self._has[i][1] for i in like)
+
+    def _whole(self, job: SimJob) -> bool:
+        linear = self._params.select_type is SelectType.LINEAR
+        return linear or job.exclusive or self.partition(job).exclusive
+
+    def partition(self, job: SimJob) -> Partition:
+        """Where it goes; the default one where it names none."""
+        return self._partitions.get(job.partition, self._first)
+
+
+def _capacities(params: Params) -> list[tuple[int, int]]:
+    """CPUs and GPUs of each node."""
+    if not params.node_groups:
+        return [(params.cpus_per_node, params.gpus_per_node)] * params.nodes
+    return [(g.cpus, g.gpus) for g in params.node_groups for _ in range(g.count)]
+
+
+def _exit_code(state: JobState) -> str:
+    if not state.ended:
+        return ""
+    return "1:0" if state is JobState.FAILED else "0:0"
+
+
+def _node_state(used: int, cpus: int, outage: Outage) -> str:
+    """sinfo's word."""
+    if outage is Outage.DOWN:
+        return "down"
+    if outage is Outage.DRAIN:
+        return "draining" if used else "drained"
+    if not used:
+        return "idle"
+    return "allocated" if used >= cpus else "mixed"

@@ -1,0 +1,1 @@
+"""Convert what Slurm reports about a site into the simulator's parameters."""

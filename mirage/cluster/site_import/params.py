@@ -1,0 +1,183 @@
+"""A site as the simulator has it: Slurm's answers to Params, with notes of all it leaves out."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from itertools import groupby
+from typing import TypeVar
+
+from mirage.cluster.site_import import slurm_answers
+from mirage.cluster.site_import.accounting import enforces_limits, qos_of, shares_of
+from mirage.cluster.site_import.node_numbers import numbers_of, some
+from mirage.cluster.site_import.notes import Note, of_partition
+from mirage.cluster.site_import.reservations import reservations_of
+from mirage.cluster.site_import.scheduler import (
+    Fields,
+    counts_memory,
+    gives_whole_cores,
+    scheduler_fields,
+)
+from mirage.cluster.site_import.slurm_answers import Answers, Question
+from mirage.errors import MalformedText
+from mirage.sim.types import NodeGroup, Params, Partition, Qos
+from mirage.slurm.commands import sacctmgr, scontrol, scontrol_show
+from mirage.slurm.commands.scontrol_show import ShownNode, ShownPartition, ShownReservation
+
+T = TypeVar("T")
+_LONGEST_NAME = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    params: Params
+    node_names: tuple[str, ...]
+    """By node number."""
+    notes: tuple[str, ...]
+    """What was assumed, and what is not simulated: a sentence each."""
+
+
+def site_of(answers: Answers, zone: tzinfo | None = None) -> Site:
+    """`zone` is that of local times in the answers; None: this host's.
+
+    Raises MalformedText where an answer that is needed does not read.
+    """
+    notes = [
+        f"`{' '.join(question.argv)}` gave no answer ({why}): {_WITHOUT[question]}."
+        for question, why in answers.missing.items()
+    ]
+    config = scontrol.parse_config(answers.texts[slurm_answers.CONFIG])
+    nodes = scontrol_show.parse_nodes(answers.texts[slurm_answers.NODES])
+    number_of = {node.name: number for number, node in enumerate(nodes)}
+    if len(number_of) < len(nodes):
+        raise MalformedText("scontrol's show node names a node twice")
+    fields, said = scheduler_fields(config)
+    notes += said
+    fields |= _machine(nodes, notes, memory=counts_memory(config))
+    if gives_whole_cores(config) and any(node.threads_per_core > 1 for node in nodes):
+        notes.append("Not simulated: jobs get whole cores here, of several CPUs each.")
+    if not counts_memory(config):
+        notes.append("Memory is not counted, for SelectTypeParameters does not name it.")
+    shown = scontrol_show.parse_partitions(answers.texts[slurm_answers.PARTITIONS])
+    fields["partitions"] = _partitions(shown, number_of, notes)
+    reserved = _shown_reservations(answers, notes)
+    fields["reservations"] = reservations_of(reserved, nodes, shown, zone, notes)
+    limits = enforces_limits(config)
+    cluster = config.get("ClusterName", "")
+    fields["qos"], fields["shares"] = _accounting(answers, cluster, notes, limits=limits)
+    params = Params(name=_name(cluster, notes), nodes=len(nodes), **fields)
+    return Site(params=params, node_names=tuple(number_of), notes=tuple(notes))
+
+
+_WITHOUT = {
+    slurm_answers.RESERVATIONS: "no reservations",
+    slurm_answers.QOS: "one QOS without limits",
+    slurm_answers.ASSOCIATIONS: "every account has one share",
+}
+
+
+def _name(given: str, notes: list[str]) -> str:
+    letters = "".join(c if c.isalnum() or c == "_" else "_" for c in given)
+    name = letters if letters.isidentifier() else f"_{letters}"
+    name = name[:_LONGEST_NAME]
+    if name != given:
+        notes.append(f"ClusterName is {given!r}: here {name}.")
+    return name
+
+
+def _machine(nodes: Sequence[ShownNode], notes: list[str], *, memory: bool) -> Fields:
+    kinds = [(n.cpus, n.memory_mib if memory else 0, n.gpus) for n in nodes]
+    cpus, mib, gpus = Counter(kinds).most_common(1)[0][0]
+    groups = [(kind, len(list(run))) for kind, run in groupby(kinds)]
+    out = [f"{n.name} {n.state}" for n in nodes if n.out]
+    if out:
+        notes.append(f"Out at the import, and up in this file: {some(out)}.")
+    if any(n.features for n in nodes):
+        told = sorted({f for n in nodes for f in n.features.split(",") if f})
+        notes.append(f"Not simulated: features of nodes ({some(told)}).")
+    if len({n.weight for n in nodes}) > 1:
+        notes.append("Not simulated: Weight of nodes, by which Slurm chooses among them.")
+    return {
+        "cpus_per_node": cpus,
+        "memory_mib_per_node": mib,
+        "gpus_per_node": gpus,
+        "node_groups": tuple(
+            NodeGroup(count=count, cpus=kind[0], memory_mib=kind[1], gpus=kind[2])
+            for kind, count in groups
+        )
+        if len(groups) > 1
+        else (),
+    }
+
+
+def _partitions(
+    shown: Sequence[ShownPartition], number_of: dict[str, int], notes: list[str]
+) -> tuple[Partition, ...]:
+    if not any(p.default for p in shown):
+        notes.append(f"No partition is the default one: here {shown[0].name}.")
+    found = []
+    for one in sorted(shown, key=lambda p: not p.default):
+        numbers = numbers_of(one.nodes, number_of, f"partition {one.name}", notes)
+        if not numbers:
+            notes.append(f"Partition {one.name} has no nodes: left out.")
+            continue
+        notes += _said_of(one)
+        found.append(
+            Partition(
+                name=one.name,
+                nodes=() if len(numbers) == len(number_of) else numbers,
+                priority_tier=one.priority_tier,
+                priority_job_factor=one.priority_job_factor,
+                max_time_s=one.max_time_s,
+                exclusive=one.over_subscribe == "EXCLUSIVE",
+            )
+        )
+    if not found:
+        raise MalformedText("no partition has nodes: there is nothing to simulate")
+    return tuple(found)
+
+
+def _said_of(one: ShownPartition) -> list[str]:
+    notes: list[str] = []
+    if one.state != "UP":
+        notes.append(f"Partition {one.name} is {one.state}, and UP in this file.")
+    if one.over_subscribe not in {"NO", "EXCLUSIVE"}:
+        what = f"Not simulated: OverSubscribe={one.over_subscribe} of {one.name}."
+        notes.append(Note(what, of_partition(one.name)))
+    if one.others:
+        told = ", ".join(f"{key}={value}" for key, value in one.others.items())
+        concerns = of_partition(one.name)
+        notes.append(Note(f"Not simulated of partition {one.name}: {told}.", concerns))
+    return notes
+
+
+def _shown_reservations(answers: Answers, notes: list[str]) -> tuple[ShownReservation, ...]:
+    return (
+        _optional(answers, slurm_answers.RESERVATIONS, scontrol_show.parse_reservations, notes)
+        or ()
+    )
+
+
+def _accounting(
+    answers: Answers, cluster: str, notes: list[str], *, limits: bool
+) -> tuple[tuple[Qos, ...], tuple[tuple[str, int], ...]]:
+    everywhere = _optional(answers, slurm_answers.ASSOCIATIONS, sacctmgr.parse_associations, notes)
+    associations = [a for a in everywhere or () if a.cluster == cluster]
+    shown = _optional(answers, slurm_answers.QOS, sacctmgr.parse_qos, notes)
+    qos, said = qos_of(shown or (), associations, limits=limits)
+    shares, more = shares_of(associations)
+    notes += [*said, *more]
+    return qos, shares
+
+
+def _optional(
+    answers: Answers, question: Question, parse: Callable[[str], T], notes: list[str]
+) -> T | None:
+    """What can be done without: an answer that does not read is told, and left out."""
+    if question not in answers.texts:
+        return None
+    try:
+        return parse(answers.texts[question])
+    except MalformedText as error:
+        notes.append(f"`{' '.join(question.argv)}` does not read ({error}): {_WITHOUT[question]}.")
+        return None

@@ -1,0 +1,96 @@
+"""What Slurm says of a site: asked of its commands here, or captured in files elsewhere."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mirage.cluster.cli.command_runner import Runner
+from mirage.errors import ClusterError, InputError
+from mirage.slurm.commands import sacctmgr, scontrol, scontrol_show
+from mirage.slurm.text.command_errors import query_complaint
+
+_TIMEOUT_S = 60.0
+"""`sacctmgr show assoc` of a large site takes seconds; nobody waits for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A command whose answer a cluster file is made of."""
+
+    argv: tuple[str, ...]
+    file: str
+    """The captured answer's name in a directory."""
+    needed: bool
+    """Without its answer there is no file."""
+
+
+CONFIG = Question(
+    argv=tuple(scontrol.show_config_argv()), file="scontrol-show-config.txt", needed=True
+)
+NODES = Question(
+    argv=tuple(scontrol_show.show_nodes_argv()), file="scontrol-show-node.txt", needed=True
+)
+PARTITIONS = Question(
+    argv=tuple(scontrol_show.show_partitions_argv()),
+    file="scontrol-show-partition.txt",
+    needed=True,
+)
+RESERVATIONS = Question(
+    argv=tuple(scontrol_show.show_reservations_argv()),
+    file="scontrol-show-reservation.txt",
+    needed=False,
+)
+QOS = Question(argv=tuple(sacctmgr.show_qos_argv()), file="sacctmgr-show-qos.txt", needed=False)
+ASSOCIATIONS = Question(
+    argv=tuple(sacctmgr.show_associations_argv()), file="sacctmgr-show-assoc.txt", needed=False
+)
+QUESTIONS = (CONFIG, NODES, PARTITIONS, RESERVATIONS, QOS, ASSOCIATIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """By question. What is not in `texts` is in `missing`, with the reason."""
+
+    texts: dict[Question, str]
+    missing: dict[Question, str]
+
+
+def ask(questions: Sequence[Question] = QUESTIONS) -> Answers:
+    """One command at a time. Raises ClusterError when one that is needed gives no answer."""
+    runner = Runner(timeout_s=_TIMEOUT_S)
+    texts: dict[Question, str] = {}
+    missing: dict[Question, str] = {}
+    for question in questions:
+        try:
+            texts[question] = _ask(runner, question)
+        except ClusterError as error:
+            if question.needed:
+                raise
+            missing[question] = str(error)
+    return Answers(texts=texts, missing=missing)
+
+
+def _ask(runner: Runner, question: Question) -> str:
+    done = runner.run(question.argv)
+    complaint = query_complaint(question.argv[0], done.code, done.stderr)
+    if complaint is not None:
+        raise complaint
+    return done.stdout
+
+
+def read_directory(folder: Path, questions: Sequence[Question] = QUESTIONS) -> Answers:
+    """Captured answers. Raises InputError when a file that is needed is not there."""
+    texts: dict[Question, str] = {}
+    missing: dict[Question, str] = {}
+    for question in questions:
+        path = folder / question.file
+        try:
+            texts[question] = path.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            why = f"{path} cannot be read: {error.strerror}"
+            if question.needed:
+                raise InputError(
+                    f"{why}; it holds the answer of `{' '.join(question.argv)}`"
+                ) from error
+            missing[question] = why
+    return Answers(texts=texts, missing=missing)

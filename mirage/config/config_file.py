@@ -1,0 +1,245 @@
+"""A TOML file and the environment read into settings: where each value stands, and all faults."""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from mirage.config.schema import PREFIX, Knob, knobs, tables, variables
+from mirage.errors import ConfigError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that is wrong."""
+
+    key: str
+    said: str
+    """What is wrong with it."""
+    value: object = None
+    """As it was given, without its secrets."""
+    allowed: str = ""
+    nearest: str | None = None
+    """Of an unknown key: the one that may be meant."""
+    line: int | None = None
+    variable: str | None = None
+    """Where it was not the file that set it."""
+    unknown: bool = False
+
+    def __str__(self) -> str:
+        where = f"{self.variable}: " if self.variable else f"line {self.line}: " * bool(self.line)
+        if self.unknown:
+            meant = f": is {self.nearest!r} meant?" if self.nearest else ""
+            return f"{where}unknown key {self.key!r}{meant}"
+        if isinstance(self.value, dict):  # settings of one table that do not go together
+            return f"{where}[{self.key}]: {self.said}"
+        allowed = f" (allowed: {self.allowed.replace('`', '')})" if self.allowed else ""
+        return f"{where}{self.key} = {self.value!r}: {self.said}{allowed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the file and the environment say, before it is checked."""
+
+    path: Path | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """By key and table: where the file sets it."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """By key: the variable that sets it."""
+
+    @property
+    def source(self) -> str:
+        return "the environment" if self.path is None else str(self.path)
+
+    def origin(self, key: str) -> str:
+        """`default`, `FILE:LINE`, or the name of a variable."""
+        if key in self.variables:
+            return self.variables[key]
+        line = self.lines.get(key)
+        return DEFAULT if line is None else f"{self.path}:{line}"
+
+    def without(self, keys: set[str]) -> "Given":
+        """As if these keys had been left out."""
+        kept = {
+            name: {k: v for k, v in value.items() if f"{name}.{k}" not in keys}
+            if isinstance(value, dict)
+            else value
+            for name, value in self.data.items()
+            if name not in keys
+        }
+        return Given(path=self.path, data=kept, lines=self.lines, variables=self.variables)
+
+
+def read(
+    settings: type[BaseModel], path: Path | None, environ: Mapping[str, str] = os.environ
+) -> Given:
+    """Raises ConfigError for a file that cannot be read, or is no TOML."""
+    data, lines = ({}, {}) if path is None else _file(path)
+    set_by = {}
+    for variable, knob in variables(settings).items():
+        # An empty variable is how a shell leaves one out.
+        if text := environ.get(variable, ""):
+            _put(data, knob.key, _value(knob, text))
+            set_by[knob.key] = variable
+    return Given(path=path, data=data, lines=lines, variables=set_by)
+
+
+def checked(settings: type[Model], given: Given) -> Model:
+    """Raises ConfigError with every fault at once."""
+    try:
+        return settings.model_validate(given.data)
+    except ValidationError as error:
+        found = faults(settings, given, error)
+        raise ConfigError(given.source, [str(fault) for fault in found]) from error
+
+
+def faults(settings: type[BaseModel], given: Given, error: ValidationError) -> list[Fault]:
+    """Those of the environment first, then in the order of the file's lines."""
+    known = knobs(settings)
+    found = [_fault(known, tables(settings), given, dict(detail)) for detail in error.errors()]
+    return sorted(found, key=lambda fault: fault.line or 0)
+
+
+def unknown_variables(
+    settings: type[BaseModel], environ: Mapping[str, str] = os.environ
+) -> list[Fault]:
+    """Variables that begin like those of a table and set nothing: somebody may rely on them."""
+    known = variables(settings)
+    begins = tuple(f"{PREFIX}{name.upper()}_" for name in tables(settings))
+    strange = (name for name in environ if name.startswith(begins) and name not in known)
+    return [
+        Fault(
+            key=name,
+            said="sets nothing",
+            nearest=_nearest(name, list(known)),
+            variable=name,
+            unknown=True,
+        )
+        for name in sorted(strange)
+    ]
+
+
+def lines_of(text: str) -> dict[str, int]:
+    """By key and table: the line where TOML that reads sets it; TOML parsers keep no positions."""
+    found: dict[str, int] = {}
+    table = ""
+    for number, said in _statements(text):
+        keys = [name for name, _ in _flat(said, "")]
+        if isinstance(said, _Header):
+            table = keys[-1]
+            found.setdefault(table, number)
+            continue
+        for key in keys:
+            found.setdefault(f"{table}.{key}" if table else key, number)
+    return found
+
+
+class _Header(dict[str, Any]):
+    """A line that begins a table."""
+
+
+def _statements(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """What each statement says on its own, with its first line: a value may go over several."""
+    pending, first = "", 0
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
+        first = first if pending else number
+        pending += f"{line}\n"
+        try:
+            said = tomllib.loads(pending)
+        except tomllib.TOMLDecodeError:
+            continue
+        header = pending.lstrip().startswith("[")
+        pending = ""
+        if said:
+            yield first, _Header(said) if header else said
+
+
+def _flat(said: Mapping[str, Any], under: str) -> Iterator[tuple[str, object]]:
+    """Tables before what is in them."""
+    for name, value in said.items():
+        key = f"{under}{name}"
+        yield key, value
+        inner = value[0] if isinstance(value, list) and isinstance(said, _Header) else value
+        if isinstance(inner, dict):
+            yield from _flat(inner, f"{key}.")
+
+
+def _file(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return tomllib.loads(text), lines_of(text)
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), [f"not UTF-8: {error}"]) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(str(path), [f"not TOML: {error}"]) from error
+
+
+def _put(data: dict[str, Any], key: str, value: object) -> None:
+    table, _, name = key.rpartition(".")
+    inner = data.setdefault(table, {}) if table else data
+    if isinstance(inner, dict):  # else the file's own fault is told
+        inner[name] = value
+
+
+def _value(knob: Knob, text: str) -> object:
+    """Numbers, booleans and lists as TOML has them; a list also as words between commas."""
+    if knob.kind in {"string", "path"}:
+        return text
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return [part.strip() for part in text.split(",")] if knob.kind == "list" else text
+
+
+def _fault(
+    known: Mapping[str, Knob], of: Mapping[str, object], given: Given, detail: dict[str, Any]
+) -> Fault:
+    keys = [str(key) for key in detail["loc"]]
+    name = ".".join(keys)
+    outward = [".".join(keys[:end]) for end in range(len(keys), 0, -1)]
+    knob = next((known[key] for key in outward if key in known), None)
+    line = next((given.lines[key] for key in outward if key in given.lines), None)
+    variable = None if knob is None else given.variables.get(knob.key)
+    if detail["type"] == "extra_forbidden":
+        nearest = _nearest(name, [*known, *of])
+        return Fault(key=name, said="unknown key", nearest=nearest, line=line, unknown=True)
+    said = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "model_type":
+        said = f"{name} is a table, [{name}]"
+    value = detail["input"]
+    if isinstance(value, dict):  # of a whole table, which may hold secrets
+        value = {key: _shown(known.get(f"{name}.{key}"), part) for key, part in value.items()}
+    return Fault(
+        key=name,
+        said=said,
+        value=_shown(knob, value),
+        allowed="" if knob is None else knob.allowed,
+        line=None if variable else line,
+        variable=variable,
+    )
+
+
+def _shown(knob: Knob | None, value: object) -> object:
+    return value if knob is None else knob.shown(value)
+
+
+def _nearest(name: str, known: list[str]) -> str | None:
+    """Also of a key that stands in another table."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    if close:
+        return close[0]
+    last = {key.rpartition(".")[2]: key for key in known}
+    bare = difflib.get_close_matches(name.rpartition(".")[2], list(last), n=1, cutoff=0.8)
+    return last[bare[0]] if bare else None

@@ -1,0 +1,1 @@
+"""Simulate whole chains under a policy that moves their standbys."""

@@ -1,0 +1,196 @@
+"""Chains in a full replay: links that follow each other among the jobs of a log, many at once.
+
+Tables and pairs assume one hand-over on a cluster that does not notice it. Here every chain's links
+stand in the very queue that the others' jobs wait in, so what chains cost others can be measured.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mirage.domain.chain import Position
+from mirage.domain.decision import Waits
+from mirage.domain.snapshot import Ints
+from mirage.episodes.chains.standby import AFTER_END_S, Standby
+from mirage.episodes.table.metadata import STEP_S
+from mirage.ports import Policy
+from mirage.sim.packing.workload import Workload
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Event, EventKind, Params, SimJob, afterany
+
+RECENT_JOBS = 1000
+LINKS = 7
+
+RunTime = Callable[[int, int, int], int]
+"""Of a link, seconds: by the slot, the chain of that slot and the link, each counted from 0. The
+same for every policy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A user who runs one chain after the other: as one ends, the next is submitted."""
+
+    first: int
+    """Submission of the first chain, epoch seconds."""
+    job: SimJob
+    chains: int
+    """How many."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """A link's life: it was submitted as the standby of the link before, but for the first."""
+
+    slot: int
+    chain: int
+    link: int
+    job_id: int
+    standby: Standby | None = None
+    """How it stood behind the link before."""
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(slots=True)
+class Replay:
+    """A log and chains on one simulated cluster. `run` does it."""
+
+    params: Params
+    workload: Workload
+    slots: tuple[Slot, ...]
+    policy: Policy
+    run_time: RunTime
+    until: int
+    """The policy decides up to here; then what stands is left to Slurm, and no link follows."""
+    links: int = LINKS
+    step_s: int = STEP_S
+    runs: list[Run] = field(default_factory=list)
+    """In the order of their submission."""
+    _sim: Simulator = field(init=False)
+    _nodes: Ints = field(init=False)
+    _limits: Ints = field(init=False)
+    _by_job: dict[int, Run] = field(default_factory=dict)
+    _unpin: dict[int, list[Standby]] = field(default_factory=dict)
+    """By instant: pinned standbys whose predecessor has ended."""
+
+    def run(self) -> Simulator:
+        """The cluster when all of the log is over, with its `start` and `end` columns."""
+        first = int(self.workload.submit.min()) - 1
+        self._sim = Simulator(self.params, self.workload, now=first)
+        self._nodes = np.array([j.nodes for j in self.workload.jobs], dtype=np.int64)
+        self._limits = np.array([j.time_limit_s for j in self.workload.jobs], dtype=np.int64)
+        opening = sorted((slot.first, i) for i, slot in enumerate(self.slots))
+        for at, i in opening:
+            self._go(at)
+            self._submit_chain(i, 0)
+        self._go(self.until)
+        self._sim.run_out()
+        return self._sim
+
+    # The clock
+
+    def _go(self, until: int) -> None:
+        """On to an instant, with a decision at every `step_s` of the clock."""
+        while self._sim.now < until:
+            tick = (self._sim.now // self.step_s + 1) * self.step_s
+            stop = min([tick, until, *self._unpin])
+            self._live(stop)
+            for at in [at for at in self._unpin if at <= self._sim.now]:
+                self._free_what_is_pinned(self._unpin.pop(at))
+            if self._sim.now % self.step_s == 0:
+                self._decide()
+
+    def _live(self, until: int) -> None:
+        """Links that start put their standby in place at that very second."""
+        while self._sim.next_instant() <= until:
+            self._hear(self._sim.step(until))
+        self._hear(self._sim.advance(until))
+
+    def _hear(self, events: Iterable[Event]) -> None:
+        for event in events:
+            run = self._by_job.get(event.job_id)
+            if run is None:
+                continue
+            if event.kind is EventKind.STARTED:
+                self._started(run, event.at)
+            elif event.kind is EventKind.ENDED:
+                self._ended(run, event.at)
+
+    def _started(self, run: Run, at: int) -> None:
+        run.start = at
+        if run.link + 1 < self.links:
+            record = self._sim.find(run.job_id)
+            allocated = record.allocated if record is not None else ()
+            self._submit(run.slot, run.chain, run.link + 1, behind=run, nodes=allocated)
+
+    def _ended(self, run: Run, at: int) -> None:
+        run.end = at
+        following = self._following(run)
+        if following is not None and following.standby is not None:
+            if following.start is None and following.standby.position is Position.PINNED:
+                self._unpin.setdefault(at + AFTER_END_S, []).append(following.standby)
+        elif run.link + 1 == self.links and run.chain + 1 < self.slots[run.slot].chains:
+            self._submit_chain(run.slot, run.chain + 1)
+
+    def _following(self, run: Run) -> Run | None:
+        return next(
+            (r for r in self._open() if r.standby and r.standby.predecessor == run.job_id), None
+        )
+
+    def _free_what_is_pinned(self, standbys: Iterable[Standby]) -> None:
+        for standby in standbys:
+            if self._by_job[standby.job_id].start is None:
+                standby.put(self._sim, Position.FREE)
+
+    # Decisions
+
+    def _open(self) -> list[Run]:
+        """The newest link of each slot, where it still stands by."""
+        newest = {run.slot: run for run in self.runs[-4 * len(self.slots) :]}
+        return [run for run in newest.values() if run.standby is not None]
+
+    def _decide(self) -> None:
+        waits: Waits | None = None
+        for run in self._open():
+            if run.start is not None or run.standby is None:
+                continue
+            before = self._by_job[run.standby.predecessor]
+            earlier = before.standby and self._by_job[before.standby.predecessor]
+            if before.end is None and not (earlier and earlier.end is None):
+                waits = waits or self._waits()
+                run.standby.ask(self._sim, self.policy, waits)
+
+    def _waits(self) -> Waits:
+        start = self._sim.start
+        rows = np.flatnonzero(start >= 0)
+        rows = rows[np.argsort(start[rows], kind="stable")[-RECENT_JOBS:]]
+        return Waits(
+            start=start[rows],
+            wait_s=start[rows] - self.workload.submit[rows],
+            nodes=self._nodes[rows],
+            time_limit_s=self._limits[rows],
+        )
+
+    # Submissions
+
+    def _submit_chain(self, slot: int, chain: int) -> None:
+        self._submit(slot, chain, 0, behind=None, nodes=())
+
+    def _submit(
+        self, slot: int, chain: int, link: int, *, behind: Run | None, nodes: tuple[int, ...]
+    ) -> None:
+        job = replace(self.slots[slot].job, run_s=self.run_time(slot, chain, link))
+        if behind is not None:
+            job = replace(job, dependencies=afterany(behind.job_id))
+        run = Run(slot=slot, chain=chain, link=link, job_id=self._sim.inject(job))
+        if behind is not None:
+            run.standby = Standby(
+                predecessor=behind.job_id,
+                job_id=run.job_id,
+                job=job,
+                node_list=nodes,
+                end=(behind.start or 0) + job.time_limit_s,
+            )
+        self.runs.append(run)
+        self._by_job[run.job_id] = run

@@ -1,0 +1,148 @@
+"""A standby in a simulated world, and the moves that a policy makes with it.
+
+The table of an episode knows one move, held to free. Here the simulator goes on, so a policy may
+move the standby there and back between its three positions, and see what Slurm plans for it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mirage.domain.chain import Position
+from mirage.domain.decision import Action, Decision, HandoverView, Waits
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.snapshot import Queue
+from mirage.episodes.generation.sim_queries import free_nodes
+from mirage.features.observation.queue_view import place_of
+from mirage.ports import Policy
+from mirage.sim.packing.packed_params import groups_of
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Outage, Params, SelectType, SimJob, afterany
+
+AFTER_END_S = 60
+"""The service looks every minute: so long after its predecessor's end it frees what is pinned."""
+
+_NONE = np.zeros(0, dtype=np.int64)
+NO_WAITS = Waits(start=_NONE, wait_s=_NONE, nodes=_NONE, time_limit_s=_NONE)
+_EMPTY = Queue.of(0, ())
+_MOVED = {Action.FREE: Position.FREE, Action.PIN: Position.PINNED, Action.HOLD: Position.HELD}
+
+
+@dataclass(slots=True, kw_only=True)
+class Standby:
+    """It stands behind a running predecessor."""
+
+    predecessor: int
+    job_id: int
+    job: SimJob
+    node_list: tuple[int, ...]
+    """The predecessor's nodes."""
+    end: int
+    """Of the predecessor, by its limit."""
+    overlap_price: float = OVERLAP_PRICE
+    allow_pin: bool = True
+    position: Position = Position.HELD
+    touches: int = 0
+    """Moves that Slurm was told."""
+
+    def view(self, sim: Simulator, jobs: Waits) -> HandoverView:
+        """What a policy is shown now; the queue is left empty."""
+        pinned = self.position is Position.PINNED
+        return HandoverView(
+            now=sim.now,
+            predecessor_end=self.end,
+            partition=self.job.partition,
+            nodes=self.job.nodes,
+            time_limit_s=self.job.time_limit_s,
+            overlap_price=self.overlap_price,
+            jobs=jobs,
+            handovers=NO_WAITS,
+            queue=replace(_EMPTY, taken_at=sim.now),
+            free_nodes=free_nodes(sim, place_of(sim.params, self.job.partition)),
+            position=self.position,
+            planned_start=sim.planned_starts().get(self.job_id) if pinned else None,
+            can_pin=self.allow_pin and self._can_pin(sim),
+        )
+
+    def ask(self, sim: Simulator, policy: Policy, jobs: Waits) -> Decision:
+        """Let the policy decide, and move the standby as it says."""
+        decision = policy.decide(self.view(sim, jobs))
+        if decision.action is not Action.WAIT:
+            self.put(sim, _MOVED[decision.action])
+        return decision
+
+    def put(self, sim: Simulator, position: Position) -> None:
+        """Move it; where it stands there already, Slurm is told nothing."""
+        if position is self.position:
+            return
+        self.touches += 1
+        if Position.PINNED in (position, self.position):
+            nodes = self.node_list if position is Position.PINNED else ()
+            sim.set_node_list(self.job_id, nodes)
+        if Position.HELD in (position, self.position):
+            held = position is Position.HELD
+            sim.set_dependencies(self.job_id, afterany(self.predecessor) if held else ())
+        self.position = position
+
+    def _can_pin(self, sim: Simulator) -> bool:
+        if not no_room_for_both(sim.params, self.job, self.node_list):
+            return False
+        return not any(sim.node_use(n)[2] is not Outage.RESUME for n in self.node_list)
+
+
+def no_room_for_both(params: Params, job: SimJob, nodes: tuple[int, ...]) -> bool:
+    """Whether no two jobs like `job` can run beside each other on one of these nodes."""
+    if params.select_type is SelectType.LINEAR or job.exclusive:
+        return True
+    groups = [g for g in groups_of(params) for _ in range(g.count)]
+    return all(
+        2 * max(job.cpus, 1) > groups[n].cpus or 2 * job.gpus > groups[n].gpus > 0 for n in nodes
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """What became of one hand-over; epoch seconds."""
+
+    predecessor_end: int
+    successor_start: int
+    touches: int
+
+    @property
+    def outcome_s(self) -> int:
+        return self.successor_start - self.predecessor_end
+
+
+def hand_over(
+    sim: Simulator,
+    standby: Standby,
+    policy: Policy,
+    waits: Callable[[int], Waits],
+    *,
+    step_s: int,
+    at_most: int,
+) -> HandedOver:
+    """Ask the policy every `step_s` of the predecessor's run, which lasts to its limit.
+
+    `sim` stands at the predecessor's start and is used up. `waits`: of jobs started by an instant.
+    """
+    begins = sim.now
+    for at in range(begins, standby.end, step_s):
+        start = _started(sim, standby, at)
+        if start is not None:
+            return HandedOver(standby.end, start, standby.touches)
+        standby.ask(sim, policy, waits(at))
+    start = _started(sim, standby, standby.end)
+    if start is None and standby.position is Position.PINNED:
+        start = _started(sim, standby, standby.end + AFTER_END_S)
+        if start is None:
+            standby.put(sim, Position.FREE)
+    if start is None:
+        start = sim.run_until_started(standby.job_id, at_most)
+    return HandedOver(standby.end, at_most if start is None else start, standby.touches)
+
+
+def _started(sim: Simulator, standby: Standby, until: int) -> int | None:
+    """Go on to an instant, at most until the standby starts."""
+    return sim.run_until_started(standby.job_id, until)

@@ -1,0 +1,1 @@
+"""Build episode tables by replaying a trace and forking it at every start point."""

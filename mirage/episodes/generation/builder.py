@@ -1,0 +1,179 @@
+"""Making episodes: the trace is replayed once, and every question is asked of a fork of it.
+
+What an instant's rows mean is said in docs/episodes.md; in short: the observation is the state
+after all that happens at the instant, and the successor becomes eligible right then. At the
+predecessor's end it is Slurm that lets it go, within that instant and before its passes.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.episodes.generation.event_history import Past
+from mirage.episodes.generation.replay import Worlds
+from mirage.episodes.generation.replay_fork import NEVER, World
+from mirage.episodes.generation.sim_queries import free_nodes, rivals
+from mirage.episodes.table.episode_table import NONE, Column, EpisodeTable
+from mirage.episodes.table.metadata import About
+from mirage.episodes.table.pair_settings import Settings
+from mirage.features.observation import feature_vector, spec
+from mirage.features.observation.queue_view import place_of
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Params, SimJob
+
+Rows = dict[str, Column]
+"""The columns of one episode, without the axis of episodes."""
+
+
+class Builder:
+    """Makes episodes in the order of their start points; the replay only moves forward."""
+
+    def __init__(self, params: Params, jobs: Sequence[SimJob], settings: Settings) -> None:
+        self._settings = settings
+        self._worlds = Worlds(params, jobs, settings)
+        self._aged: Worlds | None = None
+        if not params.accrue_always:
+            self._aged = Worlds(replace(params, accrue_always=True), jobs, settings)
+
+    def table(self, start_points: Iterable[int], about: About) -> EpisodeTable:
+        """The episodes of these start points, ascending, none before an earlier call's last."""
+        found: list[Rows] = []
+        left_out = 0
+        for point in start_points:
+            rows = self.episode(point)
+            if rows is None:
+                left_out += 1
+            else:
+                found.append(rows)
+        columns = _stacked(found, self._settings.instant_s)
+        started = columns["predecessor_end"][:, None] + columns["outcome_s"].astype(np.int64)
+        beyond = int((started > self._worlds.trace_end).sum())
+        return EpisodeTable(replace(about, left_out=left_out, beyond_trace=beyond), columns)
+
+    def episode(self, point: int) -> Rows | None:
+        """The pair whose predecessor is submitted at `point`.
+
+        None where one of the two never starts, or the predecessor is cut short by a lost node.
+        """
+        world, past = self._worlds.at(point)
+        if world is None:
+            return None
+        rows = _Looks(world, past, self._worlds.link, self._settings.instant_s, point).rows()
+        aged = self._aged_outcomes(self._aged, point) if self._aged else rows["outcome_s"]
+        if not world.ran_to_the_limit() or aged is None or NEVER in (*rows["outcome_s"], *aged):
+            return None
+        return rows | {"outcome_aged_s": aged}
+
+    def _aged_outcomes(self, aged: Worlds, point: int) -> Column | None:
+        """The same pair on the same site with ACCRUE_ALWAYS: its standby's age counts all along."""
+        world = aged.bare_at(point)
+        if world is None:
+            return None
+        found = world.outcomes(world.start + self._settings.instant_s.astype(np.int64))
+        return found if world.ran_to_the_limit() else None
+
+
+class _Looks:
+    """What is seen at each instant of one episode."""
+
+    def __init__(
+        self, world: World, past: Past, job: SimJob, instant_s: NDArray[np.int32], point: int
+    ) -> None:
+        self._world = world
+        self._past = past
+        self._point = point
+        self._instant_s = instant_s
+        self._link = world.link(job, point)
+        self._partition = place_of(world.sim.params, job.partition)
+        count = len(self._instant_s)
+        self._observations = np.zeros((count, len(spec.NAMES)), dtype=np.float32)
+        self._line = np.zeros((3, count), dtype=np.int32)
+
+    def rows(self) -> Rows:
+        world = self._world
+        instants = world.start + self._instant_s.astype(np.int64)
+        outcome_s = world.outcomes(instants, self._past.follow, self._look)
+        started = np.array(self._past.started, dtype=np.int64).reshape(-1, 4)
+        return {
+            "start_point": np.array(self._point, dtype=np.int64),
+            "predecessor_start": np.array(world.start, dtype=np.int64),
+            "predecessor_end": np.array(world.end, dtype=np.int64),
+            "outcome_s": outcome_s,
+            "rivals": self._line[0],
+            "rivals_planned_s": self._line[1],
+            "free_nodes": self._line[2],
+            "observations": self._observations,
+            "started": started,
+        }
+
+    def _look(self, k: int) -> None:
+        sim = self._world.sim
+        self._observations[k] = feature_vector.from_simulator(sim, self._link, self._past.memory)
+        self._line[:, k] = (*self._rivals(sim), free_nodes(sim, self._partition))
+
+    def _rivals(self, sim: Simulator) -> tuple[int, int]:
+        """Jobs in line that are not wider than the successor, and their latest planned start."""
+        in_line = rivals(sim, self._link.nodes, self._partition).tolist()
+        if not in_line:
+            return 0, NONE
+        planned = sim.planned_starts()
+        starts = [planned[job_id] for job_id in in_line if job_id in planned]
+        return len(in_line), max(starts) - sim.now if starts else NONE
+
+
+def build(
+    params: Params, jobs: Sequence[SimJob], settings: Settings, about: About | None = None
+) -> EpisodeTable:
+    """All episodes in this process."""
+    builder = Builder(params, jobs, settings)
+    return builder.table(settings.start_points, about or describe(params, settings))
+
+
+def describe(
+    params: Params,
+    settings: Settings,
+    *,
+    trace: str = "",
+    trace_sha256: str = "",
+    source: str = "",
+    versions: dict[str, str] | None = None,
+) -> About:
+    """What a table says of itself."""
+    # Without a release as tables were before there were any, so that they are of one cluster.
+    told = {k: v for k, v in asdict(params).items() if (k, v) != ("slurm_version", "")}
+    return About(
+        trace=trace,
+        trace_sha256=trace_sha256,
+        source=source,
+        # As a file gives it back: lists for tuples.
+        cluster=json.loads(json.dumps(told)),
+        features=spec.NAMES,
+        features_fingerprint=spec.FINGERPRINT,
+        versions=versions or {},
+        **asdict(settings),
+    )
+
+
+_ROW_COLUMNS = ("started_at", "started_wait_s", "started_nodes", "started_limit_s")
+
+
+def _stacked(found: Sequence[Rows], instant_s: NDArray[np.int32]) -> dict[str, Column]:
+    """The columns of a table from the rows of its episodes."""
+    count, width = len(instant_s), len(spec.NAMES)
+    columns: dict[str, Column] = {"instant_s": instant_s}
+    for name in ("start_point", "predecessor_start", "predecessor_end"):
+        columns[name] = np.array([rows[name] for rows in found], dtype=np.int64)
+    for name in ("outcome_s", "outcome_aged_s", "rivals", "rivals_planned_s", "free_nodes"):
+        every = np.array([rows[name] for rows in found], dtype=np.int32)
+        columns[name] = every.reshape(len(found), count)
+    every = np.array([rows["observations"] for rows in found], dtype=np.float32)
+    columns["observations"] = every.reshape(len(found), count, width)
+    started = np.concatenate([np.zeros((0, 4), dtype=np.int64), *(r["started"] for r in found)])
+    lengths = [0, *(len(rows["started"]) for rows in found)]
+    columns["started_first"] = np.cumsum(lengths, dtype=np.int64)
+    for i, name in enumerate(_ROW_COLUMNS):
+        columns[name] = started[:, i].astype(np.int32 if i else np.int64)
+    return columns

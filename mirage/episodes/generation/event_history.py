@@ -1,0 +1,78 @@
+"""What has happened in a simulated world so far: fed by its events, forked with it."""
+
+from collections.abc import Mapping
+from typing import Self
+
+from mirage.domain.job import waited_s
+from mirage.episodes.generation.sim_queries import eligible_of_running
+from mirage.episodes.judge.policy_runner import RECENT_JOBS
+from mirage.features.observation.running_stats import Memory
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Event, EventKind, Record, SimJob
+
+StartedJob = tuple[int, int, int, int]
+"""Start, wait, nodes, time limit."""
+
+
+class Past:
+    """The memory that observations are made from, and the waits that rules are shown."""
+
+    def __init__(self, jobs: Mapping[int, SimJob], elsewhere: frozenset[str] = frozenset()) -> None:
+        """`jobs`: those of the trace, by id. Rules are not shown the waits of `elsewhere`: names
+        of partitions, as jobs have them, that are not the pair's."""
+        self.memory = Memory()
+        self.started: list[StartedJob] = []
+        self._jobs = jobs
+        self._elsewhere = elsewhere
+
+    def fork(self) -> Self:
+        """An independent twin that remembers as much as anybody will ask of it."""
+        twin = type(self)(self._jobs, self._elsewhere)
+        twin.memory = self.memory.fork()
+        twin.started = self.started[-RECENT_JOBS:]
+        return twin
+
+    def follow(self, world: Simulator, until: int) -> None:
+        """Advance the world, and take in what happens."""
+        since = world.now
+        self.hear(world, world.advance(until), since)
+        # A fork copies what is told of ended jobs.
+        world.forget_ended(until)
+
+    def hear(self, world: Simulator, events: list[Event], since: int) -> None:
+        """Take in what the world, advanced from `since`, has told."""
+        if events:
+            ended = {record.job_id: record for record in world.ended_since(since)}
+            eligible = eligible_of_running(world) if _any_starts(events, ended) else {}
+            for event in events:
+                self._take_in(event, world, ended.get(event.job_id), eligible)
+
+    def _take_in(
+        self, event: Event, world: Simulator, ended: Record | None, eligible: Mapping[int, int]
+    ) -> None:
+        at, kind, job_id = event
+        job = self._jobs.get(job_id) or _of_the_pair(world, job_id, ended)
+        if job is None or kind is EventKind.REFUSED:
+            return
+        nodes, limit_s = job.nodes, job.time_limit_s
+        if kind is EventKind.SUBMITTED:
+            self.memory.saw_submit(at, nodes=nodes, time_limit_s=limit_s, user=job.user)
+        elif kind is EventKind.STARTED:
+            since = (ended.eligible if ended else None) or eligible.get(job_id, at)
+            wait_s = waited_s(at, job.submit, since)
+            self.memory.saw_start(at, wait_s=wait_s, nodes=nodes, time_limit_s=limit_s)
+            if job.partition not in self._elsewhere:
+                self.started.append((at, wait_s, nodes, limit_s))
+        elif kind is EventKind.ENDED and ended is not None and ended.start is not None:
+            self.memory.saw_end(run_s=at - ended.start, time_limit_s=limit_s, user=job.user)
+
+
+def _any_starts(events: list[Event], ended: Mapping[int, Record]) -> bool:
+    """Whether a job has started that still runs."""
+    return any(e.kind is EventKind.STARTED and e.job_id not in ended for e in events)
+
+
+def _of_the_pair(world: Simulator, job_id: int, ended: Record | None) -> SimJob | None:
+    """A job that the trace does not have was injected."""
+    record = ended or world.find(job_id)
+    return record.job if record else None

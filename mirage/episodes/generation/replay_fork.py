@@ -1,0 +1,124 @@
+"""One pair in a world of its own: a fork of the replay into which it is submitted."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.errors import ClusterRefused
+from mirage.features.handover_input import Link
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import SimJob, afterany
+
+NEVER = np.iinfo(np.int32).max
+"""In outcomes: the successor does not start."""
+
+Advance = Callable[[Simulator, int], object]
+Seconds = NDArray[np.int32]
+
+
+def listen(sim: Simulator, until: int) -> object:
+    """Move on, and hear of what ends."""
+    return sim.advance(until)
+
+
+@dataclass(slots=True)
+class World:
+    """The predecessor has just started, and its standby stands behind it, as Slurm keeps it."""
+
+    sim: Simulator
+    predecessor: int
+    standby: int
+    start: int
+    end: int
+    """Of the predecessor's run, epoch seconds."""
+    at_most: int
+    """No start is waited for any longer."""
+
+    def outcomes(
+        self,
+        instants: NDArray[np.int64],
+        move_on: Advance | None = None,
+        seen: Callable[[int], None] = lambda _: None,
+    ) -> Seconds:
+        """Start of the successor - end of the predecessor, were it let go at each of `instants`.
+
+        They ascend from the predecessor's start to its end. `seen(k)` is called with the world at
+        the k-th. At the last one Slurm lets the standby go by itself.
+        """
+        found: Seconds = np.full(len(instants), NEVER, dtype=np.int32)
+        last = len(instants) - 1
+        fork: Simulator | None = None
+        for k, at in enumerate(instants.tolist()):
+            if k == last:
+                found[k] = self._started(self.sim.fork())
+                # Only here is it asked what has become of the predecessor.
+                (move_on or listen)(self.sim, at)
+            else:
+                (move_on or Simulator.advance_quietly)(self.sim, at)
+            seen(k)
+            if k != last:
+                fork = self.sim.fork(over=fork)
+                fork.set_dependencies(self.standby, ())
+                found[k] = self._started(fork)
+        return found
+
+    def ran_to_the_limit(self) -> bool:
+        """Whether the predecessor, once its world has come to its end, was not cut short."""
+        record = self.sim.find(self.predecessor)
+        return record is not None and (record.start, record.end) == (self.start, self.end)
+
+    def link(self, job: SimJob, point: int) -> Link:
+        """The hand-over as observations have it; either job is like `job`, submitted at `point`."""
+        return Link(
+            nodes=job.nodes,
+            time_limit_s=job.time_limit_s,
+            user=job.user,
+            account=job.account,
+            partition=job.partition,
+            qos=job.qos,
+            exclusive=job.exclusive,
+            job_id=self.standby,
+            submit=self.start,
+            predecessor_submit=point,
+            predecessor_start=self.start,
+            predecessor_end=self.end,
+        )
+
+    def _started(self, fork: Simulator) -> int:
+        start = fork.run_until_started(self.standby, self.at_most)
+        return int(NEVER) if start is None else start - self.end
+
+
+def enter(
+    main: Simulator,
+    link: SimJob,
+    at: int,
+    at_most: int,
+    move_on: Advance = Simulator.advance_quietly,
+) -> World | None:
+    """The world in which a job like `link` is submitted at `at`, later than `main.now`.
+
+    It waits its turn, and when it starts, the standby is put behind it. `main` is only forked.
+    None where it does not start by `at_most`, or the user has as many jobs as may be submitted.
+    """
+    sim = main.fork()
+    try:
+        return _entered(sim, link, at, at_most, move_on)
+    except ClusterRefused:
+        return None
+
+
+def _entered(sim: Simulator, link: SimJob, at: int, at_most: int, move_on: Advance) -> World | None:
+    predecessor = sim.inject(_submitted(link, at), at=at)
+    start = sim.fork().run_until_started(predecessor, at_most)
+    if start is None:
+        return None
+    move_on(sim, start)
+    standby = sim.inject(_submitted(link, start, behind=predecessor))
+    return World(sim, predecessor, standby, start, start + link.time_limit_s, at_most)
+
+
+def _submitted(link: SimJob, at: int, behind: int = 0) -> SimJob:
+    return replace(link, job_id=0, submit=at, dependencies=afterany(behind) if behind else ())

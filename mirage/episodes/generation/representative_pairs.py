@@ -1,0 +1,113 @@
+"""Which pairs stand for a site: those of its partitions' most used long jobs."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from mirage.sim.packing.packed_params import partition_nodes
+from mirage.sim.types import Params, Partition, SimJob
+from mirage.traces.workloads.replay import partition_of
+
+MOST_PARTITIONS = 3
+MOST_WIDTHS = 2
+LEAST_SHARE = 0.1
+"""Of all node-hours: a partition with less of them is not asked about by itself."""
+LONG = 0.5
+"""Of the longest limit in use: jobs that ask for at least so much are the long ones."""
+RARE = 0.01
+"""Limits that have less of a partition's node-hours above them are not `in use`."""
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typical:
+    """The pair that a partition's long jobs suggest."""
+
+    partition: str
+    time_limit_s: int
+    nodes: tuple[int, ...]
+    """Widths, the most used first."""
+    share: float
+    """Of the partition's node-hours, those of jobs that are as long and as wide as these."""
+
+
+def busy_partitions(jobs: Iterable[SimJob], params: Params) -> list[str]:
+    """Names of the partitions with most of the node-hours that the jobs ran, busiest first."""
+    used = _tally((partition_of(job, params).name, job) for job in jobs)
+    least = LEAST_SHARE * used.total()
+    return [name for name, hours in used.most_common(MOST_PARTITIONS) if hours >= least > 0]
+
+
+def typical(jobs: Iterable[SimJob], params: Params, partition: str) -> Typical | None:
+    """What the partition's long jobs ask for most, by node-hours; None where it had none.
+
+    Long is half of the longest limit in use, or of MaxTime where that is less.
+    """
+    place = _named(params, partition)
+    mine = [j for j in jobs if partition_of(j, params).name == place.name and _hours(j) > 0]
+    if not mine:
+        return None
+    least_s = LONG * _longest_s(mine, place)
+    long = [job for job in mine if job.time_limit_s >= least_s]
+    limit_s = _most(long, lambda job: job.time_limit_s)[0]
+    room = len(partition_nodes(params, place))
+    widths = _most([j for j in long if j.time_limit_s == limit_s], lambda job: job.nodes)
+    nodes = tuple(width for width in widths if width <= room)[:MOST_WIDTHS]
+    if not nodes:
+        return None
+    like = sum(_hours(j) for j in long if j.time_limit_s == limit_s and j.nodes in nodes)
+    return Typical(
+        partition=place.name,
+        time_limit_s=limit_s,
+        nodes=nodes,
+        share=like / sum(map(_hours, mine)),
+    )
+
+
+def heaviest_user(jobs: Iterable[SimJob], params: Params, partition: str) -> tuple[str, str] | None:
+    """(user, account) with most node-hours in the partition; None where the trace names nobody."""
+    place = _named(params, partition)
+    mine = (j for j in jobs if j.user and partition_of(j, params).name == place.name)
+    used = _tally(((job.user, job.account), job) for job in mine)
+    return used.most_common(1)[0][0] if used.total() > 0 else None
+
+
+_Key = TypeVar("_Key")
+
+
+def _tally(keyed: "Iterable[tuple[_Key, SimJob]]") -> "Counter[_Key]":
+    used: Counter[_Key] = Counter()
+    for key, job in keyed:
+        used[key] += _hours(job)  # type: ignore[assignment]  # hours are no whole numbers
+    return used
+
+
+def _most(jobs: Sequence[SimJob], key: Callable[[SimJob], int]) -> list[int]:
+    """Values by the node-hours of the jobs that have them; the smaller first of equals."""
+    used = _tally((key(job), job) for job in jobs)
+    return sorted(used, key=lambda value: (-used[value], value))
+
+
+def _longest_s(jobs: Sequence[SimJob], partition: Partition) -> int:
+    """The longest limit in use: all above it together have RARE of the node-hours."""
+    used = _tally((job.time_limit_s, job) for job in jobs)
+    rare = RARE * used.total()
+    above = 0.0
+    longest = 0
+    for longest in sorted(used, reverse=True):
+        above += used[longest]
+        if above >= rare:
+            break
+    return min(longest, partition.max_time_s or longest)
+
+
+def _hours(job: SimJob) -> float:
+    """Node-hours that it runs; none where its user gives it up before it starts."""
+    if job.cancel_at is not None:
+        return 0.0
+    return job.nodes * min(job.run_s, job.time_limit_s) / _HOUR_S
+
+
+def _named(params: Params, name: str) -> Partition:
+    return next((p for p in params.partitions if p.name == name), params.partitions[0])

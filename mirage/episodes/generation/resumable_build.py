@@ -1,0 +1,142 @@
+"""Many episodes over processes, in blocks that are kept until the table is whole."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from mirage.episodes.generation import parallel
+from mirage.episodes.generation.builder import Builder
+from mirage.episodes.generation.parallel import Told
+from mirage.episodes.table.episode_table import EpisodeTable, join
+from mirage.episodes.table.metadata import About
+from mirage.episodes.table.pair_settings import Settings
+from mirage.errors import InputError
+from mirage.sim.types import Params, SimJob
+
+BLOCK = 12
+"""Start points that are made and kept together. It does not depend on the number of processes: a
+command that is repeated with another number of them goes on all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A table to be made."""
+
+    params: Params
+    jobs: Sequence[SimJob]
+    settings: Settings
+    about: About
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the trace, the cluster, the settings, the features and the versions."""
+        # Where the trace lies does not matter.
+        text = json.dumps(asdict(replace(self.about, source="")), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def blocks(self) -> list[range]:
+        points = self.settings.start_points
+        return [points[i : i + BLOCK] for i in range(0, len(points), BLOCK)]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    table: EpisodeTable
+    kept: int
+    """Start points that an earlier, interrupted command had made."""
+
+
+def make(plan: Plan, out: Path, processes: int = 0, told: Told = lambda _: None) -> Made:
+    """Make the table and write it to `out`; `told` hears how many start points are done.
+
+    Finished blocks are kept in a folder beside `out` until the table is written: the same command
+    goes on where it was interrupted. InputError, and no file, where no start point gives an
+    episode.
+    """
+    if out.is_dir():
+        raise InputError(f"{out} is a folder, not a file to write")
+    with _folder(plan, out) as folder:
+        left = _left(plan, out)
+        already = _points(plan) - sum(map(len, left.values()))
+        told(already)
+        parallel.make_blocks(partial(_Maker, plan), left, processes, told)
+        table = join([EpisodeTable.load(path) for path in _blocks(plan, out)])
+        if len(table):
+            table.save(out)
+        shutil.rmtree(folder)
+    if not len(table):
+        raise InputError(
+            f"not one of {table.about.left_out} start points gave an episode: "
+            "the predecessor or its successor never starts"
+        )
+    return Made(table=table, kept=already)
+
+
+def kept(plan: Plan, out: Path) -> int:
+    """Start points that an interrupted command has left for the next one."""
+    return _points(plan) - sum(map(len, _left(plan, out).values()))
+
+
+def _points(plan: Plan) -> int:
+    return len(plan.settings.start_points)
+
+
+def _folder_of(plan: Plan, out: Path) -> Path:
+    return out.with_name(f".{out.name}.{plan.fingerprint[:16]}")
+
+
+@contextmanager
+def _folder(plan: Plan, out: Path) -> Iterator[Path]:
+    """The folder of the blocks. It does not outlive the command where it holds none."""
+    folder = _folder_of(plan, out)
+    try:
+        folder.mkdir(parents=False, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror}") from error
+    try:
+        yield folder
+    finally:
+        if not any(folder.glob("block-*")):
+            # A block that was being written when the end came is of no use.
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _blocks(plan: Plan, out: Path) -> dict[Path, range]:
+    folder = _folder_of(plan, out)
+    return {folder / f"block-{i:05}.npz": points for i, points in enumerate(plan.blocks)}
+
+
+def _left(plan: Plan, out: Path) -> dict[Path, range]:
+    """Those that are still to be made."""
+    blocks = _blocks(plan, out)
+    return {path: points for path, points in blocks.items() if not _whole(path, points, plan)}
+
+
+def _whole(path: Path, points: range, plan: Plan) -> bool:
+    """Whether the block is there: a table is written whole or not at all, but disks fail."""
+    try:
+        block = EpisodeTable.load(path)
+        accounted = len(block) + block.about.left_out
+        return accounted == len(points) and block.observations.shape[1] == len(
+            plan.settings.instant_s
+        )
+    except InputError:
+        return False
+
+
+class _Maker:
+    """One process's replay."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._builder = Builder(plan.params, plan.jobs, plan.settings)
+
+    def make(self, path: Path, points: range) -> int:
+        self._builder.table(points, self._plan.about).save(path)
+        return len(points)

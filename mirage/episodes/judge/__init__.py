@@ -1,0 +1,1 @@
+"""Run policies over episode tables and compare what they cost."""

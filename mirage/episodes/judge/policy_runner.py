@@ -1,0 +1,183 @@
+"""Running a policy over a table: the same rule, shown what it would have been shown live."""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.decision import Action, HandoverView, Waits
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import UNKNOWN, Queue
+from mirage.episodes.table.episode_table import NONE, EpisodeTable, Started
+from mirage.features.observation import spec
+from mirage.ports import Policy
+
+RECENT_JOBS = 1000
+"""How many started jobs a view shows, as the service does."""
+RECENT_HANDOVERS = 100
+
+Chosen = NDArray[np.int64]
+"""[E]: the instant at which each successor becomes eligible; the last one is the reactive."""
+
+_PARTITION = "batch"
+_RIVAL = JobId(1)
+
+
+def reactive(table: EpisodeTable) -> Chosen:
+    """Every successor at its predecessor's end."""
+    return np.full(len(table), table.outcome_s.shape[1] - 1, dtype=np.int64)
+
+
+def oracle(table: EpisodeTable, overlap_price: float, startup_h: float = 0.0) -> Chosen:
+    """The cheapest instant of each hand-over, known afterwards; the last of equals."""
+    x = table.outcome_h + startup_h
+    cost = np.maximum(x, 0.0) + overlap_price * np.maximum(-x, 0.0)
+    last_first = cost[:, ::-1]
+    return np.asarray(cost.shape[1] - 1 - last_first.argmin(axis=1), dtype=np.int64)
+
+
+def decided(
+    table: EpisodeTable,
+    policy: Policy,
+    overlap_price: float,
+    told: Callable[[int], None] = lambda _: None,
+) -> Chosen:
+    """The first instant at which the policy frees each successor; else its predecessor's end.
+
+    All hand-overs of the table run beside each other in time, so that a past hand-over is known
+    to the policy from the moment its successor has started. `told` hears of each one decided.
+    """
+    return _Run(table, policy, overlap_price).chosen(told)
+
+
+def shown(started: Started, now: int) -> Waits:
+    """The jobs that had started by then, as a view shows them."""
+    end = int(np.searchsorted(started.at, now, side="right"))
+    rows = slice(max(0, end - RECENT_JOBS), end)
+    return Waits(
+        start=started.at[rows],
+        wait_s=started.wait_s[rows],
+        nodes=started.nodes[rows],
+        time_limit_s=started.limit_s[rows],
+    )
+
+
+class _Run:
+    """One pass over all instants of a table in their order."""
+
+    def __init__(self, table: EpisodeTable, policy: Policy, overlap_price: float) -> None:
+        self._table = table
+        self._policy = policy
+        self._price = overlap_price
+        self._last = table.outcome_s.shape[1] - 1
+        self._known_features = table.about.features_fingerprint == spec.FINGERPRINT
+        self._started: dict[int, Started] = {}
+        self._past = _Past(table.about.nodes, table.about.time_limit_s)
+        self._partition = table.about.partition or _PARTITION
+        self._queue = _line_of_one(self._partition.split(",")[0])
+
+    def chosen(self, told: Callable[[int], None]) -> Chosen:
+        instants = self._table.instants
+        chosen = np.full(len(self._table), NONE, dtype=np.int64)
+        # Stable: where two hand-overs share an instant, the earlier start point comes first.
+        for flat in np.argsort(instants, axis=None, kind="stable"):
+            i, k = divmod(int(flat), instants.shape[1])
+            if chosen[i] != NONE:
+                continue
+            if k == self._last or self._frees(i, k, int(instants[i, k])):
+                chosen[i] = k
+                self._remember(i, k, int(instants[i, k]))
+                self._started.pop(i, None)
+                told(i)
+        return chosen
+
+    def _frees(self, i: int, k: int, now: int) -> bool:
+        return self._policy.decide(self._view(i, k, now)).action is Action.FREE
+
+    def _view(self, i: int, k: int, now: int) -> HandoverView:
+        about = self._table.about
+        return HandoverView(
+            now=now,
+            predecessor_end=int(self._table.predecessor_end[i]),
+            cluster=str(about.cluster.get("name", "")),
+            partition=self._partition,
+            nodes=about.nodes,
+            time_limit_s=about.time_limit_s,
+            overlap_price=self._price,
+            jobs=self._jobs(i, now),
+            handovers=self._past.known(now),
+            queue=self._line(i, k, now),
+            free_nodes=int(self._table.free_nodes[i, k]),
+            observation=self._table.observations[i, k] if self._known_features else None,
+            window=self._table.observations[i, : k + 1] if self._known_features else None,
+            twin_s=None if self._table.twins is None else self._table.twins.at(i, k),
+        )
+
+    def _jobs(self, i: int, now: int) -> Waits:
+        if i not in self._started:
+            self._started[i] = self._table.started(i)
+        return shown(self._started[i], now)
+
+    def _line(self, i: int, k: int, now: int) -> Queue:
+        """The queue as far as a rule reads it: whether any rival waits, and their latest plan."""
+        rivals = int(self._table.rivals[i, k])
+        planned = int(self._table.rivals_planned_s[i, k])
+        planned_start = UNKNOWN if planned == NONE else now + planned
+        return replace(
+            self._queue,
+            taken_at=now,
+            submit=np.array([now]),
+            # One that is not eligible does not stand in line.
+            eligible=np.array([now if rivals else UNKNOWN]),
+            planned_start=np.array([planned_start]),
+        )
+
+    def _remember(self, i: int, k: int, freed: int) -> None:
+        start = int(self._table.predecessor_end[i]) + int(self._table.outcome_s[i, k])
+        self._past.add(start, start - freed)
+
+
+class _Past:
+    """Past hand-overs, each known once its successor has started."""
+
+    def __init__(self, nodes: int, limit_s: int) -> None:
+        self._nodes = nodes
+        self._limit_s = limit_s
+        self._coming: list[tuple[int, int]] = []
+        self._known: list[tuple[int, int]] = []
+        self._shown = self._waits()
+
+    def add(self, start: int, wait_s: int) -> None:
+        heapq.heappush(self._coming, (start, wait_s))
+
+    def known(self, now: int) -> Waits:
+        if not self._coming or self._coming[0][0] > now:
+            return self._shown
+        while self._coming and self._coming[0][0] <= now:
+            self._known.append(heapq.heappop(self._coming))
+        self._shown = self._waits()
+        return self._shown
+
+    def _waits(self) -> Waits:
+        lately = self._known[-RECENT_HANDOVERS:]
+        return Waits(
+            start=np.array([start for start, _ in lately], dtype=np.int64),
+            wait_s=np.array([wait_s for _, wait_s in lately], dtype=np.int64),
+            nodes=np.full(len(lately), self._nodes, dtype=np.int64),
+            time_limit_s=np.full(len(lately), self._limit_s, dtype=np.int64),
+        )
+
+
+def _line_of_one(partition: str) -> Queue:
+    rival = Job(
+        job_id=_RIVAL,
+        submit=0,
+        state=JobState.PENDING,
+        partition=partition,
+        nodes=0,
+        priority=1,
+        eligible=0,
+    )
+    return Queue.of(0, (rival,))

@@ -1,0 +1,27 @@
+"""Tables judged as one set: no hand-over may be in it twice, and clusters may differ."""
+
+import json
+from collections.abc import Sequence
+
+from mirage.episodes.table.episode_table import Ints
+from mirage.episodes.table.metadata import About
+from mirage.errors import InputError
+
+
+def check_distinct(abouts: Sequence[About], start_points: Sequence[Ints]) -> None:
+    """InputError where two tables have the same hand-over: it would count twice."""
+    seen: set[tuple[str, int]] = set()
+    for about, points in zip(abouts, start_points, strict=True):
+        mine = {(about.pair, point) for point in points.tolist()}
+        twice = len(seen & mine)
+        if twice:
+            raise InputError(
+                f"{twice} hand-overs are in more than one table (same trace, cluster, pair and "
+                "start point): give each once"
+            )
+        seen |= mine
+
+
+def clusters(abouts: Sequence[About]) -> int:
+    """How many different ones: a cluster is its whole file."""
+    return len({json.dumps(about.cluster, sort_keys=True) for about in abouts})

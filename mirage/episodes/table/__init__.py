@@ -1,0 +1,1 @@
+"""The episode table, what it says of itself, and its files."""

@@ -1,0 +1,132 @@
+"""Which pairs are asked about, and when."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.timelimit import format_time_limit
+from mirage.episodes.table.metadata import STEP_S
+from mirage.errors import InputError
+from mirage.sim.packing.packed_params import groups_of, most_time_s, partition_nodes, qos_of
+from mirage.sim.types import Params, Partition, Qos, SimJob
+
+PAIR_USER = "mirage-pair"
+"""The pair's own user: no limit per user couples it to the trace."""
+
+_STANDBY_TOO = 2
+"""Jobs of the pair that are submitted at once: Slurm keeps the standby all along."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Which pairs, and when. Instants are epoch seconds."""
+
+    nodes: int
+    time_limit_s: int
+    every_s: int
+    since: int
+    until: int
+    """Start points lie in [since, until)."""
+    step_s: int = STEP_S
+    partition: str = ""
+    """Empty: the default one."""
+    qos: str = ""
+    """Empty: the default one."""
+    user: str = ""
+    """Empty: PAIR_USER."""
+    account: str = ""
+
+    @property
+    def start_points(self) -> range:
+        return range(self.since, self.until, self.every_s)
+
+    @property
+    def instant_s(self) -> NDArray[np.int32]:
+        """Decision instants, seconds after the predecessor's start: each step, and its end."""
+        steps = np.arange(0, self.time_limit_s, self.step_s)
+        return np.append(steps, self.time_limit_s).astype(np.int32)
+
+    def check(self, params: Params) -> None:
+        """InputError where no such pair can be."""
+        fault = next(self._misfits(params), None)
+        if fault:
+            raise InputError(fault)
+        if self.time_limit_s < 1 or self.every_s < 1:
+            raise InputError("the time limit and the distance of start points are at least 1 s")
+        if self.since >= self.until:
+            raise InputError("there is no start point: the first must lie before the end")
+
+    def _misfits(self, params: Params) -> Iterator[str]:
+        """Why Slurm would refuse the pair, or never start it."""
+        partition = _named("partition", self.partition, params.partitions)
+        qos = _named("QOS", self.qos, qos_of(params))
+        count = len(partition_nodes(params, partition))
+        pair = f"a pair of {self.nodes} nodes does not fit"
+        if not 1 <= self.nodes <= count:
+            yield f"{pair} partition {partition.name} of {count}"
+        if 0 < most_time_s(partition, qos) < self.time_limit_s:
+            limit, most = map(format_time_limit, (self.time_limit_s, partition.max_time_s))
+            yield f"a time limit of {limit} is over MaxTime={most} of partition {partition.name}"
+        if 0 < qos.max_submit_pu < _STANDBY_TOO:
+            yield f"QOS {qos.name} has MaxSubmitJobsPU={qos.max_submit_pu}: no room for a standby"
+        for what, least, most_pu in _against_limits(params, partition, qos, self.nodes):
+            if 0 < most_pu < least:
+                yield f"{pair} QOS {qos.name}: MaxTRESPU {what}={most_pu}, and it takes {least}"
+
+
+def pair_job(settings: Settings) -> SimJob:
+    """Either job of the pair: whole nodes, and it runs to its limit."""
+    return SimJob(
+        nodes=settings.nodes,
+        exclusive=True,
+        time_limit_s=settings.time_limit_s,
+        run_s=settings.time_limit_s,
+        user=settings.user or PAIR_USER,
+        account=settings.account,
+        partition=settings.partition,
+        qos=settings.qos,
+    )
+
+
+def account_of(jobs: Iterable[SimJob], user: str) -> str:
+    """The account under which a user of the trace submitted; InputError unless it is one."""
+    accounts = sorted({job.account for job in jobs if job.user == user})
+    if not accounts:
+        raise InputError(f"no job of the trace is of user {user!r}")
+    if len(accounts) > 1:
+        raise InputError(f"user {user!r} has jobs in {', '.join(accounts)}: name the account")
+    return accounts[0]
+
+
+def check_account(jobs: Iterable[SimJob], user: str, account: str) -> None:
+    """InputError where the trace has no job of that account; of that user, where one is named."""
+    if not any(job.account == account and user in ("", job.user) for job in jobs):
+        whose = f" of user {user!r}" if user else ""
+        raise InputError(f"no job{whose} of the trace is in account {account!r}")
+
+
+_One = TypeVar("_One", Partition, Qos)
+
+
+def _named(what: str, name: str, known: Sequence[_One]) -> _One:
+    """The one of that name, the first for none."""
+    found = next((one for one in known if name in ("", one.name)), None)
+    if found is None:
+        names = ", ".join(one.name for one in known)
+        raise InputError(f"the cluster file has no {what} {name!r}: there is {names}")
+    return found
+
+
+def _against_limits(
+    params: Params, partition: Partition, qos: Qos, nodes: int
+) -> Iterator[tuple[str, int, int]]:
+    """What the smallest nodes of the partition add up to, and what QOS lets a user have of it."""
+    groups = [g for g in groups_of(params) for _ in range(g.count)]
+    mine = [groups[n] for n in partition_nodes(params, partition)]
+    yield "node", nodes, qos.max_nodes_pu
+    yield "cpu", sum(sorted(g.cpus for g in mine)[:nodes]), qos.max_cpus_pu
+    yield "mem", sum(sorted(g.memory_mib for g in mine)[:nodes]), qos.max_memory_mib_pu
+    yield "gres/gpu", sum(sorted(g.gpus for g in mine)[:nodes]), qos.max_gpus_pu

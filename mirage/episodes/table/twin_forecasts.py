@@ -1,0 +1,115 @@
+"""The twin's forecasts for the hand-overs of a table, in a file beside it: E.npz, E.twin.npz.
+
+They are no part of the table, since they take ten times as long to make. At most `ASKED` times in a
+predecessor's run the twin is asked how long its successor would wait; in between its last answer
+stands, as it does in the service.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.episodes.table import npz_reader
+from mirage.errors import InputError
+from mirage.features.twin_features import LEVELS
+
+FORMAT = "mirage-twins/1"
+ASKED = 48
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Twins:
+    """E hand-overs, A questions each."""
+
+    pair: str
+    """What the table's hand-overs depend on (`About.pair`)."""
+    start_point: Ints
+    """[E], epoch seconds, ascending."""
+    every: int
+    """Instants of the table from one question to the next; the first is at the run's start."""
+    quantile_s: NDArray[np.int32]
+    """[E, A, 19]: of the wait, were the successor eligible then, at `foretold.LEVELS`."""
+
+    def at(self, i: int, k: int) -> NDArray[np.int32]:
+        """[19]: what is known at the k-th instant of the i-th hand-over: the last answer."""
+        answer: NDArray[np.int32] = self.quantile_s[i, k // self.every]
+        return answer
+
+    def of_instants(self, instants: Ints) -> NDArray[np.int32]:
+        """[E, len(instants), 19]: the same of all hand-overs; at the run's end the last one."""
+        asked = np.minimum(instants // self.every, self.quantile_s.shape[1] - 1)
+        answers: NDArray[np.int32] = self.quantile_s[:, asked]
+        return answers
+
+    def save(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        part = path.with_name(f".{path.name}.part")
+        try:
+            with part.open("wb") as file:
+                np.savez_compressed(
+                    file,
+                    format=np.array(FORMAT),
+                    pair=np.array(self.pair),
+                    start_point=self.start_point,
+                    every=np.array(self.every),
+                    quantile_s=self.quantile_s,
+                )
+            os.replace(part, path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise InputError(f"{path} cannot be written: {error.strerror}") from error
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """InputError where the file is none, or damaged."""
+        try:
+            with npz_reader.opened(path) as archive:
+                _need_format(path, str(npz_reader.read(archive, "format")))
+                twins = cls(
+                    pair=str(npz_reader.read(archive, "pair")),
+                    start_point=npz_reader.read(archive, "start_point").astype(np.int64),
+                    every=int(npz_reader.read(archive, "every")),
+                    quantile_s=npz_reader.read(archive, "quantile_s").astype(np.int32),
+                )
+        except InputError:
+            raise
+        # zlib's error is no OSError, and numpy has several of its own: none is a fault of ours.
+        except Exception as error:
+            raise InputError(f"{path} does not read as the twin's forecasts: delete it") from error
+        shape = (len(twins.start_point), twins.quantile_s.shape[1:2], (len(LEVELS),))
+        if twins.quantile_s.shape != (shape[0], *shape[1], *shape[2]) or twins.every < 1:
+            raise InputError(f"{path} is damaged: delete it")
+        return twins
+
+
+def _need_format(path: Path, said: str) -> None:
+    if said != FORMAT:
+        raise InputError(f"{path} is not of the format {FORMAT}: delete it")
+
+
+def beside(table: Path) -> Path:
+    """Where the forecasts for a table's file are."""
+    return table.with_suffix(".twin.npz")
+
+
+def every_of(instants: int) -> int:
+    """Instants between two questions, of a run with so many, its end not counted."""
+    return max(1, -(-instants // ASKED))
+
+
+def join(parts: Sequence[Twins]) -> Twins:
+    """Of the same pair, in the order given."""
+    first = parts[0]
+    return Twins(
+        pair=first.pair,
+        start_point=np.concatenate([p.start_point for p in parts]),
+        every=first.every,
+        quantile_s=np.concatenate([p.quantile_s for p in parts]),
+    )

@@ -1,0 +1,40 @@
+"""Dependency lists, as Slurm writes them and as the simulator has them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mirage.errors import MalformedText
+from mirage.sim.types import Dependency, DependencyKind
+from mirage.slurm.text import dependency
+
+_MINUTE_S = 60
+
+
+class Waits(NamedTuple):
+    dependencies: tuple[Dependency, ...]
+    any_dependency: bool
+    """`?` between them: one that is met is enough."""
+
+
+def read(text: str) -> Waits:
+    """Raises MalformedText for a list that does not read, or has what the simulator has not:
+    tasks of arrays, `singleton`."""
+    terms = dependency.all_terms(text)
+    return Waits(tuple(_read(term) for term in terms), "?" in text)
+
+
+def _read(term: dependency.Term) -> Dependency:
+    if term.job_id is None or term.kind not in set(DependencyKind):
+        raise MalformedText(f"the simulator has no dependency {term.text!r}")
+    return Dependency(DependencyKind(term.kind), term.job_id, _MINUTE_S * term.minutes)
+
+
+def written(dependencies: Sequence[Dependency], *, any_dependency: bool) -> str:
+    """As squeue prints it of a pending job, none of it met."""
+    separator = "?" if any_dependency else ","
+    return separator.join(f"{_written(one)}(unfulfilled)" for one in dependencies)
+
+
+def _written(one: Dependency) -> str:
+    delay = f"+{one.delay_s // _MINUTE_S}" if one.delay_s else ""
+    return f"{one.kind}:{one.job_id}{delay}"

@@ -1,0 +1,167 @@
+"""How long jobs run: the distribution of run time / time limit, learned from jobs that have ended.
+
+A job is like its user's jobs of the same limit and width, then like its user's, then like
+everybody's of about that limit. Each of the three is drawn towards the next by `PRIOR` runs' worth,
+and all are cut at what the job has run so far: a job that has run t runs longer than t.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.snapshot import Ints
+from mirage.sim.arrays.jit import allocating
+
+Floats = NDArray[np.float64]
+
+OWN_KEPT = 64
+"""Latest runs of a user that count, and of a user's like jobs."""
+ALL_KEPT = 512
+"""Latest runs of everybody's jobs of about one limit that count."""
+PRIOR = 2.0
+"""Runs of the wider group that stand beside a job's own."""
+LONGEST_S = 30 * 86400
+"""Stands for a time limit beyond it, and for none."""
+
+_SHORTEST_S = 900
+_CLASSES = 14
+"""Of limits: up to 15 min, 30 min, 1 h, and so on, each twice the one before."""
+
+
+class Shares(NamedTuple):
+    """Of each group the shares of their limits that its latest jobs ran, ascending."""
+
+    own: Floats
+    """[groups, OWN_KEPT], filled up to `own_held`."""
+    own_held: Ints
+    all: Floats
+    """[classes, ALL_KEPT]."""
+    all_held: Ints
+
+
+class Rings:
+    """The latest values of each of a growing number of groups."""
+
+    __slots__ = ("_seen", "_values")
+
+    def __init__(self, groups: int, kept: int) -> None:
+        self._values: Floats = np.full((groups, kept), np.inf)
+        self._seen: Ints = np.zeros(groups, dtype=np.int64)
+
+    def add(self, group: int, value: float) -> None:
+        if group >= len(self._seen):
+            self._make_room(group)
+        self._values[group, self._seen[group] % self._values.shape[1]] = value
+        self._seen[group] += 1
+
+    def ascending(self) -> tuple[Floats, Ints]:
+        """[groups, kept], and how many of each are values; what is empty stands behind them."""
+        return np.sort(self._values, axis=1), np.minimum(self._seen, self._values.shape[1])
+
+    def fork(self) -> "Rings":
+        twin = Rings.__new__(Rings)
+        twin._values, twin._seen = self._values.copy(), self._seen.copy()  # noqa: SLF001 - of its own kind
+        return twin
+
+    def _make_room(self, group: int) -> None:
+        more = max(group + 1, 2 * len(self._seen)) - len(self._seen)
+        self._values = np.concatenate(
+            [self._values, np.full((more, self._values.shape[1]), np.inf)]
+        )
+        self._seen = np.concatenate([self._seen, np.zeros(more, dtype=np.int64)])
+
+
+class RunTimes:
+    """What is known of run times. Forks share the numbers of groups, which never change."""
+
+    __slots__ = ("_all", "_numbers", "_own")
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, int, int], int] = {}
+        self._own = Rings(64, OWN_KEPT)
+        self._all = Rings(_CLASSES, ALL_KEPT)
+
+    def groups(self, user: str, time_limit_s: int, nodes: int) -> tuple[int, int, int]:
+        """The numbers of a job's groups: its user's like jobs, its user's, everybody's."""
+        numbers = self._numbers
+        like = numbers.setdefault((user, time_limit_s, nodes), len(numbers))
+        own = numbers.setdefault((user, 0, 0), len(numbers))
+        return like, own, _limit_class(time_limit_s)
+
+    def saw_end(self, groups: tuple[int, int, int], *, run_s: int, time_limit_s: int) -> None:
+        """Of a job that had started, however it ended."""
+        share = min(1.0, max(0, run_s) / counted(time_limit_s))
+        like, own, everybody = groups
+        self._own.add(like, share)
+        self._own.add(own, share)
+        self._all.add(everybody, share)
+
+    def shares(self) -> Shares:
+        """What draws are made from, as of the latest end."""
+        # Groups that have a number and no end yet are asked about too.
+        own, held = self._own.ascending()
+        missing = max(0, len(self._numbers) - len(held))
+        own = np.concatenate([own, np.full((missing, OWN_KEPT), np.inf)])
+        held = np.concatenate([held, np.zeros(missing, dtype=np.int64)])
+        return Shares(own, held, *self._all.ascending())
+
+    def fork(self) -> "RunTimes":
+        """An independent twin."""
+        twin = RunTimes.__new__(RunTimes)
+        twin._numbers = self._numbers  # noqa: SLF001 - of its own kind
+        twin._own, twin._all = self._own.fork(), self._all.fork()  # noqa: SLF001
+        return twin
+
+
+def counted(time_limit_s: int) -> int:
+    """The limit that shares are of, seconds."""
+    return max(1, min(time_limit_s, LONGEST_S))
+
+
+def _limit_class(time_limit_s: int) -> int:
+    steps = -(-counted(time_limit_s) // _SHORTEST_S) - 1
+    return min(steps.bit_length(), _CLASSES - 1)
+
+
+@allocating
+def beyond(values: Floats, held: int, least: float) -> int:
+    """How many of the first `held`, ascending, are greater than `least`."""
+    low, high = 0, held
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] > least:
+            high = middle
+        else:
+            low = middle + 1
+    return held - low
+
+
+@allocating
+def drawn(shares: Shares, groups: Ints, least: Floats, dice: Floats) -> Floats:
+    """One share of its limit for each job, float64[n], each beyond `least[n]`.
+
+    `groups`: int64[n, 3] of `RunTimes.groups`; `dice`: float64[n, 2] in [0, 1): which group a job
+    goes by, and which of its runs, the shortest for 0. 1.0 where nothing ever ran so long.
+    """
+    found = np.ones(len(groups))
+    for i in range(len(groups)):
+        like, own, everybody = groups[i]
+        of_like = beyond(shares.own[like], shares.own_held[like], least[i])
+        of_own = beyond(shares.own[own], shares.own_held[own], least[i])
+        of_all = beyond(shares.all[everybody], shares.all_held[everybody], least[i])
+        towards = PRIOR / (shares.own_held[own] + PRIOR)
+        all_mass = PRIOR * towards * of_all / max(1, shares.all_held[everybody])
+        point = dice[i, 0] * (of_like + towards * of_own + all_mass)
+        if point < of_like:
+            found[i] = _pick(shares.own[like], shares.own_held[like], of_like, dice[i, 1])
+        elif point < of_like + towards * of_own:
+            found[i] = _pick(shares.own[own], shares.own_held[own], of_own, dice[i, 1])
+        elif of_all:
+            found[i] = _pick(shares.all[everybody], shares.all_held[everybody], of_all, dice[i, 1])
+    return found
+
+
+@allocating
+def _pick(values: Floats, held: int, beyond_least: int, die: float) -> float:
+    return float(values[held - beyond_least + int(die * beyond_least)])

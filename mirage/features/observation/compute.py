@@ -1,0 +1,352 @@
+"""The arithmetic of an observation: arrays in, one row of raw numbers out.
+
+Compiled; called by `observe` for one link and fit for a loop over many. Each function fills one
+group of `spec.GROUPS`, in its order. Durations are seconds, node hours are hours.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.snapshot import Ints
+from mirage.features.observation.spec import Scale
+from mirage.sim.arrays.jit import allocating as kernel
+
+Floats = NDArray[np.float64]
+
+_LOG, _LOG_HOURS = int(Scale.LOG), int(Scale.LOG_HOURS)
+_SIGNED_LOG_HOURS = int(Scale.SIGNED_LOG_HOURS)
+_HOUR_S = 3600.0
+_DAY_S = 86400
+_WEEK_S = 7 * _DAY_S
+_MONDAY_S = 3 * _DAY_S
+"""The epoch was a Thursday: three days after a Monday."""
+_FAR_S = float(_WEEK_S)
+"""Stands for "not in sight" where a duration is asked for."""
+_PRIOR_RUNS = 2.0
+"""Runs of everybody that count towards what is usual for one user."""
+
+
+class Pending(NamedTuple):
+    """Eligible waiting jobs, int64 columns; order does not matter."""
+
+    nodes: Ints
+    time_limit_s: Ints
+    age_s: Ints
+    """Since eligible."""
+    user: Ints
+    priority: Ints
+    """As squeue prints it."""
+
+
+class Running(NamedTuple):
+    """Running jobs, int64 columns; order does not matter."""
+
+    nodes: Ints
+    time_limit_s: Ints
+    elapsed_s: Ints
+    wait_s: Ints
+    """How long it waited: start - eligible."""
+    user: Ints
+
+
+class Past(NamedTuple):
+    """What a `Memory` holds at an instant."""
+
+    arrivals: Ints
+    """[n, 3]: instant, nodes, time limit, of the last 24 h."""
+    starts: Ints
+    """[n, 4]: instant, wait, nodes, time limit, of the last 24 h."""
+    runs: Floats
+    """[users, 2]: decayed sum of run time / limit, and decayed count."""
+    all_runs: Floats
+    """[2]: the same of all users."""
+
+
+class Standing(NamedTuple):
+    """The link and the cluster, in single numbers."""
+
+    now: int
+    utc_offset_s: int
+    nodes: int
+    time_limit_s: int
+    user: int
+    priority: int
+    """That the successor would have, were it eligible now; as squeue prints it."""
+    predecessor_nodes: int
+    predecessor_submit: int
+    predecessor_start: int
+    predecessor_end: int
+    nodes_all: int
+    nodes_up: int
+    nodes_free: int
+    cpus_free_share: float
+    gpus_free_share: float
+    max_jobs_pu: int
+    """0: no limit."""
+    plan: int
+    """Planned start of the successor, -1: none within the horizon."""
+    usual_plan: int
+    horizon_s: int
+
+
+@kernel
+def between(rows: Ints, after: int, until: int) -> tuple[int, int]:
+    """First and last row, exclusive, of those with an instant in (after, until]; they ascend."""
+    last = len(rows)
+    while last > 0 and rows[last - 1, 0] > until:
+        last -= 1
+    first = last
+    while first > 0 and rows[first - 1, 0] > after:
+        first -= 1
+    return first, last
+
+
+@kernel
+def usual_share(past: Past, user: int) -> float:
+    """The share of its limit that a job of this user usually runs, in [0, 1]."""
+    everybody = float(past.all_runs[0] / past.all_runs[1])
+    if user >= len(past.runs):
+        return everybody
+    total, count = past.runs[user]
+    return float((total + _PRIOR_RUNS * everybody) / (count + _PRIOR_RUNS))
+
+
+@kernel
+def quantile(ascending: Floats, q: float) -> float:
+    """Linear between neighbours, as numpy's default; 0 of nothing."""
+    if len(ascending) == 0:
+        return 0.0
+    at = q * (len(ascending) - 1)
+    low = math.floor(at)
+    high = min(low + 1, len(ascending) - 1)
+    return float(ascending[low] + (at - low) * (ascending[high] - ascending[low]))
+
+
+@kernel
+def _spread(values: Ints, out: Floats) -> None:
+    ascending = np.sort(values).astype(np.float64)
+    for i in range(5):
+        out[i] = quantile(ascending, i * 0.25)
+
+
+@kernel
+def _paper(s: Standing, pending: Pending, running: Running, out: Floats) -> None:
+    """The 42 numbers of the paper's code; those that are always 0 there are 0 here."""
+    out[:] = 0.0
+    out[0] = len(pending.nodes)
+    out[1] = pending.nodes.sum()
+    _spread(pending.time_limit_s, out[2:7])
+    _spread(pending.age_s, out[7:12])
+    out[17] = len(running.nodes)
+    out[18] = running.nodes.sum()
+    _spread(running.time_limit_s, out[19:24])
+    _spread(running.wait_s, out[24:29])
+    _spread(running.elapsed_s, out[29:34])
+    out[34] = s.predecessor_end - s.predecessor_start
+    out[35] = s.predecessor_nodes
+    out[36] = max(0, s.predecessor_start - s.predecessor_submit)
+    out[37] = min(max(0, s.now - s.predecessor_start), s.predecessor_end - s.predecessor_start)
+    out[38] = s.time_limit_s
+    out[39] = s.nodes
+
+
+@kernel
+def _nodes(s: Standing, out: Floats) -> None:
+    out[0] = s.nodes_up
+    out[1] = max(0, s.nodes_all - s.nodes_up)
+    out[2] = s.nodes_free
+    out[3] = s.nodes_free / max(1, s.nodes_up)
+    out[4] = max(0, s.nodes - s.nodes_free)
+    out[5] = s.cpus_free_share
+    out[6] = s.gpus_free_share
+
+
+@kernel
+def _room(needed: int, nodes: Ints, left_s: Floats) -> float:
+    """Until jobs that end have freed `needed` nodes, nobody else taking them."""
+    if needed <= 0:
+        return 0.0
+    for i in np.argsort(left_s, kind="mergesort"):
+        needed -= nodes[i]
+        if needed <= 0:
+            return float(min(left_s[i], _FAR_S))
+    return _FAR_S
+
+
+@kernel
+def _profile(s: Standing, running: Running, past: Past, hours: Ints, out: Floats) -> None:
+    left = np.empty(len(running.nodes))
+    usual = np.empty(len(running.nodes))
+    for i in range(len(left)):
+        left[i] = max(0, running.time_limit_s[i] - running.elapsed_s[i])
+        usual[i] = usual_share(past, running.user[i]) * left[i]
+    out[:] = 0.0
+    n = len(hours)
+    for i in range(len(left)):
+        for h in range(n):
+            within = hours[h] * _HOUR_S
+            out[h] += running.nodes[i] if left[i] <= within else 0
+            out[n + h] += running.nodes[i] if usual[i] <= within else 0
+    out[2 * n] = _room(s.nodes - s.nodes_free, running.nodes, left)
+    out[2 * n + 1] = _room(s.nodes - s.nodes_free, running.nodes, usual)
+
+
+@kernel
+def _ahead(s: Standing, pending: Pending, running_of: Ints, past: Past, out: Floats) -> None:
+    """Work that the successor would stand behind. Equal priority is ahead: it has the lower id."""
+    out[:] = 0.0
+    for i in range(len(pending.nodes)):
+        hours = pending.nodes[i] * (pending.time_limit_s[i] / _HOUR_S)
+        out[7] += hours
+        if pending.priority[i] < s.priority:
+            continue
+        out[0] += 1
+        out[1] += pending.nodes[i]
+        out[2] += hours
+        out[3] += hours * usual_share(past, pending.user[i])
+        out[4] += 0.0 if _capped(s, running_of, pending.user[i]) else hours
+        out[6] += 1 if pending.nodes[i] <= s.nodes else 0
+    out[5] = out[4] * _HOUR_S / max(1, s.nodes_up)
+
+
+@kernel
+def _capped(s: Standing, running_of: Ints, user: int) -> bool:
+    """Whether MaxJobsPU keeps this user's jobs waiting."""
+    return s.max_jobs_pu > 0 and user < len(running_of) and running_of[user] >= s.max_jobs_pu
+
+
+@kernel
+def _count(users: Ints) -> Ints:
+    highest = -1
+    for user in users:
+        highest = max(highest, user)
+    counts = np.zeros(highest + 1, dtype=np.int64)
+    for user in users:
+        counts[user] += 1
+    return counts
+
+
+@kernel
+def _users(s: Standing, pending: Pending, running_of: Ints, past: Past, out: Floats) -> None:
+    out[:] = 0.0
+    out[0] = running_of[s.user] if s.user < len(running_of) else 0
+    for i in range(len(pending.nodes)):
+        out[1] += 1 if pending.user[i] == s.user else 0
+        if _capped(s, running_of, pending.user[i]):
+            out[3] += 1
+            out[4] += pending.nodes[i] * (pending.time_limit_s[i] / _HOUR_S)
+    out[2] = out[0] / s.max_jobs_pu if s.max_jobs_pu > 0 else 0.0
+    out[5] = usual_share(past, s.user)
+    out[6] = past.all_runs[0] / past.all_runs[1]
+
+
+@kernel
+def _waits(waits: Ints, out: Floats) -> None:
+    """How many, mean, median, 90th percentile."""
+    ascending = np.sort(waits).astype(np.float64)
+    out[0] = len(ascending)
+    out[1] = ascending.mean() if len(ascending) else 0.0
+    out[2] = quantile(ascending, 0.5)
+    out[3] = quantile(ascending, 0.9)
+
+
+@kernel
+def _like(starts: Ints, nodes: int, time_limit_s: int) -> Ints:
+    """Waits of jobs whose nodes and time limit are within a factor of two of these."""
+    out = np.empty(len(starts), dtype=np.int64)
+    n = 0
+    for i in range(len(starts)):
+        as_wide = starts[i, 2] <= 2 * nodes and nodes <= 2 * starts[i, 2]
+        if as_wide and starts[i, 3] <= 2 * time_limit_s and time_limit_s <= 2 * starts[i, 3]:
+            out[n] = starts[i, 1]
+            n += 1
+    return out[:n]
+
+
+@kernel
+def _lately(s: Standing, past: Past, hours: Ints, out: Floats) -> None:
+    out[:] = 0.0
+    n = len(hours)
+    for i in range(len(past.arrivals)):
+        ago = s.now - past.arrivals[i, 0]
+        node_hours = past.arrivals[i, 1] * (past.arrivals[i, 2] / _HOUR_S)
+        for h in range(n):
+            if ago < hours[h] * _HOUR_S:
+                out[h] += 1
+                out[n + h] += node_hours
+    _waits(past.starts[:, 1], out[2 * n : 2 * n + 4])
+    _waits(_like(past.starts, s.nodes, s.time_limit_s), out[2 * n + 4 : 2 * n + 8])
+
+
+@kernel
+def _clock(s: Standing, out: Floats) -> None:
+    local = s.now + s.utc_offset_s
+    day = 2.0 * math.pi * (local % _DAY_S) / _DAY_S
+    week = 2.0 * math.pi * ((local + _MONDAY_S) % _WEEK_S) / _WEEK_S
+    out[0], out[1] = math.sin(day), math.cos(day)
+    out[2], out[3] = math.sin(week), math.cos(week)
+
+
+@kernel
+def _predecessor(s: Standing, out: Floats) -> None:
+    left = max(0, s.predecessor_end - s.now)
+    out[0] = left
+    out[1] = left / max(1, s.predecessor_end - s.predecessor_start)
+
+
+@kernel
+def _plan(s: Standing, planned: int, out: Floats) -> None:
+    """Without a plan the start is taken to be at the horizon."""
+    start = planned if planned >= 0 else s.now + s.horizon_s
+    out[0] = max(0, start - s.now)
+    out[1] = 0.0 if planned >= 0 else 1.0
+    out[2] = start - s.predecessor_end
+
+
+@kernel
+def numbers(
+    s: Standing,
+    pending: Pending,
+    running: Running,
+    everywhere: Ints,
+    past: Past,
+    table: tuple[Ints, Ints, Ints],
+) -> Floats:
+    """One row of raw numbers, float64[F].
+
+    `everywhere`: the user of every running job of the cluster, in other partitions too.
+    `table`: first place of each group, the profile's horizons, the arrival windows (`spec`).
+    """
+    at, horizons_h, arrivals_h = table
+    running_of = _count(everywhere)
+    out = np.empty(at[-1])
+    _paper(s, pending, running, out[at[0] : at[1]])
+    _nodes(s, out[at[1] : at[2]])
+    _profile(s, running, past, horizons_h, out[at[2] : at[3]])
+    _ahead(s, pending, running_of, past, out[at[3] : at[4]])
+    _users(s, pending, running_of, past, out[at[4] : at[5]])
+    _lately(s, past, arrivals_h, out[at[5] : at[6]])
+    _clock(s, out[at[6] : at[7]])
+    _predecessor(s, out[at[7] : at[8]])
+    _plan(s, s.plan, out[at[8] : at[8] + 3])
+    _plan(s, s.usual_plan, out[at[8] + 3 : at[9]])
+    return out
+
+
+@kernel
+def scaled(raw: Floats, scales: Ints) -> NDArray[np.float32]:
+    """`spec.Scale` applied to each number: float32[F]."""
+    out = np.empty(len(raw), dtype=np.float32)
+    for i in range(len(raw)):
+        x = raw[i]
+        if scales[i] == _LOG:
+            x = math.log1p(x)
+        elif scales[i] == _LOG_HOURS:
+            x = math.log1p(x / _HOUR_S)
+        elif scales[i] == _SIGNED_LOG_HOURS:
+            x = math.copysign(math.log1p(abs(x) / _HOUR_S), x)
+        out[i] = x
+    return out

@@ -1,0 +1,261 @@
+"""The queue at an instant as one link sees it: plain arrays, from a live or a simulated cluster."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.snapshot import UNKNOWN, Ints, Node, Queue, waits_s
+from mirage.domain.timelimit import UNLIMITED
+from mirage.features.handover_input import Link
+from mirage.features.observation import sim_columns
+from mirage.features.observation.compute import Pending, Running
+from mirage.features.observation.running_stats import Users
+from mirage.features.observation.successor_priority import Rivals, factor_of, fair_share, newcomer
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Params
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The nodes of the link's partition."""
+
+    nodes: int
+    up: int
+    free: int
+    """Up, and no job on them."""
+    cpus_free_share: float
+    gpus_free_share: float
+    """Of the nodes that are up; 0 where there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Eligible and running jobs of the link's pool, and its nodes.
+
+    The pool is the jobs of every partition that has nodes in common with the link's. Held and
+    dependent jobs, and the successor itself, are left out.
+    """
+
+    now: int
+    pending_id: Ints
+    pending: Pending
+    running_id: Ints
+    running: Running
+    running_users: Ints
+    """The user of every running job of the cluster, int64[n]."""
+    capacity: Capacity
+    max_jobs_pu: int
+    """Running jobs per user; 0: no limit."""
+    priority: int
+    """The successor's, were it eligible now (`features/priority`)."""
+    horizon_s: int
+    """How far the scheduler plans: bf_window."""
+
+    @classmethod
+    def of_queue(
+        cls, queue: Queue, nodes: tuple[Node, ...], params: Params, link: Link, users: Users
+    ) -> Self:
+        """What a live Slurm shows, or a SimulatedCluster."""
+        return cls.of_shown(Shown(queue, nodes, params, users), link)
+
+    @classmethod
+    def of_shown(cls, shown: "Shown", link: Link) -> Self:
+        """The same, where one queue is looked at for many links."""
+        params, now = shown.params, shown.now
+        pool = shown.pool(link.partition or params.partitions[0].name, link.job_id)
+        share = 0
+        if params.priority_weight_fairshare:
+            share = fair_share(params, pool.rivals, shown.users.number(link.user))
+        return cls(
+            now=now,
+            pending_id=pool.pending_id,
+            pending=pool.rivals.pending,
+            running_id=pool.running_id,
+            running=pool.running,
+            running_users=shown.running_users,
+            capacity=pool.capacity,
+            max_jobs_pu=max_jobs_pu(params, link.qos),
+            priority=newcomer(params, link, now) + share,
+            horizon_s=params.bf_window_s,
+        )
+
+    @classmethod
+    def of_simulator(cls, simulator: Simulator, link: Link, users: Users) -> Self:
+        """The same from the simulator's state."""
+        params = simulator.params
+        state, site = simulator.arena.state, simulator.arena.site
+        number = users.of_associations(simulator.arena.names.associations)
+        partition = place_of(params, link.partition)
+        pool = _pool(params, partition)
+        pending_id, pending, partitions, ages = sim_columns.waiting(
+            state, site, number, pool, link.job_id
+        )
+        running_id, running, everywhere = sim_columns.working(state, number, pool, link.job_id)
+        share = 0
+        if params.priority_weight_fairshare:
+            factors = np.array([p.priority_job_factor for p in params.partitions], dtype=np.int64)
+            rivals = Rivals(pending=pending, age_s=ages, factor=factors[partitions])
+            share = fair_share(params, rivals, users.number(link.user))
+        return cls(
+            now=simulator.now,
+            pending_id=pending_id,
+            pending=pending,
+            running_id=running_id,
+            running=running,
+            running_users=everywhere,
+            capacity=Capacity(*sim_columns.capacity(state, site, partition)),
+            max_jobs_pu=max_jobs_pu(params, link.qos),
+            priority=newcomer(params, link, simulator.now) + share,
+            horizon_s=params.bf_window_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """The columns of one partition's pool, one job left out."""
+
+    pending_id: Ints
+    rivals: Rivals
+    running_id: Ints
+    running: Running
+    capacity: Capacity
+
+
+class Shown:
+    """A queue and its nodes, read once for all links that look at them."""
+
+    def __init__(self, queue: Queue, nodes: tuple[Node, ...], params: Params, users: Users) -> None:
+        self.params, self.users, self.now = params, users, queue.taken_at
+        self._queue, self._nodes = queue, nodes
+        self._user = _numbers(queue.user, users)
+        eligible = (queue.eligible != UNKNOWN) & (queue.eligible <= self.now)
+        self._in_line = queue.pending & eligible & (queue.priority != 0)
+        self.running_users = self._user[queue.running]
+        self._of_all: dict[str, tuple[NDArray[np.bool_], Pool]] = {}
+
+    def pool(self, partition: str, own: int) -> Pool:
+        """Of a partition, without the job `own`, which mostly is not in line: then all share it."""
+        if partition not in self._of_all:
+            counted = self._in_line | self._queue.running
+            counted &= _in_pool(self._queue.partition, self._nodes, partition)
+            capacity = _capacity(self._nodes, partition)
+            self._of_all[partition] = counted, self._gathered(counted, capacity)
+        counted, pool = self._of_all[partition]
+        place = self._queue.place(own)
+        if place is None or not counted[place]:
+            return pool
+        return self._gathered(counted & (self._queue.job_id != own), pool.capacity)
+
+    def _gathered(self, counted: NDArray[np.bool_], capacity: Capacity) -> Pool:
+        queue = self._queue
+        pending = np.flatnonzero(self._in_line & counted)
+        running = np.flatnonzero(queue.running & counted)
+        waiting = Pending(
+            nodes=queue.nodes[pending],
+            time_limit_s=_limits(queue.time_limit_s[pending]),
+            age_s=self.now - queue.eligible[pending],
+            user=self._user[pending],
+            priority=queue.priority[pending],
+        )
+        return Pool(
+            pending_id=queue.job_id[pending],
+            rivals=_rivals(queue, pending, waiting, self.params),
+            running_id=queue.job_id[running],
+            running=_running(queue, running, self._user[running]),
+            capacity=capacity,
+        )
+
+
+def place_of(params: Params, partition: str) -> int:
+    """Its number; the default one's where the cluster file does not know it."""
+    names = [p.name for p in params.partitions]
+    return names.index(partition) if partition in names else 0
+
+
+def _pool(params: Params, partition: int) -> Ints:
+    """Of each partition of the cluster file, 1 where it has nodes in common with this one."""
+    if len(params.partitions) == 1:
+        return np.ones(1, dtype=np.int64)
+    members = [frozenset(p.nodes or range(params.nodes)) for p in params.partitions]
+    return np.array([bool(members[partition] & m) for m in members], dtype=np.int64)
+
+
+def _rivals(queue: Queue, rows: NDArray[np.intp], pending: Pending, params: Params) -> Rivals:
+    age_from = queue.submit if params.accrue_always else queue.eligible
+    factors = [factor_of(params, partition) for partition in queue.partition[rows]]
+    return Rivals(
+        pending=pending,
+        age_s=queue.taken_at - age_from[rows],
+        factor=np.array(factors, dtype=np.int64),
+    )
+
+
+def max_jobs_pu(params: Params, qos: str) -> int:
+    """MaxJobsPU of the link's QOS, else of the default one."""
+    if not params.qos:
+        return params.max_jobs_pu
+    return next((q for q in params.qos if q.name == qos), params.qos[0]).max_jobs_pu
+
+
+def _running(queue: Queue, rows: NDArray[np.intp], user: Ints) -> Running:
+    start = queue.start[rows]
+    return Running(
+        nodes=queue.nodes[rows],
+        time_limit_s=_limits(queue.time_limit_s[rows]),
+        elapsed_s=np.maximum(queue.taken_at - start, 0),
+        wait_s=waits_s(start, queue.submit[rows], queue.eligible[rows]),
+        user=user,
+    )
+
+
+def _limits(time_limit_s: Ints) -> Ints:
+    """A limit that Slurm does not tell is taken for none."""
+    return np.where(time_limit_s == UNKNOWN, UNLIMITED, time_limit_s)
+
+
+def _numbers(names: Iterable[str], users: Users) -> Ints:
+    return np.array([users.number(name) for name in names], dtype=np.int64)
+
+
+def _of_partition(nodes: tuple[Node, ...], partition: str) -> tuple[Node, ...]:
+    """Its nodes; all of them where no node names it."""
+    return tuple(n for n in nodes if partition in n.partitions) or nodes
+
+
+def _in_pool(
+    partitions: Iterable[str], nodes: tuple[Node, ...], partition: str
+) -> NDArray[np.bool_]:
+    """Whether each job's partition, or one of several (`a,b`), has nodes in common with ours."""
+    pool = {name for node in _of_partition(nodes, partition) for name in node.partitions}
+    known = {name for node in nodes for name in node.partitions}
+
+    @cache
+    def shares(of_job: str) -> bool:
+        names = set(of_job.split(","))
+        return bool(names & pool) or not names & known
+
+    return _each(shares, partitions)
+
+
+def _each(test: Callable[[str], bool], texts: Iterable[str]) -> NDArray[np.bool_]:
+    return np.array([test(text) for text in texts], dtype=bool)
+
+
+def _capacity(nodes: tuple[Node, ...], partition: str) -> Capacity:
+    mine = _of_partition(nodes, partition)
+    up = [n for n in mine if n.usable]
+    return Capacity(
+        nodes=len(mine),
+        up=len(up),
+        free=sum(n.cpus_used == 0 for n in up),
+        cpus_free_share=_share(sum(n.cpus - n.cpus_used for n in up), sum(n.cpus for n in up)),
+        gpus_free_share=_share(sum(n.gpus - n.gpus_used for n in up), sum(n.gpus for n in up)),
+    )
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,217 @@
+"""What is remembered of the recent past: arrivals, waits, and how users use their limits.
+
+Fed only with what has happened, from a simulator's events or from accounting alike.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.job import Job, waited_s
+from mirage.domain.recent_history import Lately
+from mirage.domain.snapshot import Ints
+from mirage.features.observation.compute import Floats, Past, between
+from mirage.sim.arrays.jit import allocating
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Event, EventKind, Record
+
+KEPT_S = 86400
+"""The longest window looked back over."""
+STARTS_KEPT = 256
+"""Waits are told from so many of the latest starts at most."""
+
+_FORGET_OWN = 0.95
+"""Weight that an older run of the same user keeps when a new one ends: some 20 runs count."""
+_FORGET_ALL = 0.999
+_AT_FIRST = 0.5
+"""The share of the limit that is expected before anything has ended."""
+
+
+class Users:
+    """Numbers for user names, given at first sight and never changed. Forks share one."""
+
+    __slots__ = ("_known", "_numbers")
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._known: tuple[Mapping[tuple[str, str], int], Ints] = ({}, np.zeros(0, dtype=np.int64))
+
+    def of_associations(self, associations: Mapping[tuple[str, str], int]) -> Ints:
+        """The number of each (account, user), in the mapping's order, which only grows."""
+        known, numbers = self._known
+        if known is not associations or len(numbers) != len(associations):
+            users = [self.number(user) for _, user in associations]
+            numbers = np.array(users, dtype=np.int64)
+            self._known = (associations, numbers)
+        return numbers
+
+    def number(self, user: str) -> int:
+        return self._numbers.setdefault(user, len(self._numbers))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+
+class Log:
+    """Rows of integers with an instant first, ascending; those older than `KEPT_S` may be gone."""
+
+    __slots__ = ("_first", "_last", "_rows")
+
+    def __init__(self, columns: int) -> None:
+        self._rows: Ints = np.empty((64, columns), dtype=np.int64)
+        self._first = 0
+        self._last = 0
+
+    @classmethod
+    def of(cls, rows: Ints) -> "Log":
+        """Of rows that ascend: int64[n, columns]."""
+        log = cls(rows.shape[1])
+        if len(rows):
+            log._rows, log._last = rows.copy(), len(rows)
+        return log
+
+    def add(self, row: tuple[int, ...]) -> None:
+        if self._last == len(self._rows):
+            self._make_room(row[0])
+        rows, place = self._rows, self._last
+        # Accounting may tell late of what came earlier.
+        while place > self._first and rows[place - 1, 0] > row[0]:
+            rows[place] = rows[place - 1]
+            place -= 1
+        rows[place] = row
+        self._last += 1
+
+    def since(self, at: int, until: int) -> Ints:
+        """The rows in (at, until], oldest first: int64[n, columns], not to be written to."""
+        rows = self._rows[self._first : self._last]
+        first, last = between(rows, at, until)
+        return rows[first:last]
+
+    def fork(self) -> "Log":
+        twin = Log.__new__(Log)
+        twin._rows = self._rows[self._first :].copy()  # noqa: SLF001 - of its own kind
+        twin._first, twin._last = 0, self._last - self._first  # noqa: SLF001
+        return twin
+
+    def _make_room(self, now: int) -> None:
+        """Forget what is too old; still more than half full: twice the room."""
+        kept = self._rows[self._first : self._last]
+        kept = kept[kept[:, 0] > now - KEPT_S]
+        room = max(len(self._rows), 4 * len(kept) if 2 * len(kept) > len(self._rows) else 0)
+        self._rows = np.empty((room, kept.shape[1]), dtype=np.int64)
+        self._rows[: len(kept)] = kept
+        self._first, self._last = 0, len(kept)
+
+
+class Memory:
+    """The recent past of one cluster.
+
+    `utc_offset_s`: the cluster's local time less UTC, for the time of day.
+    """
+
+    __slots__ = ("_all", "_arrivals", "_runs", "_starts", "users", "utc_offset_s")
+
+    def __init__(self, utc_offset_s: int = 0) -> None:
+        self.users = Users()
+        self.utc_offset_s = utc_offset_s
+        self._arrivals = Log(3)
+        self._starts = Log(4)
+        self._runs: NDArray[np.float64] = np.zeros((64, 2))
+        """A row a user: decayed sum of run time / limit, decayed count."""
+        self._all: NDArray[np.float64] = np.array([_AT_FIRST, 1.0])
+
+    @classmethod
+    def of_history(cls, jobs: Iterable[Job], now: int, utc_offset_s: int = 0) -> "Memory":
+        """From accounting: of every job what had happened by `now`."""
+        return cls.of(Lately.of(jobs, now), utc_offset_s)
+
+    @classmethod
+    def of(cls, lately: Lately, utc_offset_s: int = 0) -> "Memory":
+        """What would be remembered of the same, had it been seen as it happened."""
+        memory = cls(utc_offset_s)
+        memory._arrivals, memory._starts = Log.of(lately.submitted), Log.of(lately.started)
+        users = np.array([memory.users.number(u) for u in lately.ended_user], dtype=np.int64)
+        memory._runs = np.zeros((max(64, len(memory.users)), 2))
+        took_in(memory._runs, memory._all, users, lately.ended)
+        return memory
+
+    def saw_submit(self, at: int, *, nodes: int, time_limit_s: int, user: str) -> None:
+        self.users.number(user)
+        self._arrivals.add((at, nodes, time_limit_s))
+
+    def saw_start(self, at: int, *, wait_s: int, nodes: int, time_limit_s: int) -> None:
+        """`wait_s`: start - eligible."""
+        self._starts.add((at, wait_s, nodes, time_limit_s))
+
+    def saw_end(self, *, run_s: int, time_limit_s: int, user: str) -> None:
+        """Of a job that had started, however it ended."""
+        number = self.users.number(user)
+        if number >= len(self._runs):
+            more = np.zeros((max(number + 1, 2 * len(self._runs)), 2))
+            more[: len(self._runs)] = self._runs
+            self._runs = more
+        took_in(
+            self._runs,
+            self._all,
+            np.array([number], dtype=np.int64),
+            np.array([[run_s, time_limit_s]], dtype=np.int64),
+        )
+
+    def saw_events(self, simulator: Simulator, events: Sequence[Event]) -> None:
+        """What a simulator told of in one call, in its order."""
+        ended = {r.job_id: r for r in simulator.ended_since(events[0].at)} if events else {}
+        for event in events:
+            record = ended.get(event.job_id) or simulator.find(event.job_id)
+            if record is not None:
+                self._saw(event, record)
+
+    def _saw(self, event: Event, record: Record) -> None:
+        job = record.job
+        if event.kind is EventKind.SUBMITTED:
+            self.saw_submit(event.at, nodes=job.nodes, time_limit_s=job.time_limit_s, user=job.user)
+        elif event.kind is EventKind.STARTED:
+            self.saw_start(
+                event.at,
+                wait_s=waited_s(event.at, record.submit, record.eligible),
+                nodes=job.nodes,
+                time_limit_s=job.time_limit_s,
+            )
+        elif event.kind is EventKind.ENDED and record.start is not None:
+            run_s = event.at - record.start
+            self.saw_end(run_s=run_s, time_limit_s=job.time_limit_s, user=job.user)
+
+    def past(self, now: int) -> Past:
+        """The arrays that the numbers are made from, at `now`; views, not to be written to."""
+        return Past(
+            arrivals=self._arrivals.since(now - KEPT_S, now),
+            starts=self._starts.since(now - KEPT_S, now)[-STARTS_KEPT:],
+            runs=self._runs,
+            all_runs=self._all,
+        )
+
+    def fork(self) -> "Memory":
+        """An independent twin; the numbers of the users are shared."""
+        twin = Memory.__new__(Memory)
+        twin.users, twin.utc_offset_s = self.users, self.utc_offset_s
+        twin._arrivals, twin._starts = self._arrivals.fork(), self._starts.fork()  # noqa: SLF001 - of its own kind
+        twin._runs, twin._all = self._runs.copy(), self._all.copy()  # noqa: SLF001
+        return twin
+
+
+@allocating
+def took_in(runs: Floats, all_runs: Floats, users: Ints, ended: Ints) -> None:
+    """Runs that ended, in order: int64[n], the users' numbers, and int64[n, 2], run time and limit.
+
+    `runs` [users, 2] and `all_runs` [2] are changed.
+    """
+    for i in range(len(ended)):
+        run_s, limit_s = ended[i]
+        if limit_s < 1:
+            continue
+        share = min(1.0, max(0.0, run_s / limit_s))
+        own = runs[users[i]]
+        own[0] = own[0] * _FORGET_OWN + share
+        own[1] = own[1] * _FORGET_OWN + 1.0
+        all_runs[0] = all_runs[0] * _FORGET_ALL + share
+        all_runs[1] = all_runs[1] * _FORGET_ALL + 1.0

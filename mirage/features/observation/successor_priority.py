@@ -1,0 +1,80 @@
+"""The priority that the successor would have among the jobs that wait, were it eligible now.
+
+docs/simulator.md section 3, in whole points as squeue prints them. Fair share is not shown by
+squeue for a job that is not there: what the user's waiting jobs have of it is taken, else what is
+usual among all that wait. Where nobody waits it makes no difference.
+"""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from mirage.domain.snapshot import Ints
+from mirage.features.handover_input import Link
+from mirage.features.observation.compute import Pending
+from mirage.sim.types import Params
+
+_FRACTION_BITS = 24
+
+Whole = TypeVar("Whole", int, Ints)
+"""One job or a column of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rivals:
+    """Eligible waiting jobs, and two more int64 columns of theirs."""
+
+    pending: Pending
+    age_s: Ints
+    """That counts: since eligible, or since submission under ACCRUE_ALWAYS."""
+    factor: Ints
+    """PriorityJobFactor of the partition."""
+
+
+def newcomer(params: Params, link: Link, now: int) -> int:
+    """Points of the successor at `now`, without fair share."""
+    since = link.submit if params.accrue_always and link.submit is not None else now
+    age_s = min(max(0, now - since), params.priority_max_age_s)
+    factor = factor_of(params, link.partition)
+    return _points(params, link.nodes, age_s, factor) + _qos_points(params, link.qos)
+
+
+def fair_share(params: Params, rivals: Rivals, user: int) -> int:
+    """Points of fair share of a user's next job, 0 to PriorityWeightFairshare."""
+    pending = rivals.pending
+    if not len(pending.nodes):
+        return 0
+    age_s = np.minimum(rivals.age_s, params.priority_max_age_s)
+    rest = pending.priority - _points(params, pending.nodes, age_s, rivals.factor)
+    own = rest[pending.user == user]
+    told = float(own.max()) if len(own) else float(np.median(rest))
+    return int(min(max(told, 0.0), params.priority_weight_fairshare))
+
+
+def factor_of(params: Params, partition: str) -> int:
+    """PriorityJobFactor; of the first of several partitions that is known, else of the default."""
+    if len(params.partitions) == 1:
+        return params.partitions[0].priority_job_factor
+    by_name = {p.name: p.priority_job_factor for p in params.partitions}
+    known = (by_name[name] for name in partition.split(",") if name in by_name)
+    return next(known, params.partitions[0].priority_job_factor)
+
+
+def _points(params: Params, nodes: Whole, age_s: Whole, factor: Whole) -> Whole:
+    """Size, partition and age, in whole points."""
+    size = params.nodes - nodes if params.priority_favor_small else nodes
+    scaled = (params.priority_weight_job_size << _FRACTION_BITS) * size // params.nodes
+    largest = max(p.priority_job_factor for p in params.partitions)
+    if largest > 0:
+        scaled = scaled + (params.priority_weight_partition << _FRACTION_BITS) * factor // largest
+    rate = (params.priority_weight_age << _FRACTION_BITS) // params.priority_max_age_s
+    return (scaled + rate * age_s) >> _FRACTION_BITS
+
+
+def _qos_points(params: Params, qos: str) -> int:
+    largest = max((q.priority for q in params.qos), default=0)
+    if largest <= 0:
+        return 0
+    chosen = next((q for q in params.qos if q.name == qos), params.qos[0])
+    return params.priority_weight_qos * chosen.priority // largest

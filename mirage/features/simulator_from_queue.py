@@ -1,0 +1,172 @@
+"""A simulator stood up from a real queue: what plans are asked of, and where a twin begins.
+
+Run times are not known: every job is taken to run to its limit.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mirage.domain.job import Job
+from mirage.domain.snapshot import Node, Queue
+from mirage.domain.timelimit import UNLIMITED
+from mirage.errors import MalformedText
+from mirage.features import dependency_text
+from mirage.sim.packing.workload import Workload
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import (
+    Outage,
+    Params,
+    Partition,
+    Qos,
+    SelectType,
+    SimJob,
+)
+from mirage.slurm.text import hostlist
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """The simulator at the queue's instant, before any pass, and the jobs it could not take."""
+
+    simulator: Simulator
+    left_out: dict[int, str]
+    """Why, by job id."""
+
+
+def stand_in(params: Params, queue: Queue, nodes: tuple[Node, ...] = ()) -> StandIn:
+    """Continue from `queue`. `nodes`: in the order of the cluster file; empty: all up.
+
+    A running job whose nodes are not among them stands on any that are free.
+    """
+    running, waiting = _jobs(queue, queue.running), _jobs(queue, queue.pending)
+    as_running = {int(job.job_id): submitted(params, job) for job in running}
+    as_pending = {int(job.job_id): _pending(params, job, queue.taken_at) for job in waiting}
+    left_out = _refused(params, (*as_running.values(), *as_pending.values()))
+    places = _places([job for job in running if job.job_id not in left_out], nodes, params.nodes)
+    left_out |= {i: "no free nodes are left for it" for i, at in places.items() if at is None}
+    simulator = Simulator.stand(
+        _lenient(params),
+        now=queue.taken_at,
+        running=[
+            (as_running[job.job_id], _since(job, queue.taken_at), places[job.job_id] or ())
+            for job in running
+            if job.job_id not in left_out
+        ],
+        pending=[
+            (as_pending[job.job_id], _eligible(job, queue.taken_at))
+            for job in waiting
+            if job.job_id not in left_out
+        ],
+    )
+    _drain(simulator, nodes)
+    return StandIn(simulator, left_out)
+
+
+def submitted(params: Params, job: Job) -> SimJob:
+    """What its user asked for; its run time is not known: the limit."""
+    limit_s = _limit(job)
+    return SimJob(**_common(params, job), time_limit_s=limit_s, run_s=limit_s)
+
+
+def _jobs(queue: Queue, which: Any) -> list[Job]:
+    return [queue.row(i) for i in which.nonzero()[0].tolist()]
+
+
+def _refused(params: Params, jobs: Sequence[SimJob]) -> dict[int, str]:
+    """Jobs that the cluster file says cannot be, by id."""
+    refused = Workload.of(params, jobs).refused
+    return {job_id: reason for reason, ids in refused.items() for job_id in ids}
+
+
+def _lenient(params: Params) -> Params:
+    """Slurm has taken these jobs already: MaxSubmitPU is not asked again."""
+    return replace(params, qos=tuple(replace(q, max_submit_pu=0) for q in params.qos))
+
+
+def _places(
+    running: Sequence[Job], nodes: Sequence[Node], count: int
+) -> dict[int, tuple[int, ...] | None]:
+    """Node numbers by job id; None where there are too few."""
+    numbers = {node.name: i for i, node in enumerate(nodes[:count])}
+    found: dict[int, tuple[int, ...] | None] = {}
+    for job in running:
+        names = hostlist.expand(job.node_list)
+        if len(names) == job.nodes and all(name in numbers for name in names):
+            found[int(job.job_id)] = tuple(numbers[name] for name in names)
+    taken = {i for at in found.values() for i in at or ()}
+    free = [i for i in range(count) if i not in taken]
+    for job in running:
+        if job.job_id in found:
+            continue
+        chosen, free = free[: job.nodes], free[job.nodes :]
+        found[int(job.job_id)] = tuple(chosen) if len(chosen) == job.nodes else None
+    return found
+
+
+def _drain(simulator: Simulator, nodes: Sequence[Node]) -> None:
+    """No new jobs on nodes that take none; what runs there runs on."""
+    for i, node in enumerate(nodes[: simulator.params.nodes]):
+        if not node.usable:
+            simulator.set_node(i, Outage.DRAIN)
+
+
+def _since(job: Job, now: int) -> int:
+    return now if job.start is None else min(job.start, now)
+
+
+def _eligible(job: Job, now: int) -> int | None:
+    return job.eligible if job.eligible is not None and job.eligible <= now else None
+
+
+def _pending(params: Params, job: Job, now: int) -> SimJob:
+    """Held for ever where its dependencies do not read."""
+    found = _waits(job.dependency)
+    eligible = _eligible(job, now) is not None
+    limit_s = _limit(job)
+    able = found is not None and (eligible or found.dependencies or job.eligible)
+    return SimJob(
+        **_common(params, job),
+        time_limit_s=limit_s,
+        run_s=limit_s,
+        begin=0 if eligible else job.eligible or 0,
+        held=job.priority == 0 or not able,
+        dependencies=() if eligible or found is None else found.dependencies,
+        any_dependency=found is not None and found.any_dependency,
+        priority=job.priority if eligible else None,
+    )
+
+
+def _waits(text: str) -> dependency_text.Waits | None:
+    try:
+        return dependency_text.read(text)
+    except MalformedText:
+        return None
+
+
+def _common(params: Params, job: Job) -> dict[str, Any]:
+    shared = params.select_type is not SelectType.LINEAR
+    wide = max(1, job.nodes)
+    return {
+        "job_id": int(job.job_id),
+        "submit": job.submit,
+        "nodes": job.nodes,
+        "cpus": -(-job.cpus // wide) if shared else 0,
+        "gpus": -(-job.gpus // wide) if shared else 0,
+        "user": job.user,
+        "account": job.account,
+        "partition": _known(job.partition.split(","), params.partitions),
+        "qos": _known([job.qos], params.qos),
+        "name": job.name,
+        "comment": job.comment,
+    }
+
+
+def _known(names: Iterable[str], given: Iterable[Partition | Qos]) -> str:
+    """The first that the cluster file has; empty, the default one, where it has none of them."""
+    known = {one.name for one in given}
+    return next((name for name in names if name in known), "")
+
+
+def _limit(job: Job) -> int:
+    return UNLIMITED if job.time_limit_s is None else max(1, job.time_limit_s)

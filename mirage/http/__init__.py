@@ -1,0 +1,3 @@
+"""What the API and the pages share: the request's context, who asks, paging, problems, caching
+and limits.
+"""

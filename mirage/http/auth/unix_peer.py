@@ -1,0 +1,281 @@
+"""Callers on a unix socket: the kernel says who they are (SO_PEERCRED), so no secret is needed."""
+
+import asyncio
+import os
+import socket
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import h11
+import structlog
+from starlette.datastructures import State
+from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from mirage.cluster.host_accounts import caller_of
+from mirage.domain.access.caller import Caller
+from mirage.errors import InputError
+from mirage.http.auth.socket_owner import peer_uid
+from mirage.logs import Seldom
+
+_log = structlog.get_logger(__name__)
+
+_LONGEST = 107
+"""Bytes of a socket's path: sun_path of Linux has 108."""
+_TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_ONE_READ = 16 * 1024
+"""Bytes: asyncio's own is 256 KiB, all of which one connection keeps that asks ahead."""
+_LATE_S = 1.0
+"""Seconds that a timer is late where this process, not the client, stood still."""
+_UNDER_WAY = frozenset({h11.IDLE, h11.SEND_BODY})
+"""States of a client whose request is not whole yet."""
+
+_seldom = Seldom()
+
+
+class Awaited(StrEnum):
+    """What of a client's part is not done."""
+
+    HEAD = "head"
+    BODY = "body"
+    TAKING = "taking the answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds for all of it: a byte now and then is no more time. Between two requests there is
+    uvicorn's timeout_keep_alive, and a head's length is bounded by h11 (16 KiB)."""
+
+    head_s: float = 10.0
+    body_s: float = 20.0
+    taking_s: float = 30.0
+    """For what is left of an answer that is complete, or too much to be held here."""
+
+    def of(self, awaited: Awaited) -> float:
+        by_part = {Awaited.HEAD: self.head_s, Awaited.BODY: self.body_s}
+        return by_part.get(awaited, self.taking_s)
+
+
+class _OneAtATime(FlowControl):
+    """Reads nothing more while a request waits for its turn.
+
+    uvicorn reads on whenever an answer is begun, though one request alone is taken from what is
+    there: of who asks faster than is answered all would be kept here, without end.
+    """
+
+    def __init__(self, transport: asyncio.Transport, has_one_waiting: Callable[[], bool]) -> None:
+        super().__init__(transport)
+        self._has_one_waiting = has_one_waiting
+
+    def resume_reading(self) -> None:
+        if self.read_paused and not self._has_one_waiting():
+            super().resume_reading()
+
+
+class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
+    """HTTP/1.1 that tells the application which user is at the other end of a unix socket.
+
+    In the application's state, where no header reaches: X-Forwarded-For can say nothing here.
+
+    One whose answers may be without end: `at_ending` in that state takes what is to be called
+    when the server is told to end, which else waits for the answer under way.
+
+    And one that waits for no client longer than its patience goes, and keeps no more of what a
+    client asks for ahead than one read.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        patience: Patience | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._patience = patience or Patience()
+        self._awaited: Awaited | None = None
+        self._limit: asyncio.TimerHandle | None = None
+        self._is_full = False
+        self._ending = False
+        self._end: Callable[[], None] | None = None
+        self._read = bytearray()
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio's word
+        self._read = bytearray(_ONE_READ)
+        return self._read
+
+    def buffer_updated(self, nbytes: int) -> None:
+        read, self._read = self._read, bytearray()
+        self.data_received(bytes(memoryview(read)[:nbytes]))
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.flow = _OneAtATime(transport, self._has_one_waiting)
+        self.app_state = {**self.app_state, "at_ending": self._call_at_ending}
+        # What ends a connection whose client does not read: one that is closed waits for it.
+        self.app_state["cut"] = transport.abort
+        end: socket.socket = transport.get_extra_info("socket")
+        if end.family is not socket.AF_UNIX:
+            # Else an answer in two parts waits 40 ms for an acknowledgement. asyncio sets it on
+            # sockets that say they are TCP, which one made without naming its protocol does not.
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        else:
+            self.app_state["peer_uid"] = peer_uid(end)
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._await(None)
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.conn.their_state is not h11.SEND_BODY:  # uvicorn's own turn: so much is held of it
+            self.flow.resume_reading()
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._look()
+
+    def eof_received(self) -> None:
+        # The transport closes itself after this, and an answer that nobody takes would keep it.
+        self._await(Awaited.TAKING)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._is_full = True
+        self._look()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._is_full = False
+        self._await(None)
+        self._look()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self._ending = True
+        if self._end is not None:
+            self._end()
+
+    def _call_at_ending(self, end: Callable[[], None]) -> None:
+        self._end = end  # of the one answer under way: HTTP/1.1 has no two at once
+        if self._ending:
+            end()
+
+    def _look(self) -> None:
+        """Start the time of what is awaited now; what was awaited before has the time it has."""
+        if self.transport.is_closing() or self._is_full or self._leaves_an_answer():
+            self._await(Awaited.TAKING)
+        elif self.conn.their_state is h11.SEND_BODY:
+            self._await(Awaited.BODY)
+        elif self.conn.their_state is h11.IDLE and self._has_begun_a_head():
+            self._await(Awaited.HEAD)
+        else:
+            self._await(None)
+
+    def _leaves_an_answer(self) -> bool:
+        """Also while it asks for the next one: that is no taking."""
+        is_complete = self.cycle is not None and self.cycle.response_complete
+        waits = is_complete or self._awaited is Awaited.TAKING
+        return waits and self.transport.get_write_buffer_size() > 0
+
+    def _has_one_waiting(self) -> bool:
+        """Or its beginning, behind one that is whole and not yet answered."""
+        return self.conn.their_state not in _UNDER_WAY and bool(self.conn.trailing_data[0])
+
+    def _has_begun_a_head(self) -> bool:
+        """The first one begins with the connection."""
+        return self.cycle is None or bool(self.conn.trailing_data[0])
+
+    def _await(self, awaited: Awaited | None) -> None:
+        if awaited is self._awaited:
+            return
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+        self._awaited = awaited
+        if awaited is not None:
+            self._limit = self.loop.call_later(self._patience.of(awaited), self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        limit, awaited = self._limit, self._awaited
+        self._awaited, self._limit = None, None
+        if limit is not None and self.loop.time() - limit.when() > _LATE_S:
+            self._await(awaited)  # anew: the client may have sent all of it meanwhile
+            return
+        if awaited is None or (awaited is Awaited.TAKING and self._has_taken_all()):
+            self._look()  # what it has begun to send meanwhile
+            return
+        client = self.app_state.get("client")
+        _seldom.say(
+            _log.info, "a client was too slow", kind=awaited, awaited=awaited.value, client=client
+        )
+        if awaited is Awaited.TAKING:
+            self.transport.abort()
+            return
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            self.transport.write(_TOO_LATE)
+        self.transport.close()
+        self._look()
+
+    def _has_taken_all(self) -> bool:
+        left = self.transport.get_write_buffer_size()
+        return not (left or self._is_full or self.transport.is_closing())
+
+
+def peer(state: State) -> Caller | None:
+    """Who is at the other end; None where that is a network."""
+    uid: Any = getattr(state, "peer_uid", None)
+    if uid is None:
+        return None
+    return caller_of(uid, via="socket")
+
+
+def listen(path: Path, *, private: bool) -> socket.socket:
+    """A socket at `path`, in the place of one that nobody listens on any more.
+
+    `private`: for its owner alone; else for every user of the host. Raises InputError.
+    """
+    if len(os.fsencode(path)) > _LONGEST:
+        raise InputError(f"the socket's path is too long ({_LONGEST} bytes at most): {path}")
+    listening = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177 if private else 0o111)
+    try:
+        _clear(path)
+        listening.bind(str(path))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise InputError(f"cannot listen on {path}: {error.strerror or error}") from error
+    finally:
+        os.umask(before)
+    return listening
+
+
+def _clear(path: Path) -> None:
+    """Only a socket is taken away, and only one that refuses callers."""
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise InputError(f"cannot listen on {path}: it is no socket")
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+    raise InputError(f"cannot listen on {path}: another service does")

@@ -1,0 +1,148 @@
+"""Who was refused what and why, in the audit: never the credential itself."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+from fastapi import Request
+
+from mirage.domain.access.caller import Caller
+from mirage.domain.sanitize import printable
+from mirage.errors import MirageError, NotAllowed, NotIdentified
+from mirage.http import quota
+from mirage.http.context import ApiContext
+from mirage.logs import Seldom
+from mirage.services.access.quotas import Rates
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+
+_log = structlog.get_logger(__name__)
+_seldom = Seldom(30)
+
+OF_ONE, OF_ONE_A_MINUTE = 20, 1
+"""Rows on one caller: at once, and then. A day of trying makes some 1,500."""
+OF_ALL, OF_ALL_A_MINUTE = 120, 4
+"""The same of all whom somebody vouches for, and of all others: each has what the others leave, and
+who shows false credentials from many addresses leaves those who are known their own."""
+TELL_AFTER_S = 60.0
+"""How many were left out is written at the next refusal after that, whoever's it is."""
+MOST_LEFT_OUT = 256
+"""Callers of whom it is counted; the rest are counted together."""
+
+_REST = "others"
+_LONGEST = 200
+NOBODY = "nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Refusals of one caller that were not written."""
+
+    whose: str
+    number: int
+    since: float
+
+
+class Ledger:
+    """Says which refusals are written down, in the audit and the log: some of each caller, so that
+    no flood of one's fills the database or hides another's."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._of_one = Rates(OF_ONE, OF_ONE_A_MINUTE, clock)
+        self._of_all = Rates(OF_ALL, OF_ALL_A_MINUTE, clock)
+        self._left_out: dict[str, LeftOut] = {}
+        self._lock = threading.Lock()
+
+    def admits(self, whose: str, *, known: bool) -> bool:
+        """Whether this one is written; else it is counted."""
+        pool = "known" if known else "unknown"
+        if not self._of_one.wait_s(whose) and not self._of_all.wait_s(pool):
+            return True
+        with self._lock:
+            full = whose not in self._left_out and len(self._left_out) >= MOST_LEFT_OUT
+            name = _REST if full else whose
+            before = self._left_out.get(name, LeftOut(name, 0, self._clock()))
+            self._left_out[name] = LeftOut(name, before.number + 1, before.since)
+        return False
+
+    def told(self) -> Sequence[LeftOut]:
+        """Those left out that are now to be told of: they are counted anew from here on."""
+        with self._lock:
+            until = self._clock() - TELL_AFTER_S
+            due = [each for each in self._left_out.values() if each.since <= until]
+            due = [each for each in due if not self._of_all.wait_s("left out")]
+            for each in due:
+                del self._left_out[each.whose]
+            return due
+
+
+def _whose(who: Caller) -> str:
+    counted = quota.account(who).name
+    return f"{who.user} ({counted})" if who.counts_alone else counted
+
+
+def record(request: Request, error: MirageError) -> None:
+    """Write down what was refused to somebody who showed a credential. A failure is only logged."""
+    who: Caller | None = getattr(request.state, "who", None)
+    claimed = request.headers.get("authorization") or getattr(request.state, "claimed", False)
+    if who is None and not claimed:
+        return  # a question without a credential: nothing was claimed
+    ledger: Ledger = request.app.state.refusals
+    given: ApiContext = request.app.state.context
+    entry = _entry(request, error, who)
+    entries = [_left_out(each, given.clock()) for each in ledger.told()]
+    # Of one who only shows what was alice's once, the address is counted beside the name.
+    whose = _whose(who) if who else f"{entry.actor} from {quota.address(request)}"
+    if ledger.admits(whose, known=who is not None):
+        entries.append(entry)
+    for each in entries:
+        _log.warning("refused", actor=each.actor, **each.detail)
+    _write(given, entries)
+
+
+def _write(given: ApiContext, entries: Sequence[AuditEntry]) -> None:
+    if not entries:
+        return
+    try:
+        with given.store.begin() as tx:
+            for entry in entries:
+                audit.write(tx, given.cluster_id, entry)
+    except MirageError as trouble:
+        _seldom.say(_log.error, "a refusal is not in the audit", error=str(trouble))
+
+
+def _left_out(each: LeftOut, now: int) -> AuditEntry:
+    why = f"{each.number} more refusals of {each.whose} were not written"
+    detail = {"why": _short(why), "number": each.number}
+    return AuditEntry(at=now, actor=NOBODY, event="refused: not written", detail=detail)
+
+
+def _entry(request: Request, error: MirageError, who: Caller | None) -> AuditEntry:
+    claimed = error.who if isinstance(error, NotIdentified) else ""
+    detail = {
+        "method": request.method,
+        "path": _short(request.url.path),
+        "why": _short(str(error)),
+        "from": "unix socket" if request.client is None else request.client.host,
+        "via": _scheme(request) if who is None else who.via,
+    }
+    given: ApiContext = request.app.state.context
+    word = "not allowed" if isinstance(error, NotAllowed) else "not identified"
+    return AuditEntry(
+        at=given.clock(),
+        actor=claimed or (NOBODY if who is None else who.user),
+        event=f"refused: {word}",
+        detail=detail,
+    )
+
+
+def _scheme(request: Request) -> str:
+    """The first word alone, and only one that is known: the rest is the secret."""
+    word = request.headers.get("authorization", "").partition(" ")[0].lower()
+    return word if word in {"munge", "bearer"} else "unknown"
+
+
+def _short(text: str) -> str:
+    return printable(text)[:_LONGEST]

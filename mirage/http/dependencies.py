@@ -1,0 +1,248 @@
+"""What a route may ask for: the context, a transaction, the caller, how fresh the answer is."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Annotated, cast
+
+import structlog
+from fastapi import Depends, Header, Request
+
+from mirage.domain.access.caller import Caller, Role, Standing
+from mirage.domain.access.request_signing import signed, signed_for_anybody
+from mirage.errors import NotAllowed, NotIdentified
+from mirage.http import quota
+from mirage.http.auth import cookie_auth
+from mirage.http.auth.unix_peer import peer
+from mirage.http.context import ApiContext
+from mirage.http.problems import NOT_JSON, ProblemError, invalid
+from mirage.services.access import tokens
+from mirage.store.chains import chains
+from mirage.store.database.engine import Transaction
+from mirage.store.events import audit
+from mirage.store.jobs import snapshots
+
+
+def context(request: Request) -> ApiContext:
+    return cast(ApiContext, request.app.state.context)
+
+
+Context = Annotated[ApiContext, Depends(context)]
+
+
+async def _body(request: Request) -> bytes:
+    # The one coroutine: Starlette gives the body to no other.
+    return await request.body()
+
+
+Body = Annotated[bytes, Depends(_body)]
+
+
+def only_json(request: Request, body: Body) -> None:
+    """Before anything is made of the body: what is no JSON is not guessed at."""
+    if not body or request.method in {"GET", "HEAD"}:
+        return
+    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if said != "application/json" and not (
+        said.startswith("application/") and said.endswith("+json")
+    ):
+        raise ProblemError(NOT_JSON, f"a body of {said or 'no type'} is not read here: send JSON")
+
+
+def no_nul(request: Request) -> None:
+    """PostgreSQL keeps no NUL in a text, and nobody has one in a name."""
+    for name, value in request.query_params.multi_items():
+        if "\0" in value:
+            raise invalid("must not contain NUL", parameter=name)
+
+
+def reader(
+    request: Request,
+    given: Context,
+    body: Body,
+    authorization: Annotated[
+        str | None,
+        Header(
+            description="`MUNGE <credential>` of `<METHOD> <path?query> <SHA-256 of the body> "
+            "<cluster> mirage`, or `Bearer <token>`: a token of `mirage token create`, or of Slurm "
+            "(`scontrol token`)"
+        ),
+    ] = None,
+) -> Standing:
+    """Whoever asks, also somebody unknown; who shows a credential must be who it says."""
+    who = _caller(request, given, body, authorization)
+    if who is not None:
+        who = request.state.who = _counted(given, who)
+    if given.owner_uid is not None and (who is None or who.uid != given.owner_uid):
+        if who is None:
+            raise NotIdentified(_HOW)
+        raise NotAllowed("this service is its own user's alone")
+    return given.rights.of(who)
+
+
+_HOW = (
+    "this needs to know who asks: the header `Authorization: MUNGE <credential>` "
+    "or `Authorization: Bearer <token>`"
+)
+
+
+def _caller(
+    request: Request, given: ApiContext, body: bytes, authorization: str | None
+) -> Caller | None:
+    if not authorization:
+        who = peer(request.state)
+        at_socket = None if who is not None and who.uid in given.proxy_uids else who
+        return cookie_auth.session(request, given) or at_socket
+    scheme, _, credential = authorization.partition(" ")
+    credential = credential.strip()
+    match scheme.upper():
+        case "MUNGE":
+            return _munged(request, given, body, credential)
+        case "BEARER" if credential.startswith(tokens.PREFIX):
+            with given.store.read() as tx:
+                now = given.clock()
+                return tokens.identify(tx, credential, cluster_id=given.cluster_id, now=now)
+        case "BEARER":
+            if given.read_jwt is None:
+                raise NotIdentified("this service takes no JSON web tokens")
+            return given.read_jwt(credential)
+    raise NotIdentified(_HOW)
+
+
+def _counted(given: ApiContext, who: Caller) -> Caller:
+    """A uid without an account on this host counts by itself once Slurm has shown a job of it."""
+    if who.counts_alone:
+        return who
+    with given.store.read() as tx:
+        return replace(who, counts_alone=chains.is_seen(tx, given.cluster_id, who.uid))
+
+
+_OLDER = re.compile(r"POST /api/v1/(chains|completions)|GET /api/v1/chains/[0-9a-z]+/next")
+"""What plugins and links under way ask for, which may be of an older release than the service."""
+
+_log = structlog.get_logger(__name__)
+
+
+def _munged(request: Request, given: ApiContext, body: bytes, credential: str) -> Caller:
+    if given.identify is None:
+        raise NotIdentified("this service takes no MUNGE credentials")
+    method, target = request.method, _target(request)
+    older: list[str] = []
+    if given.munge_without_cluster and _OLDER.fullmatch(f"{method} {target}"):
+        older.append(signed_for_anybody(method, target, body))
+    who = given.identify(credential, signed(method, target, body, given.cluster_name), *older)
+    if not who.names_cluster:
+        _tell_of_older(who.user)
+    return who
+
+
+@lru_cache(maxsize=4096)
+def _tell_of_older(user: str) -> None:
+    """Once for each user: a line for each request would be a log that users fill."""
+    _log.warning(
+        "a MUNGE credential names no cluster: renew slurm_plugin on the host that sent it, then "
+        "set auth.munge_without_cluster = false",
+        user=user,
+    )
+
+
+def _target(request: Request) -> str:
+    """As the caller wrote it, without what a proxy puts before it."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    return f"{path}?{query}" if query else str(path)
+
+
+Reader = Annotated[Standing, Depends(reader)]
+
+
+# After who asks is known, who is looked up in a transaction of its own: a request that held one and
+# asked for another would wait for itself once as many do as there are connections.
+def _read(given: Context, who: Reader) -> Iterator[Transaction]:  # noqa: ARG001
+    with given.store.read() as tx:
+        yield tx
+
+
+# Of scope "function": committed before the answer is sent, so that a commit that fails is told.
+Reading = Annotated[Transaction, Depends(_read, scope="function")]
+
+
+def _identified(reader: Reader) -> Standing:
+    if not reader.known:
+        raise NotIdentified(_HOW)
+    return reader
+
+
+Identified = Annotated[Standing, Depends(_identified)]
+"""Somebody who is known."""
+
+
+def writer(request: Request, given: Context, who: Identified) -> Standing:
+    # Admins, and slurmctld with an end of each job, may change what they like as fast as they can.
+    if not who.is_admin and who.user not in given.pushers:
+        quota.of(request).check_write(quota.asker(request))
+    if request.state.who.read_only or who.role is Role.VIEWER:
+        raise NotAllowed("this token is for reading alone")
+    return who
+
+
+Writer = Annotated[Standing, Depends(writer)]
+"""Somebody who may change what is theirs."""
+
+
+def _begin(request: Request, given: Context, who: Writer) -> Iterator[Transaction]:  # noqa: ARG001
+    with given.store.begin() as tx:
+        audit.acting(tx, request.state.who.via)
+        yield tx
+
+
+Writing = Annotated[Transaction, Depends(_begin, scope="function")]
+"""A transaction of somebody who may write; what it leaves in the audit tells by what credential."""
+
+
+def _admin(who: Identified) -> Standing:
+    if not who.is_admin:
+        raise NotAllowed(f"{who.user} is not an admin of this service")
+    return who
+
+
+Admin = Annotated[Standing, Depends(_admin)]
+
+
+def _admin_writer(who: Writer) -> Standing:
+    return _admin(who)
+
+
+AdminWriter = Annotated[Standing, Depends(_admin_writer)]
+
+
+def need(reader: Standing, *words: str) -> None:
+    """Nobody unknown is shown a list that the cluster would cut to one's own."""
+    if not reader.known and not reader.sees(*words):
+        raise NotIdentified(f"this cluster shows users only their own (PrivateData): {_HOW}")
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """When the cluster was last looked at, and whether that is too long ago."""
+
+    as_of: datetime | None
+    stale: bool
+
+
+def freshness(tx: Transaction, given: ApiContext) -> Freshness:
+    latest = snapshots.latest(tx, given.cluster_id)
+    if latest is None:
+        return Freshness(None, stale=True)
+    stale = given.clock() - latest.taken_at > given.stale_after_s
+    return Freshness(instant(latest.taken_at), stale)
+
+
+def instant(epoch: int) -> datetime:
+    return datetime.fromtimestamp(epoch, UTC)
+
+
+def instant_or_none(epoch: int | None) -> datetime | None:
+    return None if epoch is None else instant(epoch)

@@ -1,0 +1,100 @@
+"""Idempotency-Key: the repeat of a request that changed something changes nothing again.
+
+Of the first only a digest is kept, in the transaction of what it changed: there is either both or
+neither. A repeat is answered anew, by the rights that its caller has now.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+from fastapi import Depends, Header, Request, Response
+from pydantic import BaseModel
+
+from mirage.http import quota
+from mirage.http.dependencies import Body, Context, Writer, Writing
+from mirage.http.problems import CONFLICT, KEY_REUSED, ProblemError
+from mirage.store.access import idempotency
+from mirage.store.database.engine import Transaction
+
+REPLAYED = "Idempotency-Replayed"
+
+Made = TypeVar("Made", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """A request that may be a repeat."""
+
+    uid: int
+    key: str | None
+    fingerprint: str
+    now: int
+
+    def claim(self, tx: Transaction) -> bool:
+        """Whether it is the first; raises ProblemError for another request's key.
+
+        One that is being answered is waited for: it may have changed what this one would change.
+        """
+        if self.key is None:
+            return True
+        if idempotency.claim(tx, self.uid, self.key, fingerprint=self.fingerprint, now=self.now):
+            return True
+        known = idempotency.find(tx, self.uid, self.key, now=self.now)
+        if known is None:
+            raise ProblemError(CONFLICT, "the same request is being answered: repeat it")
+        if known != self.fingerprint:
+            said = "this Idempotency-Key stands for a request with other words"
+            raise ProblemError(KEY_REUSED, said)
+        return False
+
+
+def _words(
+    *,
+    request: Request,
+    given: Context,
+    who: Writer,
+    body: Body,
+    idempotency_key: Annotated[
+        str | None,
+        Header(max_length=255, description="A repeat within a day changes nothing again."),
+    ] = None,
+) -> Words:
+    # The account as well: tokens without a user share a uid.
+    account = quota.asker(request).name
+    words = f"{request.method} {request.url.path} {account}\n".encode()
+    return Words(
+        uid=who.uid,
+        key=idempotency_key,
+        fingerprint=hashlib.sha256(words + body).hexdigest(),
+        now=given.clock(),
+    )
+
+
+Asked = Annotated[Words, Depends(_words)]
+
+
+@dataclass(frozen=True, slots=True)
+class InOne:
+    """Done and remembered in one transaction: both or neither."""
+
+    words: Words
+    tx: Transaction
+    response: Response
+
+    def once(self, make: Callable[[], Made], again: Callable[[], Made]) -> Made:
+        """What `make` answers; for a repeat what `again` does, which changes nothing and asks for
+        the same rights."""
+        if self.words.claim(self.tx):
+            return make()
+        self.response.headers[REPLAYED] = "true"
+        return again()
+
+
+def _in_one(words: Asked, tx: Writing, response: Response) -> InOne:
+    return InOne(words, tx, response)
+
+
+Once = Annotated[InOne, Depends(_in_one)]
+"""What every POST asks for."""

@@ -1,0 +1,87 @@
+"""The bounds of `services.quotas` as requests meet them: who asks, and for what."""
+
+import ipaddress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from fastapi import Request
+
+from mirage.domain.access.caller import NO_ACCOUNT, NOBODY_UID, Caller
+from mirage.http.auth.socket_owner import as_one_client
+from mirage.services.access.quotas import Asker, Quotas, Rates, Slots
+
+FORECASTS_AT_ONCE = 8
+"""Of Starlette's 40 threads: whatever is asked of forecasts, the others answer."""
+
+OF_AN_ADDRESS = 5
+"""Users' shares, where nobody says who they are: a login node or a proxy speaks for many."""
+
+_SLOT_S = 10
+"""A file of 200,000 jobs takes five to eight seconds (docs/rest.md)."""
+
+
+class Quota:
+    """What is counted of all callers of one app."""
+
+    def __init__(self, quotas: Quotas, clock: Callable[[], float]) -> None:
+        self._quotas = quotas
+        self._writes = Rates(quotas.writes_burst, quotas.writes_per_minute, clock)
+        each, all_of = quotas.forecasts_per_minute, OF_AN_ADDRESS * quotas.forecasts_per_minute
+        self._forecasts = Rates(each, each, clock)
+        self._forecasts_of = Rates(all_of, all_of, clock)
+        said = "too many forecasts are being made: ask again in a moment"
+        self._foretelling = Slots(FORECASTS_AT_ONCE, said, 1)
+        said = "too many files are being written, or half of those are yours: ask again later"
+        self.exports = Slots(quotas.exports, said, _SLOT_S)
+
+    @property
+    def export_s(self) -> int:
+        return self._quotas.export_s
+
+    def check_write(self, who: Asker) -> None:
+        """Raises TooMany."""
+        burst, each = self._quotas.writes_burst, self._quotas.writes_per_minute
+        said = f"one user changes up to {burst} things at once, and then {each} a minute"
+        self._writes.check(who.name, f"{said} (quota.writes_per_minute)")
+
+    @contextmanager
+    def foretelling(self, who: Asker) -> Iterator[None]:
+        """Raises TooMany."""
+        each = self._quotas.forecasts_per_minute
+        said = f"one user looks at {each} forecasts a minute (quota.forecasts_per_minute)"
+        if who.known:
+            self._forecasts.check(who.name, said)
+        else:
+            said = f"{said}, and all of one address who do not say who they are at {OF_AN_ADDRESS}"
+            self._forecasts_of.check(who.name, f"{said} times as many")
+        with self._foretelling.taken(who):
+            yield
+
+
+def of(request: Request) -> Quota:
+    found: Quota = request.app.state.quota
+    return found
+
+
+def asker(request: Request) -> Asker:
+    """By the credential that was shown and believed, else by the address."""
+    who: Caller | None = getattr(request.state, "who", None)
+    return Asker(address(request), known=False) if who is None else account(who)
+
+
+def account(who: Caller) -> Asker:
+    """A token without a user is its own; uids without an account are one caller together."""
+    if who.uid == NOBODY_UID:
+        return Asker(who.via, known=True)
+    return Asker(f"uid {who.uid}" if who.counts_alone else NO_ACCOUNT, known=True)
+
+
+def address(request: Request) -> str:
+    """Behind a proxy, the proxy's: whoever reads without a credential is one caller there."""
+    if request.client is None:
+        return "unix socket"
+    try:
+        found = ipaddress.ip_address(request.client.host)
+    except ValueError:
+        return request.client.host
+    return as_one_client(found)

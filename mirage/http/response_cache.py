@@ -1,0 +1,73 @@
+"""Answers and pages that many ask for and that change once a tick at most: made once for all."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, TypeVar
+
+from mirage.domain.access.caller import Standing
+from mirage.store.database.engine import Transaction
+from mirage.store.events import changes
+
+MOST = 96
+"""Of one process: a few ranges, and a few people who see different things. A page is 40 KB."""
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Made:
+    """An answer, or a place for one that is being made."""
+
+    version: Hashable
+    lock: Lock = field(default_factory=Lock)
+    done: bool = False
+    answer: Any = None
+
+
+@dataclass(slots=True)
+class Remembered:
+    """Of one process: the answers asked for last, by what they are of."""
+
+    _kept: OrderedDict[Hashable, _Made] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def of(self, key: Hashable, version: Hashable, make: Callable[[], T]) -> T:
+        """`key`: what is asked, and by whom; `version`: all else that the answer depends on.
+
+        Of those who ask for it at once, as all open pages do after a tick, one makes it.
+        """
+        with self._lock:
+            made = self._kept.get(key)
+            if made is None or made.version != version:
+                made = self._kept[key] = _Made(version)
+            self._kept.move_to_end(key)
+            while len(self._kept) > MOST:
+                self._kept.popitem(last=False)
+        with made.lock:
+            if not made.done:
+                made.answer, made.done = make(), True
+        return made.answer  # type: ignore[no-any-return] # of the same maker
+
+    def lookback(
+        self,
+        make: Callable[[Transaction, int, int, int, Standing], T],
+        tx: Transaction,
+        span: tuple[int, int, int],
+        reader: Standing,
+    ) -> T:
+        """What `make` says of cluster, since, until (`span`) to this reader: good until the
+        cluster's next change (`store.changes`)."""
+        cluster_id, since, until = span
+        own = None if reader.sees_all_chains else reader.own()
+        seen = (reader.is_admin, reader.hidden, own)
+        key = (make.__qualname__, cluster_id, until - since, seen)
+        version = (changes.newest(tx, cluster_id), until)
+        return self.of(key, version, lambda: make(tx, *span, reader))
+
+
+def lately(now: int, days: int) -> tuple[int, int]:
+    """(since, until) of the last days, to the end of this minute, in which all ask the same."""
+    until = (now // 60 + 1) * 60
+    return until - days * 86400, until

@@ -1,0 +1,1 @@
+"""The listening server: which connections are admitted, and how they are accepted."""

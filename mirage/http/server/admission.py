@@ -1,0 +1,171 @@
+"""Who is let in: so many connections in all, fewer of one client, and descriptors that are left to
+the worker, which has none to spare when it must start a command of Slurm's."""
+
+import ipaddress
+import pwd
+import resource
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import structlog
+
+from mirage.cluster.host_accounts import user_name
+from mirage.domain.access.caller import NO_ACCOUNT
+from mirage.errors import InputError
+from mirage.http.auth.socket_owner import End, Owners, as_one_client, peer_uid
+from mirage.logs import Seldom
+
+_log = structlog.get_logger(__name__)
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+KEPT = 160
+"""Descriptors that no connection takes: a database's for each of 40 threads that answer, which are
+two in SQLite; commands of Slurm with three pipes each; files, sockets and the log."""
+FEWEST = 16
+"""Connections with which a service is of use."""
+WANTED = 8192
+"""Descriptors that are asked for at the start, as LimitNOFILE= of the unit has them: more would be
+handed on to Slurm's commands, and some programs close all that they might have."""
+USUAL_PROXIES = ("www-data", "nginx", "apache", "haproxy", "caddy")
+"""Accounts that web servers have on the usual distributions."""
+
+
+def raise_limit() -> int:
+    """As many descriptors as may be had without a privilege, up to WANTED; how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = WANTED if hard == resource.RLIM_INFINITY else min(hard, WANTED)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        return most
+    return WANTED if soft == resource.RLIM_INFINITY else soft
+
+
+def room(wanted: int, descriptors: int) -> int:
+    """Connections at once: half of the descriptors at most, and KEPT are left.
+
+    Raises InputError where that is less than FEWEST."""
+    found = min(wanted, descriptors // 2, descriptors - KEPT)
+    if found < FEWEST:
+        raise InputError(
+            f"{descriptors} descriptors are too few: at least {KEPT + FEWEST} are needed "
+            "(ulimit -n, LimitNOFILE= of the unit)"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who connects."""
+
+    name: str
+    alone: bool
+    """Whether it is one: not a proxy, nor somebody on this host that the kernel does not name."""
+
+
+class Proxies(NamedTuple):
+    """Who connects for many."""
+
+    uids: frozenset[int]
+    networks: tuple[Network, ...]
+
+
+class Admitted(socket.socket):
+    """A connection that counts as long as it has its descriptor."""
+
+    def __init__(self, accepted: socket.socket, client: Client, leave: Callable[[], None]) -> None:
+        super().__init__(fileno=accepted.detach())
+        self.client = client
+        self._leave: Callable[[], None] | None = leave
+
+    def close(self) -> None:
+        super().close()
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
+
+
+class Admission:
+    """Counts connections by client: a user of this host by the kernel's word, else a network
+    address. Through the unix socket a user is another client than through TCP."""
+
+    def __init__(self, most: int, of_one: int, proxies: Proxies | None = None) -> None:
+        self.most = most
+        self._of_one = min(of_one, most // 2)
+        self._of_many = most - most // 4
+        self._owners = Owners()
+        self._uids, self._networks = proxies or resolve_proxies(())
+        self._held: Counter[str] = Counter()
+        self._seldom = Seldom()
+
+    def close(self) -> None:
+        self._owners.close()
+
+    def admit(self, accepted: socket.socket) -> Admitted | None:
+        """None: it is closed, for there are too many."""
+        try:
+            client = self._client(accepted)
+        except OSError:  # gone already
+            accepted.close()
+            return None
+        name = client.name
+        if self._held.total() >= self.most:
+            self._refuse(accepted, "too many connections", name)
+        elif self._held[name] >= (self._of_one if client.alone else self._of_many):
+            self._refuse(accepted, "too many connections of one client", name)
+        else:
+            self._held[name] += 1
+            return Admitted(accepted, client, lambda: self._left(name))
+        return None
+
+    def _refuse(self, accepted: socket.socket, why: str, name: str) -> None:
+        accepted.close()
+        self._seldom.say(_log.warning, why, client=name, open=self._held.total())
+
+    def _left(self, name: str) -> None:
+        self._held[name] -= 1
+        if not self._held[name]:
+            del self._held[name]
+
+    def _client(self, connection: socket.socket) -> Client:
+        if connection.family is socket.AF_UNIX:
+            uid = peer_uid(connection)
+            return Client(f"{_user(uid)} by socket", uid not in self._uids)
+        end = End.of(connection.getpeername())
+        owner = self._owners.uid(end, End.of(connection.getsockname()))
+        if owner is not None:
+            return Client(_user(owner), owner not in self._uids)
+        if end.address.is_loopback:
+            return Client("this host", alone=False)
+        alone = not any(end.address in network for network in self._networks)
+        return Client(as_one_client(end.address), alone)
+
+
+def _user(uid: int) -> str:
+    """Uids without an account are one client: one user may have thousands of them."""
+    return NO_ACCOUNT if user_name(uid) is None else f"uid {uid}"
+
+
+def resolve_proxies(words: Iterable[str]) -> Proxies:
+    """Of the setting `service.proxies`, and the usual accounts. Logs a name of nobody's."""
+    uids, networks = set(), []
+    for word in (*USUAL_PROXIES, *words):
+        try:
+            networks.append(ipaddress.ip_network(word, strict=False))
+        except ValueError:
+            uid = int(word) if word.isdecimal() else _uid(word)
+            if uid is not None:
+                uids.add(uid)
+            elif word not in USUAL_PROXIES:
+                _log.warning("service.proxies names nobody of this host", name=word)
+    return Proxies(frozenset(uids), tuple(networks))
+
+
+def _uid(name: str) -> int | None:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None

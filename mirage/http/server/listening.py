@@ -1,0 +1,153 @@
+"""The server, and how it takes callers in.
+
+asyncio's own way has no cap, and where descriptors run out it tries again, and logs it, thousands
+of times a second. uvicorn's limit_concurrency answers 503 once a head has come, but counts
+everybody together, and who never ends a head keeps a connection all the same.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+import structlog
+import uvicorn
+from starlette.types import ASGIApp
+
+from mirage.http.auth.unix_peer import Patience, PeerProtocol
+from mirage.http.server.admission import Admission, Admitted
+from mirage.logs import Seldom
+
+_log = structlog.get_logger(__name__)
+
+REST_S = 0.2
+"""Between two tries while there are no descriptors."""
+_AT_ONCE = 64
+"""Callers taken in before others have their turn."""
+_OUT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+_seldom = Seldom()
+
+
+class Door:
+    """One listening socket. Whoever cannot be taken in is told so: their connection is closed."""
+
+    def __init__(
+        self, listening: socket.socket, admission: Admission, take: Callable[[Admitted], None]
+    ) -> None:
+        listening.setblocking(False)
+        self._listening, self._admission, self._take = listening, admission, take
+        self._spare: int | None = None
+        self._resting: asyncio.TimerHandle | None = None
+        self.open()
+
+    def open(self) -> None:
+        self._resting = None
+        self._keep_spare()
+        asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    def close(self) -> None:
+        if self._resting is not None:
+            self._resting.cancel()
+        asyncio.get_running_loop().remove_reader(self._listening)
+        self._give_up_spare()
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                accepted, _address = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF:
+                    raise
+                self._turn_away(error)
+                return
+            if (admitted := self._admission.admit(accepted)) is not None:
+                self._take(admitted)
+
+    def _turn_away(self, error: OSError) -> None:
+        """With the descriptor that was kept for this: else callers wait, and the loop spins."""
+        _seldom.say(_log.error, "no descriptors for callers", error=error.strerror)
+        if self._spare is not None:
+            self._give_up_spare()
+            with suppress(OSError):  # somebody else has it now
+                self._listening.accept()[0].close()
+            self._keep_spare()
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._listening)
+        self._resting = loop.call_later(REST_S, self.open)
+
+    def _keep_spare(self) -> None:
+        if self._spare is None:
+            try:
+                self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                return  # the next time
+
+    def _give_up_spare(self) -> None:
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+
+
+class Server(uvicorn.Server):
+    """uvicorn behind our doors; says when it answers."""
+
+    def __init__(
+        self,
+        served: ASGIApp,
+        admission: Admission,
+        *,
+        patience: Patience,
+        keep_alive_s: int,
+        grace_s: int,
+        started: Callable[[], None],
+    ) -> None:
+        config = uvicorn.Config(
+            served,
+            http=PeerProtocol,
+            loop="asyncio",  # sockets of ours, which others would not close
+            ws="none",  # nothing here speaks it, and its connections would have no limits
+            # What a proxy says of its caller is for no audit: anybody on this host may say it.
+            proxy_headers=False,
+            log_config=None,
+            access_log=False,
+            timeout_keep_alive=keep_alive_s,
+            timeout_graceful_shutdown=grace_s,
+        )
+        super().__init__(config)
+        self._admission, self._patience, self._when_started = admission, patience, started
+        self._doors: list[Door] = []
+        self._arriving: set[asyncio.Task[None]] = set()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup([])
+        self._doors = [Door(one, self._admission, self._take) for one in sockets or []]
+        self._when_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for door in self._doors:
+            door.close()
+        await super().shutdown(sockets)
+        self._admission.close()
+
+    def _take(self, admitted: Admitted) -> None:
+        task = asyncio.create_task(self._connect(admitted))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
+
+    async def _connect(self, admitted: Admitted) -> None:
+        client = admitted.client.name if admitted.client.alone else None
+
+        def protocol() -> PeerProtocol:
+            state = self.lifespan.state | {"client": client}
+            return PeerProtocol(self.config, self.server_state, state, patience=self._patience)
+
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(protocol, admitted)
+        except BaseException:
+            admitted.close()
+            raise

@@ -1,0 +1,83 @@
+"""What an agent's card says, and going on from an agent that was kept."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.errors import InputError, UnfitModel
+from mirage.learn.agents.agent_training import Plan
+from mirage.learn.agents.networks import PRICES
+from mirage.learn.agents.trajectories import WINDOW, Runs
+from mirage.learn.artefact import safetensors_io
+from mirage.learn.artefact.model_card import WEIGHTS, begun, learned_from
+from mirage.learn.artefact.safetensors_io import Weights
+from mirage.policy.models.artefact import read_card
+from mirage.policy.models.model_input import with_twin
+from mirage.policy.models.onnx_session import ADVANTAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """An agent that training goes on from."""
+
+    weights: Weights
+    card: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path, family: str, encoder: str, *, twin: bool = False) -> Self:
+        """`twin`: of an agent that is to learn from what it foretells.
+
+        Raises UnfitModel for what is damaged or was trained on other numbers, InputError for
+        another kind of model.
+        """
+        card = read_card(folder)
+        if (card["family"], card.get("encoder")) != (family, encoder):
+            raise InputError(f"{folder} is no {family} with the encoder {encoder}")
+        _check_twin(folder, card, twin=twin)
+        found, _ = safetensors_io.load(folder / WEIGHTS)
+        read = (folder / WEIGHTS).read_bytes()
+        if hashlib.sha256(read).hexdigest() != card.get("weights_sha256"):
+            raise UnfitModel(f"{folder}: {WEIGHTS} is not the file that its card describes")
+        return cls(found, card)
+
+    @property
+    def until(self) -> int:
+        """It has learned from hand-overs submitted before; epoch seconds."""
+        return max(int(table["until"]) for table in self.card["trained_on"])
+
+
+def _check_twin(folder: Path, card: Mapping[str, Any], *, twin: bool) -> None:
+    try:
+        knows = with_twin(card)
+    except ValueError as error:
+        raise UnfitModel(f"{folder}: {error}") from error
+    if knows is not twin:
+        told, option = ("with", "--twin") if knows else ("without", "--no-twin")
+        raise InputError(f"{folder} was trained {told} the twin: go on from it with {option}")
+
+
+def card(
+    plan: Plan, runs: Runs, tables: Sequence[EpisodeTable], start: Start | None, **told: Any
+) -> dict[str, Any]:
+    """Everything but the sha256; `told` are the run's own figures."""
+    described = {
+        **begun(plan.family),
+        "encoder": plan.encoder,
+        ADVANTAGE: {"unit": plan.unit, "prices": PRICES, "window": WINDOW if plan.part else 0},
+        "settings": plan.used,
+        **told,
+        **learned_from(runs.rows, tables),
+    }
+    if start is not None:
+        before, seen = start.card, described["seen"]
+        described["trained_on"] = [*before["trained_on"], *described["trained_on"]]
+        described["seen"] = {
+            "low": np.minimum(before["seen"]["low"], seen["low"]).tolist(),
+            "high": np.maximum(before["seen"]["high"], seen["high"]).tolist(),
+        }
+    return described

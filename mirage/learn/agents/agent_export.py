@@ -1,0 +1,93 @@
+"""An agent's network as one ONNX graph: what is known and a price in, the advantage out."""
+
+import io
+import warnings
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mirage.features.observation import spec
+from mirage.learn.agents.networks import Answer, Net, Sight
+from mirage.learn.agents.trajectories import WINDOW, Runs, parted
+from mirage.policy.models.agent_model import Unit, padded
+from mirage.policy.models.onnx_session import ADVANTAGE, INPUT, KNOWN, PRICE, session
+from mirage.policy.models.onnx_session import WINDOW as WINDOW_INPUT
+
+OPSET = 17
+"""The first that has layer normalisation."""
+
+_MOST = 40
+"""Runs on which a graph is compared: their windows are held in memory."""
+
+
+class _Served(nn.Module):
+    """The network with the inputs that a service has."""
+
+    def __init__(self, net: Net, unit: Unit, part: int) -> None:
+        super().__init__()
+        self.net = net
+        self._unit = unit
+        self._part = part
+
+    def forward(
+        self,
+        now: Tensor,
+        price: Tensor,
+        window: Tensor | None = None,
+        known: Tensor | None = None,
+    ) -> Tensor:
+        """[R, 1]."""
+        if window is None or known is None:
+            past, there = now[:, None][:, :0], now[:, :0]
+        else:
+            past, there = parted(window, known, self._part)
+        answer: Answer = self.net(Sight(now, past, there), price[:, 0])
+        hours = self.net.unit_h * (answer.free - answer.hold)
+        return (answer.preference if self._unit is Unit.LOG_ODDS else hours)[:, None]
+
+
+def graph(net: Net, unit: Unit, part: int) -> bytes:
+    """Inputs INPUT and PRICE, with `part` also WINDOW and KNOWN; output ADVANTAGE [R, 1]."""
+    features = len(net.scaled.low)
+    shapes: dict[str, tuple[int, ...]] = {INPUT: (features,), PRICE: (1,)}
+    if part:
+        shapes |= {WINDOW_INPUT: (WINDOW, len(spec.NAMES)), KNOWN: (WINDOW,)}
+    data = io.BytesIO()
+    with warnings.catch_warnings():
+        # The exporter that traces is called legacy; the new one needs a package more.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.onnx.export(
+            _Served(net, unit, part).eval(),
+            tuple(torch.ones(2, *shape) for shape in shapes.values()),
+            data,  # type: ignore[arg-type]  # the exporter that traces takes a file that is open
+            input_names=list(shapes),
+            output_names=[ADVANTAGE],
+            dynamic_axes={name: {0: "R"} for name in (*shapes, ADVANTAGE)},
+            opset_version=OPSET,
+            dynamo=False,
+        )
+    return data.getvalue()
+
+
+def parity(data: bytes, net: Net, unit: Unit, part: int, runs: Runs) -> dict[str, float]:
+    """The largest difference between graph and network, at prices from all that it serves.
+
+    The graph is given windows as a service makes them, the network what it learned from.
+    """
+    few = runs.part(np.arange(max(0, len(runs) - _MOST), len(runs)))
+    sight = few.sight(part)
+    price = np.geomspace(0.1, 2.0, len(sight)).astype(np.float32)[:, None]
+    inputs = {INPUT: sight.now.numpy(), PRICE: price}
+    if part:
+        pairs = [padded(run[: k + 1], WINDOW) for run in few.observations for k in few.taken]
+        inputs[WINDOW_INPUT] = np.array([window for window, _ in pairs])
+        inputs[KNOWN] = np.array([known for _, known in pairs])
+    (found,) = session(data).run([ADVANTAGE], inputs)
+    net.eval()
+    with torch.no_grad():
+        answer = net(sight, torch.from_numpy(price[:, 0]))
+    wanted = (
+        answer.preference if unit is Unit.LOG_ODDS else net.unit_h * (answer.free - answer.hold)
+    )
+    return {ADVANTAGE: float(np.abs(found[:, 0] - wanted.numpy()).max())}

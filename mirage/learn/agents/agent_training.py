@@ -1,0 +1,228 @@
+"""From runs to an agent: when to stop is asked of the newest days, then it learns from all of them.
+
+Four stages a fit: offline on the older days until the newest say enough, a few rounds of its
+algorithm likewise, and both again, just as long, on all days. What learned nothing of the newest
+days would not know a load that has only just risen.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.errors import InputError, UnfitModel
+from mirage.learn.agents import networks, offline_training, training_tensors
+from mirage.learn.agents.algorithms import AGENTS, ALGORITHMS, Dqn, PolicyGradient
+from mirage.learn.agents.checkpoints import Stage, Stages
+from mirage.learn.agents.networks import Net
+from mirage.learn.agents.training_tensors import Lesson
+from mirage.learn.agents.trajectories import WINDOW, Runs
+from mirage.learn.artefact.safetensors_io import Weights
+from mirage.learn.evaluation import operating_points, time_splits
+from mirage.learn.settings import Settings
+from mirage.learn.trees import stopping, tree_training
+from mirage.policy.models.agent_model import Unit
+
+STAGES = 4
+"""Of one fit."""
+PRICES = tuple(price for price in operating_points.PRICES if price <= networks.PRICES[1])
+"""At which an agent is asked in each window: those that it learns from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What kind of agent is asked for."""
+
+    family: str
+    encoder: str
+    settings: Mapping[str, Settings]
+    seed: int
+    start: Weights | None = None
+    """Of an agent of the same kind that it goes on from."""
+    start_until: int = 0
+    """What that one has learned from was submitted before; epoch seconds."""
+
+    def __post_init__(self) -> None:
+        """Raises InputError for settings that do not fit together."""
+        shape, own = self.settings[self.encoder], self.settings[self.family]
+        if shape.get("asked", 0) > shape.get("experts", 0):
+            raise InputError("there are fewer experts than are asked for each row")
+        divided = not shape.get("part", 1) or WINDOW % shape.get("part", 1)
+        if divided or shape["width"] % shape.get("heads", 1):
+            raise InputError(f"part must divide {WINDOW}, and heads the width")
+        if own.get("algorithm", "ppo") not in ALGORITHMS:
+            raise InputError(f"algorithm should be one of {', '.join(ALGORITHMS)}")
+        offline = self.settings["offline"]
+        # One that goes on from another has learned something before.
+        if self.start is None and offline["epochs"] < max(1, offline["least"]):
+            raise InputError(
+                f"[offline] epochs is {offline['epochs']}: it should be at least 1, and at least"
+                f" `least`, {offline['least']}, before which no epoch is kept"
+            )
+
+    @property
+    def unit(self) -> Unit:
+        return AGENTS[self.family][1]
+
+    @property
+    def part(self) -> int:
+        """Instants in one part of the window; 0 where the encoder looks back on nothing."""
+        return int(self.settings[self.encoder].get("part", 0))
+
+    @property
+    def used(self) -> dict[str, Settings]:
+        """The tables of settings that matter."""
+        return {name: self.settings[name] for name in (self.encoder, "offline", self.family)}
+
+    def new(self, features: int) -> Net:
+        """A network that has learned nothing."""
+        torch.manual_seed(self.seed)
+        left_out = ("part", "balance")
+        shape = {k: v for k, v in self.settings[self.encoder].items() if k not in left_out}
+        if self.part:
+            shape["parts"] = WINDOW // self.part
+        return Net(self.encoder, features, blind=self.settings["offline"]["blind"], **shape)
+
+    def agent(self, net: Net, learned: Lesson) -> Dqn | PolicyGradient:
+        """Its algorithm, at work on a copy of the network."""
+        return AGENTS[self.family][0](net, learned, self.settings[self.family], self.seed)
+
+    def net(self, runs: Runs) -> Net:
+        """What learning from these runs begins with. Raises UnfitModel for another's weights."""
+        net = self.new(runs.rows.observations.shape[2])
+        net.scale(runs.rows.flat, runs.rows.outcome_h, self.settings["offline"]["cut"])
+        if self.start is not None:
+            low, high = net.scaled.low.clone(), net.scaled.high.clone()
+            load(net, self.start)
+            net.scaled.reach(low, high)
+        return net
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    net: Net
+    untuned: Net
+    """As it was before its algorithm."""
+    facts: dict[str, Any]
+
+
+def fit(runs: Runs, plan: Plan, stages: Stages, name: str) -> Agent:
+    """Raises InputError for too few runs."""
+    masks = time_splits.newest(runs.rows, plan.settings["offline"]["held_back"])
+    earlier, newest = (Lesson.of(runs.part(which), plan.part) for which in masks)
+    judge = partial(training_tensors.score, lesson=newest, unit=plan.unit)
+    begun = plan.net(runs.part(masks[0]))
+    kept, first = stages.make(f"{name}-stop", partial(_offline, begun, earlier, plan, judge))
+    tuned = partial(_tuned, _loaded(begun, kept), earlier, plan, judge)
+    _, second = stages.make(f"{name}-stop-tuned", tuned)
+    every, begun = Lesson.of(runs, plan.part), plan.net(runs)
+    again = partial(_offline, begun, every, plan, None, first["epochs"])
+    kept, _ = stages.make(name, again)
+    untuned = _loaded(begun, kept)
+    tuned = partial(_tuned_for, untuned, every, plan, second["rounds"])
+    kept, _ = stages.make(f"{name}-tuned", tuned)
+    return Agent(_loaded(begun, kept), untuned, first | second)
+
+
+def _offline(
+    net: Net,
+    learned: Lesson,
+    plan: Plan,
+    judge: Callable[[Net], float] | None,
+    epochs: int | None = None,
+) -> Stage:
+    own = plan.settings["offline"]
+    settings = own if plan.start is None else {**own, "warm": 0, "least": 0}
+    balance = plan.settings[plan.encoder].get("balance", 0.0)
+    found = offline_training.learn(
+        copy.deepcopy(net),
+        learned,
+        settings,
+        plan.unit,
+        plan.seed,
+        balance=balance,
+        judge=judge,
+        epochs=epochs,
+    )
+    return dump(found.net), {"epochs": found.epochs, "offline": found.score if judge else None}
+
+
+def _tuned(net: Net, learned: Lesson, plan: Plan, judge: Callable[[Net], float]) -> Stage:
+    """The net of the best round; of none, where none is better."""
+    agent = plan.agent(net, learned)
+    best, at, least = dump(net), 0, judge(net)
+    for done in range(1, plan.settings[plan.family]["rounds"] + 1):
+        agent.round()
+        # A judge leaves a network as if nothing were learned any more.
+        reached = judge(copy.deepcopy(agent.net))
+        if reached < least:
+            best, at, least = dump(agent.net), done, reached
+    return best, {"rounds": at, "tuned": least}
+
+
+def _tuned_for(net: Net, learned: Lesson, plan: Plan, rounds: int) -> Stage:
+    agent = plan.agent(net, learned)
+    for _ in range(rounds):
+        agent.round()
+    return dump(agent.net), {"rounds": rounds}
+
+
+def judge(
+    runs: Runs,
+    plan: Plan,
+    windows: int,
+    stages: Stages,
+    heard: tree_training.Heard = lambda *_: None,
+) -> dict[str, Any]:
+    """As `train.judge` does for trees, with the agent as it was before its algorithm beside it.
+
+    Where it goes on from another agent, windows that begin before that one's last day are left out.
+    """
+    policies: dict[str, Any] = {}
+    fits = []
+    for i, (learned, window) in enumerate(time_splits.rolling(runs.rows, windows)):
+        later = runs.part(window)
+        begins = int(later.rows.start_point[0])
+        if begins < plan.start_until:
+            continue
+        agent = fit(runs.part(learned), plan, stages, f"window-{i}")
+        fits.append({"since": begins, "until": int(later.rows.start_point[-1])} | agent.facts)
+        for name, instants in _choices(agent, runs.part(learned), later, plan).items():
+            policies.setdefault(name, []).append(tree_training.handovers(later.rows, instants))
+        seen = Lesson.of(later, plan.part)
+        frees = training_tensors.advantages(agent.net, seen, PRICES, plan.unit) > 0.0
+        for price, free in zip(PRICES, frees, strict=True):
+            heard(window, price, stopping.first_free(free))
+    figures = tree_training.figures(policies) if policies else {}
+    return {"overlap_price": OVERLAP_PRICE, "policies": figures, "fits": fits}
+
+
+def _choices(agent: Agent, past: Runs, later: Runs, plan: Plan) -> dict[str, NDArray[np.int64]]:
+    seen = Lesson.of(later, plan.part)
+    pair = ((plan.family, agent.net), (f"{plan.family} offline", agent.untuned))
+    own = {name: training_tensors.chosen(net, seen, OVERLAP_PRICE, plan.unit) for name, net in pair}
+    return tree_training.baselines(past.rows, later.rows) | own
+
+
+def dump(net: Net) -> Weights:
+    return {name: tensor.numpy().copy() for name, tensor in net.state_dict().items()}
+
+
+def load(net: Net, weights: Weights) -> None:
+    """Raises UnfitModel for weights of another network."""
+    try:
+        net.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+    except RuntimeError as error:
+        raise UnfitModel("the weights are those of another network") from error
+
+
+def _loaded(like: Net, weights: Weights) -> Net:
+    net = copy.deepcopy(like)
+    load(net, weights)
+    return net

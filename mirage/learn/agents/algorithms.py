@@ -1,0 +1,194 @@
+"""DQN and policy gradient by Stable-Baselines3, on ChainEnv over tables.
+
+An observation of the environment is the number of an instant, and the price: the network looks up
+what is known then, so that a replay buffer holds numbers and not windows.
+"""
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3 import A2C, DQN, PPO
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
+from torch import Tensor, nn
+
+from mirage.learn.agents.networks import PRICES, Net, Sight
+from mirage.learn.agents.training_tensors import Lesson
+from mirage.learn.environment.chain_env import ChainVectorEnv
+from mirage.learn.environment.sb3_vec_env import ChainVecEnv
+from mirage.learn.environment.table_library import TableLibrary
+from mirage.learn.settings import Settings
+from mirage.policy.models.agent_model import Unit
+
+_STEEPEST = 1.0
+
+
+class Dqn:
+    """Replay, a target network, returns of several steps."""
+
+    def __init__(self, net: Net, lesson: Lesson, settings: Settings, seed: int) -> None:
+        self._steps = settings["steps"]
+        envs = settings["envs"]
+        self._model = DQN(
+            _QPolicy,
+            environment(lesson, envs, float(net.unit_h)),
+            learning_rate=settings["rate"],
+            buffer_size=settings["buffer"],
+            learning_starts=self._steps // 2,
+            batch_size=settings["batch"],
+            gamma=1.0,
+            train_freq=(max(1, self._steps // envs // _TURNS), "step"),
+            gradient_steps=max(1, settings["updates"] // _TURNS),
+            n_steps=settings["n_steps"],
+            # Counted in steps of all environments together.
+            target_update_interval=settings["target_every"],
+            exploration_initial_eps=settings["exploration"],
+            exploration_final_eps=settings["exploration"],
+            max_grad_norm=_STEEPEST,
+            policy_kwargs=_policy(net, lesson.sight),
+            seed=seed,
+            device="cpu",
+        )
+        self._model.set_logger(_quiet())
+
+    @property
+    def net(self) -> Net:
+        return _looked_up(self._model.policy.q_net.features_extractor)
+
+    def round(self) -> None:
+        self._model.learn(self._steps, reset_num_timesteps=False)
+
+
+_TURNS = 16
+"""Times a round in which a DQN learns from what it has stored."""
+
+
+class PolicyGradient:
+    """PPO, or A2C: the critic is the mean of both values under the policy."""
+
+    def __init__(self, net: Net, lesson: Lesson, settings: Settings, seed: int) -> None:
+        self._steps = settings["n_steps"] * settings["envs"]
+        own = {"batch_size": settings["batch"], "n_epochs": settings["epochs"]}
+        kind = ALGORITHMS[settings["algorithm"]]
+        self._model = kind(
+            _ActorCritic,
+            environment(lesson, settings["envs"], float(net.unit_h)),
+            learning_rate=settings["rate"],
+            n_steps=settings["n_steps"],
+            gamma=1.0,
+            gae_lambda=settings["gae"],
+            ent_coef=settings["entropy"],
+            max_grad_norm=_STEEPEST,
+            policy_kwargs=_policy(net, lesson.sight) | {"ortho_init": False},
+            seed=seed,
+            device="cpu",
+            **(own if kind is PPO else {}),
+        )
+        self._model.set_logger(_quiet())
+
+    @property
+    def net(self) -> Net:
+        return _looked_up(self._model.policy.features_extractor)
+
+    def round(self) -> None:
+        self._model.learn(self._steps, reset_num_timesteps=False)
+
+
+ALGORITHMS: dict[str, Any] = {"ppo": PPO, "a2c": A2C}
+
+
+def _quiet() -> Logger:
+    """Without one, SB3 leaves a folder in /tmp for each agent."""
+    return Logger(None, [])
+
+
+def environment(lesson: Lesson, envs: int, unit_h: float) -> ChainVecEnv:
+    """Hand-overs of a lesson, an hour a step; each has its own price."""
+    outcome_h = lesson.outcome_h.numpy().astype(np.float64)
+    rows = np.arange(outcome_h.size, dtype=np.float32).reshape(*outcome_h.shape, 1)
+    library = TableLibrary(zip(rows, outcome_h, strict=True), ("row",))
+    return ChainVecEnv(ChainVectorEnv(library, envs, prices=PRICES), unit_h)
+
+
+def _policy(net: Net, sight: Sight) -> dict[str, Any]:
+    """What SB3 makes a policy of; the network stands in it as an extractor of features."""
+    return {
+        "net_arch": [],
+        "features_extractor_class": _Looked,
+        "features_extractor_kwargs": {"net": net, "sight": sight},
+    }
+
+
+class _Looked(BaseFeaturesExtractor):
+    """[B, 4]: of rows and prices [B, 2], the values of holding and freeing, preference, critic."""
+
+    def __init__(self, space: spaces.Box, net: Net, sight: Sight) -> None:
+        super().__init__(space, features_dim=4)
+        self.net = copy.deepcopy(net)
+        self._sight = sight
+        for module in self.net.modules():
+            if isinstance(module, nn.Dropout):
+                # What was decided and what is learned from it are then the same.
+                module.p = 0.0
+        self.net.blind = 0.0
+
+    def forward(self, observations: Tensor) -> Tensor:
+        sight = self._sight.rows(observations[:, 0].long())
+        answer = self.net(sight, observations[:, 1])
+        chance = torch.sigmoid(answer.preference)
+        critic = chance * answer.free + (1.0 - chance) * answer.hold
+        # Where it is held, nothing was learned of freeing.
+        hold = answer.hold - answer.free + answer.free.detach()
+        return torch.stack([hold, answer.free, answer.preference, critic], dim=1)
+
+
+class _QPolicy(DQNPolicy):
+    def make_q_net(self) -> QNetwork:
+        made: QNetwork = super().make_q_net()
+        made.q_net = _Columns(0, 2)
+        return made
+
+
+class _ActorCritic(ActorCriticPolicy):
+    def _build(self, lr_schedule: Any) -> None:
+        super()._build(lr_schedule)
+        self.action_net = _Preference()
+        self.value_net = _Columns(3, 4)  # type: ignore[assignment]  # any module will do
+        # Of the weights that are left: those of SB3's own last layers are not.
+        self.optimizer = torch.optim.Adam(self.parameters(), lr=lr_schedule(1))
+
+
+class _Columns(nn.Sequential):
+    """Some of `_Looked`'s. (A Sequential: SB3 prints what it is made of.)"""
+
+    def __init__(self, first: int, last: int) -> None:
+        super().__init__()
+        self._which = slice(first, last)
+
+    def forward(self, looked: Tensor) -> Tensor:
+        return looked[:, self._which]
+
+
+class _Preference(nn.Module):
+    """Logits of holding and of freeing."""
+
+    def forward(self, looked: Tensor) -> Tensor:
+        preference = looked[:, 2]
+        return torch.stack([torch.zeros_like(preference), preference], dim=1)
+
+
+def _looked_up(extractor: Any) -> Net:
+    net: Net = extractor.net
+    return net
+
+
+AGENTS: dict[str, tuple[type[Dqn] | type[PolicyGradient], Unit]] = {
+    "dqn": (Dqn, Unit.HOURS),
+    "policy-gradient": (PolicyGradient, Unit.LOG_ODDS),
+}
+"""By family, with the unit of its advantage."""

@@ -1,0 +1,63 @@
+"""Stages of a long training, each kept until the whole is done.
+
+A stage begins with its own seed, so one that was kept is the one that would be made again.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mirage.errors import InputError
+from mirage.learn.artefact import safetensors_io
+from mirage.learn.artefact.safetensors_io import Weights
+
+Facts = dict[str, Any]
+Stage = tuple[Weights, Facts]
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Files in a folder."""
+
+    folder: Path
+    told: Callable[[], None] = lambda: None
+    """Called at the end of each stage."""
+
+    @classmethod
+    def beside(cls, out: Path, plan: Mapping[str, Any]) -> "Stages":
+        """In a hidden folder beside `out`, named by all that decides what comes out."""
+        mark = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
+        return cls(out.with_name(f".{out.name}.{mark[:16]}"))
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(list(self.folder.glob("*.safetensors")))
+
+    def make(self, name: str, made: Callable[[], Stage]) -> Stage:
+        """The stage of that name; made where none is kept. Raises InputError."""
+        path = self.folder / f"{name}.safetensors"
+        if path.is_file():
+            found, told = safetensors_io.load(path)
+            stage = found, json.loads(told["facts"])
+        else:
+            stage = made()
+            self._keep(path, stage)
+        self.told()
+        return stage
+
+    def _keep(self, path: Path, stage: Stage) -> None:
+        part = path.with_suffix(".part")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(safetensors_io.pack(stage[0], {"facts": json.dumps(stage[1])}))
+            os.replace(part, path)
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror}") from error
+
+    def forget(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,83 @@
+"""Runs as an agent learns from them and is asked about them: tensors, outcomes and their costs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mirage.learn.agents.networks import Net, Sight
+from mirage.learn.agents.trajectories import Runs
+from mirage.learn.dataset import Floats
+from mirage.learn.trees import stopping
+from mirage.policy.models.agent_model import Unit
+
+PRICES = (0.15, 0.5, 1.5)
+"""At which agents are compared while they learn."""
+
+_AT_ONCE = 8192
+_LEAST_COST_H = 0.5
+"""What an idle cluster's hand-over is taken to cost: nothing would divide by nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """E runs of D decisions and their ends."""
+
+    sight: Sight
+    """Of the E x (D + 1) instants."""
+    outcome_h: Tensor
+    """[E, D + 1], signed hours."""
+    left_h: Tensor
+    """[D + 1], 0 at the end."""
+
+    @classmethod
+    def of(cls, runs: Runs, part: int) -> Self:
+        left_h = np.append(runs.rows.left_h, 0.0)
+        outcome_h = torch.from_numpy(runs.rows.outcome_h.astype(np.float32))
+        return cls(runs.sight(part), outcome_h, torch.from_numpy(left_h.astype(np.float32)))
+
+    def __len__(self) -> int:
+        return len(self.outcome_h)
+
+    def rows_of(self, episodes: Tensor) -> Tensor:
+        """[B x (D + 1)]: their instants among all."""
+        instants = self.outcome_h.shape[1]
+        return (episodes[:, None] * instants + torch.arange(instants)).reshape(-1)
+
+
+def cost(outcome_h: Tensor, price: Tensor | float) -> Tensor:
+    """Interruption + price x overlap, hours."""
+    return outcome_h.clamp(min=0.0) + price * (-outcome_h).clamp(min=0.0)
+
+
+def advantages(net: Net, lesson: Lesson, prices: Sequence[float], unit: Unit) -> Floats:
+    """[P, E, D]: above 0 where the agent frees; the ends are no decisions."""
+    net.eval()
+    found: list[Tensor] = []
+    with torch.no_grad():
+        for rows in torch.split(torch.arange(len(lesson.sight)), _AT_ONCE):
+            hidden, _ = net.encode(lesson.sight.rows(rows))
+            answers = (net.answer(hidden, torch.full((len(rows),), p)) for p in prices)
+            chosen = [a.preference if unit is Unit.LOG_ODDS else a.free - a.hold for a in answers]
+            found.append(torch.stack(chosen))
+    every = torch.cat(found, dim=1).reshape(len(prices), *lesson.outcome_h.shape)
+    return every[:, :, :-1].numpy().astype(np.float64)
+
+
+def chosen(net: Net, lesson: Lesson, price: float, unit: Unit) -> NDArray[np.int64]:
+    """[E]: the instant at which it frees each successor; D for never."""
+    return stopping.first_free(advantages(net, lesson, (price,), unit)[0] > 0.0)
+
+
+def score(net: Net, lesson: Lesson, unit: Unit) -> float:
+    """What it costs as a share of what plain Slurm costs, mean of PRICES; less is better."""
+    cost_h = stopping.costs(lesson.outcome_h.numpy().astype(np.float64), PRICES)
+    reactive = np.maximum(cost_h[:, -1].mean(axis=0), _LEAST_COST_H)
+    episodes = np.arange(len(lesson))
+    frees = advantages(net, lesson, PRICES, unit) > 0.0
+    spent = [cost_h[episodes, stopping.first_free(f), p].mean() for p, f in enumerate(frees)]
+    return float(np.mean(np.array(spent) / reactive))

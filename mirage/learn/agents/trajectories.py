@@ -1,0 +1,85 @@
+"""Runs of predecessors, at every instant: what an agent sees at each of its decisions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.learn.agents.networks import Sight
+from mirage.learn.dataset import Flags, Ints, Observations, Rows, decisions, told_by_twin
+
+WINDOW = 144
+"""Observations that an agent may look back on: a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """E runs of T instants, the last one the predecessor's end."""
+
+    rows: Rows
+    """Of the decisions."""
+    taken: Ints
+    """[D + 1]: the decisions' instants, and the end."""
+    observations: Observations
+    """[E, T, F], without what the twin foretold: the past is looked back on as it was seen."""
+    foretold: Observations | None = None
+    """[E, D + 1, len(foretold.NAMES)], where agents learn from the twin."""
+
+    @classmethod
+    def of(cls, tables: Sequence[EpisodeTable], every: int, *, twin: bool = False) -> Self:
+        """`twin` and InputError as `Rows.of`."""
+        rows = Rows.of(tables, every, twin=twin)
+        taken = decisions(len(tables[0].instant_s), every)
+        order = np.argsort(np.concatenate([t.start_point for t in tables]), kind="stable")
+        observations = np.concatenate([t.observations for t in tables])[order]
+        if not twin:
+            return cls(rows, taken, observations)
+        told = np.concatenate([told_by_twin(t, taken) for t in tables])[order]
+        return cls(rows, taken, observations, told)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, which: Flags | Ints) -> Self:
+        """Some of the episodes."""
+        told = None if self.foretold is None else self.foretold[which]
+        return type(self)(self.rows.part(which), self.taken, self.observations[which], told)
+
+    def sight(self, part: int) -> Sight:
+        """Of the E x (D + 1) decisions, ends included; `part` is how many instants make one part
+        of the day looked back on, 0 for none.
+        """
+        now = self.observations[:, self.taken]
+        if self.foretold is not None:
+            now = np.concatenate([now, self.foretold], axis=2)
+        now = now.reshape(-1, now.shape[2])
+        past, known = self._past(part)
+        return Sight(*(torch.from_numpy(a) for a in (now, past, known)))
+
+    def _past(self, part: int) -> tuple[Observations, Observations]:
+        """[N, K, F]: means over `part` instants each, the last of which is the decision's own."""
+        episodes, _, features = self.observations.shape
+        parts = WINDOW // part if part else 0
+        ends = self.taken[:, None] - part * np.arange(parts)[::-1]
+        known = np.tile((ends >= 0).astype(np.float32), (episodes, 1))
+        past = np.zeros((episodes, *ends.shape, features), dtype=np.float32)
+        sums = np.zeros((self.observations.shape[1] + 1, features))
+        begins = np.maximum(ends - part + 1, 0)
+        counts = np.maximum(ends + 1 - begins, 1)[..., None]
+        for run, seen in zip(past, self.observations, strict=True):
+            np.cumsum(seen, axis=0, dtype=np.float64, out=sums[1:])
+            run[:] = (sums[np.maximum(ends + 1, 0)] - sums[begins]) / counts
+        past *= (ends >= 0)[..., None]
+        return past.reshape(len(known), parts, features), known
+
+
+def parted(window: torch.Tensor, known: torch.Tensor, part: int) -> tuple[torch.Tensor, ...]:
+    """`Sight.past` and `Sight.known` of windows [R, WINDOW, F] and [R, WINDOW]."""
+    parts = window.shape[1] // part
+    there = known.reshape(-1, parts, part)
+    count = there.sum(2)
+    seen = window.reshape(-1, parts, part, window.shape[2]) * there[..., None]
+    return seen.sum(2) / count.clamp(min=1.0)[..., None], (count > 0.0).to(window.dtype)

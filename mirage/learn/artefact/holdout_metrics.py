@@ -1,0 +1,136 @@
+"""What a model and the rules came to on weeks the model had not seen, for its card.
+
+`policy.auto` chooses by it before a site has results of its own; `policy.judged` reads it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mirage.domain.decision import Action, Decision, HandoverView
+from mirage.episodes.judge import policy_runner, walk_forward
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.learn.dataset import Flags, Ints, Rows, decisions
+from mirage.learn.evaluation import operating_points
+from mirage.learn.trees import tree_training
+from mirage.policy.registry import FORECASTS, POLICIES, RULES
+from mirage.policy.results.card_results import MODEL, as_text
+from mirage.policy.results.comparison import Results
+from mirage.ports import Policy
+
+_HOUR_S = 3600
+
+
+class Judging:
+    """Gathers what the model chose on each window; then asks the rules about the same hand-overs.
+
+    The rules decide as often as the model does, `every`-th instant, at the same prices.
+    """
+
+    def __init__(self, rows: Rows, tables: Sequence[EpisodeTable], every: int) -> None:
+        """`rows` of all the tables, each `every`-th instant of them."""
+        self._logged = [(k, t) for k, t in enumerate(tables) if t.about.as_logged]
+        self._every = every
+        # As `Rows.of` has sorted them.
+        points = np.concatenate([t.start_point for t in tables])
+        order = np.argsort(points, kind="stable")
+        self._table_of = np.repeat(np.arange(len(tables)), [len(t) for t in tables])[order]
+        self._row_of = np.concatenate([np.arange(len(t)) for t in tables])[order]
+        self._chosen: dict[float, Ints] = {}
+        self._nobody = np.full(len(rows), -1, dtype=np.int64)
+
+    def __call__(self, window: Flags, price: float, instants: Ints) -> None:
+        """`instants` [E of the window]: where it frees, as `Rows` number them."""
+        self._chosen.setdefault(price, self._nobody.copy())[window] = instants
+
+    def told(self) -> list[dict[str, Any]]:
+        """A set for each table that has judged hand-overs (`policy.judged`)."""
+        sets = (self._set(place, table) for place, table in self._logged)
+        return [found for found in sets if found is not None]
+
+    def operating_points(self) -> list[dict[str, Any]]:
+        """`operating.point` for each table as logged and each of `operating.OVERLAPS_H`."""
+        return [
+            _chain(table) | {"overlap_at_most_h": limit} | self._point(place, table, limit)
+            for place, table in self._logged
+            for limit in operating_points.OVERLAPS_H
+        ]
+
+    def _point(self, place: int, table: EpisodeTable, limit_h: float) -> dict[str, Any]:
+        mine = self._table_of == place
+        rows = self._row_of[mine]
+        taken = decisions(table.outcome_s.shape[1], self._every)
+        x_h, judged = {}, np.zeros(len(rows), dtype=np.bool_)
+        for price, instants in self._chosen.items():
+            judged = instants[mine] >= 0
+            x_h[price] = table.outcome_h[rows[judged], taken[instants[mine][judged]]]
+        return operating_points.point(x_h, table.start_point[rows[judged]], limit_h)
+
+    def _set(self, place: int, table: EpisodeTable) -> dict[str, Any] | None:
+        mine = self._table_of == place
+        by_price = {p: self._chosen[p][mine] for p in tree_training.PRICES if p in self._chosen}
+        rows = self._row_of[mine]
+        judged = [(p, self._results(table, p, rows, k)) for p, k in by_price.items()]
+        if not judged or not len(judged[0][1]):
+            return None
+        first = judged[0][1]
+        return {
+            **_chain(table),
+            "start_point": as_text(first.start_point),
+            "known_at": as_text(np.max([r.known_at for _, r in judged], axis=0)),
+            "load_s": as_text(_seconds(first.load_h)),
+            "x_s": {str(price): _columns(found) for price, found in judged},
+        }
+
+    def _results(self, table: EpisodeTable, price: float, rows: Ints, instants: Ints) -> Results:
+        """Of the judged hand-overs."""
+        taken = decisions(table.outcome_s.shape[1], self._every)
+        was_judged = instants >= 0
+        asked_s = frozenset((table.instant_s[-1] - table.instant_s[taken]).tolist())
+        model = policy_runner.reactive(table)
+        model[rows[was_judged]] = taken[instants[was_judged]]
+        chosen = {MODEL: model}
+        # The twin would be judged by what stands in for it.
+        forecasts = FORECASTS if table.twins is not None else ()
+        for name in (*forecasts, *RULES):
+            chosen[name] = policy_runner.decided(table, _Now(POLICIES[name], asked_s), price)
+        return walk_forward.results(table, chosen).part(np.sort(rows[was_judged]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Now:
+    """A policy that is only asked at the instants that models learn from."""
+
+    policy: Policy
+    left_s: frozenset[int]
+    """Seconds to the predecessor's end."""
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+    def decide(self, view: HandoverView) -> Decision:
+        if view.time_left_s not in self.left_s:
+            return Decision(action=Action.WAIT, reason="not asked", policy=self.name)
+        return self.policy.decide(view)
+
+
+def _chain(table: EpisodeTable) -> dict[str, Any]:
+    """The kind of chain that a table is of."""
+    about = table.about
+    return {
+        "cluster": str(about.cluster.get("name", "")),
+        "partition": about.partition,
+        "nodes": about.nodes,
+        "time_limit_s": about.time_limit_s,
+    }
+
+
+def _columns(found: Results) -> dict[str, str]:
+    return {name: as_text(_seconds(found.x_h[:, p])) for p, name in enumerate(found.names)}
+
+
+def _seconds(hours: Any) -> Ints:
+    return np.round(np.asarray(hours) * _HOUR_S).astype(np.int64)

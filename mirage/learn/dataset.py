@@ -1,0 +1,149 @@
+"""Training rows from episode tables: what was seen at each instant, and what came of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.errors import InputError
+from mirage.features import twin_features
+from mirage.features.observation import spec
+from mirage.policy.models import conformal, quantiles
+
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Observations = NDArray[np.float32]
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """E hand-overs of D decision instants. The predecessor's end is no decision: nobody acts."""
+
+    observations: Observations
+    """[E, D, F], in the order of `spec.NAMES`; with the twin's, `foretold.NAMES` behind them."""
+    outcome_h: Floats
+    """[E, D + 1], signed hours; the last column is the reactive hand-over's."""
+    left_h: Floats
+    """[D]: of the predecessor's run, hours."""
+    start_point: Ints
+    """[E], epoch seconds, ascending."""
+    known_at: Ints
+    """[E]: when the last of an episode's outcomes was known, epoch seconds."""
+    as_logged: Flags
+    """[E]: at the trace's own load. Others are learned from; no model is judged by them."""
+
+    @classmethod
+    def of(cls, tables: Sequence[EpisodeTable], every: int = 1, *, twin: bool = False) -> Self:
+        """Every `every`-th instant, counted back from the predecessor's end.
+
+        `twin`: with the numbers that the twin foretold; InputError where it was not asked.
+        Raises InputError for no episode, other features than this program's, tables whose
+        predecessors run for different times, and observations that are not finite.
+        """
+        _check(tables)
+        instant_s = tables[0].instant_s.astype(np.int64)
+        taken = decisions(len(instant_s), every)
+        whole = cls(
+            observations=np.concatenate([_seen(t, taken[:-1], twin=twin) for t in tables]),
+            outcome_h=np.concatenate([t.outcome_h[:, taken] for t in tables]),
+            left_h=(instant_s[-1] - instant_s[taken[:-1]]) / _HOUR_S,
+            start_point=np.concatenate([t.start_point for t in tables]),
+            known_at=np.concatenate([_known_at(t) for t in tables]),
+            as_logged=np.concatenate([np.full(len(t), t.about.as_logged) for t in tables]),
+        )
+        _check_finite(whole)
+        return whole.part(np.argsort(whole.start_point, kind="stable"))
+
+    def __len__(self) -> int:
+        return len(self.start_point)
+
+    @property
+    def flat(self) -> Observations:
+        """[E x D, F]."""
+        return self.observations.reshape(-1, self.observations.shape[2])
+
+    @property
+    def twin(self) -> str | None:
+        """The fingerprint of the twin's numbers, where they are there."""
+        return twin_features.FINGERPRINT if self.observations.shape[2] > len(spec.NAMES) else None
+
+    @property
+    def wait_h(self) -> Floats:
+        """[E x D]: how long the successor would have waited, were it eligible then; hours."""
+        waits: Floats = (self.outcome_h[:, :-1] + self.left_h).ravel()
+        return np.maximum(waits, 0.0)
+
+    @property
+    def nodes(self) -> Ints:
+        """[E]: of the successor."""
+        return conformal.sizes(self.observations[:, 0])
+
+    def residuals(self, log_quantiles: Floats) -> Floats:
+        """[E, D, Q]: log(1 + wait) less a forecast [E x D, Q]."""
+        found: Floats = np.log1p(self.wait_h)[:, None] - quantiles.settled(log_quantiles)
+        return found.reshape(len(self), len(self.left_h), -1)
+
+    @property
+    def logged(self) -> Self:
+        """Those at the trace's own load."""
+        return self.part(self.as_logged)
+
+    def part(self, which: Flags | Ints) -> Self:
+        """Some of the episodes."""
+        return type(self)(
+            observations=self.observations[which],
+            outcome_h=self.outcome_h[which],
+            left_h=self.left_h,
+            start_point=self.start_point[which],
+            known_at=self.known_at[which],
+            as_logged=self.as_logged[which],
+        )
+
+
+def decisions(instants: int, every: int) -> Ints:
+    """Every `every`-th instant, counted back from the predecessor's end, which is the last."""
+    taken = np.arange(instants - 1, -1, -every)[::-1]
+    return taken if len(taken) > 1 else np.array([0, instants - 1])
+
+
+def told_by_twin(table: EpisodeTable, taken: Ints) -> Observations:
+    """[E, len(taken), len(foretold.NAMES)]. Raises InputError where the twin was not asked."""
+    if table.twins is None:
+        raise InputError(f"The twin was not asked for a table of {table.about.trace}.")
+    left_s = table.instant_s[-1] - table.instant_s[taken].astype(np.int64)
+    return twin_features.numbers(table.twins.of_instants(taken), left_s)
+
+
+def _seen(table: EpisodeTable, taken: Ints, *, twin: bool) -> Observations:
+    """[E, D, F], of the instants `taken`."""
+    observations: Observations = table.observations[:, taken]
+    if not twin:
+        return observations
+    return np.concatenate([observations, told_by_twin(table, taken)], axis=2)
+
+
+def _known_at(table: EpisodeTable) -> Ints:
+    latest: Ints = table.outcome_s.max(axis=1).astype(np.int64)
+    return table.predecessor_end + np.maximum(latest, 0)
+
+
+def _check(tables: Sequence[EpisodeTable]) -> None:
+    if not sum(map(len, tables)):
+        raise InputError("There is no episode to learn from.")
+    if any(t.about.features_fingerprint != spec.FINGERPRINT for t in tables):
+        raise InputError("A table was made with other features than this program's: make it again.")
+    if len({t.instant_s.tobytes() for t in tables}) > 1:
+        raise InputError("The tables differ in time limit: train a model for each.")
+    if len(tables[0].instant_s) < 2:  # noqa: PLR2004 - an instant, and the end
+        raise InputError("The tables hold no decision instant before the predecessor's end.")
+
+
+def _check_finite(rows: Rows) -> None:
+    if not np.isfinite(rows.observations).all():
+        raise InputError("A table holds observations that are not finite.")

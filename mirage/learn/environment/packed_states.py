@@ -1,0 +1,81 @@
+"""Start points as arrays of equal shape, which kernels copy and move on by themselves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from mirage.learn.environment.handover_kernel import Machine, row
+from mirage.learn.environment.protocols import Ints
+from mirage.learn.environment.start_states import Start
+from mirage.sim import moves
+from mirage.sim.arrays import layout
+from mirage.sim.arrays.layout import NONE
+from mirage.sim.packing.allocation import Room, grown, new_scratch
+from mirage.sim.simulator import Simulator
+
+_NO_RESULTS: Ints = np.zeros((0, 3), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """E start points. Nothing in it is written to."""
+
+    states: Ints
+    """int64[E, S]."""
+    hands: Ints
+    """int64[E, H] (hand.py)."""
+    room: Room
+    machine: Machine
+    any_sim: Simulator
+    """One of the forks: it knows the settings and all names."""
+
+    @classmethod
+    def of(cls, starts: Sequence[Start]) -> Self:
+        """The worlds of `starts`, which are forks of one simulator."""
+        sims = [s.world.sim for s in starts]
+        rooms = [sim.arena.room for sim in sims]
+        room = replace(_largest(rooms), log=0)
+        site = sims[0].arena.site
+        states = [
+            _same_room(sim.arena.state, site, have, room)
+            for sim, have in zip(sims, rooms, strict=True)
+        ]
+        hands = []
+        for start, state in zip(starts, states, strict=True):
+            world = start.world
+            state[layout.LISTENING] = state[layout.LOGGED] = 0
+            state[layout.WATCHED], state[layout.WATCHED_START] = world.standby, NONE
+            slot = int(moves.find(state, world.standby))
+            hands.append(row(world, slot, start.node_list))
+        # Dependencies and node lists of arrivals are read from the trace's own extras.
+        machine = (site, sims[0].workload.feed, sims[0].workload.extras, _NO_RESULTS)
+        return cls(np.stack(states), np.array(hands, dtype=np.int64), room, machine, sims[0])
+
+    def scratch(self) -> Ints:
+        """Room for the passes over one of these states at a time."""
+        sim = self.any_sim
+        return new_scratch(sim.params, self.machine[0], sim.arena.names, self.room)
+
+    def roomier(self, short: int) -> Self:
+        """With twice the room of what was short (a ROOM_ constant of layout.py)."""
+        room = self.room.doubled(short)
+        return replace(self, states=self.enlarged(self.states, room), room=room)
+
+    def enlarged(self, states: Ints, room: Room) -> Ints:
+        """States with this room, with more."""
+        return np.stack([grown(s, self.machine[0], self.room, room) for s in states])
+
+
+def _largest(rooms: Sequence[Room]) -> Room:
+    fields = Room.__dataclass_fields__
+    return Room(**{name: max(getattr(r, name) for r in rooms) for name in fields})
+
+
+def _same_room(state: Ints, site: Ints, have: Room, room: Room) -> Ints:
+    """A state without a log and with `room`. The log is its last part, and read: it is empty."""
+    end = int(state[layout.LOG])
+    silent = state[:end].copy()
+    silent[layout.END_OF_STATE] = end
+    return grown(silent, site, replace(have, log=0), room)

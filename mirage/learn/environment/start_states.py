@@ -1,0 +1,82 @@
+"""Where live hand-overs begin: worlds in which a predecessor has just started."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mirage.episodes.generation.event_history import Past
+from mirage.episodes.generation.replay import Worlds
+from mirage.episodes.generation.replay_fork import World
+from mirage.episodes.table.pair_settings import Settings
+from mirage.errors import InputError
+from mirage.features.handover_input import Link
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Params, SimJob
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A predecessor that has just started, its standby held behind it. Only forked, never moved."""
+
+    world: World
+    past: Past
+    """What had happened by then."""
+    link: Link
+    node_list: tuple[int, ...]
+    """The predecessor's nodes."""
+    reactive_start: int
+    """Start of the standby where nobody moves it, epoch seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """Start points in order, and those left out, by reason."""
+
+    found: tuple[Start, ...]
+    skipped: dict[str, tuple[int, ...]]
+    step_s: int
+
+
+def collect(params: Params, jobs: Sequence[SimJob], settings: Settings) -> Starts:
+    """The worlds of the episodes that `mirage.episodes` would make of the same settings.
+
+    A point is skipped where the predecessor or the standby never starts, or the predecessor is
+    cut short by a lost node. Raises InputError where no point is left, or `settings` do not fit.
+    """
+    worlds = Worlds(params, jobs, settings)
+    found: list[Start] = []
+    skipped: dict[str, tuple[int, ...]] = {}
+    for point in settings.start_points:
+        start = _start(worlds, point)
+        if isinstance(start, Start):
+            found.append(start)
+        else:
+            skipped[start] = (*skipped.get(start, ()), point)
+    if not found:
+        raise InputError(f"No hand-over can begin at these start points: {', '.join(skipped)}.")
+    return Starts(tuple(found), skipped, settings.step_s)
+
+
+def _start(worlds: Worlds, point: int) -> Start | str:
+    """The world of one start point, or why there is none."""
+    world, past = worlds.at(point)
+    if world is None:
+        return "the predecessor does not start"
+    # The standby's own submission has happened by the first instant.
+    past.follow(world.sim, world.start)
+    running = world.sim.find(world.predecessor)
+    twin = replace(world, sim=world.sim.fork())
+    twin.sim.advance(world.end)
+    if running is None or not twin.ran_to_the_limit():
+        return "the predecessor does not run to its limit"
+    reactive_start = started(twin.sim, world.standby, worlds.at_most)
+    if reactive_start is None:
+        return "the standby does not start"
+    return Start(world, past, world.link(worlds.link, point), running.allocated, reactive_start)
+
+
+def started(sim: Simulator, job_id: int, until: int) -> int | None:
+    """The start of a job that has not ended, once it has started or `until` has come."""
+    record = sim.find(job_id)
+    if record is not None and record.start is not None:
+        return record.start
+    return sim.run_until_started(job_id, until)

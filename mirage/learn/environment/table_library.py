@@ -1,0 +1,118 @@
+"""Episode tables as a library of hand-overs: one move, held to free, by looking rows up."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.errors import InputError
+from mirage.learn.environment.protocols import BOUND, Flags, Floats, Ints, Observations, Position
+
+_T_AND_F = 2
+
+
+class TableLibrary:
+    """The rows of many episodes, one below the other, held in memory once for all batches."""
+
+    positions = 2
+
+    def __init__(
+        self,
+        tables: Iterable[tuple[ArrayLike, ArrayLike]],
+        features: tuple[str, ...] = (),
+    ) -> None:
+        """From pairs of observations[T, F] and outcome_h[T] (signed hours).
+
+        A row is an instant of the predecessor's run, the last one its end; `features` names the
+        columns, by default by number. Raises InputError for no table, one without rows, tables of
+        unlike shape, and numbers that are not finite (observations: larger than BOUND).
+        """
+        pairs = [_checked(i, o, h) for i, (o, h) in enumerate(tables)]
+        if not pairs:
+            raise InputError("An environment needs at least one episode.")
+        widths = {o.shape[1] for o, _ in pairs} | ({len(features)} if features else set())
+        if len(widths) > 1:
+            raise InputError(f"Episodes differ in their number of features: {sorted(widths)}.")
+        self.features = features or tuple(str(i) for i in range(widths.pop()))
+        self.observations = np.concatenate([o for o, _ in pairs])
+        """float32[R, F]."""
+        self.outcome_h = np.concatenate([h for _, h in pairs])
+        """float64[R]."""
+        lengths = np.array([len(h) for _, h in pairs], dtype=np.int64)
+        self.last = np.cumsum(lengths) - 1
+        """int64[E]: the row of each episode's last instant."""
+        self.first = self.last - lengths + 1
+
+    @classmethod
+    def of(cls, tables: Sequence[EpisodeTable], *, aged: bool = False) -> Self:
+        """All episodes of some tables. `aged`: age counted from the predecessor's start.
+
+        Raises InputError also where the tables' features are not the same.
+        """
+        if len({t.about.features_fingerprint for t in tables}) > 1:
+            raise InputError("The tables were made with different features: make them again.")
+        episodes = (episode for table in tables for episode in table)
+        return cls(
+            ((e.observations, e.outcome_aged_h if aged else e.outcome_h) for e in episodes),
+            tables[0].about.features if tables else (),
+        )
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def batch(self, size: int) -> "TableBatch":
+        return TableBatch(self, size)
+
+    def describe(self, episode: int) -> dict[str, Any]:
+        """The outcome without a move: what plain Slurm gives."""
+        return {"reactive_h": float(self.outcome_h[self.last[episode]])}
+
+
+class TableBatch:
+    """Rows of a library's tables. A hand-over ends where it is freed, or at its last instant.
+
+    At the last instant, the predecessor's end, to wait and to free are the same: its outcome is
+    the reactive one.
+    """
+
+    def __init__(self, library: TableLibrary, size: int) -> None:
+        self._library = library
+        self._row = np.zeros(size, dtype=np.int64)
+        self._last = np.zeros(size, dtype=np.int64)
+        self.instant = np.zeros(size, dtype=np.int64)
+        self.outcome_h: Floats = np.zeros(size)
+
+    def begin(self, which: Ints, episodes: Ints) -> None:
+        self._row[which] = self._library.first[episodes]
+        self._last[which] = self._library.last[episodes]
+        self.instant[which] = 0
+
+    def step(self, actions: Ints) -> Flags:
+        ended: Flags = (actions == Position.FREE) | (self._row == self._last)
+        np.take(self._library.outcome_h, self._row, out=self.outcome_h)
+        self._row += ~ended
+        self.instant += ~ended
+        return ended
+
+    def observe(self) -> Observations:
+        rows: Observations = self._library.observations.take(self._row, axis=0)
+        return rows
+
+
+def _checked(
+    number: int, observations: ArrayLike, outcome_h: ArrayLike
+) -> tuple[Observations, Floats]:
+    seen = np.asarray(observations, dtype=np.float32)
+    outcomes = np.asarray(outcome_h, dtype=np.float64)
+    if seen.ndim != _T_AND_F or outcomes.shape != seen.shape[:1] or not len(outcomes):
+        raise InputError(
+            f"Episode {number} has observations {seen.shape} and outcomes {outcomes.shape};"
+            " they should be [T, F] and [T], T at least 1."
+        )
+    if not (np.isfinite(outcomes).all() and (np.abs(seen) <= BOUND).all()):
+        raise InputError(
+            f"Episode {number} holds numbers that are not finite, or beyond {BOUND:g}."
+        )
+    return seen, outcomes

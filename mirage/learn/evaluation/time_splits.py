@@ -1,0 +1,60 @@
+"""Splits by time: what is learned from lies wholly before, or apart from, what it is judged on."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from mirage.errors import InputError
+from mirage.learn.dataset import Flags, Ints, Rows
+
+FEWEST = 5
+"""Episodes on either side of a split."""
+
+
+def rolling(rows: Rows, folds: int) -> list[tuple[Flags, Flags]]:
+    """Rolling origin: masks [E] of the past and of the window that follows it, oldest first.
+
+    The newer half of the start points is cut into `folds` windows. The past of a window are the
+    episodes whose every outcome was known when it begins. Nobody is judged but as logged. Raises
+    InputError for too few episodes.
+    """
+    judged = np.flatnonzero(rows.as_logged)
+    edges = np.linspace(0.5, 1.0, folds + 1) * len(judged)
+    cuts = np.round(edges).astype(np.int64)
+    return [_split(rows, judged[first:last]) for first, last in pairwise(cuts)]
+
+
+def newest(rows: Rows, share: float) -> tuple[Flags, Flags]:
+    """The newest episodes as logged, and those known before they begin."""
+    judged = np.flatnonzero(rows.as_logged)
+    return _split(rows, judged[round((1.0 - share) * len(judged)) :])
+
+
+def apart(rows: Rows, blocks: int) -> Iterator[tuple[Flags, Flags]]:
+    """Cross-fitting: each block of consecutive episodes, and those that share no time with it."""
+    block_of: Ints = np.arange(len(rows)) * blocks // max(1, len(rows))
+    for block in range(blocks):
+        inside = block_of == block
+        begins, ends = rows.start_point[inside].min(), rows.known_at[inside].max()
+        beside = (rows.known_at <= begins) | (rows.start_point >= ends)
+        yield _enough(beside & ~inside, inside)
+
+
+def _split(rows: Rows, judged: Ints) -> tuple[Flags, Flags]:
+    window = np.zeros(len(rows), dtype=np.bool_)
+    window[judged] = True
+    if not window.any():
+        return _enough(window, window)
+    begins = rows.start_point[window].min()
+    return _enough((rows.known_at <= begins) & ~window, window)
+
+
+def _enough(learned: Flags, judged: Flags) -> tuple[Flags, Flags]:
+    if min(learned.sum(), judged.sum()) < FEWEST:
+        raise InputError(
+            f"There are too few episodes, or too short a time, to learn from some "
+            f"({int(learned.sum())}) and judge on others ({int(judged.sum())}): "
+            "make tables of more weeks."
+        )
+    return learned, judged

@@ -1,0 +1,47 @@
+"""A search for good numbers with Optuna's tree of Parzen estimators: extra `calibrate`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from mirage.errors import InputError
+from mirage.traces.calibration.search_space import Knob, Trial
+
+
+def search(
+    knobs: Sequence[Knob],
+    score: Callable[[Mapping[str, int]], float],
+    *,
+    trials: int,
+    seed: int,
+    first: Mapping[str, int],
+) -> list[Trial]:
+    """`trials` numbers for the knobs, each with its score, to be made large; `first` is one.
+
+    The same seed gives the same trials. Raises InputError where Optuna is not installed.
+    """
+    optuna = _optuna()
+    sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=trials // 4)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    study.enqueue_trial({k.name: min(max(first[k.name], k.low), k.high) for k in knobs})
+    done: list[Trial] = []
+
+    def objective(trial: Any) -> float:
+        values = {k.name: int(trial.suggest_int(k.name, k.low, k.high, log=True)) for k in knobs}
+        done.append(Trial(values=values, score=score(values)))
+        return done[-1].score
+
+    study.optimize(objective, n_trials=trials)
+    return done
+
+
+def _optuna() -> ModuleType:
+    try:
+        import optuna  # noqa: PLC0415  a second to import, and not always installed
+    except ImportError:
+        raise InputError(
+            "calibrating needs Optuna: pip install 'mirage-provisioner[calibrate]'"
+        ) from None
+    # What a trial raises reaches our caller: Optuna's own account of it would be a second one.
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna

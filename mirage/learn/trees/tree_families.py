@@ -1,0 +1,178 @@
+"""The two tree families: a random forest of scikit-learn, and boosted trees of xgboost."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import xgboost
+from sklearn.ensemble import RandomForestRegressor
+
+from mirage.learn.dataset import Floats, Observations
+from mirage.learn.settings import defaults
+from mirage.policy.models.quantiles import LEVELS, of_distribution
+
+LONGEST_H = 192.0
+
+_FOREST, _XGBOOST = defaults()["forest"], defaults()["xgboost"]
+
+
+def _thresholds() -> tuple[float, ...]:
+    """Hours, from ten minutes to eight days, closer together where waits are short."""
+    steps = np.expm1(np.linspace(np.log1p(1 / 6), np.log1p(LONGEST_H), 19))
+    return (0.0, *np.round(steps, 3).tolist())
+
+
+THRESHOLDS_H = _thresholds()
+
+
+class Trees(Protocol):
+    """What was fitted."""
+
+    def predict(self, observations: Observations) -> Floats:
+        """[R, number of targets]."""
+
+
+class Forecast(Trees, Protocol):
+    """A fitted forecast of the wait."""
+
+    def log_quantiles(self, observations: Observations) -> Floats:
+        """[R, Q]: at `LEVELS`, log(1 + hours); not in order, not adjusted."""
+
+
+class Family(Protocol):
+    """What a kind of trees can be asked to learn."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def thresholds_h(self) -> tuple[float, ...]:
+        """Of the P(wait <= t) that its forecast predicts; empty where it predicts log quantiles."""
+
+    def settings(self) -> dict[str, Any]:
+        """Its hyper-parameters, for the card."""
+
+    def mean(self, observations: Observations, target: Floats) -> Trees:
+        """Of targets [R, M]."""
+
+    def forecast(self, observations: Observations, wait_h: Floats) -> Forecast:
+        """Of waits [R], hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """Its forecast is a whole distribution: the mean of threshold indicators.
+
+    settings.toml says what the numbers are, and their defaults.
+    """
+
+    seed: int = 0
+    trees: int = _FOREST["trees"]
+    leaf: int = _FOREST["leaf"]
+    features: float = _FOREST["features"]
+    sample: float = _FOREST["sample"]
+    name: str = field(default="forest", init=False)
+    thresholds_h: tuple[float, ...] = field(default=THRESHOLDS_H, init=False)
+
+    def settings(self) -> dict[str, Any]:
+        return _settings(self)
+
+    def mean(self, observations: Observations, target: Floats) -> "ForestTrees":
+        forest = RandomForestRegressor(
+            n_estimators=self.trees,
+            min_samples_leaf=_leaf(self.leaf, target),
+            max_features=self.features,
+            max_samples=self.sample,
+            random_state=self.seed,
+            n_jobs=1,
+        )
+        # scikit-learn warns about a column of one number.
+        wanted = target if target.shape[1] > 1 else target[:, 0]
+        return ForestTrees(forest.fit(observations, wanted))
+
+    def forecast(self, observations: Observations, wait_h: Floats) -> "ForestTrees":
+        within = wait_h[:, None] <= np.asarray(self.thresholds_h)
+        return self.mean(observations, within.astype(np.float64))
+
+
+@dataclass(frozen=True, slots=True)
+class ForestTrees:
+    forest: RandomForestRegressor
+
+    def predict(self, observations: Observations) -> Floats:
+        found: Floats = self.forest.predict(observations)
+        return found.reshape(len(observations), -1)
+
+    def log_quantiles(self, observations: Observations) -> Floats:
+        """Where it predicts P(wait <= t)."""
+        return of_distribution(self.predict(observations), THRESHOLDS_H)
+
+
+@dataclass(frozen=True, slots=True)
+class Boosted:
+    """xgboost, one model a number: several quantiles in one model convert wrongly to ONNX."""
+
+    seed: int = 0
+    trees: int = _XGBOOST["trees"]
+    depth: int = _XGBOOST["depth"]
+    rate: float = _XGBOOST["rate"]
+    leaf: int = _XGBOOST["leaf"]
+    features: float = _XGBOOST["features"]
+    sample: float = _XGBOOST["sample"]
+    name: str = field(default="xgboost", init=False)
+    thresholds_h: tuple[float, ...] = field(default=(), init=False)
+
+    def settings(self) -> dict[str, Any]:
+        return _settings(self)
+
+    def mean(self, observations: Observations, target: Floats) -> "BoostedTrees":
+        return BoostedTrees(tuple(self._grown(observations, y) for y in target.T))
+
+    def forecast(self, observations: Observations, wait_h: Floats) -> "BoostedTrees":
+        logs = np.log1p(wait_h)
+        how = {"objective": "reg:quantileerror"}
+        models = (self._grown(observations, logs, quantile_alpha=q, **how) for q in LEVELS)
+        return BoostedTrees(tuple(models))
+
+    def _grown(
+        self, observations: Observations, target: Floats, **how: Any
+    ) -> xgboost.XGBRegressor:
+        model = xgboost.XGBRegressor(
+            n_estimators=self.trees,
+            max_depth=self.depth,
+            learning_rate=self.rate,
+            min_child_weight=_leaf(self.leaf, target),
+            colsample_bytree=self.features,
+            subsample=self.sample,
+            tree_method="hist",
+            max_bin=64,
+            random_state=self.seed,
+            n_jobs=1,
+            **how,
+        )
+        return model.fit(observations, target)
+
+
+@dataclass(frozen=True, slots=True)
+class BoostedTrees:
+    """One model a number."""
+
+    models: tuple[xgboost.XGBRegressor, ...]
+
+    def predict(self, observations: Observations) -> Floats:
+        found = [model.predict(observations) for model in self.models]
+        return np.column_stack(found).astype(np.float64)
+
+    def log_quantiles(self, observations: Observations) -> Floats:
+        """Where there is one for each of `LEVELS`."""
+        return self.predict(observations)
+
+
+def _settings(family: Forest | Boosted) -> dict[str, Any]:
+    left_out = ("name", "thresholds_h")
+    return {name: value for name, value in asdict(family).items() if name not in left_out}
+
+
+def _leaf(asked: int, target: Floats) -> int:
+    """A small table still has more than one leaf."""
+    return min(asked, max(1, len(target) // 50))

@@ -1,0 +1,154 @@
+"""From rows to a policy: fit, choose the boundary, calibrate, and judge on later weeks."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.episodes.judge.evaluation import Figures, Handovers, classes, evaluate
+from mirage.learn.dataset import Floats, Rows
+from mirage.learn.evaluation import forecast_metrics, operating_points, time_splits
+from mirage.learn.trees import stopping
+from mirage.learn.trees.stopping import Told
+from mirage.learn.trees.tree_families import Family, Forecast, Trees
+from mirage.policy.models import conformal, quantiles
+from mirage.policy.models.conformal import Shifts
+from mirage.policy.rules.late_threshold import late_enough
+
+PRICES = (0.15, 0.5, 1.5)
+"""At which the boundary's factor is chosen: it serves all prices."""
+HELD_BACK = 0.2
+"""Share of the hand-overs, the newest, on which the forecast's adjustment is found."""
+STEPS = stopping.BLOCKS + 3
+"""Fits of one policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A policy of trees."""
+
+    late: Trees
+    wait: Forecast
+    factor: float
+    shifts: Shifts
+    """The conformal adjustment."""
+
+    def chosen(self, rows: Rows, prices: Sequence[float]) -> dict[float, NDArray[np.int64]]:
+        """By price, [E]: the instant at which it frees each successor; D for never."""
+        late = self.late.predict(rows.flat).reshape(len(rows), -1)
+        return {p: stopping.first_free(late_enough(late, p, self.factor)) for p in prices}
+
+    def wait_h(self, rows: Rows) -> Floats:
+        """[E x D, Q]: quantiles of the wait."""
+        shift = self.shifts.of(conformal.sizes(rows.flat))
+        return quantiles.hours(self.wait.log_quantiles(rows.flat), shift)
+
+
+def fit(rows: Rows, family: Family, told: Told = lambda: None) -> Fitted:
+    """`told` is called STEPS times."""
+    probability = stopping.cross_fitted(rows, family, told)
+    factor = stopping.factor(rows, probability, PRICES)
+    late = stopping.fitted(rows, family)
+    told()
+    shifts = _shifts(rows, family)
+    told()
+    wait = family.forecast(rows.flat, rows.wait_h)
+    told()
+    return Fitted(late=late, wait=wait, factor=factor, shifts=shifts)
+
+
+def _shifts(rows: Rows, family: Family) -> Shifts:
+    newest, residuals = held_back(rows, family)
+    return Shifts.found(residuals, newest.start_point, newest.nodes)
+
+
+def held_back(rows: Rows, family: Family) -> tuple[Rows, Floats]:
+    """The newest hand-overs, and the residuals [E, D, Q] of a forecast that has not seen them."""
+    earlier, newest = (rows.part(which) for which in time_splits.newest(rows, HELD_BACK))
+    forecast = family.forecast(earlier.flat, earlier.wait_h)
+    return newest, newest.residuals(forecast.log_quantiles(newest.flat))
+
+
+Heard = Callable[[NDArray[np.bool_], float, NDArray[np.int64]], None]
+"""A window's mask [E], a price, and the instants chosen in it."""
+
+
+def judge(
+    rows: Rows,
+    family: Family,
+    windows: int,
+    seed: int,
+    told: Told = lambda: None,
+    heard: Heard = lambda *_: None,
+) -> dict[str, Any]:
+    """Rolling origin: what policies fitted on the past come to on the weeks after it.
+
+    `policies` as `mirage evaluate` tells them, `fixed-lead` being the constant lead that was best
+    in the past; `forecast` by window. Calls `told` STEPS times a window, and `heard` for each
+    window and price of `operating.PRICES`.
+    """
+    policies: dict[str, list[Handovers]] = {}
+    forecasts, factors = [], []
+    for learned, window in time_splits.rolling(rows, windows):
+        past, later = rows.part(learned), rows.part(window)
+        fitted = fit(past, family, told)
+        factors.append(fitted.factor)
+        forecasts.append(_forecast_figures(fitted, past, later, seed))
+        by_price = fitted.chosen(later, operating_points.PRICES)
+        chosen = baselines(past, later) | {family.name: by_price[OVERLAP_PRICE]}
+        for name, instants in chosen.items():
+            policies.setdefault(name, []).append(handovers(later, instants))
+        for price, instants in by_price.items():
+            heard(window, price, instants)
+    return {
+        "overlap_price": OVERLAP_PRICE,
+        "policies": figures(policies),
+        "forecast": forecasts,
+        "factors": factors,
+    }
+
+
+def _forecast_figures(fitted: Fitted, past: Rows, later: Rows, seed: int) -> dict[str, Any]:
+    floor = forecast_metrics.empirical_h(past.logged.wait_h, later.wait_h.size)
+    told = forecast_metrics.figures(fitted.wait_h(later), later.wait_h, floor, seed)
+    window = {"since": int(later.start_point[0]), "until": int(later.start_point[-1])}
+    return window | {"learned_from": len(past), "episodes": len(later)} | told
+
+
+def baselines(past: Rows, later: Rows) -> dict[str, NDArray[np.int64]]:
+    """[E] each: the instants that policies which learn nothing, or one number, choose later."""
+    cost_h = stopping.costs(later.outcome_h, (OVERLAP_PRICE,))[:, :, 0]
+    last = cost_h.shape[1] - 1
+    return {
+        "reactive": np.full(len(later), last),
+        "oracle": last - cost_h[:, ::-1].argmin(axis=1),
+        "fixed-lead": np.full(len(later), best_constant(past.logged, OVERLAP_PRICE)),
+    }
+
+
+def best_constant(rows: Rows, price: float) -> int:
+    """The instant that costs least on average, the last of equals."""
+    mean = stopping.costs(rows.outcome_h, (price,))[:, :, 0].mean(axis=0)
+    return len(mean) - 1 - int(mean[::-1].argmin())
+
+
+def handovers(rows: Rows, chosen: NDArray[np.int64]) -> Handovers:
+    """What became of them, freed at these instants [E]."""
+    left_h = np.append(rows.left_h, 0.0)
+    x_h = rows.outcome_h[np.arange(len(rows)), chosen]
+    return Handovers(start_point=rows.start_point, x_h=x_h, lead_h=left_h[chosen])
+
+
+def figures(policies: dict[str, list[Handovers]]) -> Figures:
+    """Of all windows together; `reactive` and `oracle` must be among the policies."""
+    together: dict[str, Handovers] = {n: Handovers.together(p) for n, p in policies.items()}
+    masks = classes(together["reactive"].interruption_h)
+    return evaluate(together, masks, OVERLAP_PRICE)
+
+
+def seen(rows: Rows) -> tuple[Sequence[float], Sequence[float]]:
+    """The least and the greatest of each number learned from: [F] each."""
+    return rows.flat.min(axis=0).tolist(), rows.flat.max(axis=0).tolist()

@@ -1,0 +1,1 @@
+"""Transports of notices: mail and webhooks. Each sends one message, or raises DeliveryError."""

@@ -1,0 +1,71 @@
+"""Mail through one SMTP server."""
+
+import smtplib
+import ssl
+from dataclasses import dataclass
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import formatdate, make_msgid
+from pathlib import Path
+from typing import Literal
+
+from mirage.domain.sanitize import printable
+from mirage.errors import PostError
+from mirage.notify import secret_files
+
+TIMEOUT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mailer:
+    host: str
+    port: int
+    sender: str
+    security: Literal["none", "starttls", "tls"] = "starttls"
+    user: str = ""
+    password_file: Path | None = None
+
+    def send(self, to: str, subject: str, body: str) -> None:
+        """Raises PostError, also for a recipient that the server refuses."""
+        message = EmailMessage(policy=SMTP)
+        message["From"] = self.sender
+        message["To"] = to
+        # A line's end in it would begin another header.
+        message["Subject"] = printable(subject)
+        message["Date"] = formatdate()
+        message["Message-ID"] = make_msgid(domain=self.sender.partition("@")[2])
+        # So that vacation answers and lists leave it alone (RFC 3834).
+        message["Auto-Submitted"] = "auto-generated"
+        message.set_content(body)
+        password = "" if self.password_file is None else secret_files.of_file(self.password_file)
+        try:
+            with self._connection() as server:
+                if self.user:
+                    server.login(self.user, password)
+                server.send_message(message)
+        except (smtplib.SMTPException, OSError, ValueError) as error:
+            why = secret_files.harmless(_said(error), password)
+            raise PostError(f"mail through {self.host}: {why}") from None
+
+    def _connection(self) -> smtplib.SMTP:
+        if self.security == "tls":
+            context = ssl.create_default_context()
+            return smtplib.SMTP_SSL(self.host, self.port, timeout=TIMEOUT_S, context=context)
+        server = smtplib.SMTP(self.host, self.port, timeout=TIMEOUT_S)
+        if self.security == "starttls":
+            try:
+                server.starttls(context=ssl.create_default_context())
+            except BaseException:
+                server.close()
+                raise
+        return server
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        return "the recipient is refused"
+    if isinstance(error, smtplib.SMTPResponseException):
+        told = error.smtp_error
+        words = told.decode(errors="replace") if isinstance(told, bytes) else told
+        return f"{error.smtp_code} {words}"
+    return str(error) or type(error).__name__

@@ -1,0 +1,33 @@
+"""Secrets of files, and their absence from what is said."""
+
+import os
+from pathlib import Path
+
+from mirage.domain.sanitize import printable
+from mirage.errors import PostError
+
+_LONGEST = 200
+_OTHERS = 0o077
+
+
+def of_file(path: Path) -> str:
+    """The first line of a file that nobody else may read. Raises PostError."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            if os.fstat(file.fileno()).st_mode & _OTHERS:
+                raise PostError(f"others may read {path}: `chmod 600` it")
+            found = file.readline().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise PostError(f"{path} cannot be read: {why}") from None
+    if not found:
+        raise PostError(f"{path} is empty")
+    return found
+
+
+def harmless(said: object, *secrets: str) -> str:
+    """One line without the secrets, for a log and the database."""
+    text = str(said)
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "***")
+    return printable(" ".join(text.split()))[:_LONGEST]

@@ -1,0 +1,79 @@
+"""A webhook: JSON by POST, signed so that its receiver knows who sent it."""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from mirage.errors import PostError
+from mirage.notify import secret_files
+
+TIMEOUT_S = 10.0
+SIGNATURE = "Mirage-Signature"
+"""`t=SECONDS,v1=HEX`: HMAC-SHA256 of `SECONDS.BODY` with the shared key."""
+DELIVERY = "Mirage-Delivery"
+"""The same for each try of one digest: who has it already may pass over it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    url_file: Path
+    secret_file: Path | None = None
+
+    def send(self, body: Mapping[str, Any], *, delivery: str, now: int) -> None:
+        """Raises PostError for any answer but 2xx: a redirect is not followed."""
+        url = self.url()
+        key = "" if self.secret_file is None else secret_files.of_file(self.secret_file)
+        content = json.dumps(body, separators=(",", ":")).encode()
+        headers = {"Content-Type": "application/json", DELIVERY: delivery}
+        if key:
+            headers[SIGNATURE] = signature(key, content, now)
+        try:
+            # Proxies and credentials of the environment are not for this.
+            with httpx.Client(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False) as http:
+                answer = http.post(url, content=content, headers=headers)
+        except (httpx.HTTPError, OSError) as error:
+            why = secret_files.harmless(str(error) or type(error).__name__, str(url), url.path, key)
+            raise PostError(f"webhook at {url.host}: {why}") from None
+        if not answer.is_success:
+            raise PostError(f"webhook at {url.host}: the answer was {answer.status_code}")
+
+    def url(self) -> httpx.URL:
+        """Raises PostError for one that would be sent to in the clear. The path may be a secret."""
+        return checked(secret_files.of_file(self.url_file), str(self.url_file))
+
+
+def checked(text: str, where: str) -> httpx.URL:
+    """`where`: what messages call it."""
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL:
+        raise PostError(f"{where} holds no URL") from None
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise PostError(f"{where} holds no http address")
+    if url.userinfo:
+        raise PostError(f"{where}: a name or password in the address goes into logs on its way")
+    if url.scheme == "http" and not _is_here(url.host):
+        raise PostError(f"{where}: {url.host} is not this host, so the address must be https")
+    return url
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def signature(key: str, body: bytes, at: int) -> str:
+    """What a receiver makes anew and compares."""
+    signed = hmac.new(key.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"t={at},v1={signed}"

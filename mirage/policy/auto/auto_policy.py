@@ -1,0 +1,162 @@
+"""The policy `auto`: for each hand-over the candidate that did best on past ones like it.
+
+Candidates stand in an order: learned, forecast, quantile, reactive. The first that can be asked
+decides, unless a later one has clearly cost less on recent hand-overs at a like load. None of them
+is asked where the standby's position settles it. docs/auto.md has the whole of it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from mirage.domain.chain import Position
+from mirage.domain.decision import Action, Decision, HandoverView, Waits
+from mirage.policy.models.scope import Scope
+from mirage.policy.results.comparison import Results, Weighing, choose, load_h
+from mirage.policy.rules.lead_rules import Reactive
+from mirage.policy.rules.pinning import PinThenFree, off_its_nodes
+from mirage.policy.twin.twin_policy import wants_twin
+from mirage.ports import Policy, looks_back, observes
+
+_PINS = PinThenFree()
+_PLAIN = Reactive()
+
+
+def unfit(policy: Policy, view: HandoverView) -> str | None:
+    """Why it cannot be asked about this hand-over now, as its own `unfit` says; None: it can."""
+    asked: Callable[[HandoverView], str | None] | None = getattr(policy, "unfit", None)
+    return None if asked is None else asked(view)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    policy: Policy
+    scope: Scope | None = None
+    """Of a model: on another cluster than it was trained on it stands after the proven ones."""
+    proven: bool = True
+    """Whether it stands before models of other clusters."""
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+    def place(self, cluster: str) -> int:
+        """Before the others of a lower number; equal ones stand as they were given."""
+        if self.scope is not None:
+            return 0 if cluster in self.scope.clusters else 2
+        return 1 if self.proven else 3
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Who decides a hand-over, and why not those before it."""
+
+    policy: Policy
+    skipped: dict[str, str]
+    """Candidates that cannot be asked now: name -> why."""
+    dearer: tuple[str, ...] = ()
+    """Candidates before it in the order that have cost more."""
+
+    @property
+    def because(self) -> str:
+        clauses = [f"{name} cannot be asked ({why})" for name, why in self.skipped.items()]
+        if self.dearer:
+            clauses.append(f"{_listed(self.dearer)} cost more lately")
+        return f", since {_listed(clauses)}" if clauses else ""
+
+
+def _nothing(_: HandoverView) -> Results:
+    return Results.none()
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """The last candidate must be one that can always be asked."""
+
+    candidates: tuple[Candidate, ...]
+    results: Callable[[HandoverView], Results] = _nothing
+    """Of hand-overs like the one shown, whenever they ended: only ended ones are looked at. The
+    seam for others than the cards': a service's own hand-overs, an evaluation's."""
+    how: Weighing = field(default_factory=Weighing)
+    told: Callable[[Choice], None] = lambda _: None
+    """Hears of each choice."""
+    name: str = "auto"
+
+    @property
+    def observes(self) -> bool:
+        return any(observes(c.policy) for c in self.candidates)
+
+    @property
+    def looks_back(self) -> bool:
+        return any(looks_back(c.policy) for c in self.candidates)
+
+    @property
+    def asks_twin(self) -> bool:
+        return any(wants_twin(c.policy) for c in self.candidates)
+
+    def outright(self, view: HandoverView) -> Decision | None:
+        """Where the standby may be pinned or earns age anyway: docs/positions.md has the evidence.
+
+        Tables know neither, so over them candidates decide.
+        """
+        if view.accrues_always and (view.position is Position.HELD or not view.can_pin):
+            why = ", since a held standby earns age too (ACCRUE_ALWAYS)"
+            return self._by(_PLAIN, view, why)
+        if view.can_pin:
+            return self._by(_PINS, view, ", since the standby may be pinned")
+        return None
+
+    def decide(self, view: HandoverView) -> Decision:
+        settled = self.outright(view)
+        if settled is not None:
+            return settled
+        choice = self.choose(view)
+        self.told(choice)
+        return self._by(choice.policy, view, choice.because)
+
+    def _by(self, policy: Policy, view: HandoverView, because: str) -> Decision:
+        decision = policy.decide(view)
+        # Nobody but who pins is asked about one that stands on nodes which it has to leave.
+        stuck = view.position is Position.PINNED and not view.can_pin
+        if stuck and decision.action is Action.WAIT:
+            decision = replace(off_its_nodes(policy.name), forecast=decision.forecast)
+        reason = f"{policy.name} decides{because}: {decision.reason}"
+        return replace(decision, policy=self.name, reason=reason)
+
+    def choose(self, view: HandoverView) -> Choice:
+        """As of the predecessor's start: were it chosen anew at each instant, the successor would
+        be freed as soon as any that is chosen in passing frees it."""
+        order = sorted(self.candidates, key=lambda c: c.place(view.cluster))
+        faults = {c.name: unfit(c.policy, view) for c in order}
+        asked = [c for c in order if faults[c.name] is None]
+        began = view.predecessor_start
+        if began is None:
+            began = view.predecessor_end - view.time_limit_s
+        results = self.results(view).known(min(began, view.now))
+        load = load_h(_before(view.jobs, began), view.nodes, view.time_limit_s)
+        weights = self.how.weights(results, began, load)
+        names = [c.name for c in asked]
+        name, dearer = choose(names, results, weights, view.overlap_price, self.how)
+        chosen = asked[names.index(name)]
+        before = order[: order.index(chosen)]
+        return Choice(
+            policy=chosen.policy,
+            skipped={c.name: why for c in before if (why := faults[c.name]) is not None},
+            dearer=dearer,
+        )
+
+
+def _before(jobs: Waits, at: int) -> Waits:
+    """Those that had started; all where none is as old."""
+    early = jobs.start <= at
+    if early.all() or not early.any():
+        return jobs
+    return Waits(
+        start=jobs.start[early],
+        wait_s=jobs.wait_s[early],
+        nodes=jobs.nodes[early],
+        time_limit_s=jobs.time_limit_s[early],
+    )
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(words)

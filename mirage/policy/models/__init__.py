@@ -1,0 +1,3 @@
+"""Trained models: their artefact, what they are shown and answer, and the policy that serves
+one.
+"""

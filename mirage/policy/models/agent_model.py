@@ -1,0 +1,94 @@
+"""Agents: what freeing now is worth over waiting, at the overlap price they are told."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from math import exp
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.decision import HandoverView
+from mirage.policy.models import model_input
+from mirage.policy.models.model_output import Verdict
+from mirage.policy.models.onnx_session import ADVANTAGE, INPUT, KNOWN, PRICE, WINDOW, check
+
+
+class Unit(StrEnum):
+    """Of an advantage. Above 0 the standby is freed."""
+
+    HOURS = "hours"
+    """Of cost saved: a Q network."""
+    LOG_ODDS = "log-odds"
+    """That it frees: a policy network."""
+
+
+class AdvantageModel:
+    """Frees when that is worth more than waiting."""
+
+    def __init__(self, card: Mapping[str, Any], session: Any) -> None:
+        told = card["advantage"]
+        self.unit = Unit(told["unit"])
+        least, greatest = map(float, told["prices"])
+        self.prices = (least, greatest)
+        """That it has learned from."""
+        self.window = int(told["window"])
+        """How many observations it looks back on; 0 for none but the present one."""
+        looks_back = {WINDOW, KNOWN} if self.window else set()
+        check(session, {INPUT, PRICE} | looks_back, {ADVANTAGE})
+        self._with_twin = model_input.with_twin(card)
+        self._session = session
+
+    def advantage(self, inputs: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
+        """[R], of inputs by the names of `policy.graph`."""
+        (found,) = self._session.run([ADVANTAGE], dict(inputs))
+        advantage: NDArray[np.float32] = found[:, 0]
+        return advantage
+
+    def verdict(self, view: HandoverView) -> Verdict | str:
+        inputs = self._inputs(view)
+        if isinstance(inputs, str):
+            return inputs
+        found = float(self.advantage(inputs)[0])
+        if not np.isfinite(found):
+            return "the model gave no number"
+        return Verdict(frees=found > 0.0, reason=_reason(found, self.unit, view.overlap_price))
+
+    def _inputs(self, view: HandoverView) -> dict[str, NDArray[np.float32]] | str:
+        row = model_input.row(view, twin=self._with_twin)
+        if isinstance(row, str):
+            return row
+        now = row[None, :].astype(np.float32)
+        inputs = {INPUT: now, PRICE: np.array([[view.overlap_price]], dtype=np.float32)}
+        if not self.window:
+            return inputs
+        if view.window is None:
+            return "there is no window of observations"
+        if not np.isfinite(view.window).all():
+            return "the window holds numbers that are not finite"
+        window, known = padded(view.window, self.window)
+        return inputs | {WINDOW: window[None], KNOWN: known[None]}
+
+
+def padded(
+    observations: NDArray[np.float32], length: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The last `length` of [W, F], zeros before the first; and [length], 1 where there is one."""
+    last = observations[-length:]
+    window = np.zeros((length, observations.shape[1]), dtype=np.float32)
+    known = np.zeros(length, dtype=np.float32)
+    window[length - len(last) :] = last
+    known[length - len(last) :] = 1.0
+    return window, known
+
+
+def _reason(advantage: float, unit: Unit, price: float) -> str:
+    if unit is Unit.HOURS:
+        beside = "less" if advantage > 0.0 else "more"
+        return (
+            f"freed now it is expected to cost {abs(advantage):.2f} h {beside} than waiting on, "
+            f"at overlap price {price:g}"
+        )
+    chance = 1.0 / (1.0 + exp(-min(max(advantage, -50.0), 50.0)))
+    beside = "above" if advantage > 0.0 else "not above"
+    return f"the policy frees now with {chance:.0%}, {beside} one half, at overlap price {price:g}"

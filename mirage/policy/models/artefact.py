@@ -1,0 +1,146 @@
+"""A trained model in its folder, models/NAME/VERSION: policy.onnx, and card.json that describes it.
+
+Nothing in it is pickled. What is damaged, of another format or made for other features is refused:
+a model that reads other numbers than it was trained on would still answer.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.errors import UnfitModel
+from mirage.features.observation import spec
+from mirage.policy.models.agent_model import AdvantageModel
+from mirage.policy.models.model_output import Model
+from mirage.policy.models.onnx_session import ADVANTAGE, session
+from mirage.policy.models.scope import Scope
+from mirage.policy.models.tree_model import LateModel
+from mirage.policy.results import card_results
+
+FORMAT = "mirage-model/1"
+GRAPH, CARD = "policy.onnx", "card.json"
+
+STRANGE_BY = 1.0
+"""How far beyond all that was learned from a number may lie, on the scale of `spec`: of what is
+counted in logarithms, a factor of e."""
+
+NOT_IN_TABLES = ("nodes_down", "own_running_jobs", "own_pending_jobs")
+"""A replay loses no nodes and its pair has no other jobs, so a model has learned nothing of these:
+it is shown the nearest that it has learned from."""
+_NOT_IN_TABLES = [spec.PLACES[name] for name in NOT_IN_TABLES]
+
+Observations = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The least and the greatest of each number learned from: [F]."""
+
+    low: NDArray[np.float32]
+    high: NDArray[np.float32]
+
+    def nearest(self, observations: Observations) -> Observations:
+        """[..., F]: with what tables do not have as it was learned from."""
+        nearest, at = observations.copy(), _NOT_IN_TABLES
+        nearest[..., at] = np.clip(observations[..., at], self.low[at], self.high[at])
+        return nearest
+
+    def strange(self, observation: Observations) -> str | None:
+        """Why a model should not be asked about this observation [F]."""
+        if observation.shape != self.low.shape:
+            return f"the observation has {observation.size} numbers, not {self.low.size}"
+        if not np.isfinite(observation).all():
+            return "the observation holds numbers that are not finite"
+        observation = self.nearest(observation)
+        beyond = np.maximum(self.low - observation, observation - self.high)
+        worst = int(beyond.argmax())
+        if beyond[worst] > STRANGE_BY:
+            return f"{spec.NAMES[worst]} is far from all that the model has learned from"
+        return None
+
+
+class Artefact:
+    """A model that was checked and is ready to answer. onnxruntime runs it on one thread."""
+
+    def __init__(self, card: dict[str, Any], graph: bytes) -> None:
+        self.card = card
+        self.seen = Seen(
+            # What the twin foretells is hours: more of them than were learned from are just long.
+            *(
+                np.array(card["seen"][end], dtype=np.float32)[: len(spec.NAMES)]
+                for end in ("low", "high")
+            )
+        )
+        self.scope = Scope.of(card)
+        self.judged = card_results.sets(card)
+        kind = AdvantageModel if ADVANTAGE in card else LateModel
+        self.model: Model = kind(card, session(graph))
+
+    @classmethod
+    def load(cls, folder: Path) -> "Artefact":
+        """Raises UnfitModel where the folder holds none that this program can run."""
+        card = read_card(folder)
+        graph = _read(folder / GRAPH)
+        _check(folder, card, hashlib.sha256(graph).hexdigest())
+        try:
+            return cls(card, graph)
+        # onnxruntime has a dozen errors of its own, and a card may hold anything.
+        except Exception as error:
+            raise UnfitModel(f"{folder}: the model does not load: {error}") from error
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """card.json, its keys checked. Raises UnfitModel."""
+    try:
+        card = json.loads(_read(folder / CARD))
+    except ValueError as error:
+        raise UnfitModel(f"{folder}: {CARD} does not read as JSON") from error
+    if not isinstance(card, dict) or card.get("format") != FORMAT:
+        raise UnfitModel(f"{folder}: {CARD} is not of the format {FORMAT}")
+    absent = [key for key in _keys(card) if key not in card]
+    if absent:
+        raise UnfitModel(f"{folder}: {CARD} lacks {', '.join(absent)}")
+    return card
+
+
+def check_graph(folder: Path, card: dict[str, Any]) -> None:
+    """Raises UnfitModel where the graph is not the one that the card describes, or is for other
+    features. It is not run, and read again only where it has changed."""
+    path = folder / GRAPH
+    try:
+        now = path.stat()
+    except OSError as error:
+        raise UnfitModel(f"{path} cannot be read: {error.strerror}") from error
+    _check(folder, card, _digest(path, now.st_mtime_ns, now.st_size))
+
+
+@lru_cache(maxsize=512)
+def _digest(path: Path, _changed_ns: int, _size: int) -> str:
+    return hashlib.sha256(_read(path)).hexdigest()
+
+
+def _check(folder: Path, card: dict[str, Any], digest: str) -> None:
+    if digest != card["sha256"]:
+        raise UnfitModel(f"{folder}: {GRAPH} is not the file that {CARD} describes")
+    if card["features_fingerprint"] != spec.FINGERPRINT:
+        raise UnfitModel(f"{folder} was trained on other features than this program's")
+
+
+def _keys(card: dict[str, Any]) -> Sequence[str]:
+    """What a card must have: an agent's advantage, or a boundary on the forecast of trees."""
+    kind = (ADVANTAGE,) if ADVANTAGE in card else ("boundary", "forecast")
+    return ("sha256", "features_fingerprint", "seen", "family", *kind)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnfitModel(f"{path} cannot be read: {error.strerror}") from error

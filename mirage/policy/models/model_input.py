@@ -1,0 +1,33 @@
+"""What a model is shown of a hand-over: the observation, and what the twin foretold of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.decision import HandoverView
+from mirage.features import twin_features
+from mirage.policy.twin.twin_policy import NOT_ASKED
+
+Observations = NDArray[np.float32]
+
+
+def with_twin(card: Mapping[str, Any]) -> bool:
+    """Whether a model learned from the twin. Raises ValueError for other numbers of it."""
+    twin = card.get("twin")
+    if twin not in (None, twin_features.FINGERPRINT):
+        raise ValueError("it was trained on other numbers of the twin than this program's")
+    return twin is not None
+
+
+def row(view: HandoverView, *, twin: bool) -> Observations | str:
+    """[F]: what a graph takes as its observation; or why there is none."""
+    if view.observation is None:
+        return "there is no observation"
+    if not twin:
+        return view.observation
+    if view.twin_s is None:
+        return NOT_ASKED
+    numbers = twin_features.numbers(view.twin_s, np.array(view.time_left_s))
+    return np.concatenate([view.observation, numbers])

@@ -1,0 +1,86 @@
+"""A trained model as a policy."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from mirage.domain.decision import Action, Decision, Forecast, HandoverView
+from mirage.policy.models.artefact import Artefact
+from mirage.policy.models.unavailable_model import stand_in
+from mirage.policy.rules.late_threshold import threshold
+from mirage.policy.rules.lead_rules import Quantile
+from mirage.policy.twin.twin_policy import NOT_ASKED
+
+_RULE = Quantile()
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Where the model cannot be asked the twin decides, or a rule where that was not asked either,
+    and the reason says why."""
+
+    artefact: Artefact
+    name: str
+    observes: ClassVar[bool] = True
+
+    @property
+    def asks_twin(self) -> bool:
+        """Whether it was trained with what the twin foretells."""
+        return self.artefact.card.get("twin") is not None
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether it is an agent that is shown a window of observations."""
+        return bool(getattr(self.artefact.model, "window", 0))
+
+    def decide(self, view: HandoverView) -> Decision:
+        unfit = self.unfit(view)
+        if unfit is not None:
+            return stand_in(view, self.name, unfit)
+        verdict = self.artefact.model.verdict(self._as_learned(view))
+        if isinstance(verdict, str):
+            return stand_in(view, self.name, verdict)
+        return Decision(
+            action=Action.FREE if verdict.frees else Action.WAIT,
+            reason=verdict.reason,
+            policy=self.name,
+            forecast=verdict.forecast,
+            release_at=self._release_at(view, verdict.forecast),
+        )
+
+    def _release_at(self, view: HandoverView, forecast: Forecast | None) -> int | None:
+        """When it expects to release: it knows no more of later instants than its forecast of now.
+
+        Where it makes none, a rule expects in its place.
+        """
+        if forecast is None or forecast.p10_s is None or forecast.p90_s is None:
+            return _RULE.decide(view).release_at
+        least = threshold(view.overlap_price, getattr(self.artefact.model, "factor", 1.0))
+        waits = (forecast.p10_s, forecast.p50_s, forecast.p90_s)
+        return view.predecessor_end - round(float(np.interp(1.0 - least, (0.1, 0.5, 0.9), waits)))
+
+    def unfit(self, view: HandoverView) -> str | None:
+        """Why it cannot be asked about this hand-over now; None where it can."""
+        outside = self.artefact.scope.outside(view.nodes, view.time_limit_s)
+        if outside is not None:
+            return outside
+        if view.observation is None:
+            return view.unobserved
+        if self.asks_twin and view.twin_s is None:
+            return NOT_ASKED
+        least, greatest = self.artefact.model.prices
+        if not least <= view.overlap_price <= greatest:
+            return (
+                f"the overlap price {view.overlap_price:g} is not one of those learned from, "
+                f"{least:g} to {greatest:g}"
+            )
+        return self.artefact.seen.strange(view.observation)
+
+    def _as_learned(self, view: HandoverView) -> HandoverView:
+        nearest, observation, window = self.artefact.seen.nearest, view.observation, view.window
+        return replace(
+            view,
+            observation=None if observation is None else nearest(observation),
+            window=None if window is None else nearest(window),
+        )

@@ -1,0 +1,108 @@
+"""Results out of models' cards: what each model and the rules came to on weeks it had not seen.
+
+`judged` in a card is a list of sets, one for each kind of chain that it was judged on: `cluster`,
+`partition` (empty, or not there: of all that have none), `nodes`, `time_limit_s`, and columns as
+text, numbers with a space between: `start_point`, `known_at`, `load_s`, and `x_s`,
+{price: {policy: column}}, the model itself by the name `MODEL`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import log
+from typing import Any, Self
+
+import numpy as np
+
+from mirage.domain.decision import HandoverView
+from mirage.policy.results.comparison import Ints, Results, together
+
+MODEL = "model"
+SIZE_WITHIN = 2.0
+"""Results of a size of chain tell of another within this factor, where none is nearer."""
+
+_HOUR_S = 3600.0
+_LEAST_PRICE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """The results of one kind of chain, by the overlap price at which it was decided."""
+
+    cluster: str
+    partition: str
+    nodes: int
+    time_limit_s: int
+    by_price: Mapping[float, Results]
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Self:
+        """From a card. Raises KeyError and ValueError where it is none."""
+        start_point, known_at, load_s = (_ints(told[name]) for name in _COLUMNS)
+        by_price = {}
+        for price, columns in told["x_s"].items():
+            x_h = np.column_stack([_ints(text) / _HOUR_S for text in columns.values()])
+            by_price[float(price)] = Results(
+                tuple(columns), start_point, known_at, load_s / _HOUR_S, x_h
+            )
+        partition = told.get("partition", "")
+        return cls(told["cluster"], partition, told["nodes"], told["time_limit_s"], by_price)
+
+    def at(self, price: float, model: str) -> Results:
+        """Those of the nearest price that there is, the model by its name."""
+        found = self.by_price[min(self.by_price, key=lambda p: _apart(p, price))]
+        return replace(found, names=tuple(model if n == MODEL else n for n in found.names))
+
+
+_COLUMNS = ("start_point", "known_at", "load_s")
+
+
+def sets(card: Mapping[str, Any]) -> tuple[Set, ...]:
+    return tuple(Set.of(told) for told in card.get("judged", ()))
+
+
+class Judged:
+    """The results in some cards, as `auto` asks for them."""
+
+    def __init__(self, models: Mapping[str, Sequence[Set]]) -> None:
+        """By the models' names."""
+        self._sets = [(name, one) for name, found in models.items() for one in found]
+        self._of = lru_cache(maxsize=256)(self._found)
+
+    def __call__(self, view: HandoverView) -> Results:
+        kind = (view.cluster, view.partition, view.time_limit_s)
+        return self._of(kind, view.nodes, view.overlap_price)
+
+    def _like(self, kind: tuple[str, str, int]) -> list[tuple[str, Set]]:
+        """Of that partition; where there are none, of tables that name no partition."""
+        cluster, named, time_limit_s = kind
+        for partition in (named, ""):
+            chain = (cluster, partition, time_limit_s)
+            like = [
+                (n, s) for n, s in self._sets if (s.cluster, s.partition, s.time_limit_s) == chain
+            ]
+            if like:
+                return like
+        return []
+
+    def _found(self, kind: tuple[str, str, int], nodes: int, price: float) -> Results:
+        like = self._like(kind)
+        if not kind[0] or not like:
+            return Results.none()
+        nearest = min((s.nodes for _, s in like), key=lambda n: _apart(n, nodes))
+        if _apart(nearest, nodes) > log(SIZE_WITHIN):
+            return Results.none()
+        return together([s.at(price, name) for name, s in like if s.nodes == nearest])
+
+
+def as_text(column: Ints) -> str:
+    """As cards have it."""
+    return " ".join(map(str, column.tolist()))
+
+
+def _ints(text: str) -> Ints:
+    return np.array(text.split(), dtype=np.int64)
+
+
+def _apart(one: float, other: float) -> float:
+    return abs(log(max(one, _LEAST_PRICE)) - log(max(other, _LEAST_PRICE)))

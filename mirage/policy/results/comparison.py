@@ -1,0 +1,147 @@
+"""What policies came to on the same past hand-overs, and which of them has clearly cost less."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.decision import Waits
+from mirage.policy.rules.lead_rules import like_waits
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+LAST_JOBS, ENOUGH = 50, 10
+"""Of the started jobs that tell the load: the latest of those alike; fewer and wider ones count."""
+
+_DAY_S = 86400
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """N hand-overs of one size of chain on one cluster, each under P policies."""
+
+    names: tuple[str, ...]
+    """[P]."""
+    start_point: Ints
+    """[N]: submission of the predecessor, epoch seconds, ascending, each once."""
+    known_at: Ints
+    """[N]: when the predecessor and its successors under all policies had ended or started."""
+    load_h: Floats
+    """[N]: `load_h` of the waits that were known when the predecessor started."""
+    x_h: Floats
+    """[N, P]: start of the successor - end of the predecessor, hours; NaN where not known."""
+
+    @classmethod
+    def none(cls) -> Self:
+        nothing = np.zeros(0, dtype=np.int64)
+        return cls((), nothing, nothing, np.zeros(0), np.zeros((0, 0)))
+
+    def __len__(self) -> int:
+        return len(self.start_point)
+
+    def known(self, at: int) -> Self:
+        """Those that had ended by then."""
+        if (self.known_at <= at).all():
+            return self
+        return self.part(self.known_at <= at)
+
+    def part(self, which: Ints | NDArray[np.bool_]) -> Self:
+        """Some of the hand-overs."""
+        return type(self)(
+            self.names,
+            self.start_point[which],
+            self.known_at[which],
+            self.load_h[which],
+            self.x_h[which],
+        )
+
+    def cost_h(self, name: str, price: float) -> Floats:
+        """[N]; NaN where the policy has no outcome."""
+        if name not in self.names:
+            return np.full(len(self), np.nan)
+        x_h = self.x_h[:, self.names.index(name)]
+        found: Floats = np.maximum(x_h, 0.0) + price * np.maximum(-x_h, 0.0)
+        return found
+
+
+def together(parts: Sequence[Results]) -> Results:
+    """One set: a start point that several know becomes one row, of a later part where both tell."""
+    names = tuple(dict.fromkeys(name for part in parts for name in part.names))
+    points = [np.zeros(0, dtype=np.int64), *(part.start_point for part in parts)]
+    start_point = np.unique(np.concatenate(points))
+    known_at = np.zeros(len(start_point), dtype=np.int64)
+    load_h = np.zeros(len(start_point))
+    x_h = np.full((len(start_point), len(names)), np.nan)
+    for part in parts:
+        rows = np.searchsorted(start_point, part.start_point)
+        known_at[rows] = np.maximum(known_at[rows], part.known_at)
+        load_h[rows] = part.load_h
+        for p, name in enumerate(part.names):
+            told = np.isfinite(part.x_h[:, p])
+            x_h[rows[told], names.index(name)] = part.x_h[told, p]
+    return Results(names, start_point, known_at, load_h, x_h)
+
+
+def load_h(jobs: Waits, nodes: int, time_limit_s: int) -> float:
+    """The mean wait of jobs like it that started lately, hours; 0 where none has."""
+    waits = like_waits(jobs, nodes, time_limit_s, enough=ENOUGH)[-LAST_JOBS:]
+    return float(waits.mean()) / _HOUR_S if len(waits) else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighing:
+    """How much a past hand-over tells of one that begins now."""
+
+    half_life_days: float = 30.0
+    load_width: float = 2.0
+    """Of a normal density over log(1 + hours) of the load."""
+    fewest_days: float = 4.0
+    """With results of fewer days nothing is held against the order. In days of equal weight."""
+
+    def weights(self, results: Results, now: int, load: float) -> Floats:
+        """[N], at most 1."""
+        age_days = (now - results.start_point) / _DAY_S
+        off = (np.log1p(results.load_h) - np.log1p(load)) / self.load_width
+        found: Floats = np.exp2(-age_days / self.half_life_days) * np.exp(-(off**2) / 2)
+        return found
+
+    def clearly_positive(self, values: Floats, weights: Floats, day: Ints) -> bool:
+        """Whether the mean of `values` [N] exceeds its standard error, days being independent.
+
+        Hand-overs of one day share the cluster's load: a day's come together. NaN counts for none.
+        """
+        told = np.isfinite(values)
+        if not told.any():
+            return False
+        values, weights = values[told], weights[told]
+        _, day_of = np.unique(day[told], return_inverse=True)
+        by_day = np.bincount(day_of, weights)
+        total = by_day.sum()
+        days = total**2 / (by_day**2).sum() if total > 0.0 else 0.0
+        if days < self.fewest_days:
+            return False
+        mean = (weights * values).sum() / total
+        sums = np.bincount(day_of, weights * (values - mean))
+        error = np.sqrt((sums**2).sum() * days / (days - 1.0)) / total
+        return bool(mean > error)
+
+
+def choose(
+    order: Sequence[str], results: Results, weights: Floats, price: float, how: Weighing
+) -> tuple[str, tuple[str, ...]]:
+    """The first of the order, unless a later one has clearly cost less; and so on from that one.
+
+    Behind it those that it, or one before it, has cost less than.
+    """
+    day = results.start_point // _DAY_S
+    chosen, dearer = order[0], list[str]()
+    for other in order[1:]:
+        saved = results.cost_h(chosen, price) - results.cost_h(other, price)
+        if how.clearly_positive(saved, weights, day):
+            dearer.append(chosen)
+            chosen = other
+    return chosen, tuple(dearer)

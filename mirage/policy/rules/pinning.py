@@ -1,0 +1,93 @@
+"""Rules that pin: the standby stands on its predecessor's own nodes, and earns age there.
+
+Pinned on whole nodes it cannot start before its predecessor ends, so it costs no overlap, and Slurm
+plans it for exactly that instant. It is late only where jobs that are ahead of it are planned onto
+these nodes, which the plan tells hours before (docs/positions.md).
+"""
+
+from dataclasses import dataclass, field, replace
+
+from mirage.domain.chain import Position
+from mirage.domain.decision import Action, Decision, HandoverView
+from mirage.policy.rules.lead_rules import Average
+from mirage.ports import Policy
+
+SLACK_S = 600
+"""A plan that is later than the predecessor's end by no more is on time: plans are made in steps of
+bf_resolution, and a link takes some minutes to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Pins as soon as the standby stands, and leaves it there."""
+
+    name: str = "pin"
+
+    def decide(self, view: HandoverView) -> Decision:
+        if view.position is Position.FREE:
+            return is_free(self.name)
+        if view.position is Position.PINNED:
+            return stays(view, self.name) if view.can_pin else off_its_nodes(self.name)
+        if view.can_pin:
+            return pins(self.name)
+        reason = "it may not be pinned here, and this rule does nothing else"
+        return Decision(action=Action.WAIT, reason=reason, policy=self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class PinThenFree:
+    """Pinned from the start; freed near the end where Slurm plans it later than that.
+
+    Not sooner: plans go by time limits, most jobs end before theirs, and whoever has earned age
+    and is freed starts at once. Where it may not be pinned, `otherwise` decides.
+    """
+
+    share: float = 0.01
+    """How near: of the time limit; half an hour of 48 h."""
+    otherwise: Policy = field(default_factory=Average)
+    name: str = "pin-then-free"
+
+    def decide(self, view: HandoverView) -> Decision:
+        if view.position is Position.FREE:
+            return is_free(self.name)
+        if view.can_pin:
+            return self._pinned(view) if view.position is Position.PINNED else pins(self.name)
+        answer = replace(self.otherwise.decide(view), policy=self.name)
+        if view.position is Position.PINNED and answer.action is Action.WAIT:
+            return off_its_nodes(self.name)
+        return answer
+
+    def _pinned(self, view: HandoverView) -> Decision:
+        if view.time_left_s > self.share * view.time_limit_s or not is_late(view):
+            return stays(view, self.name)
+        reason = f"{stays(view, self.name).reason}: any nodes will do"
+        return Decision(action=Action.FREE, reason=reason, policy=self.name)
+
+
+def is_late(view: HandoverView) -> bool:
+    """Whether Slurm plans the pinned standby for later than its predecessor's end. A plan that is
+    not known, for the end may lie beyond bf_window, says nothing yet."""
+    return view.planned_start is not None and (view.planned_start > view.predecessor_end + SLACK_S)
+
+
+def pins(policy: str) -> Decision:
+    reason = "on its predecessor's nodes it earns age and cannot start early"
+    return Decision(action=Action.PIN, reason=reason, policy=policy)
+
+
+def stays(view: HandoverView, policy: str) -> Decision:
+    if view.planned_start is None:
+        reason = "pinned; Slurm has no plan for it yet"
+    else:
+        after_min = round((view.planned_start - view.predecessor_end) / 60)
+        reason = f"pinned, and planned for {after_min} min after its predecessor's end"
+    return Decision(action=Action.WAIT, reason=reason, policy=policy)
+
+
+def is_free(policy: str) -> Decision:
+    return Decision(action=Action.WAIT, reason="it is free already", policy=policy)
+
+
+def off_its_nodes(policy: str) -> Decision:
+    reason = "its predecessor's nodes are not to be waited for"
+    return Decision(action=Action.HOLD, reason=reason, policy=policy)

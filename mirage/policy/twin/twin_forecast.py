@@ -1,0 +1,104 @@
+"""The twin: the cluster simulated forward from now, many times, each time with another future.
+
+A future is run times drawn for the jobs that are there, and days of the recent past for the jobs to
+come. The successor is let go now in each; how long it waits there is one sample of its wait.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.decision import Forecast
+from mirage.domain.snapshot import Ints
+from mirage.features.futures.future_sampler import Future, Futures, Recent, Resampling
+from mirage.features.futures.submission_history import History
+from mirage.features.handover_input import Link
+from mirage.features.observation.feature_vector import Look
+from mirage.features.twin_features import LEVELS
+from mirage.sim.future_removal import Unwritten
+from mirage.sim.simulator import Simulator
+
+_SOON_S = 86400
+
+
+@dataclass(frozen=True, slots=True)
+class TwinForecast:
+    """The wait of a successor that becomes eligible now."""
+
+    wait_s: Ints
+    """int64[samples], ascending."""
+    unstarted: int
+    """Samples in which it had not started by the horizon; their wait is the horizon."""
+    cost_ms: float
+
+    def quantile(self, fractile: float) -> float:
+        """The least sample at or above the fractile, seconds: nothing is interpolated."""
+        return float(np.quantile(self.wait_s, fractile, method="inverted_cdf"))
+
+    def quantiles(self) -> NDArray[np.int32]:
+        """[19], at `features.foretold.LEVELS`, seconds."""
+        return np.array([round(self.quantile(level)) for level in LEVELS], dtype=np.int32)
+
+    def forecast(self) -> Forecast:
+        """The three quantiles that decisions are shown with."""
+        p10, p50, p90 = (self.quantile(q) for q in (0.1, 0.5, 0.9))
+        return Forecast(p10_s=p10, p50_s=p50, p90_s=p90, samples=len(self.wait_s))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Twin:
+    """How many futures, how far, and of what. One thread at a time: forks share their scratch."""
+
+    samples: int = 100
+    horizon_s: int = 7 * 86400
+    how: Resampling = field(default_factory=Resampling)
+    clock: Callable[[], float] = time.perf_counter
+    """Seconds, for the cost."""
+
+    def of_simulator(
+        self, simulator: Simulator, link: Link, history: History, *, seed: int
+    ) -> TwinForecast:
+        """From a simulator's present instant, which is left as it is.
+
+        The same seed gives the same samples. A successor that does not stand there yet
+        (`link.job_id` 0) is submitted now.
+        """
+        return self._told(simulator, link, history, seed, None)
+
+    def of_look(self, look: Look, link: Link, history: History, *, seed: int) -> TwinForecast:
+        """From a live queue: by the simulator that was stood up for all links of an instant."""
+        # A stand-in knows no fair share of users without waiting jobs (features/standin).
+        return self._told(look.stood, link, history, seed, look.view(link).priority)
+
+    def _told(
+        self, simulator: Simulator, link: Link, history: History, seed: int, priority: int | None
+    ) -> TwinForecast:
+        begun, now = self.clock(), simulator.now
+        recent = Recent(history, now, self.how)
+        present = Unwritten(simulator, recent.kinds)
+        link = replace(link, job_id=link.job_id or present.submit(link.successor(now)))
+        present.let_go(link.job_id, priority)
+        futures = Futures(present, recent, history.run_times, link, self.how)
+        starts = self._starts(present, futures, link.job_id, np.random.default_rng(seed))
+        waits = np.array([self.horizon_s if s is None else s - now for s in starts], dtype=np.int64)
+        cost_ms = (self.clock() - begun) * 1000.0
+        return TwinForecast(np.sort(waits), starts.count(None), cost_ms)
+
+    def _starts(
+        self, present: Unwritten, futures: Futures, job_id: int, rng: np.random.Generator
+    ) -> list[int | None]:
+        """One a sample; None: not by the horizon."""
+        drawn = (futures.draw(rng) for _ in range(self.samples))
+        return [self._start(present, future, job_id) for future in drawn]
+
+    def _start(self, present: Unwritten, future: Future, job_id: int) -> int | None:
+        """Looked for on the first day, where nearly all start, before the whole horizon."""
+        for ahead_s in (min(_SOON_S, self.horizon_s), self.horizon_s):
+            until = present.now + ahead_s
+            start = present.started(job_id, until, future.run_s, future.arrivals(until))
+            if start is not None:
+                return start
+        return None

@@ -1,0 +1,74 @@
+"""From who somebody is to what they may: configured admins, Slurm's Operators and coordinators."""
+
+import grp
+import os
+import pwd
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mirage.domain.access.caller import NOBODY_UID, Caller, Role, Standing
+from mirage.slurm.commands.sacctmgr import Roster
+
+NO_ROSTER = Roster()
+
+
+def _no_roster() -> Roster:
+    return NO_ROSTER
+
+
+def _nothing_hidden() -> frozenset[str]:
+    return frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What standing is made from."""
+
+    admins: Sequence[str] = ()
+    """Users."""
+    admin_groups: Sequence[str] = ()
+    """Unix groups."""
+    roster: Callable[[], Roster] = _no_roster
+    hidden: Callable[[], frozenset[str]] = _nothing_hidden
+    """Words of PrivateData, and what the site hides beside them."""
+
+    def of(self, caller: Caller | None) -> Standing:
+        """None: somebody who did not say who they are."""
+        hidden = self.hidden()
+        if caller is None:
+            return Standing(hidden=hidden)
+        role, accounts = self._by_user(caller)
+        if caller.role is not None:
+            # What a token allows is a ceiling to what its user may; without a user it is all.
+            nobody = caller.uid == NOBODY_UID
+            role = caller.role if nobody else role.at_most(caller.role)
+        return Standing(
+            uid=caller.uid,
+            user=caller.user,
+            role=role,
+            accounts=accounts if role is Role.COORDINATOR else frozenset(),
+            hidden=hidden,
+        )
+
+    def _by_user(self, caller: Caller) -> tuple[Role, frozenset[str]]:
+        if caller.uid == NOBODY_UID:
+            return Role.VIEWER, frozenset()
+        if caller.user in self.admins or self._in_admin_group(caller.user):
+            return Role.ADMIN, frozenset()
+        roster = self.roster()
+        if caller.user in roster.operators:
+            return Role.ADMIN, frozenset()
+        accounts = roster.coordinated.get(caller.user, frozenset())
+        return (Role.COORDINATOR if accounts else Role.USER), accounts
+
+    def _in_admin_group(self, user: str) -> bool:
+        return bool(self.admin_groups) and not set(self.admin_groups).isdisjoint(_groups(user))
+
+
+def _groups(user: str) -> list[str]:
+    """By name; none of a user whom this host does not know."""
+    try:
+        numbers = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
+        return [grp.getgrgid(number).gr_name for number in numbers]
+    except KeyError:
+        return []

@@ -1,0 +1,107 @@
+"""What one user may cost the others: how often, and how much at once. The one home of such bounds.
+
+All is counted in this process's memory: Mirage is one process (docs/decisions/0020), and what a
+restart forgets is a burst. What must outlast it is counted in the database (`services.room`).
+"""
+
+import math
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from mirage.errors import TooMany
+
+MOST_KEYS = 10_000
+"""Callers remembered by one `Rates`, some 2 MB: more than a site has users. Beyond, who has been
+silent longest begins anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """As configured ([quota], mirage/config/quota_settings.py)."""
+
+    writes_burst: int = 200
+    writes_per_minute: int = 20
+    registrations_per_day: int = 1000
+    exports: int = 4
+    export_s: int = 900
+    forecasts_per_minute: int = 60
+    forecasts_asked: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """On whose account something is counted."""
+
+    name: str
+    """Of a user the uid, of a token without a user the token, else the address."""
+    known: bool
+    """Vouched for."""
+
+
+class Rates:
+    """So many acts of each at once, and then so many a minute: a bucket that fills up again."""
+
+    def __init__(self, burst: int, per_minute: float, clock: Callable[[], float]) -> None:
+        """`clock`: seconds, of any beginning, that never go back."""
+        self._clock = clock
+        self._each_s = 60 / per_minute
+        self._ahead_s = (burst - 1) * self._each_s
+        self._full_at: OrderedDict[str, float] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def wait_s(self, name: str) -> float:
+        """0 where it may: then it is counted. Else for how long it may not."""
+        with self._lock:
+            now = self._clock()
+            full_at = max(now, self._full_at.get(name, now))
+            wait_s = full_at - now - self._ahead_s
+            if wait_s > 0:
+                return wait_s
+            self._full_at[name] = full_at + self._each_s
+            self._full_at.move_to_end(name)
+            if len(self._full_at) > MOST_KEYS:
+                self._full_at.popitem(last=False)
+            return 0.0
+
+    def check(self, name: str, said: str) -> None:
+        """Raise TooMany with what is `said`, and with when to ask again."""
+        if wait_s := self.wait_s(name):
+            again_s = math.ceil(wait_s)
+            raise TooMany(f"{said}: ask again in {again_s} s", again_s)
+
+
+class Slots:
+    """So many at once. One caller has at most half of them, and so have all who are not known."""
+
+    def __init__(self, most: int, said: str, after_s: int) -> None:
+        """`said`: of what there are too many; `after_s`: when to ask again, seconds."""
+        self._most, self._half = most, max(1, most // 2)
+        self._said, self._after_s = said, after_s
+        self._taken: Counter[Asker] = Counter()
+        self._lock = threading.Lock()
+
+    @property
+    def free(self) -> int:
+        return self._most - self._taken.total()
+
+    @contextmanager
+    def taken(self, who: Asker) -> Iterator[None]:
+        """Raises TooMany where there is none for this caller."""
+        with self._lock:
+            alike = self._taken[who] if who.known else self._unknown()
+            if self._taken.total() >= self._most or alike >= self._half:
+                raise TooMany(self._said, self._after_s)
+            self._taken[who] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._taken[who] -= 1
+                if not self._taken[who]:
+                    del self._taken[who]
+
+    def _unknown(self) -> int:
+        return sum(number for who, number in self._taken.items() if not who.known)

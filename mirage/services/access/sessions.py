@@ -1,0 +1,60 @@
+"""Browser sessions: a token shown once at the login, and then a cookie that ends with it."""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+
+from mirage.domain.access.caller import Caller
+from mirage.errors import NotIdentified
+from mirage.services.access import tokens as token_service
+from mirage.store.access import sessions, tokens
+from mirage.store.database.engine import Transaction
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+
+LONGEST_S = 12 * 3600
+"""A working day: after it the token is asked for again."""
+
+_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    secret: str
+    """What the cookie holds; kept nowhere else."""
+    lasts_s: int
+    who: Caller
+
+
+def begin(tx: Transaction, token: str, *, cluster_id: int, now: int) -> Session:
+    """A session of whoever shows this token. Raises NotIdentified."""
+    who = token_service.identify(tx, token, cluster_id=cluster_id, now=now)
+    token_id = who.via.removeprefix("token ")
+    known = tokens.find(tx, token_id)
+    ends = now + LONGEST_S if known is None else min(now + LONGEST_S, known.expires_at)
+    secret = secrets.token_urlsafe(_BYTES)
+    sessions.add(tx, _digest(secret), token_id, now=now, expires_at=ends)
+    entry = AuditEntry(at=now, actor=who.user, event="session begun", detail={"token": token_id})
+    audit.write(tx, cluster_id, entry)
+    return Session(secret, ends - now, who)
+
+
+def identify(tx: Transaction, secret: str, *, cluster_id: int, now: int) -> Caller | None:
+    """Whose session this is; None where it, or its token, is over."""
+    token_id = sessions.token_of(tx, _digest(secret), now=now)
+    known = None if token_id is None else tokens.find(tx, token_id)
+    if known is None:
+        return None
+    try:
+        return token_service.vouched(known, cluster_id=cluster_id, now=now)
+    except NotIdentified:
+        return None
+
+
+def end(tx: Transaction, secret: str) -> None:
+    sessions.remove(tx, _digest(secret))
+
+
+def _digest(secret: str) -> str:
+    # 256 bits of chance: no slow hash is needed.
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,131 @@
+"""What Slurm says of people: who steers, what is private, and whose jobs the service may move."""
+
+import os
+import pwd
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from mirage.cluster.cli.client import SlurmCli
+from mirage.cluster.rest.client import Slurmrestd
+from mirage.domain.access.caller import EVERYTHING, JOBS
+from mirage.domain.access.move_scope import EVERYBODY, UNKNOWN, Reach
+from mirage.errors import MirageError
+from mirage.ports import Cluster
+from mirage.services.access.authorization import NO_ROSTER
+from mirage.services.access.polled_value import Polled
+from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits
+from mirage.slurm.commands.sacctmgr import Roster
+
+_log = structlog.get_logger(__name__)
+
+
+def _unknown() -> Reach:
+    return UNKNOWN
+
+
+def _no_limits() -> AccrueLimits:
+    return NO_LIMITS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhoMayWhat:
+    roster: Callable[[], Roster] = lambda: NO_ROSTER
+    """Operators and coordinators; nobody while, or where, nobody says."""
+    hidden: Callable[[], frozenset[str]]
+    """What the cluster shows nobody of others; everything while, or where, nobody says."""
+    partial: Callable[[], bool]
+    """Whether PrivateData keeps others' jobs from this service: then its queue is not the whole."""
+    reach: Callable[[], Reach] = _unknown
+    """Whose jobs this service may move."""
+    accrual: Callable[[], AccrueLimits] = _no_limits
+    """On how many waiting jobs earn age; none while, or where, nobody says."""
+    polled: tuple[Polled[Any], ...] = ()
+    """What has to be asked for it (`polled.keep_asking`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Of slurm.conf."""
+
+    private: frozenset[str]
+    master: str
+    """SlurmUser, who may do everything."""
+
+
+def who_may_what(
+    cluster: Cluster, hide: Collection[str], every_s: float, acts_as: Callable[[], str] | None
+) -> WhoMayWhat:
+    """`hide`: the site's own words beside PrivateData. `acts_as`: the user whose token slurmrestd
+    gets; None: the user who runs this process."""
+    commands = cluster.commands if isinstance(cluster, Slurmrestd) else cluster
+    always = frozenset(hide)
+    if not isinstance(commands, SlurmCli):
+        blind = isinstance(cluster, Slurmrestd)
+        return WhoMayWhat(hidden=lambda: EVERYTHING if blind else always, partial=lambda: blind)
+
+    def ask() -> _Told:
+        site = commands.site_config()
+        return _Told(site.private_data, site.slurm_user)
+
+    roster = Polled("roster", commands.roster, unknown=NO_ROSTER, every_s=every_s)
+    told = Polled("PrivateData", ask, unknown=_Told(EVERYTHING, ""), every_s=every_s)
+    accrual = Polled(
+        "limits on earning age", commands.accrue_limits, unknown=NO_LIMITS, every_s=every_s
+    )
+    me = pwd.getpwuid(uid := os.geteuid()).pw_name
+    return WhoMayWhat(
+        roster=roster,
+        hidden=lambda: always | told().private,
+        partial=lambda: uid != 0 and JOBS in told().private and me not in roster().operators,
+        reach=ReachTeller(lambda: reach(_user(acts_as) or me, roster(), told().master)),
+        accrual=accrual,
+        polled=(told, roster, accrual),
+    )
+
+
+def reach(user: str, roster: Roster, master: str = "") -> Reach:
+    """Whose jobs `user` may move."""
+    if user in {"root", master} or user in roster.operators:
+        return EVERYBODY
+    if roster is NO_ROSTER:
+        return UNKNOWN
+    try:
+        uid = pwd.getpwnam(user).pw_uid
+    except KeyError:
+        uid = None
+    return Reach(accounts=roster.coordinated.get(user, frozenset()), uid=uid)
+
+
+def _user(acts_as: Callable[[], str] | None) -> str:
+    """Empty where it is not known."""
+    try:
+        return "" if acts_as is None else acts_as()
+    except MirageError:
+        return ""
+
+
+class ReachTeller:
+    """Says in the log whose jobs may be moved, whenever that changes. `serve` says it at first."""
+
+    def __init__(self, ask: Callable[[], Reach]) -> None:
+        self._ask = ask
+        self._told: Reach | None = None
+
+    def __call__(self) -> Reach:
+        found = self._ask()
+        if self._told is not None and found != self._told:
+            _say(found)
+        self._told = found
+        return found
+
+
+def _say(reach: Reach) -> None:
+    if reach.everybody:
+        _log.info("may move", jobs=reach.says())
+    elif reach.accounts:
+        _log.info("may move", jobs=reach.says(), others="are left to plain Slurm")
+    else:
+        _log.warning("may move", jobs=reach.says(), others="are left to plain Slurm")

@@ -1,0 +1,110 @@
+"""Scoped bearer tokens: made and shown once, known again by a hash, ended by date or by word."""
+
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import replace
+
+from mirage.domain.access.caller import NOBODY_UID, Caller, Role
+from mirage.domain.sanitize import printable
+from mirage.errors import InputError, NotIdentified
+from mirage.store.access import tokens
+from mirage.store.access.tokens import Token
+from mirage.store.database.engine import Transaction
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+from mirage.store.operations import clusters
+
+PREFIX = "mirage_"
+"""What a leaked one is recognised by, as other services' are."""
+
+LONGEST_S = 366 * 86400
+LONGEST_NAME = 64
+
+_SHAPE = re.compile(r"mirage_(?P<id>[0-9a-f]{12})_(?P<secret>[A-Za-z0-9_-]{43})")
+
+
+def create(tx: Transaction, asked: Token, *, cluster_id: int) -> tuple[Token, str]:
+    """Store `asked` under a new id, and return it with the one text that is the token.
+
+    Of `asked` the id and the digest are made here. Raises InputError.
+    """
+    _check(asked)
+    secret = secrets.token_urlsafe(32)
+    made = replace(asked, token_id=secrets.token_hex(6), digest=_digest(secret))
+    tokens.add(tx, made)
+    _audit(tx, cluster_id, made, "token created", made.created_at, made.created_by)
+    return made, f"{PREFIX}{made.token_id}_{secret}"
+
+
+def _check(asked: Token) -> None:
+    name = asked.name
+    if not 1 <= len(name) <= LONGEST_NAME or printable(name) != name:
+        raise InputError(f"a token's name has 1 to {LONGEST_NAME} characters, all of them visible")
+    if asked.role in {Role.USER, Role.COORDINATOR} and asked.uid == NOBODY_UID:
+        raise InputError(f"a token of role {asked.role} is somebody's: give --user")
+    if not 0 < asked.expires_at - asked.created_at <= LONGEST_S:
+        raise InputError("a token lives for at least a second and at most 366 days")
+
+
+def revoke(tx: Transaction, token_id: str, *, cluster_id: int, now: int, actor: str) -> Token:
+    """It is refused from now on. Raises NotFound."""
+    ended = tokens.revoke(tx, token_id, now=now)
+    _audit(tx, cluster_id, ended, "token revoked", now, actor)
+    return ended
+
+
+def identify(tx: Transaction, given: str, *, cluster_id: int, now: int) -> Caller:
+    """Whose token this is. Raises NotIdentified for one that is not valid, or not here."""
+    shape = _SHAPE.fullmatch(given)
+    known = None if shape is None else tokens.find(tx, shape["id"])
+    secret = "" if shape is None else shape["secret"]
+    # Compared also where there is no such token: the time taken tells nothing.
+    alike = hmac.compare_digest(_digest(secret), "" if known is None else known.digest)
+    if known is None or not alike:
+        raise NotIdentified("there is no such token")
+    return vouched(known, cluster_id=cluster_id, now=now)
+
+
+def vouched(known: Token, *, cluster_id: int, now: int) -> Caller:
+    """Who somebody is that has shown this token. Raises NotIdentified for one that is over."""
+    who = f"token {known.token_id}"
+    if known.revoked_at is not None:
+        raise NotIdentified("the token was revoked", who)
+    if known.expires_at <= now:
+        raise NotIdentified("the token has expired", who)
+    if known.cluster_id not in {None, cluster_id}:
+        raise NotIdentified("the token is for another cluster", who)
+    return Caller(
+        known.uid,
+        known.user or f"token {known.name}",
+        via=f"token {known.token_id}",
+        role=known.role,
+        read_only=known.read_only or known.role is Role.VIEWER,
+    )
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _audit(
+    tx: Transaction, cluster_id: int, token: Token, event: str, now: int, actor: str
+) -> None:
+    detail: dict[str, object] = {"token": token.token_id, "name": token.name}
+    detail |= {
+        "role": token.role.value,
+        "user": token.user,
+        "read_only": token.read_only,
+        "expires_at": token.expires_at,
+    }
+    audit.write(tx, cluster_id, AuditEntry(at=now, actor=actor, event=event, detail=detail))
+
+
+def cluster_named(tx: Transaction, name: str) -> int:
+    """Its number. A cluster that this database has never held is a mistake (InputError)."""
+    known = {known: cluster_id for cluster_id, known in clusters.names(tx).items()}
+    if name not in known:
+        raise InputError(f"no cluster {name!r} in this database: there is {', '.join(known)}")
+    return known[name]

@@ -1,0 +1,120 @@
+"""Whose a chain is, where marks can be copied: its registrant's, else its first job's user's."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from mirage.domain.chain import Chain, ChainId, Mark, Style, find_mark, made_for
+from mirage.domain.job import Job
+from mirage.domain.snapshot import Queue
+from mirage.slurm.text.chain_settings import Wishes, wishes
+from mirage.store.chains import chains
+from mirage.store.database.engine import Transaction
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+
+REGISTERED = "registered"
+"""The audit's word for a chain that its user told of; the entry's job is the one that was named."""
+
+FOREIGN = "foreign mark"
+"""The audit's word for a chain's mark on a job of somebody else."""
+
+CLOCKS_DIFFER_S = 5
+"""Between the service's host and slurmctld's."""
+
+
+def falls(chain: Chain, jobs: Iterable[Job], queue: Queue | None) -> bool:
+    """Whether Slurm contradicts the registration of a chain that has no link yet.
+
+    A registration is its caller's word, vouched for, and no mark on other jobs weighs against it.
+    But whoever saw the mark in the queue can register it too: the job that it names has to be the
+    caller's and, in the queue, to bear the mark. Accounting may have lost that.
+    """
+    job_id = chain.registered_job
+    if job_id is None:
+        return False
+    in_queue = None if queue is None else queue.find(job_id)
+    named = in_queue or next((job for job in jobs if job.job_id == job_id), None)
+    if named is None or named.uid is None:
+        return False
+    mark = find_mark(named.comment)
+    unmarked = in_queue is not None and (mark is None or mark.chain_id != chain.chain_id)
+    return named.uid != chain.uid or unmarked
+
+
+def adopted(
+    tx: Transaction,
+    cluster_id: int,
+    chain: Chain | None,
+    found: Sequence[tuple[Mark, Job]],
+    now: int,
+) -> Chain | None:
+    """The chain as that of its first job's user, where no registration stands.
+
+    A mark is public once it is seen, and may be written on any job one has: the id itself says
+    whose it may be. A requeue makes a submit time later, never earlier. Its settings are those that
+    this job tells (`slurm.wishes`); one that asks for no service is nobody's here.
+    """
+    chain_id = found[0][0].chain_id
+    named = [
+        (job.submit, job.job_id, mark.index, job)
+        for mark, job in found
+        if job.uid is not None and made_for(chain_id, job.uid)
+    ]
+    if not named:
+        return chain
+    *_, index, first = min(named, key=lambda one: one[:3])
+    if first.uid is None or (chain is not None and chain.uid == first.uid):
+        return chain
+    wished = wishes(first)
+    if wished.alone:
+        return chain
+    taken = _as_wished(
+        Chain(chain_id=chain_id, uid=first.uid, user=first.user, created_at=first.submit), wished
+    )
+    chains.save_chain(tx, cluster_id, taken)
+    what = {"link": index, "job": first.job_id}
+    entry = AuditEntry(at=now, actor="mirage", event="adopted", chain_id=chain_id, detail=what)
+    audit.write(tx, cluster_id, entry)
+    return taken
+
+
+def _as_wished(chain: Chain, wished: Wishes) -> Chain:
+    """What nobody has told counts at its strictest: a user may have asked that links never overlap,
+    and a link that is early then loses the age that it has earned."""
+    return replace(
+        chain,
+        style=wished.style or Style.SEQUENTIAL,
+        max_overlap_s=wished.max_overlap_s or 0,
+        mode=wished.mode or chain.mode,
+        presubmit=wished.presubmit or chain.presubmit,
+        policy=wished.policy,
+        overlap_price=chain.overlap_price if wished.overlap_price is None else wished.overlap_price,
+        total_s=wished.total_s,
+        min_runtime_s=wished.min_runtime_s,
+    )
+
+
+def ignored(
+    tx: Transaction, cluster_id: int, found: Sequence[tuple[ChainId, Job]], now: int
+) -> None:
+    """Say once of each chain and user that a mark on that user's job was not believed."""
+    first: dict[tuple[ChainId, int], Job] = {}
+    for chain_id, job in found:
+        if job.uid is not None:
+            first.setdefault((chain_id, job.uid), job)
+    if not first:
+        return
+    past = audit.of_chains(tx, {chain_id for chain_id, _ in first}, FOREIGN)
+    told = {(entry.chain_id, entry.detail.get("uid")) for entry in past}
+    for (chain_id, uid), job in first.items():
+        if (chain_id, uid) in told:
+            continue
+        entry = AuditEntry(
+            at=now,
+            actor="mirage",
+            event=FOREIGN,
+            chain_id=chain_id,
+            job_id=job.job_id,
+            detail={"uid": uid, "user": job.user},
+        )
+        audit.write(tx, cluster_id, entry)

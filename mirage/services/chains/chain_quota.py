@@ -1,0 +1,77 @@
+"""How many chains of one user Mirage follows; those beyond that are left to plain Slurm.
+
+Nothing is lost with them: their links stand in Slurm, each behind the one before. They are taken up
+as others of the same user come to their end.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from mirage.domain.chain import ChainId, made_for
+from mirage.domain.job import Job
+from mirage.errors import TooMany
+from mirage.services.chains.link_sync import marked
+from mirage.store.chains import chains, registrations
+from mirage.store.database.engine import Transaction
+
+_log = structlog.get_logger(__name__)
+
+
+_DAY_S = 86400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Of one user's chains."""
+
+    live: int
+    a_day: int
+    """Begun in 24 hours."""
+
+
+def check(
+    tx: Transaction, cluster_id: int, chain_id: ChainId, uid: int, bounds: Bounds, *, now: int
+) -> None:
+    """Raises TooMany for a chain that would be one too many; one that is known already is not."""
+    if chains.chains_of(tx, [chain_id]):
+        return
+    if chains.count_live(tx, cluster_id, uid) >= bounds.live:
+        raise TooMany(
+            f"no more than {bounds.live} live chains of one user are followed here "
+            "(max_chains_per_user), and you have as many: this one will be once another one is over"
+        )
+    begun = registrations.since(tx, cluster_id, uid, now - _DAY_S)
+    if begun.chains >= bounds.a_day:
+        raise TooMany(
+            f"{bounds.a_day} chains of yours began in 24 hours (quota.registrations_per_day): "
+            "this one is followed without its settings, once Mirage sees it in the queue",
+            (begun.first or now) + _DAY_S - now,
+        )
+
+
+def followed(
+    tx: Transaction, cluster_id: int, jobs: Sequence[Job], bounds: Bounds, *, now: int
+) -> list[Job]:
+    """Without jobs of chains that nobody knows yet and whose user has as many as may be."""
+    named = {job.job_id: mark.chain_id for mark, job in marked(jobs)}
+    ids = set(named.values())
+    new = ids - chains.chains_of(tx, ids).keys()
+    left: dict[int, int] = {}
+    beyond: set[ChainId] = set()
+    for job in sorted(jobs, key=lambda job: (job.submit, job.job_id)):
+        chain_id = named.get(job.job_id)
+        if chain_id not in new or job.uid is None or not made_for(chain_id, job.uid):
+            continue
+        new.discard(chain_id)
+        if job.uid not in left:
+            begun = registrations.since(tx, cluster_id, job.uid, now - _DAY_S)
+            live = chains.count_live(tx, cluster_id, job.uid)
+            left[job.uid] = min(bounds.live - live, bounds.a_day - begun.chains)
+        if left[job.uid] <= 0:
+            beyond.add(chain_id)
+        left[job.uid] -= 1
+    if beyond:
+        _log.info("chains are left to plain Slurm: their users have too many", chains=len(beyond))
+    return [job for job in jobs if named.get(job.job_id) not in beyond]

@@ -1,0 +1,295 @@
+"""What a chain's links say of it: goes on, at risk, paused, over. Nothing here asks or tells Slurm.
+
+Links guard themselves (slurm_plugin); these are the same guards once more, as the service sees them
+in queue and accounting, for links whose own did not work. They are slower to act than those.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile, zip_longest
+from typing import NamedTuple
+
+from mirage.domain import script_turns
+from mirage.domain.chain import Chain, ChainMode, ChainState, Link, LinkState, Presubmit
+from mirage.domain.chain_cause import Actor, AtRisk, Cause, Reason, Risk, concluded
+from mirage.domain.job import JobState
+from mirage.services.chains import link_risks
+from mirage.services.chains.standby_position import GRACE_S
+
+NEVER_SEEN_S = 86400
+"""A registration whose job no queue has shown for so long was a mistake, or of another cluster."""
+
+FORGOTTEN_S = 7 * 86400
+"""A link that Slurm has not known for so long has ended."""
+
+FAILS_FAST_S = 600
+"""Unless the chain has a --mirage-min-runtime of its own."""
+FAST_FAILURES = 3
+"""In a row. Links themselves stop at two."""
+_FAST_FOR_LINKS = 2
+
+BLINK_S = 60
+BLINKS = 5
+"""So many links in a row that ran for less than a minute, however they ended, are a loop. A link
+that finds nothing to do behind a long one ends its chain by itself (carrier_progress.sh). This rule
+is for chains all of whose links are brief, and for those whose user gave `--mirage-continue`."""
+
+_TOTAL_SLACK_S = 60
+"""Of each link's run: its own count leaves out the time before its script."""
+
+_FAILED = frozenset({JobState.FAILED, JobState.OUT_OF_MEMORY, JobState.BOOT_FAIL})
+
+
+class Verdict(NamedTuple):
+    state: ChainState
+    cause: Cause | None = None
+    at_risk: AtRisk | None = None
+
+
+Refused = Callable[[int], str]
+"""Slurm's words, where it was asked to submit the link of that index and would not; else empty."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A chain at one instant; `links` by index."""
+
+    chain: Chain
+    links: Sequence[Link]
+    now: int
+    refused: Refused
+
+    @cached_property
+    def script_starts(self) -> Mapping[int, int]:
+        return script_turns.script_starts(self.chain, self.links)
+
+    @property
+    def began(self) -> list[Link]:
+        """Those whose script has begun: a link that waits for its turn is a standby yet."""
+        return [link for link in self.links if link.index in self.script_starts]
+
+    def goes_on(self, found: AtRisk | Cause | None = None) -> Verdict:
+        """A chain that is paused stays so: who paused it, or why, is kept."""
+        if self.chain.state is not ChainState.ACTIVE:
+            return Verdict(self.chain.state, self.chain.cause)
+        if isinstance(found, Cause):
+            return Verdict(self.chain.state, found)
+        return Verdict(self.chain.state, at_risk=found)
+
+    @property
+    def resumed_at(self) -> int:
+        return self.chain.resumed_at or 0
+
+    @property
+    def fails_fast_s(self) -> int:
+        return fails_fast_s(self.chain)
+
+    @property
+    def proves_s(self) -> int:
+        """A link that has run for so long has not run in vain."""
+        return max(self.fails_fast_s, BLINK_S)
+
+    def has_run(self, link: Link) -> int:
+        return max(0, (link.end or self.now) - self.script_starts.get(link.index, 0))
+
+    def ran(self, link: Link) -> int:
+        """Of one that has ended."""
+        return max(0, (link.end or 0) - self.script_starts.get(link.index, 0))
+
+    def failed_fast(self, link: Link) -> bool:
+        return link.end_state in _FAILED and self.ran(link) < self.fails_fast_s
+
+    def waits(self, link: Link) -> bool:
+        return link.state is LinkState.PENDING or (
+            link.state is LinkState.RUNNING and link.index not in self.script_starts
+        )
+
+    def ran_s(self) -> int:
+        """How long its links have run, a running one to its time limit."""
+        return sum(
+            max(0, (link.end or link.planned_end() or self.now) - self.script_starts[link.index])
+            for link in self.began
+        )
+
+
+def fails_fast_s(chain: Chain) -> int:
+    """A link that fails sooner has failed fast."""
+    return FAILS_FAST_S if chain.min_runtime_s is None else chain.min_runtime_s
+
+
+def verdict(chain: Chain, links: Sequence[Link], now: int, refused: Refused) -> Verdict | None:
+    """The state that the links call for and why; None where nothing is to be said."""
+    look = _Look(chain, links, now, refused)
+    began = look.began
+    if not began:
+        return _never_started(look)
+    newest = began[-1]
+    if (cancelled := _cancelled(look)) is not None:
+        cause = concluded(Reason.LINK_CANCELLED, cancelled.index, cancelled.job_id)
+        return Verdict(ChainState.CANCELLED, cause)
+    if chain.links_planned is not None and newest.index >= chain.links_planned:
+        over = all(link.state is LinkState.ENDED for link in began)
+        done = Verdict(ChainState.FINISHED, concluded(Reason.ALL_LINKS_RAN, newest.index))
+        return done if over else _recovered(look, newest) or look.goes_on()
+    if chain.state is ChainState.ACTIVE and (paused := _ran_in_vain(look)) is not None:
+        return paused
+    behind = (li for li in links if li.index > newest.index and look.waits(li))
+    standby = next(behind, None)
+    if standby is not None:
+        return _recovered(look, newest) or _waits(look, standby)
+    return _without_standby(look, newest)
+
+
+def _cancelled(look: _Look) -> Link | None:
+    """The cancelled link that ended its chain, if there is one.
+
+    A successor whose script already ran beside it carries the chain on; one that waited, or starts
+    later, is ended by its guard before a line of the user's script. One that was submitted
+    afterwards is its owner's newer word (`mirage-link resume`).
+    """
+    last = look.links[-1]
+    for link, successor in zip_longest(look.began, look.began[1:]):
+        if link.end_state is not JobState.CANCELLED or _ran_beside(look, link, successor):
+            continue
+        if last.index <= link.index or last.submit <= (link.end or link.seen_at):
+            return link
+    return None
+
+
+def _ran_beside(look: _Look, link: Link, successor: Link | None) -> bool:
+    if successor is None or link.end is None:
+        return False
+    return look.script_starts[successor.index] < link.end
+
+
+def _never_started(look: _Look) -> Verdict | None:
+    """Slurm must have said so of the job itself: one that it no longer shows may be there."""
+    links = look.links
+    if not links and look.now - look.chain.created_at > NEVER_SEEN_S:
+        return Verdict(ChainState.FAILED, concluded(Reason.NEVER_SEEN))
+    ended = bool(links) and all(link.state is LinkState.ENDED for link in links)
+    if ended and links[-1].end_state is not JobState.UNKNOWN:
+        return Verdict(ChainState.CANCELLED, concluded(Reason.NEVER_STARTED))
+    waiting = next((link for link in links if link.state is LinkState.PENDING), None)
+    return None if waiting is None else _waits(look, waiting)
+
+
+def _waits(look: _Look, standby: Link) -> Verdict:
+    if standby.state is LinkState.RUNNING:
+        return look.goes_on(_waits_for(look, standby))
+    found = link_risks.of_waiting(standby, look.links)
+    # A resumed chain's hold is lifted after this look.
+    held = isinstance(found, AtRisk) and found.word in link_risks.HOLDS
+    ours = held and look.now - look.resumed_at <= GRACE_S
+    return look.goes_on(None if ours else found)
+
+
+def _waits_for(look: _Look, link: Link) -> Cause:
+    before = script_turns.awaited(look.chain, look.links)[link.index]
+    awaited = f"{before.index} {before.job_id}"
+    return concluded(Reason.WAITS_FOR, link.index, link.job_id, awaited)
+
+
+def _ran_in_vain(look: _Look) -> Verdict | None:
+    """Whether its last links ran for nothing, one after the other."""
+    if look.has_run(look.began[-1]) >= look.proves_s:
+        return None
+    ended = [li for li in look.began[::-1] if li.state is LinkState.ENDED]
+    failed = [*takewhile(look.failed_fast, ended)][:FAST_FAILURES]
+    if len(failed) == FAST_FAILURES and _since_resumed(look, failed):
+        return _paused(Reason.FAILED_FAST)
+    blinked = [*takewhile(lambda li: look.ran(li) < BLINK_S, ended)][:BLINKS]
+    # Links that were all submitted beforehand outlast the work: each sees so, and ends.
+    loops = len(blinked) == BLINKS and look.chain.presubmit is Presubmit.NEXT
+    if loops and _since_resumed(look, blinked):
+        return _paused(Reason.BRIEF)
+    return None
+
+
+def _paused(reason: Reason) -> Verdict:
+    return Verdict(ChainState.PAUSED, concluded(reason))
+
+
+def _recovered(look: _Look, newest: Link) -> Verdict | None:
+    """A link that began all the same, as in `shadow`, and has outlived what the others did not."""
+    paused = look.chain.state is ChainState.PAUSED and look.chain.actor is Actor.MIRAGE
+    lives = newest.state is LinkState.RUNNING and look.has_run(newest) >= look.proves_s
+    return Verdict(ChainState.ACTIVE) if paused and lives else None
+
+
+def _since_resumed(look: _Look, links: Sequence[Link]) -> bool:
+    """What its owner has seen and resumed is not held against the chain again."""
+    return all((link.start or 0) >= look.resumed_at for link in links)
+
+
+def _without_standby(look: _Look, newest: Link) -> Verdict | None:
+    """The newest link runs or has ended, and nothing stands behind it."""
+    chain, now = look.chain, look.now
+    if newest.state is LinkState.RUNNING:
+        return _runs_alone(look, newest)
+    if newest.end_state is JobState.UNKNOWN and now - newest.seen_at <= FORGOTTEN_S:
+        gone = AtRisk(of=Risk.UNKNOWN, link=newest.index, job_id=newest.job_id)
+        return look.goes_on()._replace(at_risk=gone)
+    if now - (newest.end or newest.seen_at) <= GRACE_S:
+        return None
+    if _paused_itself(look, newest):
+        said = chain.state is ChainState.PAUSED
+        return look.goes_on() if said else _paused(Reason.TURNED_AWAY)
+    if _has_its_total(look):
+        total = concluded(Reason.TOTAL_RAN, detail=str(look.ran_s()))
+        return Verdict(ChainState.FINISHED, total)
+    done = newest.end_state is JobState.COMPLETED
+    how = "" if newest.end_state is None else newest.end_state.value
+    ended = concluded(Reason.LINK_ENDED, newest.index, newest.job_id, how)
+    return Verdict(ChainState.FINISHED if done else ChainState.FAILED, ended)
+
+
+def _paused_itself(look: _Look, newest: Link) -> bool:
+    """Whether its last link was turned away by its guard, as after two that failed fast it is.
+
+    One that was submitted after those is its owner's answer to them, and may well be brief.
+    """
+    brief = newest.end_state is JobState.COMPLETED and look.ran(newest) < GRACE_S
+    before = look.began[:-1][-_FAST_FOR_LINKS:]
+    if not brief or len(before) < _FAST_FOR_LINKS:
+        return False
+    stood = newest.submit <= (before[-1].end or newest.submit)
+    return stood and all(map(look.failed_fast, before))
+
+
+def _has_its_total(look: _Look) -> bool:
+    total_s = look.chain.total_s
+    return total_s is not None and look.ran_s() + _TOTAL_SLACK_S * len(look.began) >= total_s
+
+
+def _runs_alone(look: _Look, newest: Link) -> Verdict | None:
+    if _has_its_total(look):
+        return look.goes_on()
+    if look.chain.mode is ChainMode.SUBMIT:
+        why = look.refused(newest.index + 1)
+        refused = AtRisk(of=Risk.REFUSED, link=newest.index + 1, detail=why)
+        return look.goes_on(refused if why else None)
+    # One that is COMPLETED was turned away by its guard, and another job does its work.
+    ended = (li for li in look.links if li.vanished or _failed_waiting(li))
+    gone = next((li for li in ended if li.index == newest.index + 1), None)
+    if gone is not None and (gone.end or gone.seen_at) >= look.resumed_at:
+        return _gone(look, newest, gone)
+    if look.chain.links_planned is not None and look.now - (newest.start or look.now) > GRACE_S:
+        alone = AtRisk(of=Risk.NO_STANDBY, link=newest.index, job_id=newest.job_id)
+        return look.goes_on(alone)
+    return None
+
+
+def _failed_waiting(link: Link) -> bool:
+    return link.state is LinkState.ENDED and link.end_state is not JobState.COMPLETED
+
+
+def _gone(look: _Look, newest: Link, gone: Link) -> Verdict:
+    """The link makes another standby, once: what takes that one away too means it."""
+    index, job_id = gone.index, gone.job_id
+    how = "" if gone.end_state is None else gone.end_state.value
+    replaced = gone.replaced_at is not None and gone.replaced_at >= (newest.start or 0)
+    if look.chain.state is ChainState.ACTIVE and replaced:
+        return Verdict(ChainState.PAUSED, concluded(Reason.STANDBY_GONE, index, job_id, how))
+    return look.goes_on(AtRisk(of=Risk.VANISHED, link=index, job_id=job_id, detail=how))

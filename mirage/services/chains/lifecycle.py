@@ -1,0 +1,172 @@
+"""Chains: registered by their users, and ended by what their links did."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from mirage.domain.chain import (
+    MAX_LINKS,
+    Chain,
+    ChainId,
+    ChainMode,
+    ChainState,
+    Presubmit,
+    Style,
+    made_for,
+)
+from mirage.domain.chain_cause import Actor, asked
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.domain.job import JobId
+from mirage.domain.submission import Recipe
+from mirage.errors import InputError, NotAllowed, NotFound, TooMany
+from mirage.services.chains.chain_ownership import REGISTERED
+from mirage.services.chains.chain_state import verdict
+from mirage.services.chains.explanations import note
+from mirage.services.chains.rest_submission import checked
+from mirage.store.chains import chains, decisions, recipes
+from mirage.store.chains.decisions import Effect
+from mirage.store.database.engine import Transaction
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+
+UNSEEN_MAX = 100
+"""Chains of one user that are registered and of which Slurm has shown no job: more than anybody
+submits between two looks at the queue. What is never seen is over after a day (`verdicts`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a user's wrapped sbatch says of the chain that it has just started."""
+
+    chain_id: ChainId
+    links: int
+    job_id: JobId | None = None
+    """The first link's: once Slurm shows it, it has to bear the registration out (`owners`)."""
+    policy: str | None = None
+    overlap_price: float | None = None
+    total_s: int | None = None
+    max_overlap_s: int | None = None
+    presubmit: Presubmit | None = None
+    style: Style | None = None
+    mode: ChainMode | None = None
+    min_runtime_s: int | None = None
+    recipe: Recipe | None = None
+    """Kept for a chain of mode submit until it is over."""
+
+
+def register(
+    tx: Transaction, cluster_id: int, new: Registration, *, uid: int, user: str, now: int
+) -> Chain:
+    """Record a chain; the same registration again changes nothing.
+
+    Nothing is believed of its jobs: the links are those that Slurm shows for this uid.
+    """
+    _check(new)
+    known = _known(tx, new.chain_id)
+    if not made_for(new.chain_id, uid) or (known is not None and known.uid != uid):
+        raise NotAllowed(f"chain {new.chain_id} belongs to another user")
+    if known is None and chains.count_unseen(tx, cluster_id, uid) >= UNSEEN_MAX:
+        raise TooMany(
+            f"{UNSEEN_MAX} chains of yours are registered and Slurm has shown no job of them yet:"
+            " register more once the service has seen some"
+        )
+    fresh = Chain(
+        chain_id=new.chain_id, uid=uid, user=user, created_at=now, registered_job=new.job_id
+    )
+    chain = replace(
+        known or fresh,
+        links_planned=new.links,
+        policy=new.policy,
+        overlap_price=OVERLAP_PRICE if new.overlap_price is None else new.overlap_price,
+        total_s=new.total_s,
+        max_overlap_s=new.max_overlap_s,
+        presubmit=new.presubmit or Presubmit.NEXT,
+        style=new.style,
+        mode=new.mode or ChainMode.STANDBY,
+        min_runtime_s=new.min_runtime_s,
+    )
+    if chain != known:
+        chains.save_chain(tx, cluster_id, chain)
+        event = REGISTERED if known is None else "registered again"
+        entry = _entry(chain, event, now, {"links": new.links}, user)
+        audit.write(tx, cluster_id, replace(entry, job_id=new.job_id))
+    if new.recipe is not None and chain.mode is ChainMode.SUBMIT:
+        recipes.keep(tx, chain.chain_id, uid, checked(new.recipe))
+    return chain
+
+
+def _check(new: Registration) -> None:
+    if not 1 <= new.links <= MAX_LINKS:
+        raise InputError(f"a chain has 1 to {MAX_LINKS} links, not {new.links}")
+    if new.mode is ChainMode.SUBMIT and new.presubmit is Presubmit.ALL:
+        raise InputError("a chain of mode submit has no links to submit beforehand: presubmit=next")
+
+
+def ask(
+    tx: Transaction, cluster_id: int, chain: Chain, target: ChainState, *, now: int, actor: str
+) -> Chain:
+    """Pause, resume or cancel at a user's word; `obey` has Slurm follow at the next tick.
+
+    What is so already stays as it is, and nobody is told of anything.
+    """
+    chain = chains.chain(tx, chain.chain_id, lock=True)
+    cause = asked(actor)
+    # Where Mirage has only concluded a pause, somebody may still ask for it.
+    again = chain.actor is Actor.MIRAGE and target is chain.state is ChainState.PAUSED
+    if target is chain.state and not again:
+        return chain
+    moved = replace(chain, cause=cause) if again else chain.moved(target, cause)
+    if target is ChainState.ACTIVE:
+        moved = replace(moved, resumed_at=now)
+    chains.save_chain(tx, cluster_id, moved)
+    audit.write(tx, cluster_id, _entry(moved, f"asked: {_ASKED[target]}", now, {}, actor))
+    return moved
+
+
+_ASKED = {
+    ChainState.PAUSED: "paused",
+    ChainState.ACTIVE: "resumed",
+    ChainState.CANCELLED: "cancelled",
+}
+
+
+def _known(tx: Transaction, chain_id: ChainId) -> Chain | None:
+    try:
+        return chains.chain(tx, chain_id, lock=True)
+    except NotFound:
+        return None
+
+
+def conclude(tx: Transaction, cluster_id: int, now: int) -> None:
+    """Move chains on by what became of their links."""
+    recipes.drop_ended(tx)
+    live = chains.live_chains(tx, cluster_id, lock=True)
+    by_chain = chains.links_of(tx, [c.chain_id for c in live])
+    for chain in live:
+        refused = partial(_refused, tx, chain.chain_id)
+        told = verdict(chain, by_chain[chain.chain_id], now, refused)
+        if told is None:
+            continue
+        same = told.state is chain.state
+        moved = chain if same else chain.moved(told.state)
+        moved = replace(moved, cause=told.cause, at_risk=told.at_risk)
+        if moved == chain:
+            continue
+        chains.save_chain(tx, cluster_id, moved)
+        if not same:
+            entry = _entry(moved, f"chain {told.state}", now, {"note": note(moved)})
+            audit.write(tx, cluster_id, entry)
+        elif moved.at_risk and (not chain.at_risk or moved.at_risk.word != chain.at_risk.word):
+            what = {"of": moved.at_risk.word, "note": note(moved)}
+            audit.write(tx, cluster_id, _entry(moved, "at risk", now, what))
+
+
+def _refused(tx: Transaction, chain_id: ChainId, index: int) -> str:
+    last = decisions.last(tx, chain_id, index)
+    return last.error if last is not None and last.effect is Effect.REFUSED else ""
+
+
+def _entry(
+    chain: Chain, event: str, now: int, what: Mapping[str, object], actor: str = "mirage"
+) -> AuditEntry:
+    return AuditEntry(at=now, actor=actor, event=event, chain_id=chain.chain_id, detail=what)

@@ -1,0 +1,54 @@
+"""What a pending link is at risk of, and what its owner can do: Slurm's hindrances, Mirage's own.
+
+A chain is at risk where its next link may start late for a reason that has nothing to do with the
+queue. Such hand-overs are no policy's fault (`Link.hindered`).
+"""
+
+from collections.abc import Sequence
+
+from mirage.domain.chain import Link, LinkState
+from mirage.domain.chain_cause import AtRisk, Cause, Reason, Risk, concluded
+from mirage.slurm.text.pending_reasons import Cure, Hindrance, named
+
+_ADVICE: dict[str, str] = {
+    Risk.NO_STANDBY: "The link tries again for as long as it runs; the log in its chain's "
+    "directory has sbatch's words. Where a submit limit (MaxSubmitJobs) is reached, cancel jobs "
+    "that are not needed.",
+    Risk.VANISHED: "The running link puts another one in place, once, when it ends. Was it "
+    "cancelled on purpose? `mirage chain cancel` ends the chain.",
+    Risk.REFUSED: "It is tried again. Where a submit limit (MaxSubmitJobs) is reached, cancel jobs "
+    "that are not needed.",
+    Risk.UNKNOWN: "Neither the queue nor accounting has its job: ask the admins whether slurmctld "
+    "lost jobs.",
+}
+HOLDS = frozenset({"JobHeldAdmin", "JobHeldUser"})
+
+
+def advice(word: str) -> str:
+    """A sentence on what to do; `word`: `AtRisk.word`. Empty for what is not known."""
+    if word in _ADVICE:
+        return _ADVICE[word]
+    found = named(word)
+    return "" if found is None else found.advice
+
+
+def of_waiting(standby: Link, links: Sequence[Link]) -> AtRisk | Cause | None:
+    """What a pending link waits for; None for an ordinary wait.
+
+    A limit that its own predecessor takes up is a cause and no risk: overlap is impossible then,
+    and the standby starts when the predecessor ends.
+    """
+    found = _now(standby)
+    if found is None:
+        return None
+    index, job_id = standby.index, standby.job_id
+    beside = any(li.state is LinkState.RUNNING and li.index < index for li in links)
+    if found.cure is Cure.JOBS and beside:
+        return concluded(Reason.OWN_LIMIT, index, job_id, found.word)
+    return AtRisk(of=Risk.HINDERED, link=index, job_id=job_id, detail=found.word)
+
+
+def _now(standby: Link) -> Hindrance | None:
+    """What hinders it still, as two looks have shown."""
+    hindered = standby.hindered and standby.hindered == standby.reason
+    return named(standby.hindered) if hindered else None

@@ -1,0 +1,386 @@
+"""Links: found in Slurm by their marks, and followed through queue and accounting."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
+
+import structlog
+
+from mirage.domain import script_turns
+from mirage.domain.chain import (
+    Chain,
+    ChainId,
+    ChainState,
+    Link,
+    LinkState,
+    Mark,
+    find_mark,
+)
+from mirage.domain.chain_cause import Actor
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Queue
+from mirage.services.chains import chain_ownership
+from mirage.services.chains.standby_position import GRACE_S, placed, with_release
+from mirage.slurm.text import pending_reasons
+from mirage.slurm.text.holds import is_users
+from mirage.store.chains import chains
+from mirage.store.chains.open_links import open_links
+from mirage.store.database.engine import Transaction
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+from mirage.store.forecasts import handover_forecasts
+
+_log = structlog.get_logger(__name__)
+
+REPLACED = "replaced"
+"""The audit's word for a job that took the place of another one's."""
+
+HOLD_GONE = "hold gone"
+"""The audit's word where Mirage's hold of a job was lifted, or replaced, by somebody else."""
+
+FORGOTTEN, TAKEN_UP = "forgotten by Slurm", "taken up again"
+"""The audit's words for a link that Slurm lost, and for an ended chain with a link that lives."""
+
+RELEASED = "released by plan"
+"""The audit's word for a standby that Slurm released by the plan in its dependency."""
+
+SENT_BACK = "SentBack"
+"""What hinders a link that started too early once (`Link.hindered`): a job of it has ended beside
+its predecessor, and another one stands behind that."""
+
+_ORDER = (LinkState.PENDING, LinkState.RUNNING, LinkState.ENDED)
+_CONCLUDED = frozenset({ChainState.FINISHED, ChainState.FAILED})
+
+
+def sync(
+    tx: Transaction,
+    cluster_id: int,
+    jobs: Iterable[Job],
+    now: int,
+    *,
+    accounting: bool = False,
+    queue: Queue | None = None,
+) -> None:
+    """Bring chains and links to what Slurm says of their jobs, adopting those not known yet.
+
+    Accounting knows no dependencies: from it, a standby's position is not learned. It may have
+    lost the marks too, so open links are then also found by their jobs' numbers. `queue`: the whole
+    of it, where a job may be that a registration names and that has no mark.
+    """
+    jobs = list(jobs)
+    known = _open_marks(tx, cluster_id) if accounting else {}
+    found = sorted(marked(jobs, known), key=_in_order)
+    chain_ids = {mark.chain_id for mark, _ in found}
+    owned = chains.chains_of(tx, chain_ids)
+    stored = chains.links_of(tx, list(chain_ids))
+    unchanged: list[Link] = []
+    foreign: list[tuple[ChainId, Job]] = []
+    for chain_id, pairs in groupby(found, key=lambda pair: pair[0].chain_id):
+        group, links = list(pairs), {link.index: link for link in stored[chain_id]}
+        chain = owned.get(chain_id)
+        if chain is None or (not links and chain_ownership.falls(chain, jobs, queue)):
+            chain = chain_ownership.adopted(tx, cluster_id, chain, group, now)
+        for mark, job in group:
+            if chain is None:
+                continue
+            if chain.uid != job.uid:
+                foreign.append((chain_id, job))
+                continue
+            before = links.get(mark.index)
+            in_vain = before is not None and script_turns.has_waited_in_vain(
+                chain, before, links.values()
+            )
+            link = _followed(before, mark, job, now, in_vain=in_vain)
+            if link is None or _is_elsewhere(tx, cluster_id, before, link):
+                continue
+            link = _replaced(before, link, in_vain=in_vain)
+            predecessor = links.get(mark.index - 1)
+            if not accounting:
+                link = _standing(before, predecessor, link, job)
+            link = with_release(before, predecessor, link, in_queue=not accounting)
+            chain = _taken_up(tx, cluster_id, chain, (before, link), links.values())
+            links[mark.index] = link
+            if before is not None and replace(before, seen_at=now) == link:
+                unchanged.append(link)
+            else:
+                _store(tx, cluster_id, before, link, in_vain=in_vain)
+    chains.seen(tx, unchanged, now)
+    chain_ownership.ignored(tx, cluster_id, foreign, now)
+
+
+def links_in(queue: Queue) -> list[Job]:
+    """The jobs of the queue that carry a mark."""
+    return [queue.row(i) for i, comment in enumerate(queue.comment) if "mirage:" in comment]
+
+
+def marked(
+    jobs: Iterable[Job], known: Mapping[JobId, Mark] | None = None
+) -> Iterator[tuple[Mark, Job]]:
+    """Jobs that are links. Without comments in accounting the submit line still has the mark.
+
+    A run that ended by being requeued is left out: its job lives on under a newer record.
+    """
+    for job in jobs:
+        mark = find_mark(job.comment) or find_mark(_unquoted(job.submit_line))
+        mark = mark or (known or {}).get(job.job_id)
+        if mark is not None and not job.array and job.state is not JobState.REQUEUED:
+            yield mark, job
+
+
+def missing(tx: Transaction, cluster_id: int, now: int) -> list[JobId]:
+    """Jobs of links that the queue has not shown for a while: accounting may know their end."""
+    return [li.job_id for li in open_links(tx, cluster_id) if li.seen_at < now - GRACE_S]
+
+
+def keep_unread(tx: Transaction, cluster_id: int, queue: Queue) -> None:
+    """Links whose job is in the queue, in a row that does not read, are not gone."""
+    if queue.unread:
+        there = [link for link in open_links(tx, cluster_id) if link.job_id in queue.unread]
+        chains.seen(tx, there, queue.taken_at)
+
+
+def unread_chains(tx: Transaction, cluster_id: int, queue: Queue) -> frozenset[ChainId]:
+    """Live chains that nothing is done about after this look: of a job of theirs nobody knows how
+    it is."""
+    if not queue.unread:
+        return frozenset()
+    found = open_links(tx, cluster_id)
+    return frozenset(link.chain_id for link in found if link.job_id in queue.unread)
+
+
+def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: int) -> None:
+    """End links whose job neither the queue nor the accounting knows any more."""
+    for link in open_links(tx, cluster_id):
+        if link.job_id not in job_ids:
+            continue
+        end = min(now, link.planned_end() or now) if link.start is not None else None
+        ended = replace(
+            link, state=LinkState.ENDED, end=end, end_state=JobState.UNKNOWN, seen_at=now
+        )
+        ended = replace(ended, held_at=None)
+        chains.save_link(tx, cluster_id, ended)
+        _audit(tx, cluster_id, ended, FORGOTTEN, now, {})
+
+
+def _open_marks(tx: Transaction, cluster_id: int) -> dict[JobId, Mark]:
+    return {li.job_id: Mark(li.chain_id, li.index) for li in open_links(tx, cluster_id)}
+
+
+def _in_order(pair: tuple[Mark, Job]) -> tuple[ChainId, int, int, int]:
+    """Predecessors before successors; of one link, earlier runs before later ones."""
+    mark, job = pair
+    return mark.chain_id, mark.index, job.submit, job.job_id
+
+
+def _unquoted(submit_line: str) -> str:
+    """Words of the line; sacct prints `--comment=mirage:x:1` or the two words apart."""
+    return submit_line.replace("--comment=", " ").replace('"', " ").replace("'", " ")
+
+
+def _taken_up(
+    tx: Transaction,
+    cluster_id: int,
+    chain: Chain,
+    change: tuple[Link | None, Link],
+    links: Iterable[Link],
+) -> Chain:
+    """That it was over, or paused, was only concluded: its owner has put another link in place.
+
+    While a link runs a new one is that link's doing; and what was submitted before a link was
+    cancelled is nobody's answer to that.
+    """
+    before, link = change
+    known = before is not None and before.job_id == link.job_id
+    paused = chain.state is ChainState.PAUSED and chain.actor is Actor.MIRAGE
+    runs = any(other.state is LinkState.RUNNING for other in links)
+    cancelled = chain.state is ChainState.CANCELLED and chain.actor is not Actor.USER
+    newer = all(link.submit > (other.end or 0) for other in links)
+    concluded = chain.state in _CONCLUDED or ((paused or (cancelled and newer)) and not runs)
+    if not concluded or known or link.state is LinkState.ENDED:
+        return chain
+    active = replace(chain, state=ChainState.ACTIVE, cause=None)
+    chains.save_chain(tx, cluster_id, active)
+    _audit(tx, cluster_id, link, TAKEN_UP, link.seen_at, {"was": chain.state.value})
+    return active
+
+
+def _followed(known: Link | None, mark: Mark, job: Job, now: int, *, in_vain: bool) -> Link | None:
+    """The link as Slurm now shows it; None where the record is of an older job of that place.
+
+    `in_vain`: the known job ended before its turn came.
+    """
+    if known is not None and _is_stale(known, job, in_vain=in_vain):
+        return None
+    link = known if known is not None and known.job_id == job.job_id else _made(mark, job)
+    if link.end_state is JobState.UNKNOWN:
+        link = replace(link, state=LinkState.PENDING, end=None, end_state=None)
+    if link.submit != job.submit:
+        link = _run_again(link, job)
+    state = _link_state(job.state)
+    if state is None:
+        return replace(link, seen_at=now)
+    ended = state is LinkState.ENDED
+    return replace(
+        link.moved(state),
+        partition=job.partition or link.partition,
+        account=job.account or link.account,
+        nodes=job.nodes,
+        time_limit_s=link.time_limit_s if job.time_limit_s is None else job.time_limit_s,
+        eligible=job.eligible or link.eligible,
+        start=None if state is LinkState.PENDING else job.start or link.start,
+        end=job.end or link.end if ended else None,
+        expected_end=_expected_end(link, job),
+        end_state=job.state if ended else None,
+        held_at=None if ended else link.held_at,
+        seen_at=now,
+    )
+
+
+def _made(mark: Mark, job: Job) -> Link:
+    return Link(chain_id=mark.chain_id, index=mark.index, job_id=job.job_id, submit=job.submit)
+
+
+def _is_lost(before: Link, *, in_vain: bool) -> bool:
+    """Whether the job before went without a line of its script, and not by its own guard."""
+    return before.start is None or (in_vain and before.end_state is JobState.CANCELLED)
+
+
+def _replaced(before: Link | None, link: Link, *, in_vain: bool) -> Link:
+    """With when a job last took the place of one that had gone without having run."""
+    if before is None or before.job_id == link.job_id:
+        return link
+    at = link.seen_at if _is_lost(before, in_vain=in_vain) else before.replaced_at
+    return replace(link, replaced_at=at)
+
+
+def _run_again(link: Link, job: Job) -> Link:
+    """Slurm gives a requeued job a new submit time. Also one that had ended may be requeued."""
+    fresh = replace(link, submit=job.submit, state=LinkState.PENDING, end=None, end_state=None)
+    fresh = replace(fresh, eligible=None, start=None, expected_end=None, reason="", hindered="")
+    fresh = replace(fresh, freed_at=None, freed_by=None)
+    return replace(fresh, plan_min=None, planned_release=None, planned_by=None)
+
+
+def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:
+    """The record is older than what is known, or of another job in the place of one that ran."""
+    if known.job_id != job.job_id:
+        older = (known.submit, known.job_id) > (job.submit, job.job_id)
+        has_run = known.start is not None and not in_vain
+        return older or (has_run and not _turned_away(known, job))
+    if known.submit != job.submit:
+        return known.submit > job.submit
+    if known.end_state is JobState.UNKNOWN:
+        return False  # it was closed unseen, and is seen again
+    state = _link_state(job.state)
+    # The same run never goes back.
+    return state is not None and _ORDER.index(state) < _ORDER.index(known.state)
+
+
+def _turned_away(known: Link, job: Job) -> bool:
+    """The link's guard has ended that job before its script, and this one is to do its work: it had
+    started too early beside its predecessor, or the chain was paused and its owner resumes it."""
+    if known.end_state is not JobState.COMPLETED or known.start is None or job.state.ended:
+        return False
+    brief = (known.end or known.start) - known.start < GRACE_S
+    return brief and job.submit >= known.start
+
+
+def _link_state(state: JobState) -> LinkState | None:
+    """None for a word Mirage does not know: nothing is concluded from it."""
+    if state.waiting:
+        return LinkState.PENDING
+    if state.running:
+        return LinkState.RUNNING
+    return LinkState.ENDED if state.ended else None
+
+
+def _expected_end(link: Link, job: Job) -> int | None:
+    """Of one that is suspended or completes squeue shows another instant; accounting knows none."""
+    if job.state is JobState.RUNNING and job.expected_end is not None:
+        return job.expected_end
+    return link.expected_end if job.state.running else None
+
+
+def _standing(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:
+    """Where it stands, and why it waits."""
+    link = placed(before, predecessor, link, job)
+    if link.state is not LinkState.ENDED:
+        link = replace(link, held_at=_held_at(link, job))
+    other = before is not None and before.job_id != link.job_id and before.start is not None
+    if other and predecessor is not None and predecessor.state is LinkState.RUNNING:
+        link = replace(link, hindered=SENT_BACK)
+    return _waiting(before, link, job)
+
+
+def _held_at(link: Link, job: Job) -> int | None:
+    """When Mirage held it, while each look since then shows a user's hold: one that stands after a
+    look without is somebody else's. A job that runs may be held for when it is requeued."""
+    told_before = link.seen_at < (link.held_at or 0)
+    return link.held_at if told_before or is_users(job.reason) else None
+
+
+def _waiting(before: Link | None, link: Link, job: Job) -> Link:
+    """Why it waits, and whether that is the queue; and until when, as Slurm plans it.
+
+    Slurm says ReqNodeNotAvail of half a cluster while backfill is at work: only what two looks show
+    counts.
+    """
+    if link.state is not LinkState.PENDING:
+        return replace(link, reason="", planned_start=None)
+    link = replace(link, planned_start=job.planned_start)
+    found = pending_reasons.hindrance(job.reason)
+    if found is None:
+        return replace(link, reason=pending_reasons.short(job.reason))
+    again = before is not None and before.job_id == link.job_id and before.reason == found.word
+    return replace(link, reason=found.word, hindered=found.word if again else link.hindered)
+
+
+def _is_elsewhere(tx: Transaction, cluster_id: int, before: Link | None, link: Link) -> bool:
+    """The job is another link already, and its comment was rewritten: the first mark holds."""
+    if before is not None and (before.job_id, before.submit) == (link.job_id, link.submit):
+        return False
+    other = chains.link_of_job(tx, cluster_id, link.job_id, link.submit)
+    if other is None or (other.chain_id, other.index) == (link.chain_id, link.index):
+        return False
+    _log.warning("a job with a second mark", chain_id=link.chain_id, job_id=link.job_id)
+    return True
+
+
+def _store(
+    tx: Transaction, cluster_id: int, before: Link | None, link: Link, *, in_vain: bool
+) -> None:
+    chains.save_link(tx, cluster_id, link)
+    started = link.start is not None and (before is None or before.start is None)
+    if started and link.freed_at is not None and link.start is not None and not link.hindered:
+        # Since a hold was lifted between two looks: Slurm makes it eligible anew.
+        since = max(link.freed_at, link.eligible or 0)
+        handover_forecasts.settle(tx, link.chain_id, link.index, max(0, link.start - since))
+    if link.freed_by is not None and (before is None or before.freed_at != link.freed_at):
+        what = {"at": link.freed_at, "by": link.freed_by}
+        _audit(tx, cluster_id, link, RELEASED, link.seen_at, what)
+    if before is not None and before.job_id != link.job_id:
+        event = REPLACED if _is_lost(before, in_vain=in_vain) else "begins anew"
+        _audit(tx, cluster_id, link, event, link.seen_at, {"before": before.job_id})
+    elif before is not None and before.submit != link.submit:
+        _audit(tx, cluster_id, link, "requeued", link.seen_at, {})
+    if before is not None and _lost_its_hold(before, link):
+        _audit(tx, cluster_id, link, HOLD_GONE, link.seen_at, {"reason": link.reason})
+
+
+def _lost_its_hold(before: Link, link: Link) -> bool:
+    goes_on = before.job_id == link.job_id and link.state is not LinkState.ENDED
+    return goes_on and before.held_at is not None and link.held_at is None
+
+
+def _audit(
+    tx: Transaction, cluster_id: int, link: Link, event: str, now: int, what: Mapping[str, object]
+) -> None:
+    entry = AuditEntry(
+        at=now,
+        actor="mirage",
+        event=event,
+        chain_id=link.chain_id,
+        job_id=link.job_id,
+        detail={"link": link.index, **what},
+    )
+    audit.write(tx, cluster_id, entry)

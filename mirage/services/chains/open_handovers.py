@@ -1,0 +1,82 @@
+"""The hand-overs that are under way."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mirage.domain.chain import Chain, ChainMode, ChainState, Link, LinkState, Position
+from mirage.domain.job import JobId
+from mirage.store.chains import chains
+from mirage.store.database.engine import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class OpenHandover:
+    """A running link with its successor pending behind it, or to be submitted."""
+
+    chain: Chain
+    predecessor: Link
+    standby: Link
+    beside: Link | None = None
+    """An earlier link that still runs: the hand-over before this one is not over."""
+    submits: bool = False
+    """`standby` is no job yet, but what would be submitted: its like, held."""
+
+
+def open_handovers(
+    tx: Transaction, cluster_id: int, state: ChainState = ChainState.ACTIVE
+) -> Iterator[OpenHandover]:
+    """Links of chains in that state that have a successor pending, or want one."""
+    live = [c for c in chains.live_chains(tx, cluster_id) if c.state is state]
+    by_chain = chains.links_of(tx, [c.chain_id for c in live])
+    for chain in live:
+        yield from of_chain(chain, by_chain[chain.chain_id])
+
+
+def of_chain(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover]:
+    """Those of one chain; `links` by index."""
+    yield from _standing(chain, links)
+    unborn = to_submit(chain, links)
+    if unborn is not None:
+        yield unborn
+
+
+def _standing(chain: Chain, links: Sequence[Link]) -> Iterator[OpenHandover]:
+    for standby in links:
+        predecessor = _predecessor(standby.index, links)
+        if standby.state is LinkState.PENDING and predecessor is not None:
+            yield OpenHandover(chain, predecessor, standby, _beside(predecessor, links))
+
+
+def to_submit(chain: Chain, links: Sequence[Link]) -> OpenHandover | None:
+    """Of a chain without standing jobs: its running link, and what is to follow it."""
+    started = [link for link in links if link.start is not None]
+    if chain.mode is not ChainMode.SUBMIT or not started:
+        return None
+    newest = started[-1]
+    over = chain.links_planned is not None and newest.index >= chain.links_planned
+    there = any(link.index > newest.index and not link.vanished for link in links)
+    if newest.state is not LinkState.RUNNING or over or there:
+        return None
+    unborn = Link(
+        chain_id=chain.chain_id,
+        index=newest.index + 1,
+        job_id=JobId(0),
+        submit=0,
+        position=Position.HELD,
+        partition=newest.partition,
+        account=newest.account,
+        nodes=newest.nodes,
+        time_limit_s=newest.time_limit_s,
+    )
+    return OpenHandover(chain, newest, unborn, _beside(newest, links), submits=True)
+
+
+def _predecessor(index: int, links: Sequence[Link]) -> Link | None:
+    """The link before it; those that vanished from among links submitted beforehand are none."""
+    before = [link for link in links if link.index < index and not link.vanished]
+    return before[-1] if before else None
+
+
+def _beside(predecessor: Link, links: Sequence[Link]) -> Link | None:
+    running = (li for li in links if li.state is LinkState.RUNNING)
+    return next((li for li in running if li.index < predecessor.index), None)

@@ -1,0 +1,185 @@
+"""What owners and admins asked of their chains, carried out: Slurm is made to match the database.
+
+A request is a chain's state and who asked for it (`chains.ask`), durable before Slurm hears of it;
+the queue shows what is still to be done, so a crash or a silent Slurm costs a tick, no more.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import structlog
+
+from mirage.domain.chain import Chain, ChainState
+from mirage.domain.chain_cause import Actor
+from mirage.domain.decision import Mode
+from mirage.domain.job import Job, JobState
+from mirage.domain.snapshot import Queue
+from mirage.errors import ClusterRefused, ClusterUnavailable, JobChanged
+from mirage.ports import Cluster
+from mirage.services.chains.explanations import note
+from mirage.services.chains.link_sync import links_in, marked, unread_chains
+from mirage.slurm.text.holds import is_held, is_users
+from mirage.store.chains import chains, holds, orders
+from mirage.store.chains.orders import Outcome
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+from mirage.store.operations import clusters
+
+_log = structlog.get_logger(__name__)
+
+ASK_AGAIN_S = 900
+"""What Slurm refused is not asked for again sooner."""
+
+MOST_TRIES = 3
+"""So often in that time a job is told one thing: somebody else undoes it, or gets there first."""
+
+MOST_OF_ONE = 32
+"""Orders about jobs of one owner in a tick. Each is up to three commands of Slurm, and whoever lets
+a thousand jobs bear a mark of their own shall not keep others' moves waiting."""
+
+
+class Order(StrEnum):
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    CANCEL = "cancel"
+
+    def event(self, outcome: Outcome) -> str:
+        """The audit's word."""
+        return self.value if outcome is Outcome.TOLD else f"{self}: {outcome}"
+
+
+_HELD: Mapping[tuple[Order, Outcome], bool] = {
+    (Order.SUSPEND, Outcome.TOLD): True,
+    (Order.SUSPEND, Outcome.REFUSED): False,
+    (Order.SUSPEND, Outcome.OVERTAKEN): False,
+    (Order.RESUME, Outcome.TOLD): False,
+}
+"""Whether Mirage holds the job after that."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    chain: Chain
+    job: Job
+    order: Order
+
+
+def obey(store: Store, cluster: Cluster, cluster_id: int, queue: Queue) -> None:
+    """Tell Slurm what chains asked for and the queue does not show yet.
+
+    Standbys go before running links: a successor must not start because its predecessor was
+    cancelled.
+    """
+    with store.read() as tx:
+        tasks = _of_each(_tasks(tx, cluster_id, queue))
+    for task in tasks:
+        if not _carry_out(store, cluster, cluster_id, task):
+            return  # no answer: the rest would wait as long for none
+
+
+def _of_each(tasks: Iterable[_Task]) -> list[_Task]:
+    """As many of one owner as may be, owners by turns; standbys before running links."""
+    turn: Counter[int] = Counter()
+    turns: list[tuple[bool, int, _Task]] = []
+    for task in sorted(tasks, key=lambda task: task.job.state.running):
+        if turn[task.chain.uid] < MOST_OF_ONE:
+            turns.append((task.job.state.running, turn[task.chain.uid], task))
+        turn[task.chain.uid] += 1
+    return [task for *_, task in sorted(turns, key=lambda each: each[:2])]
+
+
+def _tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
+    links = [(mark, job) for mark, job in marked(links_in(queue)) if _lives(job)]
+    owned = chains.chains_of(tx, {mark.chain_id for mark, _ in links})
+    modes = clusters.modes(tx, cluster_id)
+    unread = unread_chains(tx, cluster_id, queue)
+    for mark, job in links:
+        chain = None if mark.chain_id in unread else owned.get(mark.chain_id)
+        mode = clusters.mode_among(modes, job.partition)
+        if chain is None or chain.uid != job.uid or mode is Mode.OBSERVE:
+            continue
+        order = _order(tx, cluster_id, chain, job, mode)
+        if order is not None and not _told_enough(tx, cluster_id, job, order, queue.taken_at):
+            yield _Task(chain, job, order)
+
+
+def _lives(job: Job) -> bool:
+    return job.state.waiting or (job.state.running and job.state is not JobState.COMPLETING)
+
+
+def _order(tx: Transaction, cluster_id: int, chain: Chain, job: Job, mode: Mode) -> Order | None:
+    """None where Slurm shows what the chain's state asks for."""
+    if chain.state is ChainState.CANCELLED:
+        asked = chain.actor is Actor.USER
+        # Cancelled in Slurm: a standby left over goes, but a link that runs is its owner's.
+        orphan = job.state.waiting and mode is Mode.ACT
+        return Order.CANCEL if asked or orphan else None
+    if not job.state.waiting:
+        return None
+    if chain.state is ChainState.PAUSED:
+        # What Mirage concluded by itself it acts on only where it may act.
+        may = mode is Mode.ACT or chain.actor is not Actor.MIRAGE
+        return Order.SUSPEND if may and not is_held(job.reason, job.priority) else None
+    # A hold that an admin, somebody else or Slurm itself placed is not Mirage's to lift.
+    return Order.RESUME if is_users(job.reason) and holds.is_ours(tx, cluster_id, job) else None
+
+
+def _told_enough(tx: Transaction, cluster_id: int, job: Job, order: Order, now: int) -> bool:
+    told = orders.outcomes(tx, cluster_id, job.job_id, order, since=now - ASK_AGAIN_S)
+    return Outcome.REFUSED in told or len(told) >= MOST_TRIES
+
+
+def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> bool:
+    """False where Slurm gave no answer.
+
+    A hold is written down first: what Mirage held it must know that it may release. Where the hold
+    was refused, or never heard of, that is taken back: here, or at the next look (links.sync).
+    """
+    moves: dict[Order, Callable[..., None]] = {
+        Order.SUSPEND: cluster.suspend,
+        Order.RESUME: cluster.resume,
+        Order.CANCEL: cluster.cancel,
+    }
+    if task.order is Order.SUSPEND:
+        _write(store, cluster, cluster_id, task, Outcome.TOLD)
+    try:
+        moves[task.order](task.job.job_id, owner=task.chain.uid)
+    except JobChanged as error:
+        _write(store, cluster, cluster_id, task, Outcome.OVERTAKEN, str(error))
+    except ClusterRefused as error:
+        _write(store, cluster, cluster_id, task, Outcome.REFUSED, str(error))
+    except ClusterUnavailable as error:
+        # It may have been heard: the next queue tells.
+        _log.warning("not obeyed yet", order=task.order.value, error=str(error))
+        return False
+    else:
+        if task.order is not Order.SUSPEND:
+            _write(store, cluster, cluster_id, task, Outcome.TOLD)
+    return True
+
+
+def _write(
+    store: Store,
+    cluster: Cluster,
+    cluster_id: int,
+    task: _Task,
+    outcome: Outcome,
+    error: str = "",
+) -> None:
+    now, order, job = cluster.now(), task.order, task.job
+    entry = AuditEntry(
+        at=now,
+        actor="mirage",
+        event=order.event(outcome),
+        chain_id=task.chain.chain_id,
+        job_id=job.job_id,
+        detail={"note": note(task.chain), "error": error},
+    )
+    with store.begin() as tx:
+        audit.write(tx, cluster_id, entry)
+        orders.write(tx, cluster_id, job.job_id, order, outcome, now)
+        if (order, outcome) in _HELD:
+            holds.write(tx, cluster_id, job, now if _HELD[order, outcome] else None)

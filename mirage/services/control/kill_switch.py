@@ -1,0 +1,126 @@
+"""The kill switch: pulled in one of three ways it turns all acting into shadow, until released.
+
+Running jobs are not touched, and standbys stay in Slurm. Those that Mirage had pinned, or whose
+release it had planned, are put back behind their predecessors within a tick (`desk.undo`): after
+that Slurm does nothing that Mirage has thought of. While the switch is pulled by any way no mode
+can be set to act; the worker looks at each tick, so that none slips through.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+from mirage.domain.decision import Mode
+from mirage.store.database.engine import Transaction
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+from mirage.store.operations import admin_overrides, clusters
+from mirage.store.operations.admin_overrides import Pulled
+
+SERVICE = "mirage"
+FILE = "shadow"
+"""In the state directory."""
+PULLED, RELEASED = "kill switch pulled", "kill switch released"
+
+
+class Way(StrEnum):
+    COMMAND = "command"
+    """`mirage mode shadow`."""
+    REST = "rest"
+    """`POST /api/v1/kill`, and the page Admin."""
+    FILE = "file"
+    """A file named `shadow` in the state directory: whoever may put it there may take it away."""
+
+
+BY_HAND = frozenset({Way.COMMAND, Way.REST})
+"""Those that are released by a word; of the file, taking it away is the word."""
+
+RELEASED_BY = {
+    Way.COMMAND: "`mirage mode act`, or the page Admin",
+    Way.REST: "the page Admin, `POST /api/v1/kill/release` or `mirage mode act --release`",
+    Way.FILE: "taking the file away",
+}
+
+
+def pulled(tx: Transaction, cluster_id: int) -> Sequence[Pulled]:
+    """By which ways, and by whom; empty: it is not."""
+    return admin_overrides.pulled(tx, cluster_id)
+
+
+def says(by: Sequence[Pulled]) -> str:
+    """Why nothing may act, and what to do."""
+    ways = (
+        f"by {each.by} at {datetime.fromtimestamp(each.at, UTC):%Y-%m-%d %H:%M} UTC "
+        f"(released by {RELEASED_BY[Way(each.way)]})"
+        for each in by
+    )
+    return f"the kill switch is pulled {', and '.join(ways)}"
+
+
+def pull(tx: Transaction, cluster_id: int, way: Way, *, now: int, actor: str) -> None:
+    """Whatever acts goes back to shadow, and stays there until release."""
+    stopped = _stop(tx, cluster_id)
+    before = {each.way for each in pulled(tx, cluster_id)}
+    new = Pulled(way=way.value, by=actor, at=now, stopped=tuple(stopped))
+    admin_overrides.pull(tx, cluster_id, new)
+    if way.value not in before or stopped:
+        _write(tx, cluster_id, PULLED, now, actor, way=way.value, stopped=stopped)
+
+
+def release(
+    tx: Transaction,
+    cluster_id: int,
+    ways: Collection[Way] = BY_HAND,
+    *,
+    now: int,
+    actor: str,
+    act_again: bool = False,
+) -> None:
+    """Modes may be set to act again, once no other way is left.
+
+    `act_again`: what acted until it was pulled, and has got no other mode since, acts again then;
+    else all stays in shadow.
+    """
+    mine = [each for each in pulled(tx, cluster_id) if each.way in {way.value for way in ways}]
+    if not mine:
+        return
+    admin_overrides.release(tx, cluster_id, [each.way for each in mine])
+    again = _to_act(tx, cluster_id, mine) if act_again else []
+    for partition in again:
+        clusters.set_mode(tx, cluster_id, Mode.ACT, partition)
+    told = [each.way for each in mine]
+    _write(tx, cluster_id, RELEASED, now, actor, ways=told, acts_again=again)
+
+
+def _to_act(tx: Transaction, cluster_id: int, released: Sequence[Pulled]) -> list[str]:
+    if pulled(tx, cluster_id):
+        return []
+    modes = clusters.modes(tx, cluster_id)
+    stopped = {partition for each in released for partition in each.stopped}
+    return sorted(name for name in stopped if modes.get(name) is Mode.SHADOW)
+
+
+def obey(tx: Transaction, cluster_id: int, file: Path | None, *, now: int) -> None:
+    """At each tick: the file is looked for, and nothing acts while the switch is pulled."""
+    if file is not None and file.exists():
+        pull(tx, cluster_id, Way.FILE, now=now, actor=f"file {file}")
+    else:
+        release(tx, cluster_id, {Way.FILE}, now=now, actor=SERVICE)
+    if pulled(tx, cluster_id) and (stopped := _stop(tx, cluster_id)):
+        _write(tx, cluster_id, PULLED, now, SERVICE, stopped=stopped)
+
+
+def _stop(tx: Transaction, cluster_id: int) -> list[str]:
+    """What acted."""
+    modes = clusters.modes(tx, cluster_id)
+    acting = sorted(name for name, mode in modes.items() if mode is Mode.ACT)
+    for partition in acting:
+        clusters.set_mode(tx, cluster_id, Mode.SHADOW, partition)
+    return acting
+
+
+def _write(
+    tx: Transaction, cluster_id: int, event: str, now: int, actor: str, **detail: object
+) -> None:
+    audit.write(tx, cluster_id, AuditEntry(at=now, actor=actor, event=event, detail=detail))

@@ -1,0 +1,57 @@
+"""How far Mirage goes."""
+
+from mirage.domain.decision import Mode
+from mirage.errors import IllegalTransition, InputError
+from mirage.services.control import kill_switch
+from mirage.store.database.engine import Transaction
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+from mirage.store.jobs import queue_summary, snapshots
+from mirage.store.operations import clusters
+
+MEANS = {
+    Mode.OBSERVE: "look at the cluster and forecast; decide nothing",
+    Mode.SHADOW: "decide, and write down what would be done; touch nothing",
+    Mode.ACT: "decide, and move standbys in Slurm",
+}
+
+
+def set_mode(
+    tx: Transaction, cluster_id: int, mode: Mode, partition: str, *, now: int, actor: str
+) -> None:
+    """Set the mode of a partition, or of the cluster ("").
+
+    Raises IllegalTransition for `act` while the kill switch is pulled.
+    """
+    pulled = kill_switch.pulled(tx, cluster_id)
+    if mode is Mode.ACT and pulled:
+        raise IllegalTransition(kill_switch.says(pulled))
+    clusters.set_mode(tx, cluster_id, mode, partition)
+    detail = {"mode": mode.value, "partition": partition}
+    audit.write(tx, cluster_id, AuditEntry(at=now, actor=actor, event="mode set", detail=detail))
+
+
+def unset_mode(tx: Transaction, cluster_id: int, partition: str, *, now: int, actor: str) -> None:
+    """From now on the partition goes by the cluster's mode. Doing it again changes nothing.
+
+    Raises InputError for the cluster itself, which always has one.
+    """
+    if not partition:
+        raise InputError("the cluster itself always has a mode: name a partition")
+    if clusters.unset_mode(tx, cluster_id, partition):
+        detail = {"partition": partition}
+        entry = AuditEntry(at=now, actor=actor, event="mode unset", detail=detail)
+        audit.write(tx, cluster_id, entry)
+
+
+def check_known(tx: Transaction, cluster_id: int, partition: str) -> None:
+    """Raises InputError for a partition that is nowhere seen while others are, and has no mode of
+    its own yet: it is misspelt."""
+    known = set(snapshots.partitions(tx, cluster_id))
+    if (seen := queue_summary.find(tx, cluster_id)) is not None:
+        known |= {row.partition for row in seen.queue} | {row.partition for row in seen.nodes}
+    if known and partition and partition not in known | set(clusters.modes(tx, cluster_id)):
+        raise InputError(
+            f"no partition {partition} is known: there are {', '.join(sorted(known - {''}))}. "
+            "(`mirage mode` sets one that has neither nodes nor jobs yet.)"
+        )

@@ -1,0 +1,149 @@
+"""What forecasts were worth, as sums: of a day, and of any days together."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.features.twin_features import LEVELS
+
+ATOM_S = 60
+"""A shorter wait is none: it is the scheduler's own pace, and a machine with room has only such."""
+
+CELLS = len(LEVELS) + 1
+"""Of the probability integral transform: between two levels each."""
+_EDGES = np.concatenate(([0.0], 30.0 * 1.2 ** np.arange(60)))
+"""Of the histogram of absolute errors, seconds: the last is 16 days."""
+_P10, _P50, _P90 = (LEVELS.index(q) for q in (0.1, 0.5, 0.9))
+
+Floats = NDArray[np.float64]
+
+
+def _no_cells() -> list[float]:
+    return [0.0] * CELLS
+
+
+def _no_errors() -> list[int]:
+    return [0] * len(_EDGES)
+
+
+def _no_losses() -> list[float]:
+    return [0.0, 0.0, 0.0]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over forecasts whose outcome is known. All seconds."""
+
+    count: int = 0
+    gave_up: int = 0
+    """Jobs that never started: they tell nothing of a wait, and are counted beside."""
+    waited: int = 0
+    """Jobs that waited ATOM_S or longer."""
+    pit: list[float] = field(default_factory=_no_cells)
+    """[CELLS]: outcomes between two levels; one that lies on several is shared out over them."""
+    errors: list[int] = field(default_factory=_no_errors)
+    """Histogram of |median - wait|."""
+    pinball_s: list[float] = field(default_factory=_no_losses)
+    """Sums of the pinball loss at p10, p50, p90."""
+    both: int = 0
+    """Jobs for which Slurm planned a start at the same look."""
+    both_errors: list[int] = field(default_factory=_no_errors)
+    """Of those: |median - wait|."""
+    slurm_errors: list[int] = field(default_factory=_no_errors)
+    """Of those: |Slurm's plan - wait|."""
+
+    @classmethod
+    def of_stored(cls, stored: Any) -> Self:
+        return cls(**(stored or {}))
+
+    def stored(self) -> dict[str, Any]:
+        """Plain numbers, as JSON takes them."""
+        return asdict(self)
+
+    def add(self, quantiles_s: tuple[int, ...], wait_s: int, slurm_s: int | None) -> None:
+        """One outcome. `quantiles_s` at `LEVELS`."""
+        foretold = _atoms(np.array(quantiles_s, dtype=np.float64))
+        wait = float(_atoms(np.array([wait_s], dtype=np.float64))[0])
+        self.count += 1
+        self.waited += int(wait > 0.0)
+        self.pit = (np.asarray(self.pit) + pit_cells(foretold, wait)).tolist()
+        error_s = abs(float(foretold[_P50]) - wait)
+        self.errors[_bin(error_s)] += 1
+        for place, (level, at) in enumerate(((0.1, _P10), (0.5, _P50), (0.9, _P90))):
+            self.pinball_s[place] += pinball(float(foretold[at]), wait, level)
+        if slurm_s is not None:
+            self.both += 1
+            self.both_errors[_bin(error_s)] += 1
+            self.slurm_errors[_bin(abs(slurm_s - wait))] += 1
+
+    @classmethod
+    def together(cls, parts: Sequence["Tally"]) -> Self:
+        """Of all of them."""
+        if not parts:
+            return cls()
+        return cls(
+            count=sum(part.count for part in parts),
+            gave_up=sum(part.gave_up for part in parts),
+            waited=sum(part.waited for part in parts),
+            pit=_sum([part.pit for part in parts]),
+            errors=_sum([part.errors for part in parts]),
+            pinball_s=_sum([part.pinball_s for part in parts]),
+            both=sum(part.both for part in parts),
+            both_errors=_sum([part.both_errors for part in parts]),
+            slurm_errors=_sum([part.slurm_errors for part in parts]),
+        )
+
+    @property
+    def covered(self) -> float:
+        """Outcomes between p10 and p90."""
+        return float(sum(self.pit[_P10 + 1 : _P90 + 1]))
+
+
+def pit_cells(quantiles_s: Floats, wait_s: float) -> Floats:
+    """[CELLS], summing to 1: where the wait lies among the quantiles.
+
+    On several quantiles at once (an atom: many forecasts of no wait) it is everywhere between the
+    levels around them: the randomised transform in its mean, so that nothing is drawn.
+    """
+    low = int(np.searchsorted(quantiles_s, wait_s, side="left"))
+    high = int(np.searchsorted(quantiles_s, wait_s, side="right"))
+    cells = np.zeros(CELLS)
+    cells[low : high + 1] = 1.0 / (high + 1 - low)
+    return cells
+
+
+def pinball(foretold_s: float, wait_s: float, level: float) -> float:
+    """The loss that the true quantile of that level makes least."""
+    over = foretold_s - wait_s
+    return max((1.0 - level) * over, -level * over)
+
+
+def median(errors: list[int]) -> float | None:
+    """Seconds, to within a bin of the histogram (a fifth of its value); None of none."""
+    counts = np.asarray(errors, dtype=np.float64)
+    total = counts.sum()
+    if not total:
+        return None
+    reached = np.cumsum(counts)
+    at = int(np.searchsorted(reached, total / 2))
+    before = reached[at] - counts[at]
+    low = float(_EDGES[at])
+    high = float(_EDGES[at + 1]) if at + 1 < len(_EDGES) else low
+    return low + (high - low) * float((total / 2 - before) / counts[at])
+
+
+def _atoms(seconds: Floats) -> Floats:
+    found: Floats = np.where(seconds < ATOM_S, 0.0, seconds)
+    return found
+
+
+def _bin(error_s: float) -> int:
+    return int(np.searchsorted(_EDGES, error_s, side="right")) - 1
+
+
+def _sum(columns: Sequence[list[Any]]) -> list[Any]:
+    """Cell by cell."""
+    return [sum(cells) for cells in zip(*columns, strict=True)]

@@ -1,0 +1,115 @@
+"""How good the forecasts of jobs to come are: tried on jobs that users do submit.
+
+Of some jobs of each tick it is kept what their users would have been told; once they have started,
+the forecasts of each source are judged, and moved by what they would have needed. How that is
+another thing than the forecasts of `services.promised` says `store.foretold`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.decision import Forecast
+from mirage.domain.job_shape import Quality, Shape
+from mirage.domain.snapshot import Queue
+from mirage.policy.models.conformal import WINDOW_DAYS, shift_of
+from mirage.services.forecasts.new_jobs import newcomers
+from mirage.store.database.engine import Transaction
+from mirage.store.forecasts import forecast_trials
+from mirage.store.forecasts.forecast_trials import Outcome, Trial
+
+A_TICK = 10
+"""Jobs that are tried at one look."""
+MOST = 5000
+"""Trials that count, about."""
+ENOUGH, ENOUGH_DAYS = 50, 5
+"""Without so many no forecast is moved."""
+LEAST = 20
+"""Without so many nothing is said of how good they are."""
+
+_DAY_S = 86400
+_LEVELS = (0.1, 0.5, 0.9)
+_HOUR_S = 3600.0
+_SHORTEST_S = 60.0
+
+Floats = NDArray[np.float64]
+
+Foretell = Callable[[Shape], tuple[str, Forecast] | None]
+"""The source, and what it says as it is."""
+
+
+def try_on(queue: Queue, before: Queue, foretell: Foretell) -> list[Trial]:
+    """What the users of some newcomers would have been told."""
+    found = []
+    for job in newcomers(queue, before, A_TICK):
+        if job.time_limit_s is None or job.nodes < 1 or "," in job.partition:
+            continue
+        shape = Shape(
+            partition=job.partition,
+            nodes=job.nodes,
+            time_limit_s=job.time_limit_s,
+            gpus=job.gpus,
+        )
+        told = foretell(shape)
+        if told is not None and None not in {told[1].p10_s, told[1].p90_s}:
+            source, forecast = told
+            found.append(
+                Trial(
+                    job_id=job.job_id,
+                    submit=job.submit,
+                    at=queue.taken_at,
+                    source=source,
+                    forecast=forecast,
+                )
+            )
+    return found
+
+
+def judge(tx: Transaction, cluster_id: int, now: int) -> None:
+    """Judge each source by the jobs of the last weeks, and forget older ones."""
+    since = now - WINDOW_DAYS * _DAY_S
+    forecast_trials.forget(tx, cluster_id, since)
+    outcomes = forecast_trials.outcomes(tx, cluster_id, since, now, MOST)
+    for source in sorted({o.source for o in outcomes}):
+        found = judged([o for o in outcomes if o.source == source])
+        if found is not None:
+            forecast_trials.save_quality(tx, cluster_id, source, now, found)
+
+
+def judged(outcomes: Sequence[Outcome]) -> Quality | None:
+    """None: of too few. One that still waits counts once it has waited for longer than its p90."""
+    known = [o for o in outcomes if o.started or o.wait_s > o.told_s[2]]
+    if len(known) < LEAST:
+        return None
+    wait_s = _no_less(np.array([o.wait_s for o in known], dtype=np.float64))
+    told_s = _no_less(np.array([o.told_s for o in known], dtype=np.float64))
+    days = len({o.at // _DAY_S for o in known})
+    residuals = np.log1p(wait_s / _HOUR_S)[:, None] - np.log1p(told_s / _HOUR_S)
+    enough = len(known) >= ENOUGH and days >= ENOUGH_DAYS
+    shift = shift_of(residuals, days, _LEVELS) if enough else None
+    low, middle, high = told_s.T
+    return Quality(
+        jobs=len(known),
+        days=days,
+        within=float(((wait_s >= low) & (wait_s <= high)).mean()),
+        below_p90=float((wait_s <= high).mean()),
+        error_s=float(np.median(np.abs(wait_s - middle))),
+        shift=None if shift is None else (float(shift[0]), float(shift[1]), float(shift[2])),
+    )
+
+
+def _no_less(seconds: Floats) -> Floats:
+    """Less than a minute is no wait: a scheduler's pass takes that long."""
+    return np.where(seconds < _SHORTEST_S, 0.0, seconds)
+
+
+def moved(forecast: Forecast, quality: Quality | None) -> Forecast:
+    """As the last weeks ask for; as it is where nobody can say."""
+    if quality is None or quality.shift is None or None in {forecast.p10_s, forecast.p90_s}:
+        return forecast
+    told_s = np.array([forecast.p10_s, forecast.p50_s, forecast.p90_s], dtype=np.float64)
+    hours = np.expm1(np.log1p(told_s / _HOUR_S) + np.array(quality.shift))
+    p10, p50, p90 = np.sort(np.maximum(hours, 0.0) * _HOUR_S).round().tolist()
+    return replace(forecast, p10_s=p10, p50_s=p50, p90_s=p90)

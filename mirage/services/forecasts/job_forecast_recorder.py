@@ -1,0 +1,104 @@
+"""What like jobs' waits foretell of each new job, kept until its own wait is known.
+
+It is a whole distribution, of what had started before the job was submitted; so jobs that start at
+once are in it as well as those that are seen to wait. Beside it stands the start that Slurm planned
+for the job when the queue first showed it. How that is another thing than the trials of
+`services.judging` says `store.foretold`.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mirage.domain.job import Job
+from mirage.domain.snapshot import Ints, Queue
+from mirage.features.twin_features import LEVELS
+from mirage.policy.rules.lead_rules import waits_of_like
+from mirage.services.forecasts.accuracy_tally import Tally
+from mirage.services.forecasts.new_jobs import newcomers
+from mirage.services.provision.decision_context import RECENT_JOBS
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.forecasts import job_forecasts
+from mirage.store.forecasts.job_forecasts import Foretold, Outcome
+from mirage.store.jobs import job_history
+
+MOST = 60
+"""New jobs of one look that something is foretold of."""
+LEAST_SAMPLES = 20
+_FORGOTTEN_S = 90 * 86400
+_DAY_S = 86400
+
+
+class Foreteller:
+    """Of one cluster's worker: it remembers which jobs the last look showed."""
+
+    def __init__(self, cluster_id: int) -> None:
+        self._cluster_id = cluster_id
+        self._before: Queue | None = None
+
+    def look(self, store: Store, queue: Queue) -> None:
+        """Foretell what is new since the last look."""
+        before, self._before = self._before, queue
+        if before is None:
+            return
+        found = newcomers(queue, before, MOST)
+        if not found:
+            return
+        with store.read() as tx:
+            news = list(made(tx, self._cluster_id, found, queue))
+        with store.begin() as tx:
+            job_forecasts.add_all(tx, self._cluster_id, news)
+
+
+def made(
+    tx: Transaction, cluster_id: int, found: Sequence[Job], queue: Queue
+) -> Iterator[Foretold]:
+    """One for each job of whose partition enough is known."""
+    for partition in dict.fromkeys(job.partition for job in found):
+        mine = [job for job in found if job.partition == partition]
+        first = min(job.submit for job in mine)
+        waits = job_history.waits(tx, cluster_id, partition, before=first, last=RECENT_JOBS)
+        for job in mine:
+            like = waits_of_like(waits, job.nodes, job.time_limit_s or 0)
+            if len(like) >= LEAST_SAMPLES:
+                yield Foretold(
+                    job_id=job.job_id,
+                    submit=job.submit,
+                    partition=partition,
+                    quantiles_s=_quantiles(like),
+                    slurm_wait_s=_planned_s(job, queue.taken_at),
+                )
+
+
+def _quantiles(waits: Ints) -> tuple[int, ...]:
+    return tuple(int(q) for q in np.quantile(waits, LEVELS, method="inverted_cdf"))
+
+
+def _planned_s(job: Job, now: int) -> int | None:
+    """The wait by Slurm's plan; None where it had none yet, or needed none."""
+    return None if job.planned_start is None else max(0, max(job.planned_start, now) - job.submit)
+
+
+def settle(tx: Transaction, cluster_id: int, now: int) -> int:
+    """Count what has become known into its day; returns how many forecasts that were."""
+    found = job_forecasts.outcomes(tx, cluster_id)
+    by_day: dict[tuple[int, str], list[Outcome]] = {}
+    for outcome in found:
+        day = outcome.foretold.submit // _DAY_S * _DAY_S
+        by_day.setdefault((day, outcome.foretold.partition), []).append(outcome)
+    for (day, partition), outcomes in by_day.items():
+        tally = Tally.of_stored(job_forecasts.tally(tx, cluster_id, day, partition))
+        for outcome in outcomes:
+            _count(tally, outcome)
+        job_forecasts.put_tally(tx, cluster_id, day, partition, tally.stored())
+    job_forecasts.drop(tx, cluster_id, [outcome.foretold.key for outcome in found])
+    job_forecasts.drop_before(tx, cluster_id, now - _FORGOTTEN_S)
+    return len(found)
+
+
+def _count(tally: Tally, outcome: Outcome) -> None:
+    if outcome.wait_s is None:
+        tally.gave_up += 1
+        return
+    told = outcome.foretold
+    tally.add(told.quantiles_s, outcome.wait_s, told.slurm_wait_s)

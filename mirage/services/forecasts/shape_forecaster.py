@@ -1,0 +1,193 @@
+"""The twin, asked ahead of those who look: what jobs of the usual shapes would wait.
+
+It is the worker's, after all moves of a tick: each tick brings a little time, which is saved up for
+a round over the shapes that are due. Who asked for a shape of their own is answered first.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from mirage.domain.decision import Forecast
+from mirage.domain.job_shape import Shape
+from mirage.domain.snapshot import Queue, Snapshot
+from mirage.errors import MirageError, NotFound
+from mirage.services.forecasts import forecast_calibration, submission_forecast
+from mirage.services.forecasts.submission_forecast import ASKED_S
+from mirage.services.observation.cluster_observer import NO_FILE, Observer
+from mirage.services.observation.twin_cache import BUDGET_S, LONGEST_SAVING
+from mirage.sim.types import Params, SelectType
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.forecasts import forecast_trials, shape_forecasts
+
+if TYPE_CHECKING:
+    # With them comes the compiler: half a second and 60 MiB, for nothing where nobody asks.
+    from mirage.features.futures.submission_history import History
+    from mirage.features.handover_input import Link
+    from mirage.features.observation.feature_vector import Look
+
+_log = structlog.get_logger(__name__)
+
+GOOD_S = 600
+"""So old an answer may be before it is asked for again."""
+USUAL = 24
+"""Shapes that are looked after without being asked."""
+USUAL_S = 7 * 86400
+"""They are those of the jobs that started lately."""
+AGAIN_S = 3600
+"""Between two looks at which shapes are usual, and at how good the forecasts are."""
+
+
+@dataclass(slots=True)
+class Foreteller:
+    """How much time there is to ask in, and what was seen last."""
+
+    budget_s: float = BUDGET_S
+    """That a tick brings."""
+    clock: Callable[[], float] = time.perf_counter
+    _saved_s: float = 0.0
+    _usual_at: int | None = None
+    _before: Queue | None = None
+
+    def tick(
+        self, store: Store, cluster_id: int, snapshot: Snapshot, observer: Observer | None
+    ) -> None:
+        """What a tick has time for."""
+        now = snapshot.queue.taken_at
+        self._try_on(store, cluster_id, snapshot.queue)
+        if self._usual_at is None or now >= self._usual_at + AGAIN_S:
+            self._usual_at = now
+            with store.begin() as tx:
+                _look_after(tx, cluster_id, now, observer)
+                forecast_calibration.judge(tx, cluster_id, now)
+        self._saved_s = min(self._saved_s + self.budget_s, self._longest_s)
+        if observer is not None and not observer.is_compiled():
+            return  # who asked waits, and is not told that there is no answer
+        with store.read() as tx:
+            wanted = shape_forecasts.wanted(tx, cluster_id, now - ASKED_S)
+            due = shape_forecasts.due(
+                tx, cluster_id, older_than=now - GOOD_S, asked_since=now - ASKED_S
+            )
+            # Somebody waits: the time is borrowed, and saved up again before the next round.
+            if not due or not (self._saved_s > 0 if wanted else self._saved_s >= self._longest_s):
+                return
+            told = list(self._round(due, tx, cluster_id, snapshot, observer))
+        with store.begin() as tx:
+            for shape, answer in told:
+                shape_forecasts.save(tx, cluster_id, shape, now, answer)
+
+    def _try_on(self, store: Store, cluster_id: int, queue: Queue) -> None:
+        """Once a look has been seen before: what is new in this one."""
+        before, self._before = self._before, queue
+        if before is None:
+            return
+        with store.begin() as tx:
+            told = partial(_told, tx, cluster_id, queue.taken_at)
+            forecast_trials.record(tx, cluster_id, forecast_calibration.try_on(queue, before, told))
+
+    def _round(
+        self,
+        due: Sequence[Shape],
+        tx: Transaction,
+        cluster_id: int,
+        snapshot: Snapshot,
+        observer: Observer | None,
+    ) -> Iterator[tuple[Shape, Forecast | str]]:
+        """Answers, or why there are none, until the time is used up; one at least."""
+        begun = self.clock()
+        asked = _ready(tx, cluster_id, snapshot, observer)
+        for shape in due:
+            yield shape, (asked if isinstance(asked, str) else _answer(asked, shape))
+            if self.clock() - begun >= self._longest_s:
+                break
+        # The first round after an installation compiles, which is not held against later ones.
+        took_s = min(self.clock() - begun, 2 * self._longest_s)
+        self._saved_s = max(self._saved_s - took_s, -self._longest_s)
+
+    @property
+    def _longest_s(self) -> float:
+        """That a round takes, but for its last answer."""
+        return LONGEST_SAVING * self.budget_s
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The twin, and what it is asked with."""
+
+    look: "Look"
+    history: "History"
+    params: Params
+    now: int
+
+
+def _ready(
+    tx: Transaction, cluster_id: int, snapshot: Snapshot, observer: Observer | None
+) -> _Asked | str:
+    """Or why it cannot be asked."""
+    if observer is None:
+        return NO_FILE
+    try:
+        look = observer.look(tx, cluster_id, snapshot)
+        history = observer.history(tx, cluster_id, snapshot)
+    except MirageError as error:
+        return str(error)
+    return _Asked(look, history, observer.params, snapshot.queue.taken_at)
+
+
+def _answer(asked: _Asked, shape: Shape) -> Forecast | str:
+    from mirage.policy.twin.twin_forecast import Twin  # noqa: PLC0415 - see above
+
+    if shape.partition not in {p.name for p in asked.params.partitions}:
+        return "the cluster file has no such partition (`mirage cluster import` writes a new one)"
+    try:
+        link = _link(asked.params, shape, asked.now)
+        return Twin().of_look(asked.look, link, asked.history, seed=asked.now).forecast()
+    except MirageError as error:
+        return str(error)
+    except Exception as error:
+        _log.exception("a shape could not be foretold")
+        return f"it failed: {error!r}"
+
+
+def _link(params: Params, shape: Shape, now: int) -> "Link":
+    """A job that follows nothing, of nobody in particular."""
+    from mirage.features.handover_input import Link  # noqa: PLC0415 - see above
+
+    shared = params.select_type is not SelectType.LINEAR
+    some = shared and shape.gpus > 0
+    gpus = -(-shape.gpus // shape.nodes) if some else 0
+    part = min(1.0, gpus / max(1, params.gpus_per_node))
+    return Link(
+        nodes=shape.nodes,
+        time_limit_s=shape.time_limit_s,
+        user="",
+        account=shape.account,
+        partition=shape.partition,
+        cpus=max(1, round(part * params.cpus_per_node)) if some else 0,
+        gpus=gpus,
+        exclusive=shared and not some,
+        predecessor_submit=now,
+        predecessor_start=now,
+        predecessor_end=now,
+    )
+
+
+def _look_after(tx: Transaction, cluster_id: int, now: int, observer: Observer | None) -> None:
+    """Which shapes are usual; none where nobody can be asked about them."""
+    found: dict[Shape, int] = {}
+    if observer is not None:
+        shared = observer.params.select_type is not SelectType.LINEAR
+        found = shape_forecasts.usual(tx, cluster_id, now - USUAL_S, USUAL, shared=shared)
+    shape_forecasts.keep(tx, cluster_id, found, now - ASKED_S)
+
+
+def _told(tx: Transaction, cluster_id: int, now: int, shape: Shape) -> tuple[str, Forecast] | None:
+    try:
+        found = submission_forecast.foretell(tx, cluster_id, shape, now)
+    except NotFound:
+        return None
+    return found.source, found.plain

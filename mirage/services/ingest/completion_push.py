@@ -1,0 +1,70 @@
+"""Completions that slurmctld pushes (slurm_plugin/hooks/mirage-push): polling slows down by them.
+
+A push is a hint to look, never a fact: what became of a job is read from Slurm. Pushes are checked
+against the queue: a link whose end the queue shows without a push having told of it means that they
+do not get through, and the queue is looked at as often as without them.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from mirage.domain.chain import Link, LinkState
+from mirage.domain.job import JobId
+from mirage.store.chains import chains, push_times
+from mirage.store.chains.open_links import open_links
+from mirage.store.chains.push_times import Pushes
+from mirage.store.database.engine import Transaction
+
+TRUSTED_S = 3600
+"""After the last push, and after one that was missing."""
+ON_ITS_WAY_S = 30
+"""A push that is not there by then is missing: a busy controller runs its epilog late."""
+LOOK_SOON_S = 10
+"""The queue is looked at no sooner than so long after the last look, however many links end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cadence:
+    """When to look at the queue next; seconds of the cluster's clock."""
+
+    every_s: int
+    pushed_every_s: int
+
+    def due(self, looked_at: int, told: Pushes, now: int) -> int:
+        """The instant of the next look."""
+        slow = max(self.every_s, self.pushed_every_s) if works(told, now) else self.every_s
+        link_ended = told.of_link is not None and told.of_link > looked_at
+        return looked_at + (min(LOOK_SOON_S, slow) if link_ended else slow)
+
+
+def works(told: Pushes, now: int) -> bool:
+    """Whether pushes get through, as far as is known."""
+    lately = told.last is not None and now - told.last <= TRUSTED_S
+    failed = told.missed is not None and now - told.missed <= TRUSTED_S
+    return lately and not failed
+
+
+def running(tx: Transaction, cluster_id: int) -> list[Link]:
+    """Links that ran at the last look."""
+    return open_links(tx, cluster_id, LinkState.RUNNING)
+
+
+def check(tx: Transaction, cluster_id: int, ran: Collection[Link], now: int) -> None:
+    """Whether the ends of those that ran at the last look were told. Run after `links.sync`."""
+    told = push_times.find(tx, cluster_id)
+    if told.last is None or not ran:
+        return
+    links = chains.links_of(tx, list({link.chain_id for link in ran}))
+    after = {(li.job_id, li.submit): li for of_chain in links.values() for li in of_chain}
+    for before in ran:
+        link = after.get((before.job_id, before.submit))
+        if link is not None and _untold(tx, cluster_id, link, now):
+            push_times.missed(tx, cluster_id, now)
+            return
+
+
+def _untold(tx: Transaction, cluster_id: int, link: Link, now: int) -> bool:
+    ended = link.state is LinkState.ENDED and link.end is not None
+    if not ended or link.start is None or now - (link.end or now) < ON_ITS_WAY_S:
+        return False
+    return not push_times.was_told(tx, cluster_id, JobId(link.job_id), link.start)

@@ -1,0 +1,106 @@
+"""Live ingest: what the queue shows goes into the history and becomes a snapshot."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from mirage.domain.job import Job
+from mirage.domain.snapshot import Node, Queue
+from mirage.ports import Cluster
+from mirage.services.ingest import queue_totals
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.jobs import job_history, queue_summary, snapshots
+from mirage.store.jobs.job_history import Counts
+
+WINDOW_S = 6 * 3600
+"""A busy site ends some 10,000 jobs in it: a few MB, a second or two of slurmdbd."""
+
+OVERLAP_S = 3600
+"""Windows overlap: slurmdbd hears of an end late when it was down."""
+
+FIRST_WINDOW_S = 7 * 86400
+"""How far back a new install looks."""
+
+
+def ingest_queue(
+    tx: Transaction,
+    cluster_id: int,
+    queue: Queue,
+    nodes: tuple[Node, ...] | None,
+    *,
+    before: Queue | None = None,
+) -> None:
+    """Store a snapshot, and what it says of each job that is not as it was in `before`.
+
+    With accounting off this is the only history there is: starts and ends are seen in the queue,
+    which shows ended jobs for MinJobAge.
+    """
+    snapshots.add(tx, cluster_id, queue, nodes, features(queue, nodes))
+    on_nodes = None if nodes is None else queue_totals.of_nodes(nodes)
+    sums = queue_totals.of_queue(queue)
+    plans = queue_totals.plans(queue)
+    queue_summary.save(tx, cluster_id, queue.taken_at, sums, on_nodes, plans=plans)
+    job_history.upsert(tx, cluster_id, changed(queue, before))
+
+
+def changed(queue: Queue, before: Queue | None) -> Iterator[Job]:
+    """Jobs whose history has moved on since `before`, all of them without one."""
+    known = set() if before is None else set(_lives(before))
+    return (queue.row(i) for i, life in enumerate(_lives(queue)) if life not in known)
+
+
+def _lives(queue: Queue) -> Iterator[tuple[object, ...]]:
+    """What of each job becomes history; plans, priorities and reasons come and go."""
+    columns = (queue.job_id, queue.submit, queue.eligible, queue.time_limit_s, queue.nodes)
+    return zip(*(column.tolist() for column in columns), queue.state, strict=True)
+
+
+def features(queue: Queue, nodes: tuple[Node, ...] | None) -> dict[str, Any]:
+    """What is kept of a snapshot for ever: sums a person reads."""
+    pending, running = queue.pending, queue.running
+    kept: dict[str, Any] = {
+        "pending_jobs": int(pending.sum()),
+        "pending_nodes": int(queue.nodes[pending].sum()),
+        "running_jobs": int(running.sum()),
+        "running_nodes": int(queue.nodes[running].sum()),
+    }
+    if nodes is not None:
+        kept |= node_features(nodes)
+    return kept
+
+
+def node_features(nodes: tuple[Node, ...]) -> dict[str, int]:
+    usable = [n for n in nodes if n.usable]
+    return {
+        "nodes": len(nodes),
+        "usable_nodes": len(usable),
+        "idle_nodes": sum(n.cpus_used == 0 for n in usable),
+        "gpus": sum(n.gpus for n in usable),
+        "gpus_used": sum(n.gpus_used for n in usable),
+    }
+
+
+def history_windows(since: int, until: int) -> Iterator[tuple[int, int]]:
+    """[since, until) in pieces, each reaching back over the one before."""
+    at = since
+    while at < until:
+        end = min(at + WINDOW_S, until)
+        yield at - OVERLAP_S, end
+        at = end
+
+
+def ingest_history(
+    store: Store, cluster: Cluster, cluster_id: int, window: tuple[int, int]
+) -> tuple[Counts, list[Job]]:
+    """One window of accounting into the history; returns the counts and the records."""
+    records = list(cluster.history(*window))
+    with store.begin() as tx:
+        return job_history.upsert(tx, cluster_id, records), records
+
+
+def free_nodes(nodes: tuple[Node, ...], partition: str) -> int:
+    """Usable nodes of the partition on which nothing runs; "" is all, "a,b" is of either."""
+    wanted = set(partition.split(",")) if partition else set()
+    mine = [n for n in nodes if n.usable and (not wanted or wanted.intersection(n.partitions))]
+    return int(np.sum([n.cpus_used == 0 for n in mine], dtype=np.int64))

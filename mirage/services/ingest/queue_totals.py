@@ -1,0 +1,85 @@
+"""A look at the queue in sums by partition: what is kept of it for pages."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.snapshot import UNKNOWN, Node, Queue
+from mirage.slurm.text.wait_explanations import word
+from mirage.store.jobs.queue_summary import PartitionNodes, PartitionQueue
+
+MOST_REASONS = 24
+"""Of one partition: Slurm has some hundred words, and a site's plugins may have their own."""
+OTHERS = "Other"
+
+
+def of_queue(queue: Queue) -> list[PartitionQueue]:
+    """All, then by name of the partition."""
+    counted = queue.pending | queue.running
+    names = {name for several in {*queue.partition[counted]} for name in several.split(",")}
+    words = np.array(
+        [word(r) if p else "" for r, p in zip(queue.reason, queue.pending, strict=True)],
+        dtype=object,
+    )
+    rows = [_sums(queue, counted, words, "")]
+    for name in sorted(filter(None, names)):
+        mine = np.array([name in several.split(",") for several in queue.partition], dtype=bool)
+        rows.append(_sums(queue, counted & mine, words, name))
+    return rows
+
+
+def plans(queue: Queue) -> dict[int, int]:
+    """By job id, the start that Slurm plans."""
+    known = queue.planned_start != UNKNOWN
+    ids, starts = queue.job_id[known], queue.planned_start[known]
+    return dict(zip(ids.tolist(), starts.tolist(), strict=True))
+
+
+def _sums(
+    queue: Queue, mine: NDArray[np.bool_], words: NDArray[np.object_], partition: str
+) -> PartitionQueue:
+    pending, running = queue.pending & mine, queue.running & mine
+    in_line = pending & (queue.eligible != UNKNOWN) & (queue.eligible <= queue.taken_at)
+    since = queue.eligible[in_line & (queue.priority != 0)]
+    return PartitionQueue(
+        partition=partition,
+        pending_jobs=int(pending.sum()),
+        pending_nodes=int(queue.nodes[pending].sum()),
+        running_jobs=int(running.sum()),
+        running_nodes=int(queue.nodes[running].sum()),
+        oldest_eligible=int(since.min()) if len(since) else None,
+        reasons=_commonest(words[pending].tolist()),
+    )
+
+
+def _commonest(words: Iterable[str]) -> dict[str, int]:
+    ordered = sorted(Counter(words).items(), key=lambda item: (-item[1], item[0]))
+    kept, rest = dict(ordered[:MOST_REASONS]), ordered[MOST_REASONS:]
+    if rest:
+        kept[OTHERS] = kept.get(OTHERS, 0) + sum(jobs for _, jobs in rest)
+    return kept
+
+
+def of_nodes(nodes: tuple[Node, ...]) -> list[PartitionNodes]:
+    """All, then by name of the partition; a node of several counts in each."""
+    names = {name for node in nodes for name in node.partitions}
+    return [_node_sums(nodes, ""), *_by_name(nodes, sorted(names))]
+
+
+def _by_name(nodes: tuple[Node, ...], names: Iterable[str]) -> Iterator[PartitionNodes]:
+    for name in names:
+        yield _node_sums(tuple(n for n in nodes if name in n.partitions), name)
+
+
+def _node_sums(nodes: tuple[Node, ...], partition: str) -> PartitionNodes:
+    usable = [n for n in nodes if n.usable]
+    return PartitionNodes(
+        partition=partition,
+        nodes=len(nodes),
+        usable_nodes=len(usable),
+        idle_nodes=sum(n.cpus_used == 0 for n in usable),
+        gpus=sum(n.gpus for n in usable),
+        gpus_used=sum(n.gpus_used for n in usable),
+    )

@@ -1,0 +1,1 @@
+"""List and promote trained models, and compile what they run."""

@@ -1,0 +1,100 @@
+"""Compiles what models and the twin run, by running it: `-m mirage.services.models.kernel_warmup [FILE]`.
+
+numba compiles what is called first, for a minute or more after an installation or an upgrade, and
+keeps it on disk (`sim.jit`). In the worker that would be a minute without a look at the queue, so
+this runs in a process beside it (`cli.compiler`), for the cluster of that cluster file; without
+one for a cluster as the demo's.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Node, Queue, Snapshot
+from mirage.features.futures.submission_history import History
+from mirage.features.handover_input import Link
+from mirage.features.observation.feature_vector import Look
+from mirage.features.observation.running_stats import Memory
+from mirage.policy.twin.twin_forecast import Twin
+from mirage.sim.types import Params
+from mirage.traces.cluster_files.reader import load_cluster_file
+
+_HOUR_S = 3600
+_NOW = 1000 * _HOUR_S
+
+
+def main(words: Sequence[str]) -> int:
+    """Raises ConfigError for a cluster file that does not read."""
+    os.nice(19)
+    if words:
+        file = load_cluster_file(Path(words[0]))
+        compile_for(file.params, file.node_names)
+    else:
+        compile_for(Params())
+    return 0
+
+
+def compile_for(params: Params, node_names: Sequence[str] = ()) -> None:
+    """Foretell one hand-over on a cluster where a job runs and another one waits."""
+    names = node_names or [f"n{number}" for number in range(params.nodes)]
+    waits = _job(params, 1, _NOW - _HOUR_S, JobState.PENDING)
+    runs = _ran(_job(params, 2, _NOW - _HOUR_S, JobState.RUNNING), 2 * _HOUR_S)
+    runs = replace(runs, node_list=names[0])
+    hours = range(24, 24 * 14, 6)
+    past = [
+        _ran(_job(params, hour, _NOW - hour * _HOUR_S, JobState.COMPLETED), _HOUR_S // 2)
+        for hour in hours
+    ]
+    nodes = tuple(_node(params, name, busy=name == names[0]) for name in names)
+    snapshot = Snapshot(queue=Queue.of(_NOW, [waits, runs]), nodes=nodes)
+    look = Look(snapshot, params, Memory.of_history(past, _NOW))
+    link = Link(
+        nodes=1,
+        time_limit_s=waits.time_limit_s or 0,
+        user=waits.user,
+        partition=waits.partition,
+        cpus=1,
+        predecessor_submit=runs.submit,
+        predecessor_start=runs.submit,
+        predecessor_end=_NOW + _HOUR_S,
+    )
+    look.observe(link)
+    history = History.of_accounting(params, past, past[-1].submit, _NOW)
+    Twin(samples=2).of_look(look, link, history, seed=1)
+
+
+def _job(params: Params, job_id: int, at: int, state: JobState) -> Job:
+    return Job(
+        job_id=JobId(job_id),
+        submit=at,
+        eligible=at,
+        state=state,
+        user="alice",
+        partition=params.partitions[0].name,
+        time_limit_s=2 * _HOUR_S,
+        cpus=1,
+        priority=1,
+    )
+
+
+def _ran(job: Job, run_s: int) -> Job:
+    return replace(job, start=job.submit, end=job.submit + run_s)
+
+
+def _node(params: Params, name: str, *, busy: bool) -> Node:
+    return Node(
+        name=name,
+        partitions=(params.partitions[0].name,),
+        state="mixed" if busy else "idle",
+        cpus=params.cpus_per_node,
+        cpus_used=int(busy),
+        gpus=params.gpus_per_node,
+        gpus_used=0,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

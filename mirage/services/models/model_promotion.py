@@ -1,0 +1,155 @@
+"""Whether a model may take another's place: both judged on days that neither has seen.
+
+The command and the API both promote through `judged`; what is then written is theirs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mirage.domain.handover import OVERLAP_PRICE
+from mirage.episodes.judge import policy_runner
+from mirage.episodes.judge.evaluation import Handovers
+from mirage.episodes.judge.paired_test import FEWEST_DAYS, Difference
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.errors import InputError
+from mirage.features.observation import spec
+from mirage.policy import registry
+from mirage.policy.models.model_policy import Served
+from mirage.ports import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What the new version and the one in use cost on the same hand-overs, at the usual price."""
+
+    new: str
+    old: str
+    cost_h: float
+    cost_before_h: float
+    difference: Difference
+
+    def figures(self) -> dict[str, Any]:
+        """For --json. Costs are means per hand-over; difference_h is new less old."""
+        found = self.difference
+        return {
+            "cost_h": self.cost_h,
+            "cost_before_h": self.cost_before_h,
+            "difference_h": found.mean_h,
+            "difference_h_ci": found.interval_h,
+            "episodes": found.handovers,
+            "days": found.days,
+        }
+
+    def __str__(self) -> str:
+        found = self.difference
+        low_h, high_h = found.interval_h
+        return (
+            f"{self.new} costs {self.cost_h:.3f} h a hand-over and {self.old} "
+            f"{self.cost_before_h:.3f} h, a difference of {found.mean_h:+.3f} h (95 % interval "
+            f"{low_h:+.3f} to {high_h:+.3f} h; {found.handovers} hand-overs of {found.days} days)"
+        )
+
+    def refusal(self) -> str | None:
+        """Why the new version may not take the place, and what to do; None: it may."""
+        found = self.difference
+        if found.cheaper:
+            return None
+        if found.days < FEWEST_DAYS:
+            why = f"fewer than {FEWEST_DAYS} days tell nothing"
+        else:
+            why = "it is not cheaper" if found.mean_h >= 0.0 else "that may be luck"
+        return f"{self}: {why}; {self.old} stays in use: give tables of more days, or --force"
+
+
+Asker = Callable[[Sequence[Policy], Sequence[Path], Sequence[EpisodeTable]], None]
+"""Gives tables the twin's answers where one of the policies wants them; raises InputError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What is to be done, and why."""
+
+    folder: Path
+    """The new version's."""
+    new: str
+    before: str | None
+    """The version in use until now; None: none was."""
+    comparison: Comparison | None
+    """None: there was nothing to compare, or it was not asked for."""
+    forced: bool
+
+    @property
+    def refused(self) -> str | None:
+        return None if self.comparison is None else self.comparison.refusal()
+
+    def evidence(self) -> dict[str, Any]:
+        """For --json, the API and the record beside the model."""
+        told = {"model": self.new, "before": self.before, "promoted": self.refused is None}
+        return told if self.comparison is None else told | self.comparison.figures()
+
+
+def judged(model: str, under: Path, paths: Sequence[Path], *, force: bool, ask: Asker) -> Judged:
+    """Whether models/NAME/VERSION may take the place of the version in use. Changes nothing.
+
+    `force`: it may, whatever the one in use would do. Raises InputError for no model, for one that
+    cannot be used, and where tables are missing or of no use.
+    """
+    new = registry.model(model, under)
+    folder = registry.folder_of(model, under)
+    before = registry.promoted(folder.parent)
+    found = None
+    if before not in (None, folder.name) and not force:
+        old = registry.model(f"{registry.MODELS}/{folder.parent.name}/{before}", under)
+        found = compared(new, old, paths, ask)
+    return Judged(folder=folder, new=new.name, before=before, comparison=found, forced=force)
+
+
+def compared(new: Served, old: Served, paths: Sequence[Path], ask: Asker) -> Comparison | None:
+    """On the tables of `paths`; None where both make the same decisions.
+
+    Raises InputError for no table, and for one that cannot be used.
+    """
+    ours, theirs = new.artefact.card, old.artefact.card
+    if ours["sha256"] == theirs["sha256"] and ours.get("forecast") != theirs.get("forecast"):
+        # Recalibrated: every decision is the same.
+        return None
+    if not paths:
+        raise InputError(
+            f"{old.name} is in use: give episode tables of newer days to compare on, or --force"
+        )
+    tables = [unseen(path, new, old) for path in paths]
+    ask((new, old), paths, tables)
+    after, before = (_handovers(served, tables) for served in (new, old))
+    return Comparison(
+        new=new.name,
+        old=old.name,
+        cost_h=float(after.cost_h(OVERLAP_PRICE).mean()),
+        cost_before_h=float(before.cost_h(OVERLAP_PRICE).mean()),
+        difference=Difference.of(after, before, OVERLAP_PRICE),
+    )
+
+
+def unseen(path: Path, asked: Served, *others: Served) -> EpisodeTable:
+    """Raises InputError where one of the models was trained on later days than its first, where
+    `asked` is not for such chains (what stands in for it would be judged), and for a load that
+    never was."""
+    table = EpisodeTable.load(path)
+    if not len(table) or table.about.features_fingerprint != spec.FINGERPRINT:
+        raise InputError(f"{path} holds no episode with this program's features")
+    about = table.about
+    if not about.as_logged:
+        raise InputError(f"{path} is of {about.load} times the load: no days that were")
+    outside = asked.artefact.scope.outside(about.nodes, about.time_limit_s)
+    if outside is not None:
+        raise InputError(f"{path} holds no chains that {asked.name} is for: {outside}")
+    for served in (asked, *others):
+        if served.artefact.scope.has_seen(str(about.cluster.get("name", "")), about.since):
+            raise InputError(f"{path} has days that {served.name} was trained on")
+    return table
+
+
+def _handovers(served: Served, tables: Sequence[EpisodeTable]) -> Handovers:
+    parts = [Handovers.of(t, policy_runner.decided(t, served, OVERLAP_PRICE)) for t in tables]
+    return Handovers.together(parts)

@@ -1,0 +1,1 @@
+"""Find what people must be told of their chains, and deliver it."""

@@ -1,0 +1,67 @@
+"""One message on one chain: all that is new of it, oldest first."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from mirage.domain.sanitize import printable
+from mirage.store.events.outbox import Notice
+
+_EARLIER = 40
+"""More lines nobody reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digest:
+    """Notices of one chain and channel, oldest first; never empty."""
+
+    cluster: str
+    notices: Sequence[Notice]
+
+    @property
+    def first(self) -> Notice:
+        return self.notices[0]
+
+    @property
+    def delivery(self) -> str:
+        """The same for each try."""
+        return f"{self.first.cluster_id}-{self.notices[-1].id}"
+
+    def subject(self) -> str:
+        last = self.notices[-1]
+        more = f" and {len(self.notices) - 1} more" if len(self.notices) > 1 else ""
+        return printable(f"[mirage] {self.cluster}: chain {last.chain_id}: {last.event}{more}")
+
+    def text(self) -> str:
+        """Times are UTC: whoever reads it may be anywhere."""
+        shown = self.notices[-_EARLIER:]
+        left_out = len(self.notices) - len(shown)
+        chain_id = self.first.chain_id
+        lines = [f"Chain {chain_id} of {self.first.user} on {self.cluster}:", ""]
+        lines += [f"({left_out} earlier events are left out)"] if left_out else []
+        lines += [f"{_utc(n.at)} UTC  {n.event}: {n.says}" for n in shown]
+        lines += ["", f"More: mirage chain show {chain_id}; mirage chain explain {chain_id}"]
+        return "\n".join(printable(line) for line in lines) + "\n"
+
+    def body(self) -> dict[str, Any]:
+        """For a webhook; `text` is what chat services show."""
+        return {
+            "version": 1,
+            "cluster": self.cluster,
+            "chain_id": self.first.chain_id,
+            "user": self.first.user,
+            "text": self.text(),
+            "events": [
+                {"at": _rfc3339(n.at), "event": n.event, "says": printable(n.says)}
+                for n in self.notices
+            ],
+        }
+
+
+def _utc(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _rfc3339(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

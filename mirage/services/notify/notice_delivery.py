@@ -1,0 +1,148 @@
+"""Takes notices from the outbox to people, beside the loop: a dead mail server delays no tick.
+
+At least once: a digest is claimed for a while, sent, and settled; who dies in between is followed
+by another try. Limits count what the database says was sent, so a restart does not reset them.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+
+from mirage.domain.chain import ChainId
+from mirage.errors import MirageError, PostError
+from mirage.services.notify.digest import Digest
+from mirage.services.notify.notices import URGENCY
+from mirage.store.database.engine import Store
+from mirage.store.events import audit, outbox
+from mirage.store.events.audit import AuditEntry
+from mirage.store.events.outbox import Notice, NoticeState
+
+_log = structlog.get_logger(__name__)
+
+CLAIM_S = 300
+"""Longer than any one try takes."""
+_FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 60, 3600
+MAX_TRIES = 12
+"""Over about seven hours."""
+_KEPT_S = 30 * 86400
+_HOUR_S = 3600
+_LOOK_EVERY_S = 5.0
+
+Send = Callable[[Digest, int], None]
+"""Sends a digest, at an instant, or raises PostError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    chain_every_s: int = 900
+    max_per_hour: int = 60
+    """By each channel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Courier:
+    store: Store
+    cluster_id: int
+    cluster: str
+    senders: Mapping[str, Send]
+    """By channel; notices of others are given up."""
+    clock: Callable[[], int]
+    pace: Pace = Pace()
+
+    def run(self, stop: threading.Event) -> None:
+        """Until `stop`; the digest under way is finished."""
+        while not stop.is_set():
+            try:
+                self.round(stop)
+            except MirageError as error:
+                _log.warning("notices wait", error=str(error))
+            except Exception:
+                _log.exception("notices wait")
+            stop.wait(_LOOK_EVERY_S)
+
+    def round(self, stop: threading.Event | None = None) -> int:
+        """Send what is due, as far as the limits let it; the number of digests that went."""
+        now = self.clock()
+        with self.store.read() as tx:
+            waiting = outbox.due(tx, self.cluster_id, now, URGENCY)
+            before = outbox.digests_since(tx, self.cluster_id, now - _HOUR_S)
+        sent, late = Counter(before), Counter[str]()
+        for channel, chain_id in waiting:
+            if stop is not None and stop.is_set():
+                break
+            if sent[channel] >= self.pace.max_per_hour:
+                late[channel] += 1
+            elif found := self._claimed(channel, chain_id):
+                sent[channel] += self._delivered(channel, found)
+        for channel, chains in late.items():
+            reached = "notices wait: notify.max_per_hour is reached"
+            _log.warning(reached, channel=channel, waiting=chains)
+        with self.store.begin() as tx:
+            outbox.forget(tx, self.cluster_id, now - _KEPT_S)
+        return sent.total() - sum(before.values())
+
+    def _claimed(self, channel: str, chain_id: ChainId) -> list[Notice]:
+        """What may go; nothing where its chain was told of lately, or another process has it."""
+        now = self.clock()
+        with self.store.begin() as tx:
+            last = outbox.last_sent(tx, self.cluster_id, channel, chain_id)
+            later = now if last is None else last + self.pace.chain_every_s
+            if later > now:
+                outbox.put_off(tx, self.cluster_id, channel, chain_id, later)
+                return []
+            return outbox.claim(
+                tx, self.cluster_id, channel, chain_id, now=now, until=now + CLAIM_S
+            )
+
+    def _delivered(self, channel: str, found: list[Notice]) -> bool:
+        ids = [notice.id for notice in found]
+        send = self.senders.get(channel)
+        if send is None:
+            self._failed(found, f"no {channel} is configured any more", for_good=True)
+            return False
+        try:
+            send(Digest(cluster=self.cluster, notices=found), self.clock())
+        except PostError as error:
+            self._failed(found, str(error), for_good=False)
+            return False
+        except Exception as error:  # its words might hold a secret; others' digests go on
+            kind = type(error).__name__
+            self._failed(found, f"a mistake of Mirage's own ({kind})", for_good=False)
+            return False
+        now = self.clock()
+        with self.store.begin() as tx:
+            outbox.settle(tx, ids, NoticeState.SENT, sent_at=now)
+        _log.info("notice sent", channel=channel, chain_id=found[0].chain_id, events=len(found))
+        return True
+
+    def _failed(self, found: list[Notice], why: str, *, for_good: bool) -> None:
+        now, first = self.clock(), found[0]
+        tries = max(notice.tries for notice in found)
+        fields = {"channel": first.channel, "chain_id": first.chain_id, "error": why}
+        over = for_good or tries >= MAX_TRIES
+        state = NoticeState.GIVEN_UP if over else NoticeState.PENDING
+        with self.store.begin() as tx:
+            due_at = now + back_off_s(tries)
+            outbox.settle(tx, [n.id for n in found], state, due_at=due_at, error=why)
+            if over:
+                audit.write(tx, self.cluster_id, _entry(first, now, why))
+        if over:
+            _log.error("notice given up", tries=tries, **fields)
+        else:
+            _log.warning("notice not sent: it is tried again", tries=tries, **fields)
+
+
+def back_off_s(tries: int) -> int:
+    """Doubling from a minute to an hour."""
+    return int(min(_LONGEST_BACK_OFF_S, _FIRST_BACK_OFF_S * 2 ** max(0, tries - 1)))
+
+
+def _entry(notice: Notice, now: int, why: str) -> AuditEntry:
+    return replace(
+        AuditEntry(at=now, actor="mirage", event="notice given up"),
+        chain_id=notice.chain_id,
+        detail={"channel": notice.channel, "event": notice.event, "error": why},
+    )

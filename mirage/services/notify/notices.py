@@ -1,0 +1,137 @@
+"""What people are told of chains: found by comparing how each stands with how it stood.
+
+Run in the transaction that moves the chains on, so that a change and its notices are stored
+together; what users asked for in between (`chains.ask`) is found at the next tick.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mirage.domain.chain import Chain, ChainId, ChainState
+from mirage.domain.chain_cause import Risk
+from mirage.services.chains import explanations, link_risks
+from mirage.store.chains import chains
+from mirage.store.database.engine import Transaction
+from mirage.store.events import outbox
+from mirage.store.events.outbox import Notice, Situation
+
+_HOUR_S = 3600
+_NEW_S = 86400
+"""A chain that was made earlier and never looked at was there before notices were turned on:
+what it went through then is not news."""
+
+
+class Channel(StrEnum):
+    OWNER = "owner"
+    """Mail to the chain's owner."""
+    ADMINS = "admins"
+    """Mail to the admins' addresses."""
+    WEBHOOK = "webhook"
+
+
+class Event(StrEnum):
+    AT_RISK = "at-risk"
+    STANDBY_VANISHED = "standby-vanished"
+    INTERRUPTED = "interrupted"
+    PAUSED = "paused"
+    ENDED = "ended"
+    NORMAL = "normal"
+
+
+URGENCY = {
+    Event.INTERRUPTED.value: 0,
+    Event.PAUSED.value: 0,
+    Event.ENDED.value: 0,
+    Event.STANDBY_VANISHED.value: 1,
+    Event.AT_RISK.value: 1,
+    Event.NORMAL.value: 2,
+}
+"""Where not all may go, the least goes first: nothing runs, something may not, all is well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """Who is told, and from which interruption on (seconds)."""
+
+    channels: tuple[Channel, ...]
+    interruption_s: float = _HOUR_S
+
+    def note(self, tx: Transaction, cluster_id: int, now: int) -> None:
+        """Write down what is new of the cluster's chains, once for each channel."""
+        before = outbox.open_situations(tx, cluster_id)
+        live = {chain.chain_id: chain for chain in chains.live_chains(tx, cluster_id)}
+        gone = [chain_id for chain_id in before if chain_id not in live]
+        gone += outbox.over_unseen(tx, cluster_id, now - _NEW_S)
+        found = live | chains.chains_of(tx, gone)
+        idle = outbox.idle_since(tx, cluster_id)
+        changed: list[tuple[ChainId, Situation]] = []
+        for chain_id, chain in found.items():
+            was = before.get(chain_id)
+            is_now = situation(chain, idle.get(chain_id), now, self.interruption_s)
+            if is_now == was:
+                continue
+            changed.append((chain_id, is_now))
+            if was is None and chain.created_at < now - _NEW_S:
+                continue
+            told = news(chain, was or Situation(), is_now, self.interruption_s)
+            outbox.post(tx, list(self._notices(cluster_id, chain, told, now)))
+        outbox.save_situations(tx, cluster_id, changed)
+
+    def _notices(
+        self, cluster_id: int, chain: Chain, told: Sequence[tuple[Event, str]], now: int
+    ) -> Iterator[Notice]:
+        for event, says in told:
+            for channel in self.channels:
+                yield Notice(
+                    cluster_id=cluster_id,
+                    chain_id=chain.chain_id,
+                    user=chain.user,
+                    channel=channel.value,
+                    event=event.value,
+                    says=says,
+                    at=now,
+                )
+
+
+def situation(
+    chain: Chain, idle_since: int | None, now: int, interruption_s: float = _HOUR_S
+) -> Situation:
+    """How it stands. `idle_since`: when its last link ended; None while one runs, or none has."""
+    waits = chain.state is ChainState.ACTIVE and idle_since is not None
+    return Situation(
+        state=chain.state,
+        at_risk=chain.at_risk.word if chain.at_risk else "",
+        interrupted=waits and now - (idle_since or 0) > interruption_s,
+    )
+
+
+def news(
+    chain: Chain, was: Situation, now: Situation, interruption_s: float = _HOUR_S
+) -> list[tuple[Event, str]]:
+    """(what happened, in a sentence), of one chain between two looks."""
+    found = []
+    why = explanations.cause(chain)
+    if now.state is not was.state and now.state.over:
+        found.append((Event.ENDED, _sentence(f"the chain is {now.state}", why)))
+    elif now.state is not was.state and now.state is ChainState.PAUSED:
+        found.append((Event.PAUSED, _sentence("the chain is paused", why)))
+    if now.at_risk and now.at_risk != was.at_risk:
+        event = Event.STANDBY_VANISHED if now.at_risk == Risk.VANISHED else Event.AT_RISK
+        of = explanations.risk(chain.at_risk) if chain.at_risk else now.at_risk
+        found.append((event, _sentence(of, link_risks.advice(now.at_risk), ". ")))
+    if now.interrupted and not was.interrupted:
+        hours = interruption_s / _HOUR_S
+        found.append((Event.INTERRUPTED, f"no link has run for more than {hours:g} h"))
+    if not found and _troubled(was) and not _troubled(now) and not now.state.over:
+        found.append((Event.NORMAL, _sentence("a link runs, and nothing is at risk", why)))
+    return found
+
+
+def _troubled(situation: Situation) -> bool:
+    paused = situation.state is ChainState.PAUSED
+    return bool(situation.at_risk) or situation.interrupted or paused
+
+
+def _sentence(first: str, then: str, between: str = ": ") -> str:
+    return f"{first}{between}{then}" if then else first

@@ -1,0 +1,231 @@
+"""What trained models see of the live cluster: this tick's queue and nodes, the cluster file, and
+what the history remembers. Nothing is worked out before a model asks for it.
+
+Where something is missing there is no observation, and the reason is said in the decision.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from mirage.domain.chain import Link
+from mirage.domain.snapshot import Node, Snapshot
+from mirage.errors import InputError, MirageError
+from mirage.services.control.limits import DAY_S
+from mirage.services.observation.observation_window import Lookback
+from mirage.services.observation.twin_cache import HISTORY_S, Foresight
+from mirage.sim.types import Params
+from mirage.slurm.text import hostlist
+from mirage.store.database.engine import Transaction
+from mirage.store.jobs import job_history, snapshots
+from mirage.store.jobs.recent_jobs import lately
+from mirage.store.operations import clusters
+
+if TYPE_CHECKING:
+    # With them comes the compiler: half a second and 60 MiB, for nothing where rules decide.
+    from mirage.features.futures.submission_history import History
+    from mirage.features.handover_input import Link as SeenLink
+    from mirage.features.observation.feature_vector import Look
+
+_log = structlog.get_logger(__name__)
+
+NO_FILE = "no cluster file is set (cluster.file)"
+_HIDDEN_SHARE = 0.1
+"""Busy nodes without a job to be seen: more of them, and jobs are hidden. The answer on nodes may
+be two minutes older than the queue, so a few such nodes mean nothing."""
+
+
+_T = TypeVar("_T")
+
+Observed = tuple[NDArray[np.float32] | None, str]
+
+
+def _shown_to_all() -> bool:
+    return False
+
+
+def _always() -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observer:
+    """What is known of the cluster beside what it shows."""
+
+    params: Params
+    node_names: Sequence[str] = ()
+    """By node number, as the cluster file has them; empty: sinfo's order is the file's."""
+    foresight: Foresight = field(default_factory=Foresight)
+    lookback: Lookback = field(default_factory=Lookback)
+    hides_jobs: Callable[[], bool] = _shown_to_all
+    """Whether PrivateData keeps jobs from some; raises ClusterError where nobody knows."""
+    is_compiled: Callable[[], bool] = _always
+    """Until then nothing is looked at: it would be compiled here, and the worker stand still."""
+
+    def look(self, tx: Transaction, cluster_id: int, snapshot: Snapshot) -> "Look":
+        """What links can be observed with in this tick. Raises MirageError where they cannot."""
+        if not self.is_compiled():
+            raise InputError("the simulator is being compiled, once after an installation")
+        from mirage.features.observation.feature_vector import Look  # noqa: PLC0415
+        from mirage.features.observation.running_stats import Memory  # noqa: PLC0415 - see above
+
+        if not snapshot.nodes:
+            raise InputError("there was no answer on nodes yet")
+        if self.hides_jobs() and (unseen := _unseen(snapshot)):
+            raise InputError(f"PrivateData hides jobs: nothing is seen on {unseen} busy nodes")
+        _check_history(tx, cluster_id, snapshot.queue.taken_at)
+        memory = Memory.of(lately(tx, cluster_id, snapshot.queue.taken_at))
+        return Look(self.ordered(snapshot), self.params, memory)
+
+    def ordered(self, snapshot: Snapshot) -> Snapshot:
+        """With nodes in the cluster file's order."""
+        nodes = _in_order(snapshot.nodes, self.node_names, self.params.nodes)
+        return Snapshot(queue=snapshot.queue, nodes=nodes)
+
+    def history(self, tx: Transaction, cluster_id: int, snapshot: Snapshot) -> "History":
+        """What the twin's futures are made of."""
+        from mirage.features.futures.submission_history import History  # noqa: PLC0415 - see above
+
+        now = snapshot.queue.taken_at
+        since = now - HISTORY_S
+        return History.of_accounting(
+            self.params, job_history.submitted_since(tx, cluster_id, since, now), since, now
+        )
+
+
+class Sight:
+    """The observations of one tick."""
+
+    def __init__(
+        self, observer: Observer | None, tx: Transaction, cluster_id: int, snapshot: Snapshot
+    ) -> None:
+        self._observer, self._tx, self._cluster_id = observer, tx, cluster_id
+        self._snapshot = snapshot
+        self._looked: Look | str | None = None
+        """Or why nothing can be seen in this tick; None: nobody has asked."""
+        self._history: History | None = None
+
+    def of(self, predecessor: Link, standby: Link) -> Observed:
+        """Float32[F] of `features.spec`; or None, and why."""
+        look = self._now()
+        if isinstance(look, str):
+            return None, look
+        found = _tried(lambda: look.observe(self._link(predecessor, standby)))
+        return (None, found) if isinstance(found, str) else (found, "")
+
+    def window(self, standby: Link, observation: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """Float32[W, F]: the observations of this run so far, the present one last."""
+        if self._observer is None:
+            return None
+        now = self._snapshot.queue.taken_at
+        return self._observer.lookback.window(standby.job_id, now, observation)
+
+    def foretold(self, predecessor: Link, standby: Link) -> tuple[NDArray[np.int32] | None, bool]:
+        """Int32[19] of `features.foretold`; or None, and whether its turn is still to come."""
+        # What may not be observed may not be simulated either: hidden jobs, an unknown history.
+        look = self._now()
+        if self._observer is None or isinstance(look, str):
+            return None, False
+        foresight, ask = self._observer.foresight, partial(self._ask_twin, look)
+        now = self._snapshot.queue.taken_at
+        found = _tried(lambda: foresight.of(self._link(predecessor, standby), now, ask))
+        return (None, False) if isinstance(found, str) else (found, found is None)
+
+    def _now(self) -> "Look | str":
+        """Looked at once a tick."""
+        if self._looked is None:
+            self._looked = _tried(self._look)
+        return self._looked
+
+    def _ask_twin(self, look: "Look", link: "SeenLink") -> NDArray[np.int32]:
+        from mirage.policy.twin.twin_forecast import Twin  # noqa: PLC0415
+
+        assert self._observer is not None  # noqa: S101 - the caller looked
+        if self._history is None:
+            self._history = self._observer.history(self._tx, self._cluster_id, self._snapshot)
+        told = Twin().of_look(look, link, self._history, seed=self._snapshot.queue.taken_at)
+        return told.quantiles()
+
+    def _look(self) -> "Look":
+        if self._observer is None:
+            raise InputError(NO_FILE)
+        return self._observer.look(self._tx, self._cluster_id, self._snapshot)
+
+    def _link(self, predecessor: Link, standby: Link) -> "SeenLink":
+        """The hand-over as observations have it."""
+        from mirage.features.handover_input import Link as SeenLink  # noqa: PLC0415 - see above
+        from mirage.features.simulator_from_queue import submitted  # noqa: PLC0415
+
+        assert self._observer is not None  # noqa: S101 - or there were no look
+        shown = self._snapshot.queue.find(standby.job_id)
+        end = predecessor.planned_end()
+        if shown is None or predecessor.start is None or end is None:
+            raise InputError("its jobs are not in the queue")
+        job = submitted(self._observer.params, shown)
+        return SeenLink(
+            nodes=job.nodes,
+            time_limit_s=job.time_limit_s,
+            user=job.user,
+            account=job.account,
+            partition=job.partition,
+            qos=job.qos,
+            cpus=job.cpus,
+            gpus=job.gpus,
+            job_id=job.job_id,
+            submit=job.submit,
+            # In training it never stood behind a predecessor of its own.
+            predecessor_submit=max(predecessor.submit, predecessor.eligible or 0),
+            predecessor_start=predecessor.start,
+            predecessor_end=end,
+            predecessor_nodes=predecessor.nodes,
+        )
+
+
+def _tried(make: Callable[[], _T]) -> _T | str:
+    """What is made, or why not. The rule that decides then needs nothing of what failed here."""
+    try:
+        return make()
+    except MirageError as error:
+        return f"no observation: {error}"
+    except Exception as error:
+        _log.exception("an observation failed")
+        return f"no observation: {error!r}"
+
+
+def _unseen(snapshot: Snapshot) -> int:
+    """How many nodes are busy with nothing to be seen on them; 0 where it is but a few."""
+    queue = snapshot.queue
+    seen = {n for names in queue.node_list[queue.running] for n in hostlist.expand(names)}
+    busy = [node.name for node in snapshot.nodes if node.cpus_used]
+    unseen = sum(name not in seen for name in busy)
+    return unseen if unseen > _HIDDEN_SHARE * len(busy) else 0
+
+
+def _check_history(tx: Transaction, cluster_id: int, now: int) -> None:
+    """A day of it must be known: from accounting, or because the queue has been watched so long."""
+    if clusters.history_until(tx, cluster_id) is not None:
+        return
+    first = snapshots.first(tx, cluster_id)
+    if first is None or first > now - DAY_S:
+        raise InputError("the last 24 h are not known: accounting has not been read")
+
+
+def _in_order(nodes: Sequence[Node], names: Sequence[str], count: int) -> tuple[Node, ...]:
+    """As the cluster file numbers them; one that Slurm does not show any more is down."""
+    if not names:
+        if len(nodes) != count:
+            raise InputError(f"the cluster file has {count} nodes, and Slurm shows {len(nodes)}")
+        return tuple(nodes)
+    shown = {node.name: node for node in nodes}
+    if not shown.keys() & set(names):
+        raise InputError("the cluster file has none of the nodes that Slurm shows")
+    return tuple(shown.get(name) or _gone(name) for name in names)
+
+
+def _gone(name: str) -> Node:
+    return Node(name=name, partitions=(), state="down", cpus=0, cpus_used=0, gpus=0, gpus_used=0)

@@ -1,0 +1,1 @@
+"""Report on the running service itself, and prune what it has stored."""

@@ -1,0 +1,66 @@
+"""How long is kept what grows without end, and the worker's hourly tidying of it."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from mirage.domain.decision import Action
+from mirage.services.chains import chain_ownership, link_sync, request_enforcement
+from mirage.store.access import idempotency
+from mirage.store.database import pruning
+from mirage.store.database.engine import Store
+from mirage.store.database.pruning import Events
+from mirage.store.jobs import snapshots
+
+_log = structlog.get_logger(__name__)
+
+_DAY_S = 86400
+BATCH = 5000
+"""Rows of each kind that go in an hour: SQLite's one writer is held for a moment, and 120,000 a day
+are more than anybody may cause (`services.quotas`)."""
+
+_ASKED = "asked: "
+ROUTINE = Events(
+    words=(
+        *(chain_ownership.REGISTERED, "registered again", "adopted", "at risk"),
+        *(link_sync.REPLACED, "begins anew", "requeued", "notice given up"),
+        *(link_sync.HOLD_GONE, link_sync.TAKEN_UP, link_sync.FORGOTTEN, link_sync.RELEASED),
+        *(order.value for order in request_enforcement.Order),
+    ),
+    beginnings=(
+        *(_ASKED, "chain ", "reconciled "),
+        *(f"{action}: " for action in Action),
+        *(f"{order}: " for order in request_enforcement.Order),
+    ),
+    of_owners=_ASKED,
+)
+"""What a chain's life leaves in the audit. All else, known here or not, is kept longer: what admins
+did, tokens and sessions, who was refused what, marks on others' jobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """As configured ([retention], mirage/config/quota_settings.py); days."""
+
+    audit_days: int = 180
+    audit_admin_days: int = 1095
+    empty_chains_days: int = 7
+
+
+def tidy(store: Store, cluster_id: int, now: int, keep: Retention) -> None:
+    """Once an hour. Each kind in a transaction of its own: none waits long for the next."""
+    with store.begin() as tx:
+        snapshots.thin(tx, cluster_id, now)
+    with store.begin() as tx:
+        idempotency.forget(tx, now)
+    with store.begin() as tx:
+        before = now - keep.empty_chains_days * _DAY_S
+        empty = pruning.empty_chains(tx, cluster_id, before, BATCH)
+    with store.begin() as tx:
+        before = now - keep.audit_days * _DAY_S
+        rows = pruning.audit_rows(tx, cluster_id, before, BATCH, events=ROUTINE)
+    with store.begin() as tx:
+        before = now - max(keep.audit_days, keep.audit_admin_days) * _DAY_S
+        rows += pruning.audit_rows(tx, cluster_id, before, BATCH)
+    if empty or rows:
+        _log.info("tidied", chains_without_links=empty, rows_of_the_audit=rows)

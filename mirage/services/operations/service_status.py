@@ -1,0 +1,153 @@
+"""The service on itself: is its worker alive, who acts, what it costs Slurm, what version it is."""
+
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from mirage.cluster.call_stats import Usage
+from mirage.store.database.engine import Transaction, schema_version
+from mirage.store.database.tables import SCHEMA
+from mirage.store.operations import telemetry
+from mirage.store.operations.telemetry import Calls, Tick
+
+HOUR_S = telemetry.HOUR_S
+_PACKAGE = "mirage-provisioner"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    tick: Tick | None
+    """None: no worker has made a round yet."""
+    lease_holder: str | None
+    lease_until: int | None
+    database_bytes: int
+    schema: str | None
+    schema_known: str
+    """What this program was made for."""
+    versions: Mapping[str, str]
+
+
+def status(tx: Transaction, cluster_id: int) -> Status:
+    held = telemetry.lease(tx, cluster_id)
+    return Status(
+        tick=telemetry.last_tick(tx, cluster_id),
+        lease_holder=None if held is None else held[0],
+        lease_until=None if held is None else held[1],
+        database_bytes=telemetry.size_bytes(tx),
+        schema=schema_version(tx),
+        schema_known=SCHEMA,
+        versions={
+            "mirage": own_version(),
+            "python": platform.python_version(),
+            "database": telemetry.database_version(tx),
+        },
+    )
+
+
+def own_version() -> str:
+    try:
+        return version(_PACKAGE)
+    except PackageNotFoundError:  # run from a checkout
+        return "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What asking Slurm one kind of question has cost."""
+
+    command: str
+    calls: int
+    failures: int
+    seconds: float
+    unread: int
+    """Rows of the answers that were left out, since they did not read; each answer counts."""
+    a_minute: float
+    """Calls, on average over the time asked about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polling:
+    """What asking Slurm has cost, in whole hours."""
+
+    since: int
+    until: int
+    total: Cost
+    commands: tuple[Cost, ...]
+    """The dearest first."""
+    hours: tuple[tuple[int, int], ...]
+    """Each hour with the calls in it, oldest first; those without any are left out."""
+
+
+def polling(tx: Transaction, cluster_id: int, *, now: int, hours: int) -> Polling:
+    """Of the last `hours` hours, the present one among them."""
+    since = now - now % HOUR_S - (hours - 1) * HOUR_S
+    by_command = telemetry.calls_by_command(tx, cluster_id, since)
+    by_hour = telemetry.calls_by_hour(tx, cluster_id, since)
+    began = by_hour[0][0] if by_hour else since
+    minutes = max(1.0, (now - began) / 60)
+    costs = [_cost(command, made, minutes) for command, made in by_command.items()]
+    whole = Calls(
+        calls=sum(cost.calls for cost in costs),
+        failures=sum(cost.failures for cost in costs),
+        seconds=sum(cost.seconds for cost in costs),
+        unread=sum(cost.unread for cost in costs),
+    )
+    return Polling(
+        since=began,
+        until=now,
+        total=_cost("all", whole, minutes),
+        commands=tuple(sorted(costs, key=lambda cost: (-cost.seconds, cost.command))),
+        hours=tuple(by_hour),
+    )
+
+
+def _cost(command: str, made: Calls, minutes: float) -> Cost:
+    return Cost(
+        command=command,
+        calls=made.calls,
+        failures=made.failures,
+        seconds=made.seconds,
+        unread=made.unread,
+        a_minute=made.calls / minutes,
+    )
+
+
+class Teller:
+    """Writes down each round of the worker, and what asking Slurm has cost since the one before."""
+
+    def __init__(self, holder: str, usage: Callable[[], Mapping[str, Usage]] | None) -> None:
+        """`usage`: of the whole process, since its start; None: nothing is asked of a Slurm."""
+        self._holder, self._usage = holder, usage
+        self._version = own_version()  # once: it is a file, and descriptors may run out later
+        self._counted: Mapping[str, Usage] = {}
+
+    def tell(
+        self, tx: Transaction, cluster_id: int, now: int, *, took_s: float, error: str
+    ) -> None:
+        """`error`: why the round came to nothing; empty: it did not."""
+        tick = Tick(
+            at=now,
+            took_s=took_s,
+            good_at=None if error else now,
+            holder=self._holder,
+            error=error,
+            version=self._version,
+        )
+        telemetry.ticked(tx, cluster_id, tick)
+        if self._usage is None:
+            return
+        known, self._counted = self._counted, self._usage()
+        made = {kind: _since(usage, known.get(kind)) for kind, usage in self._counted.items()}
+        new = {kind: calls for kind, calls in made.items() if calls.calls}
+        telemetry.add_calls(tx, cluster_id, now, new)
+
+
+def _since(usage: Usage, before: Usage | None) -> Calls:
+    known = before or Usage()
+    return Calls(
+        calls=usage.calls - known.calls,
+        failures=usage.failures - known.failures,
+        seconds=usage.seconds - known.seconds,
+        unread=usage.unread - known.unread,
+    )

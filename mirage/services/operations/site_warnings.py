@@ -1,0 +1,38 @@
+"""What of Slurm's own settings an admin should hear of: said once, in the log."""
+
+from collections.abc import Callable
+
+import structlog
+
+from mirage.errors import ClusterError
+from mirage.slurm.commands.scontrol import SiteConfig
+
+_log = structlog.get_logger(__name__)
+
+
+def tell(ask: Callable[[], SiteConfig], cluster: str) -> None:
+    """`cluster`: the name that the history is kept under."""
+    try:
+        site = ask()
+    except ClusterError as error:
+        _log.warning("Slurm's settings are not known", error=str(error))
+        return
+    if site.cluster_name != cluster:
+        _log.warning(
+            "cluster.name is not Slurm's ClusterName: history of two clusters may be mixed",
+            configured=cluster,
+            slurm=site.cluster_name,
+        )
+    if site.accrues_always:
+        flags = sorted(site.priority_flags)
+        _log.warning("a plain dependency may do as well as Mirage here", priority_flags=flags)
+    if not site.age_counts:
+        _log.warning(
+            "age does not count in priority here",
+            priority_type=site.priority_type,
+            weight=site.weights.get("age", 0),
+            slurmdbd=site.accounting,
+        )
+    if not site.keeps_comments:
+        # Said, not warned of: links are then known by job id and submit line.
+        _log.info("accounting keeps no comments", store_flags=sorted(site.store_flags))

@@ -1,0 +1,1 @@
+"""Decide every open hand-over of a tick, record the decision, and carry it out in Slurm."""

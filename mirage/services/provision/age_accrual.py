@@ -1,0 +1,34 @@
+"""What a limit on earning age means for one standby, in words for `mirage chain explain`."""
+
+import numpy as np
+
+from mirage.domain.job import Job
+from mirage.domain.snapshot import Queue
+from mirage.slurm.commands.accrual_limits import AccrueLimit, AccrueLimits, Scope
+
+_NOT_ELIGIBLE = frozenset({"Dependency", "BeginTime", "JobHeldUser", "JobHeldAdmin"})
+
+
+def told(limits: AccrueLimits, standby: Job, queue: Queue) -> str:
+    """Of the tightest of its limits; empty where there is none."""
+    found = limits.of(qos=standby.qos, account=standby.account, user=standby.user)
+    left = [(limit.most - _others(limit, standby, queue), limit) for limit in found]
+    if not left:
+        return ""
+    room, limit = min(left, key=lambda pair: pair[0])
+    if room > 0:
+        return f"{limit.says()}: with more of them waiting the standby would earn none"
+    return f"{limit.says()}, and others take them up: the standby earns no age"
+
+
+def _others(limit: AccrueLimit, standby: Job, queue: Queue) -> int:
+    """Jobs that wait, could start, and are counted with the standby."""
+    counted = queue.pending & (queue.job_id != standby.job_id)
+    counted &= np.array([reason not in _NOT_ELIGIBLE for reason in queue.reason], dtype=bool)
+    if limit.qos:
+        counted &= queue.qos == limit.qos
+    if limit.account or limit.scope is Scope.ACCOUNT:
+        counted &= np.isin(queue.account, sorted(limit.accounts or {standby.account}))
+    if limit.scope is Scope.USER:
+        counted &= queue.user == standby.user
+    return int(np.count_nonzero(counted))

@@ -1,0 +1,79 @@
+"""When the simple rules would have freed a standby, and Mirage itself where it does not act.
+
+They are asked in the same ticks, on the same view. Until its time has come a rule's instant is what
+it now expects: its own lead before the predecessor's end. Then it stands. So it is also known where
+Mirage has freed the standby before. What it would have come to is worked out once the hand-over is
+over (`services.outcomes`).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from mirage.domain.chain import ChainId
+from mirage.domain.decision import HandoverView
+from mirage.policy.rules.lead_rules import Average, FixedLead, SlurmEstimate
+from mirage.services.chains.open_handovers import OpenHandover
+from mirage.store.chains import handover_outcomes
+from mirage.store.database.engine import Transaction
+from mirage.store.database.link_keys import LinkKey
+
+_AVERAGE, _FIXED, _SLURM = Average(), FixedLead(), SlurmEstimate()
+SLURM = _SLURM.name
+NAMES = (_AVERAGE.name, _FIXED.name, SLURM)
+
+CHANGED_S = 600
+"""An expected instant that moves by less is not stored anew."""
+
+WouldFree = tuple[ChainId, int, str, int]
+
+
+class Foregone:
+    """The rules of one tick. A lead is the same for all of a partition, size and price."""
+
+    def __init__(self, tx: Transaction, links: Sequence[LinkKey]) -> None:
+        self._known = handover_outcomes.would_have_freed(tx, links)
+        self._leads: dict[tuple[str, int, float], Mapping[str, float]] = {}
+        self.found: list[WouldFree] = []
+        """Chain, the standby's index, policy, instant."""
+
+    def ask(self, handover: OpenHandover, view: HandoverView) -> None:
+        """What is new is added to `found`."""
+        for policy, lead_s in self._of(view).items():
+            self._is_to_free(handover, policy, view.predecessor_end - round(lead_s), view.now)
+
+    def frees(self, handover: OpenHandover, policy: str, now: int) -> None:
+        """It would do so now, if it has not done so before."""
+        self._is_to_free(handover, policy, now, now)
+
+    def slurm_s(self, handover: OpenHandover) -> float | None:
+        """The wait that Slurm's own plan means for one that was asked about in this tick."""
+        standby = handover.standby
+        like = (standby.partition, standby.nodes, handover.chain.overlap_price)
+        return self._leads.get(like, {}).get(SLURM)
+
+    def _is_to_free(self, handover: OpenHandover, policy: str, at: int, now: int) -> None:
+        key = (handover.chain.chain_id, handover.standby.index)
+        known = self._known.get(key, {}).get(policy)
+        if known is not None and known < (handover.predecessor.start or 0):
+            known = None  # of a run before it was requeued
+        if known is not None and known <= now:
+            return
+        at = max(at, now)
+        if known is None or at == now or abs(at - known) > CHANGED_S:
+            self.found.append((*key, policy, at))
+
+    def _of(self, view: HandoverView) -> Mapping[str, float]:
+        like = (view.partition, view.nodes, view.overlap_price)
+        if like not in self._leads:
+            self._leads[like] = leads_s(view)
+        return self._leads[like]
+
+
+def leads_s(view: HandoverView) -> dict[str, float]:
+    """Seconds before the predecessor's end at which each rule frees; who waits is left out."""
+    found: dict[str, float] = {}
+    for rule in (_AVERAGE, _SLURM):
+        forecast = rule.decide(view).forecast
+        if forecast is not None:
+            found[rule.name] = forecast.p50_s
+    fixed = _FIXED.lead_s(view)
+    return found if fixed is None else found | {_FIXED.name: fixed}

@@ -1,0 +1,355 @@
+"""Where each hand-over is decided: what the policies of a tick are shown, and what they answer."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import structlog
+
+from mirage.domain.access.move_scope import EVERYBODY, Reach
+from mirage.domain.chain import LinkState, Planner, Position
+from mirage.domain.decision import Action, Decision, HandoverView, Mode, Waits
+from mirage.domain.job import JobId
+from mirage.domain.snapshot import Snapshot
+from mirage.errors import ClusterError, MirageError
+from mirage.policy.models.unavailable_model import Unserved
+from mirage.policy.registry import is_model
+from mirage.policy.twin.twin_policy import wants_twin
+from mirage.ports import NextLink, Policy, looks_back, observes, outright
+from mirage.services.chains.link_sync import SENT_BACK
+from mirage.services.chains.open_handovers import OpenHandover
+from mirage.services.control.limits import Limits, Spent, limited, worst_overlap_node_h
+from mirage.services.ingest.live_ingest import free_nodes
+from mirage.services.observation.cluster_observer import Observer, Sight
+from mirage.services.provision import age_accrual, pinning, preconditions
+from mirage.services.provision.baseline_counterfactuals import Foregone
+from mirage.services.provision.overlap_bound import bounded
+from mirage.services.provision.overlap_budget import spent_by_account
+from mirage.services.provision.preconditions import guard, is_asked
+from mirage.services.provision.release_planning import Planning, plan_min, stands_by_mirage
+from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits
+from mirage.slurm.text.dependency import takes_plan
+from mirage.store.chains import chains, decisions
+from mirage.store.chains.decisions import NewDecision
+from mirage.store.database.engine import Transaction
+from mirage.store.jobs import job_history
+
+_log = structlog.get_logger(__name__)
+
+RECENT_JOBS = 1000
+RECENT_HANDOVERS = 100
+
+ASK_AGAIN_S = 900
+"""A move that Slurm refused is not asked for again sooner."""
+
+AWAITED_SHARE = 0.25
+"""Of the time limit: while more is left, a policy that wants the twin waits for its turn. Another
+rule might free, which cannot be taken back."""
+_NOT_YET = "the twin's turn for it has not come yet"
+_NO_MORE = Decision(
+    action=Action.HOLD, reason="pinned, and Mirage does not act here any more", policy="guard"
+)
+_NO_PLAN = replace(_NO_MORE, reason="planned in Slurm, and Mirage does not act here")
+_OWN_TERMS = "since dependencies of its owner's stand beside Mirage's"
+_NOT_TAKEN = "since Slurm has refused one"
+
+
+def _unheard() -> bool:
+    return False
+
+
+def _everybody() -> Reach:
+    return EVERYBODY
+
+
+def _no_limits() -> AccrueLimits:
+    return NO_LIMITS
+
+
+def _left_to_the_link(_: NextLink) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Who decides, and within what."""
+
+    policy: Callable[[str], Policy]
+    """By name; raises NotFound."""
+    default: str
+    limits: Limits = field(default_factory=Limits)
+    observer: Observer | None = None
+    """What trained models are shown; None: nothing."""
+    submit: Callable[[NextLink], bool] = _left_to_the_link
+    """Puts a link of a chain without standing jobs into the queue. Raises what moves raise; False:
+    the link that runs does it, when it asks next (`services.submitting`)."""
+    accrues_always: Callable[[], bool] = _unheard
+    """Whether held standbys earn age (ACCRUE_ALWAYS). Raises ClusterError where nobody knows."""
+    reach: Callable[[], Reach] = _everybody
+    """Whose jobs may be moved here."""
+    accrual: Callable[[], AccrueLimits] = _no_limits
+    """On how many waiting jobs earn age."""
+
+
+class Desk:
+    """What is looked up once a tick for all hand-overs."""
+
+    def __init__(
+        self,
+        tx: Transaction,
+        cluster_id: int,
+        snapshot: Snapshot,
+        rules: Rules,
+        open_ones: Sequence[OpenHandover],
+    ) -> None:
+        self._tx, self._cluster_id, self._snapshot, self._rules = tx, cluster_id, snapshot, rules
+        self._sight = Sight(rules.observer, tx, cluster_id, snapshot)
+        self._policies: dict[str, Policy] = {}
+        self._seen: dict[JobId, dict[str, str]] = {}
+        """By standby: the beginning of the sha256 of what its model was shown."""
+        self._free_nodes: dict[str, int] = {}
+        self._jobs: dict[str, Waits] = {}
+        self._handovers: dict[tuple[str, int], Waits] = {}
+        self._spent: dict[str, float] | None = None
+        lately = snapshot.queue.taken_at - ASK_AGAIN_S
+        self._refused = decisions.refused_since(tx, cluster_id, lately)
+        links = [(h.chain.chain_id, h.standby.index) for h in open_ones]
+        self._touches = decisions.moves(tx, links)
+        self._refused_pins = decisions.ever_refused(tx, links, Action.PIN)
+        self._refused_plans = decisions.ever_refused(tx, links, Action.PLAN)
+        self.foregone = Foregone(tx, links)
+        self._ordered = {(row.chain_id, row.index) for row in decisions.intended(tx, cluster_id)}
+        """Links that are on their way: they are not submitted twice."""
+
+    def decide(self, handover: OpenHandover, *, acts: bool = False) -> Decision | None:
+        """None where there is nothing to decide. `acts`: releases are planned in Slurm, too."""
+        predecessor, standby = handover.predecessor, handover.standby
+        if not self._may_be_moved(handover):
+            return None
+        guarded = guard(standby, predecessor, handover.beside, self._snapshot.queue)
+        if guarded is not None or not is_asked(standby, predecessor):
+            return guarded
+        view = self._view(handover)
+        self.foregone.ask(handover, view)
+        spent = self._spending(standby.account)
+        asked = bounded(self._ask(handover, view), view)
+        decision = self._noted(limited(asked, view, self._rules.limits, spent), handover)
+        if acts and not handover.submits:
+            decision = self._planning(handover, spent).planned(decision, view)
+        if decision.action is not Action.FREE:
+            return decision
+        self._spend(standby.account, worst_overlap_node_h(view))
+        return replace(decision, action=Action.SUBMIT) if handover.submits else decision
+
+    def _planning(self, handover: OpenHandover, spent: Spent) -> Planning:
+        standby, predecessor = handover.standby, handover.predecessor
+        key = (standby.chain_id, standby.index)
+        shown = self._snapshot.queue.find(standby.job_id)
+        barred = _NOT_TAKEN if key in self._refused_plans else ""
+        if shown is None or not takes_plan(shown.dependency, predecessor.job_id):
+            barred = _OWN_TERMS
+        return Planning(
+            standby=standby,
+            limits=self._rules.limits,
+            spent=spent,
+            touches=self._touches.get(key, 0),
+            barred=barred,
+        )
+
+    def _noted(self, decision: Decision, handover: OpenHandover) -> Decision:
+        """With what keeps the standby from earning age, wherever it stands."""
+        shown = self._snapshot.queue.find(handover.standby.job_id)
+        limits = self._rules.accrual()
+        if shown is None or handover.submits or limits is NO_LIMITS:
+            return decision
+        note = age_accrual.told(limits, shown, self._snapshot.queue)
+        return replace(decision, reason=f"{decision.reason}; {note}") if note else decision
+
+    def out_of_reach(self, handover: OpenHandover) -> Decision | None:
+        """Where Slurm would refuse each move. What is submitted by the user's own hand is not."""
+        standby, reach = handover.standby, self._rules.reach()
+        if handover.submits or not is_asked(standby, handover.predecessor):
+            return None
+        if reach.covers(handover.chain.uid, standby.account):
+            return None
+        return preconditions.out_of_reach(standby.account, reach)
+
+    def undo(self, handover: OpenHandover) -> Decision | None:
+        """Where Mirage does not act any more: what it has pinned goes back behind its predecessor,
+        and what it has planned waits for its predecessor's end.
+
+        Slurm alone could not let it off a node that does not come back. A plan of a chain of which
+        nobody told the service is that user's.
+        """
+        predecessor, standby = handover.predecessor, handover.standby
+        pinned = standby.position is Position.PINNED
+        told = handover.chain.registered or standby.planned_by is Planner.SERVICE
+        planned = stands_by_mirage(standby) and told and predecessor.state is not LinkState.ENDED
+        if not (pinned or planned) or not self._may_be_moved(handover):
+            return None
+        if planned:
+            return _NO_PLAN
+        guarded = guard(standby, predecessor, None, self._snapshot.queue)
+        return guarded or _NO_MORE
+
+    def written(self, handover: OpenHandover, decision: Decision, mode: Mode) -> NewDecision:
+        """What is stored of it."""
+        now, standby = self._snapshot.queue.taken_at, handover.standby
+        unborn = handover.submits
+        inputs: dict[str, Any] = {"predecessor": handover.predecessor.job_id}
+        inputs["standby"] = None if unborn else standby.job_id
+        minutes = plan_min(decision, handover.predecessor)
+        if minutes is not None:
+            inputs["plan_min"] = minutes
+        return NewDecision(
+            at=now,
+            chain_id=handover.chain.chain_id,
+            index=standby.index,
+            mode=mode,
+            decision=decision,
+            time_left_s=(handover.predecessor.planned_end() or now) - now,
+            inputs=inputs | self._seen.get(standby.job_id, {}),
+        )
+
+    def _ask(self, handover: OpenHandover, view: HandoverView) -> Decision:
+        """A policy that fails, or is gone since the chain named it, costs its own chains no more
+        than a wait, and the others nothing. A rule stands in for a model."""
+        name = handover.chain.policy or self._rules.default
+        try:
+            policy = self._policy(name)
+            settled = outright(policy, view)
+            if settled is not None:
+                return settled
+            if observes(policy):
+                view = self._observed(handover, view, looks_back=looks_back(policy))
+            if wants_twin(policy):
+                foretold, awaited = self._sight.foretold(handover.predecessor, handover.standby)
+                early = view.time_left_s > AWAITED_SHARE * view.time_limit_s
+                # A pinned one that comes here has to leave its nodes now.
+                if awaited and early and view.position is Position.HELD:
+                    return Decision(action=Action.WAIT, reason=_NOT_YET, policy=name)
+                view = replace(view, twin_s=foretold)
+            return policy.decide(view)
+        except Exception as error:
+            _log.exception("a policy failed", policy=name, chain_id=handover.chain.chain_id)
+            if is_model(name):
+                return Unserved(name, f"the model failed: {error}").decide(view)
+            return Decision(action=Action.WAIT, reason=f"no answer: {error}", policy=name)
+
+    def _policy(self, name: str) -> Policy:
+        if name not in self._policies:
+            self._policies[name] = found(self._rules, name)
+        return self._policies[name]
+
+    def _observed(
+        self, handover: OpenHandover, view: HandoverView, *, looks_back: bool
+    ) -> HandoverView:
+        observation, why = self._sight.of(handover.predecessor, handover.standby)
+        if observation is not None:
+            digest = hashlib.sha256(observation.tobytes()).hexdigest()
+            self._seen[handover.standby.job_id] = {"observation": digest[:16]}
+        window = None
+        if observation is not None and looks_back:
+            window = self._sight.window(handover.standby, observation)
+        return replace(view, observation=observation, unobserved=why, window=window)
+
+    def _may_be_moved(self, handover: OpenHandover) -> bool:
+        """Whether this queue has both jobs: a dependency on one that Slurm has forgotten frees, and
+        of a standby that is not shown the user's own dependencies are not known."""
+        predecessor, standby = handover.predecessor, handover.standby
+        if (standby.chain_id, standby.index) in self._refused:
+            return False
+        queue, ended = self._snapshot.queue, predecessor.state is LinkState.ENDED
+        known = ended or queue.find(predecessor.job_id) is not None
+        if handover.submits:
+            return known and (standby.chain_id, standby.index) not in self._ordered
+        return known and queue.find(standby.job_id) is not None
+
+    def _view(self, handover: OpenHandover) -> HandoverView:
+        queue, standby = self._snapshot.queue, handover.standby
+        planned_end = handover.predecessor.planned_end()
+        return HandoverView(
+            now=queue.taken_at,
+            predecessor_end=queue.taken_at if planned_end is None else planned_end,
+            predecessor_start=handover.predecessor.start,
+            cluster="" if self._rules.observer is None else self._rules.observer.params.name,
+            partition=standby.partition,
+            nodes=standby.nodes,
+            time_limit_s=standby.time_limit_s or 0,
+            overlap_price=handover.chain.overlap_price,
+            jobs=self._job_waits(standby.partition),
+            handovers=self._handover_waits(standby.partition, standby.nodes),
+            queue=queue,
+            free_nodes=self._free(standby.partition),
+            max_overlap_s=handover.chain.allowed_overlap_s(handover.predecessor),
+            sent_back=standby.hindered == SENT_BACK,
+            # What is not submitted yet earns nothing anywhere.
+            accrues_always=not handover.submits and self._accrues_always,
+            **self._pinning(handover).seen(),
+        )
+
+    @cached_property
+    def _accrues_always(self) -> bool:
+        """Asked once a tick at most: a silent Slurm answers slowly."""
+        try:
+            return self._rules.accrues_always()
+        except ClusterError:
+            return False
+
+    def _pinning(self, handover: OpenHandover) -> pinning.Pinning:
+        queue, standby = self._snapshot.queue, handover.standby
+        return pinning.Pinning(
+            standby=standby,
+            shown=queue.find(standby.job_id),
+            predecessor=queue.find(handover.predecessor.job_id),
+            snapshot=self._snapshot,
+            limits=self._rules.limits,
+            touches=self._touches.get((standby.chain_id, standby.index), 0),
+            refused=(standby.chain_id, standby.index) in self._refused_pins,
+        )
+
+    def _free(self, partition: str) -> int:
+        if partition not in self._free_nodes:
+            self._free_nodes[partition] = free_nodes(self._snapshot.nodes, partition)
+        return self._free_nodes[partition]
+
+    def _job_waits(self, partition: str) -> Waits:
+        if partition not in self._jobs:
+            now = self._snapshot.queue.taken_at
+            self._jobs[partition] = job_history.waits(
+                self._tx, self._cluster_id, partition, before=now, last=RECENT_JOBS
+            )
+        return self._jobs[partition]
+
+    def _handover_waits(self, partition: str, nodes: int) -> Waits:
+        key = (partition, nodes)
+        if key not in self._handovers:
+            self._handovers[key] = chains.handover_waits(
+                self._tx, self._cluster_id, partition, nodes=nodes, last=RECENT_HANDOVERS
+            )
+        return self._handovers[key]
+
+    def _spending(self, account: str) -> Spent:
+        if self._spent is None:
+            self._spent = spent_by_account(
+                self._tx, self._cluster_id, self._snapshot.queue.taken_at
+            )
+        return Spent(account=self._spent.get(account, 0.0), cluster=sum(self._spent.values()))
+
+    def _spend(self, account: str, node_h: float) -> None:
+        """What this tick frees counts against what it frees next."""
+        assert self._spent is not None  # noqa: S101 - looked up before it is spent from
+        self._spent[account] = self._spent.get(account, 0.0) + node_h
+
+
+def found(rules: Rules, name: str) -> Policy:
+    """Raises what `Rules.policy` does; a model that cannot be used is stood in for."""
+    try:
+        return rules.policy(name)
+    except MirageError as error:
+        if not is_model(name):
+            raise
+        _log.warning("a model cannot be used", policy=name, error=str(error))
+        return Unserved(name, str(error))

@@ -1,0 +1,73 @@
+"""Dependencies of a standby's own on jobs that slurmctld has forgotten.
+
+Slurm drops a term once it is met, but only when it next looks at the job. Until then a move would
+repeat the term, and since 23.02 slurmctld refuses `afterok` and `afternotok` on a job that it does
+not know; before that it took them for met, whatever had become of the job. So accounting is asked
+what became of those jobs: terms that are met are left out of the move.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from mirage.domain.job import Job, JobId
+from mirage.domain.snapshot import Queue
+from mirage.errors import ClusterError, InputError
+from mirage.ports import Cluster
+from mirage.slurm.text.dependency import Term, joined, terms
+
+_log = structlog.get_logger(__name__)
+
+
+def forgotten(dependency: str, queue: Queue) -> list[JobId]:
+    """The jobs of the list that the queue does not show."""
+    named = (term.job_id for term in terms(dependency))
+    return [
+        job_id
+        for job_id in named
+        if job_id is not None and queue.find(job_id) is None and job_id not in queue.unread
+    ]
+
+
+def without_met(cluster: Cluster, dependency: str, queue: Queue) -> str:
+    """The list without the terms that were met by jobs of which slurmctld knows no more.
+
+    A term of which nobody can tell stays, for Slurm to judge. Raises InputError for one that was
+    not met: some releases would take it for met.
+    """
+    unknown = forgotten(dependency, queue)
+    if not unknown:
+        return dependency
+    try:
+        records = cluster.jobs(unknown)
+    except ClusterError as error:
+        _log.warning("no answer on the jobs of a dependency", jobs=unknown, error=str(error))
+        return dependency
+    last = {job.job_id: job for job in sorted(records, key=lambda job: job.submit)}
+    return joined(_unmet(terms(dependency), unknown, last, queue.taken_at))
+
+
+def in_words(refusal: str, dependency: str, queue: Queue) -> str:
+    """Slurm's refusal of a dependency, with the jobs that may be its reason."""
+    if "dependency" not in refusal.lower() or "?" in dependency:
+        return refusal
+    unknown = ", ".join(map(str, forgotten(dependency, queue)))
+    return f"{refusal}; Slurm does not show {unknown} of its own dependency" if unknown else refusal
+
+
+def _unmet(
+    several: Sequence[Term], unknown: Sequence[JobId], last: Mapping[JobId, Job], now: int
+) -> list[Term]:
+    left = []
+    for term in several:
+        job_id = term.job_id
+        job = last.get(job_id) if job_id is not None and job_id in unknown else None
+        met = None if job is None else term.is_met(job, now)
+        if job is not None and met is False:
+            raise InputError(
+                f"its own dependency {term.text} was not met (job {job.job_id} is {job.state}), "
+                "and Slurm has forgotten that job: the standby is left as it is"
+            )
+        if not met:
+            left.append(term)
+    return left

@@ -1,0 +1,115 @@
+"""Whether Slurm has kept a move that it took, by the next look at its queue: no call of its own.
+
+An answer of 0 or of HTTP 200 is no proof: backfill has undone updates that were made while it had
+let go of its locks, and slurmrestd takes fields that it does not know. A move that was not kept
+counts as failed, so that it is decided anew, and made again where the reason for it still stands.
+If Slurm does not keep that one either, it counts as refused, and is not made again for a while.
+"""
+
+from dataclasses import replace
+
+import structlog
+
+from mirage.domain.chain import ChainId, Link, LinkState, Planner, Position
+from mirage.domain.decision import Action
+from mirage.domain.job import JobId
+from mirage.domain.snapshot import Queue
+from mirage.errors import MalformedText
+from mirage.services.chains.standby_position import GRACE_S
+from mirage.services.provision.provision_tick import moved_by
+from mirage.slurm.text import dependency
+from mirage.store.chains import chains, decisions
+from mirage.store.chains.decisions import DecisionRow, Effect
+from mirage.store.chains.open_links import open_links
+from mirage.store.database.engine import Transaction
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+
+_log = structlog.get_logger(__name__)
+
+NOT_KEPT = "Slurm took the move, and its next queue does not show it"
+NOT_KEPT_AGAIN = "Slurm took the move twice and kept it neither time"
+_SHOWN = frozenset({Action.FREE, Action.PIN, Action.HOLD, Action.PLAN})
+_LOOKED_BACK = 20
+"""Decisions of one link: more than are made of a standby between two moves that are not kept."""
+
+
+def check(
+    tx: Transaction,
+    cluster_id: int,
+    queue: Queue,
+    since: int | None,
+    unread: frozenset[ChainId] = frozenset(),
+) -> None:
+    """Look at the moves that Slurm took since the look before, at `since`; None: nobody knows it.
+
+    Run after `links.sync`, so the links show what `queue` shows; but not those of `unread`.
+    """
+    begin = queue.taken_at - GRACE_S if since is None else since
+    pending = {
+        (link.chain_id, link.index): link
+        for link in open_links(tx, cluster_id, LinkState.PENDING)
+        if link.chain_id not in unread and link.seen_at == queue.taken_at
+    }
+    for key, row in decisions.last_of(tx, list(pending)).items():
+        standby = pending[key]
+        made = row.effect is Effect.DONE and row.action in _SHOWN and row.at >= begin
+        if made and row.inputs.get("standby") == standby.job_id and not _is_kept(row, queue):
+            _take_back(tx, cluster_id, row, standby, queue.taken_at)
+
+
+def _is_kept(row: DecisionRow, queue: Queue) -> bool:
+    """By the dependency alone: the queue does not show which nodes a job asks for. Where it cannot
+    tell, the move counts as kept: a dependency on what has ended is gone, by whomever."""
+    predecessor = JobId(row.inputs.get("predecessor") or 0)
+    shown, before = queue.find(row.inputs["standby"]), queue.find(predecessor)
+    if shown is None or before is None or before.state.ended:
+        return True
+    try:
+        is_held = dependency.waits_on(shown.dependency, predecessor)
+        minutes = dependency.plan_min(shown.dependency, predecessor)
+    except MalformedText:
+        return True
+    if row.action in {Action.HOLD, Action.PLAN}:
+        due = row.action is Action.PLAN and (row.release_at or 0) <= queue.taken_at
+        return due or (is_held and minutes == row.inputs.get("plan_min"))
+    return not is_held
+
+
+def _take_back(tx: Transaction, cluster_id: int, row: DecisionRow, standby: Link, now: int) -> None:
+    past = [
+        one
+        for one in decisions.of_link(tx, row.chain_id, row.index, last=_LOOKED_BACK)
+        if one.id < row.id and one.inputs.get("standby") == standby.job_id
+    ]
+    again = any(one.action is row.action and one.error == NOT_KEPT for one in past)
+    effect, error = (Effect.REFUSED, NOT_KEPT_AGAIN) if again else (Effect.FAILED, NOT_KEPT)
+    decisions.settle(tx, row.id, effect, error)
+    chains.save_link(tx, cluster_id, _unmoved(row, standby, past))
+    entry = AuditEntry(
+        at=now,
+        actor="mirage",
+        event=f"reconciled {row.action}: {effect}",
+        chain_id=row.chain_id,
+        job_id=standby.job_id,
+        detail={"decision": row.id, "link": row.index, "error": error},
+    )
+    audit.write(tx, cluster_id, entry)
+    _log.warning("a move was not kept", chain_id=row.chain_id, action=row.action, again=again)
+
+
+def _planner_before(standby: Link, past: list[DecisionRow]) -> Planner | None:
+    if standby.plan_min is None:
+        return None
+    ours = any(one.effect is Effect.DONE and one.action is Action.PLAN for one in past)
+    return Planner.SERVICE if ours else Planner.LINK
+
+
+def _unmoved(row: DecisionRow, standby: Link, past: list[DecisionRow]) -> Link:
+    """Where it stands still: held, or where the move before had put it."""
+    if row.action is Action.PLAN:
+        return replace(standby, planned_by=_planner_before(standby, past))
+    if row.action is not Action.HOLD:
+        return replace(standby, position=Position.HELD, freed_at=None, freed_by=None)
+    done = [one for one in past if one.effect is Effect.DONE]
+    return moved_by(done[-1], standby) if done else standby

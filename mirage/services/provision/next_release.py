@@ -1,0 +1,166 @@
+"""What the running link of a chain with standbys is told: the lead to plan for its next link.
+
+The link asks as it starts, before its standby stands, and again before it plans anew. Nothing is
+asked of Slurm, of the twin or of a model, for the link waits two seconds: a rule says when the
+release would be, from what is stored. The service's next ticks move the plan where its policy knows
+better (`services.planning`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mirage.domain.chain import (
+    Chain,
+    ChainMode,
+    ChainState,
+    Link,
+    LinkState,
+    Planner,
+    Position,
+    Presubmit,
+)
+from mirage.domain.decision import Action, HandoverView, Mode
+from mirage.domain.job import JobId
+from mirage.domain.snapshot import Queue
+from mirage.domain.timelimit import UNLIMITED
+from mirage.policy.rules.lead_rules import Average, FixedLead, Quantile, Reactive
+from mirage.ports import Policy
+from mirage.services.control.limits import Limits, Spent
+from mirage.services.provision.overlap_budget import spent_by_account
+from mirage.services.provision.release_planning import Planning
+from mirage.store.chains import chains
+from mirage.store.database.engine import Transaction
+from mirage.store.jobs import job_history
+from mirage.store.operations import clusters
+
+RECENT_JOBS = 1000
+RECENT_HANDOVERS = 100
+_THIRD = 3
+"""A link asks again after that part of the time that it has left: it plans anew twice at most."""
+_LATEST_S = 6 * 3600
+_RULES: dict[str, Policy] = {rule.name: rule for rule in (Average(), FixedLead(), Reactive())}
+"""What decides by stored waits alone. For the others, whose answer takes longer, `_INSTEAD`."""
+_INSTEAD = Quantile()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextPlan:
+    """`lead_s`: before the asking link's end by its time limit; None: nothing is to be planned."""
+
+    mode: Mode
+    lead_s: int | None = None
+    ask_again_s: int
+
+
+def next_plan(  # noqa: PLR0913 - what is asked, and by what rules
+    tx: Transaction,
+    cluster_id: int,
+    chain: Chain,
+    *,
+    index: int | None,
+    default: str,
+    limits: Limits,
+    now: int,
+    tick_s: int,
+) -> NextPlan:
+    """`index`: of the link that asks; None: the newest that has started. `default`: the policy of
+    chains that name none. `tick_s`: between two looks of the service at the queue."""
+    links = chains.links(tx, chain.chain_id)
+    asks = _asking(links, index, now)
+    modes = clusters.modes(tx, cluster_id)
+    mode = clusters.mode_among(modes, asks.partition if asks else "")
+    if asks is None or asks.start is None:
+        return NextPlan(mode=mode, ask_again_s=tick_s)
+    limit_s = asks.time_limit_s
+    if mode is not Mode.ACT or limit_s in {None, UNLIMITED} or not _may_plan(chain, asks, links):
+        return NextPlan(mode=mode, ask_again_s=_LATEST_S)
+    end = asks.planned_end() or now
+    again_s = max(tick_s, min(_LATEST_S, (end - now) // _THIRD))
+    standby = next((li for li in links if li.index == asks.index + 1 and not li.vanished), None)
+    if standby is not None:
+        return NextPlan(mode=mode, lead_s=_standing_s(standby, end), ask_again_s=again_s)
+    view = _view(tx, cluster_id, chain, asks, now)
+    policy = _RULES.get(chain.policy or default, _INSTEAD)
+    spent = spent_by_account(tx, cluster_id, now)
+    account = Spent(account=spent.get(asks.account, 0.0), cluster=sum(spent.values()))
+    planning = Planning(standby=_unborn(asks), limits=limits, spent=account)
+    waits = replace(policy.decide(view), action=Action.WAIT)
+    planned = planning.planned(waits, view)
+    lead_s = None
+    if planned.action is Action.PLAN and planned.release_at is not None:
+        lead_s = end - planned.release_at
+    return NextPlan(mode=mode, lead_s=lead_s, ask_again_s=again_s)
+
+
+def _asking(links: Sequence[Link], index: int | None, now: int) -> Link | None:
+    """The link that runs and asks; where the last look at the queue does not show that it runs, it
+    has just begun. One that no look has shown is like the one before it."""
+    if index is None:
+        return next((li for li in reversed(links) if li.state is LinkState.RUNNING), None)
+    known = [link for link in links if link.index <= index]
+    if not known:
+        return None
+    last = known[-1]
+    if last.index < index:
+        return replace(last, index=index, start=now, expected_end=None, position=Position.FREE)
+    if last.state is LinkState.ENDED:
+        return None
+    return last if last.state is LinkState.RUNNING else replace(last, start=now)
+
+
+def _may_plan(chain: Chain, asks: Link, links: Sequence[Link]) -> bool:
+    if chain.state is not ChainState.ACTIVE or chain.mode is not ChainMode.STANDBY:
+        return False
+    if chain.presubmit is Presubmit.ALL:  # its standby stands already, and is the service's
+        return False
+    if chain.links_planned is not None and asks.index >= chain.links_planned:
+        return False
+    return _starts_alone(asks) or not any(
+        li.state is LinkState.RUNNING and li.index < asks.index for li in links
+    )
+
+
+def _starts_alone(asks: Link) -> bool:
+    """What nothing had released started since its predecessor had ended, seen or not."""
+    return asks.index == 1 or (asks.position is Position.HELD and asks.planned_release is None)
+
+
+def _standing_s(standby: Link, end: int) -> int | None:
+    """The plan that stands, where it is not its owner's or past."""
+    at = standby.planned_release
+    if standby.position is not Position.HELD or standby.planned_by is Planner.USER or at is None:
+        return None
+    return max(0, end - at) or None
+
+
+def _unborn(asks: Link) -> Link:
+    return Link(
+        chain_id=asks.chain_id,
+        index=asks.index + 1,
+        job_id=JobId(0),
+        submit=0,
+        partition=asks.partition,
+        account=asks.account,
+        nodes=asks.nodes,
+        time_limit_s=asks.time_limit_s,
+    )
+
+
+def _view(tx: Transaction, cluster_id: int, chain: Chain, asks: Link, now: int) -> HandoverView:
+    partition = asks.partition
+    return HandoverView(
+        now=now,
+        predecessor_end=asks.planned_end() or now,
+        predecessor_start=asks.start,
+        partition=partition,
+        nodes=asks.nodes,
+        time_limit_s=asks.time_limit_s or 0,
+        overlap_price=chain.overlap_price,
+        jobs=job_history.waits(tx, cluster_id, partition, before=now, last=RECENT_JOBS),
+        handovers=chains.handover_waits(
+            tx, cluster_id, partition, nodes=asks.nodes, last=RECENT_HANDOVERS
+        ),
+        queue=Queue.of(now, []),
+        free_nodes=0,
+        max_overlap_s=chain.allowed_overlap_s(asks),
+    )

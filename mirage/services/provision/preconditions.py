@@ -1,0 +1,100 @@
+"""What is decided of a hand-over before any policy is asked."""
+
+from dataclasses import replace
+
+from mirage.domain.access.move_scope import Reach
+from mirage.domain.chain import Link, LinkState, Planner, Position
+from mirage.domain.decision import Action, Decision
+from mirage.domain.job import JobState
+from mirage.domain.snapshot import Queue
+from mirage.services.provision.release_planning import stands_by_mirage
+from mirage.slurm.text import dependency
+
+_GUARD = "guard"
+_HOLD_AGAIN = Decision(action=Action.HOLD, reason="its predecessor was requeued", policy=_GUARD)
+_LET_OFF = Decision(
+    action=Action.FREE,
+    reason="pinned, and its predecessor has ended: any nodes will do",
+    policy=_GUARD,
+)
+_NEVER_EARLY = Decision(
+    action=Action.WAIT,
+    reason="its own dependency `singleton` lets it start only after its predecessor",
+    policy=_GUARD,
+)
+_SUSPENDED = "its predecessor is suspended: nobody knows for how long"
+_THEIRS = Decision(
+    action=Action.WAIT,
+    reason="its owner or an admin has changed when Slurm releases it: that is left as it is",
+    policy=_GUARD,
+)
+_NO_END_YET = Decision(action=Action.WAIT, reason=_SUSPENDED, policy=_GUARD)
+_OFF_ITS_NODES = Decision(
+    action=Action.HOLD,
+    reason=f"pinned, and {_SUSPENDED}, while Slurm may give its nodes away",
+    policy=_GUARD,
+)
+
+
+def guard(standby: Link, predecessor: Link, beside: Link | None, queue: Queue) -> Decision | None:
+    """`beside`: an earlier link that still runs."""
+    if not is_asked(standby, predecessor):
+        return _without_policy(standby, predecessor)
+    if standby.planned_by is Planner.USER:
+        return _THEIRS
+    found = _unreleased(standby, predecessor, beside, queue)
+    waits = found is not None and found.action is Action.WAIT
+    return _unplanned(found) if found is not None and waits and stands_by_mirage(standby) else found
+
+
+def _unreleased(
+    standby: Link, predecessor: Link, beside: Link | None, queue: Queue
+) -> Decision | None:
+    """While it must not be early at all."""
+    if beside is not None:
+        return _one_at_a_time(beside)
+    shown, before = queue.find(standby.job_id), queue.find(predecessor.job_id)
+    if shown is not None and dependency.has_singleton(shown.dependency):
+        return _NEVER_EARLY
+    if before is None or before.state is not JobState.SUSPENDED:
+        return None
+    return _OFF_ITS_NODES if standby.position is Position.PINNED else _NO_END_YET
+
+
+def out_of_reach(account: str, reach: Reach) -> Decision:
+    """Of a standby that the service's account may not move."""
+    whose = f"of account {account}" if account else "of this user"
+    reason = (
+        f"the service may not move jobs {whose}, so plain Slurm starts it when its predecessor "
+        f"ends; the service may move {reach.says()}"
+    )
+    return Decision(action=Action.WAIT, reason=reason, policy=_GUARD)
+
+
+def is_asked(standby: Link, predecessor: Link) -> bool:
+    """Whether a policy has a say: the standby may still be moved before its predecessor's end."""
+    runs = predecessor.state is LinkState.RUNNING and predecessor.planned_end() is not None
+    return runs and standby.position is not Position.FREE
+
+
+def _without_policy(standby: Link, predecessor: Link) -> Decision | None:
+    pinned = standby.position is Position.PINNED
+    # One that is planned stays: Slurm counts anew from its predecessor's next start.
+    freed = standby.freed_at is not None and standby.freed_by is not Planner.USER
+    if predecessor.state is LinkState.PENDING and (pinned or freed):
+        return _HOLD_AGAIN
+    # It had its chance at the very second. Nothing keeps its predecessor's nodes for it now.
+    return _LET_OFF if pinned and predecessor.state is LinkState.ENDED else None
+
+
+def _unplanned(decision: Decision) -> Decision:
+    """Slurm shall not release it by itself either."""
+    reason = f"its plan is taken back: {decision.reason}"
+    return replace(decision, action=Action.HOLD, reason=reason)
+
+
+def _one_at_a_time(beside: Link) -> Decision:
+    """Where waits are forecast to outlast a link, every link would be freed as soon as it stands,
+    and on a queue that has just cleared the whole chain would run at once."""
+    reason = f"link {beside.index} still runs: one hand-over at a time"
+    return Decision(action=Action.WAIT, reason=reason, policy=_GUARD)

@@ -1,0 +1,343 @@
+"""One provision tick: look at each hand-over, decide, write it down, then tell Slurm.
+
+The decision is durable before Slurm hears of it, and its effect after: a crash between leaves an
+intention, which `reconcile` settles by what the queue shows. Nothing is ever sent twice blindly.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import structlog
+
+from mirage.domain.chain import ChainId, ChainState, Link, LinkState, Planner, Position
+from mirage.domain.decision import Action, Decision, Forecast, Mode
+from mirage.domain.snapshot import Snapshot
+from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
+from mirage.policy.registry import is_model
+from mirage.ports import Cluster, NextLink
+from mirage.services.chains.chain_ownership import CLOCKS_DIFFER_S
+from mirage.services.chains.link_sync import unread_chains
+from mirage.services.chains.open_handovers import OpenHandover, open_handovers
+from mirage.services.control.limits import too_wrong
+from mirage.services.provision.baseline_counterfactuals import SLURM, Foregone
+from mirage.services.provision.decision_context import Desk, Rules, found
+from mirage.services.provision.forgotten_dependencies import in_words, without_met
+from mirage.services.provision.release_planning import plan_min
+from mirage.slurm.text import dependency
+from mirage.store.chains import chains, decisions, handover_outcomes
+from mirage.store.chains.decisions import DecisionRow, Effect, NewDecision
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditEntry
+from mirage.store.forecasts import handover_forecasts
+from mirage.store.forecasts.handover_forecasts import ForecastRow
+from mirage.store.operations import clusters
+
+_log = structlog.get_logger(__name__)
+
+_DEMOTED = "demoted to shadow"
+_MADE_ELIGIBLE = frozenset({Action.FREE, Action.SUBMIT})
+
+
+def provision(
+    store: Store, cluster: Cluster, cluster_id: int, snapshot: Snapshot, rules: Rules
+) -> None:
+    """Decide every open hand-over of the cluster, and do what is decided where the mode is act.
+
+    Nothing is locked while policies are asked: that may take seconds.
+    """
+    with store.begin() as tx:
+        demote(tx, cluster_id, snapshot.queue.taken_at, rules)
+    with store.read() as tx:
+        unread = unread_chains(tx, cluster_id, snapshot.queue)
+        open_ones = [
+            handover
+            for state in (ChainState.ACTIVE, ChainState.PAUSED)
+            for handover in open_handovers(tx, cluster_id, state)
+            if handover.chain.chain_id not in unread
+        ]
+        desk = Desk(tx, cluster_id, snapshot, rules, open_ones)
+        made = list(_decided(tx, cluster_id, desk, open_ones))
+    with store.begin() as tx:
+        planned = list(_written(tx, cluster_id, made, desk.foregone))
+    for move in planned:
+        tell = partial(_tell, cluster, rules, snapshot)
+        if not _carry_out(store, cluster, cluster_id, move, tell):
+            # No answer: the rest would wait as long for none. `reconcile` finds them not done.
+            return
+
+
+def demote(tx: Transaction, cluster_id: int, now: int, rules: Rules) -> None:
+    """Fall back from act to shadow when the default policy's last forecasts were too wrong.
+
+    Those made before the last time count no more, or nobody could ever set act again.
+    """
+    limits = rules.limits
+    acting = [p for p, mode in clusters.modes(tx, cluster_id).items() if mode is Mode.ACT]
+    if not acting:
+        return
+    since = clusters.demoted_at(tx, cluster_id) or 0
+    errors = handover_forecasts.errors(
+        tx, cluster_id, limits.demote_after, _source(rules), since=since
+    )
+    wrong = too_wrong(errors, limits)
+    if wrong is None:
+        return
+    for partition in acting:
+        clusters.set_mode(tx, cluster_id, Mode.SHADOW, partition)
+    clusters.set_demoted_at(tx, cluster_id, now)
+    detail = {"mean_abs_error_s": round(wrong), "bound_s": limits.demote_error_s}
+    audit.write(tx, cluster_id, AuditEntry(at=now, actor="mirage", event=_DEMOTED, detail=detail))
+    _log.warning(_DEMOTED, **detail)
+
+
+def _source(rules: Rules) -> str:
+    """What the default policy's forecasts are stored under: of a model, the version in use."""
+    return found(rules, rules.default).name if is_model(rules.default) else rules.default
+
+
+def _decided(
+    tx: Transaction, cluster_id: int, desk: Desk, open_ones: Sequence[OpenHandover]
+) -> Iterator[tuple[OpenHandover, NewDecision]]:
+    modes = clusters.modes(tx, cluster_id)
+    for handover in open_ones:
+        mode = clusters.mode_among(modes, handover.standby.partition)
+        undone = None if mode is Mode.ACT else desk.undo(handover)
+        if undone is not None:
+            yield handover, desk.written(handover, undone, Mode.ACT)
+            continue
+        if handover.chain.state is not ChainState.ACTIVE:
+            continue
+        left = desk.out_of_reach(handover) if mode is Mode.ACT else None
+        acts = mode is Mode.ACT
+        decision = None if mode is Mode.OBSERVE else left or desk.decide(handover, acts=acts)
+        if decision is None:
+            continue
+        new = desk.written(handover, decision, mode)
+        if mode is Mode.SHADOW and decision.action in _MADE_ELIGIBLE:
+            desk.foregone.frees(handover, handover_outcomes.MIRAGE, new.at)
+        yield handover, new
+
+
+def _written(
+    tx: Transaction,
+    cluster_id: int,
+    made: Sequence[tuple[OpenHandover, NewDecision]],
+    foregone: Foregone,
+) -> Iterator[tuple[OpenHandover, Decision, int]]:
+    """What Slurm is to be told."""
+    news = [new for _, new in made]
+    ids = decisions.record_all(tx, cluster_id, news)
+    told = [row for pair in made for row in _forecasts(*pair, foregone)]
+    handover_forecasts.record_all(tx, cluster_id, told)
+    handover_outcomes.put_would_free(tx, foregone.found)
+    for (handover, new), decision_id in zip(made, ids, strict=True):
+        if new.effect is Effect.INTENDED:
+            yield handover, new.decision, decision_id
+
+
+def _forecasts(
+    handover: OpenHandover, new: NewDecision, foregone: Foregone
+) -> Iterator[ForecastRow]:
+    """The one that decided, and beside it Slurm's own. Of a wait or a plan none is kept: the course
+    of a forecast is in the decisions."""
+    decision = new.decision
+    if decision.forecast is None or decision.action in {Action.WAIT, Action.PLAN}:
+        return
+    made = {decision.policy: decision.forecast}
+    slurm_s = foregone.slurm_s(handover)
+    if slurm_s is not None:
+        made.setdefault(SLURM, Forecast(p50_s=slurm_s))
+    for source, forecast in made.items():
+        yield ForecastRow(
+            chain_id=new.chain_id, index=new.index, source=source, at=new.at, forecast=forecast
+        )
+
+
+def _carry_out(
+    store: Store,
+    cluster: Cluster,
+    cluster_id: int,
+    planned: tuple[OpenHandover, Decision, int],
+    tell: Callable[[OpenHandover, Decision], tuple[Effect, str]],
+) -> bool:
+    """Tell Slurm, and write down what became of it; False where there was no answer."""
+    handover, decision, decision_id = planned
+    standby = handover.standby
+    effect, error = tell(handover, decision)
+    now = cluster.now()
+    with store.begin() as tx:
+        # What was submitted has no number here yet: the queue shows it, and `reconcile` settles it.
+        if handover.submits and effect is Effect.DONE:
+            decisions.submitted(tx, decision_id, now)
+        else:
+            decisions.settle(tx, decision_id, effect, error)
+        if effect is Effect.DONE and not handover.submits:
+            minutes = plan_min(decision, handover.predecessor)
+            chains.save_link(
+                tx, cluster_id, moved(standby, decision.action, now, decision.release_at, minutes)
+            )
+        entry = AuditEntry(
+            at=now,
+            actor="mirage",
+            event=told(decision.action, effect),
+            chain_id=handover.chain.chain_id,
+            job_id=None if handover.submits else standby.job_id,
+            detail={"link": standby.index, "reason": decision.reason, "error": error},
+        )
+        audit.write(tx, cluster_id, entry)
+    _log.info("moved", chain_id=handover.chain.chain_id, effect=effect.value, error=error)
+    return effect is not Effect.INTENDED or not error
+
+
+def told(action: Action, effect: Effect) -> str:
+    """The audit's word for a move that Slurm was told."""
+    return f"{action}: {effect}"
+
+
+def moved(
+    standby: Link, action: Action, now: int, release_at: int | None, minutes: int | None
+) -> Link:
+    """Where it stands after the move; `release_at` and `minutes` of a plan."""
+    if action is Action.PLAN:
+        if standby.freed_at is not None:  # Slurm has carried it out since
+            return replace(standby, freed_by=Planner.SERVICE)
+        held = replace(standby, position=Position.HELD, planned_by=Planner.SERVICE)
+        return replace(held, planned_release=release_at, plan_min=minutes)
+    if action is Action.FREE or action is Action.SUBMIT:
+        freed = replace(standby, position=Position.FREE, freed_at=now)
+        return replace(freed, freed_by=Planner.SERVICE)
+    place = Position.HELD if action is Action.HOLD else Position.PINNED
+    back = replace(standby, position=place, freed_at=None, freed_by=None)
+    return replace(back, plan_min=None, planned_release=None, planned_by=None)
+
+
+def moved_by(row: DecisionRow, standby: Link) -> Link:
+    """Where it stands after a move that is written down."""
+    return moved(standby, row.action, row.at, row.release_at, row.inputs.get("plan_min"))
+
+
+def _tell(
+    cluster: Cluster,
+    rules: Rules,
+    snapshot: Snapshot,
+    handover: OpenHandover,
+    decision: Decision,
+) -> tuple[Effect, str]:
+    """What became of it, and Slurm's words; intended without any: it is left to the link."""
+    try:
+        if decision.action is Action.SUBMIT:
+            there = rules.submit(_next_link(handover))
+            return (Effect.DONE if there else Effect.INTENDED), ""
+        _move(cluster, handover, decision, snapshot)
+    except ClusterRefused as error:
+        job = snapshot.queue.find(handover.standby.job_id)
+        text = "" if job is None else job.dependency
+        return Effect.REFUSED, in_words(str(error), text, snapshot.queue)
+    except InputError as error:
+        return Effect.REFUSED, str(error)
+    except ClusterUnavailable as error:
+        # It may have been heard: the next queue tells, and `reconcile` settles it.
+        return Effect.INTENDED, str(error)
+    return Effect.DONE, ""
+
+
+def _next_link(handover: OpenHandover) -> NextLink:
+    chain = handover.chain
+    return NextLink(
+        chain_id=chain.chain_id,
+        index=handover.standby.index,
+        uid=chain.uid,
+        user=chain.user,
+        predecessor=handover.predecessor.job_id,
+    )
+
+
+def _move(cluster: Cluster, handover: OpenHandover, decision: Decision, snapshot: Snapshot) -> None:
+    standby, predecessor = handover.standby.job_id, handover.predecessor.job_id
+    job = snapshot.queue.find(standby)
+    text = "" if job is None else job.dependency
+    before = snapshot.queue.find(predecessor)
+    owner, unpin = handover.chain.uid, handover.standby.position is Position.PINNED
+    kept = without_met(cluster, text, snapshot.queue)
+    if decision.action is Action.HOLD:
+        behind = dependency.behind(kept, predecessor)
+        cluster.hold(standby, owner=owner, dependency=behind, unpin=unpin)
+        return
+    minutes = plan_min(decision, handover.predecessor)
+    if minutes is not None:
+        if before is None or before.start != handover.predecessor.start:
+            raise InputError("its predecessor does not run any more as it did when it was planned")
+        release = dependency.planned(kept, predecessor, minutes)
+        cluster.hold(standby, owner=owner, dependency=release)
+        return
+    rest = dependency.without(kept, predecessor)
+    if decision.action is Action.PIN:
+        nodes = before.node_list if before else ""
+        cluster.pin(standby, owner=owner, dependency=rest, node_list=nodes)
+    else:
+        cluster.free(standby, owner=owner, dependency=rest, unpin=unpin)
+
+
+def _took(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:
+    """Whether the move is what Slurm shows."""
+    if row.action is Action.SUBMIT:
+        # The running link may have put it behind itself, as its last act or for want of an answer.
+        return standby.position is Position.FREE and standby.submit >= row.at - CLOCKS_DIFFER_S
+    if row.inputs.get("standby") != standby.job_id:
+        return False
+    if row.action in {Action.HOLD, Action.PLAN}:
+        held = standby.state is LinkState.PENDING and standby.position is Position.HELD
+        released = row.action is Action.PLAN and standby.freed_at is not None
+        return released or (held and standby.plan_min == row.inputs.get("plan_min"))
+    if standby.state is LinkState.PENDING and standby.position is not Position.FREE:
+        return False
+    # It is eligible: by the move, or because its predecessor ended.
+    ended = None if predecessor is None else predecessor.end
+    since = standby.start if standby.eligible is None else standby.eligible
+    if ended is None:
+        return standby.state is LinkState.PENDING or standby.start is not None
+    return since is not None and since < ended
+
+
+def _too_late(predecessor: Link | None) -> bool:
+    return predecessor is None or predecessor.state is LinkState.ENDED
+
+
+def reconcile(
+    tx: Transaction, cluster_id: int, now: int, unread: frozenset[ChainId] = frozenset()
+) -> None:
+    """Settle intentions that a crash or a silent Slurm left open, by where the standby stands now.
+
+    Run after `chains.sync`, so the links show what Slurm's queue showed; but not those of `unread`.
+    """
+    for row in decisions.intended(tx, cluster_id):
+        if row.chain_id in unread:
+            continue
+        links = {link.index: link for link in chains.links(tx, row.chain_id)}
+        standby = links.get(row.index)
+        if standby is None or standby.seen_at < row.at:
+            if row.action is Action.SUBMIT and _too_late(links.get(row.index - 1)):
+                decisions.settle(tx, row.id, Effect.FAILED, "nobody submitted it")
+            continue
+        taken = _took(row, standby, links.get(row.index - 1))
+        effect = Effect.DONE if taken else Effect.FAILED
+        decisions.settle(tx, row.id, effect, "" if taken else "Slurm did not take the move")
+        if taken:
+            chains.save_link(tx, cluster_id, moved_by(row, standby))
+            judged = row.action in _MADE_ELIGIBLE and not standby.hindered
+            if judged and standby.start is not None:
+                since = max(row.at, standby.submit)
+                handover_forecasts.settle(
+                    tx, row.chain_id, row.index, max(0, standby.start - since)
+                )
+        entry = AuditEntry(
+            at=now,
+            actor="mirage",
+            event=f"reconciled {row.action}: {effect}",
+            chain_id=row.chain_id,
+            job_id=standby.job_id,
+            detail={"decision": row.id, "link": row.index},
+        )
+        audit.write(tx, cluster_id, entry)

@@ -1,0 +1,1 @@
+"""Replay recorded traces on the simulator: simulation, calibration and twin tables."""

@@ -1,0 +1,342 @@
+"""Fit a cluster to a log: what the log shows is read, what it does not is searched for."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from mirage.errors import InputError
+from mirage.sim.packing.packed_params import partition_nodes
+from mirage.sim.packing.workload import Workload
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Params, SimJob
+from mirage.traces.calibration import inferred_cluster
+from mirage.traces.calibration.fidelity import (
+    DAY_S,
+    Fidelity,
+    Whole,
+    Window,
+    default_window,
+    fidelity,
+)
+from mirage.traces.calibration.inferred_cluster import Chains, Levels
+from mirage.traces.calibration.search_space import (
+    KNOBS,
+    Knob,
+    Trial,
+    knobs_of,
+    values_of,
+    with_values,
+)
+from mirage.traces.workloads.replay import Logged, Replay, as_cancelled
+
+Told = Callable[[float], None]
+"""Hears how much has been done, 0 to 1."""
+Score = Callable[[Mapping[str, int]], float]
+
+_PER_LOG_HOUR = 0.2
+"""What the logarithm of the waits' mean difference counts beside their rank correlation. Chosen by
+folds within Lonestar6's weeks before 2023-01-16 (benchmarks/log_fidelity.py --folds)."""
+_TRIFLE_H = 0.01
+_INNER = 0.8
+"""Share of the fitting time that is searched on; the recipe is judged on the rest."""
+_GOOD = 20
+"""Trials whose middle is taken."""
+_MARGIN = 0.02
+"""Scores this far below the best are as good as it."""
+_SWEEP = 7
+"""Values of each knob, over its range, at which the score is looked up."""
+_LEAST_DAYS = 14
+_UNSCORED = -10.0
+
+
+class Search(Protocol):
+    """learn.tpe.search: this room knows no optimiser."""
+
+    def __call__(
+        self,
+        knobs: Sequence[Knob],
+        score: Score,
+        *,
+        trials: int,
+        seed: int,
+        first: Mapping[str, int],
+    ) -> list[Trial]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is fitted on, and how long is searched."""
+
+    begin: int
+    until: int
+    """Fitted on [begin, until), judged after."""
+    end: int
+    nodes: int | None = None
+    """Nodes there were at most; None: as many as were ever busy."""
+    trials: int = 150
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What is read from the log directly."""
+
+    nodes: int
+    levels: Levels
+    max_jobs_pu: int
+    chains: Chains
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """A setting that was searched for."""
+
+    name: str
+    value: int
+    low: int
+    high: int
+    """The least and the most with which a trial, or the result with only this changed, scored about
+    as well. As wide as the range searched: the log does not tell."""
+    drop: float
+    """How much lower the score is at the worst value of the range searched, all else kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    params: Params
+    plan: Plan
+    seen: Seen
+    fitted: tuple[Fitted, ...]
+    recipe: str
+    """Which of three numbers the inner hold-out preferred: best, middle, start."""
+    inner: dict[str, float | None]
+    """The score of each there."""
+    fitting: dict[str, Fidelity]
+    """On the weeks fitted on: of the start and of the calibrated file."""
+    held_out: dict[str, Fidelity]
+    """On the weeks after."""
+
+
+def default_plan(replay: Replay) -> Plan:
+    """Fitted on the first three quarters of what can be judged, judged on the last."""
+    window = default_window(replay.workload.submit, replay.logged)
+    cut = window.begin + (window.end - window.begin) * 3 // 4 // DAY_S * DAY_S
+    return Plan(begin=window.begin, until=cut, end=window.end)
+
+
+def calibrate(
+    replay: Replay, start: Params, plan: Plan, search: Search, told: Told | None = None
+) -> Calibration:
+    """Fit `start` to what the log says of jobs that started before `plan.until`.
+
+    Its nodes stay, so that node types and partitions do; fewer are drains. Jobs after that are
+    replayed only to judge. Raises InputError where there is too little to fit.
+    """
+    _check(replay, plan)
+    before = _starts(start, replay.workload.jobs)
+    seen = look(replay, plan)
+    bench = _likelier(replay, as_seen(start, seen, replay.workload, plan.until), plan, told)
+    base, replay = bench.base, bench.replay
+    recipe, inner = _recipe(bench, search)
+    params, trials = base, [bench.first]
+    if recipe != "start":
+        trials = search(KNOBS, bench.score, trials=plan.trials, seed=plan.seed, first=bench.values)
+        params = with_values(base, _chosen(recipe, trials, bench.score))
+    after = _starts(params, replay.workload.jobs)
+    return Calibration(
+        params=params,
+        plan=plan,
+        seen=seen,
+        fitted=tuple(_fitted(knob, params, trials, bench.score) for knob in knobs_of(params)),
+        recipe=recipe,
+        inner=inner,
+        fitting=_judged(replay, before, after, Window(begin=plan.begin, end=plan.until)),
+        held_out=_judged(replay, before, after, Window(begin=plan.until, end=plan.end)),
+    )
+
+
+def _likelier(replay: Replay, base: Params, plan: Plan, told: Told | None) -> "_Bench":
+    """Whether jobs that were cancelled while they waited would have run (`cancelled_jobs_run`):
+    which way the replay is nearer to the log, before anything is searched for; if neither, no."""
+    ways = [replace(base, cancelled_jobs_run=run) for run in (False, True)]
+    benches = [_Bench(as_cancelled(replay, way), way, plan, told) for way in ways]
+    return max(benches, key=lambda bench: bench.first.score)
+
+
+def look(replay: Replay, plan: Plan) -> Seen:
+    """What the log shows by itself of the time before `plan.until`."""
+    jobs, logged = replay.workload.jobs, replay.logged
+    submit = replay.workload.submit
+    nodes = np.array([job.nodes for job in jobs], np.int64)
+    names = {name: i for i, name in enumerate(sorted({job.user for job in jobs}))}
+    users = np.array([names[job.user] for job in jobs], np.int64)
+    levels = inferred_cluster.node_levels(submit, nodes, users, logged, plan.until)
+    ran = nodes[(logged.start >= 0) & (logged.start < plan.until)]
+    most = max((level for _, level in levels), default=0)
+    return Seen(
+        nodes=plan.nodes or max(most, int(ran.max(initial=1))),
+        levels=levels,
+        max_jobs_pu=inferred_cluster.running_limit(users, logged, plan.until),
+        chains=inferred_cluster.hidden_chains(jobs, logged, plan.until),
+    )
+
+
+def as_seen(start: Params, seen: Seen, workload: Workload, until: int) -> Params:
+    """`start` with what the log showed before `until`."""
+    nodes = _usable(start, workload.jobs)
+    begin = min([int(workload.submit[0]), *(at for at, _ in seen.levels)])
+    begin = min([begin, *(event.at for event in start.node_events)])
+    levels = ((begin, seen.nodes), *seen.levels)
+    return replace(
+        _limited(start, seen.max_jobs_pu),
+        node_events=inferred_cluster.node_events(levels, nodes, start.node_events, until),
+    )
+
+
+def _usable(params: Params, jobs: Sequence[SimJob]) -> list[int]:
+    """Ascending numbers of the nodes that jobs of the log may be on: others it says nothing of."""
+    used = {job.partition or params.partitions[0].name for job in jobs}
+    parts = [partition_nodes(params, p) for p in params.partitions if p.name in used]
+    return sorted({node for part in parts for node in part})
+
+
+def _limited(params: Params, max_jobs_pu: int) -> Params:
+    """With this limit, if any, on the running jobs of a user: where there are QOS only theirs
+    count, and jobs are in the first unless the log says otherwise."""
+    if not max_jobs_pu:
+        return params
+    if not params.qos:
+        return replace(params, max_jobs_pu=max_jobs_pu)
+    first, *others = params.qos
+    return replace(params, qos=(replace(first, max_jobs_pu=max_jobs_pu), *others))
+
+
+def score_of(found: Fidelity) -> float:
+    """What is made large: rank correlation of waits, less their mean difference's logarithm."""
+    if found.spearman is None or found.wait_mae_h is None:
+        return _UNSCORED
+    return found.spearman - _PER_LOG_HOUR * math.log(found.wait_mae_h + _TRIFLE_H)
+
+
+def _check(replay: Replay, plan: Plan) -> None:
+    if not (replay.logged.start >= 0).any():
+        raise InputError("the log has no starts: there is nothing to fit to")
+    if plan.until - plan.begin < _LEAST_DAYS * DAY_S:
+        raise InputError(
+            f"too little to fit: {_LEAST_DAYS} days are needed between the time at which the log "
+            "is complete and --until"
+        )
+
+
+class _Bench:
+    """Scores settings on the time before `plan.until`, which is all it knows of the log."""
+
+    def __init__(self, replay: Replay, base: Params, plan: Plan, told: Told | None) -> None:
+        self.replay, self.base, self.plan = replay, base, plan
+        rows = replay.workload.submit < plan.until
+        self._jobs = [job for job, row in zip(replay.workload.jobs, rows, strict=True) if row]
+        self._submit = replay.workload.submit[rows]
+        start = replay.logged.start[rows]
+        self._logged = Logged(
+            eligible=replay.logged.eligible[rows],
+            start=np.where(start < plan.until, start, -1),
+            end=replay.logged.end[rows],
+            suspect=replay.logged.suspect[rows],
+        )
+        self._known: dict[tuple[int, ...], Whole] = {}
+        self._told, self._runs = told, 0
+        self._expected = 2 * plan.trials + _SWEEP * len(KNOBS)
+        inner = plan.begin + round((plan.until - plan.begin) * _INNER)
+        self.early = Window(begin=plan.begin, end=inner)
+        self.late = Window(begin=inner, end=plan.until)
+        self.values = values_of(base)
+
+    @property
+    def first(self) -> Trial:
+        return Trial(values=self.values, score=self.score(self.values))
+
+    def score(self, values: Mapping[str, int], window: Window | None = None) -> float:
+        window = window or Window(begin=self.plan.begin, end=self.plan.until)
+        return score_of(fidelity(self._submit, self._started(values), self._logged, window))
+
+    def early_score(self, values: Mapping[str, int]) -> float:
+        return self.score(values, self.early)
+
+    def _started(self, values: Mapping[str, int]) -> Whole:
+        key = tuple(values[knob.name] for knob in KNOBS)
+        if key not in self._known:
+            self._known[key] = _starts(with_values(self.base, values), self._jobs)
+        self._runs += 1
+        if self._told is not None:
+            self._told(min(1.0, self._runs / self._expected))
+        return self._known[key]
+
+
+def _recipe(bench: _Bench, search: Search) -> tuple[str, dict[str, float | None]]:
+    """Search on the early weeks; how far to trust such a search is seen on the late ones."""
+    plan = bench.plan
+    trials = search(
+        KNOBS, bench.early_score, trials=plan.trials, seed=plan.seed, first=bench.values
+    )
+    numbers = {
+        "middle": _middle(trials),
+        "best": _best(trials).values,
+        "start": bench.values,
+    }
+    scores = {name: bench.score(values, bench.late) for name, values in numbers.items()}
+    return max(scores, key=lambda name: scores[name]), {
+        name: None if score == _UNSCORED else score for name, score in scores.items()
+    }
+
+
+def _chosen(recipe: str, trials: list[Trial], score: Score) -> Mapping[str, int]:
+    """The middle of the good trials, where it is about as good as the best of them."""
+    best, middle = _best(trials), _middle(trials)
+    if recipe == "middle" and score(middle) >= best.score - _MARGIN:
+        return middle
+    return best.values
+
+
+def _best(trials: Sequence[Trial]) -> Trial:
+    return max(trials, key=lambda trial: trial.score)
+
+
+def _middle(trials: Sequence[Trial]) -> dict[str, int]:
+    """The medians of the best trials' numbers: the best of all has had luck."""
+    good = sorted(trials, key=lambda trial: -trial.score)[:_GOOD]
+    return {k.name: round(float(np.median([t.values[k.name] for t in good]))) for k in KNOBS}
+
+
+def _fitted(knob: Knob, params: Params, trials: Sequence[Trial], score: Score) -> Fitted:
+    values = values_of(params)
+    reached = score(values)
+    swept = {
+        round(at): score({**values, knob.name: round(at)})
+        for at in np.geomspace(knob.low, knob.high, _SWEEP)
+    }
+    good = [at for at, found in swept.items() if found >= reached - _MARGIN]
+    good += [t.values[knob.name] for t in trials if t.score >= reached - _MARGIN]
+    return Fitted(
+        name=knob.name,
+        value=values[knob.name],
+        low=min(good, default=values[knob.name]),
+        high=max(good, default=values[knob.name]),
+        drop=max(0.0, reached - min(swept.values())),
+    )
+
+
+def _starts(params: Params, jobs: Sequence[SimJob]) -> Whole:
+    sim = Simulator(params, Workload.of(params, jobs))
+    sim.run_out()
+    return sim.start
+
+
+def _judged(replay: Replay, before: Whole, after: Whole, window: Window) -> dict[str, Fidelity]:
+    submit, logged = replay.workload.submit, replay.logged
+    return {
+        "start": fidelity(submit, before, logged, window),
+        "calibrated": fidelity(submit, after, logged, window),
+    }

@@ -1,0 +1,189 @@
+"""Replay a trace on a simulated cluster: how long jobs wait, and how near that is to the log."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirage.domain.job import JobState
+from mirage.errors import InputError
+from mirage.sim.packing.packed_params import least_of
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Params, SimJob
+from mirage.traces.calibration.fidelity import (
+    DAY_S,
+    HOUR_S,
+    RAMP_UP_S,
+    WEEK_S,
+    Fidelity,
+    Window,
+    default_window,
+    fidelity,
+)
+from mirage.traces.workloads.replay import Replay, is_whole, partition_of
+
+Told = Callable[[float], None]
+"""Hears how much of the trace's time has been simulated, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitHours:
+    """Of the jobs that started in the replay; None where none did."""
+
+    mean: float | None
+    median: float | None
+    p90: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What `mirage simulate` tells. Seconds are of the cluster but for `wall_s`."""
+
+    jobs: int
+    started: int
+    simulated_s: int
+    """From the first submission to the last end, or to the log's where jobs still ran then."""
+    wall_s: float
+    """What the replay took here, without reading the file and without compiling."""
+    jobs_per_s: float
+    wait_h: WaitHours
+    fidelity: Fidelity | None
+    """None where no job is judged."""
+    not_judged: str | None
+    """Why, where none is."""
+    window: Window
+    """The submissions that `fidelity` judges."""
+
+
+def simulator(replay: Replay, params: Params) -> Simulator:
+    """A simulator at the replay's first submission, its functions compiled.
+
+    Raises InputError where the trace has no job to replay.
+    """
+    if not len(replay.workload):
+        raise InputError(f"not one of {replay.read} rows can be replayed{_why(replay)}")
+    Simulator(params, [SimJob(job_id=1, time_limit_s=1, run_s=1)]).run_out()
+    return Simulator(params, replay.workload)
+
+
+def simulate(replay: Replay, sim: Simulator, window: Window | None, told: Told | None) -> Report:
+    """Run `sim`, made for the replay, to the end of all its jobs, or of the log where some of its
+    jobs still ran then."""
+    made = replay.workload
+    began = time.perf_counter()
+    if told is not None:
+        _in_weeks(sim, int(made.submit[0]), int(made.submit[-1]), told)
+    if replay.until is None:
+        sim.run_out()
+    else:
+        sim.advance_quietly(replay.until)
+    wall_s = time.perf_counter() - began
+    window = window or default_window(made.submit, replay.logged)
+    until = replay.until or max(int(sim.end.max()), int(made.submit[-1]))
+    waits_h = ((sim.start - made.submit) / HOUR_S)[sim.start >= 0]
+    found = fidelity(made.submit, sim.start, replay.logged, window)
+    return Report(
+        jobs=len(made),
+        started=len(waits_h),
+        simulated_s=until - int(made.submit[0]),
+        wall_s=wall_s,
+        jobs_per_s=len(made) / wall_s,
+        wait_h=_wait_hours(waits_h),
+        fidelity=found if found.jobs else None,
+        not_judged=None if found.jobs else _not_judged(replay, window),
+        window=window,
+    )
+
+
+def _in_weeks(sim: Simulator, first: int, last: int, told: Told) -> None:
+    for at in range(first + WEEK_S, last, WEEK_S):
+        sim.advance_quietly(at)
+        told((at - first) / (last - first))
+
+
+def _not_judged(replay: Replay, window: Window) -> str:
+    if not (replay.logged.start >= 0).any():
+        return "the log has no starts"
+    if window.begin >= window.end:
+        days = RAMP_UP_S // DAY_S
+        return f"no submission in the log is later than {days} days after its first start"
+    return "no job submitted in that time started in both and is not suspect"
+
+
+def _why(replay: Replay) -> str:
+    out = [*replay.refused.items(), *replay.skipped.items()]
+    reasons = ", ".join(f"{reason} ({rows})" for reason, rows in out)
+    return f": {reasons}" if reasons else ""
+
+
+def _wait_hours(waits_h: np.ndarray) -> WaitHours:
+    if not len(waits_h):
+        return WaitHours(mean=None, median=None, p90=None)
+    return WaitHours(
+        mean=float(waits_h.mean()),
+        median=float(np.median(waits_h)),
+        p90=float(np.quantile(waits_h, 0.9)),
+    )
+
+
+def write_jobs(path: Path, replay: Replay, sim: Simulator) -> None:
+    """The replay's jobs as a trace: parquet, docs/traces.md's columns and the log's own starts.
+
+    Raises InputError where `path` cannot be written.
+    """
+    jobs = replay.workload.jobs
+    params = sim.params
+    states = [sim.state_of(row) for row in range(len(jobs))]
+    start, end = _known(sim.start), _known(sim.end)
+    given = _Given(params)
+    cpus, memory_mib, gpus = zip(*(given.to(job) for job in jobs), strict=True)
+    text, whole = pa.string(), pa.int64()
+    columns = {
+        "job_id": pa.array([str(job.job_id) for job in jobs], text),
+        "user": pa.array([job.user for job in jobs], text),
+        "account": pa.array([job.account for job in jobs], text),
+        "partition": pa.array([job.partition or params.partitions[0].name for job in jobs], text),
+        "qos": pa.array([job.qos for job in jobs], text),
+        "state": pa.array([state.value for state in states], text),
+        "submit": pa.array(replay.workload.submit, whole),
+        "eligible": pa.nulls(len(jobs), whole),
+        "start": start,
+        "end": end,
+        "timelimit_s": pa.array([job.time_limit_s for job in jobs], whole),
+        "nodes": pa.array([job.nodes for job in jobs], whole),
+        "gpus": pa.array(gpus, whole),
+        "cpus": pa.array(cpus, whole),
+        "memory_mib": pa.array(memory_mib, whole),
+        "exit_code": pa.array(["1:0" if s is JobState.FAILED else "0:0" for s in states], text),
+        "name": pa.array([job.name for job in jobs], text),
+        "logged_start": _known(replay.logged.start),
+        "logged_end": _known(replay.logged.end),
+    }
+    try:
+        pq.write_table(pa.table(columns), path, compression="zstd")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+class _Given:
+    """CPUs, MiB and GPUs that jobs are given."""
+
+    def __init__(self, params: Params) -> None:
+        self._params = params
+        self._least = {p.name: least_of(params, p) for p in params.partitions}
+
+    def to(self, job: SimJob) -> tuple[int, ...]:
+        """Over all its nodes. Of whole nodes, where those of the partition differ, as many as
+        the smallest has: so the simulator counts them."""
+        each = (max(job.cpus, 1), job.memory_mib, job.gpus)
+        if is_whole(job, self._params):
+            each = self._least[partition_of(job, self._params).name]
+        return tuple(job.nodes * amount for amount in each)
+
+
+def _known(instants: np.ndarray) -> pa.Array:
+    return pa.array(instants, pa.int64(), mask=instants < 0)

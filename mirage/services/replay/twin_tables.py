@@ -1,0 +1,148 @@
+"""Asking the twin for the hand-overs of a table: the trace is replayed once more."""
+
+import hashlib
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.episodes.generation import parallel
+from mirage.episodes.generation.parallel import Told
+from mirage.episodes.generation.replay import Worlds
+from mirage.episodes.table import twin_forecasts
+from mirage.episodes.table.episode_table import EpisodeTable
+from mirage.episodes.table.pair_settings import PAIR_USER, Settings
+from mirage.episodes.table.twin_forecasts import Twins
+from mirage.errors import InputError
+from mirage.features.futures.submission_history import History
+from mirage.policy.twin.twin_forecast import Twin
+from mirage.sim.simulator import Simulator
+from mirage.sim.types import Params, SimJob
+
+BLOCK = 6
+"""Hand-overs that are asked about and kept together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Whom the twin is asked for: a table, and the replay that it was made from."""
+
+    params: Params
+    jobs: Sequence[SimJob]
+    settings: Settings
+    pair: str
+    start_point: tuple[int, ...]
+    samples: int = 100
+
+
+def make(asking: Asking, out: Path, processes: int = 0, told: Told = lambda _: None) -> Twins:
+    """Ask, and write `out`; `told` hears how many hand-overs are done.
+
+    Finished blocks are kept beside `out` until it is written: the same call goes on.
+    """
+    blocks = _blocks(asking, out)
+    folder = next(iter(blocks)).parent
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror}") from error
+    left = {path: rows for path, rows in blocks.items() if not path.exists()}
+    told(len(asking.start_point) - sum(map(len, left.values())))
+    parallel.make_blocks(partial(_Maker, asking), left, processes, told)
+    whole = twin_forecasts.join([Twins.load(path) for path in blocks])
+    whole.save(out)
+    shutil.rmtree(folder)
+    return whole
+
+
+def asking_for(
+    table: EpisodeTable, params: Params, jobs: Sequence[SimJob], samples: int = 100
+) -> Asking:
+    """The questions of a table. `params` and `jobs` are those that it was made from."""
+    about = table.about
+    settings = Settings(
+        nodes=about.nodes,
+        time_limit_s=about.time_limit_s,
+        every_s=about.every_s,
+        since=about.since,
+        until=about.until,
+        step_s=about.step_s,
+        partition=about.partition,
+        qos=about.qos,
+        user=about.user,
+        account=about.account,
+    )
+    points = tuple(table.start_point.tolist())
+    return Asking(params, jobs, settings, about.pair, points, samples)
+
+
+def _blocks(asking: Asking, out: Path) -> dict[Path, range]:
+    key = f"{asking.pair}{asking.start_point}{asking.samples}"
+    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    folder = out.with_name(f".{out.name}.{digest}")
+    count = len(asking.start_point)
+    starts = range(0, count, BLOCK)
+    return {
+        folder / f"block-{n:05}.npz": range(first, min(first + BLOCK, count))
+        for n, first in enumerate(starts)
+    }
+
+
+class _Maker:
+    """One process's replay."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._worlds = Worlds(asking.params, asking.jobs, asking.settings)
+        since = min((job.submit for job in asking.jobs), default=asking.settings.since) - 1
+        history, settings = History(since), asking.settings
+        # Before all others: dice go by a user's number, and a process may ask at any block first.
+        user = settings.user or PAIR_USER
+        history.run_times.groups(user, settings.time_limit_s, settings.nodes)
+        self._heard = _Heard({job.job_id: job for job in asking.jobs}, history)
+        self._twin = Twin(samples=asking.samples)
+        instants = asking.settings.instant_s[:-1]
+        self._every = twin_forecasts.every_of(len(instants))
+        self._asked_s = instants[:: self._every].tolist()
+
+    def make(self, path: Path, points: range) -> int:
+        starts = [self._asking.start_point[row] for row in points]
+        answers = np.array([self._answers(point) for point in starts], dtype=np.int32)
+        starts_at = np.array(starts, dtype=np.int64)
+        Twins(self._asking.pair, starts_at, self._every, answers).save(path)
+        return len(starts)
+
+    def _answers(self, point: int) -> list[NDArray[np.int32]]:
+        """[A][19], seconds."""
+        world, heard = self._worlds.heard_at(point, self._heard)
+        if world is None:
+            raise InputError("The trace is not the one that the table was made from.")
+        link = world.link(self._worlds.link, point)
+        found = []
+        for asked_s in self._asked_s:
+            now = world.start + asked_s
+            heard.follow(world.sim, now)
+            told = self._twin.of_simulator(world.sim, link, heard.history, seed=now)
+            found.append(told.quantiles())
+        return found
+
+
+class _Heard:
+    """Moves a world forward and tells the history what happens to the trace's jobs."""
+
+    def __init__(self, jobs: Mapping[int, SimJob], history: History) -> None:
+        self.history = history
+        self._jobs = jobs
+
+    def fork(self) -> Self:
+        return type(self)(self._jobs, self.history.fork())
+
+    def follow(self, world: Simulator, until: int) -> None:
+        # The pair is not the trace's: no day to come brings another one.
+        self.history.hear(world.advance(until), self._jobs.get)
+        world.forget_ended(until)

@@ -1,0 +1,153 @@
+"""One chain through time: its links, each hand-over against its forecast, and where logs are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from mirage.domain.chain import Chain, ChainId, Link, LinkState
+from mirage.domain.handover import Handover
+from mirage.domain.job import JobId
+from mirage.services.reports.overview import StartRange, start_range
+from mirage.slurm.text.stdout_path import output_of
+from mirage.store.chains import decisions
+from mirage.store.chains.decisions import DecisionRow
+from mirage.store.database.engine import Transaction
+from mirage.store.forecasts import handover_forecasts
+from mirage.store.jobs import job_history
+
+COURSE = 200
+"""Decisions of one hand-over that its forecast's course is told by: a week of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOver:
+    """One hand-over, complete or to come."""
+
+    predecessor: Link
+    successor: Link
+    forecast: StartRange | None
+    """The one in force when the successor was moved; the newest while it has not been."""
+
+    @property
+    def ends(self) -> int | None:
+        """The predecessor's end; by its time limit while it runs."""
+        told = self.predecessor.end
+        return self.predecessor.planned_end() if told is None else told
+
+    @property
+    def over(self) -> Handover | None:
+        """None until the predecessor has ended and the successor has started."""
+        if self.predecessor.end is None or self.successor.start is None:
+            return None
+        return Handover(self.predecessor.end, self.successor.start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoursePoint:
+    """What was forecast at one instant, all in epoch seconds: the start, were it eligible then."""
+
+    at: int
+    p10: int
+    p50: int
+    p90: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How the forecast of one hand-over went."""
+
+    handover: HandedOver
+    points: Sequence[CoursePoint]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkLog:
+    """Where a link's output is."""
+
+    index: int
+    job_id: JobId
+    file: str
+    is_told: bool
+    """By the command that submitted it; False: what Slurm takes unless its script says otherwise.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    chain: Chain
+    links: Sequence[Link]
+    """By index."""
+    handovers: Sequence[HandedOver]
+    """By the successor's index."""
+    course: Course | None
+    """Of the hand-over asked for, or of the newest with a forecast."""
+
+    @property
+    def interruption_h(self) -> float:
+        return sum(h.over.interruption_h for h in self.handovers if h.over is not None)
+
+    @property
+    def overlap_h(self) -> float:
+        return sum(h.over.overlap_h for h in self.handovers if h.over is not None)
+
+
+def timeline(
+    tx: Transaction, chain: Chain, links: Sequence[Link], *, index: int | None = None
+) -> Timeline:
+    """`index`: of the successor whose forecast's course is told."""
+    made = handover_forecasts.newest_of(tx, [chain.chain_id])
+    handovers = [
+        HandedOver(
+            predecessor=before,
+            successor=after,
+            forecast=start_range(after, known)
+            if (known := made.get((chain.chain_id, after.index))) is not None
+            else None,
+        )
+        for before, after in pairwise(links)
+        if not after.vanished and after.index == before.index + 1
+    ]
+    return Timeline(
+        chain=chain,
+        links=links,
+        handovers=handovers,
+        course=_course(tx, chain.chain_id, handovers, index),
+    )
+
+
+def _course(
+    tx: Transaction, chain_id: ChainId, handovers: Sequence[HandedOver], index: int | None
+) -> Course | None:
+    told = [h for h in handovers if h.forecast is not None]
+    chosen = [h for h in told if h.successor.index == index] or told[-1:]
+    if not chosen:
+        return None
+    rows = decisions.of_link(tx, chain_id, chosen[0].successor.index, last=COURSE)
+    points = [point for row in rows if (point := _point(row)) is not None]
+    return Course(handover=chosen[0], points=points)
+
+
+def _point(row: DecisionRow) -> CoursePoint | None:
+    made = row.forecast
+    if made is None:
+        return None
+    # A run of waits shows its newest numbers (`store.decisions`).
+    at = row.last_at
+    return CoursePoint(
+        at=at,
+        p10=at + round(made.p50_s if made.p10_s is None else made.p10_s),
+        p50=at + round(made.p50_s),
+        p90=at + round(made.p50_s if made.p90_s is None else made.p90_s),
+    )
+
+
+def logs(tx: Transaction, cluster_id: int, chain: Chain, links: Sequence[Link]) -> list[LinkLog]:
+    """Of every link that has run, in order; for those alone whom the chain obeys."""
+    ran = [link for link in links if link.state is not LinkState.PENDING and not link.vanished]
+    lines = job_history.submit_lines(tx, cluster_id, [(link.job_id, link.submit) for link in ran])
+    found = []
+    for link in ran:
+        line = lines.get((link.job_id, link.submit), "")
+        file, is_told = output_of(line, job_id=link.job_id, user=chain.user)
+        found.append(LinkLog(index=link.index, job_id=link.job_id, file=file, is_told=is_told))
+    return found

@@ -1,0 +1,278 @@
+"""What was foretold against what happened: read from sums that the worker keeps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mirage.domain.access.caller import JOBS, PARTITIONS, Standing
+from mirage.domain.job_shape import Quality
+from mirage.features.twin_features import LEVELS
+from mirage.services.forecasts.accuracy_tally import Tally, median, pinball
+from mirage.services.forecasts.submission_forecast import JUDGED_S
+from mirage.services.reports.daily_bootstrap import Interval, of_share
+from mirage.store.database.engine import Transaction
+from mirage.store.forecasts import forecast_trials, handover_forecasts, job_forecasts
+from mirage.store.forecasts.handover_forecasts import ForecastRow
+
+LEAST_RESULTS = 100
+LEAST_DAYS = 7
+FEWEST_SHOWN = 10
+"""Where jobs are private nothing but their number is told of fewer: it would tell of one."""
+NOMINAL = 0.8
+"""That p10 to p90 is to hold."""
+
+_DAY_S = 86400
+_WEEK_S = 7 * _DAY_S
+_MONDAY_S = 4 * _DAY_S
+"""The epoch was a Thursday."""
+_BY_DAY_S = 31 * _DAY_S
+"""A longer range is shown by week."""
+_HANDOVERS = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A day or a week of one partition."""
+
+    since: int
+    count: int
+    median_s: float | None
+    slurm_median_s: float | None
+    covered: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BesideSlurm:
+    """Of the jobs for which Slurm planned a start at the same look: median |forecast - wait|."""
+
+    count: int
+    median_s: float | None
+    slurm_median_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A partition; all together is the one without a name."""
+
+    partition: str
+    count: int
+    days: int
+    """That have results."""
+    open: int
+    """Jobs whose wait is not over: the longest are still missing."""
+    gave_up: int
+    """Jobs that were cancelled while they waited."""
+    waited: float | None
+    """Share that waited a minute or longer."""
+    covered: float | None
+    """Share of waits from p10 to p90."""
+    covered_ci: Interval | None
+    """95 %, over resampled days."""
+    median_s: float | None
+    """Of |p50 - wait|."""
+    pinball_s: tuple[float, float, float] | None
+    """Mean loss at p10, p50, p90."""
+    beside: BesideSlurm
+    calibration: tuple[tuple[float, float], ...]
+    """(level, share of waits at or below that quantile)."""
+    series: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What users are told who ask before they submit (`services.judging`), by source."""
+
+    source: str
+    quality: Quality
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverAccuracy:
+    """Forecasts that hand-overs were decided by, of one source."""
+
+    source: str
+    count: int
+    covered: float | None
+    """Share from p10 to p90; None where it gives no such range."""
+    median_s: float
+    """Of |p50 - wait|."""
+    pinball_s: float
+    """Mean loss at p50."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    since: int
+    until: int
+    step_s: int
+    """Of the points of series."""
+    too_few: str
+    """Why nothing is to be concluded yet, in a sentence; empty where there is enough."""
+    places: tuple[Place, ...]
+    """All together first; nothing where nothing is known."""
+    tried: tuple[Tried, ...]
+    handovers: tuple[HandoverAccuracy, ...]
+
+
+Day = tuple[int, str, Tally]
+
+
+def accuracy(
+    tx: Transaction, cluster_id: int, since: int, until: int, reader: Standing
+) -> Accuracy:
+    """Of jobs submitted, and hand-overs decided, in [since, until): whole days, UTC."""
+    step_s = _DAY_S if until - since <= _BY_DAY_S else _WEEK_S
+    since -= since % _DAY_S
+    stored = job_forecasts.tallies(tx, cluster_id, since, until)
+    days = [(day, name, Tally.of_stored(tally)) for day, name, tally in stored]
+    still = job_forecasts.count_open(tx, cluster_id, since)
+    least = 1 if reader.sees(JOBS) else FEWEST_SHOWN
+    places = [_place("", days, sum(still.values()), step_s, least)] if days else []
+    for name in _names(days, reader):
+        mine = [day for day in days if day[1] == name]
+        places.append(_place(name, mine, still.get(name, 0), step_s, least))
+    tried = forecast_trials.qualities(tx, cluster_id, until - JUDGED_S)
+    settled = handover_forecasts.settled(tx, cluster_id, since, until, _HANDOVERS)
+    return Accuracy(
+        since=since,
+        until=until,
+        step_s=step_s,
+        too_few=_too_few(places),
+        places=tuple(places),
+        tried=tuple(Tried(source=name, quality=told) for name, told in tried.items()),
+        handovers=tuple(_of_sources(settled, 1 if reader.sees_all_chains else FEWEST_SHOWN)),
+    )
+
+
+def _names(days: Sequence[Day], reader: Standing) -> list[str]:
+    """Partitions that this reader may be told of."""
+    if not reader.sees(PARTITIONS):
+        return []
+    least = 0 if reader.sees(JOBS) else FEWEST_SHOWN
+    counts: dict[str, int] = {}
+    for _, name, tally in days:
+        counts[name] = counts.get(name, 0) + tally.count
+    return sorted(name for name, count in counts.items() if count >= least)
+
+
+def _too_few(places: Sequence[Place]) -> str:
+    count, days = (places[0].count, places[0].days) if places else (0, 0)
+    if count >= LEAST_RESULTS and days >= LEAST_DAYS:
+        return ""
+    return (
+        f"Too few results: {count} waits on {days} days are known. At least {LEAST_RESULTS} on "
+        f"{LEAST_DAYS} days are needed to tell good forecasts from luck."
+    )
+
+
+def _place(partition: str, days: Sequence[Day], still: int, step_s: int, least: int) -> Place:
+    found = _together(days)
+    whole = _told(found, least)
+    daily = [_together(part) for _, part in _parts(days, _DAY_S)]
+    counts = [float(tally.count) for tally in daily]
+    known = whole.count > 0
+    both = _told_beside(whole, least)
+    return Place(
+        partition=partition,
+        count=found.count,
+        days=sum(count > 0 for count in counts),
+        open=still,
+        gave_up=found.gave_up,
+        waited=whole.waited / whole.count if known else None,
+        covered=whole.covered / whole.count if known else None,
+        covered_ci=of_share([tally.covered for tally in daily], counts) if known else None,
+        median_s=median(whole.errors),
+        pinball_s=_means(whole) if known else None,
+        beside=BesideSlurm(
+            count=whole.both,
+            median_s=median(both.both_errors),
+            slurm_median_s=median(both.slurm_errors),
+        ),
+        calibration=_calibration(whole) if known else (),
+        series=tuple(_point(at, _together(part), least) for at, part in _parts(days, step_s)),
+    )
+
+
+def _told(tally: Tally, least: int) -> Tally:
+    return tally if tally.count >= least else Tally()
+
+
+def _told_beside(tally: Tally, least: int) -> Tally:
+    """The same of those of which Slurm planned a start: they may be few among many."""
+    return tally if tally.both >= least else Tally()
+
+
+def _together(days: Sequence[Day]) -> Tally:
+    return Tally.together([tally for _, _, tally in days])
+
+
+def _parts(days: Sequence[Day], step_s: int) -> list[tuple[int, list[Day]]]:
+    """By the day or the week that they lie in, oldest first; weeks begin on Mondays."""
+    shift = _MONDAY_S if step_s == _WEEK_S else 0
+    found: dict[int, list[Day]] = {}
+    for day in days:
+        begin = (day[0] - shift) // step_s * step_s + shift
+        found.setdefault(begin, []).append(day)
+    return sorted(found.items())
+
+
+def _means(tally: Tally) -> tuple[float, float, float]:
+    low, middle, high = (loss / tally.count for loss in tally.pinball_s)
+    return low, middle, high
+
+
+def _calibration(tally: Tally) -> tuple[tuple[float, float], ...]:
+    below = np.cumsum(tally.pit)[:-1] / tally.count
+    return tuple((level, float(share)) for level, share in zip(LEVELS, below, strict=True))
+
+
+def _point(at: int, found: Tally, least: int) -> Point:
+    tally = _told(found, least)
+    return Point(
+        since=at,
+        count=found.count,
+        median_s=median(tally.errors),
+        slurm_median_s=median(_told_beside(tally, least).slurm_errors),
+        covered=tally.covered / tally.count if tally.count else None,
+    )
+
+
+def _of_sources(rows: Sequence[ForecastRow], least: int) -> list[HandoverAccuracy]:
+    """The commonest first, of so many at least."""
+    by_source: dict[str, list[ForecastRow]] = {}
+    for row in rows:
+        by_source.setdefault(row.source, []).append(row)
+    enough = {source: mine for source, mine in by_source.items() if len(mine) >= least}
+    found = [_of_source(source, mine) for source, mine in enough.items()]
+    return sorted(found, key=lambda one: (-one.count, one.source))
+
+
+def _of_source(source: str, rows: Sequence[ForecastRow]) -> HandoverAccuracy:
+    waits = [float(row.actual_wait_s or 0) for row in rows]
+    medians = [row.forecast.p50_s for row in rows]
+    losses = [pinball(m, w, 0.5) for m, w in zip(medians, waits, strict=True)]
+    within = [_within(row, wait) for row, wait in zip(rows, waits, strict=True)]
+    ranged = [share for share in within if share is not None]
+    return HandoverAccuracy(
+        source=source,
+        count=len(rows),
+        covered=sum(ranged) / len(ranged) if ranged else None,
+        median_s=float(np.median([abs(m - w) for m, w in zip(medians, waits, strict=True)])),
+        pinball_s=sum(losses) / len(losses),
+    )
+
+
+def _within(row: ForecastRow, wait_s: float) -> float | None:
+    """1 inside p10 to p90, 0 outside; None without such a range.
+
+    A wait that is just one of the three, as no wait at all often is, lies anywhere between the
+    levels around it, and counts by the part of them that is in the range.
+    """
+    p10_s, p90_s = row.forecast.p10_s, row.forecast.p90_s
+    if p10_s is None or p90_s is None:
+        return None
+    told = ((0.1, p10_s), (0.5, row.forecast.p50_s), (0.9, p90_s))
+    low = max((level for level, at in told if at < wait_s), default=0.0)
+    high = min((level for level, at in told if at > wait_s), default=1.0)
+    return max(0.0, min(high, 0.9) - max(low, 0.1)) / (high - low)

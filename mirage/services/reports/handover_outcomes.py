@@ -1,0 +1,91 @@
+"""What complete hand-overs came to, and would have come to under each policy: worked out once.
+
+What nobody can observe is the wait under another moment of eligibility. It is taken to have been as
+long as it was: a successor that waited w once eligible, and becomes eligible `lead` before its
+predecessor's end, starts w - lead after that end. That says nothing of one that stood pinned, or
+was hindered (a hold, a limit, maintenance): those are compared with nothing.
+"""
+
+from collections.abc import Mapping
+
+from mirage.domain.chain import Link, Planner, Position
+from mirage.domain.decision import Mode
+from mirage.services.provision import baseline_counterfactuals
+from mirage.store.chains import chains, decisions, handover_outcomes
+from mirage.store.chains.chains import HandoverRow
+from mirage.store.chains.decisions import DecisionRow
+from mirage.store.chains.handover_outcomes import MIRAGE, Kind, OutcomeRow, Parted
+from mirage.store.database.engine import Transaction
+
+REACTIVE = "reactive"
+
+AGAIN_S = 2 * 86400
+"""Accounting may still correct what is younger."""
+LATE_S = 3600
+"""Most ends and starts are known sooner."""
+
+
+def record(tx: Transaction, cluster_id: int, again_s: int = AGAIN_S) -> int:
+    """Store the outcome of each hand-over that is complete; returns how many were looked at.
+
+    Those that came before the newest one known by more than `again_s` are taken to be as stored.
+    """
+    newest = handover_outcomes.newest(tx, cluster_id)
+    found = chains.handovers(tx, cluster_id, since=0 if newest is None else newest - again_s)
+    keys = [(row.chain.chain_id, row.successor.index) for row in found]
+    would = handover_outcomes.would_have_freed(tx, keys)
+    last = decisions.last_of(tx, keys)
+    rows = [_row(f, last.get(k), would.get(k, {})) for f, k in zip(found, keys, strict=True)]
+    handover_outcomes.put_outcomes(tx, cluster_id, rows)
+    return len(rows)
+
+
+def _row(found: HandoverRow, last: DecisionRow | None, would: Mapping[str, int]) -> OutcomeRow:
+    chain, before, after = found
+    end, start = before.end or 0, after.start or 0  # the query has both
+    kind = _kind(after, last)
+    compared = kind is not Kind.NONE and after.position is not Position.PINNED
+    return OutcomeRow(
+        chain_id=chain.chain_id,
+        index=after.index,
+        at=max(end, start),
+        partition=after.partition,
+        account=after.account,
+        user=chain.user,
+        uid=chain.uid,
+        nodes=after.nodes,
+        kind=kind,
+        actual=parted(start - end),
+        under=_under(before, after, kind, would) if compared and not after.hindered else {},
+    )
+
+
+def _kind(after: Link, last: DecisionRow | None) -> Kind:
+    if after.freed_by is Planner.USER:
+        return Kind.NONE  # its owner said when, and Mirage left it so
+    if after.freed_at is not None or (last is not None and last.mode is Mode.ACT):
+        return Kind.ACT
+    return Kind.NONE if last is None or last.mode is Mode.OBSERVE else Kind.SHADOW
+
+
+def _under(before: Link, after: Link, kind: Kind, would: Mapping[str, int]) -> dict[str, Parted]:
+    end, start = before.end or 0, after.start or 0
+    eligible = end if after.freed_at is None else min(after.freed_at, end)
+    # Slurm's own instant is later where a hold was lifted in between.
+    wait_s = max(0, start - max(eligible, after.eligible or 0))
+
+    def freed_by(policy: str) -> Parted:
+        at = would.get(policy, end)
+        # Earlier than the run: of the one before its predecessor was requeued.
+        lead_s = 0 if at < (before.start or 0) else max(0, end - at)
+        return parted(wait_s - lead_s)
+
+    told = {name: freed_by(name) for name in baseline_counterfactuals.NAMES}
+    told[REACTIVE] = parted(wait_s)
+    told[MIRAGE] = parted(start - end) if kind is Kind.ACT else freed_by(MIRAGE)
+    return told
+
+
+def parted(late_s: int) -> Parted:
+    """Interruption and overlap, of the successor's start less its predecessor's end."""
+    return max(0, late_s), max(0, -late_s)

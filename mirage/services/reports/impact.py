@@ -1,0 +1,248 @@
+"""What Mirage has saved and spent (act), and would have (shadow), over a range of days."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from mirage.domain.access.caller import PARTITIONS, Standing
+from mirage.services.reports.daily_bootstrap import Interval, of_sum
+from mirage.store.chains import handover_outcomes
+from mirage.store.chains.handover_outcomes import MIRAGE, POLICIES, Group, Kind, Span, Sums
+from mirage.store.database.engine import Transaction
+
+BASELINES = tuple(policy for policy in POLICIES if policy != MIRAGE)
+LEAST_HANDOVERS = 20
+LEAST_DAYS = 7
+SHOWN = 20
+"""Payers, and chains: those that spent most."""
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """Against one baseline, over the compared hand-overs in sum; hours, negative where lost."""
+
+    baseline: str
+    baseline_interruption_h: float
+    baseline_overlap_h: float
+    interruption_saved_h: float
+    interruption_saved_h_ci: Interval | None
+    """95 %, over resampled days; None of too few days."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Some hand-overs of one kind, in sum."""
+
+    handovers: int
+    interruption_h: float
+    """As they were."""
+    overlap_node_h: float
+    """As they were: of mode act, what Mirage spent."""
+    compared: int
+    """Of them: those for which something can be said of other policies."""
+    mirage_interruption_h: float
+    """Of the compared ones: as it was in mode act, as it would have been in mode shadow."""
+    mirage_overlap_h: float
+    """Of the compared ones, in hours as a baseline's is, whatever nodes they have."""
+    mirage_overlap_node_h: float
+    saved: tuple[Saved, ...]
+    """Against each of BASELINES; nothing where nothing can be compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfPartition:
+    partition: str
+    act: Part
+    shadow: Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payer:
+    """Of mode act: an account's user, or a chain."""
+
+    account: str = ""
+    chain_id: str = ""
+    partition: str = ""
+    user: str
+    handovers: int
+    interruption_h: float
+    overlap_node_h: float
+    saved_h: float | None
+    """Interruption, against plain afterany; None where nothing can be compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Day:
+    """One day, UTC: hours of interruption saved against plain afterany."""
+
+    at: int
+    act_saved_h: float
+    shadow_saved_h: float
+    overlap_node_h: float
+    """Spent in mode act."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impact:
+    since: int
+    until: int
+    own: bool
+    """The caller's own chains alone are in it: the cluster keeps those of others private."""
+    too_few: str
+    """Why nothing is to be concluded yet, in a sentence; empty where there is enough."""
+    act: Part
+    """Measured; what other policies had come to is an estimate."""
+    shadow: Part
+    """As they were it is plain Slurm's, measured; under Mirage it is an estimate."""
+    unasked: int
+    """Hand-overs about which Mirage was not asked."""
+    partitions: tuple[OfPartition, ...]
+    payers: tuple[Payer, ...]
+    chains: tuple[Payer, ...]
+    days: tuple[Day, ...]
+
+
+def impact(tx: Transaction, cluster_id: int, since: int, until: int, reader: Standing) -> Impact:
+    """Of hand-overs that were complete in [since, until)."""
+    own = None if reader.sees_all_chains else reader.own()
+    span = Span(cluster_id=cluster_id, since=since, until=until, own=own)
+    daily = handover_outcomes.by_day(tx, span)
+    named = reader.sees(PARTITIONS)
+    names = sorted({group.key[2] for group in daily}) if named else []
+    return Impact(
+        since=since,
+        until=until,
+        own=own is not None,
+        too_few=_too_few(daily),
+        act=_part(_of(daily, Kind.ACT)),
+        shadow=_part(_of(daily, Kind.SHADOW)),
+        unasked=sum(group.sums.count for group in _of(daily, Kind.NONE)),
+        partitions=tuple(_of_partition(daily, name) for name in names),
+        payers=tuple(_payers(handover_outcomes.by_payer(tx, span, SHOWN))),
+        chains=tuple(_chains(handover_outcomes.by_chain(tx, span, SHOWN), named=named)),
+        days=tuple(_days(daily)),
+    )
+
+
+def _of(daily: Iterable[Group], kind: Kind, partition: str | None = None) -> list[Group]:
+    return [g for g in daily if g.key[1] == kind and partition in {None, g.key[2]}]
+
+
+def _too_few(daily: Sequence[Group]) -> str:
+    compared = [group for group in daily if group.sums.compared]
+    count = sum(group.sums.compared for group in compared)
+    days = len({group.key[0] for group in compared})
+    if count >= LEAST_HANDOVERS and days >= LEAST_DAYS:
+        return ""
+    return (
+        f"Too few hand-overs to conclude anything: {count} on {days} days can be compared, and "
+        f"{LEAST_HANDOVERS} on {LEAST_DAYS} days are needed."
+    )
+
+
+def _part(groups: Sequence[Group]) -> Part:
+    whole = _total(group.sums for group in groups)
+    by_day = [_total(g.sums for g in mine) for mine in _grouped(groups, lambda g: g.key[0])]
+    return Part(
+        handovers=whole.count,
+        interruption_h=whole.interruption_s / _HOUR_S,
+        overlap_node_h=whole.overlap_node_s / _HOUR_S,
+        compared=whole.compared,
+        mirage_interruption_h=whole.under[MIRAGE][0] / _HOUR_S,
+        mirage_overlap_h=whole.under[MIRAGE][1] / _HOUR_S,
+        mirage_overlap_node_h=whole.mirage_overlap_node_s / _HOUR_S,
+        saved=tuple(_saved(name, whole, by_day) for name in BASELINES) if whole.compared else (),
+    )
+
+
+def _saved(baseline: str, whole: Sums, by_day: Sequence[Sums]) -> Saved:
+    interruption_s, overlap_s = whole.under[baseline]
+    return Saved(
+        baseline=baseline,
+        baseline_interruption_h=interruption_s / _HOUR_S,
+        baseline_overlap_h=overlap_s / _HOUR_S,
+        interruption_saved_h=_saved_h(whole, baseline),
+        interruption_saved_h_ci=of_sum([_saved_h(s, baseline) for s in by_day if s.compared]),
+    )
+
+
+def _saved_h(sums: Sums, baseline: str) -> float:
+    return (sums.under[baseline][0] - sums.under[MIRAGE][0]) / _HOUR_S
+
+
+def _total(parts: Iterable[Sums]) -> Sums:
+    return reduce(_plus, parts, _NOTHING)
+
+
+_NOTHING = Sums(
+    count=0,
+    interruption_s=0,
+    overlap_node_s=0,
+    compared=0,
+    under=dict.fromkeys(POLICIES, (0, 0)),
+    mirage_overlap_node_s=0,
+)
+
+
+def _plus(one: Sums, other: Sums) -> Sums:
+    pairs = ((name, one.under[name], other.under[name]) for name in POLICIES)
+    return Sums(
+        count=one.count + other.count,
+        interruption_s=one.interruption_s + other.interruption_s,
+        overlap_node_s=one.overlap_node_s + other.overlap_node_s,
+        compared=one.compared + other.compared,
+        under={name: (a[0] + b[0], a[1] + b[1]) for name, a, b in pairs},
+        mirage_overlap_node_s=one.mirage_overlap_node_s + other.mirage_overlap_node_s,
+    )
+
+
+def _grouped(groups: Iterable[Group], key: Callable[[Group], int]) -> list[list[Group]]:
+    found: dict[int, list[Group]] = {}
+    for group in groups:
+        found.setdefault(key(group), []).append(group)
+    return [found[at] for at in sorted(found)]
+
+
+def _of_partition(daily: Sequence[Group], name: str) -> OfPartition:
+    return OfPartition(
+        partition=name,
+        act=_part(_of(daily, Kind.ACT, name)),
+        shadow=_part(_of(daily, Kind.SHADOW, name)),
+    )
+
+
+def _payers(groups: Iterable[Group]) -> Iterator[Payer]:
+    for group in groups:
+        account, user = group.key
+        yield _payer(group.sums, user, account=account)
+
+
+def _chains(groups: Iterable[Group], *, named: bool) -> Iterator[Payer]:
+    for group in groups:
+        chain_id, user, partition = group.key
+        yield _payer(group.sums, user, chain_id=chain_id, partition=partition if named else "")
+
+
+def _payer(sums: Sums, user: str, **whose: str) -> Payer:
+    return Payer(
+        user=user,
+        handovers=sums.count,
+        interruption_h=sums.interruption_s / _HOUR_S,
+        overlap_node_h=sums.overlap_node_s / _HOUR_S,
+        saved_h=_saved_h(sums, "reactive") if sums.compared else None,
+        **whose,
+    )
+
+
+def _days(daily: Sequence[Group]) -> Iterator[Day]:
+    for groups in _grouped(daily, lambda group: group.key[0]):
+        act = _total(group.sums for group in _of(groups, Kind.ACT))
+        shadow = _total(group.sums for group in _of(groups, Kind.SHADOW))
+        yield Day(
+            at=groups[0].key[0],
+            act_saved_h=_saved_h(act, "reactive"),
+            shadow_saved_h=_saved_h(shadow, "reactive"),
+            overlap_node_h=act.overlap_node_s / _HOUR_S,
+        )

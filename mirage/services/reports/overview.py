@@ -1,0 +1,174 @@
+"""What goes on now: chains by risk, the next hand-overs, and what Mirage is about to do and why."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mirage.domain.chain import Chain, ChainId, Link, LinkState, Position
+from mirage.services.chains import explanations, link_risks
+from mirage.services.chains.open_handovers import OpenHandover, of_chain
+from mirage.store.chains import chain_ranking, chains, decisions
+from mirage.store.chains.chain_ranking import AT_RISK, PAUSED, Place, Wanted
+from mirage.store.chains.decisions import DecisionRow
+from mirage.store.database.engine import Transaction
+from mirage.store.database.link_keys import LinkKey
+from mirage.store.forecasts import handover_forecasts
+from mirage.store.forecasts.handover_forecasts import ForecastRow
+
+SOON = 12
+"""Hand-overs that are shown as the next ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRange:
+    """When a successor may start: epoch seconds, by a forecast of its wait."""
+
+    p10: int
+    p50: int
+    p90: int
+    since: int
+    """The instant that the wait is counted from."""
+    is_free: bool
+    """It is eligible already; False: were it made so at `since`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upcoming:
+    """A hand-over under way, with the last that was decided on it."""
+
+    handover: OpenHandover
+    decision: DecisionRow | None
+    forecast: ForecastRow | None
+
+    @property
+    def ends(self) -> int | None:
+        """When the predecessor ends: it has, or at the latest."""
+        predecessor = self.handover.predecessor
+        return predecessor.end if predecessor.end is not None else predecessor.planned_end()
+
+    @property
+    def planned(self) -> int | None:
+        """The start that Slurm plans; None: it plans none, as of one that is held."""
+        standby = self.handover.standby
+        return standby.planned_start if standby.state is LinkState.PENDING else None
+
+    @property
+    def planned_release(self) -> int | None:
+        """When Slurm makes the standby eligible by itself; None: when its predecessor ends."""
+        standby = self.handover.standby
+        return standby.planned_release if standby.position is Position.HELD else None
+
+    @property
+    def start(self) -> StartRange | None:
+        """None without a forecast."""
+        return None if self.forecast is None else start_range(self.handover.standby, self.forecast)
+
+
+def start_range(standby: Link, forecast: ForecastRow) -> StartRange:
+    """By the newest forecast: the one in force at the move, where it has been moved."""
+    made = forecast.forecast
+    freed = standby.freed_at if standby.position is not Position.HELD else None
+    since = forecast.at if freed is None else freed
+    return StartRange(
+        p10=since + round(made.p50_s if made.p10_s is None else made.p10_s),
+        p50=since + round(made.p50_s),
+        p90=since + round(made.p50_s if made.p90_s is None else made.p90_s),
+        since=since,
+        is_free=freed is not None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainRow:
+    """A live chain as a list shows it."""
+
+    place: Place
+    chain: Chain
+    links: Sequence[Link]
+    upcoming: Upcoming | None
+    """Its next hand-over; None where none is under way."""
+
+    @property
+    def started(self) -> int:
+        """Links that have started."""
+        return sum(link.start is not None for link in self.links)
+
+    @property
+    def runs(self) -> bool:
+        return any(link.state is LinkState.RUNNING for link in self.links)
+
+    @property
+    def risk(self) -> str:
+        """In words; empty where there is none."""
+        return explanations.risk(self.chain.at_risk) if self.chain.at_risk else ""
+
+    @property
+    def why(self) -> str:
+        """Why it is in its state, in words; empty where it just goes on."""
+        return explanations.cause(self.chain)
+
+    @property
+    def advice(self) -> str:
+        return link_risks.advice(self.chain.at_risk.word) if self.chain.at_risk else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    live: int
+    """Chains that are not over, of those that were asked for."""
+    at_risk: int
+    paused: int
+    soon: Sequence[Upcoming]
+    """The next hand-overs, soonest first, at most SOON; none on a later page."""
+    rows: Sequence[ChainRow]
+    """Chains by risk; one more than was asked for where more follow."""
+
+
+def overview(
+    tx: Transaction, cluster_id: int, wanted: Wanted, *, after: Place | None = None, limit: int
+) -> Overview:
+    """`after`: the last row of the page before."""
+    counted = chain_ranking.counts(tx, cluster_id, wanted)
+    places = chain_ranking.by_risk(tx, cluster_id, wanted, after=after, limit=limit + 1)
+    first = [] if after else chain_ranking.soonest(tx, cluster_id, wanted, limit=SOON)
+    rows = _rows(tx, [*places, *(place for place in first if place not in places)])
+    soon = [rows[place.chain_id].upcoming for place in first]
+    return Overview(
+        live=sum(counted.values()),
+        at_risk=counted.get(AT_RISK, 0),
+        paused=counted.get(PAUSED, 0),
+        soon=[upcoming for upcoming in soon if upcoming is not None],
+        rows=[rows[place.chain_id] for place in places],
+    )
+
+
+def _rows(tx: Transaction, places: Sequence[Place]) -> dict[ChainId, ChainRow]:
+    ids = [place.chain_id for place in places]
+    known, links = chains.chains_of(tx, ids), chains.links_of(tx, ids)
+    open_ones = {i: _next(known[i], links[i]) for i in ids}
+    keys = [(i, h.standby.index) for i, h in open_ones.items() if h is not None]
+    last, newest = decisions.last_of(tx, keys), handover_forecasts.newest_of(tx, ids)
+    return {
+        place.chain_id: ChainRow(
+            place=place,
+            chain=known[place.chain_id],
+            links=links[place.chain_id],
+            upcoming=_upcoming(open_ones[place.chain_id], last, newest),
+        )
+        for place in places
+    }
+
+
+def _next(chain: Chain, links: Sequence[Link]) -> OpenHandover | None:
+    """Its first one; those behind it, of links submitted beforehand, come later."""
+    return next(of_chain(chain, links), None)
+
+
+def _upcoming(
+    handover: OpenHandover | None,
+    last: Mapping[LinkKey, DecisionRow],
+    newest: Mapping[LinkKey, ForecastRow],
+) -> Upcoming | None:
+    if handover is None:
+        return None
+    key = (handover.chain.chain_id, handover.standby.index)
+    return Upcoming(handover=handover, decision=last.get(key), forecast=newest.get(key))

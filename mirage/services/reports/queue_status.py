@@ -1,0 +1,112 @@
+"""The queue as it stands: who waits where, why, and on how many nodes nothing runs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mirage.domain.access.caller import JOBS, NODES, PARTITIONS, Standing
+from mirage.services.ingest.queue_totals import OTHERS
+from mirage.services.reports.wait_statistics import LEAST
+from mirage.slurm.text.wait_explanations import Waiting, waiting
+from mirage.store.database.engine import Transaction
+from mirage.store.jobs import queue_summary
+from mirage.store.jobs.queue_summary import PartitionNodes, PartitionQueue, QueueNow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    jobs: int
+    why: Waiting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A partition, or all together."""
+
+    name: str
+    """Empty: all."""
+    pending_jobs: int
+    pending_nodes: int
+    running_jobs: int
+    running_nodes: int
+    reasons: tuple[Reason, ...]
+    """The commonest first; where jobs are private, those of few jobs in one sum."""
+    oldest_s: int | None
+    """How long the job has been eligible that has waited longest; None also where jobs are private.
+    """
+    nodes: PartitionNodes | None
+    """None: not known, or not for this reader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """How the queue stands."""
+
+    at: int | None
+    """When it was looked at; None: not yet."""
+    nodes_at: int | None
+    whole: Partition | None
+    partitions: tuple[Partition, ...]
+    """Empty where they are private."""
+
+
+NOTHING = Shown(at=None, nodes_at=None, whole=None, partitions=())
+
+
+def shown(tx: Transaction, cluster_id: int, reader: Standing) -> Shown:
+    """What this reader may see of it."""
+    found = queue_summary.find(tx, cluster_id)
+    if found is None:
+        return NOTHING
+    whole, *rest = _partitions(found, reader)
+    return Shown(
+        at=found.at,
+        nodes_at=found.nodes_at,
+        whole=whole,
+        partitions=tuple(rest) if reader.sees(PARTITIONS) else (),
+    )
+
+
+def _partitions(found: QueueNow, reader: Standing) -> Iterator[Partition]:
+    """All first; also those that have nodes and no jobs."""
+    nodes = {row.partition: row for row in found.nodes} if reader.sees(NODES) else {}
+    queue = {row.partition: row for row in found.queue}
+    sees_jobs = reader.sees(JOBS)
+    for name in sorted({"", *queue, *(row.partition for row in found.nodes)}):
+        row = queue.get(name) or _empty(name)
+        since = row.oldest_eligible if sees_jobs else None
+        yield Partition(
+            name=name,
+            pending_jobs=row.pending_jobs,
+            pending_nodes=row.pending_nodes,
+            running_jobs=row.running_jobs,
+            running_nodes=row.running_nodes,
+            reasons=tuple(_reasons(row, 1 if sees_jobs else LEAST)),
+            oldest_s=None if since is None else max(0, found.at - since),
+            nodes=nodes.get(name),
+        )
+
+
+def _reasons(row: PartitionQueue, least: int) -> Iterator[Reason]:
+    """Those of fewer jobs than `least` in one sum."""
+    few = row.reasons.get(OTHERS, 0)
+    for word, jobs in row.reasons.items():
+        if word == OTHERS:
+            continue
+        if jobs >= least:
+            yield Reason(jobs=jobs, why=waiting(word))
+        else:
+            few += jobs
+    if few:
+        yield Reason(jobs=few, why=waiting(OTHERS))
+
+
+def _empty(name: str) -> PartitionQueue:
+    return PartitionQueue(
+        partition=name,
+        pending_jobs=0,
+        pending_nodes=0,
+        running_jobs=0,
+        running_nodes=0,
+        oldest_eligible=None,
+        reasons={},
+    )

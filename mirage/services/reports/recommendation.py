@@ -1,0 +1,200 @@
+"""What an admin is advised after `had Mirage acted`: rules with stated thresholds, no effects.
+
+The doubt counts against Mirage. It is recommended only where it is cheaper than plain Slurm, and
+than Slurm with one flag set, by more than luck and by more than anybody would notice.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from mirage.episodes.judge.day_bootstrap import days
+from mirage.episodes.judge.evaluation import Handovers
+from mirage.episodes.judge.paired_test import Difference
+
+LEAST_DAYS = 14
+"""Of start points: two of each day of the week."""
+LEAST_HANDOVERS = 20
+SHORT_H = 0.5
+"""Mean interruption under plain afterany, hours: below it nothing is worth the trouble."""
+LEAST_GAIN_H = 0.25
+"""Mean cost a hand-over, hours: what Mirage must be cheaper by, with its interval below zero. What
+may be cheaper by no more than that, by its whole interval, is as good."""
+
+REACTIVE, EARLY, OURS = "reactive", "accrue-always", "auto"
+"""Plain afterany; the same on a site with PriorityFlags=ACCRUE_ALWAYS; Mirage's default."""
+
+NAMES = {
+    REACTIVE: "afterany (reactive)",
+    EARLY: "with ACCRUE_ALWAYS",
+    OURS: "Mirage (auto)",
+    "oracle": "best (oracle)",
+}
+"""As people read them; others go by their own."""
+ORDER = (OURS, REACTIVE, EARLY, "fixed-lead", "average", "slurm-estimate", "oracle")
+"""In which they are shown."""
+
+
+class Verdict(StrEnum):
+    TOO_LITTLE = "too-little-data"
+    SHORT_WAITS = "waits-too-short"
+    EARLY_DEPENDENCY = "early-dependency"
+    UNDECIDED = "undecided"
+    NO_GAIN = "no-gain"
+    SAVES = "saves"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What the rules go by. Differences are means a hand-over over the very same hand-overs."""
+
+    days: int
+    """That have start points."""
+    handovers: int
+    reactive_h: float
+    """Mean interruption under plain afterany."""
+    overlap_h: float
+    """Mean overlap under Mirage."""
+    saved: Difference
+    """Interruption of Mirage less plain afterany's: negative is saved."""
+    on_reactive: Difference
+    """Cost of Mirage less plain afterany's."""
+    on_early: Difference
+    """Cost of Mirage less that of afterany under ACCRUE_ALWAYS."""
+    early_on_reactive: Difference
+    """Cost of afterany under ACCRUE_ALWAYS less plain afterany's."""
+
+    @classmethod
+    def of(cls, handovers: Mapping[str, Handovers], overlap_price: float) -> Self:
+        """From what REACTIVE, EARLY and OURS came to on the same hand-overs, one at least."""
+        reactive, early, ours = (handovers[name] for name in (REACTIVE, EARLY, OURS))
+        return cls(
+            days=days(reactive.start_point),
+            handovers=len(reactive.x_h),
+            reactive_h=float(reactive.interruption_h.mean()),
+            overlap_h=float(ours.overlap_h.mean()),
+            saved=Difference.of(ours, reactive, 0.0),
+            on_reactive=Difference.of(ours, reactive, overlap_price),
+            on_early=Difference.of(ours, early, overlap_price),
+            early_on_reactive=Difference.of(early, reactive, overlap_price),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """The verdict, in a sentence, and what it rests on, in another."""
+
+    verdict: Verdict
+    advice: str
+    reason: str
+
+
+def recommend(seen: Evidence) -> Recommendation:
+    """The first rule that applies, in the order of docs/report.md."""
+    if seen.days < LEAST_DAYS or seen.handovers < LEAST_HANDOVERS:
+        return too_little(seen.days, seen.handovers)
+    if seen.reactive_h < SHORT_H:
+        return _short(seen)
+    helps, early_helps = worthwhile(seen.on_reactive), worthwhile(seen.early_on_reactive)
+    if not helps and not early_helps:
+        return _no_gain(seen)
+    if helps and worthwhile(seen.on_early):
+        return _saves(seen)
+    return _early(seen) if at_most_as_good(seen.on_early) else _undecided(seen)
+
+
+def worthwhile(difference: Difference) -> bool:
+    """Whether the new is cheaper than the old by LEAST_GAIN_H in the mean, and not by luck."""
+    return difference.cheaper and -difference.mean_h >= LEAST_GAIN_H
+
+
+def at_most_as_good(new: Difference) -> bool:
+    """Whether the whole interval says that the new is cheaper by no more than LEAST_GAIN_H."""
+    return new.interval_h[0] >= -LEAST_GAIN_H
+
+
+def too_little(found_days: int, handovers: int = 0) -> Recommendation:
+    return Recommendation(
+        Verdict.TOO_LITTLE,
+        f"Too little data: {found_days} days with {handovers} hand-overs.",
+        f"At least {LEAST_DAYS} days and {LEAST_HANDOVERS} hand-overs are needed to tell a gain "
+        "from luck; the first six days of a log and its last two time limits give none.",
+    )
+
+
+def _short(seen: Evidence) -> Recommendation:
+    return Recommendation(
+        Verdict.SHORT_WAITS,
+        "Waits are too short to matter: you do not need Mirage here.",
+        f"A plain afterany dependency interrupts a chain by {seen.reactive_h:.2f} h a hand-over; "
+        f"below {SHORT_H:g} h nothing is worth the trouble.",
+    )
+
+
+def _no_gain(seen: Evidence) -> Recommendation:
+    return Recommendation(
+        Verdict.NO_GAIN,
+        "No gain is shown: keep plain afterany dependencies.",
+        f"Against them Mirage's cost differs by {_signed(seen.on_reactive)} h a hand-over, and "
+        f"ACCRUE_ALWAYS by {_signed(seen.early_on_reactive)} h; {_asked()}.",
+    )
+
+
+def _early(seen: Evidence) -> Recommendation:
+    low, high = seen.on_early.interval_h
+    how = "better" if low > 0.0 else "as good" if high <= LEAST_GAIN_H else "as good or better"
+    return Recommendation(
+        Verdict.EARLY_DEPENDENCY,
+        f"A plain early dependency (PriorityFlags=ACCRUE_ALWAYS) is {how} here: you do not need "
+        "Mirage.",
+        f"Against it Mirage's cost differs by {_signed(seen.on_early)} h a hand-over "
+        f"({_asked()}); against afterany without the flag by {_signed(seen.on_reactive)} h.",
+    )
+
+
+def _undecided(seen: Evidence) -> Recommendation:
+    """One of the two helps; whether Mirage is the better by enough is not known."""
+    return Recommendation(
+        Verdict.UNDECIDED,
+        "This history cannot tell Mirage from a plain early dependency "
+        "(PriorityFlags=ACCRUE_ALWAYS): try the flag first, and ask again with more of it.",
+        f"Mirage's cost differs by {_signed(seen.on_early)} h a hand-over from afterany under the "
+        f"flag, by {_signed(seen.on_reactive)} h from afterany without it, and the flag's by "
+        f"{_signed(seen.early_on_reactive)} h ({_asked()}). {_needed(seen.on_early)}",
+    )
+
+
+def _needed(difference: Difference) -> str:
+    """How much history would do: an interval narrows with the root of it."""
+    low, high = difference.interval_h
+    times = ((high - low) / (2 * LEAST_GAIN_H)) ** 2
+    if times <= 1.0:
+        return f"The difference is close to the {LEAST_GAIN_H:g} h that are asked for."
+    more = math.ceil(difference.days * (times - 1)), math.ceil(difference.handovers * (times - 1))
+    return (
+        f"For an interval of {LEAST_GAIN_H:g} h to each side about {more[0]:,} more days with "
+        f"{more[1]:,} more hand-overs would be needed, if they are like these."
+    )
+
+
+def _saves(seen: Evidence) -> Recommendation:
+    low, high = sorted(-end for end in seen.saved.interval_h)
+    return Recommendation(
+        Verdict.SAVES,
+        f"Mirage would save {-seen.saved.mean_h:.2f} [{low:.2f}, {high:.2f}] h of interruption a "
+        f"hand-over at {seen.overlap_h:.2f} h of overlap.",
+        f"Plain afterany interrupts by {seen.reactive_h:.2f} h. Mirage's cost differs by "
+        f"{_signed(seen.on_reactive)} h from it, and by {_signed(seen.on_early)} h from afterany "
+        f"under ACCRUE_ALWAYS; {_asked()}.",
+    )
+
+
+def _asked() -> str:
+    return f"a gain is at least {LEAST_GAIN_H:g} h, its whole interval below 0"
+
+
+def _signed(difference: Difference) -> str:
+    low, high = difference.interval_h
+    return f"{difference.mean_h:+.2f} [{low:+.2f}, {high:+.2f}]"

@@ -1,0 +1,172 @@
+"""How long jobs waited, over time and by class: from sums that the worker keeps up to date."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.wait_buckets import LIMITS, SIZES, LimitClass, SizeClass
+from mirage.domain.wait_histogram import BINS, Spread, spread
+from mirage.errors import InputError
+from mirage.store.database.engine import Store, Transaction
+from mirage.store.jobs import wait_marks, wait_sums
+from mirage.store.jobs.wait_marks import DAY_S, HOUR_S
+from mirage.store.jobs.wait_sums import Cells
+
+LEAST: Final = 10
+"""Waits of fewer jobs would tell of single ones, where the cluster keeps jobs private."""
+MOST_POINTS: Final = 400
+BUDGET_S: Final = 0.25
+"""That a tick has for summing: a first start has a year of it to do."""
+
+
+class Span(StrEnum):
+    HOUR = "hour"
+    DAY = "day"
+
+    @property
+    def seconds(self) -> int:
+        return HOUR_S if self is Span.HOUR else DAY_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Of which jobs, and since when. Empty fields do not filter."""
+
+    since: int
+    until: int
+    """Not included. Both are rounded to whole hours or days (UTC), outwards."""
+    by: Span = Span.DAY
+    partition: str = ""
+    size: SizeClass | None = None
+    limit: LimitClass | None = None
+
+    def rounded(self) -> "Asked":
+        """Raises InputError for a range that is none, or too long for its spans."""
+        step = self.by.seconds
+        since, until = self.since - self.since % step, -(-self.until // step) * step
+        if since >= until:
+            raise InputError("the range of time ends before it begins")
+        if (until - since) // step > MOST_POINTS:
+            raise InputError(
+                f"at most {MOST_POINTS} {self.by}s at once: ask for a shorter range, or by day"
+            )
+        return replace(self, since=since, until=until)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """An hour or a day."""
+
+    at: int
+    until: int
+    waits: Spread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Jobs of one partition, size class or limit class."""
+
+    name: str
+    waits: Spread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitsOverTime:
+    asked: Asked
+    points: tuple[Point, ...]
+    """Every hour or day of the range, oldest first; also those without a job."""
+    whole: Spread
+    partitions: tuple[Group, ...]
+    """The one with most jobs first."""
+    sizes: tuple[Group, ...]
+    limits: tuple[Group, ...]
+    behind_h: int
+    """Hours of the range whose jobs are not summed up yet."""
+
+
+def refresh(
+    store: Store,
+    cluster_id: int,
+    *,
+    budget_s: float = BUDGET_S,
+    clock: Callable[[], float] = time.perf_counter,
+) -> bool:
+    """Sum what has changed, the newest day first, until the time is used up; False: there is more.
+
+    A day is a transaction of its own, so that nobody waits long for it.
+    """
+    begun = clock()
+    while clock() - begun < budget_s:
+        with store.begin() as tx:
+            wait_sums.lock(tx, cluster_id)
+            found = wait_marks.newest_day(tx, cluster_id)
+            if found is None:
+                return True
+            day, hours = found
+            wait_sums.sum_day(tx, cluster_id, day, hours)
+            wait_marks.clear(tx, cluster_id, day, day + DAY_S)
+    return False
+
+
+def over_time(tx: Transaction, cluster_id: int, asked: Asked, *, least: int = 1) -> WaitsOverTime:
+    """`least`: waits of fewer jobs are not told, only that there were fewer."""
+    asked = asked.rounded()
+    cells = wait_sums.between(tx, cluster_id, asked.by.seconds, asked.since, asked.until)
+    chosen = _chosen(cells, asked)
+    jobs, step = cells.jobs[chosen], asked.by.seconds
+    bins = cells.bin[chosen]
+
+    def grouped(places: NDArray[np.int64], count: int) -> Iterator[Spread]:
+        counts = np.bincount(places * BINS + bins, weights=jobs, minlength=count * BINS)
+        for row in counts.astype(np.int64).reshape(count, BINS):
+            yield told(spread(row), least)
+
+    points = (asked.until - asked.since) // step
+    by_point = grouped((cells.at[chosen] - asked.since) // step, points)
+    by_partition = grouped(cells.partition[chosen], len(cells.partitions))
+    named = [Group(name=n, waits=w) for n, w in zip(cells.partitions, by_partition, strict=True)]
+    return WaitsOverTime(
+        asked=asked,
+        points=tuple(
+            Point(at=at, until=at + step, waits=waits)
+            for at, waits in zip(range(asked.since, asked.until, step), by_point, strict=True)
+        ),
+        whole=next(grouped(np.zeros(len(jobs), dtype=np.int64), 1)),
+        partitions=tuple(sorted(filter(_any, named), key=lambda g: (-g.waits.jobs, g.name))),
+        sizes=_groups(SIZES, grouped(cells.size[chosen], len(SIZES))),
+        limits=_groups(LIMITS, grouped(cells.limit[chosen], len(LIMITS))),
+        behind_h=wait_marks.count(tx, cluster_id, asked.since, asked.until),
+    )
+
+
+def told(waits: Spread, least: int) -> Spread:
+    """The number alone where they are too few."""
+    return waits if waits.jobs >= least else Spread(jobs=waits.jobs)
+
+
+def _chosen(cells: Cells, asked: Asked) -> NDArray[np.bool_]:
+    chosen = np.ones(len(cells), dtype=bool)
+    if asked.partition:
+        known = {name: i for i, name in enumerate(cells.partitions)}
+        chosen &= cells.partition == known.get(asked.partition, -1)
+    if asked.size is not None:
+        chosen &= cells.size == SIZES.index(asked.size)
+    if asked.limit is not None:
+        chosen &= cells.limit == LIMITS.index(asked.limit)
+    return chosen
+
+
+def _groups(
+    names: tuple[SizeClass, ...] | tuple[LimitClass, ...], waits: Iterator[Spread]
+) -> tuple[Group, ...]:
+    found = (Group(name=str(n), waits=w) for n, w in zip(names, waits, strict=True))
+    return tuple(filter(_any, found))
+
+
+def _any(group: Group) -> bool:
+    return group.waits.jobs > 0

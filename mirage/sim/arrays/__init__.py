@@ -1,0 +1,3 @@
+"""The flat integer arrays of a simulator: where values stand, how they move, and how functions
+over them are compiled.
+"""

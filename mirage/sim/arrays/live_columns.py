@@ -1,0 +1,39 @@
+"""Live jobs as columns, straight from the state: what an observation is made of."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mirage.sim.arrays import layout
+from mirage.sim.arrays.layout import RECORD, Ints, view
+
+
+@dataclass(frozen=True, slots=True)
+class LiveColumns:
+    """One row a job, one column a field of layout.py's record (`ID`, `NODES`, `LIMIT`, ...).
+
+    int64[jobs, RECORD]. Users are association numbers (`ASSOCIATION`), partitions their place in
+    Params. CPUS and GPUS are per node.
+    """
+
+    queued: Ints
+    """Eligible pending jobs, in priority order."""
+    running: Ints
+    """By end by the limit."""
+    waiting: Ints
+    """Pending jobs that are not eligible, by slot."""
+
+
+def places(state: Ints) -> Ints:
+    """Where in the queue's columns jobs stand: the old, then the young (queue.py)."""
+    k, old = np.arange(state[layout.QUEUED]), state[layout.SATURATED]
+    found: Ints = k + np.where(k < old, state[layout.OLD_FIRST], state[layout.YOUNG_FIRST] - old)
+    return found
+
+
+def live_columns(state: Ints, queued: Ints) -> LiveColumns:
+    """A copy of the live records; `queued`: the slots of the queue in order."""
+    live = view(state, layout.LIVE).reshape(-1, RECORD)
+    running = view(state, layout.RUN_SLOT)[: state[layout.RUNNING]]
+    waiting = np.flatnonzero(live[:, layout.PHASE] == layout.WAITING)
+    return LiveColumns(live[queued], live[running], live[waiting])

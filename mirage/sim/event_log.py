@@ -1,0 +1,151 @@
+"""What the kernels tell, as events and records."""
+
+from bisect import bisect_left
+from typing import Final, Self
+
+from mirage.domain.job import JobState
+from mirage.sim.arrays import layout
+from mirage.sim.arrays.layout import FRACTION_BITS, NONE, RECORD, Ints, view
+from mirage.sim.packing.workload import Workload
+from mirage.sim.types import Dependency, DependencyKind, Event, EventKind, Record, SimJob
+
+_EVENTS: Final = (
+    EventKind.SUBMITTED,
+    EventKind.STARTED,
+    EventKind.ENDED,
+    EventKind.REQUEUED,
+    EventKind.REFUSED,
+)
+END_STATES: Final = {
+    layout.END_COMPLETED: JobState.COMPLETED,
+    layout.END_FAILED: JobState.FAILED,
+    layout.END_TIMEOUT: JobState.TIMEOUT,
+    layout.END_CANCELLED: JobState.CANCELLED,
+    layout.END_NODE_FAIL: JobState.NODE_FAIL,
+}
+_KINDS: Final = {
+    layout.ON_START: DependencyKind.AFTER,
+    layout.ON_END: DependencyKind.AFTERANY,
+    layout.ON_OK: DependencyKind.AFTEROK,
+    layout.ON_NOT_OK: DependencyKind.AFTERNOTOK,
+}
+
+
+class Told:
+    """The jobs behind the numbers, and those that have ended while somebody listened."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self.injected: dict[int, SimJob] = {}
+        """By job id; replaced, never changed: forks share it."""
+        self._ended: list[Record] = []
+        self._ended_at: list[int] = []
+
+    def copy(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._ended, twin._ended_at = list(self._ended), list(self._ended_at)
+        return twin
+
+    def read(self, state: Ints) -> list[Event]:
+        """The events in the log, which is empty then."""
+        entries = view(state, layout.LOG)[: state[layout.LOGGED]].tolist()
+        state[layout.LOGGED] = 0
+        events, i = [], 0
+        while i < len(entries):
+            at, event, job_id = entries[i : i + 3]
+            events.append(Event(at, _EVENTS[event], job_id))
+            following = i + layout.LOG_HEAD + entries[i + 8]
+            if event == layout.EVENT_ENDED:
+                self._end(entries[i:following])
+            i = following
+        return events
+
+    def _end(self, entry: list[int]) -> None:
+        at, _, job_id, end_state, submit, eligible, start, row = entry[:8]
+        record = Record(
+            job=self._job(job_id, row),
+            job_id=job_id,
+            submit=submit,
+            state=END_STATES[end_state],
+            eligible=_known(eligible),
+            start=_known(start),
+            end=at,
+            allocated=tuple(sorted(entry[layout.LOG_HEAD :])),
+        )
+        self._ended.append(record)
+        self._ended_at.append(at)
+
+    def _job(self, job_id: int, row: int) -> SimJob:
+        return self.injected[job_id] if row == NONE else self._workload.jobs[row]
+
+    def ended_of(self, job_id: int) -> Record | None:
+        """The job of that id that ended last."""
+        return next((r for r in reversed(self._ended) if r.job_id == job_id), None)
+
+    def ended_since(self, since: int) -> list[Record]:
+        """Ascending by end."""
+        return self._ended[bisect_left(self._ended_at, since) :]
+
+    def forget(self, before: int) -> None:
+        """Let go of what ended before an instant."""
+        kept = bisect_left(self._ended_at, before)
+        gone = {r.job_id for r in self._ended[:kept]}
+        self._ended, self._ended_at = self._ended[kept:], self._ended_at[kept:]
+        self.injected = {i: job for i, job in self.injected.items() if i not in gone}
+
+    def live(self, state: Ints, site: Ints, slot: int) -> Record:
+        """The record of a pending or running job."""
+        row = view(state, layout.LIVE)[slot * RECORD : (slot + 1) * RECORD].tolist()
+        runs = row[layout.PHASE] == layout.RUNS
+        return Record(
+            job=self._job(row[layout.ID], row[layout.ROW]),
+            job_id=row[layout.ID],
+            submit=row[layout.SUBMIT],
+            state=JobState.RUNNING if runs else JobState.PENDING,
+            dependencies=_unmet(state, slot),
+            any_dependency=bool(row[layout.ANY_OF]),
+            held=bool(row[layout.HELD]),
+            held_by_admin=row[layout.HELD] == layout.ADMIN_HOLDS,
+            node_list=_chain(state, row[layout.PIN]),
+            eligible=_known(row[layout.ELIGIBLE]),
+            start=_known(row[layout.START]),
+            allocated=_chain(state, row[layout.ALLOCATED]),
+            priority=_priority(state, site, row),
+        )
+
+
+def _known(instant: int) -> int | None:
+    return None if instant == NONE else instant
+
+
+def _chain(state: Ints, cell: int) -> tuple[int, ...]:
+    names, nexts = view(state, layout.CELL_NODE), view(state, layout.CELL_NEXT)
+    found = []
+    while cell != NONE:
+        found.append(int(names[cell]))
+        cell = int(nexts[cell])
+    return tuple(sorted(found))
+
+
+def _unmet(state: Ints, slot: int) -> tuple[Dependency, ...]:
+    """Those that can still be met; one that cannot has no target any more."""
+    edges = view(state, layout.EDGE)[: state[layout.EDGES] * layout.EDGE_COLUMNS]
+    live = view(state, layout.LIVE)
+    return tuple(
+        Dependency(_KINDS[kind], int(live[target * RECORD + layout.ID]), delay_s)
+        for dependent, target, kind, delay_s in edges.reshape(-1, layout.EDGE_COLUMNS).tolist()
+        if dependent == slot and target != NONE
+    )
+
+
+def _priority(state: Ints, site: Ints, row: list[int]) -> int:
+    """Slurm's multifactor plugin gives a held job 0, and one not yet eligible 1."""
+    if row[layout.PHASE] == layout.RUNS or row[layout.HELD]:
+        return 0
+    if row[layout.PHASE] != layout.ELIGIBLE_NOW:
+        return 1
+    since = row[layout.SUBMIT] if site[layout.SITE_ACCRUE] else row[layout.ELIGIBLE]
+    age = min(int(site[layout.SITE_MAX_AGE]), int(state[layout.NOW]) - since)
+    fair = int(view(state, layout.FAIR_VALUE)[row[layout.ASSOCIATION]])
+    return (row[layout.STATIC] + fair + int(site[layout.SITE_RATE]) * age) >> FRACTION_BITS

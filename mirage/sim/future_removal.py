@@ -1,0 +1,202 @@
+"""A simulator's present without its future: what the trace knows of later is taken out of it, and
+any other future is written in instead."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from mirage.errors import ClusterRefused
+from mirage.sim import moves
+from mirage.sim.arrays import layout
+from mirage.sim.arrays.event_heap import push
+from mirage.sim.arrays.jit import kernel
+from mirage.sim.arrays.layout import (
+    AT_ARRIVAL,
+    AT_BEGIN,
+    AT_END,
+    AT_NODE,
+    CANCEL,
+    COMING,
+    EVENTS,
+    FAILS,
+    GONE,
+    HEAP_AT,
+    HEAP_RANK,
+    HEAP_WHAT,
+    ID,
+    IMAGES,
+    KEY,
+    LIMIT,
+    LIVE,
+    NONE,
+    NOW,
+    OWN,
+    PHASE,
+    RANK_SHIFT,
+    RECORD,
+    RUN,
+    RUN_SLOT,
+    RUNNING,
+    RUNS,
+    SITE_OVER_TIME,
+    START,
+    Ints,
+    section,
+)
+from mirage.sim.engine import short_of_room
+from mirage.sim.simulator import Simulator
+from mirage.sim.state.job_lifecycle import free_slot
+from mirage.sim.types import SimJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """Submissions to come: columns of equal length, `at` ascending."""
+
+    at: Ints
+    kind: Ints
+    """Which of the kinds that `Unwritten` was made with."""
+    run_s: Ints
+    cancel_at: Ints
+    """NONE: its user waits for ever."""
+
+
+def joined(parts: Sequence[Arrivals]) -> Arrivals:
+    """One after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = (np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Arrivals))
+    return Arrivals(**dict(zip((f.name for f in fields(Arrivals)), columns, strict=True)))
+
+
+class Unwritten:
+    """The present of a simulator, made once; each future is a fork of it.
+
+    Taken out: arrivals, when pending jobs are cancelled, how jobs end, outages of nodes. Kept,
+    since squeue and reservations tell it: who runs where, who waits, and what begins when.
+    """
+
+    def __init__(self, simulator: Simulator, kinds: Sequence[SimJob] = ()) -> None:
+        """`kinds`: what will be submitted in futures; ids, instants and run times do not count."""
+        self._base = simulator.fork()
+        self._used: Simulator | None = None
+        """The last future: the next one takes its memory."""
+        arena = self._base.arena
+        plain = [replace(kind, job_id=0, dependencies=(), node_list=()) for kind in kinds]
+        records = [arena.record(kind, 0) for kind in plain]
+        self._images = np.array(records, dtype=np.int64).reshape(-1, RECORD)
+        self._arrays = self._images[:, layout.ARRAY].copy()
+        self._images[:, OWN] = 0
+        arena.site = _with_images(arena.site, self._images)
+        arena.act(forget)
+
+    @property
+    def now(self) -> int:
+        """Epoch seconds."""
+        return self._base.now
+
+    @property
+    def users(self) -> list[str]:
+        """By number of the association (layout.ASSOCIATION)."""
+        return [user for _, user in self._base.arena.names.associations]
+
+    @property
+    def live(self) -> Ints:
+        """int64[slots, RECORD]: a view of all records of layout.py, free slots included."""
+        return self._base.arena.live()
+
+    def submit(self, job: SimJob) -> int:
+        """One job more in the present, of which every future is asked; its id."""
+        return self._base.inject(job)
+
+    def let_go(self, job_id: int, priority: int | None = None) -> None:
+        """Nothing keeps this pending job from being eligible now.
+
+        `priority`: what it then has, as squeue prints it, where the simulator cannot know.
+        """
+        arena = self._base.arena
+        slot = arena.find(job_id)
+        if slot == NONE or arena.live()[slot, PHASE] == RUNS:
+            raise ClusterRefused(f"Job is no longer pending execution: {job_id}")
+        arena.act(moves.let_go, slot)
+        if priority is not None:
+            arena.act(moves.stand_pending, slot, priority, NONE)
+
+    def started(self, job_id: int, until: int, run_s: Ints, arrivals: Arrivals) -> int | None:
+        """When that job starts in the future in which live jobs run for `run_s` in all
+        (int64[slots]) and these arrive; None: not by `until`."""
+        twin = self._used = self._base.fork(over=self._used)
+        twin.workload = twin.workload.with_feed(self._feed(arrivals))
+        twin.arena.state[layout.CURSOR] = 0
+        while short := int(short_of_room(twin.arena.state, twin.arena.site)):
+            twin.arena.make_room(short)
+        write(twin.arena.state, twin.arena.site, run_s)
+        start = twin.run_until_started(job_id, until)
+        # What one future had to grow to, the next ones have from the start.
+        self._base.arena.grow_to(twin.arena)
+        return start
+
+    def _feed(self, arrivals: Arrivals) -> Ints:
+        own: dict[int, Any] = {
+            ID: self._base.next_id + np.arange(len(arrivals.at)),
+            layout.SUBMIT: arrivals.at,
+            RUN: arrivals.run_s,
+            layout.BEGIN: 0,
+            CANCEL: arrivals.cancel_at,
+            layout.ARRAY: self._arrays[arrivals.kind],
+            layout.EXTRA: NONE,
+        }
+        feed = np.empty((len(arrivals.at), 1 + len(OWN)), dtype=np.int64)
+        feed[:, layout.FEED_IMAGE] = arrivals.kind
+        for i, field in enumerate(OWN):
+            feed[:, 1 + i] = own[field]
+        return feed
+
+
+def _with_images(site: Ints, images: Ints) -> Ints:
+    """The site with other records of submissions; they are its last section."""
+    new = np.concatenate([site[: site[IMAGES]], images.reshape(-1)])
+    new[layout.END_OF_SITE] = len(new)
+    return new
+
+
+@kernel
+def forget(state: Ints, site: Ints) -> None:
+    """Take the future out: its events, and in every live record how and when the job ends."""
+    live = section(state, LIVE)
+    times, ranks, whats = (
+        section(state, HEAP_AT),
+        section(state, HEAP_RANK),
+        section(state, HEAP_WHAT),
+    )
+    events = state[EVENTS]
+    state[EVENTS] = 0
+    for i in range(events):
+        # A push moves nothing that has not been read yet.
+        at, rank, what = times[i], ranks[i], whats[i]
+        kind = rank >> RANK_SHIFT
+        if kind == AT_BEGIN or (kind == AT_NODE and what == NONE):
+            push(state, at, rank, what)
+        elif kind == AT_ARRIVAL and live[what * RECORD + PHASE] == COMING:
+            free_slot(state, what)
+    for at in range(0, live.size, RECORD):
+        if live[at + PHASE] != GONE:
+            live[at + FAILS], live[at + CANCEL] = 0, NONE
+            live[at + RUN] = live[at + LIMIT] + site[SITE_OVER_TIME]
+
+
+@kernel
+def write(state: Ints, site: Ints, run_s: Ints) -> None:
+    """Every live job runs for `run_s[slot]` seconds in all, a running one beyond now."""
+    live, slots = section(state, LIVE), section(state, RUN_SLOT)
+    for slot in range(live.size // RECORD):
+        if live[slot * RECORD + PHASE] != GONE and slot < run_s.size:
+            live[slot * RECORD + RUN] = run_s[slot]
+    for i in range(state[RUNNING]):
+        at = slots[i] * RECORD
+        length = min(live[at + RUN], live[at + LIMIT] + site[SITE_OVER_TIME])
+        end = max(live[at + START] + length, state[NOW] + 1)
+        live[at + KEY] = end
+        push(state, end, (AT_END << RANK_SHIFT) | live[at + ID], slots[i])

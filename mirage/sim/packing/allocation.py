@@ -1,0 +1,268 @@
+"""Making the state and the scratch, and making them larger."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mirage.sim.arrays import layout
+from mirage.sim.arrays.event_heap import push
+from mirage.sim.arrays.layout import FAR, NONE, RECORD, Ints, view
+from mirage.sim.packing.name_table import Names
+from mirage.sim.packing.packed_params import bitmap, pack
+from mirage.sim.types import Outage, Params
+
+OUTAGES = {Outage.RESUME: layout.UP, Outage.DRAIN: layout.DRAINED, Outage.DOWN: layout.DOWN}
+_TABLES_MOST = 1 << 21
+"""Integers that the tables of planning by name may take: 16 MiB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How much a state holds."""
+
+    slots: int = 64
+    """Pending and running jobs."""
+    events: int = 256
+    edges: int = 8
+    cells: int = 64
+    """Nodes given away or asked for by name."""
+    log: int = 0
+    users: int = 8
+    """User and QOS pairs."""
+    associations: int = 8
+    accounts: int = 4
+    arrays: int = 4
+
+    def for_names(self, names: Names) -> "Room":
+        """With room for all that have a name."""
+        return replace(
+            self,
+            users=_at_least(self.users, len(names.use_rows)),
+            associations=_at_least(self.associations, len(names.associations)),
+            accounts=_at_least(self.accounts, len(names.accounts)),
+            arrays=_at_least(self.arrays, len(names.arrays)),
+        )
+
+    def doubled(self, short: int) -> "Room":
+        """With twice the room of what was short (a ROOM_ constant)."""
+        field = {
+            layout.ROOM_SLOTS: "slots",
+            layout.ROOM_EVENTS: "events",
+            layout.ROOM_EDGES: "edges",
+            layout.ROOM_CELLS: "cells",
+            layout.ROOM_LOG: "log",
+        }[short]
+        return replace(self, **{field: max(64, 2 * getattr(self, field))})
+
+
+def _at_least(have: int, need: int) -> int:
+    return have if have >= need else need + need // 4 + 1
+
+
+def _lengths(room: Room, nodes: int, words: int) -> dict[int, int]:
+    slots = room.slots
+    # Half as much again: the queue's parts wander through its columns (queue.py).
+    queue = slots + slots // 2
+    return {
+        layout.LIVE: slots * RECORD,
+        layout.QUEUE_KEY: queue,
+        layout.QUEUE_ID: queue,
+        layout.QUEUE_SLOT: queue,
+        layout.QUEUE_NODES: queue,
+        layout.QUEUE_LIMIT: queue,
+        layout.QUEUE_SHAPE: queue,
+        layout.QUEUE_MARK: queue,
+        layout.QUEUE_SINCE: queue,
+        layout.RUN_END: slots,
+        layout.RUN_SLOT: slots,
+        layout.HEAP_AT: room.events,
+        layout.HEAP_RANK: room.events,
+        layout.HEAP_WHAT: room.events,
+        layout.EDGE: room.edges * layout.EDGE_COLUMNS,
+        layout.CELL_NODE: room.cells,
+        layout.CELL_NEXT: room.cells,
+        layout.NODE_STATE: nodes,
+        layout.NODE_JOBS: nodes,
+        layout.NODE_CPUS: nodes,
+        layout.NODE_MEMORY: nodes,
+        layout.NODE_GPUS: nodes,
+        layout.IDLE_BITS: words,
+        layout.UP_BITS: words,
+        layout.USE: room.users * layout.USE_COLUMNS,
+        layout.ARRAY_USE: room.arrays,
+        layout.FAIR_VALUE: room.associations,
+        layout.FAIR_RAW: room.associations,
+        layout.FAIR_USAGE: room.associations,
+        layout.FAIR_ACCOUNT: room.associations,
+        layout.FAIR_ORDER: room.associations,
+        layout.ACCOUNT_RAW: room.accounts,
+        layout.ACCOUNT_USAGE: room.accounts,
+        layout.ACCOUNT_SHARES: room.accounts,
+        layout.LOG: room.log,
+    }
+
+
+def _blank(room: Room, nodes: int, words: int) -> Ints:
+    header = np.zeros(layout.HEADER, dtype=np.int64)
+    lengths = _lengths(room, nodes, words)
+    parts = [np.zeros(lengths[which], dtype=np.int64) for which in sorted(lengths)]
+    return pack(header, parts, layout.LIVE)
+
+
+def new_state(params: Params, site: Ints, names: Names, room: Room, now: int) -> Ints:
+    """An empty cluster at `now`, with the node events and reservations to come."""
+    words = int(site[layout.SITE_WORDS])
+    room = replace(room.for_names(names), events=max(room.events, 4 * _events(params)))
+    state = _blank(room, params.nodes, words)
+    state[layout.NOW] = state[layout.ORIGIN] = state[layout.LAST_TICK] = now
+    for scalar in (layout.FULL_AT, layout.BACKFILL_AT, layout.SATURATES_AT):
+        state[scalar] = FAR
+    state[layout.LAST_BACKFILL] = -FAR
+    state[layout.LEAST_VALUE] = FAR
+    state[layout.WATCHED] = state[layout.WATCHED_START] = NONE
+    period = params.priority_calc_period_s
+    state[layout.TICK_AT] = -(-now // period) * period
+    state[layout.IDLE] = params.nodes
+    state[layout.OLD_FIRST] = state[layout.YOUNG_FIRST] = len(view(state, layout.QUEUE_KEY)) // 2
+    for which, capacity in (
+        (layout.NODE_CPUS, layout.CAPACITY_CPUS),
+        (layout.NODE_MEMORY, layout.CAPACITY_MEMORY),
+        (layout.NODE_GPUS, layout.CAPACITY_GPUS),
+    ):
+        view(state, which)[:] = view(site, capacity)
+    for which in (layout.IDLE_BITS, layout.UP_BITS):
+        view(state, which)[:] = bitmap(range(params.nodes), words)
+    _free_slots(state, 0)
+    _free_cells(state, 0)
+    know_names(state, params, names)
+    _plan_events(state, params, now)
+    return state
+
+
+def _events(params: Params) -> int:
+    return len(params.node_events) + 2 * len(params.reservations) + 1
+
+
+def _plan_events(state: Ints, params: Params, now: int) -> None:
+    """Node events and edges of reservations; those of before `now` count at `now`.
+
+    Of several for one node at one instant the last one counts.
+    """
+    last_of = {(max(e.at, now), e.node): e for e in sorted(params.node_events, key=lambda e: e.at)}
+    for (at, node), event in last_of.items():
+        push(state, at, (layout.AT_NODE << layout.RANK_SHIFT) | node, OUTAGES[event.outage])
+    last = (layout.AT_NODE << layout.RANK_SHIFT) | params.nodes
+    for reservation in params.reservations:
+        for at in (reservation.start, reservation.end):
+            if at >= now:
+                push(state, at, last, NONE)
+
+
+def _free_slots(state: Ints, first: int) -> None:
+    """Chain the slots from `first` on before the free ones."""
+    live = view(state, layout.LIVE).reshape(-1, RECORD)
+    _chain(live[:, layout.NEXT_FREE], first, state, layout.SLOT_FREE)
+    live[first:, layout.ID] = NONE
+
+
+def _free_cells(state: Ints, first: int) -> None:
+    nexts = view(state, layout.CELL_NEXT)
+    state[layout.CELLS_LEFT] += len(nexts) - first
+    _chain(nexts, first, state, layout.CELL_FREE)
+
+
+def _chain(nexts: Ints, first: int, state: Ints, head: int) -> None:
+    before = state[head] if first else NONE
+    nexts[first:] = np.arange(first + 1, len(nexts) + 1)
+    nexts[-1] = before
+    state[head] = first
+
+
+def know_names(state: Ints, params: Params, names: Names) -> None:
+    """Enter the associations and accounts that the state does not know yet."""
+    accounts = view(state, layout.FAIR_ACCOUNT)
+    values, order = view(state, layout.FAIR_VALUE), view(state, layout.FAIR_ORDER)
+    known = int(state[layout.ASSOCIATIONS])
+    for (account, _), a in list(names.associations.items())[known:]:
+        accounts[a] = names.accounts[account]
+        order[a] = a
+        values[a] = params.priority_weight_fairshare << layout.FRACTION_BITS
+    state[layout.ASSOCIATIONS] = len(names.associations)
+    shares = view(state, layout.ACCOUNT_SHARES)
+    shares[shares == 0] = 1
+    for i, (_, n) in enumerate(params.shares):
+        shares[i] = n
+
+
+def grown(state: Ints, site: Ints, before: Room, room: Room) -> Ints:
+    """The same state with more room."""
+    nodes, words = int(site[layout.SITE_NODES]), int(site[layout.SITE_WORDS])
+    new = _blank(room, nodes, words)
+    new[: layout.SCALARS] = state[: layout.SCALARS]
+    for which in _lengths(room, nodes, words):
+        old = view(state, which)
+        view(new, which)[: len(old)] = old
+    if room.slots > before.slots:
+        _free_slots(new, before.slots)
+    if room.cells > before.cells:
+        _free_cells(new, before.cells)
+    return new
+
+
+def new_scratch(params: Params, site: Ints, names: Names, room: Room) -> Ints:
+    """Scratch for the passes over a state with that room."""
+    words = int(site[layout.SITE_WORDS])
+    tests = min(params.bf_max_job_test, room.slots) + 1
+    groups = room.slots + 2
+    tables = max(4, min(len(names.kinds) + 8, _TABLES_MOST // (groups * words)))
+    maps = 2 * tests + 2 * len(params.reservations) + 5
+    lengths = {
+        layout.CHOSEN: words,
+        layout.USABLE: words,
+        layout.FOUND: words,
+        layout.WANTED: words,
+        layout.SPARE: words,
+        layout.MEMO_STAMP: len(names.shapes) + 8,
+        layout.MEMO: len(names.shapes) + 8,
+        layout.TESTS_STAMP: len(names.associations) + 8,
+        layout.TESTS: len(names.associations) + 8,
+        layout.CLOSED: len(params.partitions),
+        layout.TIMES: room.slots + tests + 2,
+        layout.FREE: room.slots + tests + 2,
+        layout.REACH: params.nodes + 1,
+        layout.GROUP_END: groups,
+        layout.GROUP_LAST: groups,
+        layout.THEN_JOBS: params.nodes,
+        layout.THEN_CPUS: params.nodes,
+        layout.THEN_MEMORY: params.nodes,
+        layout.THEN_GPUS: params.nodes,
+        layout.KIND_STAMP: len(names.kinds) + 8,
+        layout.KIND_TABLE: len(names.kinds) + 8,
+        layout.TABLE: tables * groups * words,
+        layout.MAP_AT: maps,
+        layout.MAP_GAINS: maps,
+        layout.MAP_BITS: maps * words,
+        layout.READY: len(params.partitions) * words,
+        layout.KIND_WHOLE: len(names.kinds) + 8,
+        layout.GROUP_PIECE: groups + 1,
+        layout.PIECE_WORD: room.cells,
+        layout.PIECE_BITS: room.cells,
+        layout.PLANNED_STAMP: room.arrays,
+        layout.PLANNED: room.arrays,
+    }
+    header = np.zeros(layout.SCRATCH_HEADER, dtype=np.int64)
+    header[layout.TABLES] = tables
+    parts = [np.zeros(lengths[which], dtype=np.int64) for which in sorted(lengths)]
+    return pack(header, parts, layout.CHOSEN)
+
+
+def enough_scratch(work: Ints, room: Room, names: Names) -> bool:
+    """Whether the scratch is as large as this state and these names need."""
+    return (
+        len(view(work, layout.GROUP_END)) >= room.slots + 2
+        and len(view(work, layout.PIECE_BITS)) >= room.cells
+        and len(view(work, layout.MEMO)) >= len(names.shapes)
+        and len(view(work, layout.TESTS)) >= len(names.associations)
+        and len(view(work, layout.KIND_TABLE)) >= len(names.kinds)
+        and len(view(work, layout.PLANNED)) >= len(names.arrays)
+    )

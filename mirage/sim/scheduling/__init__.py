@@ -1,0 +1,1 @@
+"""Slurm's scheduling passes: the main pass, backfill by number, backfill over node bitmaps."""

@@ -1,0 +1,243 @@
+"""Planning by name as slurmctld 24.11 and later do it (docs/simulator.md 7, "By release").
+
+The search for a start begins anew at each `later`, looks at once at what is free there, and goes
+no further than the next `later`.
+"""
+
+from mirage.sim.arrays.jit import inner, kernel
+from mirage.sim.arrays.layout import (
+    CHOSEN,
+    FAR,
+    GROUP_END,
+    GROUP_PIECE,
+    GROUPS,
+    LIMIT,
+    LIVE,
+    MAP_AT,
+    MAP_BITS,
+    MAP_GAINS,
+    MAPS,
+    NODES,
+    NONE,
+    NOW,
+    PARTITION,
+    PARTITION_BITS,
+    PIECE_BITS,
+    PIECE_WORD,
+    PIN,
+    READY,
+    RECORD,
+    RESERVATION_BITS,
+    RESERVATION_SPAN,
+    SITE_BF_RESOLUTION,
+    SITE_BF_WINDOW,
+    SITE_NODES,
+    SITE_RELEASE,
+    SITE_RESERVATIONS,
+    SITE_WORDS,
+    TABLE,
+    USABLE,
+    WANTED,
+    WHOLE,
+    Ints,
+    section,
+)
+from mirage.sim.scheduling import bitmap_backfill
+from mirage.sim.scheduling.bitmap_backfill import (
+    NEVER,
+    WINDOW_S,
+    choose,
+    enough,
+    keep_reserved,
+    met,
+    shared,
+)
+from mirage.sim.scheduling.fit_tables import fill_table, list_pieces, now_of
+from mirage.sim.scheduling.node_timeline import (
+    beyond,
+    free_of_plans,
+    map_at,
+    map_behind,
+    unpromised,
+)
+from mirage.sim.slurm_release import V24_11, V26_05
+from mirage.sim.state.node_selection import pins
+
+
+@inner
+def plan(state: Ints, site: Ints, work: Ints, slot: int) -> int:
+    """The job's planned start as the site's release finds it, or NEVER; its nodes are CHOSEN."""
+    if section(state, LIVE)[slot * RECORD + PIN] != NONE:
+        pins(state, slot, section(work, WANTED))
+    if site[SITE_RELEASE] >= V24_11:
+        return plan_anew(state, site, work, slot)
+    return bitmap_backfill.plan(state, site, work, slot)
+
+
+@kernel
+def plan_anew(state: Ints, site: Ints, work: Ints, slot: int) -> int:
+    """The same as 24.11 and later find it. WANTED holds the job's node list."""
+    live, words = section(state, LIVE), site[SITE_WORDS]
+    at, bits, usable = section(work, MAP_AT), section(work, MAP_BITS), section(work, USABLE)
+    now, limit, maps = state[NOW], live[slot * RECORD + LIMIT], work[MAPS]
+    part = live[slot * RECORD + PARTITION] * words
+    ready = section(work, READY)[part : part + words]
+    base = now_of(state, site, work, slot)
+    begin, m = now, 0
+    while begin != FAR:
+        if site[SITE_RESERVATIONS]:
+            begin = unhindered(state, site, work, slot, begin)
+        if begin > at[maps]:
+            return NEVER
+        m = map_at(at, maps, m, begin)
+        behind = map_behind(at, maps, m, begin + limit)
+        unpromised(bits, at.size, ready, m, behind, usable)
+        if site[SITE_RESERVATIONS]:
+            keep_reserved(site, begin, begin + limit, usable)
+        later = later_of(work, ready, m, begin + limit)
+        if site[SITE_RESERVATIONS]:
+            later = min(later, reservation_over(site, work, part, begin, begin + limit))
+        start = start_from(state, site, work, slot, base, begin, later)
+        if start == NEVER:
+            begin = later
+        elif start == now or free_of_plans(site, work, start, start + limit):
+            return start if start <= now + site[SITE_BF_WINDOW] else NEVER
+        else:
+            begin = start + (site[SITE_BF_RESOLUTION] if start == begin else 0)
+    return NEVER
+
+
+@inner
+def later_of(work: Ints, ready: Ints, first: int, end: int) -> int:
+    """The `later` of the search whose first map is `first` and whose job would end at `end`."""
+    at, bits, gains = section(work, MAP_AT), section(work, MAP_BITS), section(work, MAP_GAINS)
+    maps = work[MAPS]
+    m = first
+    while m + 1 < maps:
+        if gains[m] and adds_ready(bits, at.size, ready, m):
+            return at[m + 1]
+        if at[m] > end:
+            return at[m + 2] if m + 2 < maps else FAR
+        m += 1
+    return FAR
+
+
+@kernel
+def unhindered(state: Ints, site: Ints, work: Ints, slot: int, begin: int) -> int:
+    """From `begin` on the first instant from which no reservation keeps every node, or one that a
+    pinned job of whole nodes must have: each of them sends it to its own end."""
+    live, wanted, words = section(state, LIVE), section(work, WANTED), site[SITE_WORDS]
+    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
+    pinned = live[slot * RECORD + PIN] != NONE and live[slot * RECORD + WHOLE] == 1
+    r = 0
+    while r < site[SITE_RESERVATIONS]:
+        mine = reserved[r * words : (r + 1) * words]
+        meets = spans[2 * r] < begin + live[slot * RECORD + LIMIT] and spans[2 * r + 1] > begin
+        if meets and (
+            shared(mine, mine) == site[SITE_NODES] or (pinned and shared(mine, wanted) > 0)
+        ):
+            begin, r = spans[2 * r + 1], 0
+        else:
+            r += 1
+    return begin
+
+
+@kernel
+def reservation_over(site: Ints, work: Ints, part: int, begin: int, end: int) -> int:
+    """A second after the soonest end of a reservation from `begin` on, on the grid; FAR where none
+    keeps a node of the partition from a job of [begin, end), or where the maps end before."""
+    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
+    words, grid, at = site[SITE_WORDS], site[SITE_BF_RESOLUTION], section(work, MAP_AT)
+    members = section(site, PARTITION_BITS)[part : part + words]
+    soonest, kept = FAR, False
+    for r in range(site[SITE_RESERVATIONS]):
+        if spans[2 * r + 1] >= begin:
+            soonest = min(soonest, spans[2 * r + 1])
+        if spans[2 * r] < end and spans[2 * r + 1] > begin:
+            kept = kept or shared(reserved[r * words : (r + 1) * words], members) > 0
+    if not kept:
+        return FAR
+    over = (soonest + grid - 1) // grid * grid + 1
+    return over if over < at[work[MAPS]] else FAR
+
+
+@inner
+def adds_ready(bits: Ints, room: int, ready: Ints, m: int) -> bool:
+    """Whether the map behind map m has a node of `ready` that this one lacks."""
+    for w in range(ready.size):  # noqa: SIM110 no generators in kernels
+        if ready[w] & bits[w * room + m + 1] & ~bits[w * room + m]:
+            return True
+    return False
+
+
+@inner
+def start_from(
+    state: Ints, site: Ints, work: Ints, slot: int, base: int, begin: int, later: int
+) -> int:
+    """The first start from `begin` on that is not after `later`, or NEVER; its nodes are CHOSEN."""
+    live, ends, words = section(state, LIVE), section(work, GROUP_END), site[SITE_WORDS]
+    usable, rows, groups = section(work, USABLE), section(work, TABLE)[base:], work[GROUPS]
+    need, pinned = live[slot * RECORD + NODES], live[slot * RECORD + PIN] != NONE
+    gone = 0
+    if begin > state[NOW]:
+        fill_table(state, site, work, slot, base)
+        gone = beyond(ends, groups, begin if site[SITE_RELEASE] >= V26_05 else begin - 1) - 1
+    if enough(work, usable, rows[gone * words : (gone + 1) * words], need, pinned):
+        choose(state, site, work, slot, base, gone, pinned)
+        return begin
+    fill_table(state, site, work, slot, base)
+    stop = beyond(ends, groups, later)
+    last = (stop - 1) * words
+    if stop - 1 <= gone or not enough(work, usable, rows[last : last + words], need, pinned):
+        return NEVER
+    group = first_group(state, work, usable, rows, gone, stop, need, pinned)
+    choose(state, site, work, slot, base, group, pinned)
+    if site[SITE_RELEASE] >= V26_05:
+        group = last_holder(work, group)
+    return ends[group]
+
+
+@inner
+def first_group(
+    state: Ints, work: Ints, usable: Ints, rows: Ints, gone: int, stop: int, need: int, pinned: bool
+) -> int:
+    """The first end that is looked at after which enough usable nodes fit; one comes before `stop`.
+
+    As by_name.first_group, but that it begins behind `gone` and ends with the last before `stop`.
+    """
+    words, groups, ends = usable.size, work[GROUPS], section(work, GROUP_END)
+    list_pieces(state, work)
+    g = met(work, usable, gone + 1)
+    first, window, last = (ends[g] // WINDOW_S + 1) * WINDOW_S, WINDOW_S, g
+    while g < stop:
+        last = g
+        if g + 1 < groups and ends[g + 1] <= first + window:
+            end = min(beyond(ends, groups, first + window), stop)
+            g = met(work, usable, max(g + 1, end - 1))
+            continue
+        if enough(work, usable, rows[g * words : (g + 1) * words], need, pinned):
+            return g
+        while g + 1 < groups and ends[g + 1] > first + window:
+            window *= 2
+        g = met(work, usable, g + 1)
+    following = met(work, usable, last + 1)
+    while following < stop:
+        last = following
+        following = met(work, usable, last + 1)
+    return last
+
+
+@inner
+def last_holder(work: Ints, group: int) -> int:
+    """The last group up to this one whose job has one of the chosen nodes."""
+    firsts, words, bits = (
+        section(work, GROUP_PIECE),
+        section(work, PIECE_WORD),
+        section(work, PIECE_BITS),
+    )
+    chosen = section(work, CHOSEN)
+    for g in range(group, 0, -1):
+        for i in range(firsts[g], firsts[g + 1]):
+            if chosen[words[i]] & bits[i]:
+                return g
+    return group

@@ -1,0 +1,235 @@
+"""Maps: spans of time with the nodes not promised in them (docs/simulator.md 7, "By name").
+
+In order: map m is of [at[m], at[m + 1]); two that follow each other differ.
+"""
+
+from mirage.sim.arrays.jit import inner, kernel
+from mirage.sim.arrays.layout import (
+    CHOSEN,
+    FAR,
+    MAP_AT,
+    MAP_BITS,
+    MAP_GAINS,
+    MAPS,
+    NOW,
+    PARTITION_BITS,
+    READY,
+    RESERVATION_BITS,
+    RESERVATION_SPAN,
+    SITE_BF_RESOLUTION,
+    SITE_BF_WINDOW,
+    SITE_RELEASE,
+    SITE_RESERVATIONS,
+    SITE_WORDS,
+    UP_BITS,
+    Ints,
+    section,
+)
+from mirage.sim.slurm_release import V24_11
+
+
+@kernel
+def begin_maps(state: Ints, site: Ints, work: Ints) -> None:
+    """One map of all nodes that are up, cut by the reservations where the release's are."""
+    at, bits, up = section(work, MAP_AT), section(work, MAP_BITS), section(state, UP_BITS)
+    ready, mine = section(work, READY), section(site, PARTITION_BITS)
+    words, now, grid = site[SITE_WORDS], state[NOW], site[SITE_BF_RESOLUTION]
+    at[0], at[1] = now // grid * grid, now + site[SITE_BF_WINDOW]
+    for w in range(words):
+        bits[w * at.size] = up[w]
+    for i in range(mine.size):
+        ready[i] = mine[i] & up[i % words]
+    work[MAPS] = 1
+    section(work, MAP_GAINS)[0] = 0
+    if site[SITE_RELEASE] >= V24_11:
+        at[1] = at[1] // grid * grid
+        return
+    spans, reserved = section(site, RESERVATION_SPAN), section(site, RESERVATION_BITS)
+    for r in range(site[SITE_RESERVATIONS]):
+        if spans[2 * r + 1] > now:
+            lose(
+                site, work, max(spans[2 * r], now), spans[2 * r + 1],
+                reserved[r * words : (r + 1) * words],
+            )  # fmt: skip
+
+
+@kernel
+def lose(site: Ints, work: Ints, begin: int, end: int, nodes: Ints) -> None:
+    """The maps lose `nodes` in [begin, end)."""
+    at, bits, words = section(work, MAP_AT), section(work, MAP_BITS), site[SITE_WORDS]
+    begin, end = max(begin, at[0]), min(end, at[work[MAPS]])
+    if begin >= end:
+        return
+    first = split(work, words, begin)
+    behind = split(work, words, end)
+    for w in range(words):
+        row = w * at.size
+        for m in range(first, behind):
+            bits[row + m] &= ~nodes[w]
+    if site[SITE_RELEASE] >= V24_11:
+        join_one(work, words, first, behind)
+        return
+    # Between two of them that lost the same nodes a difference may have gone too.
+    for m in range(min(behind, work[MAPS] - 1), max(first, 1) - 1, -1):
+        if adds(bits, at.size, m - 1, m) or adds(bits, at.size, m, m - 1):
+            continue
+        shift(work, words, m + 1, -1)
+    note_gains(work, max(first - 1, 0), min(behind + 1, work[MAPS]))
+
+
+@kernel
+def join_one(work: Ints, words: int, first: int, behind: int) -> None:
+    """Of the maps around [first, behind) the first that equals the one before it becomes part of
+    that one, and no other does."""
+    at, bits = section(work, MAP_AT), section(work, MAP_BITS)
+    for m in range(max(first - 1, 1), min(behind + 1, work[MAPS])):
+        if not adds(bits, at.size, m - 1, m) and not adds(bits, at.size, m, m - 1):
+            shift(work, words, m + 1, -1)
+            break
+    note_gains(work, max(first - 2, 0), min(behind + 1, work[MAPS]))
+
+
+@kernel
+def split(work: Ints, words: int, instant: int) -> int:
+    """The map that begins at an instant, which is made where there is none."""
+    at, bits = section(work, MAP_AT), section(work, MAP_BITS)
+    m = beyond(at, work[MAPS] + 1, instant - 1)
+    m = 0 if at[0] == instant else m
+    if at[m] == instant:
+        return m
+    shift(work, words, m, 1)
+    at[m] = instant
+    for w in range(words):
+        bits[w * at.size + m] = bits[w * at.size + m - 1]
+    return m
+
+
+@kernel
+def shift(work: Ints, words: int, first: int, by: int) -> None:
+    """Move the maps from `first` on by one place."""
+    at, bits, maps = section(work, MAP_AT), section(work, MAP_BITS), work[MAPS]
+    work[MAPS] = maps + by
+    move(at, first, maps + 1, by)
+    move(section(work, MAP_GAINS), first, maps, by)
+    for w in range(words):
+        move(bits, w * at.size + first, w * at.size + maps, by)
+
+
+@inner
+def move(values: Ints, first: int, end: int, by: int) -> None:
+    """Move what stands in [first, end) by one place."""
+    if by > 0:
+        for i in range(end - 1, first - 1, -1):
+            values[i + 1] = values[i]
+    else:
+        for i in range(first, end):
+            values[i - 1] = values[i]
+
+
+@inner
+def adds(bits: Ints, room: int, m: int, n: int) -> bool:
+    """Whether map n has a node that map m lacks."""
+    for row in range(0, bits.size, room):  # noqa: SIM110 no generators in kernels
+        if bits[row + n] & ~bits[row + m]:
+            return True
+    return False
+
+
+@inner
+def note_gains(work: Ints, first: int, end: int) -> None:
+    """Section MAP_GAINS for the maps [first, end)."""
+    gains, bits, room = (
+        section(work, MAP_GAINS),
+        section(work, MAP_BITS),
+        section(work, MAP_AT).size,
+    )
+    for m in range(first, end):
+        gains[m] = int(m + 1 < work[MAPS] and adds(bits, room, m, m + 1))
+
+
+@inner
+def beyond(instants: Ints, n: int, instant: int) -> int:
+    """The first place but 0 of ascending instants that is after an instant; n: none."""
+    low, high = 1, n
+    while low < high:
+        middle = (low + high) >> 1
+        if instants[middle] > instant:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@inner
+def map_at(at: Ints, maps: int, m: int, instant: int) -> int:
+    """The first map from m on that ends after an instant; `maps`: none."""
+    while m < maps and at[m + 1] <= instant:
+        m += 1
+    return m
+
+
+@inner
+def map_behind(at: Ints, maps: int, m: int, instant: int) -> int:
+    """The first map from m on that begins after an instant; `maps`: none."""
+    while m < maps and at[m] <= instant:
+        m += 1
+    return m
+
+
+@inner
+def gain_after(at: Ints, gains: Ints, maps: int, first: int, end: int) -> int:
+    """The `later` of step 1 for [begin, end], or FAR; map `first` is the first after `begin`."""
+    m = first
+    while m < maps:
+        if gains[m]:
+            return at[m + 1]
+        if at[m] > end:
+            return FAR
+        m += 1
+    return FAR
+
+
+@inner
+def unpromised(bits: Ints, room: int, ready: Ints, first: int, behind: int, usable: Ints) -> None:
+    """`usable` becomes the nodes of `ready` that all maps [first, behind) have."""
+    for w in range(ready.size):
+        word = ready[w]
+        for i in range(w * room + first, w * room + behind):
+            word &= bits[i]
+        usable[w] = word
+
+
+@inner
+def free_of_plans(site: Ints, work: Ints, begin: int, end: int) -> bool:
+    """Whether section CHOSEN is in every map that meets [begin, end), both on the grid."""
+    at, bits, chosen = section(work, MAP_AT), section(work, MAP_BITS), section(work, CHOSEN)
+    grid, maps = site[SITE_BF_RESOLUTION], work[MAPS]
+    begin, end = begin // grid * grid, end_on_grid(site, end)
+    m = map_at(at, maps, 0, begin)
+    while m < maps and at[m] < end:
+        for w in range(site[SITE_WORDS]):
+            if chosen[w] & ~bits[w * at.size + m]:
+                return False
+        m += 1
+    return True
+
+
+@kernel
+def reserve(site: Ints, work: Ints, start: int, limit: int) -> None:
+    """The maps lose the chosen nodes for the time of the plan, on the grid."""
+    grid = site[SITE_BF_RESOLUTION]
+    lose(site, work, start // grid * grid, end_on_grid(site, start + limit), section(work, CHOSEN))
+
+
+@kernel
+def keep_running(state: Ints, site: Ints, work: Ints, limit: int) -> None:
+    """The maps lose the chosen nodes of a whole-node job that has started in this pass."""
+    end = end_on_grid(site, state[NOW] + limit)
+    lose(site, work, section(work, MAP_AT)[0], end, section(work, CHOSEN))
+
+
+@inner
+def end_on_grid(site: Ints, end: int) -> int:
+    """Where a plan that ends then ends in the maps."""
+    grid = site[SITE_BF_RESOLUTION]
+    return (end + grid - 1 if site[SITE_RELEASE] >= V24_11 else end) // grid * grid

@@ -1,0 +1,388 @@
+"""Nodes: which a job fits on, which it is given, and taking and giving back (docs/simulator.md 5).
+
+A set of nodes is a bitmap, 63 nodes to a word: the sign bit stays out of it. A job's own nodes are
+a chain of cells, so that their room grows with the jobs and not with the machine.
+"""
+
+from typing import Final
+
+from mirage.sim.arrays.jit import inner, kernel, ones
+from mirage.sim.arrays.layout import (
+    ALLOCATED,
+    CAPACITY_CPUS,
+    CAPACITY_GPUS,
+    CAPACITY_MEMORY,
+    CELL_FREE,
+    CELL_NEXT,
+    CELL_NODE,
+    CELLS_LEFT,
+    CPUS,
+    FAR,
+    GPUS,
+    IDLE,
+    IDLE_BITS,
+    LIVE,
+    MEMORY,
+    NODE_CPUS,
+    NODE_GPUS,
+    NODE_JOBS,
+    NODE_MEMORY,
+    NODE_STATE,
+    NONE,
+    PIN,
+    QUEUE_SLOT,
+    QUEUED,
+    RECORD,
+    SITE_NODES,
+    SITE_RELEASE,
+    SITE_SHARED,
+    SITE_UNEQUAL,
+    SITE_WORDS,
+    UP,
+    WHOLE,
+    Ints,
+    column,
+    place_at,
+    section,
+)
+from mirage.sim.slurm_release import V24_11, V26_05
+
+WORD: Final = 63
+FULL: Final = (1 << WORD) - 1
+"""A word with all its nodes."""
+
+
+@inner
+def lowest(word: int) -> int:
+    """Number of the lowest bit set in a positive word."""
+    return ones((word & -word) - 1)
+
+
+@inner
+def word_of(node: int) -> int:
+    """node // WORD of a node's number, below 2^30: a product, which spares a signed division."""
+    return (node * 0x41041042) >> 36
+
+
+@inner
+def has(bits: Ints, node: int) -> int:
+    """Whether the node is in the set."""
+    w = word_of(node)
+    return (bits[w] >> (node - w * WORD)) & 1
+
+
+@inner
+def add(bits: Ints, node: int) -> None:
+    """Put a node into the set."""
+    w = word_of(node)
+    bits[w] |= 1 << (node - w * WORD)
+
+
+@inner
+def drop(bits: Ints, node: int) -> None:
+    """Take a node out of the set."""
+    w = word_of(node)
+    bits[w] &= ~(1 << (node - w * WORD))
+
+
+@kernel
+def size(bits: Ints) -> int:
+    """Number of nodes in the set."""
+    n = 0
+    for w in range(bits.size):
+        n += ones(bits[w])
+    return n
+
+
+@inner
+def chain(state: Ints, head: int, node: int) -> int:
+    """A new cell with `node` before `head`; the new head."""
+    cell = state[CELL_FREE]
+    nexts = section(state, CELL_NEXT)
+    state[CELL_FREE] = nexts[cell]
+    state[CELLS_LEFT] -= 1
+    nexts[cell] = head
+    section(state, CELL_NODE)[cell] = node
+    return cell
+
+
+@kernel
+def unchain(state: Ints, head: int) -> None:
+    """Give a chain's cells back."""
+    nexts = section(state, CELL_NEXT)
+    while head != NONE:
+        following = nexts[head]
+        nexts[head] = state[CELL_FREE]
+        state[CELL_FREE] = head
+        state[CELLS_LEFT] += 1
+        head = following
+
+
+@inner
+def fits(state: Ints, node: int, record: Ints, at: int) -> bool:
+    """Whether the node, up or not, has room now for one node's part of the job."""
+    # No `and`: that would be jumps which nobody can foretell.
+    return bool(
+        ((record[at + WHOLE] == 0) | (section(state, NODE_JOBS)[node] == 0))
+        & (section(state, NODE_CPUS)[node] >= record[at + CPUS])
+        & (section(state, NODE_MEMORY)[node] >= record[at + MEMORY])
+        & (section(state, NODE_GPUS)[node] >= record[at + GPUS])
+    )
+
+
+@kernel
+def fitting(state: Ints, site: Ints, record: Ints, at: int, usable: Ints, found: Ints) -> int:
+    """`found` becomes the usable nodes that are up and fit now; their number."""
+    if record[at + WHOLE] and not site[SITE_UNEQUAL]:
+        idle = section(state, IDLE_BITS)
+        for w in range(site[SITE_WORDS]):
+            found[w] = usable[w] & idle[w]
+        return size(found)
+    states = section(state, NODE_STATE)
+    n = 0
+    for w in range(site[SITE_WORDS]):
+        word, kept = usable[w], 0
+        while word:
+            node = w * WORD + lowest(word)
+            if states[node] == UP and fits(state, node, record, at):
+                kept |= word & -word
+            word &= word - 1
+        found[w] = kept
+        n += ones(kept)
+    return n
+
+
+@kernel
+def take(state: Ints, site: Ints, slot: int, chosen: Ints) -> None:
+    """Give the chosen nodes to the job."""
+    idle, jobs = section(state, IDLE_BITS), section(state, NODE_JOBS)
+    at = slot * RECORD
+    head = NONE
+    for w in range(site[SITE_WORDS] - 1, -1, -1):
+        word = chosen[w]
+        if not word:
+            continue
+        state[IDLE] -= ones(idle[w] & word)
+        idle[w] &= ~word
+        while word:
+            node = w * WORD + lowest(word)
+            word &= word - 1
+            head = chain(state, head, node)
+            jobs[node] += 1
+            if site[SITE_SHARED]:
+                use(state, site, node, at, -1)
+    section(state, LIVE)[at + ALLOCATED] = head
+
+
+@kernel
+def give_back(state: Ints, site: Ints, slot: int) -> None:
+    """Take the job's nodes from it."""
+    live = section(state, LIVE)
+    at = slot * RECORD
+    nexts, names = section(state, CELL_NEXT), section(state, CELL_NODE)
+    jobs, states = section(state, NODE_JOBS), section(state, NODE_STATE)
+    idle = section(state, IDLE_BITS)
+    cell = live[at + ALLOCATED]
+    while cell != NONE:
+        node = names[cell]
+        jobs[node] -= 1
+        if site[SITE_SHARED]:
+            use(state, site, node, at, 1)
+        if jobs[node] == 0 and states[node] == UP:
+            add(idle, node)
+            state[IDLE] += 1
+        cell = nexts[cell]
+    unchain(state, live[at + ALLOCATED])
+    live[at + ALLOCATED] = NONE
+
+
+@inner
+def use(state: Ints, site: Ints, node: int, at: int, change: int) -> None:
+    """The job whose record begins at `at` takes (-1) or gives back (1) its part of one node.
+
+    Where all nodes are whole nobody asks, and nobody counts.
+    """
+    live = section(state, LIVE)
+    cpus, memory = section(state, NODE_CPUS), section(state, NODE_MEMORY)
+    gpus = section(state, NODE_GPUS)
+    if not live[at + WHOLE]:
+        cpus[node] += change * live[at + CPUS]
+        memory[node] += change * live[at + MEMORY]
+        gpus[node] += change * live[at + GPUS]
+        return
+    free = change > 0
+    cpus[node] = section(site, CAPACITY_CPUS)[node] if free else 0
+    memory[node] = section(site, CAPACITY_MEMORY)[node] if free else 0
+    gpus[node] = section(site, CAPACITY_GPUS)[node] if free else 0
+
+
+@kernel
+def total_of(state: Ints, cell: int, capacity: Ints) -> int:
+    """What the chain of nodes has together; what is not counted (FAR) counts nothing."""
+    names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
+    n = 0
+    while cell != NONE:
+        if capacity[names[cell]] != FAR:
+            n += capacity[names[cell]]
+        cell = nexts[cell]
+    return n
+
+
+@kernel
+def pins(state: Ints, slot: int, found: Ints) -> None:
+    """`found` becomes the job's node list."""
+    found[:] = 0
+    names, nexts = section(state, CELL_NODE), section(state, CELL_NEXT)
+    cell = section(state, LIVE)[slot * RECORD + PIN]
+    while cell != NONE:
+        add(found, names[cell])
+        cell = nexts[cell]
+
+
+@kernel
+def all_pins(state: Ints, found: Ints) -> None:
+    """`found` becomes the nodes that queued pinned jobs ask for."""
+    found[:] = 0
+    live, names = section(state, LIVE), section(state, CELL_NODE)
+    nexts, slots = section(state, CELL_NEXT), column(state, QUEUE_SLOT)
+    for k in range(state[QUEUED]):
+        cell = live[slots[place_at(state, k)] * RECORD + PIN]
+        while cell != NONE:
+            add(found, names[cell])
+            cell = nexts[cell]
+
+
+@kernel
+def first_of(usable: Ints, need: int, chosen: Ints) -> int:
+    """Move the lowest `need` nodes of `usable` into `chosen`; how many were still missing."""
+    for w in range(usable.size):
+        word = usable[w]
+        while word and need:
+            chosen[w] |= word & -word
+            word &= word - 1
+            need -= 1
+        if not need:
+            return 0
+    return need
+
+
+@kernel
+def choose_by_number(idle: Ints, need: int, wanted: Ints, scratch: Ints, chosen: Ints) -> None:
+    """Lowest idle nodes first, those that pinned jobs want last. There are enough."""
+    chosen[:] = 0
+    if not wanted.size:
+        first_of(idle, need, chosen)
+        return
+    for w in range(idle.size):
+        scratch[w] = idle[w] & ~wanted[w]
+    need = first_of(scratch, need, chosen)
+    for w in range(idle.size):
+        scratch[w] = idle[w] & wanted[w]
+    first_of(scratch, need, chosen)
+
+
+@inner
+def count_alike(site: Ints, gpus: int) -> bool:
+    """Whether nodes that a shared job fits on count with the CPUs that it takes, not the free."""
+    return gpus > 0 or site[SITE_RELEASE] >= V24_11
+
+
+@kernel
+def choose_by_name(
+    site: Ints, usable: Ints, cpus: Ints, counted: bool, need: int, chosen: Ints
+) -> None:
+    """Consecutive nodes, the tightest run that suffices first. `usable`, enough, is used up."""
+    chosen[:] = 0
+    if need == 1 and site[SITE_RELEASE] >= V26_05:
+        first_of(usable, need, chosen)
+        return
+    while need > 0:
+        first, count = best_run(usable, cpus, counted, need)
+        taken = min(count, need)
+        move_run(usable, chosen, first, first + taken)
+        need -= taken
+
+
+@inner
+def move_run(source: Ints, target: Ints, first: int, end: int) -> None:
+    """Move the nodes [first, end) from one set to another."""
+    for w in range(first // WORD, (end - 1) // WORD + 1):
+        low, high = max(first - w * WORD, 0), min(end - w * WORD, WORD)
+        run = FULL >> (WORD - high) >> low << low
+        source[w] &= ~run
+        target[w] |= run
+
+
+@kernel
+def best_run(usable: Ints, cpus: Ints, counted: bool, need: int) -> tuple[int, int]:
+    """First node and length of the best run: sufficient with fewest CPUs, else with the most.
+
+    `counted`: nodes stand for CPUs, as each counts with as many as the job takes there.
+    """
+    best, best_count, best_cpus, best_enough = NONE, 0, FAR, False
+    first, count = next_run(usable, 0)
+    while count:
+        enough, total = count >= need, count
+        if counted and count == need:
+            return first, count
+        if not counted:
+            total = sum_of(cpus, first, first + count)
+        if (
+            best == NONE
+            or (enough and not best_enough)
+            or (enough and total < best_cpus)
+            or (not enough and not best_enough and total > best_cpus)
+        ):
+            best, best_count, best_cpus, best_enough = first, count, total, enough
+        first, count = next_run(usable, first + count)
+    return best, best_count
+
+
+@inner
+def next_run(usable: Ints, node: int) -> tuple[int, int]:
+    """First node and length of the first run from a node on; a length of 0: there is none."""
+    w, words = node // WORD, usable.size
+    if w == words:
+        return NONE, 0
+    word = usable[w] >> (node % WORD) << (node % WORD)
+    while not word:
+        w += 1
+        if w == words:
+            return NONE, 0
+        word = usable[w]
+    low = lowest(word)
+    count = ones_below(word >> low)
+    end = low + count
+    while end == WORD and w + 1 < words:
+        w += 1
+        end = ones_below(usable[w])
+        count += end
+    return w * WORD + end - count, count
+
+
+@inner
+def ones_below(word: int) -> int:
+    """Number of bits set below the lowest one that is not."""
+    gaps = ~word & FULL
+    return lowest(gaps) if gaps else WORD
+
+
+@inner
+def sum_of(values: Ints, first: int, end: int) -> int:
+    """Sum of a slice."""
+    total = 0
+    for i in range(first, end):
+        total += values[i]
+    return total
+
+
+@kernel
+def pinned_fit(state: Ints, site: Ints, record: Ints, at: int, usable: Ints, wanted: Ints) -> bool:
+    """Whether every wanted node is usable, up, and fits the job now."""
+    states = section(state, NODE_STATE)
+    for node in range(site[SITE_NODES]):
+        if has(wanted, node) and not (
+            has(usable, node) and states[node] == UP and fits(state, node, record, at)
+        ):
+            return False
+    return True

@@ -1,0 +1,370 @@
+"""One record of accounting, from whichever of sacct's fields it was asked for with.
+
+sacct shows one thing under several names: before an allocation AllocNodes is 0 and ReqNodes is not,
+older releases have AllocGRES in the place of AllocTRES, and some sites dump NodeList alone. The
+tables below say which field counts first. The live history and dumps are read by this one reader.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+from mirage.domain import tres
+from mirage.domain.job import MAY_NOT_HAVE_RUN, Job, JobId, JobState, did_not_run
+from mirage.domain.timelimit import parse_time_limit
+from mirage.errors import MalformedText
+from mirage.slurm.text import hostlist
+from mirage.slurm.text.delimited_rows import job_state, text
+from mirage.slurm.text.gres import gpu_count, requested_gpus
+
+Fields = Mapping[str, str]
+"""One row, by field name in lower case."""
+
+Readings = Callable[[str, str], tuple[int, ...]]
+"""The instants that a cell may mean, by the cell and what it is: none, one, or the two of an hour
+that daylight saving repeats, the earlier first. Raises BadField."""
+
+NO_NODES = "no node count in the row: taken as one node"
+ROUNDED = "a count that sacct rounded, such as 1.13K: taken as it stands (--noconvert prints all)"
+TWICE = "a time in the hour that the clock shows twice: taken as the first"
+NO_START = "cancelled, and no start or run time in the row: taken as cancelled while it waited"
+LONGER = "ran longer by ElapsedRaw than from Start to End: ElapsedRaw counts"
+
+_NODES = ("allocnodes", "nnodes")
+_CPUS = ("alloccpus", "ncpus")
+_MINUTE_S = 60
+_TOLERANCE_S = 60
+_LONGEST = 18
+"""Digits of a number that means anything."""
+_ABSENT = frozenset({"", "unknown", "none", "none assigned", "n/a", "(null)"})
+_WORD = re.compile(r"[A-Z_]+\+?(?: |$)")
+_COUNT = re.compile(r"(-?\d{1,18}(?:\.\d{1,9})?)([KMGTP]?)", re.ASCII | re.IGNORECASE)
+_POWERS = {suffix: 1 << 10 * i for i, suffix in enumerate(("", "K", "M", "G", "T", "P"))}
+
+
+class BadField(MalformedText):
+    """A field that does not read."""
+
+    def __init__(self, reason: str, cell: str = "") -> None:
+        """`reason`: without the cell, so that rows can be counted by it."""
+        super().__init__(f"{reason}: {cell[:40]!r}" if cell else reason)
+        self.reason = reason
+
+
+class Record(NamedTuple):
+    job: Job
+    assumed: tuple[str, ...] = ()
+    """What the row lacked, and what was taken instead."""
+
+
+def read(row: Fields, job_id: JobId, readings: Readings, *, array: bool) -> Record:
+    """The record of a row. Raises BadField for a field that does not read."""
+    assumed: list[str] = []
+    state = state_of(row["state"])
+    times = _times(row, readings, state, assumed)
+    allocated, requested = _tres(row, "alloctres"), _tres(row, "reqtres")
+    nodes = _nodes(row, allocated, requested, assumed)
+    cpus = (
+        _count(row, "cpus", _CPUS, assumed)
+        or allocated.get("cpu", 0)
+        or _count(row, "cpus", ("reqcpus",), assumed)
+        or requested.get("cpu", 0)
+    )
+    memory_mib = allocated.get("mem", requested.get("mem", 0))
+    job = Job(
+        job_id=job_id,
+        submit=times.submit,
+        state=state,
+        user=first(row, "user"),
+        uid=_optional(row, "uid"),
+        # Coordinators make accounts under any name.
+        account=text(row.get("account", "")),
+        partition=first(row, "partition"),
+        qos=first(row, "qos"),
+        name=row.get("jobname", ""),
+        reason=first(row, "reason"),
+        priority=_optional(row, "priority"),
+        eligible=times.eligible,
+        start=times.start,
+        end=times.end,
+        elapsed_s=times.elapsed_s,
+        time_limit_s=_time_limit_s(row),
+        nodes=nodes,
+        cpus=cpus,
+        gpus=_gpus(row, allocated, requested, nodes),
+        memory_mib=memory_mib or _asked_mib(first(row, "reqmem"), nodes, cpus),
+        exit_code=first(row, "exitcode"),
+        node_list=first(row, "nodelist"),
+        comment=text(row.get("comment", "")),
+        array=array,
+        submit_line=text(row.get("submitline", "")),
+    )
+    return Record(job, tuple(dict.fromkeys(assumed)))
+
+
+def first(row: Fields, *names: str) -> str:
+    """The first of these fields that holds something."""
+    for name in names:
+        cell = row.get(name)
+        if cell and (found := cell.strip()).lower() not in _ABSENT:
+            return found
+    return ""
+
+
+def state_of(cell: str) -> JobState:
+    """The state of `CANCELLED by 1003` and the like; a word that Slurm has not is UNKNOWN."""
+    word = cell.strip().upper()
+    if not word:
+        raise BadField("no state")
+    if not _WORD.match(word):
+        raise BadField("state is not a word", cell)
+    return job_state(word)
+
+
+def integer(cell: str, what: str) -> int:
+    """A whole number, also written `3.0`."""
+    if cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST:
+        return int(cell)
+    number, suffix = _number(cell, what)
+    if suffix or not number.is_integer():
+        raise BadField(f"{what} is not a number", cell)
+    return int(number)
+
+
+def _number(cell: str, what: str) -> tuple[float, str]:
+    match = _COUNT.fullmatch(cell.strip())
+    if match is None:
+        raise BadField(f"{what} is not a number", cell)
+    return float(match[1]), match[2].upper()
+
+
+def _optional(row: Fields, name: str) -> int | None:
+    cell = first(row, name)
+    return integer(cell, name) if cell else None
+
+
+def _nodes(
+    row: Fields, allocated: Mapping[str, int], requested: Mapping[str, int], assumed: list[str]
+) -> int:
+    """Those it got before those it asked for; of the latter the least that it needs to start."""
+    found = (
+        _count(row, "nodes", _NODES, assumed)
+        or allocated.get("node", 0)
+        or _listed(first(row, "nodelist"))
+        or _count(row, "nodes", ("reqnodes",), assumed)
+        or requested.get("node", 0)
+    )
+    if not found:
+        assumed.append(NO_NODES)
+    return found or 1
+
+
+def _listed(node_list: str) -> int:
+    try:
+        return len(set(hostlist.expand(node_list))) if node_list else 0
+    except MalformedText as error:
+        raise BadField("node list does not read", node_list) from error
+
+
+def _count(row: Fields, what: str, names: Sequence[str], assumed: list[str]) -> int:
+    """The first of these fields that is more than 0, as it may be before the allocation."""
+    for name in names:
+        cell = first(row, name)
+        # A pending job may ask for a range, `2-4`: the least is what it needs to start.
+        least = cell if cell.startswith("-") else cell.partition("-")[0]
+        found = _amount(least, what, assumed) if cell else 0
+        if found:
+            return found
+    return 0
+
+
+def _amount(cell: str, what: str, assumed: list[str]) -> int:
+    """Without --noconvert sacct writes 4096 as `4K`."""
+    if cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST:
+        return int(cell)
+    number, suffix = _number(cell, what)
+    amount = number * _POWERS[suffix]
+    if not suffix and not amount.is_integer():
+        raise BadField(f"{what} is not a number", cell)
+    if "." in cell and suffix:
+        assumed.append(ROUNDED)
+    return round(amount)
+
+
+def _tres(row: Fields, name: str) -> Mapping[str, int]:
+    cell = first(row, name)
+    try:
+        return tres.parse_tres(cell)
+    except MalformedText as error:
+        raise BadField("TRES does not read", cell) from error
+
+
+def _gpus(
+    row: Fields, allocated: Mapping[str, int], requested: Mapping[str, int], nodes: int
+) -> int:
+    """AllocGRES is of the whole job, ReqGRES what --gres asked for of each node."""
+    return (
+        tres.gpus(allocated)
+        or _gres(row, "allocgres", gpu_count)
+        or tres.gpus(requested)
+        or _gres(row, "reqgres", lambda cell: requested_gpus(cell, nodes))
+    )
+
+
+def _gres(row: Fields, name: str, count: Callable[[str], int]) -> int:
+    cell = first(row, name)
+    try:
+        return count(cell)
+    except MalformedText as error:
+        raise BadField("GRES does not read", cell) from error
+
+
+def _asked_mib(cell: str, nodes: int, cpus: int) -> int:
+    """ReqMem in sum: Slurm before 21.08 ends it in `n` or `c`, per node or per CPU.
+
+    One that does not read is none: no job is refused for it.
+    """
+    try:
+        mib = tres.parse_tres(f"mem={cell}").get("mem", 0) if cell else 0
+    except MalformedText:
+        return 0
+    return mib * {"n": nodes, "c": cpus}.get(cell[-1:], 1)
+
+
+def _time_limit_s(row: Fields) -> int | None:
+    raw = first(row, "timelimitraw")
+    cell = raw or first(row, "timelimit")
+    try:
+        return parse_time_limit(cell)
+    except MalformedText as error:
+        raise BadField("time limit does not read", cell) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    submit: int
+    eligible: int | None
+    start: int | None
+    end: int | None
+    elapsed_s: int | None
+    """Where that is not from start to end, or there is no end yet."""
+
+
+def _times(row: Fields, readings: Readings, state: JobState, assumed: list[str]) -> _Times:
+    submits = readings(row["submit"], "submit")
+    if not submits:
+        raise BadField("no submit time")
+    elapsed_s = _seconds(row, "elapsed", "elapsedraw", "elapsed")
+    suspended_s = _seconds(row, "suspended", "suspended") or 0
+    held_s = None if elapsed_s is None else elapsed_s + suspended_s
+    starts, ends = readings(row.get("start", ""), "start"), readings(row.get("end", ""), "end")
+    several = _agreeing(submits, starts or (None,), ends or (None,), held_s)
+    submit, start, end = several[0]
+    if len(several) > 1:
+        assumed.append(TWICE)
+    if held_s is not None and state.ended:
+        start, end = _completed(start, end, held_s)
+    if start is None and end is not None and elapsed_s is None and "start" not in row:
+        _check_without_start(state, assumed)
+    if _never_ran(row, state, start, end):
+        start = None
+    eligible = _eligible(row, readings, submit, start)
+    if start is None and end is None and not state.waiting:
+        return _Times(submit, eligible, None, None, elapsed_s or None)
+    if start is None or elapsed_s is None or state.waiting:
+        return _Times(submit, eligible, start, end, None)
+    if end is None or not state.ended:
+        return _Times(submit, eligible, start, end, elapsed_s)
+    if elapsed_s > end - start + _TOLERANCE_S:
+        assumed.append(LONGER)
+    return _Times(submit, eligible, start, end, None if elapsed_s == end - start else elapsed_s)
+
+
+_Instants = tuple[int, int | None, int | None]
+"""Submission, start, end."""
+
+
+def _agreeing(
+    submits: tuple[int, ...],
+    starts: tuple[int | None, ...],
+    ends: tuple[int | None, ...],
+    held_s: int | None,
+) -> list[_Instants]:
+    """The readings that agree with each other, and best with how long the job held its nodes; the
+    earliest first."""
+    found = list(product(submits, starts, ends))
+    if len(found) == 1:
+        return found
+    found = [one for one in found if _in_order(*one, held_s)] or found
+    if held_s is None:
+        return found
+    apart = [_apart_s(start, end, held_s) for _, start, end in found]
+    return [one for one, seconds in zip(found, apart, strict=True) if seconds == min(apart)]
+
+
+def _in_order(submit: int, start: int | None, end: int | None, held_s: int | None) -> bool:
+    if held_s is not None:
+        start, end = _completed(start, end, held_s)
+    after = submit if start is None else start
+    return submit <= after and (end is None or after <= end)
+
+
+def _apart_s(start: int | None, end: int | None, held_s: int) -> int:
+    return 0 if start is None or end is None else abs(end - start - held_s)
+
+
+def _eligible(row: Fields, readings: Readings, submit: int, start: int | None) -> int | None:
+    """When it became eligible; where that is not told, its start less the time it was planned."""
+    told = readings(row.get("eligible", ""), "eligible")
+    if told:
+        return next((one for one in told if one >= submit), told[0])
+    planned_s = _seconds(row, "planned", "planned", "reserved")
+    return start - planned_s if planned_s and start is not None else None
+
+
+def _completed(start: int | None, end: int | None, held_s: int) -> tuple[int | None, int | None]:
+    """Start and end of a job that ended, of which one is not among the fields."""
+    if end is None and start is not None:
+        return start, start + held_s
+    if start is None and end is not None and held_s:
+        return end - held_s, end
+    return start, end
+
+
+def _check_without_start(state: JobState, assumed: list[str]) -> None:
+    """A job that is over and has no start did not run, unless nobody asked sacct for its start."""
+    if state in MAY_NOT_HAVE_RUN:
+        assumed.append(NO_START)
+    elif state.ended and state is not JobState.COMPLETED:
+        raise BadField("no start and no run time in the row: ask sacct for Start or ElapsedRaw")
+
+
+def _never_ran(row: Fields, state: JobState, start: int | None, end: int | None) -> bool:
+    """Ended while it waited: sacct may give it its end as its start, and no nodes.
+
+    A job that had nodes ran, were it for less than a second.
+    """
+    if not state.ended or start is None:
+        return False
+    if "nodelist" not in row:
+        return did_not_run(state, start, end, node_list="")
+    nodes = row["nodelist"].strip()
+    return not text(nodes) and (bool(nodes) or start == end)
+
+
+def _seconds(row: Fields, what: str, *names: str) -> int | None:
+    """A span: seconds, or sacct's `D-HH:MM:SS`."""
+    cell = first(row, *names)
+    if not cell:
+        return None
+    if ":" not in cell:
+        found = integer(cell, what)
+        if found < 0:
+            raise BadField("negative run time", cell)
+        return found
+    try:
+        return parse_time_limit(cell.partition(".")[0])
+    except MalformedText as error:
+        raise BadField(f"{what} is not a span of time", cell) from error

@@ -1,0 +1,151 @@
+"""scontrol: the moves of a standby, and the facts of the site."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mirage.domain.job import JobId
+from mirage.domain.timelimit import parse_time_limit
+from mirage.errors import MalformedText
+from mirage.slurm.text.dependency import plain
+
+_CONFIG_LINE = re.compile(r"(?P<key>[A-Za-z]\S*)\s*= ?(?P<value>.*)")
+_SEPARATORS = re.compile(r"[,\s]+")
+_WEIGHT = "PriorityWeight"
+_UNSET = "(null)"
+_LEAST_KEYS = 50
+"""`show config` has some 180 keys; fewer than this is half an answer."""
+
+
+def free_argv(job_id: JobId, dependency: str, *, unpin: bool) -> list[str]:
+    """Eligible anywhere once `dependency`, the user's own part, is met."""
+    return _update(job_id, dependency, "" if unpin else None)
+
+
+def pin_argv(job_id: JobId, dependency: str, node_list: str) -> list[str]:
+    """Eligible on `node_list` alone."""
+    return _update(job_id, dependency, node_list)
+
+
+def hold_argv(job_id: JobId, dependency: str, *, unpin: bool) -> list[str]:
+    """Behind `dependency` again.
+
+    When slurmctld no longer knows the predecessor it drops the term and answers 0 (seen on
+    22.05.8): the job is then eligible, as it would be had it stood behind it all the time.
+    """
+    return _update(job_id, dependency, "" if unpin else None)
+
+
+def suspend_argv(job_id: JobId) -> list[str]:
+    """A hold that the job's owner may lift as well; `scontrol hold` of an Operator is not."""
+    return ["scontrol", "uhold", str(job_id)]
+
+
+def resume_argv(job_id: JobId) -> list[str]:
+    return ["scontrol", "release", str(job_id)]
+
+
+_NO_SUCH_RESERVATION = "Requested reservation is invalid"
+_NO_OPERATOR = re.compile(r"Invalid user id|permission denied", re.IGNORECASE)
+
+
+def operator_probe_argv() -> list[str]:
+    """An update of a reservation that is not there: slurmctld asks for Operator before it looks."""
+    return ["scontrol", "update", "ReservationName=mirage_is_not_there", "Duration=1"]
+
+
+def operator_probed(said: str) -> bool | None:
+    """What the answer to it tells; None: nothing."""
+    if _NO_SUCH_RESERVATION in said:
+        return True
+    return False if _NO_OPERATOR.search(said) else None
+
+
+def show_config_argv() -> list[str]:
+    return ["scontrol", "show", "config"]
+
+
+def _update(job_id: JobId, dependency: str, node_list: str | None) -> list[str]:
+    nodes = [] if node_list is None else [f"ReqNodeList={node_list}"]
+    return ["scontrol", "update", f"JobId={job_id}", f"Dependency={plain(dependency)}", *nodes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteConfig:
+    """What of slurm.conf decides how a standby ages and what history tells."""
+
+    version: str
+    cluster_name: str
+    priority_type: str
+    priority_flags: frozenset[str]
+    weights: Mapping[str, int]
+    """By what is weighed, in lower case: age, fairshare, jobsize, partition, qos, assoc."""
+    max_age_s: int | None
+    accounting: bool
+    store_flags: frozenset[str]
+    min_job_age_s: int | None
+    """How long slurmctld remembers an ended job."""
+    private_data: frozenset[str]
+    slurm_user: str = ""
+    """Who may do everything, beside root."""
+
+    @property
+    def accrues_always(self) -> bool:
+        """Age counts from submission, held and dependent jobs included."""
+        return "ACCRUE_ALWAYS" in self.priority_flags
+
+    @property
+    def age_counts(self) -> bool:
+        """slurmctld ignores age where there is no slurmdbd."""
+        multifactor = self.priority_type == "priority/multifactor"
+        return multifactor and self.accounting and self.weights.get("age", 0) > 0
+
+    @property
+    def keeps_comments(self) -> bool:
+        """Whether sacct can tell links by their comments."""
+        return self.accounting and "job_comment" in self.store_flags
+
+
+def parse_config(answer: str) -> dict[str, str]:
+    """`show config` by key; unset values are empty."""
+    values: dict[str, str] = {}
+    for line in answer.splitlines():
+        match = _CONFIG_LINE.fullmatch(line)
+        if match is not None:
+            value = match["value"].strip()
+            values.setdefault(match["key"], "" if value == _UNSET else value)
+    if len(values) < _LEAST_KEYS or "SLURM_VERSION" not in values:
+        raise MalformedText(f"not scontrol's show config: {answer[:80]!r}")
+    return values
+
+
+def site_config(answer: str) -> SiteConfig:
+    values = parse_config(answer)
+    weights = {
+        key.removeprefix(_WEIGHT).lower(): int(value)
+        for key, value in values.items()
+        if key.startswith(_WEIGHT) and value.isdigit()
+    }
+    return SiteConfig(
+        version=values["SLURM_VERSION"],
+        cluster_name=values.get("ClusterName", ""),
+        priority_type=values.get("PriorityType", ""),
+        priority_flags=_flags(values.get("PriorityFlags", "")),
+        weights=weights,
+        max_age_s=parse_time_limit(values.get("PriorityMaxAge", "")),
+        accounting=values.get("AccountingStorageType", "").endswith("/slurmdbd"),
+        store_flags=_flags(values.get("AccountingStoreFlags", "").lower()),
+        min_job_age_s=_seconds(values.get("MinJobAge", "")),
+        private_data=_flags(values.get("PrivateData", "")),
+        slurm_user=values.get("SlurmUser", "").partition("(")[0],
+    )
+
+
+def _flags(text: str) -> frozenset[str]:
+    return frozenset(_SEPARATORS.split(text)) - {"", "none"}
+
+
+def _seconds(text: str) -> int | None:
+    """`300 sec`."""
+    number = text.partition(" ")[0]
+    return int(number) if number.isdigit() else None

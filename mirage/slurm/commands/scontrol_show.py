@@ -1,0 +1,188 @@
+"""What a site is made of, from scontrol: nodes, partitions, reservations.
+
+Keys that are not known here are left alone; later releases have more of them.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mirage.domain.timelimit import UNLIMITED, parse_time_limit
+from mirage.errors import MalformedText
+from mirage.slurm.commands.scontrol_records import records
+from mirage.slurm.text.gres import gpu_count
+from mirage.slurm.text.hostlist import expand
+
+_ALL = "ALL"
+_KEPT_CPUS = re.compile(r"(?:^|,)cpu=(\d{1,15})(?:,|$)", re.ASCII)
+_OUT = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ERROR", "MAINT"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownNode:
+    """What slurmctld counts a node as."""
+
+    name: str
+    cpus: int
+    """Those that jobs may have (CPUEfctv, where the release tells)."""
+    memory_mib: int
+    """RealMemory less MemSpecLimit."""
+    gpus: int
+    """Of all types together."""
+    state: str
+    threads_per_core: int = 1
+    weight: int = 1
+    features: str = ""
+
+    @property
+    def out(self) -> bool:
+        """Down, drained or about to be."""
+        return bool(set(self.state.replace("*", "").split("+")) & _OUT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownPartition:
+    name: str
+    nodes: tuple[str, ...]
+    default: bool
+    priority_tier: int
+    priority_job_factor: int
+    max_time_s: int
+    """0: no limit."""
+    over_subscribe: str
+    state: str
+    others: Mapping[str, str]
+    """Set, and other than Slurm's default: what narrows who may use it, and for what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownReservation:
+    name: str
+    start: str
+    """Epoch seconds, or local time where SLURM_TIME_FORMAT was not set."""
+    end: str
+    nodes: tuple[str, ...]
+    flags: frozenset[str]
+    cpus: int | None
+    """Those that it keeps, over all its nodes; None where neither CPUs nor cores are told."""
+    cores: int | None
+    for_whom: str
+    """Its users, accounts, groups; empty: nobody."""
+
+
+def show_nodes_argv() -> list[str]:
+    return ["scontrol", "show", "node", "-o"]
+
+
+def show_partitions_argv() -> list[str]:
+    return ["scontrol", "show", "partition", "-o"]
+
+
+def show_reservations_argv() -> list[str]:
+    return ["scontrol", "show", "reservation", "-o"]
+
+
+def parse_nodes(answer: str) -> tuple[ShownNode, ...]:
+    """In slurmctld's order. Raises MalformedText where there is none, or a number does not read."""
+    shown = [r for r in records(answer, "NodeName") if not r.get("State", "").startswith("FUTURE")]
+    if not shown:
+        raise MalformedText(f"not scontrol's show node: {answer[:80]!r}")
+    return tuple(_node(record) for record in shown)
+
+
+def _node(record: Mapping[str, str]) -> ShownNode:
+    name = record["NodeName"]
+    if "CPUTot" not in record:
+        raise MalformedText(f"node {name} without CPUTot: half an answer")
+    memory = _number(record, "RealMemory", 0) - _number(record, "MemSpecLimit", 0)
+    return ShownNode(
+        name=name,
+        cpus=_number(record, "CPUEfctv", 0) or _number(record, "CPUTot", 0),
+        memory_mib=max(memory, 0),
+        gpus=gpu_count(record.get("Gres", "")),
+        state=record.get("State", "").upper(),
+        threads_per_core=_number(record, "ThreadsPerCore", 1),
+        weight=_number(record, "Weight", 1),
+        features=record.get("AvailableFeatures", ""),
+    )
+
+
+_NARROWING = {
+    "AllowGroups": _ALL,
+    "AllowAccounts": _ALL,
+    "AllowQos": _ALL,
+    "DenyAccounts": "",
+    "DenyQos": "",
+    "AllocNodes": _ALL,
+    "QoS": "",
+    "ExclusiveUser": "NO",
+    "ExclusiveTopo": "NO",
+    "LLN": "NO",
+    "MaxNodes": "UNLIMITED",
+    "MinNodes": "0",
+    "MaxCPUsPerNode": "UNLIMITED",
+    "MaxCPUsPerSocket": "UNLIMITED",
+    "MaxMemPerNode": "UNLIMITED",
+    "ReqResv": "NO",
+    "OverTimeLimit": "",
+}
+"""By key: the value with which it changes nothing."""
+
+
+def parse_partitions(answer: str) -> tuple[ShownPartition, ...]:
+    """In slurmctld's order. Raises MalformedText where there is none."""
+    shown = records(answer, "PartitionName")
+    if not shown:
+        raise MalformedText(f"not scontrol's show partition: {answer[:80]!r}")
+    return tuple(_partition(record) for record in shown)
+
+
+def _partition(record: Mapping[str, str]) -> ShownPartition:
+    name = record["PartitionName"]
+    if "Nodes" not in record or "PriorityTier" not in record:
+        raise MalformedText(f"partition {name} without Nodes and PriorityTier: half an answer")
+    limit = parse_time_limit(record.get("MaxTime", ""))
+    others = {
+        key: record[key]
+        for key, neutral in _NARROWING.items()
+        if record.get(key, "") not in {"", neutral}
+    }
+    return ShownPartition(
+        name=name,
+        nodes=expand(record["Nodes"]),
+        default=record.get("Default") == "YES",
+        priority_tier=_number(record, "PriorityTier", 1),
+        priority_job_factor=_number(record, "PriorityJobFactor", 1),
+        max_time_s=0 if limit is None or limit == UNLIMITED else limit,
+        over_subscribe=record.get("OverSubscribe", "NO"),
+        state=record.get("State", "UP"),
+        others=others,
+    )
+
+
+def parse_reservations(answer: str) -> tuple[ShownReservation, ...]:
+    """None is an answer too: `No reservations in the system`."""
+    return tuple(_reservation(record) for record in records(answer, "ReservationName"))
+
+
+def _reservation(record: Mapping[str, str]) -> ShownReservation:
+    whom = [record[key] for key in ("Users", "Accounts", "Groups") if record.get(key)]
+    return ShownReservation(
+        name=record["ReservationName"],
+        start=record.get("StartTime", ""),
+        end=record.get("EndTime", ""),
+        nodes=expand(record.get("Nodes", "")),
+        flags=frozenset(filter(None, record.get("Flags", "").split(","))),
+        cpus=int(kept[1]) if (kept := _KEPT_CPUS.search(record.get("TRES", ""))) else None,
+        cores=int(cores) if (cores := record.get("CoreCnt", "")).isdecimal() else None,
+        for_whom=", ".join(whom),
+    )
+
+
+def _number(record: Mapping[str, str], key: str, default: int) -> int:
+    text = record.get(key, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit()):
+        raise MalformedText(f"{key}={text[:40]} is not a number")
+    return int(text)

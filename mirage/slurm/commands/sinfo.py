@@ -1,0 +1,83 @@
+"""sinfo: the nodes. Per-node lines (-N), one for each partition of a node.
+
+No field holds what users write, so the separator needs no secret; reasons are not asked for.
+"""
+
+import re
+from dataclasses import replace
+
+from mirage.domain.snapshot import Node
+from mirage.errors import MalformedText
+from mirage.slurm.text.delimited_rows import SEPARATOR, Row, integer, name, whole_rows
+from mirage.slurm.text.gres import gpu_count
+from mirage.slurm.text.unread_rows import Unread, UnreadRow, shown, strict
+
+FIELDS = ("NodeList", "PartitionName", "StateLong", "CPUsState", "Gres", "GresUsed")
+
+_STATE = re.compile(r"[a-z_]+")
+"""The word without the flags that follow it: `*~#$@+!%-^` (sinfo(1), NODE STATE CODES)."""
+_NO_PARTITION = frozenset({"", "N/A"})
+
+
+def argv() -> list[str]:
+    fields = ",".join(f"{name}:{SEPARATOR}" for name in FIELDS)
+    options = ["--noheader", "--all", "--local", "--noconvert", "--Node"]
+    return ["sinfo", *options, f"--Format={fields}"]
+
+
+def parse(answer: str, unread: Unread | None = None) -> tuple[Node, ...]:
+    """Each node once, with all its partitions.
+
+    Rows that do not read are added to `unread`; without it, or where they are many, MalformedText
+    is raised.
+    """
+    left_out = strict() if unread is None else unread
+    rows = whole_rows(answer, FIELDS, left_out, what="node")
+    total = len(rows) + len(left_out.rows)
+    found = left_out.read(rows, _node, _named)
+    left_out.check(total)
+    nodes: dict[str, Node] = {}
+    for node in found:
+        seen = nodes.setdefault(node.name, node)
+        partitions = tuple(dict.fromkeys(seen.partitions + node.partitions))
+        nodes[node.name] = replace(seen, partitions=partitions)
+    return tuple(nodes.values())
+
+
+def _named(row: Row) -> UnreadRow:
+    return UnreadRow(f"node {shown(row['NodeList'])}")
+
+
+def _node(row: Row) -> Node:
+    partition = name(row["PartitionName"])
+    allocated, _, _, total = _cpus(row["CPUsState"])
+    return Node(
+        name=_node_name(row["NodeList"]),
+        partitions=() if partition in _NO_PARTITION else (partition,),
+        state=_state(row["StateLong"]),
+        cpus=total,
+        cpus_used=allocated,
+        gpus=gpu_count(row["Gres"]),
+        gpus_used=gpu_count(row["GresUsed"]),
+    )
+
+
+def _node_name(cell: str) -> str:
+    if not name(cell):
+        raise MalformedText("without a name")
+    return cell
+
+
+def _state(cell: str) -> str:
+    match = _STATE.match(cell.lower())
+    if match is None:
+        raise MalformedText(f"not a node state: {cell!r}")
+    return match[0]
+
+
+def _cpus(cell: str) -> tuple[int, int, int, int]:
+    """Allocated, idle, other, total."""
+    parts = [integer(part) for part in cell.split("/")]
+    if len(parts) != len("AIOT"):
+        raise MalformedText(f"not CPUs as allocated/idle/other/total: {cell!r}")
+    return parts[0], parts[1], parts[2], parts[3]

@@ -1,0 +1,236 @@
+"""squeue: the whole queue in one call.
+
+The format goes into the environment, which only the same account and root read, and not into the
+arguments, which everybody reads: it holds the separator, and users write names and comments.
+SQUEUE_FORMAT2 means `-O` and not `-o`, which has no letter for the eligible time. A field written
+`Name:<suffix>`, without a size, is printed in full; without the colon it would be cut at 20
+characters. Tried on 22.05.8, 24.11.5 and 26.05.5.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from mirage.domain import tres
+from mirage.domain.job import Job, JobId, JobState
+from mirage.domain.snapshot import Queue
+from mirage.domain.timelimit import parse_time_limit
+from mirage.errors import MalformedText
+from mirage.slurm.text.delimited_rows import (
+    SEPARATOR,
+    Row,
+    in_range,
+    instant,
+    integer,
+    is_number,
+    job_state,
+    lowest,
+    name,
+    named,
+    optional_integer,
+    split_rows,
+    text,
+    whole_rows,
+)
+from mirage.slurm.text.forged_answers import owners, refuse_two_owners
+from mirage.slurm.text.gres import gpu_count
+from mirage.slurm.text.hetjob import merge, whole
+from mirage.slurm.text.holds import Shown
+from mirage.slurm.text.unread_rows import Unread, UnreadRow, strict
+
+_NONE = "N/A"
+
+FIELDS = (
+    "JobID",
+    "ArrayTaskID",
+    "HetJobID",
+    "UserName",
+    "UserID",
+    "Account",
+    "Partition",
+    "QOS",
+    "State",
+    "Reason",
+    "PriorityLong",
+    "SubmitTime",
+    "EligibleTime",
+    "StartTime",
+    "EndTime",
+    "TimeLimit",
+    "NumNodes",
+    "NumCPUs",
+    "tres-alloc",
+    "tres-per-node",
+    "tres-per-job",
+    "Dependency",
+    "NodeList",
+    "Name",
+    "Comment",
+)
+
+
+_STANDING = ("JobID", "UserID", "ReqNodes", "State", "Reason", "PriorityLong")
+_ASKING = ("JobID", "HetJobID", "ReqNodes")
+"""Nothing in either is written by users, so the separator needs no secret."""
+
+
+def argv() -> list[str]:
+    """All jobs of all partitions, hidden ones too, of this cluster alone, in any state."""
+    return ["squeue", "--noheader", "--all", "--local", "--noconvert", "--states=all"]
+
+
+def environment(separator: str) -> dict[str, str]:
+    """Names the fields for `argv`; `separator` is to be one that nobody could guess."""
+    return {"SQUEUE_FORMAT2": ",".join(f"{name}:{separator}" for name in FIELDS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is looked up of a job right before it is moved."""
+
+    uid: int
+    """Its owner's."""
+    asked_nodes: str
+    """The nodes that it asks for by name, as a host list; empty where any nodes will do. Of a het
+    job, those of all its components."""
+    shown: tuple[Shown, ...]
+    """What holds it: of a het job, a value for each component."""
+
+
+def standing_argv(job_id: JobId) -> list[str]:
+    fields = ",".join(f"{name}:{SEPARATOR}" for name in _STANDING)
+    options = ["--noheader", "--all", "--local", "--states=all", f"--jobs={job_id}"]
+    return ["squeue", *options, f"--Format={fields}"]
+
+
+def standing(answer: str) -> Standing:
+    """Raises MalformedText for an answer without a row."""
+    rows = split_rows(answer, _STANDING)
+    if not rows:
+        raise MalformedText("the answer has no row of the job")
+    uids = [integer(row["UserID"]) for row in rows]
+    # The components of a het job have one owner.
+    refuse_two_owners((rows[0]["JobID"], uid) for uid in uids)
+    asked = (text(row["ReqNodes"]) for row in rows)
+    return Standing(
+        uid=uids[0],
+        asked_nodes=",".join(filter(None, asked)),
+        shown=tuple(
+            Shown(
+                waits=_state(row["State"]).waiting,
+                reason=_reason(row["Reason"]),
+                priority=optional_integer(row["PriorityLong"]),
+            )
+            for row in rows
+        ),
+    )
+
+
+def asked_nodes_argv(job_ids: Iterable[JobId]) -> list[str]:
+    fields = ",".join(f"{name}:{SEPARATOR}" for name in _ASKING)
+    jobs = ",".join(map(str, job_ids))
+    options = ["--noheader", "--all", "--local", "--states=all", f"--jobs={jobs}"]
+    return ["squeue", *options, f"--Format={fields}"]
+
+
+def asked_nodes(answer: str) -> dict[JobId, str]:
+    """By job, without those that ask for none; of a het job, those of all its components."""
+    found: dict[JobId, str] = {}
+    for row in split_rows(answer, _ASKING):
+        asked = text(row["ReqNodes"])
+        job_id = _leader(row) or JobId(integer(row["JobID"]))
+        if asked:
+            found[job_id] = f"{found[job_id]},{asked}" if job_id in found else asked
+    return found
+
+
+def parse(
+    answer: str, taken_at: int, separator: str = SEPARATOR, unread: Unread | None = None
+) -> Queue:
+    """The queue. Rows that do not read are added to `unread`; without it, or where they are many,
+    MalformedText is raised, as for an answer that was cut short."""
+    left_out = strict() if unread is None else unread
+    return Queue.of(taken_at, jobs(answer, separator, left_out), unread=left_out.job_ids)
+
+
+def jobs(answer: str, separator: str = SEPARATOR, unread: Unread | None = None) -> list[Job]:
+    """The jobs in squeue's order, components of het jobs merged into their leaders.
+
+    Raises ForgedAnswer where a job is shown as two users' own. `unread` as in `parse`.
+    """
+    left_out = strict() if unread is None else unread
+    rows = whole_rows(answer, FIELDS, left_out, separator=separator, begins=is_number, what="job")
+    total = len(rows) + len(left_out.rows)
+    found = left_out.read(rows, _job, _named)
+    refuse_two_owners(chain(owners(found), left_out.owners()))
+    left_out.check_queue(total)
+    return merge(whole(found, left_out))
+
+
+def _job(row: Row) -> tuple[Job, JobId | None]:
+    return _read(row), _leader(row)
+
+
+def _named(row: Row) -> UnreadRow:
+    """The row by its job; a component by its leader, which lacks something without it."""
+    leader = row["HetJobID"]
+    found = named("job", row["JobID"], row["UserID"])
+    return replace(found, job_id=JobId(int(leader))) if is_number(leader) else found
+
+
+def _read(row: Row) -> Job:
+    state = _state(row["State"])
+    nodes = lowest(row["NumNodes"])
+    node_list = text(row["NodeList"])
+    return Job(
+        job_id=JobId(integer(row["JobID"])),
+        submit=integer(row["SubmitTime"]),
+        state=state,
+        user=name(row["UserName"]),
+        uid=integer(row["UserID"]),
+        account=text(row["Account"]),
+        partition=text(row["Partition"]),
+        qos=text(row["QOS"]),
+        name=row["Name"],
+        reason=_reason(row["Reason"]),
+        priority=optional_integer(row["PriorityLong"]),
+        eligible=instant(row["EligibleTime"]),
+        # Slurm gives a job that ended without ever running its end as its start.
+        start=instant(row["StartTime"]) if node_list or not state.ended else None,
+        end=None if state.waiting else instant(row["EndTime"]),
+        time_limit_s=parse_time_limit(row["TimeLimit"]),
+        nodes=nodes,
+        cpus=integer(row["NumCPUs"]),
+        gpus=_gpus(row, nodes),
+        dependency=text(row["Dependency"]),
+        node_list=node_list,
+        comment=text(row["Comment"]),
+        array=_is_array(row["ArrayTaskID"], state),
+    )
+
+
+def _state(cell: str) -> JobState:
+    """A job that squeue calls requeued waits again; in accounting it is the run that ended."""
+    state = job_state(cell)
+    return JobState.PENDING if state is JobState.REQUEUED else state
+
+
+def _reason(cell: str) -> str:
+    return "" if cell == "None" else text(cell)
+
+
+def _is_array(task_ids: str, state: JobState) -> bool:
+    """Whether the row stands for tasks that have no job of their own yet: `1-20%4`, or the last."""
+    return task_ids != _NONE and (state.waiting or not task_ids.isdigit())
+
+
+def _leader(row: Row) -> JobId | None:
+    leader = row["HetJobID"]
+    return None if leader == _NONE else JobId(integer(leader))
+
+
+def _gpus(row: Row, nodes: int) -> int:
+    """From TRES; from the request where the site does not account GPUs (AccountingStorageTRES)."""
+    counted = tres.gpus(tres.parse_tres(text(row["tres-alloc"])))
+    per_node = gpu_count(row["tres-per-node"])
+    return in_range(counted or per_node * nodes or gpu_count(row["tres-per-job"]))

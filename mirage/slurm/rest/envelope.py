@@ -1,0 +1,250 @@
+"""slurmrestd's JSON: the envelope of an answer, and the values that its releases write differently.
+
+From v0.0.40 on an HTTP 200 with empty `errors` may be a no: a cancel tells of each job in `status`,
+an update in `results`, and what was not taken of a request stands in `warnings`.
+
+v0.0.38 (Slurm 22.05) writes a number, or null where there is none. From v0.0.39 on most numbers
+are triples `{"set": true, "infinite": false, "number": 60}`, and from v0.0.40 on a job's state is a
+list (Slurm's OpenAPI release notes). A reader takes either: the value says which it is.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mirage.domain.job import JobId
+from mirage.domain.timelimit import UNLIMITED
+from mirage.errors import MalformedText
+from mirage.slurm.text.unread_rows import UnreadRow, shown
+
+Payload = Mapping[str, Any]
+"""A JSON object. It travels no further than the parser of its answer."""
+
+EARLIEST = "v0.0.38"
+"""Slurm 22.05's: numbers are plain, keys are sbatch's options, and `argv` ends slurmrestd."""
+TRIED = tuple(f"v0.0.{n}" for n in (45, 44, 43, 42, 41, 40, 38))
+"""Versions that were tried on a real slurmrestd (docs/slurmrestd.md), the newest first."""
+UNTRIED = ("v0.0.46", "v0.0.39")
+"""Known from their documents alone: spoken where a slurmrestd serves none that was tried."""
+KNOWN = TRIED + UNTRIED
+
+_NO_VALUE = 0xFFFFFFFE
+"""Slurm's NO_VAL; INFINITE is one more."""
+ALREADY_DONE = 2021
+"""The error of a cancel of a job that is over: no error to us (ESLURM_ALREADY_DONE)."""
+_VAGUE = frozenset({"", "Unspecified error"})
+_NUMBERS = ("error_number", "error_code", "code")
+_WORDS = ("error", "string", "message")
+_NOT_UNDERSTOOD = range(9000, 10_000)
+"""Errors of slurmrestd itself, about how it was asked."""
+_IGNORED = re.compile(
+    r"\b(?:ignor|unknown|unrecogni|unable|cannot|can't|could not|fail(?:ed|ure)|invalid|reject"
+    r"|skip|dropp|discard|omit|(?:un)?expected|unsupported|no such"
+    r"|not (?:appli|accept|allow|known|parsed|read|recogni|set|support|taken|underst|used|valid))",
+    re.IGNORECASE,
+)
+"""The ways to say so that are known or likely. Other warnings are no reason to take a job back:
+that a field is to go one day, or that the job has to wait."""
+
+_PATH = re.compile(r"/(?P<daemon>slurm|slurmdb)/(?P<version>v\d+\.\d+\.\d+)/(?P<rest>.*?)/?")
+_MINUTE = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What a slurmrestd speaks, from its own OpenAPI document."""
+
+    version: str
+    accounting: bool
+    """Whether it serves /slurmdb of this version."""
+    record_queries: frozenset[str]
+    """Query parameters that /slurmdb's jobs take."""
+
+    @property
+    def triples(self) -> bool:
+        """Whether it takes numbers as triples, and lists where v0.0.38 takes text."""
+        return self.version != EARLIEST
+
+    @property
+    def tried(self) -> bool:
+        return self.version in TRIED
+
+
+def dialect(openapi: Any) -> Dialect:
+    """The newest tried version that both know, else one that was not tried.
+
+    Raises MalformedText where there is none.
+    """
+    paths = {path: _PATH.fullmatch(path) for path in mapping(mapping(openapi).get("paths"))}
+    served = {m["version"] for m in paths.values() if m and m["daemon"] == "slurm"}
+    version = next((v for v in KNOWN if v in served), None)
+    if version is None:
+        raise MalformedText(
+            f"slurmrestd serves {', '.join(sorted(served)) or 'no Slurm API'} and Mirage reads "
+            f"{min(KNOWN)} to {max(KNOWN)}: start it with -d (22.05: -s) naming one of these"
+        )
+    records = [
+        path
+        for path, m in paths.items()
+        if m and (m["daemon"], m["version"], m["rest"]) == ("slurmdb", version, "jobs")
+    ]
+    queries = [q for path in records for q in _queries(openapi["paths"][path])]
+    return Dialect(version=version, accounting=bool(records), record_queries=frozenset(queries))
+
+
+def _queries(path: Any) -> Iterable[str]:
+    for parameter in mapping(mapping(path).get("get")).get("parameters") or ():
+        name = mapping(parameter).get("name")
+        if isinstance(name, str):
+            yield name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complaint:
+    """One thing that went wrong."""
+
+    number: int | None
+    error: str
+    """Slurm's own words for the number."""
+    description: str
+    """What slurmrestd was doing. It may hold the path of its socket, so nothing is read from it."""
+
+    @property
+    def of_the_request(self) -> bool:
+        """Whether slurmrestd did not understand what it was asked."""
+        return self.number in _NOT_UNDERSTOOD
+
+    def __str__(self) -> str:
+        if self.error in _VAGUE:
+            numbered = "" if self.number is None else f"error {self.number}"
+            return self.description or self.error or numbered
+        return self.error
+
+
+def complaints(answer: Any) -> list[Complaint]:
+    """All that an answer complains of; raises MalformedText for what is no answer."""
+    told = mapping(answer)
+    return [_complaint(mapping(one)) for one in sequence(told.get("errors"))] + [
+        found for one in _outcomes(told) if (found := _complaint(one)).number
+    ]
+
+
+def ignored(answer: Any) -> list[str]:
+    """The warnings that tell of something in the request that was not taken."""
+    told = [mapping(one) for one in sequence(mapping(answer).get("warnings"))]
+    said = [text(one.get("description")) for one in told]
+    return [words for words in said if _IGNORED.search(words)]
+
+
+def _outcomes(told: Payload) -> Iterator[Payload]:
+    """What became of each job that a move was for: error 0 is a success."""
+    for one in sequence(told.get("status")):
+        yield mapping(mapping(one).get("error"))
+    for one in sequence(told.get("results")):
+        yield mapping(one)
+
+
+def _complaint(told: Payload) -> Complaint:
+    return Complaint(
+        number=next((n for key in _NUMBERS if isinstance(n := told.get(key), int)), None),
+        error=next((words for key in _WORDS if (words := text(told.get(key)))), ""),
+        description=text(told.get("description")) or text(told.get("why")),
+    )
+
+
+def mapping(value: Any) -> Payload:
+    """An object; absent is empty."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise MalformedText(f"not an object: {str(value)[:80]!r}")
+    return value
+
+
+def sequence(value: Any) -> list[Any]:
+    """A list; absent is empty."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise MalformedText(f"not a list: {str(value)[:80]!r}")
+    return value
+
+
+def listed(answer: Any, key: str) -> list[Payload]:
+    """The objects under `key`, which an answer has even where there are none."""
+    return [mapping(value) for value in each(answer, key)]
+
+
+def each(answer: Any, key: str) -> list[Any]:
+    """What stands under `key`, of whatever kind, which an answer has even where nothing does."""
+    if key not in mapping(answer):
+        raise MalformedText(f"no {key!r} in the answer: half an answer")
+    return sequence(answer[key])
+
+
+def job_named(what: str, value: Any) -> UnreadRow:
+    """A record that does not read, by its job."""
+    found = value if isinstance(value, Mapping) else {}
+    job_id, uid = _plain(found.get("job_id")), _plain(found.get("user_id"))
+    name = f"{what} {shown(found.get('job_id'))}"
+    return UnreadRow(name, "", None if job_id is None else JobId(job_id), uid)
+
+
+def _plain(value: Any) -> int | None:
+    try:
+        return number(value)
+    except MalformedText:
+        return None
+
+
+def text(value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise MalformedText(f"not text: {str(value)[:80]!r}")
+    # JSON can escape halves of characters, and NUL, which no database takes.
+    return (
+        value if value.isprintable() else value.encode(errors="replace").decode().replace("\0", "")
+    )
+
+
+def number(value: Any) -> int | None:
+    """A count or an id; None where it is not set, or infinite."""
+    if isinstance(value, Mapping):
+        if value.get("infinite") or not value.get("set"):
+            return None
+        value = value.get("number")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise MalformedText(f"not a number: {str(value)[:80]!r}")
+    return value if 0 <= value < _NO_VALUE else None
+
+
+def needed(payload: Payload, key: str) -> int:
+    """A number without which the object means nothing."""
+    found = number(payload.get(key))
+    if found is None:
+        raise MalformedText(f"{key!r} is not set")
+    return found
+
+
+def instant(value: Any) -> int | None:
+    """Epoch seconds; 0 is Slurm's not yet."""
+    return number(value) or None
+
+
+def time_limit_s(value: Any) -> int | None:
+    """Slurm's minutes as seconds. In v0.0.38 null is no limit, elsewhere the triple says it."""
+    infinite = value is None or (isinstance(value, Mapping) and bool(value.get("infinite")))
+    if infinite:
+        return UNLIMITED
+    minutes = number(value)
+    return None if minutes is None else minutes * _MINUTE
+
+
+def words(value: Any) -> tuple[str, ...]:
+    """Text, or a list of texts, as a tuple in upper case; empty where there is none."""
+    found = [value] if isinstance(value, str) else sequence(value)
+    return tuple(text(word).upper() for word in found if word)

@@ -1,0 +1,23 @@
+"""What slurmrestd is told of a standby: its moves."""
+
+from typing import Any
+
+from mirage.slurm.rest.envelope import Dialect
+from mirage.slurm.text.dependency import plain
+
+
+def update(dialect: Dialect, dependency: str, node_list: str | None) -> dict[str, Any]:
+    """The body of a job's update; None leaves the node list alone, empty text takes it away."""
+    body: dict[str, Any] = {"dependency": plain(dependency)}
+    if node_list is not None:
+        if dialect.triples:
+            # An empty list would leave the node list as it is, in silence (24.11, 26.05).
+            body["required_nodes"] = [node_list]
+        else:
+            body["nodelist"] = node_list
+    return body
+
+
+def release() -> dict[str, Any]:
+    """Takes a hold away, whoever set it (22.05.8)."""
+    return {"hold": False}

@@ -1,0 +1,3 @@
+"""Notations that Slurm uses in every answer: delimited rows, host lists, dependency lists, GRES,
+pending reasons, error texts.
+"""

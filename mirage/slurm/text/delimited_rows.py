@@ -1,0 +1,160 @@
+"""Answers made of rows and fields, and what stands in one field.
+
+Each field ends in a separator, and each row in it and a newline, which also shows an answer that
+was cut short. Users write job names, comments and submit lines, coordinators account names; Slurm
+takes any character in them. So a fixed separator parts only fields that none of them writes. Where
+such texts are asked for, the separator is random and secret: every user of the host reads the
+arguments of a command in /proc, so it never stands there (`squeue`), or what was read with it is
+held against an answer without texts (`sacct`).
+"""
+
+from collections.abc import Callable, Sequence
+
+from mirage.domain.job import JobId, JobState
+from mirage.errors import MalformedText
+from mirage.slurm.text.unread_rows import Unread, UnreadRow, shown, strict
+
+SEPARATOR = "\x1f"
+
+Row = dict[str, str]
+"""One row, by field name. It travels no further than the parser of its command."""
+
+_LARGEST = 2**53
+"""What adds up, and is stored, without loss; Slurm's own numbers of 64 bits mean "not set"."""
+_LONGEST_NUMBER = 20
+"""Digits of 64 bits."""
+_AFTER_TEXTS = 3
+"""Within so many fields of a user's text its row is over: two such fields, and one too many."""
+_NOT_UTF8 = "\ufffd"
+"""What stands for a byte that is no UTF-8."""
+_NO_TEXT = frozenset({"(null)", "None assigned"})
+_NO_INSTANT = frozenset({"", "0", "N/A", "NONE", "UNKNOWN", "NOT_SET", "INVALID", "(NULL)"})
+
+
+def split_rows(answer: str, fields: Sequence[str], separator: str = SEPARATOR) -> list[Row]:
+    """Rows of `fields`; a newline inside a field is part of it.
+
+    Raises MalformedText where one has fewer fields or more.
+    """
+    return whole_rows(answer, fields, strict(), separator=separator)
+
+
+def whole_rows(
+    answer: str,
+    fields: Sequence[str],
+    unread: Unread,
+    *,
+    separator: str = SEPARATOR,
+    begins: Callable[[str], bool] | None = None,
+    what: str = "row",
+) -> list[Row]:
+    """As `split_rows`, without the rows that have fewer fields or more.
+
+    `begins`: whether a row may begin with that cell, where users' texts are the last fields of a
+    row; None: where there are none. `what`: what a row is about. Raises MalformedText for an answer
+    that was cut short.
+    """
+    cells = answer.split(separator)
+    end = len(cells) - 1
+    if not end and not answer.strip():
+        return []
+    if cells[end] != "\n":
+        raise _cut(answer)
+    # So each row begins with a newline, and is followed by one.
+    cells[0] = f"\n{cells[0]}"
+    rows, at, width = [], 0, len(fields)
+    while at < end:
+        after = at + width
+        if after <= end and cells[after].startswith("\n"):
+            rows.append(dict(zip(fields, [cells[at][1:], *cells[at + 1 : after]], strict=True)))
+            at = after
+            continue
+        after = _next_row(cells, at + 1, width, begins)
+        if after == end and end - at < width:
+            raise _cut(answer)
+        unread.add(
+            named(what, cells[at][1:]), f"fields are missing or too many: {after - at} of {width}"
+        )
+        at = after
+    return rows
+
+
+def _next_row(
+    cells: Sequence[str], at: int, width: int, begins: Callable[[str], bool] | None
+) -> int:
+    """Where a row begins after one of another length; users' texts may begin with a newline too."""
+    end = len(cells) - 1
+    for i in range(at, end):
+        if not cells[i].startswith("\n"):
+            continue
+        if begins is None:
+            return i
+        # Soon after what users write the next row begins.
+        if any(cell.startswith("\n") for cell in cells[i + 1 : i + 1 + _AFTER_TEXTS]):
+            continue
+        is_whole = i + width <= end and cells[i + width].startswith("\n")
+        if is_whole or begins(cells[i][1:]):
+            return i
+    return end
+
+
+def _cut(answer: str) -> MalformedText:
+    return MalformedText(f"the answer ends in the middle of a row: {answer[-80:]!r}")
+
+
+def named(what: str, cell: str, uid: str = "") -> UnreadRow:
+    """A row by its first cell, which names a job where it is a number."""
+    job_id = JobId(int(cell)) if is_number(cell) else None
+    return UnreadRow(f"{what} {shown(cell)}", "", job_id, int(uid) if is_number(uid) else None)
+
+
+def is_number(cell: str) -> bool:
+    return cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST_NUMBER
+
+
+def text(cell: str) -> str:
+    return "" if cell in _NO_TEXT else cell
+
+
+def name(cell: str) -> str:
+    """A name of Slurm's own, in UTF-8; what users write comes as it is."""
+    if _NOT_UTF8 in cell:
+        raise MalformedText(f"not UTF-8: {cell[:40]!r}")
+    return text(cell)
+
+
+def integer(cell: str) -> int:
+    """A count or an id. Padding is refused: a padded field may have been cut as well."""
+    if not is_number(cell):
+        raise MalformedText(f"not a number: {cell[:40]!r}")
+    return in_range(int(cell))
+
+
+def in_range(number: int) -> int:
+    """The number, where it is no nonsense that no column takes."""
+    if number > _LARGEST:
+        raise MalformedText(f"out of range: {number}")
+    return number
+
+
+def optional_integer(cell: str) -> int | None:
+    return integer(cell) if text(cell) else None
+
+
+def lowest(cell: str) -> int:
+    """The least of a range such as `2-4`: what the job needs to start."""
+    return integer(cell.partition("-")[0])
+
+
+def instant(cell: str) -> int | None:
+    """Epoch seconds, as SLURM_TIME_FORMAT=%s gives them; None for not yet and not known."""
+    return None if cell.upper() in _NO_INSTANT else integer(cell)
+
+
+def job_state(cell: str) -> JobState:
+    """The state without what follows it, as in `CANCELLED by 1001`."""
+    word = cell.partition(" ")[0].rstrip("+")
+    try:
+        return JobState(word)
+    except ValueError:
+        return JobState.UNKNOWN

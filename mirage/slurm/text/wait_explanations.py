@@ -1,0 +1,96 @@
+"""Every pending reason in plain words: those that time cures, beside `slurm.reasons`."""
+
+import re
+from dataclasses import dataclass
+
+from mirage.slurm.text.pending_reasons import hindrance, named, short
+
+QUEUE = "queue"
+"""What cures an ordinary wait."""
+LONGEST = 40
+"""Of a word: what Slurm has not said yet, or a plugin of the site says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Why jobs wait."""
+
+    word: str
+    """Slurm's."""
+    cure: str
+    """A `pending_reasons.Cure`, or `QUEUE`."""
+    says: str
+    """Half a sentence, with the job as its subject; empty for a word that is not known."""
+    advice: str
+    """A sentence; empty where there is nothing to do."""
+
+
+_ORDINARY = {
+    "Priority": ("jobs with a higher priority stand before it", ""),
+    "Resources": ("it is next, and the nodes it needs are not free yet", ""),
+    "None": ("Slurm has not looked at it yet", ""),
+    "Dependency": ("other jobs that it depends on have not ended", ""),
+    "BeginTime": ("its user asked for it to begin later (--begin)", ""),
+    "Licenses": ("licenses that it asks for are in use", ""),
+    "Reserved": (
+        "nodes that it could have are kept for jobs with a higher priority, or are down",
+        "",
+    ),
+    "Cleaning": ("its last run is being cleaned up after a requeue", ""),
+    "Prolog": ("the prolog of its nodes runs", ""),
+    "JobArrayTaskLimit": (
+        "as many tasks of its array run as its user lets run at once (%)",
+        "`scontrol update JobId=N ArrayTaskThrottle=M` lets more run.",
+    ),
+    "PartitionBusy": ("its partition's nodes are all in use", ""),
+    "BurstBufferStageIn": ("its data are being staged in", ""),
+    "BurstBufferResources": ("the burst buffer that it asks for is in use", ""),
+    "Constraints": ("nodes with what it asks for are not free yet", ""),
+    "MaxPoweredUpNodes": ("the site lets no more nodes be powered up for now", ""),
+    "PowerNotAvail": ("its power cap leaves no power for it yet", ""),
+    "PowerReserved": ("power is kept for jobs with a higher priority", ""),
+    "MpiPortsBusy": ("the ports that its MPI needs are in use", ""),
+    "NvidiaImexChannels": ("all of the IMEX channels of NVIDIA's nodes are in use", ""),
+    "SchedDefer": ("slurmctld has put off looking at it", ""),
+    "FedJobLock": ("another cluster of the federation is starting it", ""),
+    "NonZeroExitCode": ("its last run ended with an exit code other than 0", ""),
+    "RaisedSignal": ("its last run was ended by a signal", ""),
+    "TimeLimit": ("its last run reached its time limit", ""),
+    "InactiveLimit": ("its last run was ended as inactive", ""),
+    "OutOfMemory": ("its last run used more memory than it had", ""),
+    "Other": ("other reasons, each of few jobs", ""),
+}
+_SENTENCES = {
+    "Nodes required for job are DOWN": "Reserved",
+    "ReqNodeNotAvail": "Reserved",
+    "": "None",
+    "(null)": "None",
+}
+"""What Slurm says at greater length, of an ordinary wait."""
+
+_TOPOLOGY = re.compile(r"Required nodes lack available resources|.*\btopology\b.*", re.IGNORECASE)
+"""Since 26.05, in the place of `Resources`: also of a standby whose predecessor has its nodes."""
+
+
+def word(reason: str) -> str:
+    """Of a pending reason as squeue shows it: Slurm's word, from a bounded set."""
+    found = hindrance(reason)
+    if found is not None:
+        return found.word
+    plain = short(reason).replace("_", " ")
+    plain = _SENTENCES.get(plain, plain).strip("()")
+    if _TOPOLOGY.fullmatch(plain):
+        return "Resources"
+    # `RaisedSignal:9(Killed)`
+    return _SENTENCES.get(plain, plain.partition(" ")[0].partition(":")[0])[:LONGEST]
+
+
+def waiting(known: str) -> Waiting:
+    """By what `word` gave."""
+    if known in _ORDINARY:
+        says, advice = _ORDINARY[known]
+        return Waiting(word=known, cure=QUEUE, says=says, advice=advice)
+    found = named(known)
+    if found is None:
+        return Waiting(word=known, cure=QUEUE, says="", advice="")
+    return Waiting(word=known, cure=found.cure.value, says=found.says, advice=found.advice)

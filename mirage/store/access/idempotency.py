@@ -1,0 +1,53 @@
+"""Requests done once, for a day under their caller's Idempotency-Key: a digest of each, no more."""
+
+from sqlalchemy import and_, delete, or_, select
+
+from mirage.store.database.engine import Transaction
+from mirage.store.database.tables import idempotency_keys as table
+from mirage.store.database.upsert import insert
+
+KEEP_S = 86400
+OF_ONE = 100
+"""Keys of one user, some 30 KB; the oldest goes for a new one. A repeat comes within minutes, and a
+wrapped sbatch in a loop uses one key for each chain."""
+
+
+def find(tx: Transaction, uid: int, key: str, *, now: int) -> str | None:
+    """The digest of the request that the key stands for."""
+    query = select(table.c.fingerprint)
+    query = query.where(table.c.uid == uid, table.c.key == key, table.c.at > now - KEEP_S)
+    found = tx.scalar(query)
+    return None if found is None else str(found)
+
+
+def claim(tx: Transaction, uid: int, key: str, *, fingerprint: str, now: int) -> bool:
+    """The key stands for this request from now on.
+
+    Whoever has claimed it in a transaction under way is waited for. False: it stands for one that
+    was done; `find` tells for which.
+    """
+    _make_room(tx, uid, key, now)
+    values = {"uid": uid, "key": key, "fingerprint": fingerprint, "at": now}
+    statement = insert(tx, table).values(**values)
+    stored = statement.on_conflict_do_nothing(index_elements=["uid", "key"]).returning(table.c.key)
+    return tx.execute(stored).first() is not None
+
+
+def _make_room(tx: Transaction, uid: int, key: str, now: int) -> None:
+    """Of their keys stay this one, unless it is over, and the newest of the others."""
+    theirs, is_open = table.c.uid == uid, table.c.at > now - KEEP_S
+    newest = (
+        select(table.c.key)
+        .where(theirs, is_open, table.c.key != key)
+        .order_by(table.c.at.desc(), table.c.key)
+        .limit(OF_ONE - 1)
+    )
+    goes = or_(~is_open, and_(table.c.key != key, table.c.key.not_in(newest)))
+    # What another transaction takes away just now is not waited for: two would wait in a circle.
+    gone = select(table.c.key).where(theirs, goes).with_for_update(skip_locked=True)
+    tx.execute(delete(table).where(theirs, table.c.key.in_(gone)))
+
+
+def forget(tx: Transaction, now: int) -> None:
+    """Those of everybody that are over."""
+    tx.execute(delete(table).where(table.c.at <= now - KEEP_S))

@@ -1,0 +1,47 @@
+"""Conditions that narrow a query to what is somebody's own."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, and_, false, or_, select
+
+from mirage.domain.access.caller import NOBODY_UID, Own
+from mirage.domain.chain import ChainId
+from mirage.store.database.engine import Transaction
+from mirage.store.database.tables import chains, jobs, links
+
+
+def own_chains(own: Own) -> ColumnElement[bool]:
+    """Chains of the user, and those whose links are all of accounts that they coordinate."""
+    mine = false() if own.uid == NOBODY_UID else chains.c.uid == own.uid
+    if not own.accounts:
+        return mine
+    within = select(links.c.chain_id).where(links.c.account.in_(own.accounts))
+    beyond = select(links.c.chain_id).where(links.c.account.not_in(own.accounts))
+    theirs = and_(chains.c.chain_id.in_(within), chains.c.chain_id.not_in(beyond))
+    return or_(mine, theirs)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose a chain is: `accounts` are those of its links."""
+
+    uid: int
+    accounts: frozenset[str]
+
+
+def owners(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, Owner]:
+    """Of those of these chains that are known."""
+    wanted = list(chain_ids)
+    accounts: dict[ChainId, set[str]] = {}
+    query = select(links.c.chain_id, links.c.account).where(links.c.chain_id.in_(wanted))
+    for chain_id, account in tx.execute(query.distinct()):
+        accounts.setdefault(chain_id, set()).add(account)
+    rows = tx.execute(select(chains.c.chain_id, chains.c.uid).where(chains.c.chain_id.in_(wanted)))
+    return {chain_id: Owner(uid, frozenset(accounts.get(chain_id, ()))) for chain_id, uid in rows}
+
+
+def own_jobs(own: Own) -> ColumnElement[bool]:
+    """Jobs of the user, and of the accounts that they coordinate."""
+    mine = false() if own.uid == NOBODY_UID else jobs.c.uid == own.uid
+    return or_(mine, jobs.c.account.in_(own.accounts)) if own.accounts else mine

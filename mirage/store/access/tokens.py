@@ -1,0 +1,64 @@
+"""Bearer tokens: what each may do, and a hash by which it is known again."""
+
+from dataclasses import dataclass, fields
+
+from sqlalchemy import Row, insert, select, update
+
+from mirage.domain.access.caller import NOBODY_UID, Role
+from mirage.errors import NotFound
+from mirage.store.database.engine import Transaction
+from mirage.store.database.tables import tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    token_id: str = ""
+    """Public: in lists, in the audit, and in the token itself."""
+    digest: str = ""
+    """SHA-256 of the secret, in hex. The secret has 256 bits of chance: no slow hash is needed."""
+    name: str
+    role: Role
+    user: str = ""
+    """Empty: of no user of the cluster."""
+    uid: int = NOBODY_UID
+    cluster_id: int | None = None
+    """None: of every cluster of this database."""
+    read_only: bool = False
+    created_at: int
+    created_by: str
+    expires_at: int
+    revoked_at: int | None = None
+
+
+_FIELDS = [field.name for field in fields(Token)]
+
+
+def add(tx: Transaction, token: Token) -> None:
+    values = {name: getattr(token, name) for name in _FIELDS} | {"role": token.role.value}
+    tx.execute(insert(tokens).values(**values))
+
+
+def find(tx: Transaction, token_id: str) -> Token | None:
+    row = tx.execute(select(tokens).where(tokens.c.token_id == token_id)).first()
+    return None if row is None else _token(row)
+
+
+def all_of(tx: Transaction) -> list[Token]:
+    """Newest first, those that have ended included."""
+    query = select(tokens).order_by(tokens.c.created_at.desc(), tokens.c.token_id)
+    return [_token(row) for row in tx.execute(query)]
+
+
+def revoke(tx: Transaction, token_id: str, *, now: int) -> Token:
+    """Revoking again changes nothing. Raises NotFound."""
+    open_one = (tokens.c.token_id == token_id) & tokens.c.revoked_at.is_(None)
+    tx.execute(update(tokens).where(open_one).values(revoked_at=now))
+    found = find(tx, token_id)
+    if found is None:
+        raise NotFound(f"there is no token {token_id}: `mirage token list` shows them")
+    return found
+
+
+def _token(row: Row[tuple[object, ...]]) -> Token:
+    values = {name: row._mapping[name] for name in _FIELDS}  # noqa: SLF001 - its public name
+    return Token(**values | {"role": Role(row.role)})

@@ -1,0 +1,113 @@
+"""Live chains in the order in which somebody should look at them."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy import BigInteger, ColumnElement, Select, and_, case, func, literal, select, tuple_
+
+from mirage.domain.access.caller import Own
+from mirage.domain.chain import ChainId, ChainState, LinkState
+from mirage.domain.timelimit import UNLIMITED
+from mirage.store.access.row_access import own_chains
+from mirage.store.database.engine import Transaction
+from mirage.store.database.tables import chains, links
+
+NEVER = 2**62
+"""The end of a link that has no limit, and of a chain of which nothing runs."""
+
+AT_RISK, PAUSED, ORDINARY = 0, 1, 2
+
+_LIVE = tuple(state.value for state in ChainState if not state.over)
+
+
+class Place(NamedTuple):
+    """Where a chain stands among the others: at risk, paused, then by the running link's end."""
+
+    rank: int
+    """AT_RISK, PAUSED or ORDINARY."""
+    ends: int
+    """When its newest running link ends at the latest; NEVER where nothing is known."""
+    chain_id: ChainId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which chains. Empty fields do not filter."""
+
+    own: Own | None = None
+    """Theirs alone."""
+    user: str = ""
+
+
+def by_risk(
+    tx: Transaction, cluster_id: int, wanted: Wanted, *, after: Place | None = None, limit: int
+) -> list[Place]:
+    """Live chains, those to look at first. `after`: the last one of the page before."""
+    query = _placed(cluster_id, wanted).subquery()
+    place = (query.c.rank, query.c.ends, query.c.chain_id)
+    chosen = select(*place).order_by(*place).limit(limit)
+    if after is not None:
+        chosen = chosen.where(tuple_(*place) > tuple_(*after))
+    return [Place(r.rank, r.ends, ChainId(r.chain_id)) for r in tx.execute(chosen)]
+
+
+def soonest(tx: Transaction, cluster_id: int, wanted: Wanted, *, limit: int) -> list[Place]:
+    """Active chains by the end of what runs, soonest first; those without an end are left out."""
+    query = _placed(cluster_id, wanted, live=(ChainState.ACTIVE.value,)).subquery()
+    chosen = select(query.c.rank, query.c.ends, query.c.chain_id).where(query.c.ends < NEVER)
+    rows = tx.execute(chosen.order_by(query.c.ends, query.c.chain_id).limit(limit))
+    return [Place(r.rank, r.ends, ChainId(r.chain_id)) for r in rows]
+
+
+def counts(tx: Transaction, cluster_id: int, wanted: Wanted) -> dict[int, int]:
+    """How many live chains have each rank, of those that `wanted` names."""
+    rank = _rank()
+    query = select(rank, func.count()).where(*_filters(cluster_id, wanted, _LIVE)).group_by(rank)
+    return {int(rank): int(n) for rank, n in tx.execute(query)}
+
+
+def _placed(cluster_id: int, wanted: Wanted, *, live: tuple[str, ...] = _LIVE) -> Select[Any]:
+    ends = _ends(cluster_id).subquery()
+    return (
+        select(
+            _rank().label("rank"),
+            func.coalesce(ends.c.ends, literal(NEVER, BigInteger)).label("ends"),
+            chains.c.chain_id.label("chain_id"),
+        )
+        .select_from(chains.outerjoin(ends, ends.c.chain_id == chains.c.chain_id))
+        .where(*_filters(cluster_id, wanted, live))
+    )
+
+
+def _rank() -> ColumnElement[int]:
+    return case(
+        (chains.c.at_risk != "", literal(AT_RISK)),
+        (chains.c.state == ChainState.PAUSED.value, literal(PAUSED)),
+        else_=literal(ORDINARY),
+    )
+
+
+def _filters(cluster_id: int, wanted: Wanted, live: tuple[str, ...]) -> list[ColumnElement[bool]]:
+    found = [chains.c.cluster_id == cluster_id, chains.c.state.in_(live)]
+    if wanted.own is not None:
+        found.append(own_chains(wanted.own))
+    if wanted.user:
+        found.append(chains.c.user == wanted.user)
+    return found
+
+
+def _ends(cluster_id: int) -> Select[Any]:
+    """Of each chain the end of what runs; the newest link is the last to end."""
+    limited = and_(links.c.time_limit_s.is_not(None), links.c.time_limit_s != UNLIMITED)
+    by_limit = links.c.start + links.c.time_limit_s
+    later = links.c.expected_end > by_limit  # as `Link.planned_end`
+    end = case((and_(limited, later), links.c.expected_end), (limited, by_limit), else_=None)
+    return (
+        select(links.c.chain_id, func.max(end).label("ends"))
+        .where(
+            links.c.cluster_id == cluster_id,
+            links.c.state == LinkState.RUNNING.value,
+            links.c.start.is_not(None),
+        )
+        .group_by(links.c.chain_id)
+    )

@@ -1,0 +1,84 @@
+"""A chain as a row, and back."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mirage.domain.chain import Chain, ChainId, ChainMode, ChainState, Presubmit, Style
+from mirage.domain.chain_cause import Actor, AtRisk, Cause, Reason, Risk
+from mirage.store.database.tables import chains
+
+CHAIN_COLUMNS = [c for c in chains.columns if c.name != "cluster_id"]
+_NAMES = [c.name for c in CHAIN_COLUMNS]
+_OF_CAUSE = frozenset(("actor", "reason", "asked_by", "reason_link", "reason_job", "reason_detail"))
+_OF_RISK = frozenset(("at_risk", "risk_link", "risk_job", "risk_detail"))
+_PLAIN = [name for name in _NAMES if name not in _OF_CAUSE | _OF_RISK]
+
+
+def values_of(chain: Chain) -> dict[str, Any]:
+    """By column."""
+    values = {name: getattr(chain, name) for name in _PLAIN}
+    values |= {"state": chain.state.value, "mode": chain.mode.value}
+    values |= {"presubmit": chain.presubmit.value}
+    values |= {"style": None if chain.style is None else chain.style.value}
+    return values | _values_of_cause(chain.cause) | _values_of_risk(chain.at_risk)
+
+
+def _values_of_cause(cause: Cause | None) -> dict[str, Any]:
+    if cause is None:
+        return dict.fromkeys(_OF_CAUSE)
+    return {
+        "actor": cause.actor.value,
+        "reason": cause.reason.value,
+        "asked_by": cause.by,
+        "reason_link": cause.link,
+        "reason_job": cause.job_id,
+        "reason_detail": cause.detail,
+    }
+
+
+def _values_of_risk(risk: AtRisk | None) -> dict[str, Any]:
+    if risk is None:
+        return dict.fromkeys(_OF_RISK) | {"at_risk": ""}
+    return {
+        "at_risk": risk.of.value,
+        "risk_link": risk.link,
+        "risk_job": risk.job_id,
+        "risk_detail": risk.detail,
+    }
+
+
+# By place, not by name: at 2,000 chains a mapping of each row took most of the time.
+def chain_of_row(row: Sequence[Any]) -> Chain:
+    """`row`: in the order of CHAIN_COLUMNS."""
+    values = dict(zip(_NAMES, row, strict=True))
+    plain = {name: values[name] for name in _PLAIN}
+    style = values["style"]
+    plain["chain_id"] = ChainId(values["chain_id"])
+    plain["state"] = ChainState(values["state"])
+    plain["presubmit"], plain["mode"] = Presubmit(values["presubmit"]), ChainMode(values["mode"])
+    plain["style"] = None if style is None else Style(style)
+    return Chain(**plain, cause=_cause(values), at_risk=_risk(values))
+
+
+def _cause(values: Mapping[str, Any]) -> Cause | None:
+    if values["actor"] is None:
+        return None
+    return Cause(
+        actor=Actor(values["actor"]),
+        reason=Reason(values["reason"]),
+        by=values["asked_by"],
+        link=values["reason_link"],
+        job_id=values["reason_job"],
+        detail=values["reason_detail"],
+    )
+
+
+def _risk(values: Mapping[str, Any]) -> AtRisk | None:
+    if not values["at_risk"]:
+        return None
+    return AtRisk(
+        of=Risk(values["at_risk"]),
+        link=values["risk_link"],
+        job_id=values["risk_job"],
+        detail=values["risk_detail"],
+    )

@@ -1,0 +1,389 @@
+"""Chains and their links, and the hand-overs between links."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    and_,
+    case,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+
+from mirage.domain.access.caller import Own
+from mirage.domain.chain import (
+    Chain,
+    ChainId,
+    ChainState,
+    Link,
+    LinkState,
+    Planner,
+    Position,
+)
+from mirage.domain.chain_cause import Risk
+from mirage.domain.decision import Waits
+from mirage.domain.job import JobId, JobState
+from mirage.domain.snapshot import UNKNOWN
+from mirage.errors import NotFound
+from mirage.store.access.row_access import own_chains
+from mirage.store.chains.chain_rows import CHAIN_COLUMNS, chain_of_row, values_of
+from mirage.store.database import tables
+from mirage.store.database.engine import Transaction
+from mirage.store.database.link_keys import among
+from mirage.store.database.time_filter import within
+from mirage.store.database.upsert import put
+from mirage.store.events import changes
+from mirage.store.events.changes import Topic
+
+_PREDECESSOR, _SUCCESSOR = tables.links.alias("predecessor"), tables.links.alias("successor")
+LINK_COLUMNS = [c for c in tables.links.columns if c.name not in {"id", "cluster_id", "pushed_at"}]
+_LINK_NAMES = [c.name for c in LINK_COLUMNS]
+_PLANNER_NAMES = ("freed_by", "planned_by")
+_LINK_STATES = {state.value: state for state in LinkState}
+_POSITIONS = {position.value: position for position in Position}
+_PLANNERS = {None: None} | {planner.value: planner for planner in Planner}
+_END_STATES = {None: None} | {state.value: state for state in JobState}
+OVER = tuple(s.value for s in ChainState if s.over)
+
+_SIZE_FACTOR = 2
+"""Hand-overs of up to twice or down to half the nodes are of one size class."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainFilter:
+    """Empty fields do not filter."""
+
+    partition: str = ""
+    """Of one of its links."""
+    account: str = ""
+    at_risk: bool | None = None
+    since: int | None = None
+    """Registered or found then, or later."""
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverFilter:
+    """Of the successor; empty fields do not filter."""
+
+    chain_id: ChainId | None = None
+    user: str = ""
+    partition: str = ""
+    account: str = ""
+    since: int | None = None
+    """It started then or later."""
+    until: int | None = None
+    own: Own | None = None
+
+
+class HandoverRow(NamedTuple):
+    """Two links of which the first has ended and the second has started."""
+
+    chain: Chain
+    predecessor: Link
+    successor: Link
+
+
+def save_chain(tx: Transaction, cluster_id: int, chain: Chain) -> None:
+    put(tx, tables.chains, values_of(chain) | {"cluster_id": cluster_id}, key=["chain_id"])
+    changes.tell(tx, cluster_id, Topic.CHAINS, [chain.chain_id])
+
+
+def chain(tx: Transaction, chain_id: ChainId, *, lock: bool = False) -> Chain:
+    """`lock`: nobody else changes it before this transaction ends."""
+    query = select(*CHAIN_COLUMNS).where(tables.chains.c.chain_id == chain_id)
+    query = query.with_for_update() if lock else query
+    row = tx.execute(query).first()
+    if row is None:
+        raise NotFound(f"there is no chain {chain_id}")
+    return chain_of_row(row)
+
+
+def chains_of(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, Chain]:
+    """Those of these chains that are known, in one query."""
+    query = select(*CHAIN_COLUMNS).where(tables.chains.c.chain_id.in_(set(chain_ids)))
+    found = [chain_of_row(row) for row in tx.execute(query)]
+    return {chain.chain_id: chain for chain in found}
+
+
+def live_chains(tx: Transaction, cluster_id: int, *, lock: bool = False) -> list[Chain]:
+    """The chains that are not over, oldest first. `lock`: as in `chain`."""
+    table = tables.chains
+    query = select(*CHAIN_COLUMNS).where(
+        table.c.cluster_id == cluster_id, table.c.state.not_in(OVER)
+    )
+    query = query.with_for_update() if lock else query
+    rows = tx.execute(query.order_by(table.c.created_at, table.c.chain_id))
+    return [chain_of_row(row) for row in rows]
+
+
+def chains(  # noqa: PLR0913 - filters
+    tx: Transaction,
+    cluster_id: int | None = None,
+    *,
+    uid: int | None = None,
+    user: str | None = None,
+    state: ChainState | None = None,
+    own: Own | None = None,
+    after: ChainId | None = None,
+    limit: int = 100,
+    where: ChainFilter | None = None,
+) -> list[Chain]:
+    """Chains, newest first. `after`: the last chain of the page before; `own`: theirs alone."""
+    table = tables.chains
+    equal = {"cluster_id": cluster_id, "uid": uid, "user": user}
+    equal |= {"state": None if state is None else state.value}
+    query = select(*CHAIN_COLUMNS).where(
+        *(table.c[n] == v for n, v in equal.items() if v is not None),
+        *_narrowed(where or ChainFilter()),
+    )
+    if own is not None:
+        query = query.where(own_chains(own))
+    if after is not None:
+        place = select(table.c.created_at).where(table.c.chain_id == after).scalar_subquery()
+        query = query.where(tuple_(table.c.created_at, table.c.chain_id) < tuple_(place, after))
+    query = query.order_by(table.c.created_at.desc(), table.c.chain_id.desc()).limit(limit)
+    return [chain_of_row(row) for row in tx.execute(query)]
+
+
+def _narrowed(where: ChainFilter) -> Iterator[ColumnElement[bool]]:
+    table, links = tables.chains, tables.links
+    yield from within(table.c.created_at, where)
+    if where.at_risk is not None:
+        yield (table.c.at_risk != "") if where.at_risk else (table.c.at_risk == "")
+    equal = {"partition": where.partition, "account": where.account}
+    of_link = [links.c[n] == v for n, v in equal.items() if v]
+    if of_link:
+        yield select(links.c.id).where(links.c.chain_id == table.c.chain_id, *of_link).exists()
+
+
+def count_by_state(tx: Transaction, cluster_id: int) -> dict[ChainState, int]:
+    """Every state, also those that no chain is in."""
+    table = tables.chains
+    query = select(table.c.state, func.count()).where(table.c.cluster_id == cluster_id)
+    found = {ChainState(state): n for state, n in tx.execute(query.group_by(table.c.state))}
+    return {state: found.get(state, 0) for state in ChainState}
+
+
+def count_live(tx: Transaction, cluster_id: int, uid: int) -> int:
+    """That user's chains that are not over."""
+    table = tables.chains
+    query = select(func.count()).where(
+        table.c.cluster_id == cluster_id, table.c.uid == uid, table.c.state.not_in(OVER)
+    )
+    return int(tx.execute(query).scalar_one())
+
+
+def count_unseen(tx: Transaction, cluster_id: int, uid: int) -> int:
+    """That user's live chains of which no link is known."""
+    table, links = tables.chains, tables.links
+    query = select(func.count()).where(
+        table.c.cluster_id == cluster_id,
+        table.c.uid == uid,
+        table.c.state.not_in(OVER),
+        ~select(links.c.id).where(links.c.chain_id == table.c.chain_id).exists(),
+    )
+    return int(tx.execute(query).scalar_one())
+
+
+def is_seen(tx: Transaction, cluster_id: int, uid: int) -> bool:
+    """Whether Slurm has shown a job of a live chain of that user."""
+    table, links = tables.chains, tables.links
+    query = select(table.c.chain_id).where(
+        table.c.cluster_id == cluster_id,
+        table.c.uid == uid,
+        table.c.state.not_in(OVER),
+        select(links.c.id).where(links.c.chain_id == table.c.chain_id).exists(),
+    )
+    return tx.execute(query.limit(1)).first() is not None
+
+
+def count_at_risk(tx: Transaction, cluster_id: int) -> dict[str, int]:
+    """Live chains at risk, by what of (`AtRisk.word`)."""
+    table = tables.chains
+    hindered = table.c.at_risk == Risk.HINDERED.value
+    word = case((hindered, table.c.risk_detail), else_=table.c.at_risk)
+    query = select(word, func.count()).where(
+        table.c.cluster_id == cluster_id, table.c.at_risk != "", table.c.state.not_in(OVER)
+    )
+    return {str(word): int(n) for word, n in tx.execute(query.group_by(word))}
+
+
+def save_link(tx: Transaction, cluster_id: int, link: Link) -> None:
+    """Store the link under its chain and index: a replaced standby takes the row over.
+
+    A job that is a link of another chain or index already is refused (StoreError).
+    """
+    end_state = None if link.end_state is None else link.end_state.value
+    values: dict[str, Any] = {c.name: getattr(link, c.name) for c in LINK_COLUMNS}
+    values |= {"cluster_id": cluster_id, "end_state": end_state}
+    values |= {"state": link.state.value, "position": link.position.value}
+    values |= {n: None if values[n] is None else values[n].value for n in _PLANNER_NAMES}
+    put(tx, tables.links, values, key=["chain_id", "index"])
+    changes.tell(tx, cluster_id, Topic.CHAINS, [link.chain_id])
+
+
+def seen(tx: Transaction, links: Collection[Link], now: int) -> None:
+    """These links were in the queue's answer, unchanged."""
+    if links:
+        table = tables.links
+        keys = [(link.chain_id, link.index) for link in links]
+        unchanged = among(tx, table.c.chain_id, table.c.index, keys)
+        tx.execute(update(table).where(unchanged).values(seen_at=now))
+
+
+def links(tx: Transaction, chain_id: ChainId) -> list[Link]:
+    """By index."""
+    return links_of(tx, [chain_id])[chain_id]
+
+
+def links_of(tx: Transaction, chain_ids: Sequence[ChainId]) -> dict[ChainId, list[Link]]:
+    """The links of each of these chains by index, in one query."""
+    table = tables.links
+    found: dict[ChainId, list[Link]] = {chain_id: [] for chain_id in chain_ids}
+    query = select(*LINK_COLUMNS).where(table.c.chain_id.in_(found))
+    for row in tx.execute(query.order_by(table.c.chain_id, table.c.index)).all():
+        link = link_of_row(row)
+        found[link.chain_id].append(link)
+    return found
+
+
+def link_of_job(tx: Transaction, cluster_id: int, job_id: JobId, submit: int) -> Link | None:
+    table = tables.links
+    query = select(*LINK_COLUMNS).where(
+        table.c.cluster_id == cluster_id, table.c.job_id == job_id, table.c.submit == submit
+    )
+    row = tx.execute(query).first()
+    return None if row is None else link_of_row(row)
+
+
+def handover_waits(
+    tx: Transaction, cluster_id: int, partition: str = "", *, nodes: int, last: int
+) -> Waits:
+    """How long the last successors of about that size waited once eligible, oldest first.
+
+    A successor is eligible when Mirage frees it or its predecessor ends, whichever is first. One
+    that was freed and has started counts although its predecessor still runs. "" is all
+    partitions, "a,b" is two.
+    """
+    before, after = _PREDECESSOR, _SUCCESSOR
+    conditions = [
+        after.c.cluster_id == cluster_id,
+        after.c.start.is_not(None),
+        # A pinned one has waited on nodes of its own, with age: that tells nothing of a free one.
+        after.c.position != Position.PINNED.value,
+        # Nor has one that was held, or stood before a limit or a maintenance.
+        after.c.hindered == "",
+        or_(after.c.freed_at.is_not(None), before.c.end.is_not(None)),
+        after.c.nodes * _SIZE_FACTOR >= nodes,
+        after.c.nodes <= nodes * _SIZE_FACTOR,
+    ]
+    if partition:
+        conditions.append(after.c.partition.in_(partition.split(",")))
+    columns = (
+        *(after.c.start, after.c.freed_at, before.c.end, after.c.eligible),
+        *(after.c.nodes, after.c.time_limit_s),
+    )
+    query = (
+        select(*(func.coalesce(c, UNKNOWN) for c in columns))
+        .select_from(after.join(before, _follows(before, after)))
+        .where(and_(*conditions))
+        .order_by(after.c.start.desc(), after.c.job_id.desc())
+        .limit(last)
+    )
+    rows = np.array([tuple(r) for r in tx.execute(query)], dtype=np.int64).reshape(-1, len(columns))
+    start, freed_at, ended, by_slurm, sizes, limits = rows[::-1].T
+    eligible = np.where(freed_at == UNKNOWN, ended, freed_at)
+    eligible = np.where(ended == UNKNOWN, eligible, np.minimum(eligible, ended))
+    # Slurm's own instant is later where a hold was lifted in between: a pause is no wait.
+    wait_s = np.maximum(start - np.maximum(eligible, by_slurm), 0)
+    return Waits(start=start, wait_s=wait_s, nodes=sizes, time_limit_s=limits)
+
+
+def handovers(tx: Transaction, cluster_id: int, since: int = 0) -> list[HandoverRow]:
+    """Hand-overs that were complete at `since` or later, oldest first."""
+    before, after = _PREDECESSOR, _SUCCESSOR
+    query = _complete(before, after, cluster_id).where(
+        or_(before.c.end >= since, after.c.start >= since)
+    )
+    query = query.order_by(after.c.start, after.c.job_id)
+    return [_handover(row) for row in tx.execute(query)]
+
+
+def handover_page(
+    tx: Transaction,
+    cluster_id: int,
+    where: HandoverFilter,
+    *,
+    after: tuple[int, int] | None = None,
+    limit: int = 100,
+) -> list[HandoverRow]:
+    """Complete hand-overs, the successor that started last first. `after`: start and job id of the
+    last successor of the page before."""
+    before, link = _PREDECESSOR, _SUCCESSOR
+    equal = {"chain_id": where.chain_id, "partition": where.partition, "account": where.account}
+    conditions = [link.c[n] == v for n, v in equal.items() if v]
+    if where.user:
+        conditions.append(tables.chains.c.user == where.user)
+    if where.own is not None:
+        conditions.append(own_chains(where.own))
+    if after is not None:
+        conditions.append(tuple_(link.c.start, link.c.job_id) < tuple_(*after))
+    query = _complete(before, link, cluster_id).where(*conditions, *within(link.c.start, where))
+    query = query.order_by(link.c.start.desc(), link.c.job_id.desc()).limit(limit)
+    return [_handover(row) for row in tx.execute(query)]
+
+
+def _complete(before: Any, after: Any, cluster_id: int) -> Select[Any]:
+    chosen = [
+        *(c.label(f"chain_{c.name}") for c in CHAIN_COLUMNS),
+        *(before.c[c.name].label(f"before_{c.name}") for c in LINK_COLUMNS),
+        *(after.c[c.name].label(f"after_{c.name}") for c in LINK_COLUMNS),
+    ]
+    return (
+        select(*chosen)
+        # All have both: "outer", and the words that hide it, have both databases begin with the
+        # newest successors. From all predecessors or chains on, they put everything in order.
+        .select_from(
+            after.outerjoin(before, _follows(before, after)).outerjoin(tables.chains, _owns(after))
+        )
+        .where(
+            after.c.cluster_id == cluster_id,
+            func.coalesce(before.c.end, UNKNOWN) != UNKNOWN,
+            after.c.start.is_not(None),
+        )
+    )
+
+
+def _follows(before: Any, after: Any) -> Any:
+    return and_(before.c.chain_id == after.c.chain_id, before.c.index == after.c.index - 1)
+
+
+def _owns(after: Any) -> Any:
+    return tables.chains.c.chain_id == after.c.chain_id
+
+
+def _handover(row: Row[Any]) -> HandoverRow:
+    first, second = len(CHAIN_COLUMNS), len(CHAIN_COLUMNS) + len(LINK_COLUMNS)
+    return HandoverRow(
+        chain_of_row(row[:first]), link_of_row(row[first:second]), link_of_row(row[second:])
+    )
+
+
+# By place, not by name: at 2,000 chains a mapping of each row took most of the time.
+def link_of_row(row: Sequence[Any]) -> Link:
+    values = dict(zip(_LINK_NAMES, row, strict=True))
+    values["state"] = _LINK_STATES[values["state"]]
+    values["position"] = _POSITIONS[values["position"]]
+    values["end_state"] = _END_STATES[values["end_state"]]
+    for name in _PLANNER_NAMES:
+        values[name] = _PLANNERS[values[name]]
+    return Link(**values)

@@ -1,0 +1,337 @@
+"""Decisions, written before they take effect and settled after.
+
+Runs of the same answer do not fill the table. A decision that touches nothing (a wait, or any move
+in shadow mode) and repeats the link's last one - same action, mode and policy, and the same reason
+but for its numbers - is counted on that row (`repeats`, `last_at`) instead of making another. A run
+is broken after an hour, so at most 24 rows a day tell how a link's forecast went.
+A run of waits shows its newest numbers, since nothing was done on them; a run of shadow moves keeps
+its first, since the first is the move that would have been made. Moves in act mode are never
+counted together: each was, or may have been, told to Slurm.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    RowMapping,
+    bindparam,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from mirage.domain.access.caller import Own
+from mirage.domain.chain import ChainId
+from mirage.domain.decision import Action, Decision, Forecast, Mode
+from mirage.errors import NotFound
+from mirage.store.access.row_access import own_chains
+from mirage.store.database.engine import Transaction
+from mirage.store.database.link_keys import LinkKey, among
+from mirage.store.database.tables import chains, decisions
+from mirage.store.database.time_filter import within
+from mirage.store.events import changes
+from mirage.store.events.changes import Topic
+
+RUN_S = 3600
+"""A run of repeats is broken after this long."""
+
+_NUMBER = re.compile(r"[-+]?\d[\d.,:]*")
+
+
+class Effect(StrEnum):
+    NONE = "none"
+    """Nothing was to be done."""
+    INTENDED = "intended"
+    """Slurm is about to be told, or has been: unknown until settled."""
+    DONE = "done"
+    REFUSED = "refused"
+    FAILED = "failed"
+    """Slurm gave no answer, and what the queue showed later was not the move."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDecision:
+    """A policy's answer with what it was made from. `index` is the successor's."""
+
+    at: int
+    chain_id: ChainId
+    index: int
+    mode: Mode
+    decision: Decision
+    time_left_s: int | None = None
+    """From `at` to the predecessor's planned end."""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def effect(self) -> Effect:
+        acts = self.mode is Mode.ACT and self.decision.action is not Action.WAIT
+        return Effect.INTENDED if acts else Effect.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRow:
+    """A stored decision: made at `at`, and the same again `repeats` times until `last_at`."""
+
+    id: int
+    at: int
+    last_at: int
+    repeats: int
+    chain_id: ChainId
+    index: int
+    mode: Mode
+    policy: str
+    action: Action
+    reason: str
+    time_left_s: int | None
+    forecast: Forecast | None
+    effect: Effect
+    error: str
+    inputs: Mapping[str, Any]
+    submitted_at: int | None = None
+    """When the service submitted the link by itself; None: it did not, or leaves it to the link."""
+    release_at: int | None = None
+    """`Decision.release_at`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionFilter:
+    """None does not filter."""
+
+    action: Action | None = None
+    effect: Effect | None = None
+    mode: Mode | None = None
+    policy: str | None = None
+    since: int | None = None
+    """Made then or later."""
+    until: int | None = None
+
+
+def record(tx: Transaction, cluster_id: int, new: NewDecision) -> int:
+    """Store the decision, `intended` where Slurm is to be told; returns its id for `settle`."""
+    return record_all(tx, cluster_id, [new])[0]
+
+
+def record_all(tx: Transaction, cluster_id: int, news: Sequence[NewDecision]) -> list[int]:
+    """The same of many, each of another link, in a handful of statements; the ids in order."""
+    idle = [(new.chain_id, new.index) for new in news if new.effect is Effect.NONE]
+    before = last_of(tx, idle)
+    ids: dict[int, int] = {}
+    waits, moves, added = [], [], []
+    for place, new in enumerate(news):
+        known = before.get((new.chain_id, new.index)) if new.effect is Effect.NONE else None
+        if known is None or not _repeats(known, new):
+            added.append(place)
+            continue
+        ids[place] = known.id
+        counted = {"row": known.id, "last_at": new.at, "repeats": known.repeats + 1}
+        if new.decision.action is Action.WAIT:
+            waits.append(counted | _values(new))
+        else:
+            moves.append(counted)
+    for rows in (waits, moves):
+        if rows:
+            tx.execute(update(decisions).where(decisions.c.id == bindparam("row")), rows)
+    if added:
+        made = insert(decisions).returning(decisions.c.id, sort_by_parameter_order=True)
+        rows = [_made(cluster_id, news[place]) for place in added]
+        ids |= zip(added, tx.scalars(made, rows), strict=True)
+    if news:
+        changes.tell(tx, cluster_id, Topic.DECISIONS, [new.chain_id for new in news])
+    return [ids[place] for place in range(len(news))]
+
+
+def _made(cluster_id: int, new: NewDecision) -> dict[str, Any]:
+    return _values(new) | {
+        "cluster_id": cluster_id,
+        "chain_id": new.chain_id,
+        "index": new.index,
+        "at": new.at,
+        "last_at": new.at,
+        "repeats": 0,
+        "mode": new.mode.value,
+        "policy": new.decision.policy,
+        "action": new.decision.action.value,
+        "effect": new.effect.value,
+        "error": "",
+    }
+
+
+def settle(tx: Transaction, decision_id: int, effect: Effect, error: str = "") -> None:
+    """What became of an intention."""
+    done = tx.execute(
+        update(decisions)
+        .where(decisions.c.id == decision_id)
+        .values(effect=effect.value, error=error)
+        .returning(decisions.c.cluster_id, decisions.c.chain_id)
+    ).first()
+    if done is None:
+        raise NotFound(f"there is no decision {decision_id}")
+    changes.tell(tx, done.cluster_id, Topic.DECISIONS, [ChainId(done.chain_id)])
+
+
+def submitted(tx: Transaction, decision_id: int, at: int) -> None:
+    """Slurm took what the service submitted; the intention is settled once the queue shows it."""
+    mine = decisions.c.id == decision_id
+    tx.execute(update(decisions).where(mine).values(submitted_at=at, error=""))
+
+
+def intended(tx: Transaction, cluster_id: int) -> list[DecisionRow]:
+    """Intentions never settled, oldest first: the service ended between intention and result."""
+    query = select(decisions).where(
+        decisions.c.cluster_id == cluster_id, decisions.c.effect == Effect.INTENDED.value
+    )
+    return [_row(r) for r in tx.execute(query.order_by(decisions.c.id)).mappings()]
+
+
+def last(tx: Transaction, chain_id: ChainId, index: int) -> DecisionRow | None:
+    return last_of(tx, [(chain_id, index)]).get((chain_id, index))
+
+
+def last_of(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, DecisionRow]:
+    """The newest decision of each link that has one."""
+    newest = select(func.max(decisions.c.id)).where(_of_links(tx, links))
+    newest = newest.group_by(decisions.c.chain_id, decisions.c.index)
+    query = select(decisions).where(decisions.c.id.in_(newest))
+    rows = (_row(r) for r in tx.execute(query).mappings())
+    return {(row.chain_id, row.index): row for row in rows}
+
+
+def _of_links(tx: Transaction, links: Sequence[LinkKey]) -> ColumnElement[bool]:
+    return among(tx, decisions.c.chain_id, decisions.c.index, links)
+
+
+def moves(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, int]:
+    """How often Slurm was told to move the standby of each of these links, or may have been."""
+    told = decisions.c.effect.in_((Effect.DONE.value, Effect.INTENDED.value))
+    query = select(decisions.c.chain_id, decisions.c.index, func.count())
+    query = query.where(_of_links(tx, links), told)
+    rows = tx.execute(query.group_by(decisions.c.chain_id, decisions.c.index))
+    return {(ChainId(chain_id), index): count for chain_id, index, count in rows}
+
+
+def refused_since(tx: Transaction, cluster_id: int, since: int) -> set[tuple[ChainId, int]]:
+    """Links (chain, index) whose move Slurm refused at `since` or later; pins and plans apart,
+    without which a standby is as it was."""
+    query = select(decisions.c.chain_id, decisions.c.index).where(
+        decisions.c.cluster_id == cluster_id,
+        decisions.c.effect == Effect.REFUSED.value,
+        decisions.c.action.not_in((Action.PIN.value, Action.PLAN.value)),
+        decisions.c.at >= since,
+    )
+    return {(ChainId(chain_id), index) for chain_id, index in tx.execute(query)}
+
+
+def ever_refused(tx: Transaction, links: Sequence[LinkKey], action: Action) -> set[LinkKey]:
+    """Those of these links of whose standby Slurm has ever refused this move."""
+    query = select(decisions.c.chain_id, decisions.c.index).where(
+        _of_links(tx, links),
+        decisions.c.effect == Effect.REFUSED.value,
+        decisions.c.action == action.value,
+    )
+    return {(ChainId(chain_id), index) for chain_id, index in tx.execute(query)}
+
+
+def page(  # noqa: PLR0913 - filters
+    tx: Transaction,
+    cluster_id: int | None = None,
+    *,
+    chain_id: ChainId | None = None,
+    own: Own | None = None,
+    after: int | None = None,
+    limit: int = 100,
+    where: DecisionFilter | None = None,
+) -> list[DecisionRow]:
+    """Decisions, newest first. `after`: the id of the last one of the page before; `own`: on their
+    chains alone."""
+    wanted = where or DecisionFilter()
+    equal = {"cluster_id": cluster_id, "chain_id": chain_id, "policy": wanted.policy}
+    equal |= {"action": wanted.action, "effect": wanted.effect, "mode": wanted.mode}
+    query = select(decisions).where(
+        *(decisions.c[n] == v for n, v in equal.items() if v is not None),
+        *within(decisions.c.at, wanted),
+    )
+    if own is not None:
+        theirs = select(chains.c.chain_id).where(own_chains(own))
+        query = query.where(decisions.c.chain_id.in_(theirs))
+    if after is not None:
+        query = query.where(decisions.c.id < after)
+    rows = tx.execute(query.order_by(decisions.c.id.desc()).limit(limit)).mappings()
+    return [_row(r) for r in rows]
+
+
+def of_link(tx: Transaction, chain_id: ChainId, index: int, *, last: int) -> list[DecisionRow]:
+    """The newest decisions on one link, oldest first."""
+    query = select(decisions).where(decisions.c.chain_id == chain_id, decisions.c.index == index)
+    rows = tx.execute(query.order_by(decisions.c.id.desc()).limit(last)).mappings()
+    return [_row(r) for r in rows][::-1]
+
+
+def count_by_effect(tx: Transaction, cluster_id: int) -> dict[Effect, int]:
+    """Decisions made, repeats included; every effect, also those that none had."""
+    made = func.sum(1 + decisions.c.repeats)
+    query = select(decisions.c.effect, made).where(decisions.c.cluster_id == cluster_id)
+    rows = tx.execute(query.group_by(decisions.c.effect))
+    found = {Effect(effect): int(n) for effect, n in rows}
+    return {effect: found.get(effect, 0) for effect in Effect}
+
+
+def _repeats(before: DecisionRow, new: NewDecision) -> bool:
+    same = (before.action, before.mode, before.policy, before.effect) == (
+        new.decision.action,
+        new.mode,
+        new.decision.policy,
+        Effect.NONE,
+    )
+    lately = before.at <= new.at < before.at + RUN_S
+    return same and lately and _class(before.reason) == _class(new.decision.reason)
+
+
+def _class(reason: str) -> str:
+    """The sentence without its numbers."""
+    return _NUMBER.sub("#", reason)
+
+
+def _values(new: NewDecision) -> dict[str, Any]:
+    """The columns that hold what the decision says and was made from."""
+    forecast = new.decision.forecast
+    return {
+        "reason": new.decision.reason,
+        "time_left_s": new.time_left_s,
+        "p10_s": None if forecast is None else forecast.p10_s,
+        "p50_s": None if forecast is None else forecast.p50_s,
+        "p90_s": None if forecast is None else forecast.p90_s,
+        "samples": 0 if forecast is None else forecast.samples,
+        "inputs": dict(new.inputs),
+        "release_at": new.decision.release_at,
+    }
+
+
+def _row(row: RowMapping) -> DecisionRow:
+    forecast = None
+    if row["p50_s"] is not None:
+        p10_s, p50_s, p90_s = row["p10_s"], row["p50_s"], row["p90_s"]
+        forecast = Forecast(p10_s=p10_s, p50_s=p50_s, p90_s=p90_s, samples=row["samples"])
+    return DecisionRow(
+        id=row["id"],
+        at=row["at"],
+        last_at=row["last_at"],
+        repeats=row["repeats"],
+        chain_id=ChainId(row["chain_id"]),
+        index=row["index"],
+        mode=Mode(row["mode"]),
+        policy=row["policy"],
+        action=Action(row["action"]),
+        reason=row["reason"],
+        time_left_s=row["time_left_s"],
+        forecast=forecast,
+        effect=Effect(row["effect"]),
+        error=row["error"],
+        inputs=row["inputs"],
+        submitted_at=row["submitted_at"],
+        release_at=row["release_at"],
+    )

@@ -1,0 +1,203 @@
+"""What became of each complete hand-over, and what would have under each policy: rows and sums."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ColumnElement, false, func, literal_column, or_, select
+
+from mirage.domain.access.caller import NOBODY_UID, Own
+from mirage.domain.chain import ChainId
+from mirage.store.database.engine import Transaction
+from mirage.store.database.link_keys import LinkKey, among
+from mirage.store.database.read_model_tables import outcomes, would_free
+from mirage.store.database.upsert import put_all
+
+MIRAGE = "mirage"
+"""Whatever decided: in mode act as it was, in mode shadow as it would have been."""
+POLICIES = (MIRAGE, "reactive", "fixed-lead", "average", "slurm-estimate")
+
+_DAY_S = 86400
+
+Parted = tuple[int, int]
+"""Interruption and overlap, seconds."""
+
+
+class Kind(StrEnum):
+    """Whose outcome it was."""
+
+    ACT = "act"
+    """Mirage's: it was free to move the standby."""
+    SHADOW = "shadow"
+    """Plain Slurm's, while Mirage said what it would have done."""
+    NONE = "none"
+    """Plain Slurm's, and Mirage was not asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeRow:
+    chain_id: ChainId
+    index: int
+    """The successor's."""
+    at: int
+    """When it was complete."""
+    partition: str
+    account: str
+    user: str
+    uid: int
+    nodes: int
+    kind: Kind
+    actual: Parted
+    under: Mapping[str, Parted]
+    """By each of `POLICIES`; empty where nobody can tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """Of some hand-overs. Those of policies are over the `compared` ones alone."""
+
+    count: int
+    interruption_s: int
+    overlap_node_s: int
+    compared: int
+    under: Mapping[str, Parted]
+    mirage_overlap_node_s: int
+    """Of the compared ones, as they were or would have been."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What the sums are of: values of the columns that were asked for."""
+
+    key: tuple[Any, ...]
+    sums: Sums
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Hand-overs that were complete in [since, until); `own`: theirs alone."""
+
+    cluster_id: int
+    since: int
+    until: int
+    own: Own | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        table = outcomes.c
+        found = [
+            table.cluster_id == self.cluster_id,
+            table.at >= self.since,
+            table.at < self.until,
+        ]
+        return found if self.own is None else [*found, _theirs(self.own)]
+
+
+def put_outcomes(tx: Transaction, cluster_id: int, rows: Sequence[OutcomeRow]) -> None:
+    """Store them; accounting may correct one that is there."""
+    values = [_values(cluster_id, row) for row in rows]
+    put_all(tx, outcomes, values, key=["chain_id", "index"])
+
+
+def _values(cluster_id: int, row: OutcomeRow) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        name: getattr(row, name)
+        for name in ("chain_id", "index", "at", "partition", "account", "user", "uid", "nodes")
+    }
+    made |= {"cluster_id": cluster_id, "kind": row.kind.value}
+    made |= {"interruption_s": row.actual[0], "overlap_s": row.actual[1]}
+    for policy in POLICIES:
+        told = row.under.get(policy, (None, None))
+        made |= dict(zip(_columns(policy), told, strict=True))
+    return made
+
+
+def newest(tx: Transaction, cluster_id: int) -> int | None:
+    """When the last one was complete."""
+    query = select(func.max(outcomes.c.at)).where(outcomes.c.cluster_id == cluster_id)
+    found: int | None = tx.scalar(query)
+    return found
+
+
+def by_day(tx: Transaction, span: Span) -> list[Group]:
+    """Sums by (day, kind, partition), oldest first; a day is its first second, UTC."""
+    # A literal: the same bound parameter twice is two expressions to PostgreSQL.
+    day = (outcomes.c.at - outcomes.c.at % literal_column(str(_DAY_S))).label("day")
+    columns = (day, outcomes.c.kind, outcomes.c.partition)
+    query = _sums(columns, span).group_by(*columns).order_by(day)
+    return list(_groups(tx, query, len(columns)))
+
+
+def by_payer(tx: Transaction, span: Span, limit: int) -> list[Group]:
+    """Of mode act by (account, user), who spent most first."""
+    return _most(tx, (outcomes.c.account, outcomes.c.user), span, limit)
+
+
+def by_chain(tx: Transaction, span: Span, limit: int) -> list[Group]:
+    """Of mode act by (chain, user, partition), who spent most first."""
+    return _most(tx, (outcomes.c.chain_id, outcomes.c.user, outcomes.c.partition), span, limit)
+
+
+def _most(tx: Transaction, columns: tuple[Any, ...], span: Span, limit: int) -> list[Group]:
+    query = _sums(columns, span).where(outcomes.c.kind == Kind.ACT.value).group_by(*columns)
+    spent = func.sum(outcomes.c.overlap_s * outcomes.c.nodes)
+    query = query.order_by(spent.desc(), func.count().desc(), *columns).limit(limit)
+    return list(_groups(tx, query, len(columns)))
+
+
+def _sums(columns: tuple[Any, ...], span: Span) -> Any:
+    sums = [
+        func.count(),
+        func.sum(outcomes.c.interruption_s),
+        func.sum(outcomes.c.overlap_s * outcomes.c.nodes),
+        func.count(outcomes.c.mirage_interruption_s),
+        func.sum(outcomes.c.mirage_overlap_s * outcomes.c.nodes),
+        *(func.sum(outcomes.c[name]) for policy in POLICIES for name in _columns(policy)),
+    ]
+    query = select(*columns, *(total.label(f"sum_{i}") for i, total in enumerate(sums)))
+    return query.where(*span.conditions())
+
+
+def _theirs(own: Own) -> ColumnElement[bool]:
+    mine = false() if own.uid == NOBODY_UID else outcomes.c.uid == own.uid
+    return or_(mine, outcomes.c.account.in_(own.accounts)) if own.accounts else mine
+
+
+def _groups(tx: Transaction, query: Any, keys: int) -> Iterator[Group]:
+    for row in tx.execute(query):
+        values = tuple(row)
+        count, interruption_s, overlap_node_s, compared, mirage_node_s, *parts = (
+            int(value or 0) for value in values[keys:]
+        )
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        sums = Sums(
+            count=count,
+            interruption_s=interruption_s,
+            overlap_node_s=overlap_node_s,
+            compared=compared,
+            under=dict(zip(POLICIES, pairs, strict=True)),
+            mirage_overlap_node_s=mirage_node_s,
+        )
+        yield Group(values[:keys], sums)
+
+
+def _columns(policy: str) -> tuple[str, str]:
+    name = policy.replace("-", "_")
+    return f"{name}_interruption_s", f"{name}_overlap_s"
+
+
+def put_would_free(tx: Transaction, rows: Sequence[tuple[ChainId, int, str, int]]) -> None:
+    """(chain, index, policy, at): that policy would free the standby then."""
+    names = ("chain_id", "index", "policy", "at")
+    values = [dict(zip(names, row, strict=True)) for row in rows]
+    put_all(tx, would_free, values, key=["chain_id", "index", "policy"])
+
+
+def would_have_freed(tx: Transaction, links: Sequence[LinkKey]) -> dict[LinkKey, dict[str, int]]:
+    """When each policy would free the standbys of these links, those that would."""
+    found: dict[LinkKey, dict[str, int]] = {}
+    query = select(would_free).where(among(tx, would_free.c.chain_id, would_free.c.index, links))
+    for row in tx.execute(query).mappings():
+        key = (ChainId(row["chain_id"]), int(row["index"]))
+        found.setdefault(key, {})[row["policy"]] = row["at"]
+    return found

@@ -1,0 +1,64 @@
+"""What slurmctld told of itself: that jobs have ended (docs/chains.md, completions)."""
+
+from typing import NamedTuple
+
+from sqlalchemy import select, update
+
+from mirage.domain.chain import LinkState
+from mirage.domain.job import JobId
+from mirage.store.database.engine import Transaction
+from mirage.store.database.tables import clusters, links
+
+
+class Pushes(NamedTuple):
+    """Instants; None: never."""
+
+    last: int | None
+    """Anything was told."""
+    of_link: int | None
+    """The end of a link was told."""
+    missed: int | None
+    """The queue told first of a link's end."""
+
+
+def told(tx: Transaction, cluster_id: int, job_id: JobId, now: int) -> bool:
+    """Note that a job has ended; whether it is a link that is not known to have."""
+    ours = update(links).where(
+        links.c.cluster_id == cluster_id,
+        links.c.job_id == job_id,
+        links.c.state != LinkState.ENDED.value,
+    )
+    link = tx.execute(ours.values(pushed_at=now)).rowcount > 0
+    values = {"pushed_at": now} | ({"pushed_link_at": now} if link else {})
+    tx.execute(update(clusters).where(clusters.c.id == cluster_id).values(**values))
+    return link
+
+
+def awaits(tx: Transaction, cluster_id: int, job_id: JobId) -> bool:
+    """Whether it is a link that is not known to have ended."""
+    query = select(links.c.id).where(
+        links.c.cluster_id == cluster_id,
+        links.c.job_id == job_id,
+        links.c.state != LinkState.ENDED.value,
+    )
+    return tx.execute(query).first() is not None
+
+
+def find(tx: Transaction, cluster_id: int) -> Pushes:
+    query = select(clusters.c.pushed_at, clusters.c.pushed_link_at, clusters.c.push_missed_at)
+    row = tx.execute(query.where(clusters.c.id == cluster_id)).one()
+    return Pushes(*row)
+
+
+def was_told(tx: Transaction, cluster_id: int, job_id: JobId, since: int) -> bool:
+    """Whether this job's end was told at `since` or later."""
+    query = select(links.c.pushed_at).where(
+        links.c.cluster_id == cluster_id, links.c.job_id == job_id, links.c.pushed_at >= since
+    )
+    return tx.execute(query).first() is not None
+
+
+def missed(tx: Transaction, cluster_id: int, now: int) -> None:
+    """A link's end was not told."""
+    statement = update(clusters).where(clusters.c.id == cluster_id)
+    tx.execute(statement.values(push_missed_at=now))

@@ -1,0 +1,39 @@
+"""What owners of chains of mode submit left for whoever submits their next links."""
+
+from dataclasses import asdict
+from typing import NamedTuple
+
+from sqlalchemy import delete, exists, or_, select
+
+from mirage.domain.chain import ChainId, ChainState
+from mirage.domain.submission import Recipe
+from mirage.store.database import tables
+from mirage.store.database.engine import Transaction
+from mirage.store.database.upsert import put
+
+_OVER = tuple(s.value for s in ChainState if s.over)
+
+
+class Kept(NamedTuple):
+    uid: int
+    """Who left it."""
+    recipe: Recipe
+
+
+def keep(tx: Transaction, chain_id: ChainId, uid: int, recipe: Recipe) -> None:
+    values = {"chain_id": chain_id, "uid": uid, "recipe": asdict(recipe)}
+    put(tx, tables.recipes, values, key=["chain_id"])
+
+
+def find(tx: Transaction, chain_id: ChainId) -> Kept | None:
+    table = tables.recipes
+    query = select(table.c.uid, table.c.recipe).where(table.c.chain_id == chain_id)
+    row = tx.execute(query).first()
+    return None if row is None else Kept(row.uid, Recipe(**row.recipe))
+
+
+def drop_ended(tx: Transaction) -> None:
+    """Forget those of chains that are over, or turned out to be another's."""
+    chains, kept = tables.chains, tables.recipes
+    ended = or_(chains.c.state.in_(_OVER), chains.c.uid != kept.c.uid)
+    tx.execute(delete(kept).where(exists().where(chains.c.chain_id == kept.c.chain_id, ended)))

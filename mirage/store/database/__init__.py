@@ -1,0 +1,3 @@
+"""The database itself: tables, transactions, migrations, copies, and the statements that every
+query shares.
+"""

@@ -1,0 +1,268 @@
+"""The database: opened here, its transactions begun and ended here, its errors translated here."""
+
+import json
+import os
+import pwd
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from sqlalchemy import (
+    Connection,
+    Engine,
+    create_engine,
+    event,
+    inspect,
+    literal_column,
+    select,
+    table,
+)
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from mirage.errors import InputError, SchemaMismatch, StoreError, StoreUnavailable
+from mirage.store.database.tables import SCHEMA, VERSION_TABLE
+
+Transaction: TypeAlias = Connection
+"""What every function of this room takes first. Opened at the edge, by `Store.begin` or `read`."""
+
+BUSY_S = 15.0
+"""How long a SQLite writer waits for another one."""
+
+_CONNECT_S = 10
+_READ_ONLY = "mirage_read_only"
+_BEFORE_COMMIT = "mirage_before_commit"
+_POOL = {"pool_size": 8, "max_overflow": 48, "pool_timeout": 15.0}
+"""One for each thread that answers (Starlette has 40), the worker and who follows changes: a worker
+must not stand in line behind readers. PostgreSQL's default takes 100 in all."""
+_SQLITE, _POSTGRESQL = "sqlite", "postgresql"
+
+
+class Store:
+    """One database. `url`: `sqlite:////var/lib/mirage/mirage.db` or `postgresql://host/name`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = parse_url(url)
+        self._engine = make_engine(self._url)
+
+    @contextmanager
+    def begin(self) -> Iterator[Transaction]:
+        """A transaction that may write: committed at the end, rolled back by an exception."""
+        last: list[Callable[[Transaction], None]] = []
+        with _translated(self._url), self._engine.connect() as tx, tx.begin():
+            tx.execution_options(**{_BEFORE_COMMIT: last})
+            yield tx
+            for act in last:
+                act(tx)
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        """A transaction that sees one state of the database and cannot change it."""
+        options: dict[str, Any] = {_READ_ONLY: True}
+        if self._url.get_backend_name() == _POSTGRESQL:
+            options |= {"postgresql_readonly": True, "isolation_level": "REPEATABLE READ"}
+        with (
+            _translated(self._url),
+            self._engine.connect().execution_options(**options) as tx,
+            tx.begin(),
+        ):
+            yield tx
+
+    def check_schema(self) -> None:
+        """Raise SchemaMismatch unless the database is of the schema this program was made for."""
+        with self.read() as tx:
+            found = schema_version(tx)
+        where = place(self._url)
+        if found is None:
+            raise SchemaMismatch(f"{where} has no schema yet: run `mirage db upgrade`")
+        if found < SCHEMA:
+            raise SchemaMismatch(
+                f"{where} has schema {found}, this program needs {SCHEMA}: run `mirage db upgrade`"
+            )
+        if found > SCHEMA:
+            raise newer(where, found)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def before_commit(tx: Transaction, act: Callable[[Transaction], None]) -> None:
+    """Have `act` write as the last thing of this transaction, so what it locks is locked briefly.
+
+    Only in one of `Store.begin`: others, as a migration's, end elsewhere and call nothing.
+    """
+    last: list[Callable[[Transaction], None]] | None
+    if (last := tx.get_execution_options().get(_BEFORE_COMMIT)) is not None:
+        last.append(act)
+
+
+def newer(where: str, found: str) -> SchemaMismatch:
+    return SchemaMismatch(
+        f"{where} has schema {found}, newer than {SCHEMA}, the newest this program knows: "
+        "use the Mirage that upgraded it, or a later one"
+    )
+
+
+def schema_version(tx: Transaction) -> str | None:
+    """The revision the database is at; revisions are numbers of four digits. None: empty."""
+    if not inspect(tx).has_table(VERSION_TABLE):
+        return None
+    found = tx.scalar(select(literal_column("version_num")).select_from(table(VERSION_TABLE)))
+    return None if found is None else str(found)
+
+
+def masked(url: str) -> str:
+    """The URL without its secrets, wherever it holds them; nothing of one that does not read."""
+    try:
+        read = make_url(url)
+    except (ArgumentError, ValueError):
+        return "***"
+    query = {k: "hidden" if "password" in k.lower() else v for k, v in read.query.items()}
+    return read.set(query=query).render_as_string(hide_password=True)
+
+
+def parse_url(url: str) -> URL:
+    """The URL with its driver named; messages never repeat it, as it may hold a password."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise InputError("the database URL does not read as one") from None
+    name = parsed.drivername.partition("+")[0]
+    if name == _SQLITE and parsed.database not in {None, "", ":memory:"}:
+        return parsed.set(drivername="sqlite+pysqlite")
+    if name in {_POSTGRESQL, "postgres"}:
+        return parsed.set(drivername="postgresql+psycopg")
+    raise InputError(
+        "the database URL must be sqlite:///FILE or postgresql://USER@HOST/NAME, "
+        f"this one begins with {parsed.drivername}"
+    )
+
+
+def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
+    """`foreign_keys=False` for migrations: rebuilding a table on SQLite drops the old one, and
+    with foreign keys on that deletes the rows that point at it."""
+    if url.get_backend_name() == _SQLITE:
+        engine = create_engine(
+            url, json_serializer=_json, connect_args={"timeout": BUSY_S}, **_POOL
+        )
+        _teach_sqlite(engine, foreign_keys=foreign_keys)
+        return engine
+    try:
+        return create_engine(
+            url,
+            json_serializer=_json,
+            connect_args={"connect_timeout": _CONNECT_S},
+            pool_pre_ping=True,
+            **_POOL,
+        )
+    except ImportError as error:
+        raise StoreUnavailable(
+            "PostgreSQL needs psycopg: pip install 'mirage-provisioner[postgres]'"
+        ) from error
+
+
+def _teach_sqlite(engine: Engine, *, foreign_keys: bool) -> None:
+    """Take over the transactions from Python's driver, which begins them too late."""
+
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode = WAL")
+        # An intention must be on disk before Slurm is told, so not NORMAL.
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
+
+    @event.listens_for(engine, "begin")
+    def on_begin(tx: Connection) -> None:
+        read_only = tx.get_execution_options().get(_READ_ONLY, False)
+        tx.exec_driver_sql(f"PRAGMA query_only = {'ON' if read_only else 'OFF'}")
+        # IMMEDIATE takes the write lock now: a reader that turns writer cannot wait for it.
+        tx.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def place(url: URL) -> str:
+    """The database in words an admin knows, without credentials."""
+    if url.get_backend_name() == _SQLITE:
+        return f"the database {url.database}"
+    host = url.host or url.query.get("host") or "the local socket"
+    return f"the database {url.database} on {host}"
+
+
+@contextmanager
+def _translated(url: URL) -> Iterator[None]:
+    try:
+        yield
+    except IntegrityError as error:
+        raise StoreError(f"{place(url)} refused a row: {_sentence(error, url)}") from error
+    except DatabaseError as error:
+        if type(error) not in {OperationalError, DatabaseError}:
+            raise
+        raise unavailable(url, error) from error
+    except InterfaceError as error:
+        raise unavailable(url, error) from error
+    except PoolTimeout as error:
+        said = "all connections are in use: too much is asked at once"
+        raise StoreUnavailable(f"cannot use {place(url)}: {said}") from error
+
+
+def unavailable(url: URL, error: DBAPIError) -> StoreUnavailable:
+    return StoreUnavailable(f"cannot use {place(url)}: {_why(url) or _sentence(error, url)}")
+
+
+def _why(url: URL) -> str:
+    """What is wrong with a SQLite file's place: SQLite itself says only "unable to open"."""
+    if url.get_backend_name() != _SQLITE:
+        return ""
+    file = Path(url.database or "").absolute()
+    folder = file.parent
+    if not folder.is_dir():
+        return f"the directory {folder} does not exist"
+    if not _may(folder, os.W_OK | os.X_OK):
+        return f"the directory {folder} is not writable{_for_whom(folder)}"
+    if file.exists() and not _may(file, os.R_OK | os.W_OK):
+        return "the file is not writable"
+    return ""
+
+
+def _for_whom(folder: Path) -> str:
+    """Whose it is: who types a command of the service's as oneself is told as whom it runs."""
+    owner = folder.stat().st_uid
+    if owner == os.geteuid():
+        return ""
+    try:
+        return f": it is {pwd.getpwuid(owner).pw_name}'s, so run this as that account"
+    except KeyError:
+        return ""
+
+
+def _may(path: Path, access: int) -> bool:
+    return os.access(path, access, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _sentence(error: DBAPIError, url: URL) -> str:
+    text = " ".join(str(error.orig).split())
+    return text.replace(url.password, "***") if url.password else text
+
+
+def _json(value: object) -> str:
+    # NaN is no JSON, and PostgreSQL refuses it: better told here, on both.
+    return json.dumps(value, allow_nan=False, default=_plain, separators=(",", ":"))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be stored as JSON")
+
+
+__all__ = ["BUSY_S", "Store", "Transaction"]

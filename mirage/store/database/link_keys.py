@@ -1,0 +1,35 @@
+"""Rows of many links at once: (chain, index) pairs as one parameter, however many they are.
+
+Written out, thousands of pairs are as many comparisons of each row to PostgreSQL, and to SQLite a
+reason to read the whole index.
+"""
+
+import json
+from collections.abc import Iterable
+
+from sqlalchemy import BigInteger, Column, ColumnElement, Text, select, text, tuple_
+
+from mirage.domain.chain import ChainId
+from mirage.store.database.engine import Transaction
+
+LinkKey = tuple[ChainId, int]
+"""Chain and index."""
+
+_SQLITE = (
+    "SELECT json_extract(value, '$[0]') AS chain_id, json_extract(value, '$[1]') AS \"index\" "
+    "FROM json_each(:pairs)"
+)
+_POSTGRESQL = (
+    'SELECT pair ->> 0 AS chain_id, CAST(pair ->> 1 AS bigint) AS "index" '
+    "FROM json_array_elements(CAST(:pairs AS json)) AS pair"
+)
+
+
+def among(
+    tx: Transaction, chain_id: Column[str], index: Column[int], links: Iterable[LinkKey]
+) -> ColumnElement[bool]:
+    """Whether (`chain_id`, `index`) is one of `links`."""
+    words = _SQLITE if tx.dialect.name == "sqlite" else _POSTGRESQL
+    named = text(words).bindparams(pairs=json.dumps(list(links)))
+    wanted = named.columns(chain_id=Text, index=BigInteger).subquery("wanted")
+    return tuple_(chain_id, index).in_(select(wanted.c.chain_id, wanted.c.index))

@@ -1,0 +1,99 @@
+"""Who did what, and what Mirage found and did. Append only: nothing here changes or deletes. What
+is old goes by store/forgetting.py. It is for people: nothing that Mirage does depends on it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Row, insert, select
+
+from mirage.domain.chain import ChainId
+from mirage.domain.job import JobId
+from mirage.store.database.engine import Transaction
+from mirage.store.database.tables import audit
+from mirage.store.database.time_filter import within
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    at: int
+    actor: str
+    """A user's name, or `mirage`."""
+    event: str
+    chain_id: ChainId | None = None
+    job_id: JobId | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    id: int = 0
+    """Given by the database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """None does not filter."""
+
+    actor: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+_VIA = "mirage_audit_via"
+
+
+def acting(tx: Transaction, via: str) -> None:
+    """Every entry of this transaction tells by which credential its actor was known."""
+    tx.execution_options(**{_VIA: via})
+
+
+def write(tx: Transaction, cluster_id: int, entry: AuditEntry) -> int:
+    via = tx.get_execution_options().get(_VIA)
+    values = {
+        "cluster_id": cluster_id,
+        "at": entry.at,
+        "actor": entry.actor,
+        "event": entry.event,
+        "chain_id": entry.chain_id,
+        "job_id": entry.job_id,
+        "detail": dict(entry.detail) | ({} if via is None else {"via": via}),
+    }
+    return int(tx.execute(insert(audit).values(**values).returning(audit.c.id)).scalar_one())
+
+
+def page(  # noqa: PLR0913 - filters
+    tx: Transaction,
+    cluster_id: int | None = None,
+    *,
+    chain_id: ChainId | None = None,
+    event: str | None = None,
+    after: int | None = None,
+    limit: int = 100,
+    where: AuditFilter | None = None,
+) -> list[AuditEntry]:
+    """Entries, newest first. `after`: the id of the last one of the page before."""
+    wanted = where or AuditFilter()
+    equal = {"cluster_id": cluster_id, "chain_id": chain_id, "event": event}
+    equal |= {"actor": wanted.actor}
+    query = select(audit).where(
+        *(audit.c[n] == v for n, v in equal.items() if v is not None),
+        *within(audit.c.at, wanted),
+    )
+    if after is not None:
+        query = query.where(audit.c.id < after)
+    return [_entry(row) for row in tx.execute(query.order_by(audit.c.id.desc()).limit(limit))]
+
+
+def of_chains(tx: Transaction, chain_ids: Collection[ChainId], event: str) -> list[AuditEntry]:
+    """All entries of that event of these chains, newest first."""
+    query = select(audit).where(audit.c.chain_id.in_(set(chain_ids)), audit.c.event == event)
+    return [_entry(row) for row in tx.execute(query.order_by(audit.c.id.desc()))]
+
+
+def _entry(row: Row[Any]) -> AuditEntry:
+    return AuditEntry(
+        id=row.id,
+        at=row.at,
+        actor=row.actor,
+        event=row.event,
+        chain_id=None if row.chain_id is None else ChainId(row.chain_id),
+        job_id=None if row.job_id is None else JobId(row.job_id),
+        detail=row.detail,
+    )

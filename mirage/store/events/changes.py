@@ -1,0 +1,106 @@
+"""What has changed, told in the transaction that changed it and numbered in the order of commits.
+
+Who shows something live reads on from the last number it has seen. The numbers of a cluster come
+from one row, taken as the last act before the commit: whoever sees number n can see every number
+before it (a sequence of PostgreSQL gives its numbers before their commits), nobody waits for that
+row longer than a commit takes, and as the last lock of all it closes no circle.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import delete, select
+from sqlalchemy import insert as plain_insert
+
+from mirage.domain.chain import ChainId
+from mirage.store.database.engine import Transaction, before_commit
+from mirage.store.database.tables import change_counts as counts
+from mirage.store.database.tables import changes as table
+from mirage.store.database.upsert import insert
+
+MANY = 50
+"""Of more chains than this at once no names are kept: whoever shows chains looks at all of them."""
+
+KEPT = 10_000
+"""Changes kept of a cluster; a reader further behind begins anew."""
+
+_TRIM_EVERY = 100
+_PENDING = "mirage_changes"
+
+
+class Topic(StrEnum):
+    CHAINS = "chains"
+    """Of a chain or its links."""
+    DECISIONS = "decisions"
+    QUEUE = "queue"
+    """The queue was looked at, history came in, or a report was made of it."""
+    MODE = "mode"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    seq: int
+    topic: Topic
+    chain_ids: Sequence[ChainId] | None = ()
+    """None: of more than MANY chains."""
+
+
+def tell(tx: Transaction, cluster_id: int, topic: Topic, chain_ids: Iterable[ChainId] = ()) -> None:
+    """This transaction changes something of `topic`, of these chains: told once, at its commit."""
+    pending = tx.get_execution_options().get(_PENDING)
+    if pending is None:
+        pending = {}
+        tx.execution_options(**{_PENDING: pending})
+        before_commit(tx, _write)
+    pending.setdefault((cluster_id, topic), {}).update(dict.fromkeys(chain_ids))
+
+
+def _write(tx: Transaction) -> None:
+    pending: dict[tuple[int, Topic], dict[ChainId, None]] = tx.get_execution_options()[_PENDING]
+    for cluster_id in {cluster_id for cluster_id, _ in pending}:
+        told = [(topic, ids) for (of, topic), ids in pending.items() if of == cluster_id]
+        newest = _count(tx, cluster_id, len(told))
+        rows = [
+            {
+                "cluster_id": cluster_id,
+                "seq": seq,
+                "topic": topic.value,
+                "chain_ids": list(ids) if len(ids) <= MANY else None,
+            }
+            for seq, (topic, ids) in enumerate(told, start=newest - len(told) + 1)
+        ]
+        tx.execute(plain_insert(table), rows)
+        if newest // _TRIM_EVERY != (newest - len(told)) // _TRIM_EVERY:
+            old = (table.c.cluster_id == cluster_id, table.c.seq <= newest - KEPT)
+            tx.execute(delete(table).where(*old))
+
+
+def _count(tx: Transaction, cluster_id: int, more: int) -> int:
+    """The newest number once `more` are taken."""
+    statement = insert(tx, counts).values(cluster_id=cluster_id, newest=more)
+    taken = statement.on_conflict_do_update(
+        index_elements=["cluster_id"], set_={"newest": counts.c.newest + more}
+    ).returning(counts.c.newest)
+    return int(tx.execute(taken).scalar_one())
+
+
+def newest(tx: Transaction, cluster_id: int) -> int:
+    """The number of the last change; 0 before the first."""
+    found = tx.scalar(select(counts.c.newest).where(counts.c.cluster_id == cluster_id))
+    return 0 if found is None else int(found)
+
+
+def since(tx: Transaction, cluster_id: int, after: int, limit: int) -> list[Change] | None:
+    """Changes after that number, oldest first; None where they are not all kept any more, or the
+    number is of another database's future."""
+    last = newest(tx, cluster_id)
+    if after == last:
+        return []
+    query = select(table.c.seq, table.c.topic, table.c.chain_ids).where(
+        table.c.cluster_id == cluster_id, table.c.seq > after
+    )
+    rows = tx.execute(query.order_by(table.c.seq).limit(limit)).all()
+    if after > last or not rows or rows[0].seq != after + 1:
+        return None
+    return [Change(seq=row.seq, topic=Topic(row.topic), chain_ids=row.chain_ids) for row in rows]

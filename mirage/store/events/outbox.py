@@ -1,0 +1,247 @@
+"""Notices that wait to be sent, and how chains stood when the last ones were written."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import case, delete, func, literal, or_, select, update
+
+from mirage.domain.chain import ChainId, ChainState, LinkState
+from mirage.store.database import tables
+from mirage.store.database.engine import Transaction
+from mirage.store.database.notice_tables import notices, situations
+from mirage.store.database.upsert import insert, put_all
+
+_OVER = tuple(state.value for state in ChainState if state.over)
+
+
+class NoticeState(StrEnum):
+    PENDING = "pending"
+    SENT = "sent"
+    GIVEN_UP = "given-up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One event of one chain for one channel."""
+
+    cluster_id: int
+    chain_id: ChainId
+    user: str
+    channel: str
+    event: str
+    says: str
+    at: int
+    tries: int = 0
+    id: int = 0
+    """Given by the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    state: ChainState = ChainState.ACTIVE
+    at_risk: str = ""
+    interrupted: bool = False
+    """No link runs, for longer than the threshold."""
+
+
+def open_situations(tx: Transaction, cluster_id: int) -> dict[ChainId, Situation]:
+    """Of chains that were not over, as they were last time."""
+    query = select(situations).where(
+        situations.c.cluster_id == cluster_id, situations.c.state.not_in(_OVER)
+    )
+    return {
+        ChainId(row.chain_id): Situation(ChainState(row.state), row.at_risk, row.interrupted)
+        for row in tx.execute(query)
+    }
+
+
+def idle_since(tx: Transaction, cluster_id: int) -> dict[ChainId, int]:
+    """Of live chains whose links have run and of which none runs now: the last link's end."""
+    links, chains = tables.links, tables.chains
+    running = case((links.c.state == LinkState.RUNNING.value, 1), else_=0)
+    query = (
+        select(links.c.chain_id, func.max(links.c.end).label("last"))
+        .join(chains, chains.c.chain_id == links.c.chain_id)
+        .where(
+            chains.c.cluster_id == cluster_id,
+            chains.c.state.not_in(_OVER),
+            links.c.start.is_not(None),
+        )
+        .group_by(links.c.chain_id)
+        .having(func.max(running) == 0, func.max(links.c.end).is_not(None))
+    )
+    return {ChainId(row.chain_id): int(row.last) for row in tx.execute(query)}
+
+
+def over_unseen(tx: Transaction, cluster_id: int, since: int) -> list[ChainId]:
+    """Chains made since then that are over, and of which no situation is known."""
+    known = select(situations.c.chain_id).where(situations.c.chain_id == tables.chains.c.chain_id)
+    query = select(tables.chains.c.chain_id).where(
+        tables.chains.c.cluster_id == cluster_id,
+        tables.chains.c.created_at >= since,
+        tables.chains.c.state.in_(_OVER),
+        ~known.exists(),
+    )
+    return [ChainId(row.chain_id) for row in tx.execute(query)]
+
+
+def save_situations(
+    tx: Transaction, cluster_id: int, found: Collection[tuple[ChainId, Situation]]
+) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "chain_id": chain_id,
+            "cluster_id": cluster_id,
+            "state": now.state.value,
+            "at_risk": now.at_risk,
+            "interrupted": now.interrupted,
+        }
+        for chain_id, now in found
+    ]
+    put_all(tx, situations, rows, key=["chain_id"])
+
+
+def post(tx: Transaction, new: Sequence[Notice]) -> None:
+    """Into the outbox, due at once."""
+    rows = [
+        {
+            "cluster_id": notice.cluster_id,
+            "chain_id": notice.chain_id,
+            "user": notice.user,
+            "channel": notice.channel,
+            "event": notice.event,
+            "says": notice.says,
+            "at": notice.at,
+            "state": NoticeState.PENDING.value,
+            "due_at": notice.at,
+            "tries": 0,
+            "error": "",
+        }
+        for notice in new
+    ]
+    if rows:
+        tx.execute(insert(tx, notices), rows)
+
+
+def due(
+    tx: Transaction, cluster_id: int, now: int, urgency: Mapping[str, int] | None = None
+) -> list[tuple[str, ChainId]]:
+    """(channel, chain) of which all that waits is due: those whose events have the least `urgency`
+    first, of them what waits longest.
+
+    What waits for its next try keeps what came later of its chain waiting with it.
+    """
+    ranked = [(notices.c.event == event, rank) for event, rank in (urgency or {}).items()]
+    rank = case(*ranked, else_=0) if ranked else literal(0)
+    query = (
+        select(
+            notices.c.channel,
+            notices.c.chain_id,
+            func.min(rank).label("rank"),
+            func.min(notices.c.at).label("first"),
+        )
+        .where(notices.c.cluster_id == cluster_id, notices.c.state == NoticeState.PENDING.value)
+        .group_by(notices.c.channel, notices.c.chain_id)
+        .having(func.max(notices.c.due_at) <= now)
+        .order_by("rank", "first", notices.c.chain_id)
+    )
+    return [(row.channel, ChainId(row.chain_id)) for row in tx.execute(query)]
+
+
+def claim(
+    tx: Transaction, cluster_id: int, channel: str, chain_id: ChainId, *, now: int, until: int
+) -> list[Notice]:
+    """All that waits of a chain for a channel, oldest first, due again `until` then unless settled.
+
+    Nothing where another process was quicker. Each claim counts as a try.
+    """
+    mine = (
+        notices.c.cluster_id == cluster_id,
+        notices.c.channel == channel,
+        notices.c.chain_id == chain_id,
+        notices.c.state == NoticeState.PENDING.value,
+        notices.c.due_at <= now,
+    )
+    tried = notices.c.tries + 1
+    changed = update(notices).where(*mine).values(due_at=until, tries=tried).returning(notices)
+    found = sorted(tx.execute(changed), key=lambda row: int(row.id))
+    return [
+        Notice(
+            cluster_id=row.cluster_id,
+            chain_id=ChainId(row.chain_id),
+            user=row.user,
+            channel=row.channel,
+            event=row.event,
+            says=row.says,
+            at=row.at,
+            tries=row.tries,
+            id=row.id,
+        )
+        for row in found
+    ]
+
+
+def settle(
+    tx: Transaction,
+    ids: Collection[int],
+    state: NoticeState,
+    *,
+    due_at: int = 0,
+    sent_at: int | None = None,
+    error: str = "",
+) -> None:
+    values = {"state": state.value, "due_at": due_at, "sent_at": sent_at, "error": error}
+    tx.execute(update(notices).where(notices.c.id.in_(set(ids))).values(**values))
+
+
+def put_off(tx: Transaction, cluster_id: int, channel: str, chain_id: ChainId, until: int) -> None:
+    """What waits of a chain for a channel is due then, and no sooner."""
+    tx.execute(
+        update(notices)
+        .where(
+            notices.c.cluster_id == cluster_id,
+            notices.c.channel == channel,
+            notices.c.chain_id == chain_id,
+            notices.c.state == NoticeState.PENDING.value,
+            notices.c.due_at < until,
+        )
+        .values(due_at=until)
+    )
+
+
+def last_sent(tx: Transaction, cluster_id: int, channel: str, chain_id: ChainId) -> int | None:
+    query = select(func.max(notices.c.sent_at)).where(
+        notices.c.cluster_id == cluster_id,
+        notices.c.channel == channel,
+        notices.c.chain_id == chain_id,
+    )
+    found = tx.scalar(query)
+    return None if found is None else int(found)
+
+
+def digests_since(tx: Transaction, cluster_id: int, since: int) -> dict[str, int]:
+    """By channel, messages that were sent after then: notices of one channel, chain and second are
+    one."""
+    query = (
+        select(notices.c.channel, notices.c.chain_id, notices.c.sent_at)
+        .where(notices.c.cluster_id == cluster_id, notices.c.sent_at > since)
+        .distinct()
+    )
+    return dict(Counter(row.channel for row in tx.execute(query)))
+
+
+def forget(tx: Transaction, cluster_id: int, before: int) -> None:
+    """Take away what was settled and happened before then."""
+    tx.execute(
+        delete(notices).where(
+            notices.c.cluster_id == cluster_id,
+            notices.c.at < before,
+            or_(
+                notices.c.state == NoticeState.SENT.value,
+                notices.c.state == NoticeState.GIVEN_UP.value,
+            ),
+        )
+    )

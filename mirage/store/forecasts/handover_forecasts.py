@@ -1,0 +1,131 @@
+"""Forecasts of hand-over waits, and how far off they were.
+
+One row a link and source, the newest: the course of a forecast is in the decisions. Once a standby
+is free no more forecasts are made for it, so the newest is the one in force at the move.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import RowMapping, func, select, update
+
+from mirage.domain.chain import ChainId
+from mirage.domain.decision import Forecast
+from mirage.store.database.engine import Transaction
+from mirage.store.database.tables import forecasts
+from mirage.store.database.upsert import put_all
+
+BESIDE = "slurm-estimate"
+"""The source that is written down beside the one that decides, of the same instant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastRow:
+    chain_id: ChainId
+    index: int
+    source: str
+    """The policy that made it."""
+    at: int
+    forecast: Forecast
+    actual_wait_s: int | None = None
+    """None until the hand-over is over."""
+
+
+def record(tx: Transaction, cluster_id: int, new: ForecastRow) -> None:
+    """Store it in place of that source's earlier one for the link."""
+    record_all(tx, cluster_id, [new])
+
+
+def record_all(tx: Transaction, cluster_id: int, news: Sequence[ForecastRow]) -> None:
+    """The same of many."""
+    values = [_values(cluster_id, new) for new in news]
+    put_all(tx, forecasts, values, key=["chain_id", "index", "source"])
+
+
+def _values(cluster_id: int, new: ForecastRow) -> dict[str, Any]:
+    return {
+        "cluster_id": cluster_id,
+        "chain_id": new.chain_id,
+        "index": new.index,
+        "source": new.source,
+        "at": new.at,
+        "p10_s": new.forecast.p10_s,
+        "p50_s": new.forecast.p50_s,
+        "p90_s": new.forecast.p90_s,
+        "samples": new.forecast.samples,
+        "actual_wait_s": new.actual_wait_s,
+    }
+
+
+def settle(tx: Transaction, chain_id: ChainId, index: int, actual_wait_s: int) -> None:
+    """Say how long the successor did wait: to the newest forecast of the link, if there is one, and
+    to what others said at the same instant."""
+    of_link = (forecasts.c.chain_id == chain_id, forecasts.c.index == index)
+    newest = select(func.max(forecasts.c.at)).where(*of_link)
+    tx.execute(
+        update(forecasts)
+        .where(*of_link, forecasts.c.at == newest.scalar_subquery())
+        .values(actual_wait_s=actual_wait_s)
+    )
+
+
+def errors(
+    tx: Transaction, cluster_id: int, last: int, source: str | None = None, *, since: int = 0
+) -> list[float]:
+    """Median forecast minus actual wait, seconds, of the last hand-overs, oldest first.
+
+    Of forecasts made at `since` or later.
+    """
+    query = select(forecasts.c.p50_s - forecasts.c.actual_wait_s).where(
+        forecasts.c.cluster_id == cluster_id,
+        forecasts.c.actual_wait_s.is_not(None),
+        forecasts.c.at >= since,
+    )
+    if source is not None:
+        query = query.where(forecasts.c.source == source)
+    rows = tx.scalars(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()).limit(last))
+    return [float(e) for e in rows][::-1]
+
+
+def of_link(tx: Transaction, chain_id: ChainId, index: int) -> list[ForecastRow]:
+    """Each source's forecast for the link, newest first."""
+    query = select(forecasts).where(forecasts.c.chain_id == chain_id, forecasts.c.index == index)
+    rows = tx.execute(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()))
+    return [_row(r) for r in rows.mappings()]
+
+
+def newest_of(
+    tx: Transaction, chain_ids: Collection[ChainId]
+) -> dict[tuple[ChainId, int], ForecastRow]:
+    """The newest forecast of each link of these chains that has one, by chain and index."""
+    query = select(forecasts).where(forecasts.c.chain_id.in_(chain_ids))
+    decided = forecasts.c.source != BESIDE
+    rows = tx.execute(query.order_by(forecasts.c.at, decided, forecasts.c.id)).mappings()
+    return {(row.chain_id, row.index): row for row in map(_row, rows)}
+
+
+def settled(
+    tx: Transaction, cluster_id: int, since: int, until: int, last: int
+) -> list[ForecastRow]:
+    """Those made in [since, until) whose wait is known, newest first, `last` at most."""
+    query = select(forecasts).where(
+        forecasts.c.cluster_id == cluster_id,
+        forecasts.c.at >= since,
+        forecasts.c.at < until,
+        forecasts.c.actual_wait_s.is_not(None),
+    )
+    rows = tx.execute(query.order_by(forecasts.c.at.desc(), forecasts.c.id.desc()).limit(last))
+    return [_row(r) for r in rows.mappings()]
+
+
+def _row(row: RowMapping) -> ForecastRow:
+    p10_s, p50_s, p90_s = row["p10_s"], row["p50_s"], row["p90_s"]
+    return ForecastRow(
+        chain_id=ChainId(row["chain_id"]),
+        index=row["index"],
+        source=row["source"],
+        at=row["at"],
+        forecast=Forecast(p10_s=p10_s, p50_s=p50_s, p90_s=p90_s, samples=row["samples"]),
+        actual_wait_s=row["actual_wait_s"],
+    )

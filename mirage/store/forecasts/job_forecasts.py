@@ -1,0 +1,149 @@
+"""Forecasts of jobs whose waits are not known yet, and day by day what became of the others.
+
+A forecast lives until its job starts. Then it is counted into its day's tally and goes: a year of a
+busy site is a few thousand rows, and no page scans jobs.
+
+`store.trials` keeps forecasts of new jobs as well, and is another thing. These ask how good the
+forecast is that every decision begins with: always the same one, of the whole distribution, of all
+new jobs alike, with Slurm's plan beside it; once summed up, nobody needs them. A trial is what one
+user would have read at that moment, from whichever source, in the three quantiles that are shown;
+it stays for three weeks because `services.judging` moves the next ones by the quantiles of all
+their residuals, which no sums give. One table would hold rows of two shapes that live differently.
+Which jobs are new (`services.newcomers`) and how long one has waited (`Job`) is one code for both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import RowMapping, and_, delete, func, or_, select, tuple_
+
+from mirage.domain.job import JobId
+from mirage.store.database.engine import Transaction
+from mirage.store.database.read_model_tables import accuracy_days, foretold
+from mirage.store.database.tables import jobs
+from mirage.store.database.upsert import put, put_all
+from mirage.store.jobs.job_times import never_ran, waited_s
+
+_CHUNK = 5000
+
+Key = tuple[int, int]
+"""Job id and submission."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foretold:
+    """What was said of one job's wait at its submission."""
+
+    job_id: JobId
+    submit: int
+    partition: str
+    quantiles_s: tuple[int, ...]
+    """Of the wait, at `features.foretold.LEVELS`."""
+    slurm_wait_s: int | None = None
+    """By the start that Slurm planned at the same look; None: it planned none."""
+
+    @property
+    def key(self) -> Key:
+        return self.job_id, self.submit
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`wait_s` None: it never started."""
+
+    foretold: Foretold
+    wait_s: int | None
+
+
+def add_all(tx: Transaction, cluster_id: int, news: Sequence[Foretold]) -> None:
+    """Store them; what is said of a job again takes the place of what was said."""
+    rows = [
+        {
+            "cluster_id": cluster_id,
+            "job_id": new.job_id,
+            "submit": new.submit,
+            "partition": new.partition,
+            "quantiles_s": list(new.quantiles_s),
+            "slurm_wait_s": new.slurm_wait_s,
+        }
+        for new in news
+    ]
+    put_all(tx, foretold, rows, key=["cluster_id", "job_id", "submit"])
+
+
+def outcomes(tx: Transaction, cluster_id: int, limit: int = _CHUNK) -> list[Outcome]:
+    """Those whose job has started, or ended without, oldest first."""
+    same = and_(*(foretold.c[n] == jobs.c[n] for n in ("cluster_id", "job_id", "submit")))
+    query = (
+        select(
+            *(foretold.c[n] for n in ("job_id", "submit", "partition")),
+            *(foretold.c[n] for n in ("quantiles_s", "slurm_wait_s")),
+            waited_s().label("waited_s"),
+        )
+        .select_from(foretold.join(jobs, same))
+        .where(
+            foretold.c.cluster_id == cluster_id,
+            or_(jobs.c.start.is_not(None), never_ran()),
+        )
+        .order_by(foretold.c.submit, foretold.c.job_id)
+        .limit(limit)
+    )
+    return [_outcome(row) for row in tx.execute(query).mappings()]
+
+
+def _outcome(row: RowMapping) -> Outcome:
+    made = Foretold(
+        job_id=JobId(row["job_id"]),
+        submit=row["submit"],
+        partition=row["partition"],
+        quantiles_s=tuple(row["quantiles_s"]),
+        slurm_wait_s=row["slurm_wait_s"],
+    )
+    return Outcome(made, row["waited_s"])
+
+
+def drop(tx: Transaction, cluster_id: int, keys: Sequence[Key]) -> None:
+    named = tuple_(foretold.c.job_id, foretold.c.submit)
+    for begin in range(0, len(keys), _CHUNK):
+        some = named.in_(keys[begin : begin + _CHUNK])
+        tx.execute(delete(foretold).where(foretold.c.cluster_id == cluster_id, some))
+
+
+def drop_before(tx: Transaction, cluster_id: int, submit: int) -> None:
+    """Of jobs that nobody has heard of since."""
+    old = (foretold.c.cluster_id == cluster_id, foretold.c.submit < submit)
+    tx.execute(delete(foretold).where(*old))
+
+
+def count_open(tx: Transaction, cluster_id: int, since: int) -> dict[str, int]:
+    """Forecasts of jobs submitted since then that still wait, by partition."""
+    query = select(foretold.c.partition, func.count()).where(
+        foretold.c.cluster_id == cluster_id, foretold.c.submit >= since
+    )
+    rows = tx.execute(query.group_by(foretold.c.partition))
+    return {str(partition): int(count) for partition, count in rows}
+
+
+def tally(tx: Transaction, cluster_id: int, day: int, partition: str) -> Any:
+    """As it was stored; None: there is none."""
+    days = accuracy_days
+    query = select(days.c.tally).where(
+        days.c.cluster_id == cluster_id, days.c.day == day, days.c.partition == partition
+    )
+    return tx.scalar(query)
+
+
+def put_tally(tx: Transaction, cluster_id: int, day: int, partition: str, value: Any) -> None:
+    values = {"cluster_id": cluster_id, "day": day, "partition": partition, "tally": value}
+    put(tx, accuracy_days, values, key=["cluster_id", "day", "partition"])
+
+
+def tallies(tx: Transaction, cluster_id: int, since: int, until: int) -> list[tuple[int, str, Any]]:
+    """(day, partition, tally) of days that begin in [since, until), oldest first."""
+    days = accuracy_days
+    query = select(days.c.day, days.c.partition, days.c.tally).where(
+        days.c.cluster_id == cluster_id, days.c.day >= since, days.c.day < until
+    )
+    rows = tx.execute(query.order_by(days.c.day, days.c.partition))
+    return [(row.day, row.partition, row.tally) for row in rows]

@@ -1,0 +1,160 @@
+"""Forecasts of jobs that nobody has submitted yet: one row a shape, the newest."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Row, and_, delete, func, or_, select, update
+
+from mirage.domain.decision import Forecast
+from mirage.domain.job_shape import Shape, ShapeForecast
+from mirage.store.database.engine import Transaction
+from mirage.store.database.read_model_tables import shapes
+from mirage.store.database.tables import jobs
+from mirage.store.database.upsert import put_if_absent
+
+
+class Asked(NamedTuple):
+    shapes: int
+    """How many."""
+    first: int | None
+    """When the oldest was asked about."""
+
+
+_KEY = ("partition", "nodes", "time_limit_s", "gpus", "account")
+
+
+def usual(
+    tx: Transaction, cluster_id: int, since: int, most: int, *, shared: bool
+) -> dict[Shape, int]:
+    """The shapes of which most jobs have started since then, and of how many.
+
+    `shared`: GPUs are told apart, for jobs share nodes.
+    """
+    columns = [jobs.c.partition, jobs.c.nodes, jobs.c.time_limit_s]
+    if shared:
+        columns.append(jobs.c.gpus)
+    number = func.count()
+    query = (
+        select(*columns, number.label("number"))
+        .where(
+            jobs.c.cluster_id == cluster_id,
+            jobs.c.start >= since,
+            jobs.c.nodes > 0,
+            jobs.c.time_limit_s > 0,
+        )
+        .group_by(*columns)
+        .order_by(number.desc(), *columns)
+        .limit(most)
+    )
+    return {_of_jobs(row, shared=shared): row.number for row in tx.execute(query)}
+
+
+def keep(tx: Transaction, cluster_id: int, found: Mapping[Shape, int], asked_since: int) -> None:
+    """Look after these from now on, and those that somebody has asked about since then."""
+    tx.execute(update(shapes).where(shapes.c.cluster_id == cluster_id).values(usual=0))
+    for shape, number in found.items():
+        _put_if_absent(tx, cluster_id, shape)
+        tx.execute(update(shapes).where(*_is(cluster_id, shape)).values(usual=number))
+    gone = (shapes.c.usual == 0, shapes.c.asked_at < asked_since)
+    tx.execute(delete(shapes).where(shapes.c.cluster_id == cluster_id, *gone))
+
+
+def ask(tx: Transaction, cluster_id: int, shape: Shape, now: int, *, by: int | None = None) -> None:
+    """Somebody wants to know: it is next. `by`: whose question it is, a uid."""
+    _put_if_absent(tx, cluster_id, shape)
+    tx.execute(update(shapes).where(*_is(cluster_id, shape)).values(asked_at=now, asked_by=by))
+
+
+def asked_about(tx: Transaction, cluster_id: int, since: int, *, by: int | None = None) -> Asked:
+    """What somebody has asked about since then. `by`: that user alone."""
+    query = select(func.count(), func.min(shapes.c.asked_at)).where(
+        shapes.c.cluster_id == cluster_id, shapes.c.asked_at >= since
+    )
+    if by is not None:
+        query = query.where(shapes.c.asked_by == by)
+    return Asked(*tx.execute(query).one())
+
+
+def find(tx: Transaction, cluster_id: int, shape: Shape) -> ShapeForecast | None:
+    row = tx.execute(select(shapes).where(*_is(cluster_id, shape))).first()
+    return None if row is None else _row(row)
+
+
+def of_partition(tx: Transaction, cluster_id: int, partition: str) -> list[ShapeForecast]:
+    query = select(shapes).where(shapes.c.cluster_id == cluster_id, shapes.c.partition == partition)
+    return [_row(row) for row in tx.execute(query)]
+
+
+def due(tx: Transaction, cluster_id: int, *, older_than: int, asked_since: int) -> list[Shape]:
+    """Whose turn it is: those asked about first, then those with the oldest answer."""
+    unheard = and_(
+        shapes.c.asked_at >= asked_since, func.coalesce(shapes.c.at, -1) < shapes.c.asked_at
+    )
+    stale = and_(shapes.c.usual > 0, func.coalesce(shapes.c.at, -1) < older_than)
+    rows = tx.execute(select(shapes).where(shapes.c.cluster_id == cluster_id, or_(unheard, stale)))
+    found = sorted(map(_row, rows), key=_turn)
+    return [row.shape for row in found]
+
+
+def wanted(tx: Transaction, cluster_id: int, asked_since: int) -> bool:
+    """Whether somebody waits for an answer."""
+    query = select(func.count()).where(
+        shapes.c.cluster_id == cluster_id,
+        shapes.c.asked_at >= asked_since,
+        func.coalesce(shapes.c.at, -1) < shapes.c.asked_at,
+    )
+    return tx.execute(query).scalar_one() > 0
+
+
+def save(tx: Transaction, cluster_id: int, shape: Shape, at: int, told: Forecast | str) -> None:
+    """The twin's answer, or why there is none."""
+    values: dict[str, Any] = {"at": at, "refused": ""}
+    if isinstance(told, str):
+        values |= {"refused": told, "p10_s": None, "p50_s": None, "p90_s": None, "samples": None}
+    else:
+        values |= {"p10_s": told.p10_s, "p50_s": told.p50_s, "p90_s": told.p90_s}
+        values |= {"samples": told.samples}
+    tx.execute(update(shapes).where(*_is(cluster_id, shape)).values(**values))
+
+
+def _turn(row: ShapeForecast) -> tuple[bool, int, int]:
+    answered = -1 if row.at is None else row.at
+    return row.asked_at <= max(answered, 0), answered, -row.usual
+
+
+def _put_if_absent(tx: Transaction, cluster_id: int, shape: Shape) -> None:
+    values = _named(cluster_id, shape) | {"usual": 0, "asked_at": 0, "refused": ""}
+    put_if_absent(tx, shapes, values, key=["cluster_id", *_KEY])
+
+
+def _is(cluster_id: int, shape: Shape) -> Sequence[ColumnElement[bool]]:
+    return [shapes.c[name] == value for name, value in _named(cluster_id, shape).items()]
+
+
+def _named(cluster_id: int, shape: Shape) -> dict[str, Any]:
+    return {"cluster_id": cluster_id} | {name: getattr(shape, name) for name in _KEY}
+
+
+def _of_jobs(row: Any, *, shared: bool) -> Shape:
+    return Shape(
+        partition=row.partition,
+        nodes=row.nodes,
+        time_limit_s=row.time_limit_s,
+        gpus=row.gpus if shared else 0,
+    )
+
+
+def _row(row: Row[Any]) -> ShapeForecast:
+    forecast = None
+    if row.p50_s is not None:
+        forecast = Forecast(
+            p10_s=row.p10_s, p50_s=row.p50_s, p90_s=row.p90_s, samples=row.samples or 0
+        )
+    return ShapeForecast(
+        shape=Shape(**{name: getattr(row, name) for name in _KEY}),
+        usual=row.usual,
+        asked_at=row.asked_at,
+        at=row.at,
+        forecast=forecast,
+        refused=row.refused,
+    )

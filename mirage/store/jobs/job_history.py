@@ -1,0 +1,321 @@
+"""Job history: merged in from every source, read back as waits and pages.
+
+What is stored is history, not plans: `Job.planned_start` and `Job.expected_end` are no columns.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from operator import attrgetter, itemgetter
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Row, and_, bindparam, func, or_, select, tuple_, update
+from sqlalchemy import insert as plain_insert
+
+from mirage.domain.access.caller import Own
+from mirage.domain.decision import Waits
+from mirage.domain.job import Job, JobId, JobState, did_not_run
+from mirage.domain.snapshot import UNKNOWN
+from mirage.store.access.row_access import own_jobs
+from mirage.store.database.engine import Transaction
+from mirage.store.database.tables import clusters, jobs
+from mirage.store.database.time_filter import within
+from mirage.store.events import changes
+from mirage.store.events.changes import Topic
+from mirage.store.jobs.job_times import waited_s
+from mirage.store.jobs.wait_marks import mark
+
+_CHUNK = 5000
+"""Rows merged at a time: well within the number of parameters SQLite takes (32766)."""
+
+_FIELDS = tuple(c.name for c in jobs.columns if c.name != "cluster_id")
+_Values = tuple[Any, ...]
+_Key = tuple[int, int]
+
+_values_of = attrgetter(*_FIELDS)
+_WAITED = ("start", "eligible", "partition", "nodes", "time_limit_s")
+_waited = itemgetter(*(_FIELDS.index(n) for n in _WAITED))
+"""What the sums of waits count a row by."""
+_JOB_ID, _SUBMIT, _STATE = (_FIELDS.index(n) for n in ("job_id", "submit", "state"))
+_START, _END = _FIELDS.index("start"), _FIELDS.index("end")
+_CANCELLED, _NODE_LIST = _FIELDS.index("cancelled_at"), _FIELDS.index("node_list")
+
+_COUNTS = frozenset({"nodes", "cpus", "gpus"})
+# What "not known" looks like in each field, beside None.
+_UNKNOWN: _Values = tuple(
+    0 if n in _COUNTS else False if n == "array" else None if jobs.c[n].nullable else ""
+    for n in _FIELDS
+)
+
+_RANK = {s.value: 3 if s.ended else 2 if s.running else 1 if s.waiting else 0 for s in JobState}
+_WAITING_RANK, _RUNNING_RANK, _ENDED_RANK = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """read = added + updated + unchanged; several records of one job are one row."""
+
+    read: int = 0
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            read=self.read + other.read,
+            added=self.added + other.added,
+            updated=self.updated + other.updated,
+            unchanged=self.unchanged + other.unchanged,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Empty fields do not filter."""
+
+    partition: str = ""
+    user: str = ""
+    uid: int | None = None
+    account: str = ""
+    qos: str = ""
+    state: JobState | None = None
+    since: int | None = None
+    """Submitted then or later."""
+    until: int | None = None
+    """Submitted before."""
+    own: Own | None = None
+    """Of this user, and of the accounts that they coordinate."""
+
+
+def upsert(tx: Transaction, cluster_id: int, records: Iterable[Job]) -> Counts:
+    """Merge records into the history; a record that says nothing new changes nothing.
+
+    Of two records of a job the one further on (waiting, running, ended; then the later end) wins;
+    between equals the newer one, but an ended record stays. The other fills what it does not know.
+    """
+    # PostgreSQL: one merge a cluster at a time. SQLite has but one writer anyhow.
+    tx.execute(
+        select(clusters.c.id).where(clusters.c.id == cluster_id).with_for_update(key_share=True)
+    )
+    total = Counts()
+    rest = iter(records)
+    while chunk := list(islice(rest, _CHUNK)):
+        total += _upsert_chunk(tx, cluster_id, chunk)
+    if total.added or total.updated:
+        changes.tell(tx, cluster_id, Topic.QUEUE)
+    return total
+
+
+def waits(
+    tx: Transaction, cluster_id: int, partition: str = "", *, before: int, last: int
+) -> Waits:
+    """The last jobs that started at or before that instant, oldest first.
+
+    "" is all partitions, "a,b" is two.
+    """
+    conditions = [jobs.c.cluster_id == cluster_id, jobs.c.start <= before]
+    if partition:
+        conditions.append(jobs.c.partition.in_(partition.split(",")))
+    limit_s = func.coalesce(jobs.c.time_limit_s, UNKNOWN)
+    query = (
+        select(jobs.c.start, waited_s(), jobs.c.nodes, limit_s)
+        .where(*conditions)
+        .order_by(jobs.c.start.desc(), jobs.c.job_id.desc())
+        .limit(last)
+    )
+    found = chain.from_iterable(tx.execute(query).all())
+    rows = np.fromiter(found, dtype=np.int64).reshape(-1, 4)
+    start, wait_s, nodes, time_limit_s = rows[::-1].T
+    return Waits(start=start, wait_s=wait_s, nodes=nodes, time_limit_s=time_limit_s)
+
+
+def page(
+    tx: Transaction,
+    cluster_id: int,
+    where: JobFilter | None = None,
+    *,
+    after: tuple[int, int] | None = None,
+    limit: int = 100,
+) -> list[Job]:
+    """Jobs, highest id first. `after`: (job id, submit) of the last job of the page before."""
+    wanted = where or JobFilter()
+    state = None if wanted.state is None else wanted.state.value
+    equal = {"partition": wanted.partition, "user": wanted.user, "state": state}
+    equal |= {"account": wanted.account, "qos": wanted.qos}
+    conditions = [jobs.c.cluster_id == cluster_id, *within(jobs.c.submit, wanted)]
+    conditions += [jobs.c[n] == v for n, v in equal.items() if v]
+    if wanted.uid is not None:
+        conditions.append(jobs.c.uid == wanted.uid)
+    if wanted.own is not None:
+        conditions.append(own_jobs(wanted.own))
+    if after is not None:
+        conditions.append(tuple_(jobs.c.job_id, jobs.c.submit) < tuple_(*after))
+    query = (
+        _all_fields()
+        .where(and_(*conditions))
+        .order_by(jobs.c.job_id.desc(), jobs.c.submit.desc())
+        .limit(limit)
+    )
+    return [_job(row) for row in tx.execute(query)]
+
+
+def submitted_since(tx: Transaction, cluster_id: int, since: int, now: int) -> list[Job]:
+    """Jobs submitted in (since, now], requeued records included."""
+    query = _all_fields().where(
+        jobs.c.cluster_id == cluster_id,
+        # Submissions have no index, ends have.
+        or_(jobs.c.end.is_(None), jobs.c.end > since),
+        jobs.c.submit > since,
+        jobs.c.submit <= now,
+    )
+    return [_job(row) for row in tx.execute(query)]
+
+
+def in_order(tx: Transaction, cluster_id: int, since: int, batch: int) -> Iterator[list[Job]]:
+    """Jobs submitted at `since` or later by submission and number, `batch` at a time."""
+    key = (jobs.c.submit, jobs.c.job_id)
+    after: tuple[int, int] = (since, -1)
+    while True:
+        query = _all_fields().where(jobs.c.cluster_id == cluster_id, tuple_(*key) > tuple_(*after))
+        rows = [_job(row) for row in tx.execute(query.order_by(*key).limit(batch))]
+        if not rows:
+            return
+        yield rows
+        after = rows[-1].submit, rows[-1].job_id
+
+
+def last_submission(tx: Transaction, cluster_id: int) -> int | None:
+    query = select(func.max(jobs.c.submit)).where(jobs.c.cluster_id == cluster_id)
+    found: int | None = tx.scalar(query)
+    return found
+
+
+def submit_lines(
+    tx: Transaction, cluster_id: int, keys: Collection[tuple[int, int]]
+) -> dict[tuple[int, int], str]:
+    """By (job id, submit), the command that each of these jobs was submitted with, as accounting
+    has it; those of which it is not known are left out."""
+    query = select(jobs.c.job_id, jobs.c.submit, jobs.c.submit_line).where(
+        jobs.c.cluster_id == cluster_id,
+        jobs.c.submit_line != "",
+        # The numbers apart as well: by pairs alone SQLite reads every job.
+        jobs.c.job_id.in_({job_id for job_id, _ in keys}),
+        tuple_(jobs.c.job_id, jobs.c.submit).in_(keys),
+    )
+    return {(row.job_id, row.submit): row.submit_line for row in tx.execute(query)}
+
+
+def count(tx: Transaction, cluster_id: int) -> int:
+    query = select(func.count()).select_from(jobs).where(jobs.c.cluster_id == cluster_id)
+    return tx.execute(query).scalar_one()
+
+
+def _upsert_chunk(tx: Transaction, cluster_id: int, records: list[Job]) -> Counts:
+    wanted: dict[_Key, _Values] = {}
+    for record in records:
+        values = _history(record)
+        key = (values[_JOB_ID], values[_SUBMIT])
+        known = wanted.get(key)
+        wanted[key] = values if known is None else _merged(known, values)
+    stored = _stored(tx, cluster_id, wanted)
+    added = [values for key, values in wanted.items() if key not in stored]
+    updated = []
+    for key, known in stored.items():
+        merged = _merged(known, wanted[key])
+        if merged != known:
+            updated.append(merged)
+    if added:
+        tx.execute(plain_insert(jobs), [dict(_named(cluster_id, v)) for v in added])
+    if updated:
+        tx.execute(_UPDATE, [{f"new_{n}": v for n, v in _named(cluster_id, u)} for u in updated])
+    mark(tx, cluster_id, _starts(added, updated, stored))
+    changed = len(added) + len(updated)
+    return Counts(
+        read=len(records),
+        added=len(added),
+        updated=len(updated),
+        unchanged=len(records) - changed,
+    )
+
+
+def _starts(
+    added: list[_Values], updated: list[_Values], stored: dict[_Key, _Values]
+) -> Iterator[int]:
+    """When the jobs started that sums of waits count otherwise now: before the merge, and since."""
+    known = ((stored[row[_JOB_ID], row[_SUBMIT]], row) for row in updated)
+    changed = (pair for pair in known if _waited(pair[0]) != _waited(pair[1]))
+    rows = chain(added, chain.from_iterable(changed))
+    return (row[_START] for row in rows if row[_START] is not None)
+
+
+def _stored(tx: Transaction, cluster_id: int, wanted: dict[_Key, _Values]) -> dict[_Key, _Values]:
+    ids = list({job_id for job_id, _ in wanted})
+    query = _all_fields().where(jobs.c.cluster_id == cluster_id, jobs.c.job_id.in_(ids))
+    rows = (tuple(row) for row in tx.execute(query))
+    keyed = (((row[_JOB_ID], row[_SUBMIT]), row) for row in rows)
+    return {key: row for key, row in keyed if key in wanted}
+
+
+def _history(job: Job) -> _Values:
+    """The record with plain text for its state. What only completes has not ended; of a word that
+    Mirage does not know neither start nor end is believed."""
+    values = list(_values_of(job))
+    values[_STATE] = state = job.state.value
+    rank = _RANK[state]
+    if rank < _ENDED_RANK:
+        values[_END] = values[_CANCELLED] = None
+    if rank < _RUNNING_RANK:
+        values[_START] = None
+    return tuple(values)
+
+
+def _merged(known: _Values, new: _Values) -> _Values:
+    if new == known:
+        return known
+    if _progress(new) > _progress(known) or (
+        _progress(new) == _progress(known) and _RANK[new[_STATE]] < _ENDED_RANK
+    ):
+        first, second = new, known
+    else:
+        first, second = known, new
+    merged = [
+        b if a is None or a == unknown else a
+        for a, b, unknown in zip(first, second, _UNKNOWN, strict=True)
+    ]
+    # One record may have seen it run where another did not.
+    state, end, nodes = (merged[i] for i in (_STATE, _END, _NODE_LIST))
+    never_ran = merged[_START] is None and did_not_run(JobState(state), None, end, nodes)
+    merged[_CANCELLED] = end if never_ran else None
+    return tuple(merged)
+
+
+def _progress(values: _Values) -> tuple[int, int, int]:
+    rank = _RANK[values[_STATE]]
+    if rank < _ENDED_RANK:
+        return rank, 0, 0
+    end, start = values[_END], values[_START]
+    return rank, UNKNOWN if end is None else end, UNKNOWN if start is None else start
+
+
+def _named(cluster_id: int, values: _Values) -> Iterator[tuple[str, Any]]:
+    yield "cluster_id", cluster_id
+    yield from zip(_FIELDS, values, strict=True)
+
+
+def _all_fields() -> Any:
+    return select(*(jobs.c[n] for n in _FIELDS))
+
+
+def _job(row: Row[Any]) -> Job:
+    fields = dict(row._mapping)  # noqa: SLF001 - public in SQLAlchemy despite its name
+    fields |= {"state": JobState(fields["state"]), "job_id": JobId(fields["job_id"])}
+    return Job.from_history(**fields)
+
+
+_KEY_COLUMNS = ("cluster_id", "job_id", "submit")
+_UPDATE = (
+    update(jobs)
+    .where(*(jobs.c[n] == bindparam(f"new_{n}") for n in _KEY_COLUMNS))
+    .values({n: bindparam(f"new_{n}") for n in _FIELDS if n not in _KEY_COLUMNS})
+)

@@ -1,0 +1,93 @@
+"""The queue as the last look showed it, in sums by partition: one row a cluster, made anew."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from mirage.store.database.engine import Transaction
+from mirage.store.database.read_model_tables import queue_now
+from mirage.store.database.upsert import put
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionQueue:
+    """Jobs of a partition, or of all. One that is submitted to several waits in each of them."""
+
+    partition: str
+    """Empty: all."""
+    pending_jobs: int
+    pending_nodes: int
+    running_jobs: int
+    running_nodes: int
+    oldest_eligible: int | None
+    """Since when the job has been eligible that has waited longest; None: none is eligible."""
+    reasons: Mapping[str, int]
+    """Pending jobs by Slurm's word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionNodes:
+    partition: str
+    """Empty: all."""
+    nodes: int
+    usable_nodes: int
+    idle_nodes: int
+    gpus: int
+    gpus_used: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueNow:
+    at: int
+    queue: tuple[PartitionQueue, ...]
+    """All first, then by name."""
+    nodes_at: int | None
+    nodes: tuple[PartitionNodes, ...]
+    """The same; empty while there was no answer on nodes."""
+
+
+def save(
+    tx: Transaction,
+    cluster_id: int,
+    at: int,
+    queue: Sequence[PartitionQueue],
+    nodes: Sequence[PartitionNodes] | None,
+    *,
+    plans: Mapping[int, int] | None = None,
+) -> None:
+    """`nodes` None: not asked for this time, so what is known of them stays. `plans`: by job id,
+    when Slurm plans to start it."""
+    values: dict[str, Any] = {
+        "cluster_id": cluster_id,
+        "at": at,
+        "queue": [_plain(asdict(row)) for row in queue],
+        "plans": {str(job_id): instant for job_id, instant in (plans or {}).items()},
+    }
+    if nodes is not None:
+        values |= {"nodes_at": at, "nodes": [asdict(row) for row in nodes]}
+    put(tx, queue_now, values, key=["cluster_id"])
+
+
+def plans(tx: Transaction, cluster_id: int) -> dict[int, int]:
+    """By job id, when Slurm planned to start it at the last look; those without a plan are not in
+    it."""
+    found = tx.scalar(select(queue_now.c.plans).where(queue_now.c.cluster_id == cluster_id))
+    return {int(job_id): instant for job_id, instant in (found or {}).items()}
+
+
+def find(tx: Transaction, cluster_id: int) -> QueueNow | None:
+    row = tx.execute(select(queue_now).where(queue_now.c.cluster_id == cluster_id)).first()
+    if row is None:
+        return None
+    return QueueNow(
+        at=row.at,
+        queue=tuple(PartitionQueue(**of) for of in row.queue),
+        nodes_at=row.nodes_at,
+        nodes=tuple(PartitionNodes(**of) for of in row.nodes or ()),
+    )
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"reasons": dict(row["reasons"])}

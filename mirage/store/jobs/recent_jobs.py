@@ -1,0 +1,81 @@
+"""What an observation remembers of the past, read from the job history: bounded, once a tick."""
+
+from typing import Any
+
+import numpy as np
+from sqlalchemy import func, or_, select
+
+from mirage.domain.job import JobState
+from mirage.domain.recent_history import Lately, texts
+from mirage.domain.snapshot import Ints
+from mirage.store.database.engine import Transaction
+from mirage.store.database.tables import jobs
+from mirage.store.jobs.job_times import waited_s
+
+DAY_S = 86400
+STARTS = 256
+"""The latest of a day: more are not looked at."""
+ENDS = 50_000
+"""The latest of `ENDS_S`: of users that ended no run among them nothing is known."""
+ENDS_S = 30 * DAY_S
+
+_limit_s = func.coalesce(jobs.c.time_limit_s, 0)
+
+
+def lately(tx: Transaction, cluster_id: int, now: int) -> Lately:
+    """What had happened by `now`: submissions and starts of a day, ends of a month."""
+    ends = list(tx.execute(_ends(cluster_id, now)))[::-1]
+    return Lately(
+        submitted=_rows(list(tx.execute(_submitted(cluster_id, now))), 3),
+        started=_rows(list(tx.execute(_started(cluster_id, now)))[::-1], 4),
+        ended=_rows([(run_s, limit_s) for _, run_s, limit_s in ends], 2),
+        ended_user=texts([user for user, _, _ in ends]),
+    )
+
+
+def _submitted(cluster_id: int, now: int) -> Any:
+    """A job of the last day has not ended, or ended in it: submissions have no index, ends have."""
+    since = now - DAY_S
+    return (
+        select(jobs.c.submit, jobs.c.nodes, _limit_s)
+        .where(
+            jobs.c.cluster_id == cluster_id,
+            or_(jobs.c.end.is_(None), jobs.c.end > since),
+            jobs.c.submit > since,
+            jobs.c.submit <= now,
+        )
+        .order_by(jobs.c.submit, jobs.c.job_id)
+    )
+
+
+def _started(cluster_id: int, now: int) -> Any:
+    return (
+        select(jobs.c.start, waited_s(), jobs.c.nodes, _limit_s)
+        .where(
+            jobs.c.cluster_id == cluster_id,
+            jobs.c.start > now - DAY_S,
+            jobs.c.start <= now,
+        )
+        .order_by(jobs.c.start.desc(), jobs.c.job_id.desc())
+        .limit(STARTS)
+    )
+
+
+def _ends(cluster_id: int, now: int) -> Any:
+    """The newest first."""
+    return (
+        select(jobs.c.user, jobs.c.end - jobs.c.start, _limit_s)
+        .where(
+            jobs.c.cluster_id == cluster_id,
+            jobs.c.end > now - ENDS_S,
+            jobs.c.end <= now,
+            jobs.c.start.is_not(None),
+            jobs.c.state != JobState.REQUEUED.value,
+        )
+        .order_by(jobs.c.end.desc(), jobs.c.job_id.desc())
+        .limit(ENDS)
+    )
+
+
+def _rows(rows: list[Any], width: int) -> Ints:
+    return np.array([tuple(row) for row in rows], dtype=np.int64).reshape(-1, width)

@@ -1,0 +1,165 @@
+"""Snapshots: the features for ever, the raw columns for a day in full and a month thinned out."""
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from sqlalchemy import func, null, or_, select, update
+
+from mirage.domain.job import Job, JobState
+from mirage.domain.snapshot import UNKNOWN, Node, Queue
+from mirage.errors import NotFound
+from mirage.store.database.engine import Transaction
+from mirage.store.database.tables import snapshots
+from mirage.store.database.upsert import put_if_absent
+from mirage.store.events import changes
+from mirage.store.events.changes import Topic
+
+DAY_S = 86400
+THINNED_FOR_S = 30 * DAY_S
+"""After this the raw columns go altogether."""
+
+_ZLIB_LEVEL = 3
+"""Queue text shrinks about tenfold at any level; the low ones take a third of the time."""
+
+_EMPTY = Queue.of(0, [])
+_COLUMNS = tuple(f.name for f in fields(Queue) if f.name not in {"taken_at", "unread"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRow:
+    taken_at: int
+    features: Mapping[str, Any]
+
+
+def add(
+    tx: Transaction,
+    cluster_id: int,
+    queue: Queue,
+    nodes: tuple[Node, ...] | None,
+    features: Mapping[str, Any],
+) -> None:
+    """Store a snapshot; one that is there already stays as it is. `nodes` None: not asked for."""
+    values = {
+        "cluster_id": cluster_id,
+        "taken_at": queue.taken_at,
+        "features": dict(features),
+        "queue": _pack({n: getattr(queue, n).tolist() for n in _COLUMNS}),
+        "nodes": None if nodes is None else _pack([asdict(n) for n in nodes]),
+    }
+    if put_if_absent(tx, snapshots, values, key=["cluster_id", "taken_at"]):
+        changes.tell(tx, cluster_id, Topic.QUEUE)
+
+
+def latest(tx: Transaction, cluster_id: int) -> SnapshotRow | None:
+    query = select(snapshots.c.taken_at, snapshots.c.features).where(
+        snapshots.c.cluster_id == cluster_id
+    )
+    row = tx.execute(query.order_by(snapshots.c.taken_at.desc()).limit(1)).first()
+    return None if row is None else SnapshotRow(taken_at=row.taken_at, features=row.features)
+
+
+def first(tx: Transaction, cluster_id: int) -> int | None:
+    """The instant of the oldest."""
+    query = select(func.min(snapshots.c.taken_at)).where(snapshots.c.cluster_id == cluster_id)
+    found = tx.scalar(query)
+    return None if found is None else int(found)
+
+
+def series(tx: Transaction, cluster_id: int, since: int) -> list[SnapshotRow]:
+    """Features from `since` on, oldest first."""
+    query = select(snapshots.c.taken_at, snapshots.c.features).where(
+        snapshots.c.cluster_id == cluster_id, snapshots.c.taken_at >= since
+    )
+    rows = tx.execute(query.order_by(snapshots.c.taken_at))
+    return [SnapshotRow(taken_at=row.taken_at, features=row.features) for row in rows]
+
+
+def raw(tx: Transaction, cluster_id: int, taken_at: int) -> Queue:
+    """The queue as it was. Raises NotFound where it was never stored or has been thinned out."""
+    packed = _packed(tx, cluster_id, taken_at, "queue")
+    if packed is None:
+        raise NotFound(f"the queue at {taken_at} is not kept")
+    unpacked = _unpack(packed)
+    if unpacked.keys() < set(_COLUMNS):
+        return _of_before(taken_at, unpacked)
+    columns = {name: _column(name, values) for name, values in unpacked.items()}
+    return Queue(taken_at=taken_at, **columns)
+
+
+def _of_before(taken_at: int, columns: Mapping[str, list[Any]]) -> Queue:
+    """Of a release that kept fewer columns, and plans as starts: `Job` tells them apart."""
+    rows = zip(*columns.values(), strict=True)
+    return Queue.of(taken_at, [_job(dict(zip(columns, row, strict=True))) for row in rows])
+
+
+def _job(row: Mapping[str, Any]) -> Job:
+    fields: dict[str, Any] = {n: None if v == UNKNOWN else v for n, v in row.items()}
+    return Job(**fields | {"state": JobState(row["state"])})
+
+
+def nodes(tx: Transaction, cluster_id: int, taken_at: int) -> tuple[Node, ...] | None:
+    """The nodes as they were; None where that snapshot was of the queue alone or is thinned."""
+    packed = _packed(tx, cluster_id, taken_at, "nodes")
+    if packed is None:
+        return None
+    return tuple(
+        Node(**{**node, "partitions": tuple(node["partitions"])}) for node in _unpack(packed)
+    )
+
+
+def partitions(tx: Transaction, cluster_id: int) -> list[str]:
+    """Those that nodes were in when nodes were last looked at."""
+    query = select(snapshots.c.nodes).where(
+        snapshots.c.cluster_id == cluster_id, snapshots.c.nodes.is_not(None)
+    )
+    packed = tx.scalar(query.order_by(snapshots.c.taken_at.desc()).limit(1))
+    if packed is None:
+        return []
+    return sorted({name for node in _unpack(packed) for name in node["partitions"]})
+
+
+def thin(
+    tx: Transaction, cluster_id: int, now: int, *, keep_raw_s: int = DAY_S, every_s: int = 3600
+) -> int:
+    """Drop raw columns older than `keep_raw_s` but the first in every `every_s`; all after 30 days.
+
+    Features stay. Returns how many snapshots lost their raw columns.
+    """
+    old = (
+        snapshots.c.cluster_id == cluster_id,
+        snapshots.c.queue.is_not(None),
+        snapshots.c.taken_at < now - keep_raw_s,
+    )
+    stays = select(func.min(snapshots.c.taken_at)).where(*old)
+    stays = stays.group_by(snapshots.c.taken_at // every_s)
+    drop = or_(
+        snapshots.c.taken_at < now - THINNED_FOR_S,
+        snapshots.c.taken_at.not_in(stays.scalar_subquery()),
+    )
+    done = tx.execute(update(snapshots).where(*old, drop).values(queue=null(), nodes=null()))
+    return done.rowcount
+
+
+def _packed(tx: Transaction, cluster_id: int, taken_at: int, column: str) -> bytes | None:
+    query = select(snapshots.c[column]).where(
+        snapshots.c.cluster_id == cluster_id, snapshots.c.taken_at == taken_at
+    )
+    return tx.scalar(query)
+
+
+def _pack(value: object) -> bytes:
+    return zlib.compress(json.dumps(value, separators=(",", ":")).encode(), _ZLIB_LEVEL)
+
+
+def _unpack(packed: bytes) -> Any:
+    return json.loads(zlib.decompress(packed))
+
+
+def _column(name: str, values: list[Any]) -> Any:
+    column = np.empty(len(values), dtype=getattr(_EMPTY, name).dtype)
+    column[:] = [JobState(v) for v in values] if name == "state" else values
+    return column

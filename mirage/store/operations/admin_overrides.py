@@ -1,0 +1,79 @@
+"""Kill switches that are pulled, and the limits that an admin has set."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import delete, select
+
+from mirage.store.database.engine import Transaction
+from mirage.store.database.tables import kill_switches, limits
+from mirage.store.database.upsert import put, put_if_absent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulled:
+    """One way by which the kill switch is pulled."""
+
+    way: str
+    by: str
+    at: int
+    stopped: tuple[str, ...]
+    """Partitions that acted until then; "" is the cluster itself."""
+
+
+def pulled(tx: Transaction, cluster_id: int) -> list[Pulled]:
+    """Earliest first."""
+    query = select(kill_switches).where(kill_switches.c.cluster_id == cluster_id)
+    rows = tx.execute(query.order_by(kill_switches.c.pulled_at, kill_switches.c.way))
+    return [
+        Pulled(way=row.way, by=row.pulled_by, at=row.pulled_at, stopped=tuple(row.stopped))
+        for row in rows
+    ]
+
+
+def pull(tx: Transaction, cluster_id: int, new: Pulled) -> None:
+    """Who has pulled it first by this way stays."""
+    values = {
+        "cluster_id": cluster_id,
+        "way": new.way,
+        "pulled_by": new.by,
+        "pulled_at": new.at,
+        "stopped": list(new.stopped),
+    }
+    put_if_absent(tx, kill_switches, values, key=["cluster_id", "way"])
+
+
+def release(tx: Transaction, cluster_id: int, ways: Iterable[str]) -> None:
+    mine = kill_switches.c.cluster_id == cluster_id
+    tx.execute(delete(kill_switches).where(mine, kill_switches.c.way.in_(list(ways))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLimit:
+    """In the place of the configuration's."""
+
+    value: float
+    by: str
+    at: int
+
+
+def set_limits(tx: Transaction, cluster_id: int) -> Mapping[str, SetLimit]:
+    """By name."""
+    rows = tx.execute(select(limits).where(limits.c.cluster_id == cluster_id))
+    return {row.name: SetLimit(value=row.value, by=row.set_by, at=row.set_at) for row in rows}
+
+
+def set_limit(tx: Transaction, cluster_id: int, name: str, new: SetLimit) -> None:
+    values = {
+        "cluster_id": cluster_id,
+        "name": name,
+        "value": new.value,
+        "set_by": new.by,
+        "set_at": new.at,
+    }
+    put(tx, limits, values, key=["cluster_id", "name"])
+
+
+def unset_limit(tx: Transaction, cluster_id: int, name: str) -> None:
+    """The configuration's is in force again."""
+    tx.execute(delete(limits).where(limits.c.cluster_id == cluster_id, limits.c.name == name))

@@ -1,0 +1,39 @@
+"""The last report of each kind, as the document that its JSON is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from mirage.store.database.engine import Transaction
+from mirage.store.database.read_model_tables import reports
+from mirage.store.database.upsert import put
+from mirage.store.events import changes
+from mirage.store.events.changes import Topic
+
+SHADOW = "shadow"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReport:
+    at: int
+    """When it was made."""
+    document: Mapping[str, Any]
+
+
+def put_report(
+    tx: Transaction, cluster_id: int, kind: str, document: Mapping[str, Any], *, at: int
+) -> None:
+    """In the place of the one before."""
+    values = {"cluster_id": cluster_id, "kind": kind, "at": at, "document": dict(document)}
+    put(tx, reports, values, key=["cluster_id", "kind"])
+    changes.tell(tx, cluster_id, Topic.QUEUE)
+
+
+def last(tx: Transaction, cluster_id: int, kind: str) -> StoredReport | None:
+    query = select(reports.c.at, reports.c.document)
+    row = tx.execute(
+        query.where(reports.c.cluster_id == cluster_id, reports.c.kind == kind)
+    ).first()
+    return None if row is None else StoredReport(row.at, row.document)

@@ -1,0 +1,139 @@
+"""The service on itself: its worker's last round, what asking Slurm cost, the database's size."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, delete, func, select, text
+
+from mirage.store.database.engine import Transaction
+from mirage.store.database.tables import leases, slurm_calls, ticks
+from mirage.store.database.upsert import insert, put
+
+HOUR_S = 3600
+_COUNTED = ("calls", "failures", "seconds", "unread")
+KEPT_S = 30 * 86400
+"""Hours of calls are kept so long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """The last round of the worker."""
+
+    at: int
+    took_s: float
+    good_at: int | None
+    """The last one without an error."""
+    holder: str
+    """HOST:PID."""
+    error: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    calls: int
+    failures: int
+    seconds: float
+    unread: int = 0
+    """Rows of the answers that did not read and were left out."""
+
+
+def ticked(tx: Transaction, cluster_id: int, tick: Tick) -> None:
+    """Replaces the one before. Without `good_at` that of the one before stays."""
+    values: dict[str, object] = {
+        "cluster_id": cluster_id,
+        "at": tick.at,
+        "took_s": tick.took_s,
+        "holder": tick.holder,
+        "error": tick.error,
+        "version": tick.version,
+    }
+    if tick.good_at is not None:
+        values["good_at"] = tick.good_at
+    put(tx, ticks, values, key=["cluster_id"])
+
+
+def last_tick(tx: Transaction, cluster_id: int) -> Tick | None:
+    row = tx.execute(select(ticks).where(ticks.c.cluster_id == cluster_id)).first()
+    if row is None:
+        return None
+    return Tick(
+        at=row.at,
+        took_s=row.took_s,
+        good_at=row.good_at,
+        holder=row.holder,
+        error=row.error,
+        version=row.version,
+    )
+
+
+def lease(tx: Transaction, cluster_id: int) -> tuple[str, int] | None:
+    """Who holds it, and until when."""
+    row = tx.execute(select(leases).where(leases.c.cluster_id == cluster_id)).first()
+    return None if row is None else (row.holder, row.until)
+
+
+def add_calls(tx: Transaction, cluster_id: int, at: int, made: Mapping[str, Calls]) -> None:
+    """Count these to the hour of `at`; hours older than KEPT_S go."""
+    hour = at - at % HOUR_S
+    rows = [
+        {
+            "cluster_id": cluster_id,
+            "hour": hour,
+            "command": command,
+            "calls": each.calls,
+            "failures": each.failures,
+            "seconds": each.seconds,
+            "unread": each.unread,
+        }
+        for command, each in made.items()
+    ]
+    if not rows:
+        return
+    statement = insert(tx, slurm_calls)
+    more = {n: slurm_calls.c[n] + statement.excluded[n] for n in _COUNTED}
+    key = ["cluster_id", "hour", "command"]
+    tx.execute(statement.on_conflict_do_update(index_elements=key, set_=more), rows)
+    old = slurm_calls.c.hour < at - KEPT_S
+    tx.execute(delete(slurm_calls).where(slurm_calls.c.cluster_id == cluster_id, old))
+
+
+def calls_by_command(tx: Transaction, cluster_id: int, since: int) -> dict[str, Calls]:
+    """From the beginning of an hour on."""
+    sums = [func.sum(slurm_calls.c[name]) for name in _COUNTED]
+    query = select(slurm_calls.c.command, *sums).where(*_since(cluster_id, since))
+    rows = tx.execute(query.group_by(slurm_calls.c.command))
+    return {
+        command: Calls(
+            calls=int(calls), failures=int(failures), seconds=float(seconds), unread=int(unread)
+        )
+        for command, calls, failures, seconds, unread in rows
+    }
+
+
+def calls_by_hour(tx: Transaction, cluster_id: int, since: int) -> list[tuple[int, int]]:
+    """Each hour that has any, oldest first, with their number."""
+    query = select(slurm_calls.c.hour, func.sum(slurm_calls.c.calls))
+    query = query.where(*_since(cluster_id, since)).group_by(slurm_calls.c.hour)
+    rows = tx.execute(query.order_by(slurm_calls.c.hour))
+    return [(int(hour), int(calls)) for hour, calls in rows]
+
+
+def _since(cluster_id: int, since: int) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return slurm_calls.c.cluster_id == cluster_id, slurm_calls.c.hour >= since
+
+
+def size_bytes(tx: Transaction) -> int:
+    """Of the whole database; of SQLite without its journal."""
+    if tx.dialect.name == "sqlite":
+        query = text("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+    else:
+        query = text("SELECT pg_database_size(current_database())")
+    return int(tx.execute(query).scalar_one())
+
+
+def database_version(tx: Transaction) -> str:
+    """Of the server, or of the library."""
+    if tx.dialect.name == "sqlite":
+        return f"SQLite {tx.execute(text('SELECT sqlite_version()')).scalar_one()}"
+    return f"PostgreSQL {tx.execute(text('SHOW server_version')).scalar_one()}"

@@ -1,0 +1,85 @@
+"""The plot of interruption against overlap. matplotlib is an extra: it is imported to draw."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mirage.episodes.judge.evaluation import Figures
+from mirage.errors import InputError
+from mirage.studies.output_check import check_writable
+
+Point = tuple[float, float]
+
+_SUFFIXES = (".png", ".svg")
+
+
+def check(path: Path) -> None:
+    """InputError where no plot could be drawn there: said before the long work, not after it."""
+    if path.suffix.lower() not in _SUFFIXES:
+        raise InputError(f"{path}: a plot is a .png or a .svg file")
+    check_writable(path)
+    try:
+        import matplotlib  # noqa: F401, PLC0415 - an extra
+    except ImportError:
+        raise InputError(
+            "--plot needs matplotlib: pip install 'mirage-provisioner[plot]'"
+        ) from None
+
+
+def front(points: Sequence[Point]) -> list[Point]:
+    """Those that no other beats in both overlap and interruption, by overlap."""
+    kept: list[Point] = []
+    for point in sorted(points):
+        if not kept or point[1] < kept[-1][1]:
+            kept.append(point)
+    return kept
+
+
+def draw(path: Path, figures: Figures, constant_leads: Sequence[Point]) -> None:
+    """Policies (all hand-overs) with their intervals, over what constant leads would give."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    axes = figure.subplots()
+    _line(axes, constant_leads, color="0.7", label="constant lead, known afterwards")
+    judged = {name: by_class["all"] for name, by_class in figures.items()}
+    # What is known only afterwards beats them all, and is nobody's choice.
+    rules = [_point(told) for name, told in judged.items() if name != "oracle"]
+    _line(axes, front(rules), color="0.4", linestyle=":")
+    for name, told in judged.items():
+        overlap, interruption = _point(told)
+        axes.errorbar(
+            overlap,
+            interruption,
+            xerr=_reach(told, "overlap_h"),
+            yerr=_reach(told, "interruption_h"),
+            fmt="o",
+            capsize=2,
+            clip_on=False,
+            label=name,
+        )
+    axes.set_xlabel("mean overlap per hand-over, h")
+    axes.set_ylabel("mean interruption per hand-over, h")
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    # At-once overlaps by a whole link: what matters lies in the first hours.
+    axes.set_xscale("symlog", linthresh=1.0)
+    axes.legend(fontsize="small")
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _line(axes: Any, points: Sequence[Point], **style: Any) -> None:
+    axes.plot([x for x, _ in points], [y for _, y in points], zorder=1, **style)
+
+
+def _point(told: dict[str, Any]) -> Point:
+    return told["overlap_h"], told["interruption_h"]
+
+
+def _reach(told: dict[str, Any], figure: str) -> list[list[float]]:
+    """How far the interval reaches below and above."""
+    low, high = told[f"{figure}_ci"]
+    return [[max(0.0, told[figure] - low)], [max(0.0, high - told[figure])]]

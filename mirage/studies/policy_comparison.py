@@ -1,0 +1,206 @@
+"""A rehearsal: identical chains side by side on a simulated cluster, one set for each policy.
+
+Everything but the cluster is the product itself: the same worker, store and policies, ticking on
+the simulated clock.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mirage.bootstrap.wiring import Service
+from mirage.cluster.simulated.cluster import SimulatedCluster
+from mirage.domain.chain import ChainId
+from mirage.domain.decision import Mode
+from mirage.domain.handover import Handover
+from mirage.services.chains import lifecycle as chain_service
+from mirage.services.chains.lifecycle import Registration
+from mirage.services.control.modes import set_mode
+from mirage.sim.types import SimJob
+from mirage.store.chains import chains
+from mirage.store.chains.chains import HandoverRow
+from mirage.worker import Worker
+
+BASELINE = "reactive"
+_DAY_S = 86400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Which chains, and when. Times in seconds of the simulated clock."""
+
+    policies: tuple[str, ...]
+    chains: int = 15
+    """For each policy; chain i of every policy is submitted at the same instant."""
+    links: int = 3
+    nodes: int = 1
+    time_limit_s: int = 2 * _DAY_S
+    spread_s: int = 17 * 3600
+    """Between one chain and the next: no divisor of a day, so they meet all its hours."""
+    tick_s: int = 600
+    longest_s: int = 60 * _DAY_S
+    """Stop then, whatever still runs."""
+
+    @property
+    def room(self) -> int:
+        """Nodes that the chains take beside the workload: those of all chains alive at once."""
+        return min(self.chains, self._alive) * len(self.policies) * self.nodes
+
+    @property
+    def _alive(self) -> int:
+        """Chains of one policy that run side by side, were there no waits."""
+        return -(-self.links * self.time_limit_s // self.spread_s)
+
+    @property
+    def handovers(self) -> int:
+        """Of each policy."""
+        return self.chains * (self.links - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a rehearsal is."""
+
+    now: int
+    done: int
+    """Hand-overs complete, of all policies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Means per hand-over of one policy, over those that the baseline completed as well."""
+
+    handovers: int
+    interruption_h: float
+    overlap_h: float
+    zero_interruption_pct: float
+    cost_h: float
+    less_than_reactive_pct: float | None
+    """How much lower the cost is than the baseline's on the same hand-overs."""
+
+
+def forerunners(plan: Plan, jobs: Sequence[SimJob], start: int) -> list[SimJob]:
+    """Jobs that hold each chain's nodes from the first of `jobs` until it is submitted.
+
+    Chains are a large share of a demo's machine. It gets their nodes on top, and these jobs keep
+    the workload from using them before: its queue is then as long as without the chains.
+    """
+    first, last_id = jobs[0].submit, max(job.job_id for job in jobs)
+    ends = [at for at, _, _ in _submissions(plan, start)][: plan.room // plan.nodes]
+    lives = [at - first for at in ends]
+    return [
+        SimJob(
+            job_id=last_id + i,
+            submit=first,
+            nodes=plan.nodes,
+            time_limit_s=life,
+            run_s=life,
+            exclusive=True,
+            # A user each, or MaxJobsPU would keep most of them from running.
+            user=f"forerunner-{i}",
+        )
+        for i, life in enumerate(lives, start=1)
+        if life > 0
+    ]
+
+
+def run(
+    plan: Plan, service: Service, cluster: SimulatedCluster, worker: Worker
+) -> Iterator[Progress]:
+    """Run to the end of all chains; yields once a simulated hour."""
+    start = cluster.now()
+    with service.store.begin() as tx:
+        set_mode(tx, service.cluster_id, Mode.ACT, "", now=start, actor="demo")
+    due = list(_submissions(plan, start))
+    wanted = plan.handovers * len(plan.policies)
+    told = start
+    while cluster.now() < start + plan.longest_s:
+        while due and due[0][0] <= cluster.now():
+            _submit(plan, service, cluster, *due.pop(0)[1:])
+        worker.tick()
+        if cluster.now() - told >= _DAY_S // 24:
+            told = cluster.now()
+            done = len(completed(service))
+            yield Progress(now=told, done=done)
+            if done >= wanted:
+                return
+        cluster.advance(plan.tick_s)
+
+
+def completed(service: Service) -> list[HandoverRow]:
+    with service.store.read() as tx:
+        return chains.handovers(tx, service.cluster_id)
+
+
+def outcomes(rows: Sequence[HandoverRow], overlap_price: float) -> dict[str, Outcome]:
+    """By policy, over the hand-overs (chain number, link) that the baseline has too."""
+    by_policy: dict[str, dict[tuple[str, int], Handover]] = {}
+    for row in rows:
+        assert row.predecessor.end is not None  # noqa: S101 - a hand-over is complete
+        assert row.successor.start is not None  # noqa: S101
+        pair = (row.chain.chain_id[-_NUMBER_DIGITS:], row.successor.index)
+        handover = Handover(row.predecessor.end, row.successor.start)
+        by_policy.setdefault(row.chain.policy or BASELINE, {})[pair] = handover
+    base = by_policy.get(BASELINE, {})
+    return {
+        name: _outcome(
+            [mine[p] for p in sorted(mine.keys() & base.keys())],
+            [base[p] for p in sorted(mine.keys() & base.keys())],
+            overlap_price,
+        )
+        for name, mine in by_policy.items()
+        if mine.keys() & base.keys()
+    }
+
+
+def _outcome(mine: list[Handover], base: list[Handover], overlap_price: float) -> Outcome:
+    cost = _mean(h.cost_h(overlap_price) for h in mine)
+    reactive = _mean(h.cost_h(overlap_price) for h in base)
+    return Outcome(
+        handovers=len(mine),
+        interruption_h=_mean(h.interruption_h for h in mine),
+        overlap_h=_mean(h.overlap_h for h in mine),
+        zero_interruption_pct=100.0 * _mean(h.interruption_h == 0 for h in mine),
+        cost_h=cost,
+        less_than_reactive_pct=100.0 * (1.0 - cost / reactive) if reactive > 0 else None,
+    )
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
+
+
+_NUMBER_DIGITS = 3
+
+
+def _submissions(plan: Plan, start: int) -> Iterator[tuple[int, str, int]]:
+    """(instant, policy, number), in order."""
+    for number in range(plan.chains):
+        for policy in plan.policies:
+            yield start + number * plan.spread_s, policy, number
+
+
+def _submit(
+    plan: Plan, service: Service, cluster: SimulatedCluster, policy: str, number: int
+) -> None:
+    """What a user's wrapped sbatch does: submit the first link, and register the chain."""
+    name = "".join(c for c in policy if c.isalnum())
+    chain_id = ChainId(f"demo{name}{number:0{_NUMBER_DIGITS}}")
+    job_id = cluster.submit_chain(
+        chain_id, links=plan.links, nodes=plan.nodes, time_limit_s=plan.time_limit_s
+    )
+    job = cluster.jobs([job_id])[0]
+    assert job.uid is not None  # noqa: S101 - the simulated cluster knows its users
+    new = Registration(
+        chain_id=chain_id,
+        links=plan.links,
+        job_id=job_id,
+        policy=policy,
+        # Policies are compared as over tables, where nothing but their price bounds the overlap.
+        max_overlap_s=plan.time_limit_s,
+    )
+    with service.store.begin() as tx:
+        chain_service.register(
+            tx, service.cluster_id, new, uid=job.uid, user=job.user, now=cluster.now()
+        )

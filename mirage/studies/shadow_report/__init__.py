@@ -1,0 +1,1 @@
+"""The shadow report, independent of terminal and command line."""

@@ -1,0 +1,141 @@
+"""How near a replay's waits are to those that the log has."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.traces.workloads.replay import Logged
+
+HOUR_S = 3600
+DAY_S = 86400
+WEEK_S = 7 * DAY_S
+RAMP_UP_S = 6 * DAY_S
+"""Not judged: a log begins with what started then, the jobs that ran already are missing."""
+_MONDAY_S = 4 * DAY_S
+"""1970-01-05 was one."""
+_LATE_S = 60
+_LEAST = 2
+"""Points that a correlation needs."""
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Submissions judged: in [begin, end), epoch seconds."""
+
+    begin: int
+    end: int
+
+    def holds(self, submit: Whole) -> Mask:
+        return (submit >= self.begin) & (submit < self.end)
+
+    def mostly_holds(self, week: "Week") -> bool:
+        """Half of it at least: a day or two of a week are no week's mean."""
+        inside = min(self.end, week.begin + WEEK_S) - max(self.begin, week.begin)
+        return inside >= WEEK_S / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Week:
+    """A calendar week (UTC, from Monday) of submissions."""
+
+    begin: int
+    jobs: int
+    logged_h: float
+    """Mean wait in the log."""
+    simulated_h: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fidelity:
+    """Figures over jobs started in log and replay; None where there are too few to say."""
+
+    jobs: int
+    wait_mae_h: float | None
+    """Mean absolute difference of a job's two waits."""
+    spearman: float | None
+    """Rank correlation of the two waits over jobs, equal waits sharing their ranks' mean."""
+    weekly_corr: float | None
+    """Pearson correlation of the weeks' mean waits."""
+    mean_ratio: float | None
+    """Mean wait of the replay by that of the log."""
+    late_eligible: int | None
+    """Of `jobs`, those that became eligible more than a minute after their submission: held, or
+    waiting for another job or a begin time, they waited for that as well as in the queue. None
+    where the log does not say when one of them became eligible."""
+    weeks: tuple[Week, ...]
+    """Those of which at least half lies in the window."""
+
+
+def default_window(submit: Whole, logged: Logged) -> Window:
+    """All submissions from `RAMP_UP_S` after the first logged start on."""
+    started = logged.start[logged.start >= 0]
+    begin = int(started.min()) if len(started) else int(submit.min(initial=0))
+    return Window(begin=begin + RAMP_UP_S, end=int(submit.max(initial=0)) + 1)
+
+
+def judged(submit: Whole, start: Whole, logged: Logged, window: Window) -> Mask:
+    """The rows that count: started in both, not suspect, submitted in the window."""
+    return (start >= 0) & (logged.start >= 0) & ~logged.suspect & window.holds(submit)
+
+
+def fidelity(submit: Whole, start: Whole, logged: Logged, window: Window) -> Fidelity:
+    """The figures for a replay's starts (-1: never), row for row with the log's."""
+    rows = judged(submit, start, logged, window)
+    at = submit[rows]
+    log_h = np.maximum(logged.start[rows] - at, 0) / HOUR_S
+    sim_h = np.maximum(start[rows] - at, 0) / HOUR_S
+    weeks = [week for week in weekly(at, log_h, sim_h) if window.mostly_holds(week)]
+    by_week = [(week.logged_h, week.simulated_h) for week in weeks]
+    weekly_log, weekly_sim = np.array(by_week, np.float64).reshape(-1, 2).T
+    some = len(at) > 0
+    return Fidelity(
+        jobs=len(at),
+        wait_mae_h=float(np.abs(log_h - sim_h).mean()) if some else None,
+        spearman=correlation(ranks(log_h), ranks(sim_h)),
+        weekly_corr=correlation(weekly_log, weekly_sim),
+        mean_ratio=float(sim_h.mean() / log_h.mean()) if some and log_h.any() else None,
+        late_eligible=_late(at, logged.eligible[rows]),
+        weeks=tuple(weeks),
+    )
+
+
+def _late(submit: Whole, eligible: Whole) -> int | None:
+    known = eligible >= 0
+    return int((eligible - submit > _LATE_S)[known].sum()) if known.any() else None
+
+
+def weekly(submit: Whole, log_h: Array, sim_h: Array) -> tuple[Week, ...]:
+    """Mean waits by week of submission, for weeks that have jobs."""
+    begins = (submit - _MONDAY_S) // WEEK_S * WEEK_S + _MONDAY_S
+    weeks, which, jobs = np.unique(begins, return_inverse=True, return_counts=True)
+    log_sum = np.bincount(which, log_h, len(weeks))
+    sim_sum = np.bincount(which, sim_h, len(weeks))
+    return tuple(
+        Week(
+            begin=int(weeks[i]),
+            jobs=int(jobs[i]),
+            logged_h=float(log_sum[i] / jobs[i]),
+            simulated_h=float(sim_sum[i] / jobs[i]),
+        )
+        for i in range(len(weeks))
+    )
+
+
+def ranks(values: Array) -> Array:
+    """Ranks from 1; equal values share the mean of theirs."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    shared: Array = (last - (counts - 1) / 2)[which]
+    return shared
+
+
+def correlation(a: Array, b: Array) -> float | None:
+    """Pearson's; None for fewer than two points, or where one side does not vary."""
+    if len(a) < _LEAST or not np.ptp(a) or not np.ptp(b):
+        return None
+    return float(np.corrcoef(a, b)[0, 1])

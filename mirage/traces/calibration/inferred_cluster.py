@@ -1,0 +1,248 @@
+"""What a log shows of its cluster without any fitting: nodes over time, a limit, dependencies."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.sim.types import NodeEvent, Outage, SimJob
+from mirage.traces.calibration.fidelity import DAY_S, HOUR_S, Whole
+from mirage.traces.workloads.replay import Logged
+
+_GRID_S = 600
+"""How finely busy nodes are looked at."""
+_BLOCK_S = 6 * HOUR_S
+_MOST_OF_IT = 9 / 36
+"""Share of a block's looks that must have been under pressure to say what there was."""
+_UNDER_PRESSURE = 2
+"""Users with a one-node job waiting. One alone may be kept by something else than the queue."""
+_WAITED_S = 600
+_SAME = 3
+"""Nodes within which two blocks are of one level: fragments that no waiting job fits."""
+_LASTING = 2
+"""Blocks that make a level."""
+_SEVERAL = 3
+"""Users who must reach a limit exactly, or jobs that must follow one another."""
+_TIGHT_S = 60
+_MOSTLY = 0.75
+
+Levels = tuple[tuple[int, int], ...]
+"""(from when on, nodes there are), ascending."""
+
+
+class Block(NamedTuple):
+    at: int
+    nodes: float
+    """Busy, in all but a tenth of the time."""
+    widest: int
+    """The nodes of the widest job that waited: so many may stand idle for it."""
+
+    def beside(self, level: float) -> int:
+        """1 above the level, -1 below it by more than a wide job explains, else 0."""
+        above = self.nodes > level + _SAME
+        below = self.nodes + self.widest < level - _SAME
+        return int(above) - int(below)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chains:
+    """Jobs that follow one another as by a dependency, which logs do not record."""
+
+    chains: int
+    jobs: int
+    """Jobs that were submitted while the one before ran or waited."""
+    wait_h: float
+    """From their submission to their start, in sum."""
+
+
+def node_levels(submit: Whole, nodes: Whole, users: Whole, logged: Logged, until: int) -> Levels:
+    """Nodes there were, by when they were all busy while small jobs of several users waited.
+
+    `users` are numbers. Blocks of six hours whose busy nodes differ little, or by no more than the
+    widest waiting job explains, are one level. While nobody waits nobody can tell: then it is the
+    larger of the levels before and after, or what was busy. Nothing after `until` is looked at.
+    """
+    rows = (logged.start >= 0) & (logged.start < until)
+    if not rows.any():
+        return ()
+    begin = int(logged.start[rows].min()) // _BLOCK_S * _BLOCK_S
+    grid = np.arange(begin, until, _GRID_S)
+    busy = _sum_over(grid, logged.start[rows], logged.end[rows], nodes[rows])
+    waited = (logged.start - submit > _WAITED_S) & (logged.start >= 0) & ~logged.suspect
+    pressure = _pressure(grid, submit, logged.start, users, waited & (nodes == 1))
+    blocks = _blocks(grid, busy, pressure, _widest(grid, submit, logged.start, nodes * waited))
+    return _joined(_runs(blocks), grid, busy)
+
+
+def node_events(
+    levels: Levels, nodes: Sequence[int], given: Sequence[NodeEvent] = (), until: int | None = None
+) -> tuple[NodeEvent, ...]:
+    """Outages that leave `levels` of `nodes`, those `given` among them.
+
+    Which nodes were missing a log does not tell: the last of `nodes` are drained. A node out by
+    `given` is one of the missing, for the level counts what was busy; from `until` on, where no
+    level was seen, it comes on top.
+    """
+    level_from = dict(levels)
+    level = len(nodes)
+    out: dict[int, Outage] = {}
+    drained: dict[int, Outage] = {}
+    before: dict[int, Outage] = {}
+    events: list[NodeEvent] = []
+    for at in sorted({*level_from, *(event.at for event in given)}):
+        level = level_from.get(at, level)
+        _take(out, [event for event in given if event.at == at])
+        if until is None or at < until:
+            there = [node for node in nodes if node not in out]
+            drained = dict.fromkeys(there[level:], Outage.DRAIN)
+        now = drained | out
+        events += _changes(at, before, now)
+        before = now
+    return tuple(events)
+
+
+def _take(out: dict[int, Outage], events: Iterable[NodeEvent]) -> None:
+    for event in events:
+        if event.outage is Outage.RESUME:
+            out.pop(event.node, None)
+        else:
+            out[event.node] = event.outage
+
+
+def _changes(
+    at: int, before: Mapping[int, Outage], now: Mapping[int, Outage]
+) -> Iterator[NodeEvent]:
+    for node in sorted(before.keys() | now.keys()):
+        if before.get(node) != now.get(node):
+            yield NodeEvent(at, node, now.get(node, Outage.RESUME))
+
+
+def running_limit(users: Whole, logged: Logged, until: int) -> int:
+    """MaxJobsPU: the most jobs any user ever had running, where several users had just that
+    many; else 0."""
+    most: list[int] = []
+    rows = (logged.start >= 0) & (logged.start < until) & (logged.end > logged.start)
+    for user in np.unique(users[rows]):
+        mine = rows & (users == user)
+        at = np.concatenate([logged.end[mine], logged.start[mine]])
+        step = np.repeat([-1, 1], mine.sum())
+        # At one instant ends come first: np.lexsort sorts by its last key, then by the one before.
+        most.append(int(np.cumsum(step[np.lexsort((step, at))]).max()))
+    limit = max(most, default=0)
+    return limit if limit > 1 and most.count(limit) >= _SEVERAL else 0
+
+
+def hidden_chains(jobs: Sequence[SimJob], logged: Logged, until: int) -> Chains:
+    """Chains by one rule: same user, node count and name but for its digits at the end; of the
+    jobs submitted before the one before had ended, at least three, and three quarters, started
+    within a minute of that end."""
+    by_key: dict[tuple[str, str, int], list[int]] = {}
+    for row, job in enumerate(jobs):
+        if job.name and 0 <= logged.start[row] < until:
+            stem = re.sub(r"\d+\+?$", "", job.name)
+            by_key.setdefault((job.user, stem, job.nodes), []).append(row)
+    found = [chain for rows in by_key.values() if (chain := _following(rows, jobs, logged))]
+    return Chains(
+        chains=len(found),
+        jobs=sum(map(len, found)),
+        wait_h=sum(int(logged.start[r]) - jobs[r].submit for f in found for r in f) / HOUR_S,
+    )
+
+
+def _following(rows: list[int], jobs: Sequence[SimJob], logged: Logged) -> list[int]:
+    pairs = [
+        (row, int(logged.start[row] - logged.end[before]))
+        for before, row in pairwise(rows)
+        if jobs[row].submit < logged.end[before]
+    ]
+    tight = sum(0 <= gap <= _TIGHT_S for _, gap in pairs)
+    is_chain = tight >= max(_SEVERAL, _MOSTLY * len(pairs))
+    return [row for row, _ in pairs] if is_chain else []
+
+
+def _sum_over(grid: Whole, begin: Whole, end: Whole, amount: Whole) -> Whole:
+    """The sum of amounts in [begin, end) at each point of the grid."""
+    change = np.zeros(len(grid) + 1, np.int64)
+    np.add.at(change, np.searchsorted(grid, begin), amount)
+    np.add.at(change, np.searchsorted(grid, end), -amount)
+    return np.cumsum(change)[:-1]
+
+
+def _pressure(
+    grid: Whole, submit: Whole, start: Whole, users: Whole, rows: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Where these rows' jobs of several users waited."""
+    waiting = np.zeros(len(grid), np.int64)
+    for user in np.unique(users[rows]):
+        mine = rows & (users == user)
+        one = np.ones(mine.sum(), np.int64)
+        waiting += _sum_over(grid, submit[mine], start[mine], one) > 0
+    return waiting >= _UNDER_PRESSURE
+
+
+def _widest(grid: Whole, submit: Whole, start: Whole, nodes: Whole) -> Whole:
+    """The most nodes that a waiting job asks for."""
+    widest = np.zeros(len(grid), np.int64)
+    first, last = np.searchsorted(grid, submit), np.searchsorted(grid, start)
+    for row in np.flatnonzero(nodes > 1):
+        span = widest[first[row] : last[row]]
+        np.maximum(span, nodes[row], out=span)
+    return widest
+
+
+def _blocks(grid: Whole, busy: Whole, pressure: NDArray[np.bool_], widest: Whole) -> list[Block]:
+    size = _BLOCK_S // _GRID_S
+    blocks = []
+    for i in range(0, len(grid), size):
+        part = slice(i, i + size)
+        pressed = busy[part][pressure[part]]
+        if len(pressed) >= _MOST_OF_IT * size:
+            nodes = float(np.quantile(pressed, 0.9))
+            blocks.append(Block(int(grid[i]), nodes, int(widest[part].max())))
+    return blocks
+
+
+def _runs(blocks: list[Block]) -> list[list[Block]]:
+    """Blocks of one level together; a single one aside belongs to the level around it."""
+    runs: list[list[Block]] = []
+    current: list[Block] = []
+    aside: list[Block] = []
+    for block in blocks:
+        if current and block.at - (aside or current)[-1].at > 2 * DAY_S:
+            runs.append(current)
+            current, aside = [], []
+        level = float(np.median([b.nodes for b in current])) if current else block.nodes
+        if not block.beside(level):
+            current, aside = [*current, block], []
+            continue
+        aside.append(block)
+        if len(aside) >= _LASTING and len({b.beside(level) for b in aside}) == 1:
+            runs.append(current)
+            current, aside = aside, []
+    runs.append(current)
+    return [run for run in runs if len(run) >= _LASTING]
+
+
+def _height(run: list[Block]) -> int:
+    """The most that were busy, but for blocks in which drained nodes' jobs still ran."""
+    nodes = [block.nodes for block in run]
+    middle = float(np.median(nodes))
+    return round(max(n for n in nodes if n <= middle + _SAME))
+
+
+def _joined(runs: list[list[Block]], grid: Whole, busy: Whole) -> Levels:
+    levels: list[tuple[int, int]] = []
+    heights = [_height(run) for run in runs]
+    for i, (run, height) in enumerate(zip(runs, heights, strict=True)):
+        end = run[-1].at + _BLOCK_S
+        until = runs[i + 1][0].at if i + 1 < len(runs) else int(grid[-1]) + _GRID_S
+        levels.append((run[0].at, height))
+        if until > end:
+            seen = busy[(grid >= end) & (grid < until)].max(initial=0)
+            levels.append((end, max(height, int(seen), *heights[i + 1 : i + 2])))
+    changes = [pair for i, pair in enumerate(levels) if not i or levels[i - 1][1] != pair[1]]
+    return tuple(changes)

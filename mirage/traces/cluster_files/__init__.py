@@ -1,0 +1,3 @@
+"""Cluster files (C.toml): parsers and writers of simulated machines and their scheduler
+settings.
+"""

@@ -1,0 +1,358 @@
+"""Cluster files (C.toml): a machine and its scheduler's settings under slurm.conf's own names.
+
+One key is the replay's own. Every key, with its unit and default: docs/clusters.md.
+"""
+
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from mirage.errors import ConfigError, MalformedText
+from mirage.sim.slurm_release import is_unchecked, planned_as
+from mirage.sim.types import (
+    OFF,
+    NodeEvent,
+    NodeGroup,
+    Outage,
+    Params,
+    Partition,
+    Qos,
+    Reservation,
+)
+from mirage.slurm.text.hostlist import MOST_HOSTS
+from mirage.traces.cluster_files import field_parsers as values
+from mirage.traces.cluster_files.field_parsers import Reader
+
+Keys = Mapping[str, tuple[str, Reader]]
+"""By key: the field it becomes, and its reader."""
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFile:
+    """What a file says."""
+
+    params: Params
+    node_names: tuple[str, ...]
+    """By node number; empty where the file has none."""
+    warnings: tuple[str, ...]
+    """What reads, and yet may not be meant: a sentence each."""
+
+    def max_time_s(self) -> dict[str, int]:
+        """By partition, of those with a limit for jobs of every QOS."""
+        if any(qos.overrides_max_time for qos in self.params.qos):
+            return {}
+        return {one.name: one.max_time_s for one in self.params.partitions if one.max_time_s}
+
+
+def read_cluster_file(path: Path) -> Params:
+    """Params of a C.toml; every fault in it at once as ConfigError."""
+    return load_cluster_file(path).params
+
+
+def load_cluster_file(path: Path) -> ClusterFile:
+    """All of a C.toml; every fault in it at once as ConfigError."""
+    try:
+        written = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), [f"not TOML: {error}"]) from error
+    return parse_cluster_file(written, str(path))
+
+
+def parse_cluster_file(written: str, source: str) -> ClusterFile:
+    """The same for the text of one; `source` is what faults call it."""
+    try:
+        document = tomllib.loads(written)
+    except (ValueError, RecursionError) as error:  # tomllib lets through what int() says
+        raise ConfigError(source, [f"not TOML: {error}"]) from error
+    reading = _Reading(document)
+    given = reading.all()
+    if reading.faults:
+        raise ConfigError(source, reading.faults)
+    params = Params(**given)
+    warnings = (
+        *_without_a_scheduler(params),
+        *_of_another_release(params),
+        *_overlaps(params.reservations),
+        *_overlapping_outages(params.node_events),
+    )
+    return ClusterFile(params=params, node_names=reading.node_names, warnings=warnings)
+
+
+_CLUSTER: Keys = {
+    "name": ("name", values.cluster_name),
+    "nodes": ("nodes", values.count(1, MOST_HOSTS)),
+    "gpus_per_node": ("gpus_per_node", values.count(0)),
+    "cpus_per_node": ("cpus_per_node", values.count(1)),
+    "memory_mib_per_node": ("memory_mib_per_node", values.count(0)),
+    "node_names": ("node_names", values.host_names),
+    "cancelled_jobs_run": ("cancelled_jobs_run", values.yes_or_no),
+}
+_SCHEDULER: Keys = {
+    "SLURM_VERSION": ("slurm_version", values.slurm_version),
+    "PriorityWeightAge": ("priority_weight_age", values.weight),
+    "PriorityMaxAge": ("priority_max_age_s", values.duration),
+    "PriorityWeightJobSize": ("priority_weight_job_size", values.weight),
+    "PriorityFavorSmall": ("priority_favor_small", values.yes_or_no),
+    "PriorityWeightPartition": ("priority_weight_partition", values.weight),
+    "PriorityWeightQOS": ("priority_weight_qos", values.weight),
+    "PriorityWeightFairshare": ("priority_weight_fairshare", values.weight),
+    "PriorityDecayHalfLife": ("priority_decay_half_life_s", values.duration),
+    "PriorityCalcPeriod": ("priority_calc_period_s", values.duration),
+    "PriorityFlags": ("accrue_always", values.accrue_always),
+    "SelectType": ("select_type", values.select_type),
+    "MaxJobsPU": ("max_jobs_pu", values.count(0)),
+    "OverTimeLimit": ("over_time_limit_s", values.minutes(0)),
+    "sched_interval": ("sched_interval_s", values.interval),
+    "default_queue_depth": ("default_queue_depth", values.count(1)),
+    "bf_interval": ("bf_interval_s", values.interval),
+    "bf_window": ("bf_window_s", values.minutes(1)),
+    "bf_resolution": ("bf_resolution_s", values.count(1)),
+    "bf_max_job_test": ("bf_max_job_test", values.count(1)),
+    "bf_max_job_user": ("bf_max_job_user", values.count(0)),
+    "bf_continue": ("", values.always),
+}
+_NODES: Keys = {
+    "count": ("count", values.count(1)),
+    "CPUs": ("cpus", values.count(1)),
+    "RealMemory": ("memory_mib", values.count(0)),
+    "Gres": ("gpus", values.gpus),
+}
+_QOS: Keys = {
+    "Name": ("name", values.name),
+    "Priority": ("priority", values.count(0)),
+    "Flags": ("overrides_max_time", values.overrides_max_time),
+    "MaxJobsPU": ("max_jobs_pu", values.count(0)),
+    "MaxSubmitJobsPU": ("max_submit_pu", values.count(0)),
+    "MaxTRESPU": ("tres", values.tres_limits),
+}
+_ACCOUNT: Keys = {"Account": ("account", values.text), "Fairshare": ("shares", values.count(0))}
+_CAPACITY: Keys = {"from": ("at", values.instant), "nodes": ("nodes", values.count(0))}
+_SECTIONS = ("cluster", "scheduler")
+_LISTS = ("nodes", "partitions", "qos", "reservations", "outages", "capacity", "accounts")
+
+
+def _partition_keys(nodes: Reader) -> Keys:
+    return {
+        "PartitionName": ("name", values.name),
+        "Nodes": ("nodes", nodes),
+        "PriorityTier": ("priority_tier", values.count(0)),
+        "PriorityJobFactor": ("priority_job_factor", values.count(0)),
+        "MaxTime": ("max_time_s", values.time_limit),
+        "OverSubscribe": ("exclusive", values.exclusive),
+    }
+
+
+def _period_keys(nodes: Reader) -> Keys:
+    return {
+        "StartTime": ("start", values.instant),
+        "EndTime": ("end", values.instant),
+        "Nodes": ("nodes", nodes),
+    }
+
+
+class _Reading:
+    """One document on its way to Params; faults gather in `faults`."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.faults = [
+            f"[{name}]: no such section" for name in document if name not in _SECTIONS + _LISTS
+        ]
+        self.node_names: tuple[str, ...] = ()
+        self._document = document
+
+    def all(self) -> Table:
+        """The fields of Params that the document gives; of use only where there are no faults."""
+        given = self._section("cluster", _CLUSTER, needed=("name", "nodes"))
+        given |= self._section("scheduler", _SCHEDULER)
+        self.node_names = given.pop("node_names", ())
+        groups = tuple(
+            NodeGroup(**row) for row in self._rows("nodes", _NODES, needed=("count", "CPUs"))
+        )
+        total = given.get("nodes", 0)
+        self._check_nodes(total, groups)
+        nodes = values.node_list(total, self.node_names)
+        partitions = self._rows("partitions", _partition_keys(nodes), needed=("PartitionName",))
+        found: Table = {
+            "node_groups": groups,
+            "partitions": tuple(Partition(**row) for row in partitions),
+            "qos": self._qos(),
+            "reservations": self._reservations(nodes),
+            "node_events": self._node_events(nodes, total),
+            "shares": self._shares(),
+        }
+        self._check_names("partitions", [p["name"] for p in partitions])
+        known = {f.name for f in fields(Params)}
+        return {k: v for k, v in given.items() if k in known} | {
+            k: v for k, v in found.items() if v
+        }
+
+    def _qos(self) -> tuple[Qos, ...]:
+        rows = self._rows("qos", _QOS, needed=("Name",))
+        self._check_names("qos", [row["name"] for row in rows])
+        return tuple(Qos(**row.pop("tres", {}), **row) for row in rows)
+
+    def _shares(self) -> tuple[tuple[str, int], ...]:
+        rows = self._rows("accounts", _ACCOUNT, needed=("Account", "Fairshare"))
+        self._check_names("accounts", [row["account"] for row in rows])
+        return tuple((row["account"], row["shares"]) for row in rows)
+
+    def _reservations(self, nodes: Reader) -> tuple[Reservation, ...]:
+        keys = {"ReservationName": ("name", values.text)} | dict(_period_keys(nodes))
+        rows = self._rows("reservations", keys, needed=("StartTime", "EndTime"))
+        self._check_periods("reservations", rows)
+        return tuple(Reservation(**row) for row in rows)
+
+    def _node_events(self, nodes: Reader, total: int) -> tuple[NodeEvent, ...]:
+        """Sorted; of what happens to a node at one instant the worst is the last."""
+        keys = {"State": ("state", values.outage)} | dict(_period_keys(nodes))
+        rows = self._rows("outages", keys, needed=("State", "StartTime", "Nodes"))
+        self._check_periods("outages", rows)
+        events: set[NodeEvent] = set()
+        for row in rows:
+            numbers = row["nodes"] or range(total)
+            events |= {NodeEvent(row["start"], node, row["state"]) for node in numbers}
+            if "end" in row:
+                events |= {NodeEvent(row["end"], node, Outage.RESUME) for node in numbers}
+        events |= self._capacity(total)
+        return tuple(sorted(events, key=_in_order))
+
+    def _capacity(self, total: int) -> set[NodeEvent]:
+        events: set[NodeEvent] = set()
+        before, last = total, -1
+        for i, row in enumerate(self._rows("capacity", _CAPACITY, needed=("from", "nodes"))):
+            at, now = row["at"], row["nodes"]
+            if at <= last:
+                self.faults.append(
+                    f"[[capacity]] {i + 1}: `from` must be later than the one before"
+                )
+            if now > total:
+                self.faults.append(f"[[capacity]] {i + 1} nodes = {now}: the cluster has {total}")
+                continue
+            last = at
+            events |= {NodeEvent(at, node, Outage.DRAIN) for node in range(now, before)}
+            events |= {NodeEvent(at, node, Outage.RESUME) for node in range(before, now)}
+            before = now
+        return events
+
+    def _section(self, name: str, keys: Keys, needed: Sequence[str] = ()) -> Table:
+        table = self._document.get(name, {})
+        if not isinstance(table, dict):
+            self.faults.append(f"{name}: must be a section")
+            return {}
+        return self._table(f"[{name}]", table, keys, needed)
+
+    def _rows(self, name: str, keys: Keys, needed: Sequence[str]) -> list[Table]:
+        """The rows of a list; those with a fault are left out, so that the rest can be checked."""
+        listed = self._document.get(name, [])
+        if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
+            self.faults.append(f"{name}: must be written [[{name}]], once for each")
+            return []
+        found = []
+        for i, row in enumerate(listed):
+            faults = len(self.faults)
+            read = self._table(f"[[{name}]] {i + 1}", row, keys, needed)
+            if len(self.faults) == faults:
+                found.append(read)
+        return found
+
+    def _table(
+        self, where: str, table: Mapping[str, Any], keys: Keys, needed: Sequence[str]
+    ) -> Table:
+        known = {key.lower(): reading for key, reading in keys.items()}
+        found: Table = {}
+        for key, value in table.items():
+            # slurm.conf's keys are known in any case: `scontrol` itself prints FairShare.
+            if key.lower() not in known:
+                self.faults.append(f"{where} {key}: no such key")
+                continue
+            field, reader = known[key.lower()]
+            if field in found:
+                self.faults.append(f"{where} {key}: twice")
+            try:
+                found[field] = reader(value)
+            except (ValueError, MalformedText) as error:
+                self.faults.append(f"{where} {key} = {value!r}: {error}")
+        written = {key.lower() for key in table}
+        self.faults += [f"{where} {key}: missing" for key in needed if key.lower() not in written]
+        return found
+
+    def _check_nodes(self, total: int, groups: Sequence[NodeGroup]) -> None:
+        counted = sum(group.count for group in groups)
+        if total and groups and counted != total:
+            self.faults.append(f"[[nodes]]: {counted} in sum, [cluster] nodes says {total}")
+        named = len(self.node_names)
+        if total and named and named != total:
+            self.faults.append(f"[cluster] node_names: {named} names for {total} nodes")
+
+    def _check_names(self, what: str, names: Sequence[str]) -> None:
+        self.faults += [
+            f"[[{what}]] {name}: more than one of that name"
+            for name, times in Counter(names).items()
+            if times > 1
+        ]
+
+    def _check_periods(self, what: str, rows: Sequence[Table]) -> None:
+        self.faults += [
+            f"[[{what}]] with StartTime {row['start']}: EndTime must be later"
+            for row in rows
+            if "end" in row and row["end"] <= row["start"]
+        ]
+
+
+_WEAKEST_FIRST = (Outage.RESUME, Outage.DRAIN, Outage.DOWN)
+"""Of several at one instant the simulator takes the last."""
+
+
+def _in_order(event: NodeEvent) -> tuple[int, int, int]:
+    return event.at, event.node, _WEAKEST_FIRST.index(event.outage)
+
+
+def _without_a_scheduler(params: Params) -> list[str]:
+    if params.sched_interval_s == OFF and params.bf_interval_s == OFF:
+        return ["sched_interval and bf_interval are both -1: no job ever starts"]
+    return []
+
+
+def _of_another_release(params: Params) -> list[str]:
+    version = params.slurm_version
+    return [f"SLURM_VERSION: {planned_as(version)}"] if is_unchecked(version) else []
+
+
+def _overlaps(reservations: Sequence[Reservation]) -> list[str]:
+    """A sentence for each pair that keeps a node at one time; the simulator keeps it for both."""
+    said = []
+    for one, other in combinations(reservations, 2):
+        if one.start < other.end and other.start < one.end and _share_a_node(one, other):
+            said.append(f"reservations {one.name!r} and {other.name!r} overlap")
+    return said
+
+
+def _share_a_node(one: Reservation, other: Reservation) -> bool:
+    """No nodes named are all nodes."""
+    return not one.nodes or not other.nodes or not set(one.nodes).isdisjoint(other.nodes)
+
+
+def _overlapping_outages(events: Sequence[NodeEvent]) -> list[str]:
+    """Where outages of one node overlap, its first return counts: one sentence with how many."""
+    out: set[int] = set()
+    early: list[int] = []
+    for event in events:
+        if event.outage is not Outage.RESUME:
+            out.add(event.node)
+        elif event.node in out:
+            out.remove(event.node)
+        else:
+            early.append(event.node)
+    if not early:
+        return []
+    return [
+        f"{len(early)} times a node returns that is not out (node {early[0]} first): "
+        "where outages of a node overlap, its first return counts"
+    ]

@@ -1,0 +1,96 @@
+"""TACC's published logs (Mirage, SC'23): a row count, a header, dashes, then tab-separated rows.
+
+They hold no state, partition or GPUs. The state is inferred as the normalised traces do: a run as
+long as its limit is TIMEOUT, a non-zero exit FAILED, no run at all CANCELLED before its start.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import tzinfo
+
+from mirage.domain.job import Job, JobId, JobState
+from mirage.errors import UnknownFormat
+from mirage.slurm.commands.sacct_record import Record
+from mirage.traces.formats.site_clock import Clock, time_zone
+from mirage.traces.formats.text_lines import Lines, outcomes
+from mirage.traces.formats.trace_row import Outcome, RowRefused, integer
+
+HOME_ZONE = "America/Chicago"
+"""TACC is in Austin, and the logs are in its local time."""
+
+_REQUIRED = ("JobID", "UID", "Start", "Submit", "End", "TimelimitRaw", "ExitCode", "NNodes")
+_MINUTE_S = 60
+
+
+class TaccLog:
+    """The header of a log, and its rows."""
+
+    def __init__(self, lines: Lines, zone: tzinfo | None = None) -> None:
+        self._lines = lines
+        self._clock = Clock(zone or time_zone(HOME_ZONE))
+        first = next((line for _, line in lines if line.strip()), "").strip()
+        self.total = int(first) if first.isdecimal() else None
+        header = first if self.total is None else next(lines, (0, ""))[1]
+        self._columns = header.split()
+        missing = [name for name in _REQUIRED if name not in self._columns]
+        if missing:
+            raise UnknownFormat(
+                f"{lines.path} is no TACC log: its header has no {', '.join(missing)}. "
+                "Of sacct a dump is read that was made with -P (docs/traces.md has the command)"
+            )
+
+    def read(self) -> Iterator[tuple[int, Outcome]]:
+        rows = 0
+        for number, outcome in outcomes(self._lines, self._record, ignored=_is_rule):
+            rows += 1
+            yield number, outcome
+        if self.total is not None and rows < self.total:
+            raise self._lines.truncated(f"its first line says {self.total} rows and it has {rows}")
+
+    def _record(self, line: str) -> Record:
+        field = self._fields(line)
+        submit = self._clock.epoch(field["Submit"], "submit")
+        if submit is None:
+            raise RowRefused("no submit time")
+        start = self._clock.epoch(field["Start"], "start", submit)
+        end = self._clock.epoch(field["End"], "end", start)
+        limit_s = integer(field["TimelimitRaw"], "time limit") * _MINUTE_S
+        state = _inferred(start, end, limit_s, field["ExitCode"])
+        job = Job(
+            job_id=JobId(integer(field["JobID"], "job id")),
+            submit=submit,
+            state=state,
+            user=field["UID"],
+            name=field.get("JobName", ""),
+            priority=integer(field["Priority"], "priority") if field.get("Priority") else None,
+            start=start,
+            end=end,
+            time_limit_s=limit_s,
+            nodes=integer(field["NNodes"], "nodes"),
+            exit_code=field["ExitCode"],
+        )
+        return Record(job)
+
+    def _fields(self, line: str) -> Mapping[str, str]:
+        fields = [text.strip() for text in line.split("\t")]
+        if len(fields) == len(self._columns) + 1:
+            # One row of the published log has a stray field after its UID.
+            del fields[self._columns.index("UID") + 1]
+        if len(fields) != len(self._columns):
+            raise RowRefused(f"not {len(self._columns)} fields")
+        return dict(zip(self._columns, fields, strict=True))
+
+
+def _is_rule(line: str) -> bool:
+    return not line.strip("-\t ")
+
+
+def _inferred(start: int | None, end: int | None, limit_s: int, exit_code: str) -> JobState:
+    if start is None:
+        return JobState.PENDING if end is None else JobState.CANCELLED
+    if end is None:
+        return JobState.RUNNING
+    if end == start:
+        return JobState.CANCELLED
+    if end - start >= limit_s:
+        return JobState.TIMEOUT
+    return JobState.COMPLETED if exit_code == "0:0" else JobState.FAILED

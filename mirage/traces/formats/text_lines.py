@@ -1,0 +1,120 @@
+"""Lines of a text file, plain or gzip, with their numbers, and what a broken file says."""
+
+import gzip
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from mirage.errors import InputError
+from mirage.slurm.commands.sacct_record import Record
+from mirage.traces.formats.trace_row import Outcome, Refused, attempt
+
+_GZIP = b"\x1f\x8b"
+_HEAD_BYTES = 1 << 16
+
+
+def head(path: Path) -> bytes:
+    """The first bytes of a file, unpacked where it is gzip; one sentence where it does not open."""
+    with _opened(path) as raw:
+        packed = raw.read(len(_GZIP)) == _GZIP
+        raw.seek(0)
+        if not packed:
+            return raw.read(_HEAD_BYTES)
+        with gzip.GzipFile(fileobj=raw) as plain:
+            return _unpacked(path, lambda: plain.read1(_HEAD_BYTES))
+
+
+class Lines:
+    """An iterator of (line number, line) over a text file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.number = 0
+        self.unterminated = False
+        """The last line given has no newline: it is the file's last, and may be cut."""
+        self.garbled = False
+        """The last line given is not UTF-8: what stands for such bytes is not what was there."""
+        self._raw = _opened(path)
+        self._size = max(1, os.fstat(self._raw.fileno()).st_size)
+        packed = self._raw.peek(len(_GZIP))[:2] == _GZIP  # type: ignore[attr-defined]
+        self._plain = cast(BinaryIO, gzip.GzipFile(fileobj=self._raw)) if packed else self._raw
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        return self
+
+    def __next__(self) -> tuple[int, str]:
+        line = _unpacked(self.path, self._plain.readline)
+        if not line:
+            self.close()
+            raise StopIteration
+        self.number += 1
+        self.unterminated = not line.endswith(b"\n")
+        text = self._decoded(line).rstrip("\r\n")
+        return self.number, text.removeprefix("\ufeff") if self.number == 1 else text
+
+    def _decoded(self, line: bytes) -> str:
+        self.garbled = False
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            self.garbled = True
+            return line.decode(errors="replace")
+
+    @property
+    def share(self) -> float:
+        """How much of the file has been read, 0 to 1."""
+        return 1.0 if self._raw.closed else self._raw.tell() / self._size
+
+    def close(self) -> None:
+        self._plain.close()
+        self._raw.close()
+
+    def truncated(self, why: str) -> InputError:
+        return InputError(
+            f"{self.path} is truncated: {why}. Rows before that are good; "
+            "ingest the complete file to have the rest"
+        )
+
+
+def _never(_line: str) -> bool:
+    return False
+
+
+def outcomes(
+    lines: Lines, parse: Callable[[str], Record], *, ignored: Callable[[str], bool] = _never
+) -> Iterator[tuple[int, Outcome]]:
+    """A record or a refusal for every line that is left; a line that is cut short ends it."""
+    for number, line in lines:
+        if not line.strip() or ignored(line):
+            continue
+        outcome = Refused("not UTF-8") if lines.garbled else attempt(parse, line)
+        if lines.unterminated and isinstance(outcome, Refused) and not outcome.skipped:
+            raise lines.truncated(f"its last line, {number}, is cut short ({outcome.reason})")
+        yield number, outcome
+
+
+def _opened(path: Path) -> BinaryIO:
+    if path.is_dir():
+        raise InputError(f"{path} is a directory: a trace file is expected")
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _unpacked(path: Path, read: Callable[[], bytes]) -> bytes:
+    try:
+        return read()
+    except EOFError as error:
+        raise InputError(
+            f"{path} is truncated: its gzip data ends in the middle. Rows before that are good; "
+            "ingest the complete file to have the rest"
+        ) from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path} is not sound gzip: {error}") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error

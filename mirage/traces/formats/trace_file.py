@@ -1,0 +1,240 @@
+"""Trace files of four formats, told apart by their content, as batches of jobs with a tally."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+
+from mirage.domain.job import Job
+from mirage.errors import InputError, UnknownFormat
+from mirage.slurm.commands.sacct_header import separator_of
+from mirage.slurm.commands.sacct_record import Record
+from mirage.traces.formats import swf
+from mirage.traces.formats.parquet import ParquetTrace
+from mirage.traces.formats.sacct_dump import SacctDump
+from mirage.traces.formats.site_clock import time_zone
+from mirage.traces.formats.tacc_log import TaccLog
+from mirage.traces.formats.text_lines import Lines, head
+from mirage.traces.formats.trace_row import Outcome, Refused
+
+BATCH_ROWS = 4000
+
+
+class Format(StrEnum):
+    SACCT = "sacct"
+    SWF = "swf"
+    PARQUET = "parquet"
+    TACC = "tacc"
+
+
+_EXPECTED = {
+    Format.SACCT: "the output of sacct -P with its header line",
+    Format.SWF: "the Standard Workload Format, with its header comments",
+    Format.PARQUET: "parquet with Mirage's trace columns",
+    Format.TACC: "a TACC log: row count, header, dashes, tab-separated rows",
+}
+_PARQUET_MAGIC = b"PAR1"
+_JSON = ("{", "[")
+_COLUMNS = "|"
+DUPLICATE = "same job id and submit time as another row"
+ANOTHERS = "the same job under another user: what a user wrote into a column such as JobName"
+"""sacct prints a newline in a text as it stands, so that a text can hold a row."""
+_SUBMIT_BITS = 34
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the rows so far: read = kept + refused + skipped."""
+
+    read: int = 0
+    kept: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    assumed: Counter[str] = field(default_factory=Counter)
+    """Of those kept: what was taken in the place of what they lack."""
+    first: dict[str, int] = field(default_factory=dict)
+    """The line (in parquet the row) where a reason was first met."""
+
+    def turn_down(self, refusal: Refused, number: int) -> None:
+        (self.skipped if refusal.skipped else self.refused)[refusal.reason] += 1
+        self.first.setdefault(refusal.reason, number)
+
+    def keep(self, record: Record, number: int) -> None:
+        self.kept += 1
+        for what in record.assumed:
+            self.assumed[what] += 1
+            self.first.setdefault(what, number)
+
+
+class TraceFile:
+    """One pass over an open trace file. `tally` grows while `batches` is drawn from."""
+
+    def __init__(
+        self,
+        trace_format: Format,
+        outcomes: Iterator[tuple[int, Outcome]],
+        *,
+        source: Lines | ParquetTrace,
+        total: int | None = None,
+        clusters: Counter[str] | None = None,
+    ) -> None:
+        self.format = trace_format
+        self.total = total
+        """Rows in the file, where the file says so."""
+        self.tally = Tally()
+        self.clusters: Counter[str] = Counter() if clusters is None else clusters
+        """Rows so far by the cluster that they name, where the file says so."""
+        self._outcomes = outcomes
+        self._source = source
+        self._settled: dict[int, bool] = {}
+        self._owners: dict[int, int] = {}
+        """Of each job so far: a hash, since names would take the most of a large file's memory."""
+
+    @property
+    def share(self) -> float:
+        """How much has been read, 0 to 1: by rows where their number is known, else by bytes."""
+        if self.total:
+            return min(1.0, self.tally.read / self.total)
+        return self._source.share if isinstance(self._source, Lines) else 1.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._source.close()
+
+    def batches(self, rows: int = BATCH_ROWS) -> Iterator[list[Job]]:
+        """The jobs in the file's order, never two of one key in a batch."""
+        batch: dict[int, Job] = {}
+        for number, outcome in self._outcomes:
+            self.tally.read += 1
+            if isinstance(outcome, Refused):
+                self.tally.turn_down(outcome, number)
+                continue
+            job = outcome.job
+            key = job.job_id << _SUBMIT_BITS | job.submit
+            if self._is_anothers(key, job):
+                self.tally.turn_down(Refused(ANOTHERS), number)
+                continue
+            if self._superseded(key, job):
+                self.tally.turn_down(Refused(DUPLICATE), number)
+                continue
+            if key in batch:
+                self.tally.turn_down(Refused(DUPLICATE), number)
+            else:
+                self.tally.keep(outcome, number)
+            batch[key] = job
+            if len(batch) >= rows:
+                yield list(batch.values())
+                batch = {}
+        if batch:
+            yield list(batch.values())
+
+    def _is_anothers(self, key: int, job: Job) -> bool:
+        owner = hash((job.user, job.uid))
+        return self._owners.setdefault(key, owner) != owner
+
+    def _superseded(self, key: int, job: Job) -> bool:
+        """Whether an earlier row says as much. Dumps put together from windows repeat jobs: the
+        row that has the end counts."""
+        before = self._settled.get(key)
+        if before is None or (job.state.ended and not before):
+            self._settled[key] = job.state.ended
+            return False
+        return True
+
+
+def open_trace(
+    path: Path,
+    trace_format: Format | None = None,
+    timezone: str | None = None,
+    *,
+    cluster: str | None = None,
+) -> TraceFile:
+    """The trace in a file, its format found from its content unless given.
+
+    `timezone` is that of local times in a sacct dump (default: this host's) or a TACC log
+    (default: TACC's). `cluster`: whose rows are wanted of a dump that names several clusters.
+    Raises InputError for a file that is empty, cut short, or of no known format.
+    """
+    zone = time_zone(timezone) if timezone else None
+    start = head(path)
+    if not start.strip():
+        raise InputError(f"{path} is empty: {_expected(trace_format)} expected")
+    chosen = trace_format or _sniffed(path, start)
+    if chosen is Format.PARQUET:
+        if not start.startswith(_PARQUET_MAGIC):
+            raise UnknownFormat(f"{path} is not parquet")
+        parquet = ParquetTrace(path)
+        return TraceFile(chosen, parquet.read(), source=parquet, total=parquet.total)
+    _assert_text(path, start)
+    lines = Lines(path)
+    try:
+        return _text_trace(chosen, lines, zone, cluster)
+    except BaseException:
+        lines.close()
+        raise
+
+
+def _text_trace(
+    chosen: Format, lines: Lines, zone: tzinfo | None, cluster: str | None
+) -> TraceFile:
+    if chosen is Format.SACCT:
+        dump = SacctDump(lines, zone, cluster)
+        return TraceFile(chosen, dump.read(), source=lines, clusters=dump.clusters)
+    if chosen is Format.SWF:
+        return TraceFile(chosen, swf.read(lines), source=lines)
+    tacc = TaccLog(lines, zone)
+    return TraceFile(chosen, tacc.read(), source=lines, total=tacc.total)
+
+
+def _sniffed(path: Path, start: bytes) -> Format:
+    """By what only one format has: a dump the names of sacct's fields, SWF its comments or 18
+    numbers, a TACC log the line of dashes below its header."""
+    if start.startswith(_PARQUET_MAGIC):
+        return Format.PARQUET
+    _assert_text(path, start)
+    # Not `splitlines`, which takes some delimiters for the end of a line.
+    text = start.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    lines = [line.rstrip("\r") for line in text.split("\n") if line.strip()]
+    first, rest = lines[0], lines[1:3]
+    if first.startswith(_JSON):
+        raise UnknownFormat(f"{path} is JSON; {_expected(None)} expected")
+    if _is_tacc(first, rest):
+        return Format.TACC
+    try:
+        separator = separator_of(first)
+    except UnknownFormat as error:
+        raise UnknownFormat(f"{path}: {error}") from error
+    if separator is not None:
+        return Format.SACCT
+    if first.startswith(";") or _is_swf_row(first):
+        return Format.SWF
+    if _COLUMNS in first:
+        return Format.SACCT  # whose reader says what its first line lacks
+    raise UnknownFormat(f"{path}: its first line is of no known format; {_expected(None)} expected")
+
+
+def _is_tacc(first: str, rest: Sequence[str]) -> bool:
+    if first.strip().isdecimal():
+        return bool(rest) and "JobID" in rest[0].split()
+    return "JobID" in first.split() and bool(rest) and not rest[0].strip("-\t ")
+
+
+def _is_swf_row(line: str) -> bool:
+    words = line.split()
+    return len(words) == swf.FIELDS and all(
+        w.lstrip("-").replace(".", "", 1).isdecimal() for w in words
+    )
+
+
+def _assert_text(path: Path, start: bytes) -> None:
+    if b"\0" in start.lstrip().partition(b"\n")[0]:
+        raise UnknownFormat(f"{path} is neither text nor parquet; {_expected(None)} expected")
+
+
+def _expected(trace_format: Format | None) -> str:
+    return _EXPECTED[trace_format] if trace_format else "one of: " + "; ".join(_EXPECTED.values())

@@ -1,0 +1,119 @@
+"""One row of a trace file: reading its fields, and whether it makes sense as a job."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from mirage.domain.job import Job, JobState
+from mirage.slurm.commands import sacct_record
+from mirage.slurm.commands.sacct_record import BadField, Record
+
+CLOCK_TOLERANCE_S = 60
+"""How far a start may lie before its submission: two daemons' clocks, not a broken row."""
+
+LATEST = 2**33
+"""Epoch seconds of the year 2242. Anything later is milliseconds or rubbish."""
+
+_LARGEST = 2**53
+_TEXTS: tuple[str, ...] = (
+    "user",
+    "account",
+    "partition",
+    "qos",
+    "name",
+    "reason",
+    "exit_code",
+    "node_list",
+)
+_TEXTS += ("comment", "submit_line")
+R = TypeVar("R")
+
+
+class RowRefused(Exception):
+    """This row is not taken; its message is the reason that is counted. Stays in this room."""
+
+
+class RowSkipped(RowRefused):
+    """This row is in order, but it is no job of its own: a step, a partial execution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What a reader gives in the place of a job."""
+
+    reason: str
+    skipped: bool = False
+
+
+Outcome = Record | Refused
+
+
+def attempt(parse: Callable[[R], Record], row: R) -> Outcome:
+    """The record of a row, or why there is none."""
+    try:
+        found = parse(row)
+        job = checked(found.job)
+        return found if job is found.job else Record(job, found.assumed)
+    except BadField as bad:
+        return Refused(bad.reason)
+    except RowSkipped as skipped:
+        return Refused(str(skipped), skipped=True)
+    except RowRefused as refused:
+        return Refused(str(refused))
+
+
+def checked(job: Job) -> Job:
+    """The job with clean text; refused where its numbers contradict each other."""
+    _numbers_in_range(job)
+    end = job.expected_end if job.end is None else job.end
+    if end is not None and job.start is not None and end < job.start:
+        raise RowRefused("end before start")
+    if job.end is not None and job.end < job.submit - CLOCK_TOLERANCE_S:
+        raise RowRefused("end before submit")
+    # A requeued job's may be that of the run before.
+    if (
+        job.start is not None
+        and job.state is not JobState.REQUEUED
+        and job.start < job.submit - CLOCK_TOLERANCE_S
+    ):
+        raise RowRefused("start before submit")
+    return _without_nul(job)
+
+
+def integer(value: str | float, what: str) -> int:
+    """A whole number, also written `3.0`."""
+    if isinstance(value, str):
+        return sacct_record.integer(value, what)
+    try:
+        return int(value)
+    except (ValueError, OverflowError):
+        raise RowRefused(f"{what} is not a number") from None
+
+
+def _numbers_in_range(job: Job) -> None:
+    if not 0 < job.job_id < _LARGEST:
+        raise RowRefused("job id is not a positive number")
+    for what, instant in (
+        ("submit", job.submit),
+        ("eligible", job.eligible),
+        ("start", job.start or job.planned_start),
+        ("end", job.end or job.expected_end),
+    ):
+        if instant is not None and not 0 <= instant < LATEST:
+            raise RowRefused(f"{what} is no time in epoch seconds")
+    for what, number in (
+        ("time limit", job.time_limit_s or 0),
+        ("nodes", job.nodes),
+        ("cpus", job.cpus),
+        ("gpus", job.gpus),
+        ("memory", job.memory_mib),
+        ("elapsed", job.elapsed_s or 0),
+    ):
+        if not 0 <= number < LATEST:
+            raise RowRefused(f"{what} is out of range")
+
+
+def _without_nul(job: Job) -> Job:
+    """PostgreSQL's text takes no NUL."""
+    dirty = {n: t.replace("\0", "") for n in _TEXTS if "\0" in (t := getattr(job, n))}
+    return replace(job, **dirty) if dirty else job

@@ -1,0 +1,1 @@
+"""Workloads for the simulator: replays of logged traces, load scaling, and synthetic jobs."""

@@ -1,0 +1,362 @@
+"""A logged trace as a workload to replay: what each user asked for, and what only the log knows."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirage.domain.job import Job, JobState
+from mirage.domain.timelimit import UNLIMITED
+from mirage.errors import InputError
+from mirage.sim.packing.packed_params import groups_of, partition_nodes
+from mirage.sim.packing.workload import Workload
+from mirage.sim.types import Params, Partition, SelectType, SimJob
+from mirage.traces.formats.suspect_flags import suspects
+from mirage.traces.formats.trace_file import DUPLICATE, Format, TraceFile, open_trace
+
+_NAMED = 10
+"""Clusters, in one sentence."""
+Faults = dict[str, list[int]]
+"""By reason: the jobs, or for rows that did not read the line (parquet: row) where it first was."""
+
+LARGER = "more nodes than the cluster has"
+NO_NODES = "no nodes"
+NO_FATE = "neither a time limit nor an end"
+NO_LIMIT = "no time limit: taken as the longest limit or run in the log"
+NO_END = "no end logged: taken to run to its limit"
+RUNS_ON = "still runs at the log's end, without a limit: holds its nodes until then"
+SEVERAL_PARTITIONS = "several partitions: put in the first that takes it"
+REPEATED = "job id seen before: replayed under a new number"
+UNSORTED = "out of order of submission: sorted"
+OVER = "ran over its limit: cut there"
+OTHER_PARTITION = "partition not in the cluster file: put in the default one"
+NO_MEMORY = "no memory in the log: none is asked"
+OTHER_QOS = "QOS not in the cluster file: put in the default one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """What the log says of the jobs of a workload, row for row. Epoch seconds; -1: not known."""
+
+    eligible: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    suspect: NDArray[np.bool_]
+    """Rows with a `*_suspect` flag: their wait is not (only) the queue's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """A workload, what the log says became of it, and every row that is not taken as it stands."""
+
+    workload: Workload
+    logged: Logged
+    read: int
+    """Rows in the file: those replayed, refused and skipped."""
+    refused: dict[str, int]
+    """Rows left out, by reason."""
+    assumed: dict[str, int]
+    """Rows replayed with something put right, by what."""
+    named: Faults
+    """Of all three: which."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Rows in order that are no jobs of their own, by reason: steps, rows of another cluster."""
+    until: int | None = None
+    """The log's end, where jobs still ran: nothing later is known. Epoch seconds."""
+
+
+def workload(path: Path, params: Params) -> Workload:
+    """The jobs of the trace in `path` that the cluster can run, by submission.
+
+    Nothing logged after submission enters but the run time (the simulator cuts it at the limit)
+    and, for a job cancelled while it waited, the instant its user gave up. Raises InputError
+    for a file that does not read; rows that make no sense are left out (`read` counts them).
+    """
+    return read(path, params).workload
+
+
+def read(path: Path, params: Params, cluster: str | None = None) -> Replay:
+    """As `workload`, with the log's own starts beside it and an account of every bad row.
+
+    `cluster`: whose rows are replayed of a log that names several clusters; without it such a log
+    is refused.
+    """
+    with open_trace(path, cluster=cluster) as trace:
+        rows, repeated = _distinct(job for batch in trace.batches() for job in batch)
+        check_cluster(path, trace, cluster)
+        tally = trace.tally
+        flagged = suspects(path) if trace.format is Format.PARQUET else set()
+    faults = _Faults(
+        refused=Counter(tally.refused) + Counter({DUPLICATE: repeated}),
+        assumed=Counter(tally.assumed),
+        named={reason: [number] for reason, number in tally.first.items()},
+    )
+    until = _end_of(rows)
+    pairs = _replayed(rows, params, faults, until)
+    made = Workload.of(params, [sim for sim, _ in pairs])
+    if made.refused:
+        for reason, ids in made.refused.items():
+            faults.refused[reason] += len(ids)
+            faults.named.setdefault(reason, []).extend(ids)
+        out = {job_id for ids in made.refused.values() for job_id in ids}
+        pairs = [pair for pair in pairs if pair[0].job_id not in out]
+        made = Workload.of(params, [sim for sim, _ in pairs])
+    return Replay(
+        workload=made,
+        logged=_logged(made, {sim.job_id: job for sim, job in pairs}, flagged),
+        read=tally.read,
+        refused=dict(faults.refused),
+        skipped=dict(tally.skipped),
+        assumed=dict(faults.assumed),
+        named=faults.named,
+        until=until if any(_runs_on(job) for _, job in pairs) else None,
+    )
+
+
+def check_cluster(path: Path, trace: TraceFile, cluster: str | None) -> None:
+    """Raise InputError for rows of several clusters where none is named, and where the one that is
+    named has none; after the trace was read."""
+    names = ", ".join(sorted(trace.clusters)[:_NAMED])
+    if cluster is None and len(trace.clusters) > 1:
+        raise InputError(
+            f"{path} holds jobs of several clusters ({names}): name one with --cluster-name "
+            "(simulate, calibrate), or make a dump of one cluster (sacct -M NAME)"
+        )
+    if cluster is not None and trace.clusters and cluster.lower() not in trace.clusters:
+        raise InputError(f"{path} holds no job of cluster {cluster}, only of {names}")
+
+
+def _distinct(jobs: Iterable[Job]) -> tuple[list[Job], int]:
+    """Each job once, as its last row has it, and how many rows were of one that came again."""
+    by_key: dict[tuple[int, int], Job] = {}
+    read = 0
+    for job in jobs:
+        read += 1
+        by_key[job.job_id, job.submit] = job
+    return list(by_key.values()), read - len(by_key)
+
+
+def _end_of(rows: Iterable[Job]) -> int:
+    """The latest instant that the log knows of."""
+    return max((max(_instants(job)) for job in rows), default=0)
+
+
+def _instants(job: Job) -> Iterator[int]:
+    yield job.submit
+    if job.end is not None and job.state.ended:
+        yield job.end
+    if job.start is not None and not job.state.waiting:
+        yield job.start + (job.elapsed_s or 0 if job.end is None else 0)
+
+
+def _runs_on(job: Job) -> bool:
+    return job.state.running and job.start is not None and job.end is None
+
+
+def as_cancelled(taken: Replay, params: Params) -> Replay:
+    """The same log, for a cluster that differs in `cancelled_jobs_run` alone."""
+    jobs = [
+        job
+        if job.cancel_at is None
+        else replace(job, run_s=_cancelled_s(params, job.cancel_at - job.submit, job.time_limit_s))
+        for job in taken.workload.jobs
+    ]
+    return replace(taken, workload=Workload.of(params, jobs))
+
+
+@dataclass(slots=True)
+class _Faults:
+    refused: Counter[str] = field(default_factory=Counter)
+    assumed: Counter[str] = field(default_factory=Counter)
+    named: Faults = field(default_factory=dict)
+
+    def refuse(self, reason: str, job: Job) -> None:
+        self.refused[reason] += 1
+        self.named.setdefault(reason, []).append(job.job_id)
+
+    def assume(self, what: str, job: Job) -> None:
+        self.assumed[what] += 1
+        self.named.setdefault(what, []).append(job.job_id)
+
+
+def _replayed(
+    rows: list[Job], params: Params, faults: _Faults, until: int
+) -> list[tuple[SimJob, Job]]:
+    rows = _in_order(rows, faults)
+    longest_s = _longest_s(rows)
+    seen: set[int] = set()
+    counts_memory = _counts_memory(params)
+    fresh = 1 + max((job.job_id for job in rows), default=0)
+    pairs = []
+    for job in rows:
+        if reason := _unfit(job, params):
+            faults.refuse(reason, job)
+            continue
+        asked = _asked(job, params, faults, longest_s=longest_s, until=until)
+        sim = _placed(asked, params, job, faults)
+        if counts_memory:
+            sim = _with_memory(sim, job, faults)
+        if job.job_id in seen:
+            faults.assume(REPEATED, job)
+            sim, fresh = replace(sim, job_id=fresh), fresh + 1
+        seen.add(sim.job_id)
+        pairs.append((sim, job))
+    return pairs
+
+
+def _in_order(rows: list[Job], faults: _Faults) -> list[Job]:
+    latest = -1
+    for job in rows:
+        if job.submit < latest:
+            faults.assume(UNSORTED, job)
+        latest = max(latest, job.submit)
+    return sorted(rows, key=lambda job: (job.submit, job.job_id))
+
+
+def _unfit(job: Job, params: Params) -> str:
+    """Why the job cannot be replayed; empty where it can."""
+    if job.nodes < 1:
+        return NO_NODES
+    if job.nodes > params.nodes:
+        return LARGER
+    fate = (_limit_s(job), job.end, _ran_s(job))
+    if all(known is None for known in fate) and not _runs_on(job):
+        return NO_FATE
+    return ""
+
+
+def _limit_s(job: Job) -> int | None:
+    limit_s = job.time_limit_s
+    return None if not limit_s or limit_s == UNLIMITED else limit_s
+
+
+def _longest_s(rows: Iterable[Job]) -> int:
+    """The longest limit in the log, or run where there is no limit."""
+    return max((_limit_s(job) or _ran_s(job) or 1 for job in rows), default=1)
+
+
+def _ran_s(job: Job) -> int | None:
+    """Seconds; None where it never ran or runs on."""
+    if job.never_ran or job.state.running:
+        return None
+    if job.elapsed_s is not None:
+        return job.elapsed_s
+    return None if job.start is None or job.end is None else job.end - job.start
+
+
+def _asked(job: Job, params: Params, faults: _Faults, *, longest_s: int, until: int) -> SimJob:
+    limit_s = _limit_s(job)
+    if limit_s is None and _runs_on(job):
+        faults.assume(RUNS_ON, job)
+        # Whenever the replay starts it, it runs on then.
+        run_s, cancel_at = until - job.submit + 1, None
+        limit_s = max(longest_s, run_s)
+    else:
+        if limit_s is None:
+            faults.assume(NO_LIMIT, job)
+            limit_s = longest_s
+        run_s, cancel_at = _fate(job, limit_s, params, faults)
+    shared = params.select_type is SelectType.CONS_TRES
+    return SimJob(
+        job_id=job.job_id,
+        submit=job.submit,
+        nodes=job.nodes,
+        cpus=-(-job.cpus // job.nodes) if shared else 0,
+        gpus=-(-job.gpus // job.nodes) if shared else 0,
+        time_limit_s=limit_s,
+        run_s=run_s,
+        fails=job.state is JobState.FAILED,
+        user=job.user,
+        account=job.account,
+        name=job.name,
+        cancel_at=cancel_at,
+    )
+
+
+def is_whole(job: SimJob, params: Params) -> bool:
+    """Whether it is given whole nodes."""
+    if params.select_type is not SelectType.CONS_TRES or job.exclusive:
+        return True
+    return partition_of(job, params).exclusive
+
+
+def partition_of(job: SimJob, params: Params) -> Partition:
+    """Its own; the default one where it names none."""
+    named = (p for p in params.partitions if p.name == job.partition)
+    return next(named, params.partitions[0])
+
+
+def _counts_memory(params: Params) -> bool:
+    if params.select_type is not SelectType.CONS_TRES:
+        return False
+    limited = any(q.max_memory_mib_pu for q in params.qos)
+    return limited or any(group.memory_mib for group in groups_of(params))
+
+
+def _with_memory(sim: SimJob, job: Job, faults: _Faults) -> SimJob:
+    if not job.memory_mib:
+        faults.assume(NO_MEMORY, job)
+    return replace(sim, memory_mib=-(-job.memory_mib // job.nodes))
+
+
+def _fate(job: Job, limit_s: int, params: Params, faults: _Faults) -> tuple[int, int | None]:
+    """(run time, cancellation while pending), seconds and epoch seconds."""
+    if job.cancelled_at is not None:
+        waited_s = job.cancelled_at - job.submit
+        return _cancelled_s(params, waited_s, limit_s), job.cancelled_at
+    ran_s = _ran_s(job)
+    if ran_s is None:
+        faults.assume(NO_END, job)
+        return limit_s, None
+    if ran_s > limit_s + _GRACE_S:
+        faults.assume(OVER, job)
+    return ran_s, None
+
+
+def _cancelled_s(params: Params, waited_s: int, limit_s: int) -> int:
+    """How long one runs that was cancelled while it waited, and is started before that."""
+    return min(max(waited_s, 1), limit_s) if params.cancelled_jobs_run else 0
+
+
+_GRACE_S = 300
+"""Slurm ends a job some time after its limit (KillWait, the minutes of its own clock)."""
+
+
+def _placed(sim: SimJob, params: Params, job: Job, faults: _Faults) -> SimJob:
+    """In the partition and QOS of the log where the cluster file has them."""
+    names = job.partition.split(",")
+    known = [p for name in names for p in params.partitions if p.name == name]
+    if known:
+        sim = replace(
+            sim, partition=next((p for p in known if _takes(params, p, sim)), known[0]).name
+        )
+        if len(names) > 1:
+            faults.assume(SEVERAL_PARTITIONS, job)
+    elif job.partition and len(params.partitions) > 1:
+        faults.assume(OTHER_PARTITION, job)
+    if job.qos in {q.name for q in params.qos}:
+        sim = replace(sim, qos=job.qos)
+    elif job.qos and params.qos:
+        faults.assume(OTHER_QOS, job)
+    return sim
+
+
+def _takes(params: Params, partition: Partition, sim: SimJob) -> bool:
+    within = not partition.max_time_s or sim.time_limit_s <= partition.max_time_s
+    return within and sim.nodes <= len(partition_nodes(params, partition))
+
+
+def _logged(made: Workload, rows: dict[int, Job], flagged: set[tuple[int, int]]) -> Logged:
+    jobs = [rows[int(job_id)] for job_id in made.job_id]
+    eligible = [-1 if job.eligible is None else job.eligible for job in jobs]
+    start = [-1 if job.start is None else job.start for job in jobs]
+    end = [-1 if job.end is None else job.end for job in jobs]
+    return Logged(
+        eligible=np.array(eligible, np.int64),
+        start=np.array(start, np.int64),
+        end=np.array(end, np.int64),
+        suspect=np.array([(job.job_id, job.submit) in flagged for job in jobs], bool),
+    )

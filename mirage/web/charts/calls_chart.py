@@ -1,0 +1,42 @@
+"""Mirage's questions to Slurm by the hour, as bars."""
+
+from markupsafe import Markup
+
+from mirage.services.operations.service_status import HOUR_S, Polling
+from mirage.web.charts import svg
+from mirage.web.charts.scales import Linear, Time
+
+_WIDTH, _HEIGHT = 720, 190
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 24, 24, 36
+
+
+def draw(polling: Polling, hours: int) -> Markup:
+    """Of the last `hours` hours."""
+    until = polling.until - polling.until % HOUR_S + HOUR_S
+    x = Time(until - hours * HOUR_S, until, _LEFT, _WIDTH - _RIGHT)
+    most = max((calls for _, calls in polling.hours), default=1)
+    y = Linear(0, most, _HEIGHT - _BOTTOM, _TOP)
+    bars = [
+        svg.bar(
+            x(at) + 1,
+            y(calls),
+            x(at + HOUR_S) - x(at) - 2,
+            y(0) - y(calls),
+            says=f"{calls} calls",
+        )
+        for at, calls in polling.hours
+    ]
+    parts = [
+        svg.y_axis(y, left=_LEFT, right=_WIDTH - _RIGHT, label="calls an hour", most=4),
+        svg.x_axis(x, top=_TOP, bottom=_HEIGHT - _BOTTOM),
+        *bars,
+    ]
+    total = polling.total
+    return svg.figure(
+        _WIDTH,
+        _HEIGHT,
+        parts,
+        name="calls",
+        title="Questions to Slurm by the hour",
+        desc=f"{total.calls} calls in {hours} hours, {total.failures} of them failed",
+    )

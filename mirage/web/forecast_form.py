@@ -1,0 +1,69 @@
+"""The form "if I submitted this now": what was written in it, and what is wrong with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mirage.domain.job_shape import Shape
+from mirage.domain.timelimit import parse_time_limit
+from mirage.errors import MalformedText
+
+MOST_NODES = 1_000_000
+MOST_GPUS = 100_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """Fields as they were written; `shape` where they are those of a job."""
+
+    fields: Mapping[str, str]
+    faults: Mapping[str, str] = field(default_factory=dict)
+    """By field, a sentence on what is wrong with it."""
+    shape: Shape | None = None
+
+    @classmethod
+    def read(cls, **written: str) -> "WhatIf":
+        """`to` (the partition), nodes, time, gpus, account; all empty: nothing was asked."""
+        fields = {name: text.strip() for name, text in written.items()}
+        if not any(fields[name] for name in ("to", "nodes", "time")):
+            return cls(fields=fields)
+        nodes, gpus = (
+            _number(fields["nodes"], MOST_NODES),
+            _number(fields["gpus"] or "0", MOST_GPUS),
+        )
+        limit_s = _seconds(fields["time"])
+        faults = {}
+        if not fields["to"] or "," in fields["to"] or not fields["to"].isprintable():
+            faults["to"] = "Name one partition."
+        if not nodes:
+            faults["nodes"] = "Give a whole number of nodes, 1 or more."
+        if not limit_s:
+            faults["time"] = "Give a time limit as sbatch takes it: 48:00:00, or 2-0."
+        if gpus is None:
+            faults["gpus"] = "Give a whole number of GPUs, or leave it empty for whole nodes."
+        if not fields["account"].isprintable():
+            faults["account"] = "Give the account as Slurm has it, or nothing."
+        if faults:
+            return cls(fields=fields, faults=faults)
+        shape = Shape(
+            partition=fields["to"],
+            nodes=nodes or 1,
+            time_limit_s=limit_s or 1,
+            gpus=gpus or 0,
+            account=fields["account"],
+        )
+        return cls(fields=fields, shape=shape)
+
+
+def _number(text: str, most: int) -> int | None:
+    """None: not a whole number of 0 to `most`."""
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(most)):
+        return None
+    found = int(text)
+    return found if found <= most else None
+
+
+def _seconds(text: str) -> int | None:
+    try:
+        return parse_time_limit(text)
+    except MalformedText:
+        return None

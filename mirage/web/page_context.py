@@ -1,0 +1,177 @@
+"""What every page has: who looks, what they look at, how old it is, and the answer's headers."""
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import Depends, Request, Response
+from fastapi.responses import HTMLResponse
+
+from mirage.domain.access.caller import Standing
+from mirage.http.context import ApiContext
+from mirage.http.dependencies import Context, Reader, Reading
+from mirage.store.database.engine import Transaction
+from mirage.store.events import changes
+from mirage.store.jobs import snapshots
+from mirage.store.operations import clusters
+from mirage.web import formatting, templating
+
+POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "style-src 'self'",
+        "script-src 'self'",
+        "img-src 'self'",
+        "object-src 'none'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    # A form of ours must say where it is sent from (`api.browser`), and nobody else learns it.
+    "Referrer-Policy": "same-origin",
+    # A copy of the browser's own would be shown with the age that it had: 304 is for `live.js`.
+    "Cache-Control": "no-store",
+    "Vary": "Cookie",
+}
+
+_OK = 200
+_IN_QUERY = "=&%+,:/?"
+"""What a query keeps as it is; the rest is written in a way that /login takes."""
+_AGE = re.compile(r"<time[^>]* data-age[^>]*>[^<]*</time>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A page in the navigation."""
+
+    name: str
+    path: str
+    order: int
+    admins: bool = False
+    """Theirs alone: nobody else is shown that it is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Somebody looking at a page: what a page is made from, and how it is answered."""
+
+    request: Request
+    given: ApiContext
+    tx: Transaction
+    reader: Standing
+
+    @property
+    def cluster_id(self) -> int:
+        return self.given.cluster_id
+
+    @property
+    def now(self) -> int:
+        """Epoch seconds, the cluster's."""
+        return self.given.clock()
+
+    def page(self, template: str, *, title: str, status: int = _OK, **values: Any) -> Response:
+        """`template` under templates/, in the layout, with the age of what it shows.
+
+        The template has `at` as well: when the queue was read, from which spans are told, so that
+        a page changes when its data does.
+        """
+        return _sent(self.request, self._html(template, title, values), status)
+
+    def kept(
+        self,
+        template: str,
+        *,
+        title: str,
+        make: Callable[[], dict[str, Any]],
+        until: int | None = None,
+    ) -> Response:
+        """The same of values that are made only where something stored has changed since a like
+        look. For pages that depend on the address, on who looks, and on what `changes` tells of;
+        `until`: and on that instant, to which they look back."""
+        taken_at, stale = self._freshness
+        if taken_at is None:
+            return self.page(template, title=title, **make())
+        version = (changes.newest(self.tx, self.cluster_id), taken_at, stale, until)
+        key = (self.reader, self.request.url.path, self.request.url.query)
+        html = self.given.remembered.of(key, version, lambda: self._html(template, title, make()))
+        return _sent(self.request, _AGE.sub(formatting.age(taken_at, self.now), html, count=1), _OK)
+
+    @property
+    def _freshness(self) -> tuple[int | None, bool]:
+        """When the queue was read, and whether that is too long ago."""
+        latest = snapshots.latest(self.tx, self.cluster_id)
+        if latest is None:
+            return None, True
+        return latest.taken_at, self.now - latest.taken_at > self.given.stale_after_s
+
+    def _html(self, template: str, title: str, values: dict[str, Any]) -> str:
+        taken_at, stale = self._freshness
+        now = self.now
+        shown = {
+            "now": now,
+            "taken_at": taken_at,
+            "at": now if taken_at is None else taken_at,
+            "stale": stale,
+            "mode": clusters.mode(self.tx, self.cluster_id),
+            "live": True,
+        }
+        return _drawn(self.request, template, title, {"reader": self.reader, **shown, **values})
+
+
+def _look(request: Request, given: Context, tx: Reading, reader: Reader) -> Look:
+    return Look(request=request, given=given, tx=tx, reader=reader)
+
+
+Looking = Annotated[Look, Depends(_look)]
+"""What a page's route asks for."""
+
+
+def answer(
+    request: Request, template: str, *, title: str, status: int = _OK, **values: Any
+) -> Response:
+    """A page that shows nothing of the cluster; by whoever is not asked who they are."""
+    return _sent(request, _drawn(request, template, title, values), status)
+
+
+def place(request: Request) -> str:
+    """What was asked for, query and all, in a form that /login leads back to."""
+    query = quote(request.url.query, safe=_IN_QUERY)
+    return f"{_path(request)}?{query}" if query else _path(request)
+
+
+def _path(request: Request) -> str:
+    given: ApiContext = request.app.state.context
+    return request.url.path.removeprefix(given.root_path) or "/"
+
+
+def _drawn(request: Request, template: str, title: str, values: dict[str, Any]) -> str:
+    given: ApiContext = request.app.state.context
+    entries: Sequence[Entry] = request.app.state.entries
+    return templating.render(
+        template,
+        given.root_path,
+        title=title,
+        entries=entries,
+        path=_path(request),
+        place=place(request),
+        cluster=given.cluster_name,
+        poll_s=given.queue_interval_s,
+        **{"reader": Standing(), "live": False, "mode": None, **values},
+    )
+
+
+def _sent(request: Request, html: str, status: int) -> Response:
+    """The page; or 304 for a caller that has it as it is but for its age."""
+    digest = hashlib.sha256(_AGE.sub("", html).encode()).hexdigest()[:24]
+    headers = HEADERS | {"ETag": f'W/"{digest}"'}
+    if status == _OK and headers["ETag"] in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    told = html.replace('data-etag=""', f'data-etag="{digest}"', 1)
+    return HTMLResponse(told, status, headers)

@@ -1,0 +1,1 @@
+"""The pages, one module for each: its routes, and what its template is given."""

@@ -1,0 +1,42 @@
+"""The page Accuracy: what was foretold against what happened. It is public."""
+
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from mirage.http.response_cache import lately
+from mirage.services.reports import stored_report
+from mirage.services.reports.forecast_accuracy import NOMINAL, accuracy
+from mirage.services.reports.recommendation import ORDER
+from mirage.web.charts import accuracy_charts as charts
+from mirage.web.day_ranges import CHOICES, DAYS, Days
+from mirage.web.page_context import Entry, Look, Looking
+
+ENTRY = Entry(name="Accuracy", path="/accuracy", order=3)
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/accuracy")
+def show(look: Looking, days: Days = DAYS) -> Response:
+    """Of the last `days` days."""
+    span = (look.cluster_id, *lately(look.now, days))
+    make = partial(_shown, look, span, days)
+    return look.kept("accuracy.html", title="Accuracy", make=make, until=span[-1])
+
+
+def _shown(look: Look, span: tuple[int, int, int], days: int) -> dict[str, Any]:
+    found = look.given.remembered.lookback(accuracy, look.tx, span, look.reader)
+    report = stored_report.shadow(look.tx, look.cluster_id, look.reader)
+    groups = [] if report is None else report.document["groups"]
+    return {
+        "found": found,
+        "everywhere": found.places[0] if found.places else None,
+        "days": days,
+        "choices": CHOICES,
+        "nominal": NOMINAL,
+        "report": report,
+        "group": groups[0] if groups else None,
+        "order": ORDER,
+        "charts": charts,
+    }

@@ -1,0 +1,153 @@
+"""The page Admin: kill switch, modes, limits, models, what asking costs, is the service well."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from mirage.domain.decision import Mode
+from mirage.errors import InputError
+from mirage.http.dependencies import Admin, AdminWriter, Body, Context, Writing
+from mirage.services.control import kill_switch, limit_overrides, modes
+from mirage.services.control.kill_switch import RELEASED_BY, Way
+from mirage.services.control.limit_overrides import CAPS
+from mirage.services.models import model_catalog
+from mirage.services.operations import service_status, slurmctld_load
+from mirage.store.events import audit
+from mirage.store.jobs import snapshots
+from mirage.store.operations import clusters
+from mirage.store.operations.admin_overrides import Pulled
+from mirage.web import forms
+from mirage.web.charts import calls_chart
+from mirage.web.page_context import Entry, Look, Looking
+
+ENTRY = Entry(name="Admin", path="/admin", order=90, admins=True)
+
+router = APIRouter(prefix="/admin", include_in_schema=False)
+
+_HOURS = 24
+_RECENT = 8
+_DONE = {
+    "pulled": "The kill switch is pulled: nothing acts, from the worker's next tick on.",
+    "released": "The kill switch is released.",
+    "mode": "The mode is set; the worker goes by it from its next tick on.",
+    "unmode": "The partition has no mode of its own any more: it goes by the cluster's.",
+    "limit": "The limit is set; the worker goes by it from its next tick on.",
+    "unlimit": "The limit is the configuration's again.",
+}
+"""What is told after a form was sent."""
+
+# ruff: noqa: ARG001 - an admin is asked for by being named
+
+
+@router.get("")
+def show(look: Looking, who: Admin, done: Annotated[str, Query(max_length=16)] = "") -> Response:
+    """`done` is of the form that was sent."""
+    tx, given = look.tx, look.given
+    known = clusters.modes(tx, look.cluster_id)
+    polling = service_status.polling(tx, look.cluster_id, now=look.now, hours=_HOURS)
+    return look.page(
+        "admin.html",
+        title="Admin",
+        done=_DONE.get(done, ""),
+        pulled=_pulled(look),
+        ways=_ways(look),
+        own_modes={name: mode for name, mode in sorted(known.items()) if name},
+        partitions=snapshots.partitions(tx, look.cluster_id),
+        means=modes.MEANS,
+        limits=limit_overrides.listed(tx, look.cluster_id, given.limits, given.limits_told),
+        caps=CAPS,
+        value_of=_value_of,
+        models=[] if given.models_dir is None else model_catalog.listed(given.models_dir),
+        polling=polling,
+        slurmctld=slurmctld_load.last(tx, look.cluster_id),
+        chart=calls_chart.draw(polling, _HOURS),
+        health=service_status.status(tx, look.cluster_id),
+        recent=audit.page(tx, look.cluster_id, limit=_RECENT),
+    )
+
+
+@router.get("/kill")
+def ask_to_pull(look: Looking, who: Admin) -> Response:
+    known = clusters.modes(look.tx, look.cluster_id)
+    acting = sorted(name for name, mode in known.items() if mode is Mode.ACT)
+    return look.page("admin_kill.html", title="Stop all acting?", acting=acting, live=False)
+
+
+@router.post("/kill")
+def pull(request: Request, given: Context, who: AdminWriter, body: Body, tx: Writing) -> Response:
+    forms.sent(request, body)
+    kill_switch.pull(tx, given.cluster_id, Way.REST, now=given.clock(), actor=who.user)
+    return forms.back(given, "/admin?done=pulled")
+
+
+@router.get("/release")
+def ask_to_release(look: Looking, who: Admin) -> Response:
+    pulled = _pulled(look)
+    stopped = sorted({name for each in pulled for name in each.stopped})
+    return look.page(
+        "admin_release.html",
+        title="Release the kill switch?",
+        pulled=pulled,
+        by_file=[each for each in pulled if each.way == Way.FILE],
+        file=look.given.kill_file,
+        stopped=stopped,
+        live=False,
+    )
+
+
+@router.post("/release")
+def release(
+    request: Request, given: Context, who: AdminWriter, body: Body, tx: Writing
+) -> Response:
+    again = bool(forms.one(forms.sent(request, body), "act_again"))
+    now = given.clock()
+    kill_switch.release(tx, given.cluster_id, now=now, actor=who.user, act_again=again)
+    return forms.back(given, "/admin?done=released")
+
+
+@router.post("/mode")
+def set_mode(
+    request: Request, given: Context, who: AdminWriter, body: Body, tx: Writing
+) -> Response:
+    fields = forms.sent(request, body)
+    wanted, partition = forms.one(fields, "mode"), forms.one(fields, "partition")
+    if wanted not in set(Mode) or len(partition) > 64:  # noqa: PLR2004 - as the API has it
+        raise InputError(f"a mode is one of {', '.join(Mode)}, a partition at most 64 characters")
+    now = given.clock()
+    if "unset" in fields:
+        modes.unset_mode(tx, given.cluster_id, partition, now=now, actor=who.user)
+        return forms.back(given, "/admin?done=unmode#modes")
+    modes.check_known(tx, given.cluster_id, partition)
+    modes.set_mode(tx, given.cluster_id, Mode(wanted), partition, now=now, actor=who.user)
+    return forms.back(given, "/admin?done=mode#modes")
+
+
+@router.post("/limits/{name}")
+def set_limit(
+    name: str, request: Request, given: Context, who: AdminWriter, body: Body, tx: Writing
+) -> Response:
+    fields = forms.sent(request, body)
+    value = None if "unset" in fields else _number(name, forms.one(fields, "value"))
+    limit_overrides.set_cap(tx, given.cluster_id, name, value, now=given.clock(), actor=who.user)
+    return forms.back(given, f"/admin?done={'limit' if value is not None else 'unlimit'}#limits")
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{name} is a number, not {text!r}") from None
+
+
+def _value_of(name: str, value: float) -> str:
+    return ("yes" if value else "no") if CAPS[name].flag else f"{value:g}"
+
+
+def _pulled(look: Look) -> list[Pulled]:
+    return list(kill_switch.pulled(look.tx, look.cluster_id))
+
+
+def _ways(look: Look) -> list[tuple[Way, Pulled | None, str]]:
+    """Each way, who has pulled it, and how it is released."""
+    by = {each.way: each for each in _pulled(look)}
+    return [(way, by.get(way.value), RELEASED_BY[way]) for way in Way]

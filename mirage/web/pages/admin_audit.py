@@ -1,0 +1,75 @@
+"""The audit as a page: who did what, and what Mirage found and did, newest first."""
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from mirage.domain.chain import ChainId
+from mirage.http.dependencies import Admin, no_nul
+from mirage.http.paging import row_cursor
+from mirage.http.problems import invalid
+from mirage.store.events import audit
+from mirage.store.events.audit import AuditFilter
+from mirage.web.page_context import Looking
+
+router = APIRouter(prefix="/admin/audit", include_in_schema=False, dependencies=[Depends(no_nul)])
+
+_ROWS = 50
+_DAY_S = 86400
+
+Word = Annotated[str, Query(max_length=256)]
+
+
+@router.get("")
+def show(
+    look: Looking,
+    who: Admin,  # noqa: ARG001 - asked for by being named
+    *,
+    actor: Word = "",
+    event: Word = "",
+    chain: Annotated[str, Query(max_length=32)] = "",
+    day: Annotated[str, Query(max_length=10)] = "",
+    after: Annotated[str, Query(max_length=18)] = "",
+) -> Response:
+    """Narrowed to what is given. `after` is of the link to the next page."""
+    asked = {"actor": actor.strip(), "event": event.strip(), "chain": chain.strip(), "day": day}
+    since = _day(day)
+    rows = audit.page(
+        look.tx,
+        look.cluster_id,
+        event=asked["event"] or None,
+        chain_id=ChainId(asked["chain"]) if asked["chain"] else None,
+        where=AuditFilter(
+            actor=asked["actor"] or None,
+            since=since,
+            until=None if since is None else since + _DAY_S,
+        ),
+        after=row_cursor(after) if after else None,
+        limit=_ROWS + 1,
+    )
+    given = {name: value for name, value in asked.items() if value}
+    following = given | {"after": str(rows[_ROWS - 1].id)} if len(rows) > _ROWS else None
+    return look.page(
+        "admin_audit.html",
+        title="Audit",
+        rows=rows[:_ROWS],
+        asked=asked,
+        narrowed=bool(given),
+        first=not after,
+        first_query=urlencode(given),
+        following="" if following is None else urlencode(following),
+        detail=lambda found: json.dumps(dict(found), ensure_ascii=False) if found else "",
+    )
+
+
+def _day(text: str) -> int | None:
+    """Its beginning, UTC."""
+    if not text:
+        return None
+    try:
+        return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        raise invalid(f"{text!r} is no day: write it as 2026-03-02", parameter="day") from None

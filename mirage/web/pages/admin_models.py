@@ -1,0 +1,85 @@
+"""The page of a trained model: its card, why it was promoted, and promoting it with evidence."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from markupsafe import Markup
+
+from mirage.api.routes.admin import Name, Version
+from mirage.errors import IllegalTransition, InputError
+from mirage.http import model_promotion
+from mirage.http.dependencies import Admin, AdminWriter, Body
+from mirage.web import formatting, forms
+from mirage.web.page_context import Look, Looking
+
+router = APIRouter(prefix="/admin/models", include_in_schema=False)
+
+_TICKED = "1"
+"""What a ticked box sends."""
+_OK, _CONFLICT = 200, 409
+
+# ruff: noqa: ARG001 - an admin is asked for by being named
+
+
+@router.get("/{name}/{version}")
+def show(
+    name: Name,
+    version: Version,
+    look: Looking,
+    who: Admin,
+    done: Annotated[str, Query(max_length=16)] = "",
+) -> Response:
+    told = "It is in use now." if done == "promoted" else ""
+    return _page(look, name, version, done=told)
+
+
+@router.post("/{name}/{version}/promote")
+def promote(name: Name, version: Version, look: Looking, who: AdminWriter, body: Body) -> Response:
+    """Judged, and put in use where it is better; else the page says why not, with the figures."""
+    fields = forms.sent(look.request, body)
+    asked = model_promotion.Asked(
+        model=model_promotion.named(name, version),
+        tables=tuple(fields.get("table", ())),
+        force=forms.one(fields, "force") == _TICKED,
+    )
+    via = look.request.state.who.via
+    try:
+        model_promotion.promote(look.given, asked, actor=who.user, via=via)
+    except (IllegalTransition, InputError) as error:
+        return _page(look, name, version, refused=str(error))
+    return forms.back(look.given, f"/admin/models/{name}/{version}?done=promoted")
+
+
+def _page(look: Look, name: str, version: str, *, done: str = "", refused: str = "") -> Response:
+    found = model_promotion.model(look.given, name, version)
+    return look.page(
+        "admin_model.html",
+        title=found.line.model,
+        status=_CONFLICT if refused else _OK,
+        found=found,
+        card=json.dumps(dict(found.card), indent=2, ensure_ascii=False),
+        path_of=f"/admin/models/{name}/{version}",
+        tables=model_promotion.tables(look.given),
+        tables_dir=look.given.tables_dir,
+        when_of=_when_of,
+        difference=_difference,
+        done=done,
+        refused=refused,
+        live=False,
+    )
+
+
+def _when_of(record: Mapping[str, Any]) -> Markup | str:
+    """A record is a line of a file: it may hold anything."""
+    at = record.get("at")
+    return formatting.when(at) if isinstance(at, int) else "unknown"
+
+
+def _difference(record: Mapping[str, Any]) -> str:
+    mean, ends = record.get("difference_h"), record.get("difference_h_ci")
+    if not isinstance(mean, float) or not isinstance(ends, list):
+        return "not compared"
+    low, high = ends
+    return f"{mean:+.3f} h ({low:+.3f} to {high:+.3f} h)"

@@ -1,0 +1,86 @@
+"""The page of one chain: its course, what was decided and why, and the buttons of its owner."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import RedirectResponse
+
+from mirage.api.routes.chains import Asking, ChainPath, seen
+from mirage.domain import script_turns
+from mirage.domain.chain import MAX_LINKS, ChainId, ChainState
+from mirage.http.dependencies import Context
+from mirage.services.chains import explanations, link_risks
+from mirage.services.reports import chain_timeline as timelines
+from mirage.store.chains import chains, decisions
+from mirage.web import decision_text
+from mirage.web.charts import chain_charts, forecast_chart
+from mirage.web.page_context import HEADERS, Look, Looking
+
+router = APIRouter(prefix="/chains", include_in_schema=False)
+
+_DECISIONS = 30
+_LARGEST = 2**53
+
+
+@router.get("/{chain_id}")
+def show(
+    chain_id: ChainPath,
+    look: Looking,
+    link: Annotated[int | None, Query(ge=2, le=MAX_LINKS)] = None,
+    before: Annotated[int | None, Query(ge=0, le=_LARGEST)] = None,
+) -> Response:
+    """`link`: the successor whose forecast is drawn; `before`: decisions older than that one."""
+    chain = seen(look.tx, ChainId(chain_id), look.reader)
+    links = chains.links(look.tx, chain.chain_id)
+    rows = decisions.page(
+        look.tx, look.cluster_id, chain_id=chain.chain_id, after=before, limit=_DECISIONS + 1
+    )
+    obeys = look.reader.steers(chain, links)
+    return look.page(
+        "chain.html",
+        title=f"Chain {chain.chain_id}",
+        chain=chain,
+        awaited=script_turns.awaited(chain, links),
+        found=timelines.timeline(look.tx, chain, links, index=link),
+        logs=timelines.logs(look.tx, look.cluster_id, chain, links) if obeys else [],
+        obeys=obeys,
+        writes=obeys and not _reads_only(look),
+        decisions=rows[:_DECISIONS],
+        older=rows[_DECISIONS - 1].id if len(rows) > _DECISIONS else None,
+        before=before,
+        said=decision_text.said,
+        stands=decision_text.stands,
+        planned=decision_text.planned,
+        charts=chain_charts,
+        course=forecast_chart.draw,
+        advice=link_risks.advice,
+        notes=explanations,
+        allowed_overlap_s=chain.allowed_overlap_s(links[-1] if links else None),
+    )
+
+
+def _reads_only(look: Look) -> bool:
+    who = getattr(look.request.state, "who", None)
+    return who is None or who.read_only
+
+
+@router.post("/{chain_id}/pause")
+def pause(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
+    ask(ChainState.PAUSED)
+    return _back(given.root_path, chain_id)
+
+
+@router.post("/{chain_id}/resume")
+def resume(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
+    ask(ChainState.ACTIVE)
+    return _back(given.root_path, chain_id)
+
+
+@router.post("/{chain_id}/cancel")
+def cancel(chain_id: ChainPath, ask: Asking, given: Context) -> Response:
+    ask(ChainState.CANCELLED)
+    return _back(given.root_path, chain_id)
+
+
+def _back(root_path: str, chain_id: str) -> Response:
+    return RedirectResponse(f"{root_path}/chains/{chain_id}", 303, headers=HEADERS)

@@ -1,0 +1,38 @@
+"""The page Impact: interruption saved and overlap spent; what is measured and what is estimated."""
+
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from mirage.domain.access.caller import JOBS, USAGE
+from mirage.http.dependencies import need
+from mirage.http.response_cache import lately
+from mirage.services.reports import stored_report
+from mirage.services.reports.impact import SHOWN, impact
+from mirage.web.charts import impact_charts as charts
+from mirage.web.day_ranges import CHOICES, DAYS, Days
+from mirage.web.page_context import Entry, Look, Looking
+
+ENTRY = Entry(name="Impact", path="/impact", order=4)
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/impact")
+def show(look: Looking, days: Days = DAYS) -> Response:
+    """Of hand-overs of the last `days` days; of one's own chains where usage is private."""
+    need(look.reader, JOBS, USAGE)
+    span = (look.cluster_id, *lately(look.now, days))
+    make = partial(_shown, look, span, days)
+    return look.kept("impact.html", title="Impact", make=make, until=span[-1])
+
+
+def _shown(look: Look, span: tuple[int, int, int], days: int) -> dict[str, Any]:
+    return {
+        "found": look.given.remembered.lookback(impact, look.tx, span, look.reader),
+        "days": days,
+        "choices": CHOICES,
+        "shown": SHOWN,
+        "report": stored_report.shadow(look.tx, look.cluster_id, look.reader),
+        "charts": charts,
+    }

@@ -1,0 +1,95 @@
+"""/login takes a token and gives a session; /logout ends it."""
+
+import re
+from typing import Annotated
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from mirage.errors import NotAllowed, NotIdentified
+from mirage.http import denied_requests, quota
+from mirage.http.auth import cookie_auth
+from mirage.http.context import ApiContext
+from mirage.http.dependencies import Body, Context
+from mirage.services.access import sessions, tokens
+from mirage.web.page_context import HEADERS, answer
+
+router = APIRouter(include_in_schema=False)
+
+_LOCAL = re.compile(r"/(?:[A-Za-z0-9_.~-][A-Za-z0-9_./~?=&%+,:-]*)?")
+"""A path of this service: nothing that a browser takes for another host's."""
+_FIELDS = 8
+
+
+@router.get("/login")
+def ask(request: Request, after: Annotated[str, Query(alias="next")] = "/") -> Response:
+    return _form(request, _local(after))
+
+
+@router.post("/login")
+def log_in(request: Request, given: Context, body: Body) -> Response:
+    """A session for whoever shows a token, and back to where they came from."""
+    cookie_auth.need_same_origin(request)
+    cookie_auth.need_https(request, given)
+    fields = _read(body)
+    after = _local(fields.get("next", "/"))
+    request.state.claimed = True
+    token, now = fields.get("token", ""), given.clock()
+    try:
+        with given.store.read() as tx:  # who shows none that is good holds up nobody who writes
+            who = tokens.identify(tx, token, cluster_id=given.cluster_id, now=now)
+        _check_owner(who.uid, given.owner_uid)
+        quota.of(request).check_write(quota.account(who))
+        with given.store.begin() as tx:
+            begun = sessions.begin(tx, token, cluster_id=given.cluster_id, now=now)
+    except (NotIdentified, NotAllowed) as error:
+        denied_requests.record(request, error)
+        return _form(request, after, said=str(error), status=401)
+    answered = RedirectResponse(given.root_path + after, 303, headers=HEADERS)
+    answered.set_cookie(
+        value=begun.secret, max_age=begun.lasts_s, **cookie_auth.cookie(request, given)
+    )
+    return answered
+
+
+def _read(body: bytes) -> dict[str, str]:
+    try:
+        found = parse_qs(body.decode(), max_num_fields=_FIELDS)
+    except ValueError:
+        return {}
+    return {name: values[0].strip() for name, values in found.items()}
+
+
+def _check_owner(uid: int, owner_uid: int | None) -> None:
+    if owner_uid is not None and uid != owner_uid:
+        raise NotAllowed("this service is its own user's alone")
+
+
+@router.post("/logout")
+def log_out(request: Request, given: Context) -> Response:
+    cookie_auth.need_same_origin(request)
+    answered = RedirectResponse(f"{given.root_path}/login", 303, headers=HEADERS)
+    held = cookie_auth.shown(request, given)
+    if held is None:
+        return answered
+    name, secret = held
+    if _is_open(given, secret):
+        with given.store.begin() as tx:
+            sessions.end(tx, secret)
+    answered.delete_cookie(**cookie_auth.attributes(name, given))
+    return answered
+
+
+def _is_open(given: ApiContext, secret: str) -> bool:
+    with given.store.read() as tx:
+        now = given.clock()
+        return sessions.identify(tx, secret, cluster_id=given.cluster_id, now=now) is not None
+
+
+def _form(request: Request, after: str, *, said: str = "", status: int = 200) -> Response:
+    return answer(request, "login.html", title="Log in", status=status, after=after, said=said)
+
+
+def _local(path: str) -> str:
+    return path if _LOCAL.fullmatch(path) else "/"

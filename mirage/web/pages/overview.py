@@ -1,0 +1,48 @@
+"""The page Now: what needs somebody's eyes, the next hand-overs, and what Mirage does there."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from mirage.api.routes.overviews import cursor, place
+from mirage.domain.access.caller import JOBS, USAGE
+from mirage.http.dependencies import need, no_nul
+from mirage.services.reports.overview import overview
+from mirage.store.chains.chain_ranking import Place, Wanted
+from mirage.web import decision_text
+from mirage.web.charts import handover_chart
+from mirage.web.page_context import Entry, Look, Looking
+
+ENTRY = Entry(name="Now", path="/", order=1)
+router = APIRouter(include_in_schema=False, dependencies=[Depends(no_nul)])
+
+_ROWS = 25
+
+
+@router.get("/")
+def show(
+    look: Looking,
+    user: Annotated[str, Query(max_length=64)] = "",
+    after: Annotated[str, Query(max_length=64)] = "",
+) -> Response:
+    """Live chains by risk; `after` is of the link to the next page."""
+    need(look.reader, JOBS, USAGE)
+    own = None if look.reader.sees_all_chains else look.reader.own()
+    wanted = Wanted(own=own, user=user.strip())
+    begin = place(after, parameter="after") if after else None
+    return look.kept("now.html", title="Now", make=lambda: _shown(look, wanted, begin))
+
+
+def _shown(look: Look, wanted: Wanted, begin: Place | None) -> dict[str, Any]:
+    found = overview(look.tx, look.cluster_id, wanted, after=begin, limit=_ROWS)
+    rows = found.rows[:_ROWS]
+    return {
+        "found": found,
+        "rows": rows,
+        "user": wanted.user,
+        "first": begin is None,
+        "following": cursor(rows[-1]) if len(found.rows) > _ROWS else "",
+        "said": decision_text.said,
+        "stands": decision_text.stands,
+        "strip": handover_chart.draw,
+    }

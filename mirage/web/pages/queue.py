@@ -1,0 +1,167 @@
+"""The page Queue: who waits and why, how long jobs waited, and how long one would wait now."""
+
+from dataclasses import replace
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import RedirectResponse
+
+from mirage.api.routes.queue import bounds_of, least_of
+from mirage.domain.access.caller import PARTITIONS
+from mirage.domain.wait_buckets import LimitClass, SizeClass
+from mirage.errors import InputError, NotFound, TooMany
+from mirage.http import quota
+from mirage.http.dependencies import Writer, Writing
+from mirage.services.forecasts import submission_forecast
+from mirage.services.forecasts.submission_forecast import Foretold, OnBehalf
+from mirage.services.reports import queue_status, wait_statistics
+from mirage.services.reports.queue_status import Shown
+from mirage.services.reports.wait_statistics import Asked, Span, WaitsOverTime
+from mirage.store.jobs.wait_marks import DAY_S
+from mirage.web.charts import wait_charts
+from mirage.web.forecast_form import WhatIf
+from mirage.web.page_context import HEADERS, Entry, Look, Looking
+
+ENTRY = Entry(name="Queue", path="/queue", order=2)
+router = APIRouter(include_in_schema=False)
+
+RANGES = {
+    "2d": (2, Span.HOUR, "2 days, by the hour"),
+    "7d": (7, Span.HOUR, "7 days, by the hour"),
+    "14d": (14, Span.DAY, "14 days"),
+    "90d": (90, Span.DAY, "90 days"),
+    "365d": (365, Span.DAY, "a year"),
+}
+_USUAL_RANGE = "14d"
+SIZE_WORDS = {
+    SizeClass.ONE: "1 node",
+    SizeClass.FEW: "2 to 4 nodes",
+    SizeClass.SOME: "5 to 16 nodes",
+    SizeClass.MANY: "17 to 64 nodes",
+    SizeClass.MOST: "65 nodes or more",
+}
+LIMIT_WORDS = {
+    LimitClass.HOUR: "up to 1 h",
+    LimitClass.HOURS_4: "1 to 4 h",
+    LimitClass.HOURS_12: "4 to 12 h",
+    LimitClass.DAY: "12 to 24 h",
+    LimitClass.DAYS_2: "24 to 48 h",
+    LimitClass.LONGER: "over 48 h, or none",
+    LimitClass.UNKNOWN: "not known",
+}
+
+CURES = {
+    "queue": "the queue moves on",
+    "jobs": "other jobs end",
+    "date": "a date that was set",
+    "person": "somebody has to act",
+}
+
+Word = Annotated[str, Query(max_length=64)]
+
+
+@router.get("/queue")
+def show(
+    look: Looking,
+    *,
+    over: Word = _USUAL_RANGE,
+    partition: Word = "",
+    size: Word = "",
+    limit: Word = "",
+    to: Word = "",
+    nodes: Word = "",
+    time: Word = "",
+    gpus: Word = "",
+    account: Word = "",
+) -> Response:
+    """What cannot be read of the forms is passed over, or said beside them."""
+    asked = _asked(look, over, partition, size, limit)
+    form = WhatIf.read(to=to, nodes=nodes, time=time, gpus=gpus, account=account)
+    found, said = _foretold(look, form)
+    shown = queue_status.shown(look.tx, look.cluster_id, look.reader)
+    known = wait_statistics.over_time(look.tx, look.cluster_id, asked, least=least_of(look.reader))
+    named = look.reader.sees(PARTITIONS)
+    names = _names(shown, known) if named else ()
+    return look.page(
+        "queue.html",
+        title="Queue",
+        shown=shown,
+        waits=known if named else replace(known, partitions=()),
+        partitions=names,
+        partition_words=[(name, name) for name in names],
+        over=over if over in RANGES else _USUAL_RANGE,
+        range_words=[(name, words) for name, (_, _, words) in RANGES.items()],
+        sizes=SIZE_WORDS,
+        limits=LIMIT_WORDS,
+        cures=CURES,
+        chart=wait_charts.over_time,
+        summary=wait_charts.summary,
+        strip=wait_charts.one,
+        form=form,
+        found=found,
+        said=said,
+        sentences=submission_forecast.sentences,
+    )
+
+
+@router.post("/queue/ask")
+def ask(
+    look: Looking,
+    who: Writer,
+    tx: Writing,
+    *,
+    to: Word = "",
+    nodes: Word = "",
+    time: Word = "",
+    gpus: Word = "",
+    account: Word = "",
+) -> Response:
+    """Have the twin asked for exactly this job, and back to the page."""
+    form = WhatIf.read(to=to, nodes=nodes, time=time, gpus=gpus, account=account)
+    if form.shape is None:
+        raise InputError("; ".join(form.faults.values()) or "no job is described")
+    bounds = bounds_of(look.given, who, form.shape.partition)
+    by = OnBehalf(who.uid, look.given.quotas.forecasts_asked)
+    submission_forecast.ask(tx, look.cluster_id, form.shape, look.now, bounds=bounds, by=by)
+    target = f"{look.given.root_path}/queue?{urlencode(form.fields)}#if"
+    return RedirectResponse(target, 303, headers=HEADERS)
+
+
+def _asked(look: Look, over: str, partition: str, size: str, limit: str) -> Asked:
+    days, by, _ = RANGES.get(over, RANGES[_USUAL_RANGE])
+    until = look.now + 1
+    return Asked(
+        # Days are whole ones: today's is one of them.
+        since=until - days * DAY_S + (DAY_S if by is Span.DAY else 0),
+        until=until,
+        by=by,
+        partition=partition.strip() if partition.isprintable() else "",
+        size=SizeClass(size) if size in set(SizeClass) else None,
+        limit=LimitClass(limit) if limit in set(LimitClass) else None,
+    )
+
+
+def _foretold(look: Look, form: WhatIf) -> tuple[Foretold | None, str]:
+    """Or why there is nothing to tell; neither where nothing was asked."""
+    if form.shape is None:
+        return None, ""
+    try:
+        with quota.of(look.request).foretelling(quota.asker(look.request)):
+            found = submission_forecast.foretell(
+                look.tx,
+                look.cluster_id,
+                form.shape,
+                look.now,
+                least=least_of(look.reader),
+                bounds=bounds_of(look.given, look.reader, form.shape.partition),
+            )
+    except (NotFound, InputError, TooMany) as error:
+        return None, str(error)
+    return found, ""
+
+
+def _names(shown: Shown, known: WaitsOverTime) -> tuple[str, ...]:
+    """Of the partitions that one may choose from."""
+    now = {row.name for row in shown.partitions}
+    return tuple(sorted(now | {group.name for group in known.partitions}))
