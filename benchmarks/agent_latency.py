@@ -48,7 +48,7 @@ def view(rng: np.random.Generator) -> HandoverView:
         time_limit_s=3600,
         jobs=waits,
         handovers=waits,
-        queue=Queue.of(0, ()),
+        queue=Queue.from_jobs(0, ()),
         free_nodes=0,
         observation=window[-1],
         window=window,

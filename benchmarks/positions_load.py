@@ -201,7 +201,7 @@ def _rows(measured: dict[str, Any], name: str) -> Floats:
 
 def _costs(handed: Floats) -> Floats:
     pairs = [Handover(int(end), int(start)) for end, start in handed[:, :2]]
-    return np.array([p.cost_h() for p in pairs])
+    return np.array([p.compute_cost_h() for p in pairs])
 
 
 def _less(mine: Floats, theirs: Floats) -> list[float]:

@@ -168,7 +168,7 @@ def _bare_view(now: int, end: int, waits: Ints) -> HandoverView:
         time_limit_s=LIMIT_S,
         jobs=NO_WAITS,
         handovers=handovers,
-        queue=Queue.of(int(now), ()),
+        queue=Queue.from_jobs(int(now), ()),
         free_nodes=0,
     )
 

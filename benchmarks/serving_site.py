@@ -73,7 +73,7 @@ class Still:
         return self._begin + round(time.monotonic() - self._since)
 
     def queue(self) -> Queue:
-        return Queue.of(self.now(), self._jobs)
+        return Queue.from_jobs(self.now(), self._jobs)
 
     def nodes(self) -> tuple[Node, ...]:
         return self._nodes

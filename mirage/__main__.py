@@ -4,7 +4,7 @@ import os
 import sys
 
 from mirage.cli.shell import completion
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import MirageError
 
 NEWLINE = "\n"
@@ -20,7 +20,7 @@ def main() -> None:
         app(prog_name="mirage")  # also as `python -m mirage`, which is what the package runs
     except MirageError as error:
         # It may quote a user or Slurm. Some faults come a line each.
-        sys.stderr.write(f"mirage: {printable(str(error), keep=NEWLINE)}\n")
+        sys.stderr.write(f"mirage: {escape_unprintable(str(error), keep=NEWLINE)}\n")
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # Whoever read our output has enough; nothing more can be said there.

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 
 _MINUTE_S = 60.0
 _OF_LIBRARIES = 3
@@ -109,5 +109,6 @@ def set_up(log_format: Literal["auto", "json", "console"], *, warnings_only: boo
 def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """What fields quote of users stays in its line, and moves no terminal."""
     return {
-        name: printable(value) if isinstance(value, str) else value for name, value in event.items()
+        name: escape_unprintable(value) if isinstance(value, str) else value
+        for name, value in event.items()
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mirage.domain.chain import Chain, ChainId, ChainState
-from mirage.domain.chain_cause import Reason, concluded
+from mirage.domain.chain_cause import Reason, build_mirage_cause
 from mirage.store.chains import chains
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
@@ -42,7 +42,7 @@ def site(tmp_path: Path, port: int) -> Path:
             user="alice",
             state=ChainState.FAILED,
             created_at=int(time.time()),
-            cause=concluded(Reason.FAILED_FAST),
+            cause=build_mirage_cause(Reason.FAILED_FAST),
         )
         chains.save_chain(tx, clusters.ensure(tx, "lab"), ended)
     return path

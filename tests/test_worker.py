@@ -250,7 +250,7 @@ def test_a_link_that_was_closed_unseen_goes_on_when_it_is_seen_again(store: Stor
     for _ in range(10):
         tick(cluster, one)
     assert links(store)[1].end_state is JobState.UNKNOWN
-    assert not chain(store).state.over
+    assert not chain(store).state.is_over
     cluster.shown = [running(1), standby(2)]
     tick(cluster, one)
     assert links(store)[1].state is LinkState.RUNNING

@@ -33,7 +33,7 @@ def chain_summary(chain: Chain, links: Sequence[Link]) -> chain_schemas.ChainSum
         policy=chain.policy,
         overlap_price=chain.overlap_price,
         total_s=chain.total_s,
-        max_overlap_s=chain.allowed_overlap_s(links[-1] if links else None),
+        max_overlap_s=chain.get_allowed_overlap_s(links[-1] if links else None),
         presubmit=chain.presubmit,
         style=chain.style,
         mode=chain.mode,
@@ -85,7 +85,7 @@ def _handover(index: int, handover: Handover, chain: Chain) -> chain_schemas.Han
         successor_start=instant(handover.successor_start),
         interruption_h=handover.interruption_h,
         overlap_h=handover.overlap_h,
-        cost_h=handover.cost_h(chain.overlap_price),
+        cost_h=handover.compute_cost_h(chain.overlap_price),
     )
 
 
@@ -110,7 +110,7 @@ def passed(row: HandoverRow) -> HandoverItem:
 
 
 def link_views(chain: Chain, links: Sequence[Link]) -> Iterator[chain_schemas.LinkView]:
-    awaited = script_turns.awaited(chain, links)
+    awaited = script_turns.find_awaited_links(chain, links)
     for link in links:
         yield _link_view(link, awaited.get(link.index))
 
@@ -189,7 +189,7 @@ def job(found: Job) -> chain_schemas.JobView:
         end=instant_or_none(found.end),
         planned_start=instant_or_none(found.planned_start),
         cancelled_at=instant_or_none(found.cancelled_at),
-        wait_s=found.waited_s,
+        wait_s=found.wait_s,
     )
 
 

@@ -42,7 +42,7 @@ def find_mark(comment: str) -> Mark | None:
     return Mark(ChainId(matches[-1]["chain"]), int(matches[-1]["index"]))
 
 
-def made_for(chain_id: ChainId, uid: int) -> bool:
+def is_made_for(chain_id: ChainId, uid: int) -> bool:
     """Whether the id may be this user's chain's.
 
     The wrapped sbatch ties its ids to who calls it, by their last four characters
@@ -60,7 +60,7 @@ MAX_OVERLAP_S = 4 * 3600
 _OVERLAP_SHARE = 4
 
 
-def default_max_overlap_s(time_limit_s: int | None) -> int:
+def get_default_overlap_s(time_limit_s: int | None) -> int:
     """How early a link may start where its user has not said: four hours, or a quarter of the time
     limit where that is less. The links' own rule is in slurm_plugin/carrier_overlap.sh."""
     if time_limit_s is None or time_limit_s == UNLIMITED:
@@ -110,7 +110,7 @@ class ChainState(StrEnum):
     FAILED = "failed"
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         return self in {ChainState.FINISHED, ChainState.CANCELLED, ChainState.FAILED}
 
 
@@ -140,7 +140,7 @@ class Chain:
     """The chain ends when its links have run for so long; None: its number of links decides."""
     max_overlap_s: int | None = None
     """A link that starts earlier before its predecessor's end is sent back by its guard; 0: links
-    never overlap; None: nobody said (`allowed_overlap_s`)."""
+    never overlap; None: nobody said (`get_allowed_overlap_s`)."""
     presubmit: Presubmit = Presubmit.NEXT
     style: Style | None = None
     mode: ChainMode = ChainMode.STANDBY
@@ -156,7 +156,7 @@ class Chain:
     """The first link's job, as its registrant named it; None: adopted, or none was named."""
 
     @property
-    def registered(self) -> bool:
+    def is_registered(self) -> bool:
         """Whether its user, or somebody for them, has told of it."""
         return self.links_planned is not None
 
@@ -165,15 +165,15 @@ class Chain:
         """Who brought it into its state."""
         return None if self.cause is None else self.cause.actor
 
-    def allowed_overlap_s(self, predecessor: "Link | None") -> int:
+    def get_allowed_overlap_s(self, predecessor: "Link | None") -> int:
         """How early before that link's end its successor may start. None: no link is known yet."""
         if self.max_overlap_s is not None:
             return self.max_overlap_s
         if self.style is None:  # its links are from before there was a default for each time limit
-            return MAX_OVERLAP_S if self.registered else 0
-        return default_max_overlap_s(None if predecessor is None else predecessor.time_limit_s)
+            return MAX_OVERLAP_S if self.is_registered else 0
+        return get_default_overlap_s(None if predecessor is None else predecessor.time_limit_s)
 
-    def moved(self, target: ChainState, cause: Cause | None = None) -> "Chain":
+    def move_to(self, target: ChainState, cause: Cause | None = None) -> "Chain":
         if target not in _NEXT_CHAIN[self.state]:
             if target == self.state:
                 raise IllegalTransition(f"chain {self.chain_id} is {self.state} already")
@@ -265,11 +265,11 @@ class Link:
     """When its job last took the place of one that had gone without having run."""
 
     @property
-    def vanished(self) -> bool:
+    def has_vanished(self) -> bool:
         """It ended without ever having run: cancelled while it waited, or past its deadline."""
         return self.state is LinkState.ENDED and self.start is None
 
-    def moved(self, target: LinkState) -> "Link":
+    def move_to(self, target: LinkState) -> "Link":
         if target is self.state:
             return self
         if target not in _NEXT_LINK[self.state]:
@@ -278,7 +278,7 @@ class Link:
             )
         return replace(self, state=target)
 
-    def planned_end(self) -> int | None:
+    def get_planned_end(self) -> int | None:
         """When Slurm ends it at the latest; None when unknown or unlimited.
 
         By its time limit, or later: what a job was suspended for does not count. Slurm's word is

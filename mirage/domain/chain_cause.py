@@ -86,11 +86,11 @@ class AtRisk:
         return self.detail if self.of is Risk.HINDERED else self.of.value
 
 
-def asked(by: str) -> Cause:
+def build_user_cause(by: str) -> Cause:
     return Cause(actor=Actor.USER, reason=Reason.ASKED, by=by)
 
 
-def concluded(
+def build_mirage_cause(
     reason: Reason, link: int | None = None, job_id: JobId | None = None, detail: str = ""
 ) -> Cause:
     return Cause(actor=Actor.MIRAGE, reason=reason, link=link, job_id=job_id, detail=detail)

@@ -65,7 +65,7 @@ class HandoverView:
 
     now: int
     predecessor_end: int
-    """At the latest (`Link.planned_end`)."""
+    """At the latest (`Link.get_planned_end`)."""
     predecessor_start: int | None = None
     """None: a whole time limit before its end."""
     cluster: str = ""

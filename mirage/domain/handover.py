@@ -23,6 +23,6 @@ class Handover:
     def overlap_h(self) -> float:
         return max(0, self.predecessor_end - self.successor_start) / _HOUR_S
 
-    def cost_h(self, overlap_price: float = OVERLAP_PRICE) -> float:
+    def compute_cost_h(self, overlap_price: float = OVERLAP_PRICE) -> float:
         """Interruption + λ·overlap, in hours (DESIGN section 1)."""
         return self.interruption_h + overlap_price * self.overlap_h

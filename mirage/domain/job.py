@@ -46,16 +46,16 @@ class JobState(StrEnum):
     """A word Mirage does not know: the job is there, nothing is concluded from it."""
 
     @property
-    def waiting(self) -> bool:
+    def is_waiting(self) -> bool:
         return self in _WAITING
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Holds nodes. A completing job still does, but its work has ended."""
         return self in _RUNNING
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self in _ENDED
 
 
@@ -150,42 +150,44 @@ class Job:
             return
         if self.state in _WAITING:
             plan = self.planned_start if self.start is None else self.start
-            self._put(start=None, end=None, planned_start=plan)
+            self._set_instants(start=None, end=None, planned_start=plan)
         elif self.state in _RUNNING:
             if self.end is not None and self.state is not JobState.COMPLETING:
-                self._put(end=None, expected_end=self.end)
-        elif did_not_run(self.state, self.start, self.end, self.node_list):
-            self._put(start=None, cancelled_at=self.end)
+                self._set_instants(end=None, expected_end=self.end)
+        elif has_not_run(self.state, self.start, self.end, self.node_list):
+            self._set_instants(start=None, cancelled_at=self.end)
 
     @classmethod
     def from_history(cls, **fields: Any) -> Self:
         """A stored record, whose instants stand in the fields of their meaning: a job that was seen
         to run has run, though it was cancelled in its first second and its nodes are not known."""
         job = cls(**fields)
-        job._put(**{n: fields[n] for n in ("start", "end", "cancelled_at")})
+        job._set_instants(**{n: fields[n] for n in ("start", "end", "cancelled_at")})
         return job
 
-    def _put(self, **instants: int | None) -> None:
+    def _set_instants(self, **instants: int | None) -> None:
         for name, instant in instants.items():
             object.__setattr__(self, name, instant)
 
     @property
-    def never_ran(self) -> bool:
+    def has_never_run(self) -> bool:
         """It has left the queue without having run."""
         return self.cancelled_at is not None
 
     @property
-    def ready(self) -> int:
+    def ready_at(self) -> int:
         """From when on Slurm could have started it, as far as is known."""
-        return ready(self.submit, self.eligible)
+        return compute_ready_at(self.submit, self.eligible)
 
     @property
-    def waited_s(self) -> int | None:
+    def wait_s(self) -> int | None:
         """None: it has not run."""
-        return None if self.start is None else waited_s(self.start, self.submit, self.eligible)
+        return (
+            None if self.start is None else compute_wait_s(self.start, self.submit, self.eligible)
+        )
 
 
-def did_not_run(state: JobState, start: int | None, end: int | None, node_list: str) -> bool:
+def has_not_run(state: JobState, start: int | None, end: int | None, node_list: str) -> bool:
     """Of a job that is over, by what is told of it.
 
     Accounting gives one that was cancelled while it waited its end as its start; one that failed in
@@ -197,14 +199,14 @@ def did_not_run(state: JobState, start: int | None, end: int | None, node_list: 
     return start == end and state in MAY_NOT_HAVE_RUN and not node_list
 
 
-def ready(submit: int, eligible: int | None) -> int:
+def compute_ready_at(submit: int, eligible: int | None) -> int:
     """From when on a job's wait counts: a requeued one may be eligible before its submission."""
     return submit if eligible is None else max(eligible, submit)
 
 
-def waited_s(start: int, submit: int, eligible: int | None) -> int:
+def compute_wait_s(start: int, submit: int, eligible: int | None) -> int:
     """How long a job waited that started then; `store.job_times` says the same in SQL."""
-    return max(0, start - ready(submit, eligible))
+    return max(0, start - compute_ready_at(submit, eligible))
 
 
 MAY_NOT_HAVE_RUN = frozenset({JobState.CANCELLED, JobState.DEADLINE, JobState.REVOKED})

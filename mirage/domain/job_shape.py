@@ -10,7 +10,7 @@ WHOLE_NODES = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class JobShape:
     """What counts of a job for how long it waits."""
 
     partition: str
@@ -21,14 +21,14 @@ class Shape:
     account: str = ""
     """Empty: nobody's in particular."""
 
-    def apart(self, other: "Shape") -> float:
+    def measure_distance(self, other: "JobShape") -> float:
         """How far another job of the same partition is from it, in doublings."""
         nodes = abs(log2(self.nodes / other.nodes))
         return nodes + abs(log2(self.time_limit_s / other.time_limit_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quality:
+class ForecastAccuracy:
     """How near the forecasts of one source came, of jobs that were submitted since."""
 
     jobs: int
@@ -48,7 +48,7 @@ class Quality:
 class ShapeForecast:
     """A shape that the worker looks after."""
 
-    shape: Shape
+    shape: JobShape
     usual: int
     """Jobs of it lately; 0: somebody asked."""
     asked_at: int

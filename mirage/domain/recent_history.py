@@ -12,57 +12,59 @@ from mirage.domain.snapshot import Ints, Texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lately:
+class RecentHistory:
     """Epoch seconds and seconds; a time limit that is not known is 0."""
 
     submitted: Ints
     """[n, 3]: instant, nodes, time limit."""
     started: Ints
-    """[n, 4]: instant, wait (`Job.waited_s`), nodes, time limit."""
+    """[n, 4]: instant, wait (`Job.wait_s`), nodes, time limit."""
     ended: Ints
     """[n, 2]: run time and time limit, of jobs that had started, in the order of their ends."""
     ended_user: Texts
     """[n]."""
 
     @classmethod
-    def of(cls, jobs: Iterable[Job], now: int) -> Self:
+    def from_jobs(cls, jobs: Iterable[Job], now: int) -> Self:
         """Of every job what had happened by `now`."""
         known = sorted((j for j in jobs if j.submit <= now), key=lambda j: int(j.job_id))
-        ran = [j for j in known if _start(j, now) is not None]
+        ran = [j for j in known if _find_start(j, now) is not None]
         ended = sorted(
             ((j.end or 0, j) for j in ran if _has_ended(j, now)),
             key=itemgetter(0),
         )
         return cls(
-            submitted=_in_order([(j.submit, j.nodes, j.time_limit_s or 0) for j in known], 3),
-            started=_in_order(
-                [(j.start or 0, j.waited_s or 0, j.nodes, j.time_limit_s or 0) for j in ran], 4
+            submitted=_sort_rows([(j.submit, j.nodes, j.time_limit_s or 0) for j in known], 3),
+            started=_sort_rows(
+                [(j.start or 0, j.wait_s or 0, j.nodes, j.time_limit_s or 0) for j in ran], 4
             ),
-            ended=_rows([(end - (j.start or 0), j.time_limit_s or 0) for end, j in ended], 2),
-            ended_user=texts([j.user for _, j in ended]),
+            ended=_to_row_array(
+                [(end - (j.start or 0), j.time_limit_s or 0) for end, j in ended], 2
+            ),
+            ended_user=to_text_column([j.user for _, j in ended]),
         )
 
 
-def texts(values: Sequence[str]) -> Texts:
+def to_text_column(values: Sequence[str]) -> Texts:
     column = np.empty(len(values), dtype=object)
     column[:] = values
     return column
 
 
-def _start(job: Job, now: int) -> int | None:
+def _find_start(job: Job, now: int) -> int | None:
     """When it started; None where it had not by `now`, or never did."""
     return None if job.start is None or job.start > now else job.start
 
 
 def _has_ended(job: Job, now: int) -> bool:
     """A run that was requeued has not: its job goes on."""
-    ended = job.state.ended and job.state is not JobState.REQUEUED
+    ended = job.state.has_ended and job.state is not JobState.REQUEUED
     return ended and job.end is not None and job.end <= now
 
 
-def _in_order(rows: Sequence[tuple[int, ...]], width: int) -> Ints:
-    return _rows(sorted(rows, key=itemgetter(0)), width)
+def _sort_rows(rows: Sequence[tuple[int, ...]], width: int) -> Ints:
+    return _to_row_array(sorted(rows, key=itemgetter(0)), width)
 
 
-def _rows(rows: Sequence[tuple[int, ...]], width: int) -> Ints:
+def _to_row_array(rows: Sequence[tuple[int, ...]], width: int) -> Ints:
     return np.array(rows, dtype=np.int64).reshape(-1, width)

@@ -7,21 +7,21 @@ _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u20
 _BREAKS = frozenset({"Zl", "Zp"})
 
 
-def printable(text: str, *, keep: str = "") -> str:
+def escape_unprintable(text: str, *, keep: str = "") -> str:
     """`text` with everything that ends a line, or that a terminal obeys, written as an escape.
 
     `keep`: characters that stay all the same.
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(c if c in keep or _harmless(c) else _escaped(c) for c in text)
+    return "".join(c if c in keep or _is_harmless(c) else _escape_character(c) for c in text)
 
 
-def _harmless(character: str) -> bool:
+def _is_harmless(character: str) -> bool:
     kind = unicodedata.category(character)
     return character not in _TURNING and kind not in _BREAKS and kind not in {"Cc", "Cs"}
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     # No codec: Python reads a codec's module at its first use, which fails without descriptors.
     return ascii(character)[1:-1]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from mirage.domain.chain import Chain, Link, LinkState, Style
 
 
-def script_starts(chain: Chain, links: Iterable[Link]) -> dict[int, int]:
+def compute_script_starts(chain: Chain, links: Iterable[Link]) -> dict[int, int]:
     """When each link's script began, by index; without those that have run no line of it.
 
     A predecessor that let go of its lease lets its successor begin earlier: that
@@ -17,13 +17,13 @@ def script_starts(chain: Chain, links: Iterable[Link]) -> dict[int, int]:
     starts: dict[int, int] = {}
     before: Link | None = None
     for link in sorted(links, key=lambda link: link.index):
-        at = _script_start(link, before if chain.style is Style.SEQUENTIAL else None)
+        at = _compute_script_start(link, before if chain.style is Style.SEQUENTIAL else None)
         if at is not None:
             starts[link.index], before = at, link
     return starts
 
 
-def _script_start(link: Link, before: Link | None) -> int | None:
+def _compute_script_start(link: Link, before: Link | None) -> int | None:
     if link.start is None or before is None:
         return link.start
     if before.state is LinkState.RUNNING:
@@ -38,13 +38,13 @@ def _script_start(link: Link, before: Link | None) -> int | None:
 def has_waited_in_vain(chain: Chain, link: Link, links: Iterable[Link]) -> bool:
     """Whether the link ended without a line of its script, though it had its nodes already."""
     ended = link.state is LinkState.ENDED and link.start is not None
-    return ended and link.index not in script_starts(chain, links)
+    return ended and link.index not in compute_script_starts(chain, links)
 
 
-def awaited(chain: Chain, links: Iterable[Link]) -> dict[int, Link]:
+def find_awaited_links(chain: Chain, links: Iterable[Link]) -> dict[int, Link]:
     """Of each link that waits beside a running one, by index: that one."""
     links = list(links)
-    starts = script_starts(chain, links)
+    starts = compute_script_starts(chain, links)
     found: dict[int, Link] = {}
     for link in links:
         waits = link.state is LinkState.RUNNING and link.index not in starts

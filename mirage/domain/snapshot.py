@@ -65,7 +65,9 @@ class Queue:
     """Jobs that are there, and of which Slurm's row does not read: they are in no column."""
 
     @classmethod
-    def of(cls, taken_at: int, jobs: Iterable[Job], unread: frozenset[JobId] = frozenset()) -> Self:
+    def from_jobs(
+        cls, taken_at: int, jobs: Iterable[Job], unread: frozenset[JobId] = frozenset()
+    ) -> Self:
         """Columns of `jobs`, in their order."""
         rows = list(jobs)
         columns: dict[str, Any] = {"array": np.array([j.array for j in rows], dtype=bool)}
@@ -83,44 +85,44 @@ class Queue:
         return len(self.job_id)
 
     def __iter__(self) -> Iterator[Job]:
-        return (self.row(i) for i in range(len(self)))
+        return (self.get_job(i) for i in range(len(self)))
 
-    def row(self, i: int) -> Job:
+    def get_job(self, i: int) -> Job:
         """The i-th job. A tick asks about the same few jobs again and again."""
-        if i not in self._made:
-            self._made[i] = self._row(i)
-        return self._made[i]
+        if i not in self._built_jobs:
+            self._built_jobs[i] = self._build_job(i)
+        return self._built_jobs[i]
 
-    def _row(self, i: int) -> Job:
+    def _build_job(self, i: int) -> Job:
         fields: dict[str, Any] = {n: int(getattr(self, n)[i]) for n in _KNOWN}
         optional = ((n, int(getattr(self, n)[i])) for n in _OPTIONAL)
         fields |= {n: None if v == UNKNOWN else v for n, v in optional}
         fields |= {n: getattr(self, n)[i] for n in _TEXTS}
         return Job(array=bool(self.array[i]), **fields)
 
-    def find(self, job_id: int) -> Job | None:
+    def find_job(self, job_id: int) -> Job | None:
         """The job of that id, or None: not in this answer (which is not yet "gone")."""
-        i = self.place(job_id)
-        return None if i is None else self.row(i)
+        i = self.find_row(job_id)
+        return None if i is None else self.get_job(i)
 
-    def place(self, job_id: int) -> int | None:
+    def find_row(self, job_id: int) -> int | None:
         """Which row it is."""
-        return self._places.get(int(job_id))
+        return self._row_by_job.get(int(job_id))
 
     @cached_property
-    def _made(self) -> dict[int, Job]:
+    def _built_jobs(self) -> dict[int, Job]:
         return {}
 
     @cached_property
-    def _places(self) -> dict[int, int]:
+    def _row_by_job(self) -> dict[int, int]:
         return {int(job_id): i for i, job_id in enumerate(self.job_id)}
 
     @cached_property
-    def pending(self) -> NDArray[np.bool_]:
+    def pending_mask(self) -> NDArray[np.bool_]:
         return np.array([s.waiting for s in self.state], dtype=bool)
 
     @cached_property
-    def running(self) -> NDArray[np.bool_]:
+    def running_mask(self) -> NDArray[np.bool_]:
         """Working jobs; those that only complete are left out."""
         working = [s.running and s is not JobState.COMPLETING for s in self.state]
         return np.array(working, dtype=bool)
@@ -135,15 +137,15 @@ class Records(list[Job]):
         """Jobs that accounting knows, and of which a record does not read."""
 
     @classmethod
-    def joined(cls, several: Iterable["Records"], wanted: Iterable[JobId]) -> "Records":
+    def join_records(cls, several: Iterable["Records"], wanted: Iterable[JobId]) -> "Records":
         """Those of the jobs in `wanted`: the id of an array brings all its tasks."""
         ids, answers = frozenset(wanted), list(several)
         unread = ids & frozenset(job_id for one in answers for job_id in one.unread)
         return cls((job for one in answers for job in one if job.job_id in ids), unread)
 
 
-def waits_s(start: Ints, submit: Ints, eligible: Ints) -> Ints:
-    """`job.waited_s` of columns; without a start, 0."""
+def compute_waits_s(start: Ints, submit: Ints, eligible: Ints) -> Ints:
+    """`job.compute_wait_s` of columns; without a start, 0."""
     waits: Ints = np.where(start == UNKNOWN, 0, np.maximum(start - np.maximum(eligible, submit), 0))
     return waits
 
@@ -167,11 +169,11 @@ class Node:
     gpus_used: int
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         return self.state in {"idle", "mixed", "allocated", "completing", "planned"}
 
     @property
-    def out_of_service(self) -> bool:
+    def is_out_of_service(self) -> bool:
         """Nothing starts there until an admin, or the end of a maintenance, brings it back. Of a
         word that is not known nothing is concluded."""
         return self.state in _OUT_OF_SERVICE
@@ -185,5 +187,5 @@ class Snapshot:
     nodes: tuple[Node, ...]
 
     @cached_property
-    def by_name(self) -> dict[str, Node]:
+    def node_by_name(self) -> dict[str, Node]:
         return {node.name: node for node in self.nodes}

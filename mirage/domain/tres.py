@@ -32,7 +32,7 @@ def parse_tres(text: str) -> Mapping[str, int]:
     return MappingProxyType(amounts)
 
 
-def gpus(tres: Mapping[str, int]) -> int:
+def count_gpus(tres: Mapping[str, int]) -> int:
     """GPUs of a TRES list: the untyped count, else the sum over types."""
     if "gres/gpu" in tres:
         return tres["gres/gpu"]

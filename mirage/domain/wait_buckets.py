@@ -40,12 +40,12 @@ _LARGEST = np.array([1, 4, 16, 64], dtype=np.int64)
 _LONGEST_S = np.array([1, 4, 12, 24, 48], dtype=np.int64) * _HOUR_S
 
 
-def size_codes(nodes: Ints) -> NDArray[np.uint8]:
+def assign_size_codes(nodes: Ints) -> NDArray[np.uint8]:
     """[n]: places in `SIZES`; a count that is not known is taken for one node."""
     return np.searchsorted(_LARGEST, nodes).astype(np.uint8)
 
 
-def limit_codes(time_limit_s: Ints) -> NDArray[np.uint8]:
+def assign_limit_codes(time_limit_s: Ints) -> NDArray[np.uint8]:
     """[n]: places in `LIMITS`, of seconds; less than 1 is not known."""
     found = np.searchsorted(_LONGEST_S, time_limit_s)
     return np.where(time_limit_s < 1, LIMITS.index(LimitClass.UNKNOWN), found).astype(np.uint8)

@@ -20,7 +20,7 @@ Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class WaitSummary:
     """What a number of waits come to; seconds."""
 
     jobs: int
@@ -29,14 +29,14 @@ class Spread:
     p90_s: float | None = None
 
 
-def bins(wait_s: Ints) -> NDArray[np.uint8]:
+def assign_bins(wait_s: Ints) -> NDArray[np.uint8]:
     """[n]: the bin of each wait, seconds."""
     place = 1 + np.floor(np.log2(np.maximum(wait_s, 1)) * PER_DOUBLING)
     found: NDArray[np.uint8] = np.where(wait_s < 1, 0, np.minimum(place, BINS - 1)).astype(np.uint8)
     return found
 
 
-def quantiles(counts: Counts, fractiles: Sequence[float]) -> list[float]:
+def compute_quantiles(counts: Counts, fractiles: Sequence[float]) -> list[float]:
     """The middle of the bin that holds the least wait at or above each fractile; of one at least.
 
     Seconds, whole.
@@ -46,13 +46,13 @@ def quantiles(counts: Counts, fractiles: Sequence[float]) -> list[float]:
     return [float(_MIDDLE_S[min(place, BINS - 1)]) for place in places.tolist()]
 
 
-def spread(counts: Counts) -> Spread:
+def summarize_waits(counts: Counts) -> WaitSummary:
     """Their number, and the three quantiles where there is one."""
     jobs = int(counts.sum())
     if not jobs:
-        return Spread(jobs=0)
-    p10, p50, p90 = quantiles(counts, (0.1, 0.5, 0.9))
-    return Spread(jobs=jobs, p10_s=p10, p50_s=p50, p90_s=p90)
+        return WaitSummary(jobs=0)
+    p10, p50, p90 = compute_quantiles(counts, (0.1, 0.5, 0.9))
+    return WaitSummary(jobs=jobs, p10_s=p10, p50_s=p50, p90_s=p90)
 
 
 _MIDDLE_S = np.rint(2.0 ** ((np.arange(BINS) - 0.5) / PER_DOUBLING))

@@ -39,7 +39,7 @@ def stand_in(params: Params, queue: Queue, nodes: tuple[Node, ...] = ()) -> Stan
 
     A running job whose nodes are not among them stands on any that are free.
     """
-    running, waiting = _jobs(queue, queue.running), _jobs(queue, queue.pending)
+    running, waiting = _jobs(queue, queue.running_mask), _jobs(queue, queue.pending_mask)
     as_running = {int(job.job_id): submitted(params, job) for job in running}
     as_pending = {int(job.job_id): _pending(params, job, queue.taken_at) for job in waiting}
     left_out = _refused(params, (*as_running.values(), *as_pending.values()))
@@ -70,7 +70,7 @@ def submitted(params: Params, job: Job) -> SimJob:
 
 
 def _jobs(queue: Queue, which: Any) -> list[Job]:
-    return [queue.row(i) for i in which.nonzero()[0].tolist()]
+    return [queue.get_job(i) for i in which.nonzero()[0].tolist()]
 
 
 def _refused(params: Params, jobs: Sequence[SimJob]) -> dict[int, str]:
@@ -107,7 +107,7 @@ def _places(
 def _drain(simulator: Simulator, nodes: Sequence[Node]) -> None:
     """No new jobs on nodes that take none; what runs there runs on."""
     for i, node in enumerate(nodes[: simulator.params.nodes]):
-        if not node.usable:
+        if not node.is_usable:
             simulator.set_node(i, Outage.DRAIN)
 
 

@@ -8,7 +8,7 @@ import structlog
 from fastapi import Request
 
 from mirage.domain.access.caller import Caller
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import MirageError, NotAllowed, NotIdentified
 from mirage.http import quota
 from mirage.http.context import ApiContext
@@ -145,4 +145,4 @@ def _scheme(request: Request) -> str:
 
 
 def _short(text: str) -> str:
-    return printable(text)[:_LONGEST]
+    return escape_unprintable(text)[:_LONGEST]

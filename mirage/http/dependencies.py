@@ -10,8 +10,8 @@ from typing import Annotated, cast
 import structlog
 from fastapi import Depends, Header, Request
 
-from mirage.domain.access.caller import Caller, Role, Standing
-from mirage.domain.access.request_signing import signed, signed_for_anybody
+from mirage.domain.access.caller import Caller, Principal, Role
+from mirage.domain.access.request_signing import build_signed_text, build_unnamed_text
 from mirage.errors import NotAllowed, NotIdentified
 from mirage.http import quota
 from mirage.http.auth import cookie_auth
@@ -70,7 +70,7 @@ def reader(
             "(`scontrol token`)"
         ),
     ] = None,
-) -> Standing:
+) -> Principal:
     """Whoever asks, also somebody unknown; who shows a credential must be who it says."""
     who = _caller(request, given, body, authorization)
     if who is not None:
@@ -131,8 +131,10 @@ def _munged(request: Request, given: ApiContext, body: bytes, credential: str) -
     method, target = request.method, _target(request)
     older: list[str] = []
     if given.munge_without_cluster and _OLDER.fullmatch(f"{method} {target}"):
-        older.append(signed_for_anybody(method, target, body))
-    who = given.identify(credential, signed(method, target, body, given.cluster_name), *older)
+        older.append(build_unnamed_text(method, target, body))
+    who = given.identify(
+        credential, build_signed_text(method, target, body, given.cluster_name), *older
+    )
     if not who.names_cluster:
         _tell_of_older(who.user)
     return who
@@ -155,7 +157,7 @@ def _target(request: Request) -> str:
     return f"{path}?{query}" if query else str(path)
 
 
-Reader = Annotated[Standing, Depends(reader)]
+Reader = Annotated[Principal, Depends(reader)]
 
 
 # After who asks is known, who is looked up in a transaction of its own: a request that held one and
@@ -169,17 +171,17 @@ def _read(given: Context, who: Reader) -> Iterator[Transaction]:  # noqa: ARG001
 Reading = Annotated[Transaction, Depends(_read, scope="function")]
 
 
-def _identified(reader: Reader) -> Standing:
-    if not reader.known:
+def _identified(reader: Reader) -> Principal:
+    if not reader.is_known:
         raise NotIdentified(_HOW)
     return reader
 
 
-Identified = Annotated[Standing, Depends(_identified)]
+Identified = Annotated[Principal, Depends(_identified)]
 """Somebody who is known."""
 
 
-def writer(request: Request, given: Context, who: Identified) -> Standing:
+def writer(request: Request, given: Context, who: Identified) -> Principal:
     # Admins, and slurmctld with an end of each job, may change what they like as fast as they can.
     if not who.is_admin and who.user not in given.pushers:
         quota.of(request).check_write(quota.asker(request))
@@ -188,7 +190,7 @@ def writer(request: Request, given: Context, who: Identified) -> Standing:
     return who
 
 
-Writer = Annotated[Standing, Depends(writer)]
+Writer = Annotated[Principal, Depends(writer)]
 """Somebody who may change what is theirs."""
 
 
@@ -202,25 +204,25 @@ Writing = Annotated[Transaction, Depends(_begin, scope="function")]
 """A transaction of somebody who may write; what it leaves in the audit tells by what credential."""
 
 
-def _admin(who: Identified) -> Standing:
+def _admin(who: Identified) -> Principal:
     if not who.is_admin:
         raise NotAllowed(f"{who.user} is not an admin of this service")
     return who
 
 
-Admin = Annotated[Standing, Depends(_admin)]
+Admin = Annotated[Principal, Depends(_admin)]
 
 
-def _admin_writer(who: Writer) -> Standing:
+def _admin_writer(who: Writer) -> Principal:
     return _admin(who)
 
 
-AdminWriter = Annotated[Standing, Depends(_admin_writer)]
+AdminWriter = Annotated[Principal, Depends(_admin_writer)]
 
 
-def need(reader: Standing, *words: str) -> None:
+def need(reader: Principal, *words: str) -> None:
     """Nobody unknown is shown a list that the cluster would cut to one's own."""
-    if not reader.known and not reader.sees(*words):
+    if not reader.is_known and not reader.can_see(*words):
         raise NotIdentified(f"this cluster shows users only their own (PrivateData): {_HOW}")
 
 

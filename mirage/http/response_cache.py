@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeVar
 
-from mirage.domain.access.caller import Standing
+from mirage.domain.access.caller import Principal
 from mirage.store.database.engine import Transaction
 from mirage.store.events import changes
 
@@ -52,15 +52,15 @@ class Remembered:
 
     def lookback(
         self,
-        make: Callable[[Transaction, int, int, int, Standing], T],
+        make: Callable[[Transaction, int, int, int, Principal], T],
         tx: Transaction,
         span: tuple[int, int, int],
-        reader: Standing,
+        reader: Principal,
     ) -> T:
         """What `make` says of cluster, since, until (`span`) to this reader: good until the
         cluster's next change (`store.changes`)."""
         cluster_id, since, until = span
-        own = None if reader.sees_all_chains else reader.own()
+        own = None if reader.can_see_all_chains else reader.build_own_rows()
         seen = (reader.is_admin, reader.hidden, own)
         key = (make.__qualname__, cluster_id, until - since, seen)
         version = (changes.newest(tx, cluster_id), until)

@@ -9,7 +9,7 @@ from email.utils import formatdate, make_msgid
 from pathlib import Path
 from typing import Literal
 
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import PostError
 from mirage.notify import secret_files
 
@@ -31,7 +31,7 @@ class Mailer:
         message["From"] = self.sender
         message["To"] = to
         # A line's end in it would begin another header.
-        message["Subject"] = printable(subject)
+        message["Subject"] = escape_unprintable(subject)
         message["Date"] = formatdate()
         message["Message-ID"] = make_msgid(domain=self.sender.partition("@")[2])
         # So that vacation answers and lists leave it alone (RFC 3834).

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import PostError
 
 _LONGEST = 200
@@ -30,4 +30,4 @@ def harmless(said: object, *secrets: str) -> str:
     text = str(said)
     for secret in filter(None, secrets):
         text = text.replace(secret, "***")
-    return printable(" ".join(text.split()))[:_LONGEST]
+    return escape_unprintable(" ".join(text.split()))[:_LONGEST]

@@ -155,8 +155,8 @@ def outcomes(rows: Sequence[HandoverRow], overlap_price: float) -> dict[str, Out
 
 
 def _outcome(mine: list[Handover], base: list[Handover], overlap_price: float) -> Outcome:
-    cost = _mean(h.cost_h(overlap_price) for h in mine)
-    reactive = _mean(h.cost_h(overlap_price) for h in base)
+    cost = _mean(h.compute_cost_h(overlap_price) for h in mine)
+    reactive = _mean(h.compute_cost_h(overlap_price) for h in base)
     return Outcome(
         handovers=len(mine),
         interruption_h=_mean(h.interruption_h for h in mine),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mirage.domain.job_shape import Shape
+from mirage.domain.job_shape import JobShape
 from mirage.domain.timelimit import parse_time_limit
 from mirage.errors import MalformedText
 
@@ -18,7 +18,7 @@ class WhatIf:
     fields: Mapping[str, str]
     faults: Mapping[str, str] = field(default_factory=dict)
     """By field, a sentence on what is wrong with it."""
-    shape: Shape | None = None
+    shape: JobShape | None = None
 
     @classmethod
     def read(cls, **written: str) -> "WhatIf":
@@ -44,7 +44,7 @@ class WhatIf:
             faults["account"] = "Give the account as Slurm has it, or nothing."
         if faults:
             return cls(fields=fields, faults=faults)
-        shape = Shape(
+        shape = JobShape(
             partition=fields["to"],
             nodes=nodes or 1,
             time_limit_s=limit_s or 1,

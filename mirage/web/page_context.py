@@ -10,7 +10,7 @@ from urllib.parse import quote
 from fastapi import Depends, Request, Response
 from fastapi.responses import HTMLResponse
 
-from mirage.domain.access.caller import Standing
+from mirage.domain.access.caller import Principal
 from mirage.http.context import ApiContext
 from mirage.http.dependencies import Context, Reader, Reading
 from mirage.store.database.engine import Transaction
@@ -65,7 +65,7 @@ class Look:
     request: Request
     given: ApiContext
     tx: Transaction
-    reader: Standing
+    reader: Principal
 
     @property
     def cluster_id(self) -> int:
@@ -163,7 +163,7 @@ def _drawn(request: Request, template: str, title: str, values: dict[str, Any]) 
         place=place(request),
         cluster=given.cluster_name,
         poll_s=given.queue_interval_s,
-        **{"reader": Standing(), "live": False, "mode": None, **values},
+        **{"reader": Principal(), "live": False, "mode": None, **values},
     )
 
 

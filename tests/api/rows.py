@@ -47,7 +47,7 @@ def look(store: Store, cluster_id: int, *jobs: Job, at: int = NOW) -> None:
         for i in range(2)
     )
     with store.begin() as tx:
-        ingest_queue(tx, cluster_id, Queue.of(at, jobs), nodes)
+        ingest_queue(tx, cluster_id, Queue.from_jobs(at, jobs), nodes)
 
 
 def add_chain(

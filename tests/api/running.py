@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 
 from mirage.api.app import ApiContext, create_app
 from mirage.domain.access.caller import Caller
-from mirage.domain.access.request_signing import signed
+from mirage.domain.access.request_signing import build_signed_text
 from mirage.errors import NotIdentified
 from mirage.http.auth import unix_peer
 from tests import patient
@@ -90,7 +90,9 @@ class Client:
         sent = {"Content-Type": "application/json"} | dict(headers or {})
         target = str(httpx.URL(path).copy_merge_params(params)) if params else path
         if who is not None:
-            sent["Authorization"] = f"MUNGE {who}:{signed(method, target, body, CLUSTER)}"
+            sent["Authorization"] = (
+                f"MUNGE {who}:{build_signed_text(method, target, body, CLUSTER)}"
+            )
         return self.raw(method, target, content=body, headers=sent)
 
 

@@ -77,8 +77,8 @@ def test_a_chain_that_names_its_style_overlaps_by_a_share_of_its_time_limit(
     with store.read() as tx:
         chain = chains.chain(tx, ChainId(CHAIN))
     link = Link(chain_id=chain.chain_id, index=1, job_id=JobId(1), submit=0, time_limit_s=7200)
-    assert chain.allowed_overlap_s(link) == 1800
-    assert replace(chain, style=None).allowed_overlap_s(link) == 4 * 3600
+    assert chain.get_allowed_overlap_s(link) == 1800
+    assert replace(chain, style=None).get_allowed_overlap_s(link) == 4 * 3600
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_repeat_under_the_same_key_is_told_how_it_is_now(
     key = {"Idempotency-Key": CHAIN}
     first = client.post(PATH, body(), who="alice", headers=key)
     with store.begin() as tx:
-        paused = chains.chain(tx, ChainId(CHAIN)).moved(ChainState.PAUSED)
+        paused = chains.chain(tx, ChainId(CHAIN)).move_to(ChainState.PAUSED)
         chains.save_chain(tx, cluster_id, paused)
     again = client.post(PATH, body(), who="alice", headers=key)
     assert (again.status_code, again.json()) == (201, first.json() | {"state": "paused"})

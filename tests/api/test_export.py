@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 from mirage.api.streaming import file_export, slow_clients
 from mirage.api.streaming.file_export import columns_of
 from mirage.domain.access.caller import JOBS, USAGE
-from mirage.domain.access.request_signing import signed
+from mirage.domain.access.request_signing import build_signed_text
 from mirage.http.context import ApiContext
 from mirage.services.access.quotas import Quotas
 from mirage.store.database.engine import Store
@@ -187,7 +187,7 @@ def asks(client: Client, who: str | None) -> socket.socket:
     target = f"{API}/jobs?format=csv"
     head = [f"GET {target} HTTP/1.1", "Host: localhost"]
     if who is not None:
-        head.append(f"Authorization: MUNGE {who}:{signed('GET', target, b'', CLUSTER)}")
+        head.append(f"Authorization: MUNGE {who}:{build_signed_text('GET', target, b'', CLUSTER)}")
     asking = socket.socket()
     asking.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     asking.settimeout(patient.PATIENCE_S)

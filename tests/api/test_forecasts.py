@@ -9,7 +9,7 @@ import pytest
 
 from mirage.api.app import ApiContext
 from mirage.domain.decision import Forecast
-from mirage.domain.job_shape import Quality, Shape
+from mirage.domain.job_shape import ForecastAccuracy, JobShape
 from mirage.services.forecasts.submission_forecast import MOST_ASKED
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.forecasts import forecast_trials, shape_forecasts
@@ -18,7 +18,7 @@ from tests.api.rows import HOUR, job, look
 from tests.api.running import NOW, Client, Stage
 
 PATH = "/api/v1/forecasts"
-SHAPE = Shape(partition="gpu", nodes=4, time_limit_s=12 * HOUR)
+SHAPE = JobShape(partition="gpu", nodes=4, time_limit_s=12 * HOUR)
 ASKED: dict[str, Any] = {"partition": "gpu", "nodes": 4, "time_limit_s": 12 * HOUR}
 
 
@@ -118,7 +118,7 @@ def test_the_twin_is_not_asked_about_a_job_that_fits_nowhere(
 def test_forecasts_are_corrected_by_how_the_last_ones_came_out(
     client: Client, store: Store, cluster_id: int
 ) -> None:
-    found = Quality(
+    found = ForecastAccuracy(
         jobs=412, days=20, within=0.61, below_p90=0.7, error_s=900.0, shift=(-0.1, 0.0, 0.5)
     )
     with store.begin() as tx:

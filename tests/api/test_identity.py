@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from mirage.api.app import ApiContext
 from mirage.api.routes import chains, cluster, job_callbacks, system
 from mirage.domain.access.caller import Caller, Role
-from mirage.domain.access.request_signing import signed
+from mirage.domain.access.request_signing import build_signed_text
 from mirage.errors import NotIdentified
 from mirage.http import denied_requests as ledger
 from mirage.http import dependencies
@@ -155,8 +155,8 @@ def credential(which: str, store: Store, cluster_id: int) -> str:
         "no token": "Bearer mirage_000000000000_" + "A" * 43,
         "spent": f"Bearer {spent}",
         "elsewhere": f"Bearer {token(store, cluster_id, cluster_id=elsewhere)}",
-        "other request": f"MUNGE alice:{signed('POST', CHAINS, b'', 'lab')}",
-        "other query": f"MUNGE alice:{signed('GET', f'{CHAINS}?limit=1', b'', 'lab')}",
+        "other request": f"MUNGE alice:{build_signed_text('POST', CHAINS, b'', 'lab')}",
+        "other query": f"MUNGE alice:{build_signed_text('GET', f'{CHAINS}?limit=1', b'', 'lab')}",
         "no scheme": spent,
         "basic": "Basic cm9vdDpyb290",
     }[which]
@@ -309,7 +309,7 @@ def test_by_a_proxy_at_the_socket_nobody_is_known(
     with store.begin() as tx:
         add_chain(tx, cluster_id, user="alice", uid=USERS["alice"])
     path = f"{CHAINS}/{CHAIN}/pause"
-    by_alice = {"Authorization": f"MUNGE alice:{signed('POST', path, b'', CLUSTER)}"}
+    by_alice = {"Authorization": f"MUNGE alice:{build_signed_text('POST', path, b'', CLUSTER)}"}
     with stage.serving(proxy), stage.calling() as http:
         assert http.post(path).status_code == 421, "browsers come through it, led by any name"
         http.headers["Host"] = "localhost"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mirage.domain.access.request_signing import signed
+from mirage.domain.access.request_signing import build_signed_text
 from mirage.domain.chain_cause import AtRisk, Risk
 from mirage.domain.job import JobState
 from mirage.store.database.engine import Store
@@ -150,7 +150,7 @@ def test_who_has_the_newest_answer_is_not_sent_it_again(
 
 
 def root(name: str) -> dict[str, str]:
-    return {"Authorization": "MUNGE root:" + signed("GET", f"{API}/{name}", b"", "lab")}
+    return {"Authorization": "MUNGE root:" + build_signed_text("GET", f"{API}/{name}", b"", "lab")}
 
 
 def test_an_error_is_not_kept(client: Client) -> None:

@@ -15,7 +15,7 @@ import structlog
 from mirage.api.app import ApiContext
 from mirage.cluster.auth import munge as real_munge
 from mirage.config.settings import AuthSettings
-from mirage.domain.access.request_signing import signed, signed_for_anybody
+from mirage.domain.access.request_signing import build_signed_text, build_unnamed_text
 from mirage.domain.chain import ChainId
 from mirage.errors import NotFound
 from mirage.http import dependencies
@@ -67,7 +67,7 @@ def post(client: Client, credential: str, body: bytes = BODY) -> int:
 
 
 def credential(body: bytes = BODY, path: str = PATH) -> str:
-    return real_munge.credential(signed("POST", path, body, CLUSTER))
+    return real_munge.credential(build_signed_text("POST", path, body, CLUSTER))
 
 
 def test_the_maker_of_the_credential_owns_the_chain(client: Client, store: Store) -> None:
@@ -81,7 +81,7 @@ def test_the_maker_of_the_credential_owns_the_chain(client: Client, store: Store
 def test_another_user_is_another_user(client: Client, store: Store, munge: Path) -> None:
     made = subprocess.run(
         [munge / "munge"],
-        input=signed("POST", PATH, BODY, CLUSTER).encode(),
+        input=build_signed_text("POST", PATH, BODY, CLUSTER).encode(),
         user="nobody",
         capture_output=True,
         check=True,
@@ -130,7 +130,7 @@ def test_the_wrapped_sbatch_is_told_no(client: Client) -> None:
 def test_a_credential_for_another_service_is_refused_here(
     client: Client, cluster: str, service: str, why: str
 ) -> None:
-    held = f"{signed_for_anybody('POST', PATH, BODY)} {cluster} {service}".rstrip()
+    held = f"{build_unnamed_text('POST', PATH, BODY)} {cluster} {service}".rstrip()
     answer = client.post(
         PATH, BODY, headers={"Authorization": f"MUNGE {real_munge.credential(held)}"}
     )
@@ -157,7 +157,7 @@ def test_older_plugins_are_served_what_they_ask_until_the_site_says_no_more(
     sends them. By default of the settings; a site that has renewed its plugins closes it."""
 
     def asked(client: Client, method: str, path: str, body: bytes = b"") -> int:
-        made = real_munge.credential(signed_for_anybody(method, path, body))
+        made = real_munge.credential(build_unnamed_text(method, path, body))
         headers = {"Authorization": f"MUNGE {made}", "Content-Type": "application/json"}
         return client.raw(method, path, headers=headers, content=body).status_code
 

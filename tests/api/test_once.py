@@ -9,7 +9,7 @@ import pytest
 
 from mirage.domain.access.caller import JOBS, USAGE, Role
 from mirage.domain.chain import ChainState
-from mirage.domain.chain_cause import asked
+from mirage.domain.chain_cause import build_user_cause
 from mirage.http.context import ApiContext
 from mirage.store.database.engine import Store
 from mirage.store.events import audit
@@ -93,7 +93,7 @@ def test_a_repeat_is_answered_only_to_who_may_see_it_still(
 
         assert ask().is_success
         with store.begin() as tx:
-            add_chain(tx, cluster_id, user="bob", cause=asked("bobs-secret-friend"))
+            add_chain(tx, cluster_id, user="bob", cause=build_user_cause("bobs-secret-friend"))
         again = ask()
         assert (again.status_code, again.json()["type"]) == (404, "/problems/not-found")
         assert again.json()["detail"] == f"there is no chain {CHAIN}"

@@ -63,7 +63,7 @@ def test_nodes_stay_known_while_only_the_queue_is_looked_at(
     client: Client, store: Store, cluster_id: int
 ) -> None:
     with store.begin() as tx:
-        ingest_queue(tx, cluster_id, Queue.of(NOW + 60, [job(1)]), None)
+        ingest_queue(tx, cluster_id, Queue.from_jobs(NOW + 60, [job(1)]), None)
     answer = client.get(QUEUE).json()
     assert answer["whole"]["idle_nodes"] == 1
     assert answer["nodes_as_of"] < answer["as_of"]

@@ -20,7 +20,7 @@ from mirage.api.app import ApiContext
 from mirage.cluster.auth import munge as real_munge
 from mirage.domain.access.caller import Role
 from mirage.domain.chain import Chain, ChainId, ChainState, Style
-from mirage.domain.chain_cause import AtRisk, Reason, Risk, concluded
+from mirage.domain.chain_cause import AtRisk, Reason, Risk, build_mirage_cause
 from mirage.domain.job import JobId
 from mirage.services.access import tokens
 from mirage.store.access.tokens import Token
@@ -125,7 +125,7 @@ def test_every_cell_is_whole_in_every_terminal(
 ) -> None:
     ident, reason = "k" * 20, "a long reason " * 9 + "and its end"
     with store.begin() as tx:
-        add_mine(tx, cluster_id, ident, cause=concluded(Reason.UNRECORDED, detail=reason))
+        add_mine(tx, cluster_id, ident, cause=build_mirage_cause(Reason.UNRECORDED, detail=reason))
         add_links(tx, cluster_id, ident)
     listed = run("list", url=client.url, COLUMNS=str(width), PYTHONUTF8="1").out
     shown = run("show", ident, url=client.url, COLUMNS=str(width), PYTHONUTF8="1").out

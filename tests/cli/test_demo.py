@@ -16,7 +16,7 @@ from mirage.config.paths import DEFAULT_PORT
 from mirage.config.settings import Settings
 from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.domain.job import JobId
-from mirage.domain.job_shape import Shape
+from mirage.domain.job_shape import JobShape
 from mirage.services.forecasts import submission_forecast
 from mirage.sim.types import Params
 from mirage.store.chains.chains import HandoverRow
@@ -150,7 +150,7 @@ def foretold_by_the_twin(url: str, folder: Path) -> bool:
     with closing(Store(f"sqlite:///{database}")) as store, store.begin() as tx:
         last = telemetry.last_tick(tx, 1)
         assert last is not None
-        submission_forecast.ask(tx, 1, Shape(**asked), last.at)
+        submission_forecast.ask(tx, 1, JobShape(**asked), last.at)
     until = time.monotonic() + 60
     while time.monotonic() < until:
         found = patient.get(f"{url}/api/v1/forecasts", params=asked).json()

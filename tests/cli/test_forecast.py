@@ -17,7 +17,7 @@ from mirage.__main__ import main
 from mirage.api.app import ApiContext
 from mirage.cluster.auth import munge as real_munge
 from mirage.domain.decision import Forecast
-from mirage.domain.job_shape import Shape
+from mirage.domain.job_shape import JobShape
 from mirage.http.quota import OF_AN_ADDRESS
 from mirage.services.access.quotas import Quotas
 from mirage.store.database.engine import Store
@@ -29,7 +29,7 @@ from tests.cli.test_chain import Answer, environment
 
 __all__ = ["cluster_id", "context", "stage", "store"]
 
-SHAPE = Shape(partition="gpu", nodes=2, time_limit_s=48 * HOUR)
+SHAPE = JobShape(partition="gpu", nodes=2, time_limit_s=48 * HOUR)
 WORDS = ("--partition", "gpu", "--nodes", "2", "--time", "48:00:00")
 TOLD = Forecast(p10_s=60.0, p50_s=5400.0, p90_s=100000.0, samples=100)
 

@@ -38,7 +38,7 @@ def test_the_queue_is_one_call(commands: FakeCommands, cluster: SlurmCli) -> Non
     queue = cluster.queue()
     assert before <= queue.taken_at <= cluster.now()
     assert len(queue) == 51
-    running = queue.find(job_id("running"))
+    running = queue.find_job(job_id("running"))
     assert running is not None
     assert running.state is JobState.RUNNING
     assert len(commands.calls("squeue")) == 1

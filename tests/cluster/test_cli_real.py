@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slurm
 
 def test_the_queue_tells_all_of_a_job(slurm_rig: SlurmRig) -> None:
     queue = slurm_rig.cluster.queue()
-    job = queue.find(slurm_rig.predecessor)
+    job = queue.find_job(slurm_rig.predecessor)
     assert job is not None
     assert (job.user, job.account, job.partition) == ("alice", "research", "gpu")
     assert (job.nodes, job.cpus, job.time_limit_s) == (1, 16, 3600)
@@ -148,7 +148,7 @@ def test_what_slurm_gave_priority_0_is_neither_held_nor_released(slurm_rig: Slur
 
 
 def _shown(rig: SlurmRig, job_id: JobId) -> Job:
-    job = rig.cluster.queue().find(job_id)
+    job = rig.cluster.queue().find_job(job_id)
     assert job is not None
     return job
 
@@ -160,7 +160,7 @@ def test_a_standby_of_components_is_freed_through_its_leader(slurm_rig: SlurmRig
     slurm_rig.cluster.free(leader, owner=uid_of("alice"), dependency="")
     for component in (leader, leader + 1):
         assert slurm_rig.testbed.job(component)["Dependency"] == "(null)"
-    job = slurm_rig.cluster.queue().find(leader)
+    job = slurm_rig.cluster.queue().find_job(leader)
     assert job is not None
     assert job.cpus == 2
 
@@ -200,7 +200,7 @@ def test_without_slurmctld_nothing_is_known_and_afterwards_all_again(slurm_rig: 
     finally:
         slurm_rig.testbed.start_ctld()
     slurm_rig.testbed.wait_until(lambda: _answers(cluster), 30, "an answer")
-    job = cluster.queue().find(slurm_rig.standby)
+    job = cluster.queue().find_job(slurm_rig.standby)
     assert job is not None
     assert job.dependency == f"afterany:{slurm_rig.predecessor}(unfulfilled)"
 
@@ -218,6 +218,6 @@ def test_without_slurmdbd_there_is_no_history_but_a_queue(slurm_rig: SlurmRig) -
     try:
         with pytest.raises(ClusterUnavailable):
             SlurmCli().jobs([slurm_rig.predecessor])
-        assert slurm_rig.cluster.queue().find(slurm_rig.predecessor) is not None
+        assert slurm_rig.cluster.queue().find_job(slurm_rig.predecessor) is not None
     finally:
         slurm_rig.testbed.start_dbd()

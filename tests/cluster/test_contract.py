@@ -120,7 +120,7 @@ def rig(request: pytest.FixtureRequest) -> Rig:
 
 
 def find(rig: Rig, job_id: JobId) -> Job:
-    job = rig.cluster.queue().find(job_id)
+    job = rig.cluster.queue().find_job(job_id)
     assert job is not None
     return job
 
@@ -278,7 +278,7 @@ def test_a_cancelled_standby_is_over_and_still_shown_for_a_while(rig: Rig) -> No
 
 def test_the_queue_tells_what_runs_and_until_when(rig: Rig) -> None:
     queue = rig.cluster.queue()
-    job = queue.find(rig.predecessor)
+    job = queue.find_job(rig.predecessor)
     assert job is not None
     assert (job.state, job.nodes, job.dependency, job.reason) == (JobState.RUNNING, 1, "", "")
     assert job.start is not None

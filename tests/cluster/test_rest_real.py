@@ -69,8 +69,8 @@ def _jobs(cluster: Cluster) -> dict[int, Job]:
 
 
 def _settled(job: Job) -> Job:
-    job = replace(job, cpus=0) if job.state.ended else job
-    return job if job.state.running else replace(job, start=None)
+    job = replace(job, cpus=0) if job.state.has_ended else job
+    return job if job.state.is_running else replace(job, start=None)
 
 
 def _nodes(cluster: Cluster) -> list[tuple[object, ...]]:
@@ -87,7 +87,9 @@ def _known(job: Job, rest: Slurmrestd) -> Job:
 
 def test_tcp_serves_as_the_socket_does(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
     over_tcp = rest_host.cluster(url=rest_host.tcp).queue()
-    assert over_tcp.find(slurm_rig.standby) == slurm_rig.cluster.queue().find(slurm_rig.standby)
+    assert over_tcp.find_job(slurm_rig.standby) == slurm_rig.cluster.queue().find_job(
+        slurm_rig.standby
+    )
 
 
 def test_slurmctlds_count_is_of_the_tokens_user(rest_host: RestHost) -> None:
@@ -188,7 +190,7 @@ def test_where_it_serves_no_accounting_scontrol_says_whether_there_is_any(
     with started(slurm_rig.testbed, *words, *more) as host:
         with pytest.raises(ClusterUnavailable, match="start it without -s"):
             host.cluster(commands=SlurmCli()).jobs([slurm_rig.standby])
-        assert host.cluster().queue().find(slurm_rig.standby)
+        assert host.cluster().queue().find_job(slurm_rig.standby)
 
 
 def test_a_submission_that_slurm_refuses_is_told(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
@@ -239,10 +241,10 @@ def test_without_the_daemons_nothing_is_known_and_afterwards_all_again(
         slurm_rig.testbed.start_dbd()
         slurm_rig.testbed.start_ctld()
     slurm_rig.testbed.wait_until(lambda: _answers(impatient), 30, "an answer")
-    job = impatient.queue().find(slurm_rig.standby)
+    job = impatient.queue().find_job(slurm_rig.standby)
     assert job is not None
     assert (job.state, job.reason) == (JobState.PENDING, "Dependency")
-    assert SlurmCli().queue().find(slurm_rig.standby) == job
+    assert SlurmCli().queue().find_job(slurm_rig.standby) == job
 
 
 def _answers(cluster: Slurmrestd) -> bool:

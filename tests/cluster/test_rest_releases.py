@@ -197,9 +197,9 @@ def test_no_end_is_believed_of_what_is_not_over(release: Release) -> None:
     """Cut to the window, a job that runs has an end, and one that waits has a start as well."""
     release.replay(release.records(), "window-cut")
     for job in release.cluster.history(*release.span):
-        if not job.state.ended:
+        if not job.state.has_ended:
             assert job.end is None
-        if job.state.waiting:
+        if job.state.is_waiting:
             assert job.start is None
 
 

@@ -55,7 +55,7 @@ def test_texts_stay_texts(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
     def recorded() -> bool:
         """slurmctld tells slurmdbd a little later."""
         records = {job.job_id: job for job in rest.jobs(ids)}
-        return records.keys() == set(ids) and all(records[job].state.ended for job in made)
+        return records.keys() == set(ids) and all(records[job].state.has_ended for job in made)
 
     testbed.wait_until(recorded, 120, "the records")
     users = {job.job_id: (job.submit, job.user) for job in rest.jobs([*ids, JobId(999_999)])}

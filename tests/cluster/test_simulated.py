@@ -56,9 +56,9 @@ def test_an_ended_job_leaves_the_queue_after_min_job_age_but_not_the_history() -
     c = cluster()
     job_id = c.submit_chain(CHAIN, links=1, time_limit_s=100)
     c.advance(400)
-    assert c.queue().find(job_id) is not None
+    assert c.queue().find_job(job_id) is not None
     c.advance(1)
-    assert c.queue().find(job_id) is None
+    assert c.queue().find_job(job_id) is None
     assert [j.job_id for j in c.jobs([job_id])] == [job_id]
 
 
@@ -117,14 +117,14 @@ def busy(*ends: int, fails: bool = False) -> list[SimJob]:
 
 
 def owner_of(c: SimulatedCluster, job_id: JobId) -> int:
-    job = c.queue().find(job_id)
+    job = c.queue().find_job(job_id)
     assert job is not None
     assert job.uid is not None
     return job.uid
 
 
 def standby_of(c: SimulatedCluster) -> Job:
-    job = c.queue().find(links(c)[2].job_id)
+    job = c.queue().find_job(links(c)[2].job_id)
     assert job is not None
     return job
 
@@ -160,7 +160,7 @@ def test_a_requeued_run_stays_in_accounting_and_the_job_waits_under_a_new_submis
     first = c.submit_chain(CHAIN, links=2, time_limit_s=HOUR_S)
     c.advance(60)
     c.requeue(first)
-    waiting = c.queue().find(first)
+    waiting = c.queue().find_job(first)
     assert waiting is not None
     assert (waiting.state, waiting.submit, waiting.reason) == (JobState.PENDING, 60, "BeginTime")
     runs = [j for j in c.history(0, 61) if j.job_id == first]
@@ -176,7 +176,7 @@ def test_a_requeued_link_has_one_standby_when_it_runs_again() -> None:
     c.advance(60)
     c.requeue(first)
     c.advance(300)
-    again = c.queue().find(first)
+    again = c.queue().find_job(first)
     assert again is not None
     assert (again.state, again.start) == (JobState.RUNNING, 180)
     assert len([j for j in c.queue() if find_mark(j.comment)]) == 2
@@ -196,7 +196,7 @@ def test_jobs_of_a_node_that_goes_down_are_requeued() -> None:
     assert {j.state for j in c.history(0, 400)} == {JobState.REQUEUED, JobState.PENDING}
     c.set_node(down.name, Outage.RESUME)
     c.advance(60)
-    job = c.queue().find(first)
+    job = c.queue().find_job(first)
     assert job is not None
     assert (job.state, job.node_list) == (JobState.RUNNING, down.name)
 

@@ -13,7 +13,7 @@ from mirage.domain.chain import (
     Mark,
     find_mark,
 )
-from mirage.domain.chain_cause import Actor, Reason, asked, concluded
+from mirage.domain.chain_cause import Actor, Reason, build_mirage_cause, build_user_cause
 from mirage.domain.job import JobId
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import IllegalTransition
@@ -63,29 +63,35 @@ def _chain(state: ChainState) -> Chain:
     return Chain(chain_id=ChainId("abcdefgh"), uid=1001, state=state)
 
 
-@pytest.mark.parametrize("state", [s for s in ChainState if s.over])
+@pytest.mark.parametrize("state", [s for s in ChainState if s.is_over])
 @pytest.mark.parametrize("target", ChainState)
 def test_a_chain_that_is_over_stays_so(state: ChainState, target: ChainState) -> None:
     why = f"{state} already$" if target is state else f"{state}: .* become {target}"
     with pytest.raises(IllegalTransition, match=f"chain abcdefgh is {why}"):
-        _chain(state).moved(target)
+        _chain(state).move_to(target)
 
 
 @pytest.mark.parametrize("target", [s for s in ChainState if s is not ChainState.ACTIVE])
 def test_an_active_chain_pauses_and_ends(target: ChainState) -> None:
-    moved = _chain(ChainState.ACTIVE).moved(target, asked("alice"))
-    assert (moved.state, moved.cause, moved.actor) == (target, asked("alice"), Actor.USER)
+    moved = _chain(ChainState.ACTIVE).move_to(target, build_user_cause("alice"))
+    assert (moved.state, moved.cause, moved.actor) == (
+        target,
+        build_user_cause("alice"),
+        Actor.USER,
+    )
 
 
 def test_a_paused_chain_goes_on_and_forgets_why_it_was_paused() -> None:
-    paused = _chain(ChainState.ACTIVE).moved(ChainState.PAUSED, concluded(Reason.FAILED_FAST))
-    resumed = paused.moved(ChainState.ACTIVE)
+    paused = _chain(ChainState.ACTIVE).move_to(
+        ChainState.PAUSED, build_mirage_cause(Reason.FAILED_FAST)
+    )
+    resumed = paused.move_to(ChainState.ACTIVE)
     assert (resumed.state, resumed.cause, resumed.actor) == (ChainState.ACTIVE, None, None)
 
 
 def test_pausing_twice_is_refused() -> None:
     with pytest.raises(IllegalTransition):
-        _chain(ChainState.PAUSED).moved(ChainState.PAUSED)
+        _chain(ChainState.PAUSED).move_to(ChainState.PAUSED)
 
 
 def _link(state: LinkState = LinkState.PENDING) -> Link:
@@ -106,12 +112,12 @@ def test_a_link_makes_the_moves_of_its_table_and_no_other(
 ) -> None:
     link = _link(state)
     if state is target:
-        assert link.moved(target) is link
+        assert link.move_to(target) is link
     elif (state, target) in _LEGAL:
-        assert link.moved(target).state is target
+        assert link.move_to(target).state is target
     else:
         with pytest.raises(IllegalTransition, match=f"link abcdefgh:2 is {state}"):
-            link.moved(target)
+            link.move_to(target)
 
 
 @given(st.lists(st.sampled_from(LinkState), max_size=20))
@@ -120,7 +126,7 @@ def test_an_ended_link_never_lives_again(targets: list[LinkState]) -> None:
     for target in targets:
         was_over = link.state is LinkState.ENDED
         try:
-            link = link.moved(target)
+            link = link.move_to(target)
         except IllegalTransition:
             continue
         assert not was_over or link.state is LinkState.ENDED
@@ -135,7 +141,7 @@ def test_the_planned_end_is_the_start_and_the_limit() -> None:
         start=1000,
         time_limit_s=3600,
     )
-    assert link.planned_end() == 4600
+    assert link.get_planned_end() == 4600
 
 
 @pytest.mark.parametrize(("start", "limit"), [(None, 60), (100, None), (100, UNLIMITED)])
@@ -150,4 +156,4 @@ def test_there_is_no_planned_end_without_start_or_limit(
         start=start,
         time_limit_s=limit,
     )
-    assert link.planned_end() is None
+    assert link.get_planned_end() is None

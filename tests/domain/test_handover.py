@@ -28,14 +28,14 @@ def test_an_interruption_costs_its_hours_whatever_overlap_costs(
     handover: Handover, price: float
 ) -> None:
     expected = handover.interruption_h + price * handover.overlap_h
-    assert handover.cost_h(price) == pytest.approx(expected)
+    assert handover.compute_cost_h(price) == pytest.approx(expected)
 
 
 def test_an_hour_of_overlap_costs_half_an_hour_of_interruption() -> None:
     late, early = Handover(0, 3600), Handover(3600, 0)
-    assert late.cost_h() == 1.0
-    assert early.cost_h() == 0.5
+    assert late.compute_cost_h() == 1.0
+    assert early.compute_cost_h() == 0.5
 
 
 def test_a_seamless_handover_costs_nothing() -> None:
-    assert Handover(5, 5).cost_h() == 0
+    assert Handover(5, 5).compute_cost_h() == 0

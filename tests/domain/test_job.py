@@ -13,7 +13,7 @@ STATES = st.sampled_from(JobState)
 
 @given(STATES)
 def test_a_state_is_at_most_one_of_waiting_running_and_ended(state: JobState) -> None:
-    assert state.waiting + state.running + state.ended == (state is not JobState.UNKNOWN)
+    assert state.is_waiting + state.is_running + state.has_ended == (state is not JobState.UNKNOWN)
 
 
 @given(STATES)
@@ -23,18 +23,18 @@ def test_a_state_reads_back_from_slurms_word(state: JobState) -> None:
 
 def test_nothing_is_concluded_from_an_unknown_state() -> None:
     unknown = JobState.UNKNOWN
-    assert (unknown.waiting, unknown.running, unknown.ended) == (False,) * 3
+    assert (unknown.is_waiting, unknown.is_running, unknown.has_ended) == (False,) * 3
 
 
 def test_requeued_is_accountings_word_for_a_run_that_ended() -> None:
-    assert JobState.REQUEUED.ended
-    assert JobState.REQUEUE_HOLD.waiting
-    assert JobState.SPECIAL_EXIT.waiting
+    assert JobState.REQUEUED.has_ended
+    assert JobState.REQUEUE_HOLD.is_waiting
+    assert JobState.SPECIAL_EXIT.is_waiting
 
 
 def test_a_completing_or_suspended_job_still_holds_its_nodes() -> None:
-    assert JobState.COMPLETING.running
-    assert JobState.SUSPENDED.running
+    assert JobState.COMPLETING.is_running
+    assert JobState.SUSPENDED.is_running
 
 
 def test_a_job_says_nothing_it_was_not_told() -> None:
@@ -48,10 +48,10 @@ def ended(state: JobState, start: int | None) -> Job:
 
 
 def test_a_wait_begins_when_the_job_may_start_and_is_none_of_one_that_never_ran() -> None:
-    assert ended(JobState.COMPLETED, 400).waited_s == 240
-    assert ended(JobState.FAILED, 460).waited_s == 300, "in its first second it failed, and ran"
-    assert ended(JobState.CANCELLED, 460).waited_s is None
-    assert ended(JobState.CANCELLED, None).waited_s is None
+    assert ended(JobState.COMPLETED, 400).wait_s == 240
+    assert ended(JobState.FAILED, 460).wait_s == 300, "in its first second it failed, and ran"
+    assert ended(JobState.CANCELLED, 460).wait_s is None
+    assert ended(JobState.CANCELLED, None).wait_s is None
 
 
 def told(state: JobState, start: int | None = 400, end: int | None = 460) -> Job:
@@ -66,11 +66,11 @@ def instants(job: Job) -> tuple[int | None, ...]:
 @given(STATES, st.none() | st.just(400), st.none() | st.sampled_from([400, 460]))
 def test_an_instant_has_one_meaning(state: JobState, start: int | None, end: int | None) -> None:
     job = told(state, start, end)
-    assert not (job.start is not None and state.waiting)
-    assert job.planned_start is None or state.waiting
-    assert job.expected_end is None or state.running
+    assert not (job.start is not None and state.is_waiting)
+    assert job.planned_start is None or state.is_waiting
+    assert job.expected_end is None or state.is_running
     assert job.cancelled_at is None or (job.start, job.end) == (None, job.cancelled_at)
-    assert job.never_ran is (job.cancelled_at is not None)
+    assert job.has_never_run is (job.cancelled_at is not None)
     assert replace(job, name="again") == replace(told(state, start, end), name="again")
 
 
@@ -103,10 +103,10 @@ def test_one_that_completed_ran_whenever_that_began() -> None:
 def test_a_job_that_was_cancelled_while_it_waited_has_no_wait() -> None:
     """The first disagreement of house.md 4."""
     job = Job(job_id=JobId(1), submit=100, start=5000, end=5000, state=JobState.CANCELLED)
-    assert (job.start, job.cancelled_at, job.waited_s) == (None, 5000, None)
+    assert (job.start, job.cancelled_at, job.wait_s) == (None, 5000, None)
 
 
 def test_a_wait_counts_from_the_later_of_submission_and_eligibility() -> None:
     """The second one: Slurm gives a requeued job a new submission."""
     job = Job(job_id=JobId(1), submit=1000, eligible=400, start=1500, state=JobState.RUNNING)
-    assert job.waited_s == 500
+    assert job.wait_s == 500

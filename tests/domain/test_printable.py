@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 
 
 @pytest.mark.parametrize(
@@ -20,16 +20,16 @@ from mirage.domain.sanitize import printable
     ],
 )
 def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str) -> None:
-    assert printable(text) == shown
+    assert escape_unprintable(text) == shown
 
 
 @given(st.text())
 def test_it_is_one_line_and_holds_no_control(text: str) -> None:
-    shown = printable(text)
+    shown = escape_unprintable(text)
     assert len(shown.splitlines()) <= 1
     assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in shown)
-    assert printable(shown) == shown
+    assert escape_unprintable(shown) == shown
 
 
 def test_lines_stay_where_they_are_meant() -> None:
-    assert printable("a\n\x1bb", keep="\n") == "a\n\\x1bb"
+    assert escape_unprintable("a\n\x1bb", keep="\n") == "a\n\\x1bb"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.domain.job import Job, JobId, JobState
-from mirage.domain.snapshot import UNKNOWN, Node, Queue, waits_s
+from mirage.domain.snapshot import UNKNOWN, Node, Queue, compute_waits_s
 from mirage.domain.timelimit import UNLIMITED
 
 _COUNTS = st.integers(min_value=0, max_value=2**40)
@@ -26,7 +26,7 @@ JOBS = st.builds(Job, **{name: _BY_KIND[kind] for name, kind in get_type_hints(J
 
 @given(st.lists(JOBS, max_size=8))
 def test_jobs_come_back_from_the_columns_as_they_went_in(jobs: list[Job]) -> None:
-    queue = Queue.of(1000, jobs)
+    queue = Queue.from_jobs(1000, jobs)
     assert list(queue) == jobs
     assert len(queue) == len(jobs)
     assert queue.taken_at == 1000
@@ -34,9 +34,9 @@ def test_jobs_come_back_from_the_columns_as_they_went_in(jobs: list[Job]) -> Non
 
 @given(st.lists(JOBS, max_size=8, unique_by=lambda job: job.job_id))
 def test_each_job_is_found_by_its_id(jobs: list[Job]) -> None:
-    queue = Queue.of(0, jobs)
-    assert all(queue.find(job.job_id) == job for job in jobs)
-    assert queue.find(JobId(2**50)) is None
+    queue = Queue.from_jobs(0, jobs)
+    assert all(queue.find_job(job.job_id) == job for job in jobs)
+    assert queue.find_job(JobId(2**50)) is None
 
 
 def _job(job_id: int, state: JobState) -> Job:
@@ -44,34 +44,34 @@ def _job(job_id: int, state: JobState) -> Job:
 
 
 def test_an_empty_queue_has_its_columns_all_the_same() -> None:
-    queue = Queue.of(5, [])
+    queue = Queue.from_jobs(5, [])
     assert list(queue) == []
-    assert queue.pending.dtype == np.bool_
-    assert queue.running.dtype == np.bool_
+    assert queue.pending_mask.dtype == np.bool_
+    assert queue.running_mask.dtype == np.bool_
     assert queue.submit.dtype == np.int64
 
 
 def test_what_is_not_known_stands_as_minus_one_in_the_column() -> None:
-    queue = Queue.of(0, [_job(1, JobState.PENDING)])
+    queue = Queue.from_jobs(0, [_job(1, JobState.PENDING)])
     assert queue.eligible[0] == UNKNOWN
-    row = queue.find(JobId(1))
+    row = queue.find_job(JobId(1))
     assert row is not None
     assert row.eligible is None
 
 
 def test_pending_and_running_tell_the_jobs_apart() -> None:
     states = [JobState.PENDING, JobState.RUNNING, JobState.COMPLETING, JobState.COMPLETED]
-    queue = Queue.of(0, [_job(i, state) for i, state in enumerate(states)])
-    assert queue.pending.tolist() == [True, False, False, False]
-    assert queue.running.tolist() == [False, True, False, False]
+    queue = Queue.from_jobs(0, [_job(i, state) for i, state in enumerate(states)])
+    assert queue.pending_mask.tolist() == [True, False, False, False]
+    assert queue.running_mask.tolist() == [False, True, False, False]
 
 
 def test_only_nodes_that_take_jobs_are_usable() -> None:
     def node(state: str) -> Node:
         return Node(name="n1", partitions=(), state=state, cpus=1, cpus_used=0, gpus=0, gpus_used=0)
 
-    assert all(node(s).usable for s in ("idle", "mixed", "allocated", "completing", "planned"))
-    assert not any(node(s).usable for s in ("down", "drained", "draining", "reserved", "maint"))
+    assert all(node(s).is_usable for s in ("idle", "mixed", "allocated", "completing", "planned"))
+    assert not any(node(s).is_usable for s in ("down", "drained", "draining", "reserved", "maint"))
 
 
 def test_columns_of_waits_say_what_jobs_say() -> None:
@@ -87,6 +87,6 @@ def test_columns_of_waits_say_what_jobs_say() -> None:
         )
         for start, eligible in told
     ]
-    queue = Queue.of(2000, jobs)
-    found = waits_s(queue.start, queue.submit, queue.eligible)
-    assert found.tolist() == [job.waited_s or 0 for job in jobs]
+    queue = Queue.from_jobs(2000, jobs)
+    found = compute_waits_s(queue.start, queue.submit, queue.eligible)
+    assert found.tolist() == [job.wait_s or 0 for job in jobs]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.domain.tres import gpus, parse_tres
+from mirage.domain.tres import count_gpus, parse_tres
 from mirage.errors import MalformedText
 
 _COUNTED = st.sampled_from(
@@ -45,12 +45,12 @@ def test_other_text_is_refused(text: str) -> None:
 
 
 def test_gpus_are_counted_once_where_slurm_lists_them_twice() -> None:
-    assert gpus({"gres/gpu": 8, "gres/gpu:a100": 8}) == 8
+    assert count_gpus({"gres/gpu": 8, "gres/gpu:a100": 8}) == 8
 
 
 def test_gpus_of_several_types_are_added() -> None:
-    assert gpus({"gres/gpu:a100": 4, "gres/gpu:v100": 2}) == 6
+    assert count_gpus({"gres/gpu:a100": 4, "gres/gpu:v100": 2}) == 6
 
 
 def test_other_resources_are_no_gpus() -> None:
-    assert gpus({"cpu": 4, "gres/gpumem": 3}) == 0
+    assert count_gpus({"cpu": 4, "gres/gpumem": 3}) == 0

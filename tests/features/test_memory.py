@@ -170,7 +170,7 @@ def test_history_tells_nothing_of_what_comes_after_the_instant(after: int) -> No
 def _as_of(job: Job, now: int) -> Job:
     """The job as accounting showed it at `now`."""
     started = job.start is not None and job.start <= now and job.state is not JobState.PENDING
-    ended = job.end is not None and job.end <= now and job.state.ended
+    ended = job.end is not None and job.end <= now and job.state.has_ended
     if ended:
         return job
     if started:

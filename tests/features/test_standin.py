@@ -59,7 +59,7 @@ def _running(job_id: int, node_list: str, **fields: Any) -> Job:
 
 
 def test_running_jobs_stand_on_their_nodes_since_their_start() -> None:
-    queue = Queue.of(NOW, [_running(1, "n[1-2]", nodes=2), _running(2, "n0")])
+    queue = Queue.from_jobs(NOW, [_running(1, "n[1-2]", nodes=2), _running(2, "n0")])
     simulator = stand_in(SMALL, queue, _nodes("aaai")).simulator
     first, second = simulator.find(1), simulator.find(2)
     assert first is not None
@@ -70,7 +70,7 @@ def test_running_jobs_stand_on_their_nodes_since_their_start() -> None:
 
 
 def test_a_running_job_ends_at_its_limit() -> None:
-    simulator = stand_in(SMALL, Queue.of(NOW, [_running(1, "n0")]), _nodes("aiii")).simulator
+    simulator = stand_in(SMALL, Queue.from_jobs(NOW, [_running(1, "n0")]), _nodes("aiii")).simulator
     simulator.advance(NOW + 1799)
     assert len(simulator.running()) == 1
     simulator.advance(NOW + 1800)
@@ -78,14 +78,14 @@ def test_a_running_job_ends_at_its_limit() -> None:
 
 
 def test_a_running_job_on_nodes_of_no_known_name_takes_free_ones() -> None:
-    queue = Queue.of(NOW, [_running(1, "x[7-8]", nodes=2), _running(2, "n0")])
+    queue = Queue.from_jobs(NOW, [_running(1, "x[7-8]", nodes=2), _running(2, "n0")])
     stood = stand_in(SMALL, queue, _nodes("aiii"))
     assert stood.left_out == {}
     assert stood.simulator.free_nodes() == (3,)
 
 
 def test_jobs_that_do_not_fit_are_named() -> None:
-    queue = Queue.of(NOW, [_running(i, "", nodes=2) for i in (1, 2, 3)] + [_job(4, nodes=9)])
+    queue = Queue.from_jobs(NOW, [_running(i, "", nodes=2) for i in (1, 2, 3)] + [_job(4, nodes=9)])
     stood = stand_in(SMALL, queue)
     assert set(stood.left_out) == {3, 4}
     assert all(stood.left_out.values())
@@ -94,7 +94,7 @@ def test_jobs_that_do_not_fit_are_named() -> None:
 
 def test_pending_jobs_stand_in_slurms_order() -> None:
     jobs = [_job(i, priority=p) for i, p in ((1, 50), (2, 300), (3, 200), (4, 300))]
-    simulator = stand_in(SMALL, Queue.of(NOW, jobs)).simulator
+    simulator = stand_in(SMALL, Queue.from_jobs(NOW, jobs)).simulator
     assert simulator.order() == [2, 4, 3, 1]
 
 
@@ -110,7 +110,7 @@ def test_pending_jobs_stand_in_slurms_order() -> None:
     ids=["held", "dependent", "begins later", "a list not understood", "for no known reason"],
 )
 def test_a_job_that_is_not_eligible_does_not_stand_in_line(fields: dict[str, Any]) -> None:
-    queue = Queue.of(NOW, [_running(1, "n0"), _job(2, **fields)])
+    queue = Queue.from_jobs(NOW, [_running(1, "n0"), _job(2, **fields)])
     simulator = stand_in(SMALL, queue, _nodes("aiii")).simulator
     simulator.advance(NOW + 30)
     assert [r.job_id for r in simulator.pending()] == [2]
@@ -119,19 +119,19 @@ def test_a_job_that_is_not_eligible_does_not_stand_in_line(fields: dict[str, Any
 
 def test_a_dependent_job_goes_on_when_its_target_ends() -> None:
     waits: dict[str, Any] = {"eligible": None, "dependency": "afterany:1(unfulfilled)"}
-    queue = Queue.of(NOW, [_running(1, "n0"), _job(2, **waits)])
+    queue = Queue.from_jobs(NOW, [_running(1, "n0"), _job(2, **waits)])
     simulator = stand_in(SMALL, queue, _nodes("aiii")).simulator
     assert simulator.run_until_started(2) == NOW + 1800
 
 
 def test_nothing_starts_on_a_node_that_is_down() -> None:
-    simulator = stand_in(SMALL, Queue.of(NOW, [_job(1, nodes=2)]), _nodes("diii")).simulator
+    simulator = stand_in(SMALL, Queue.from_jobs(NOW, [_job(1, nodes=2)]), _nodes("diii")).simulator
     simulator.advance(NOW)
     assert [r.allocated for r in simulator.running()] == [(1, 2)]
 
 
 def test_no_time_limit_is_none() -> None:
-    simulator = stand_in(SMALL, Queue.of(NOW, [_job(1, time_limit_s=None)])).simulator
+    simulator = stand_in(SMALL, Queue.from_jobs(NOW, [_job(1, time_limit_s=None)])).simulator
     assert simulator.pending()[0].job.time_limit_s == UNLIMITED
 
 
@@ -139,7 +139,7 @@ def test_names_that_the_cluster_file_does_not_have_are_its_first() -> None:
     params = replace(
         SMALL, partitions=(Partition(name="a"), Partition(name="b")), qos=(Qos(name="q"),)
     )
-    queue = Queue.of(
+    queue = Queue.from_jobs(
         NOW, [_job(1, partition="gpu,b", qos="long"), _job(2, partition="gpu", qos="q")]
     )
     stood = stand_in(params, queue)
@@ -150,12 +150,12 @@ def test_names_that_the_cluster_file_does_not_have_are_its_first() -> None:
 
 def test_a_limit_on_submissions_is_not_asked_of_jobs_that_slurm_has_taken() -> None:
     params = replace(SMALL, qos=(Qos(max_submit_pu=1),))
-    assert stand_in(params, Queue.of(NOW, [_job(1), _job(2)])).left_out == {}
+    assert stand_in(params, Queue.from_jobs(NOW, [_job(1), _job(2)])).left_out == {}
 
 
 def test_on_shared_nodes_each_node_gives_its_part() -> None:
     params = replace(SMALL, select_type=SelectType.CONS_TRES)
-    queue = Queue.of(NOW, [_running(1, "n[0-1]", nodes=2, cpus=6)])
+    queue = Queue.from_jobs(NOW, [_running(1, "n[0-1]", nodes=2, cpus=6)])
     simulator = stand_in(params, queue, _nodes("aaii")).simulator
     assert [simulator.node_use(i)[0] for i in range(4)] == [3, 3, 0, 0]
 

@@ -63,7 +63,7 @@ def job(job_id: int, state: JobState = JobState.PENDING, **fields: Any) -> Job:
 
 
 def view(*jobs: Job, link: Link = LINK, params: Params = PARAMS) -> View:
-    return View.of_queue(Queue.of(NOW, jobs), NODES, params, link, Users())
+    return View.of_queue(Queue.from_jobs(NOW, jobs), NODES, params, link, Users())
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_mirage_costs_less_than_the_same_chains_left_reactive(
     scene: Scene, policy: str, backlog: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine, theirs = _side_by_side(scene, policy, backlog, capsys)
-    assert sum(h.cost_h() for h in mine) < sum(h.cost_h() for h in theirs)
+    assert sum(h.compute_cost_h() for h in mine) < sum(h.compute_cost_h() for h in theirs)
 
 
 @pytest.mark.slurm
@@ -90,7 +90,7 @@ def _deciders(scene: Scene, names: list[str]) -> set[str]:
 
 def _mean_min(handovers: list[Handover]) -> float:
     """Mean cost in minutes."""
-    return 60 * sum(h.cost_h() for h in handovers) / len(handovers)
+    return 60 * sum(h.compute_cost_h() for h in handovers) / len(handovers)
 
 
 def _report(scene: Scene, by_policy: dict[str, list[Handover]]) -> None:

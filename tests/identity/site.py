@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from mirage.domain.access.request_signing import signed
+from mirage.domain.access.request_signing import build_signed_text
 from tests.patient import PATIENCE_S
 from tests.slurm_testbed import REPOSITORY, Testbed, TestbedSettings, python_for_users
 
@@ -171,7 +171,7 @@ class Site:
 
     def munge(self, user: str, method: str, path: str, *, ttl: int | None = None) -> str:
         """A credential of `user` for a request without a body."""
-        held = signed(method, f"/api/v1{path}", b"", "testbed")
+        held = build_signed_text(method, f"/api/v1{path}", b"", "testbed")
         words = ["munge", *([] if ttl is None else [f"--ttl={ttl}"])]
         return self.testbed.run(words, user=user, input=held).stdout.strip()
 

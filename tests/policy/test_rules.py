@@ -157,7 +157,7 @@ def test_fixed_lead_waits_for_enough_past_hand_overs() -> None:
 
 
 def queue(*jobs: dict[str, object]) -> Queue:
-    return Queue.of(NOW, [pending(i, **fields) for i, fields in enumerate(jobs, start=1)])
+    return Queue.from_jobs(NOW, [pending(i, **fields) for i, fields in enumerate(jobs, start=1)])
 
 
 def test_slurm_estimate_is_the_latest_planned_start_of_jobs_in_line() -> None:

@@ -139,7 +139,7 @@ def test_a_live_queue_gives_the_same() -> None:
         )
     ]
     _, history = seen([job(1, MIDNIGHT + 12 * HOUR)])
-    snapshot = Snapshot(queue=Queue.of(NOW, rows), nodes=())
+    snapshot = Snapshot(queue=Queue.from_jobs(NOW, rows), nodes=())
     look = Look(snapshot, ONE_NODE, Memory())
     found = SMALL.of_look(look, link(), history, seed=1)
     assert only(found) == HOUR

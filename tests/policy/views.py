@@ -39,7 +39,7 @@ def view(left_s: int, **fields: Any) -> HandoverView:
         "time_limit_s": 3600,
         "jobs": waits([]),
         "handovers": waits([]),
-        "queue": Queue.of(NOW, ()),
+        "queue": Queue.from_jobs(NOW, ()),
         "free_nodes": 0,
     }
     return HandoverView(now=NOW, predecessor_end=NOW + left_s, **given | fields)

@@ -89,7 +89,7 @@ class Written:
 
     def queue(self) -> Queue:
         self._answer("queue")
-        return Queue.of(self.at, self.shown)
+        return Queue.from_jobs(self.at, self.shown)
 
     def nodes(self) -> tuple[Node, ...]:
         self._answer("nodes")

@@ -80,7 +80,7 @@ def test_a_chain_of_unknown_settings_is_never_early(store: Store, commands: Fake
     assert look(store, commands) == [Action.WAIT]
     assert commands.calls("scontrol") == []
     found = chain(store)
-    assert (found.style, found.max_overlap_s, found.registered) == (Style.SEQUENTIAL, 0, False)
+    assert (found.style, found.max_overlap_s, found.is_registered) == (Style.SEQUENTIAL, 0, False)
     assert "style sequential, no overlap" in unregistered(found.style, 0)
     with store.read() as tx:
         row = decisions.last(tx, CHAIN, 2)
@@ -122,7 +122,7 @@ def test_a_registration_that_comes_later_brings_the_settings(
         register(tx, 1, new, uid=ALICE, user="alice", now=NOW)
     assert look(store, commands)[-1] == Action.FREE
     found = chain(store)
-    assert (found.style, found.max_overlap_s, found.registered) == (Style.CONCURRENT, 7200, True)
+    assert (found.style, found.max_overlap_s, found.is_registered) == (Style.CONCURRENT, 7200, True)
 
 
 def test_one_that_an_earlier_release_adopted_is_never_early_either(

@@ -12,7 +12,7 @@ import pytest
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.decision import Forecast
 from mirage.domain.job import Job, JobId, JobState
-from mirage.domain.job_shape import Quality, Shape
+from mirage.domain.job_shape import ForecastAccuracy, JobShape
 from mirage.domain.snapshot import Snapshot
 from mirage.errors import InputError, NotFound, TooMany
 from mirage.features.futures.submission_history import History
@@ -33,7 +33,7 @@ from tests.features.scene import BEGIN, HOUR, PARAMS, workload
 from tests.services.scene import Always
 
 POINT = BEGIN + 26 * HOUR
-WIDE = Shape(partition="batch", nodes=8, time_limit_s=2 * HOUR)
+WIDE = JobShape(partition="batch", nodes=8, time_limit_s=2 * HOUR)
 DAY = 86400
 
 
@@ -66,11 +66,11 @@ class Site:
         self.cluster.advance(after_s)
         self.worker.tick()
 
-    def told(self, shape: Shape) -> submission_forecast.Foretold:
+    def told(self, shape: JobShape) -> submission_forecast.Foretold:
         with self.store.read() as tx:
             return submission_forecast.foretell(tx, self.cluster_id, shape, self.cluster.now())
 
-    def ask(self, shape: Shape) -> None:
+    def ask(self, shape: JobShape) -> None:
         """As somebody to whom the number of nodes is private."""
         with self.store.begin() as tx:
             now, bounds = self.cluster.now(), submission_forecast.Bounds(sees_nodes=False)
@@ -287,7 +287,9 @@ def test_one_that_waits_still_counts_once_it_is_later_than_p90() -> None:
 
 
 def test_a_judgement_is_kept_and_goes_out_of_date(site: Site) -> None:
-    good = Quality(jobs=100, days=9, within=0.8, below_p90=0.9, error_s=60.0, shift=(0.0, 0.1, 0.2))
+    good = ForecastAccuracy(
+        jobs=100, days=9, within=0.8, below_p90=0.9, error_s=60.0, shift=(0.0, 0.1, 0.2)
+    )
     with site.store.begin() as tx:
         forecast_trials.save_quality(tx, site.cluster_id, "quantile", 1000, good)
         assert forecast_trials.quality(tx, site.cluster_id, "quantile", 1000) == good
@@ -296,7 +298,7 @@ def test_a_judgement_is_kept_and_goes_out_of_date(site: Site) -> None:
 
 def test_a_job_cancelled_while_it_waited_tells_nothing(site: Site) -> None:
     queue = site.cluster.queue()
-    waiting = next(queue.row(i) for i in np.flatnonzero(queue.pending).tolist())
+    waiting = next(queue.get_job(i) for i in np.flatnonzero(queue.pending_mask).tolist())
     trial = Trial(
         job_id=JobId(waiting.job_id),
         submit=waiting.submit,

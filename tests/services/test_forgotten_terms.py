@@ -28,7 +28,7 @@ def store(sqlite_store: Store) -> Store:
 
 def ran(state: JobState, *, start: int | None = NOW - 3600, submit: int = NOW - 4000) -> Job:
     """Job 7, as accounting has it."""
-    end = None if not state.ended else NOW - 1800
+    end = None if not state.has_ended else NOW - 1800
     return Job(job_id=JobId(7), submit=submit, state=state, uid=ALICE, start=start, end=end)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mirage.domain.access.caller import Role, Standing
+from mirage.domain.access.caller import Principal, Role
 from mirage.domain.chain import Chain, ChainId, Link, LinkState, Position
 from mirage.domain.decision import Action, Decision, Mode
 from mirage.domain.job import JobId, JobState
@@ -20,7 +20,7 @@ from tests.services.scene import CHAIN, HOUR, Always, Scene
 
 DAY = 86400
 START = 20_000 * DAY
-ADMIN = Standing(uid=0, user="root", role=Role.ADMIN)
+ADMIN = Principal(uid=0, user="root", role=Role.ADMIN)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def hand_over(  # noqa: PLR0913 - what one is like
         put_would_free(tx, rows)
 
 
-def summed(store: Store, cluster_id: int, reader: Standing = ADMIN) -> Impact:
+def summed(store: Store, cluster_id: int, reader: Principal = ADMIN) -> Impact:
     with store.begin() as tx:
         handover_outcomes.record(tx, cluster_id)
     with store.read() as tx:
@@ -176,8 +176,8 @@ def test_private_usage_is_ones_own(store: Store, cluster_id: int) -> None:
         how: dict[str, Any] = {"mode": Mode.ACT, "freed_at": freed_at, "user": user}
         hand_over(store, cluster_id, 0, late_s=-HOUR, **how)
     hidden = frozenset({"usage"})
-    alice = Standing(uid=1001, user="alice", role=Role.USER, hidden=hidden)
-    lead = Standing(
+    alice = Principal(uid=1001, user="alice", role=Role.USER, hidden=hidden)
+    lead = Principal(
         uid=9, user="carol", role=Role.COORDINATOR, accounts=frozenset({"of-bob"}), hidden=hidden
     )
     seen = {who.user: summed(store, cluster_id, who) for who in (ADMIN, alice, lead)}

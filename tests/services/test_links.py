@@ -80,17 +80,17 @@ def test_the_end_that_slurm_has_in_store_is_kept_while_it_runs(store: Store) -> 
     assert first.time_limit_s is not None
     limit = first.start + first.time_limit_s
     sync(store, replace(first, expected_end=limit))
-    assert links(store)[1].planned_end() == limit
+    assert links(store)[1].get_planned_end() == limit
     sync(store, replace(first, state=JobState.SUSPENDED, expected_end=limit - 60))
-    assert links(store)[1].planned_end() == limit
+    assert links(store)[1].get_planned_end() == limit
     sync(
         store, replace(first, expected_end=limit - HOUR)
     )  # it is being preempted, and may run again
-    assert links(store)[1].planned_end() == limit
+    assert links(store)[1].get_planned_end() == limit
     sync(store, replace(first, expected_end=limit + HOUR))
-    assert links(store)[1].planned_end() == limit + HOUR
+    assert links(store)[1].get_planned_end() == limit + HOUR
     sync(store, replace(first, expected_end=None), accounting=True)
-    assert links(store)[1].planned_end() == limit + HOUR
+    assert links(store)[1].get_planned_end() == limit + HOUR
 
 
 def test_the_same_answer_again_only_says_that_it_was_seen(store: Store) -> None:
@@ -244,7 +244,9 @@ def test_array_rows_are_no_links() -> None:
 
 
 def test_only_marked_jobs_of_the_queue_are_links() -> None:
-    queue = Queue.of(NOW, [running(1), running(2, comment=""), running(3, comment="for mirage")])
+    queue = Queue.from_jobs(
+        NOW, [running(1), running(2, comment=""), running(3, comment="for mirage")]
+    )
     assert [found.job_id for found in link_service.links_in(queue)] == [11]
 
 

@@ -3,7 +3,15 @@
 import pytest
 
 from mirage.domain.chain import Chain, ChainId, ChainState
-from mirage.domain.chain_cause import Actor, AtRisk, Cause, Reason, Risk, asked, concluded
+from mirage.domain.chain_cause import (
+    Actor,
+    AtRisk,
+    Cause,
+    Reason,
+    Risk,
+    build_mirage_cause,
+    build_user_cause,
+)
 from mirage.domain.job import JobId
 from mirage.services.chains import explanations
 
@@ -20,45 +28,61 @@ def standing(state: ChainState, cause: Cause | None, min_runtime_s: int | None =
 
 
 SAYS = {
-    Reason.ASKED: (OVER, asked("alice"), "cancelled by alice"),
-    Reason.NEVER_SEEN: (OVER, concluded(Reason.NEVER_SEEN), "Slurm has never shown a job of it"),
-    Reason.NEVER_STARTED: (OVER, concluded(Reason.NEVER_STARTED), "cancelled before it started"),
-    Reason.LINK_CANCELLED: (OVER, concluded(Reason.LINK_CANCELLED, 2), "link 2 was cancelled"),
-    Reason.ALL_LINKS_RAN: (OVER, concluded(Reason.ALL_LINKS_RAN, 3), "all 3 links ran"),
+    Reason.ASKED: (OVER, build_user_cause("alice"), "cancelled by alice"),
+    Reason.NEVER_SEEN: (
+        OVER,
+        build_mirage_cause(Reason.NEVER_SEEN),
+        "Slurm has never shown a job of it",
+    ),
+    Reason.NEVER_STARTED: (
+        OVER,
+        build_mirage_cause(Reason.NEVER_STARTED),
+        "cancelled before it started",
+    ),
+    Reason.LINK_CANCELLED: (
+        OVER,
+        build_mirage_cause(Reason.LINK_CANCELLED, 2),
+        "link 2 was cancelled",
+    ),
+    Reason.ALL_LINKS_RAN: (OVER, build_mirage_cause(Reason.ALL_LINKS_RAN, 3), "all 3 links ran"),
     Reason.TOTAL_RAN: (
-        *(OVER, concluded(Reason.TOTAL_RAN, detail="5400")),
+        *(OVER, build_mirage_cause(Reason.TOTAL_RAN, detail="5400")),
         "its links ran for 1.5 h in all",
     ),
     Reason.LINK_ENDED: (
-        *(OVER, concluded(Reason.LINK_ENDED, 2, JOB, "NODE_FAIL")),
+        *(OVER, build_mirage_cause(Reason.LINK_ENDED, 2, JOB, "NODE_FAIL")),
         "ended with link 2, NODE_FAIL",
     ),
     Reason.FAILED_FAST: (
-        *(PAUSED, concluded(Reason.FAILED_FAST)),
+        *(PAUSED, build_mirage_cause(Reason.FAILED_FAST)),
         f"paused: 3 links in a row failed within 10 minutes{GOES_ON}",
     ),
     Reason.BRIEF: (
-        *(PAUSED, concluded(Reason.BRIEF)),
+        *(PAUSED, build_mirage_cause(Reason.BRIEF)),
         f"paused: 5 links in a row ran for less than a minute{GOES_ON}",
     ),
     Reason.TURNED_AWAY: (
-        *(PAUSED, concluded(Reason.TURNED_AWAY)),
+        *(PAUSED, build_mirage_cause(Reason.TURNED_AWAY)),
         f"paused: its links failed at once; `mirage-link resume {CHAIN}` goes on",
     ),
     Reason.STANDBY_GONE: (
-        *(PAUSED, concluded(Reason.STANDBY_GONE, 2, JOB, "CANCELLED")),
+        *(PAUSED, build_mirage_cause(Reason.STANDBY_GONE, 2, JOB, "CANCELLED")),
         "paused: the standby for link 2 (job 12) is gone: CANCELLED, as was the one before it",
     ),
     Reason.OWN_LIMIT: (
-        *(ACTIVE, concluded(Reason.OWN_LIMIT, 2, JOB, "QOSMaxJobsPerUserLimit")),
+        *(ACTIVE, build_mirage_cause(Reason.OWN_LIMIT, 2, JOB, "QOSMaxJobsPerUserLimit")),
         "link 2 (job 12) waits: a limit of its user, account or QOS is reached; it cannot start "
         "beside its predecessor",
     ),
     Reason.WAITS_FOR: (
-        *(ACTIVE, concluded(Reason.WAITS_FOR, 2, JOB, "1 11")),
+        *(ACTIVE, build_mirage_cause(Reason.WAITS_FOR, 2, JOB, "1 11")),
         f"link 2 (job {JOB}) waits for link 1 (job 11)",
     ),
-    Reason.UNRECORDED: (OVER, concluded(Reason.UNRECORDED, detail="as it was"), "as it was"),
+    Reason.UNRECORDED: (
+        OVER,
+        build_mirage_cause(Reason.UNRECORDED, detail="as it was"),
+        "as it was",
+    ),
 }
 
 
@@ -86,7 +110,9 @@ RISKS = {
 @pytest.mark.parametrize("risk", Risk)
 def test_every_risk_has_a_sentence(risk: Risk) -> None:
     found, sentence = RISKS[risk]
-    chain = Chain(chain_id=CHAIN, uid=1, at_risk=found, cause=concluded(Reason.OWN_LIMIT, 1))
+    chain = Chain(
+        chain_id=CHAIN, uid=1, at_risk=found, cause=build_mirage_cause(Reason.OWN_LIMIT, 1)
+    )
     assert (explanations.risk(found), explanations.note(chain)) == (
         sentence,
         f"at risk: {sentence}",
@@ -98,7 +124,7 @@ def test_a_chain_that_goes_on_says_nothing() -> None:
 
 
 def test_a_chains_own_bound_is_the_one_that_is_told() -> None:
-    assert "failed within 90 s;" in standing(PAUSED, concluded(Reason.FAILED_FAST), 90)
+    assert "failed within 90 s;" in standing(PAUSED, build_mirage_cause(Reason.FAILED_FAST), 90)
 
 
 def test_a_word_that_slurm_has_no_more_is_shown_as_it_is() -> None:

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from mirage.domain.chain import ChainState
-from mirage.domain.chain_cause import AtRisk, Reason, Risk, concluded
+from mirage.domain.chain_cause import AtRisk, Reason, Risk, build_mirage_cause
 from mirage.domain.job import Job, JobId, JobState
 from mirage.services.chains import lifecycle as chain_service
 from mirage.services.chains import link_sync as link_service
@@ -136,7 +136,7 @@ def test_chains_of_before_notices_were_turned_on_are_no_news(store: Store) -> No
 def test_a_chain_that_came_and_went_between_two_looks_is_told_of(store: Store) -> None:
     with store.begin() as tx:
         chain = chains.chain(tx, CHAIN)
-        cause = concluded(Reason.LINK_ENDED, 1, JobId(11), "FAILED")
+        cause = build_mirage_cause(Reason.LINK_ENDED, 1, JobId(11), "FAILED")
         chains.save_chain(tx, 1, replace(chain, state=ChainState.FAILED, cause=cause))
         WATCH.note(tx, 1, NOW)
     assert told(store) == [("ended", "the chain is failed: ended with link 1, FAILED")]

@@ -6,7 +6,7 @@ import pytest
 
 from mirage.cluster.simulated.cluster import SimulatedCluster
 from mirage.domain.chain import Chain, ChainId, ChainState, Mark, find_mark
-from mirage.domain.chain_cause import Reason, concluded
+from mirage.domain.chain_cause import Reason, build_mirage_cause
 from mirage.domain.decision import Mode
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
@@ -262,12 +262,12 @@ def test_what_slurm_itself_gave_no_priority_is_not_released(store: Store) -> Non
     scene.tick()
     scene.ask(ChainState.ACTIVE)
     shown = [_given_up(job) for job in scene.cluster.queue()]
-    obey(store, scene.cluster, scene.cluster_id, Queue.of(scene.cluster.now(), shown))
+    obey(store, scene.cluster, scene.cluster_id, Queue.from_jobs(scene.cluster.now(), shown))
     assert "resume" not in scene.events()
 
 
 def _given_up(job: Job) -> Job:
-    return replace(job, reason="BadConstraints") if job.state.waiting else job
+    return replace(job, reason="BadConstraints") if job.state.is_waiting else job
 
 
 def test_what_one_worker_held_the_next_one_releases(scene: Scene) -> None:
@@ -329,7 +329,7 @@ def test_a_pause_that_mirage_concluded_touches_slurm_only_where_it_may_act(
 ) -> None:
     scene.mode(mode)
     with scene.store.begin() as tx:
-        paused = scene.chain.moved(ChainState.PAUSED, concluded(Reason.FAILED_FAST))
+        paused = scene.chain.move_to(ChainState.PAUSED, build_mirage_cause(Reason.FAILED_FAST))
         chains.save_chain(tx, scene.cluster_id, paused)
     scene.tick()
     assert (scene.chain.state, scene.held(2)) == (ChainState.PAUSED, obeyed)

@@ -187,7 +187,7 @@ def test_without_a_day_of_history_nothing_is_shown(store: Store) -> None:
     observer = Observer(params=scene.cluster.params)
     assert "accounting has not been read" in shown_in(store, observer, snapshot_of(scene))
     # A day of watching does as well.
-    earlier = Queue.of(scene.cluster.now() - 86400, ())
+    earlier = Queue.from_jobs(scene.cluster.now() - 86400, ())
     with store.begin() as tx:
         ingest_queue(tx, scene.cluster_id, earlier, None)
     assert shown_in(store, observer, snapshot_of(scene)) == ""
@@ -198,7 +198,7 @@ def test_a_queue_of_which_jobs_are_hidden_is_not_taken_for_the_whole(store: Stor
     scene.worker.tick()
     snapshot = snapshot_of(scene)
     own = [job for job in snapshot.queue if "crowd" not in job.comment]
-    partial = replace(snapshot, queue=Queue.of(snapshot.queue.taken_at, own))
+    partial = replace(snapshot, queue=Queue.from_jobs(snapshot.queue.taken_at, own))
     hiding = Observer(params=scene.cluster.params, hides_jobs=lambda: True)
     assert "nothing is seen on 1 busy nodes" in shown_in(store, hiding, partial)
     # An operator sees them all.

@@ -43,7 +43,7 @@ def shows(made: Scene, index: int, **fields: Any) -> None:
     def otherwise() -> Queue:
         shown = queue()
         rows = (replace(job, **fields) if job.job_id == job_id else job for job in shown)
-        return Queue.of(shown.taken_at, rows)
+        return Queue.from_jobs(shown.taken_at, rows)
 
     made.cluster.queue = otherwise  # type: ignore[method-assign]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mirage.domain.access.caller import Role, Standing
+from mirage.domain.access.caller import Principal, Role
 from mirage.domain.chain import LinkState, Planner
 from mirage.domain.decision import Mode
 from mirage.services.provision.overlap_budget import spent_by_account
@@ -26,7 +26,7 @@ from tests.services.test_planning import END, LIMIT, minutes, runs, shown_plan, 
 DUE = END - 4 * HOUR
 ELIGIBLE = DUE + 9
 BEGINS = END - 3 * HOUR
-ADMIN = Standing(uid=0, user="root", role=Role.ADMIN)
+ADMIN = Principal(uid=0, user="root", role=Role.ADMIN)
 SAYS = {
     Planner.LINK: "",
     Planner.SERVICE: "mirage:planned-by=service ",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mirage.domain.access.caller import Role, Standing
+from mirage.domain.access.caller import Principal, Role
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.snapshot import Queue
 from mirage.features.twin_features import LEVELS
@@ -20,7 +20,7 @@ from mirage.store.operations import clusters
 DAY = 86400
 HOUR = 3600
 NOW = 20_000 * DAY + 12 * HOUR
-ADMIN = Standing(uid=0, user="root", role=Role.ADMIN)
+ADMIN = Principal(uid=0, user="root", role=Role.ADMIN)
 
 
 def job(job_id: int, **fields: Any) -> Job:
@@ -51,8 +51,8 @@ def cluster_id(store: Store) -> int:
 def looked(store: Store, cluster_id: int, *new: Job) -> Foreteller:
     """A second look, in which these are new."""
     foreteller = Foreteller(cluster_id)
-    foreteller.look(store, Queue.of(NOW - 60, [job(900, submit=NOW - DAY)]))
-    foreteller.look(store, Queue.of(NOW + 30, [job(900, submit=NOW - DAY), *new]))
+    foreteller.look(store, Queue.from_jobs(NOW - 60, [job(900, submit=NOW - DAY)]))
+    foreteller.look(store, Queue.from_jobs(NOW + 30, [job(900, submit=NOW - DAY), *new]))
     return foreteller
 
 
@@ -135,8 +135,8 @@ def test_nothing_is_foretold_from_little(store: Store, cluster_id: int) -> None:
 
 def test_old_jobs_are_not_new_after_a_restart(store: Store, cluster_id: int) -> None:
     foreteller = Foreteller(cluster_id)
-    foreteller.look(store, Queue.of(NOW + 30, [job(901)]))
-    foreteller.look(store, Queue.of(NOW + 90, [job(901), job(902, submit=NOW - DAY)]))
+    foreteller.look(store, Queue.from_jobs(NOW + 30, [job(901)]))
+    foreteller.look(store, Queue.from_jobs(NOW + 90, [job(901), job(902, submit=NOW - DAY)]))
     with store.read() as tx:
         assert job_forecasts.count_open(tx, cluster_id, 0) == {}
 
@@ -192,7 +192,7 @@ def test_partitions_are_told_as_the_cluster_keeps_them_private(
     known(store, cluster_id, ran(901, NOW, HOUR))
     seen = {}
     for words in ((), ("partitions",), ("jobs",)):
-        reader = Standing(uid=7, user="bob", role=Role.USER, hidden=frozenset(words))
+        reader = Principal(uid=7, user="bob", role=Role.USER, hidden=frozenset(words))
         with store.read() as tx:
             found = accuracy(tx, cluster_id, NOW - DAY, NOW + DAY, reader)
         seen[words] = [place.partition for place in found.places]

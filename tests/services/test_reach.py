@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from mirage.domain.access.move_scope import EVERYBODY, UNKNOWN, Reach
+from mirage.domain.access.move_scope import EVERYBODY, UNKNOWN, MoveScope
 from mirage.domain.decision import Action, Mode
 from mirage.services.access.authorization import NO_ROSTER
 from mirage.services.access.slurm_permissions import ReachTeller, reach
@@ -19,7 +19,7 @@ from tests.services.scene import Always
 from tests.services.slurm_jobs import Written, running, standby
 from tests.services.test_moves import last, tick
 
-COORDINATOR = Reach(accounts=frozenset({"research"}), uid=77)
+COORDINATOR = MoveScope(accounts=frozenset({"research"}), uid=77)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_another_accounts_chain_is_left_to_plain_slurm_and_that_is_told(
 
 
 def test_rights_that_come_later_count(store: Store) -> None:
-    found = [Reach(uid=77)]
+    found = [MoveScope(uid=77)]
     rules = Rules(policy=Always, default="always", reach=lambda: found[0])
     cluster = cluster_of("students")
     tick(store, cluster, rules)
@@ -73,19 +73,22 @@ def test_who_may_move_what_is_read_from_the_roster() -> None:
     )
     assert reach("op", known) is reach("root", known) is reach("slurm", known, "slurm") is EVERYBODY
     assert reach("whoever", NO_ROSTER) is UNKNOWN, "nobody says: it is tried"
-    assert UNKNOWN.covers(1, "a")
+    assert UNKNOWN.can_move(1, "a")
     assert reach("root", NO_ROSTER) is EVERYBODY
     coordinator = reach("co", known)
-    assert coordinator.says() == "jobs of accounts that it coordinates (a, b)"
-    assert (coordinator.covers(0, "a"), coordinator.covers(0, "d")) == (True, False)
+    assert coordinator.describe_scope() == "jobs of accounts that it coordinates (a, b)"
+    assert (coordinator.can_move(0, "a"), coordinator.can_move(0, "d")) == (True, False)
     nobody = reach("nobody", known)
-    assert nobody.covers(pwd.getpwnam("nobody").pw_uid, "d"), "its own"
-    assert "neither Operator nor coordinator" in nobody.says()
+    assert nobody.can_move(pwd.getpwnam("nobody").pw_uid, "d"), "its own"
+    assert "neither Operator nor coordinator" in nobody.describe_scope()
 
 
 def test_a_change_of_rights_is_said_once() -> None:
-    found = [Reach(uid=77), Reach(uid=77), COORDINATOR, COORDINATOR, UNKNOWN]
+    found = [MoveScope(uid=77), MoveScope(uid=77), COORDINATOR, COORDINATOR, UNKNOWN]
     ask = ReachTeller(iter(found).__next__)
     with capture_logs() as said:
         assert [ask() for _ in found] == found
-    assert [line["jobs"] for line in said] == [COORDINATOR.says(), UNKNOWN.says()]
+    assert [line["jobs"] for line in said] == [
+        COORDINATOR.describe_scope(),
+        UNKNOWN.describe_scope(),
+    ]

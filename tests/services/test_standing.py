@@ -6,7 +6,7 @@ import pwd
 
 import pytest
 
-from mirage.domain.access.caller import JOBS, NOBODY_UID, USAGE, Caller, Role, Standing
+from mirage.domain.access.caller import JOBS, NOBODY_UID, USAGE, Caller, Principal, Role
 from mirage.domain.chain import Chain, ChainId, Link
 from mirage.domain.job import JobId
 from mirage.errors import ClusterUnavailable
@@ -54,34 +54,34 @@ def test_members_of_an_admin_group_are_admins() -> None:
 
 def test_a_coordinator_steers_chains_that_are_wholly_of_their_accounts() -> None:
     coco, bob = RIGHTS.of(Caller(2, "coco")), RIGHTS.of(Caller(3, "bob"))
-    assert coco.steers(CHAIN, [link("physics")])
-    assert not coco.steers(CHAIN, [link("physics"), link("biology")])
-    assert not coco.steers(CHAIN, [])
-    assert not bob.steers(CHAIN, [link("physics")])
+    assert coco.can_steer(CHAIN, [link("physics")])
+    assert not coco.can_steer(CHAIN, [link("physics"), link("biology")])
+    assert not coco.can_steer(CHAIN, [])
+    assert not bob.can_steer(CHAIN, [link("physics")])
     capped = RIGHTS.of(Caller(2, "coco", role=Role.USER))
-    assert not capped.steers(CHAIN, [link("physics")])
+    assert not capped.can_steer(CHAIN, [link("physics")])
 
 
 def test_an_owner_steers_and_a_viewer_does_not_even_as_the_owner() -> None:
-    assert RIGHTS.of(Caller(1001, "alice")).steers(CHAIN, [])
-    assert not RIGHTS.of(Caller(1001, "alice", role=Role.VIEWER)).steers(CHAIN, [])
+    assert RIGHTS.of(Caller(1001, "alice")).can_steer(CHAIN, [])
+    assert not RIGHTS.of(Caller(1001, "alice", role=Role.VIEWER)).can_steer(CHAIN, [])
 
 
 @pytest.mark.parametrize("word", [JOBS, USAGE])
 def test_what_is_private_is_seen_by_its_owner_and_admins(word: str) -> None:
     rights = Rights(admins=("root",), hidden=lambda: frozenset({word}))
     seen = {
-        name: rights.of(Caller(uid, name)).sees_chain(CHAIN, [])
+        name: rights.of(Caller(uid, name)).can_see_chain(CHAIN, [])
         for name, uid in {"root": 0, "alice": 1001, "bob": 3}.items()
     }
     assert seen == {"root": True, "alice": True, "bob": False}
-    assert not rights.of(None).sees_chain(CHAIN, [])
-    assert not rights.of(Caller(0, "root", role=Role.VIEWER)).sees_chain(CHAIN, [])
+    assert not rights.of(None).can_see_chain(CHAIN, [])
+    assert not rights.of(Caller(0, "root", role=Role.VIEWER)).can_see_chain(CHAIN, [])
 
 
 def test_nobody_has_a_standing_that_owns_nothing() -> None:
     orphan = Chain(chain_id=ChainId("abcdefgh"), uid=NOBODY_UID)
-    assert not Standing(role=Role.USER).steers(orphan, [])
+    assert not Principal(role=Role.USER).can_steer(orphan, [])
 
 
 class Clock:

@@ -55,11 +55,11 @@ def told(store: Store, *jobs: Job, now: int = NOW) -> tuple[ChainState, str]:
 
 def test_a_link_beside_its_predecessor_waits_for_it_and_the_chain_says_so(store: Store) -> None:
     assert told(store, running(1, NOW - HOUR), running(2), standby(3)) == (ChainState.ACTIVE, WAITS)
-    assert script_turns.awaited(chain(store), links(store).values()).keys() == {2}
+    assert script_turns.find_awaited_links(chain(store), links(store).values()).keys() == {2}
     over = ended(1, JobState.TIMEOUT, NOW - HOUR, NOW + 60)
     assert told(store, over, running(2), standby(3), now=NOW + 120) == (ChainState.ACTIVE, "")
-    assert script_turns.awaited(chain(store), links(store).values()) == {}
-    assert script_turns.script_starts(chain(store), links(store).values()) == {
+    assert script_turns.find_awaited_links(chain(store), links(store).values()) == {}
+    assert script_turns.compute_script_starts(chain(store), links(store).values()) == {
         1: NOW - HOUR,
         2: NOW + 60,
     }
@@ -77,7 +77,7 @@ def test_mail_says_so(store: Store) -> None:
 def test_in_a_chain_of_another_style_nobody_waits(sqlite_store: Store, style: Style | None) -> None:
     register(sqlite_store, style)
     assert told(sqlite_store, running(1, NOW - HOUR), running(2), standby(3))[1] == ""
-    starts = script_turns.script_starts(chain(sqlite_store), links(sqlite_store).values())
+    starts = script_turns.compute_script_starts(chain(sqlite_store), links(sqlite_store).values())
     assert starts == {1: NOW - HOUR, 2: NOW - 60}
 
 
@@ -139,6 +139,6 @@ def test_a_requeued_predecessor_is_not_waited_for() -> None:
     first = Link(chain_id=CHAIN, index=1, job_id=JobId(1), submit=0)
     second = replace(first, index=2, job_id=JobId(2), state=LinkState.RUNNING, start=NOW)
     made = Chain(chain_id=CHAIN, uid=ALICE, style=Style.SEQUENTIAL)
-    assert script_turns.script_starts(made, [second, first]) == {2: NOW}
+    assert script_turns.compute_script_starts(made, [second, first]) == {2: NOW}
     runs = replace(first, state=LinkState.RUNNING, start=NOW - 5)
-    assert script_turns.script_starts(made, [second, runs]) == {1: NOW - 5}
+    assert script_turns.compute_script_starts(made, [second, runs]) == {1: NOW - 5}

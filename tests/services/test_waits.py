@@ -12,7 +12,7 @@ import pytest
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.domain.wait_buckets import LimitClass, SizeClass
-from mirage.domain.wait_histogram import Spread, bins, quantiles
+from mirage.domain.wait_histogram import WaitSummary, assign_bins, compute_quantiles
 from mirage.errors import InputError
 from mirage.services.reports import wait_statistics
 from mirage.services.reports.wait_statistics import Asked, Span, WaitsOverTime
@@ -76,7 +76,7 @@ def ask(store: Store, cluster_id: int, *, least: int = 1, **more: Any) -> WaitsO
         return wait_statistics.over_time(tx, cluster_id, asked, least=least)
 
 
-def check(spread: Spread, records: Sequence[Job]) -> None:
+def check(spread: WaitSummary, records: Sequence[Job]) -> None:
     """The spread is of these jobs' waits."""
     wait_s = [j.start - max(j.submit, j.eligible or 0) for j in records if j.start is not None]
     assert spread.jobs == len(wait_s)
@@ -90,8 +90,8 @@ def check(spread: Spread, records: Sequence[Job]) -> None:
 
 def test_a_quantile_is_within_five_per_cent_of_its_wait() -> None:
     for wait_s in (0, 1, 2, 59, 3600, 86400, 40 * DAY):
-        counts = np.bincount(bins(np.array([wait_s])), minlength=256)
-        (found,) = quantiles(counts, [0.5])
+        counts = np.bincount(assign_bins(np.array([wait_s])), minlength=256)
+        (found,) = compute_quantiles(counts, [0.5])
         assert found == pytest.approx(wait_s, rel=WITHIN, abs=0.6)
 
 
@@ -133,7 +133,7 @@ def test_filters_and_hours(store: Store, cluster_id: int) -> None:
     mine = [j for j in records if j.partition == "gpu" and j.nodes == 1]
     mine = [j for j in mine if j.time_limit_s in {1800, HOUR}]
     check(found.whole, [j for j in mine if (j.start or 0) < BEGIN + DAY])
-    assert ask(store, cluster_id, partition="nowhere").whole == Spread(jobs=0)
+    assert ask(store, cluster_id, partition="nowhere").whole == WaitSummary(jobs=0)
 
 
 def test_late_updates_are_counted_where_they_belong(store: Store, cluster_id: int) -> None:

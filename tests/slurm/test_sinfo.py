@@ -24,11 +24,11 @@ def test_each_node_is_there_once_with_all_its_partitions(nodes: dict[str, Node])
 def test_a_node_tells_what_it_has_and_what_is_given_away(nodes: dict[str, Node]) -> None:
     node = nodes["gpu05"]
     assert (node.cpus, node.cpus_used, node.gpus, node.gpus_used) == (16, 8, 8, 4)
-    assert (node.state, node.usable) == ("mixed", True)
+    assert (node.state, node.is_usable) == ("mixed", True)
 
 
 def test_a_drained_node_is_not_usable(nodes: dict[str, Node]) -> None:
-    assert (nodes["gpu07"].state, nodes["gpu07"].usable) == ("drained", False)
+    assert (nodes["gpu07"].state, nodes["gpu07"].is_usable) == ("drained", False)
 
 
 def _parse(state: str = "idle", partition: str = "gpu", cpus: str = "0/16/0/16") -> str:
@@ -44,7 +44,7 @@ def test_flags_behind_a_state_are_not_part_of_it(flag: str) -> None:
 
 def test_states_of_two_words_and_of_later_releases_are_kept() -> None:
     assert sinfo.parse(_parse(state="POWERING_DOWN"))[0].state == "powering_down"
-    assert sinfo.parse(_parse(state="hibernating"))[0].usable is False
+    assert sinfo.parse(_parse(state="hibernating"))[0].is_usable is False
 
 
 @pytest.mark.parametrize("nothing", ["", "(null)", "N/A"])

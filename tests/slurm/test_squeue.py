@@ -27,7 +27,7 @@ def told(captures: Captures) -> Told:
 
 
 def _job(told: Told, fate: str) -> Job:
-    job = told.queue.find(told.by.job_id(fate))
+    job = told.queue.find_job(told.by.job_id(fate))
     assert job is not None, fate
     return job
 
@@ -108,7 +108,7 @@ def test_a_het_job_is_one_job_with_the_resources_of_all_components(told: Told) -
     job = _job(told, "het")
     assert (job.nodes, job.cpus, job.gpus) == (2, 6, 3)
     assert job.node_list.count("gpu") == 2
-    assert told.queue.find(type(job.job_id)(job.job_id + 1)) is None
+    assert told.queue.find_job(type(job.job_id)(job.job_id + 1)) is None
 
 
 def test_limits_and_ends_without_a_limit(told: Told) -> None:
@@ -280,7 +280,7 @@ def test_a_job_that_the_queue_calls_requeued_waits() -> None:
 )
 def test_a_job_that_was_put_back_waits_whatever_it_is_called(word: str) -> None:
     job = squeue.jobs(_answer_with(State=word), "|")[0]
-    assert (job.state.value, job.state.waiting, job.start, job.end) == (word, True, None, None)
+    assert (job.state.value, job.state.is_waiting, job.start, job.end) == (word, True, None, None)
 
 
 def test_a_component_without_its_leader_stays_a_job() -> None:

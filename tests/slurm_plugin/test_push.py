@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.domain.access.request_signing import signed
+from mirage.domain.access.request_signing import build_signed_text
 from tests import patient
 from tests.slurm_plugin.fakes import PLUGIN
 
@@ -104,7 +104,7 @@ def test_it_is_a_hint_with_a_job_number_signed_as_the_service_wants_it(munge: Pa
     assert (path, body) == ("/api/v1/completions", '{"job_id": 4711}')
     scheme, _, credential = authorization.partition(" ")
     held = base64.b64decode(credential.split(":")[1]).decode()
-    assert (scheme, held) == ("MUNGE", signed("POST", path, body.encode(), "lab"))
+    assert (scheme, held) == ("MUNGE", build_signed_text("POST", path, body.encode(), "lab"))
 
 
 @pytest.mark.parametrize("comment", ["", "mirage:abcd1234:1"])

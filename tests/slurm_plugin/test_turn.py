@@ -305,4 +305,4 @@ def test_the_default_overlap_is_a_quarter_of_the_limit_here_and_in_the_service(
     chain = Chain(chain_id=ChainId("a" * 20), uid=1, max_overlap_s=own, style=Style.SEQUENTIAL)
     limit = int(str(ends)) - int(str(began)) if ends != "" else None
     before = Link(chain_id=chain.chain_id, index=1, job_id=JobId(1), submit=0, time_limit_s=limit)
-    assert chain.allowed_overlap_s(before) == bound
+    assert chain.get_allowed_overlap_s(before) == bound

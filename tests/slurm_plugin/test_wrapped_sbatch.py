@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.domain.chain import ChainId, made_for
+from mirage.domain.chain import ChainId, is_made_for
 from tests.slurm_plugin.fakes import PLUGIN, WRAPPER, FakeSlurm
 
 SCRIPT = "#!/bin/sh\n#SBATCH --time=10\necho hello\n"
@@ -393,7 +393,7 @@ def test_chain_ids_differ_and_sort_by_time(slurm: FakeSlurm) -> None:
     names = [path.name for path in slurm.chains()]
     assert len(set(names)) == 3
     assert all(len(name) == 20 and name == name.lower() for name in names)
-    assert all(made_for(ChainId(name), os.getuid()) for name in names)
-    assert not any(made_for(ChainId(name), os.getuid() + 1) for name in names)
+    assert all(is_made_for(ChainId(name), os.getuid()) for name in names)
+    assert not any(is_made_for(ChainId(name), os.getuid() + 1) for name in names)
     started = [Path(path).stat().st_mtime for path in slurm.chains()]
     assert started == sorted(started) or started[-1] - started[0] < 1.0

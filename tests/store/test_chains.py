@@ -15,7 +15,7 @@ from mirage.domain.chain import (
     Presubmit,
     Style,
 )
-from mirage.domain.chain_cause import AtRisk, Reason, Risk, concluded
+from mirage.domain.chain_cause import AtRisk, Reason, Risk, build_mirage_cause
 from mirage.domain.job import JobId, JobState
 from mirage.errors import NotFound, StoreError
 from mirage.store.chains import chains
@@ -36,7 +36,7 @@ FULL = Chain(
     style=Style.SERVE,
     mode=ChainMode.SUBMIT,
     created_at=100,
-    cause=concluded(Reason.STANDBY_GONE, 2, JobId(12), "CANCELLED"),
+    cause=build_mirage_cause(Reason.STANDBY_GONE, 2, JobId(12), "CANCELLED"),
     at_risk=AtRisk(of=Risk.REFUSED, link=3, detail="Job violates accounting/QOS policy"),
     resumed_at=90,
     registered_job=JobId(11),
@@ -95,7 +95,7 @@ def test_chain_comes_back_as_it_went_in(store: Store, cluster_id: int) -> None:
 
 def test_saving_again_replaces(store: Store, cluster_id: int) -> None:
     put(store, cluster_id, FULL)
-    resumed = FULL.moved(ChainState.ACTIVE)
+    resumed = FULL.move_to(ChainState.ACTIVE)
     put(store, cluster_id, resumed)
     with store.read() as tx:
         assert chains.chains(tx) == [resumed]

@@ -14,7 +14,7 @@ from sqlalchemy import select, text
 
 from mirage.api import serializers
 from mirage.domain.job import Job, JobId, JobState
-from mirage.domain.recent_history import Lately
+from mirage.domain.recent_history import RecentHistory
 from mirage.domain.snapshot import Queue
 from mirage.store.database import schema_migrations, tables
 from mirage.store.database.engine import Store
@@ -49,7 +49,7 @@ def test_models_rules_pages_and_sums_tell_one_wait(store: Store, cluster_id: int
     assert (shown[JobId(1)].start, known[JobId(1)].cancelled_at) == (None, 5000)
     assert (rules.start.tolist(), rules.wait_s.tolist()) == ([1500], [500])
     assert models.started[:, :2].tolist() == [[1500, 500]]
-    assert Lately.of([GONE, AGAIN], 9000).started[:, :2].tolist() == [[1500, 500]]
+    assert RecentHistory.from_jobs([GONE, AGAIN], 9000).started[:, :2].tolist() == [[1500, 500]]
     with store.begin() as tx:
         wait_sums.sum_day(tx, cluster_id, 0, [0, 3600])
         cells = wait_sums.between(tx, cluster_id, 86400, 0, 86400)
@@ -82,7 +82,7 @@ def test_sql_says_what_a_job_says(store: Store, records: Sequence[Job]) -> None:
         told = [tuple(row) for row in tx.execute(query)]
         kept = job_history.page(tx, cluster_id)
     assert told == [
-        (job.start, job.cancelled_at, job.ready, job.waited_s, job.never_ran) for job in kept
+        (job.start, job.cancelled_at, job.ready_at, job.wait_s, job.has_never_run) for job in kept
     ]
 
 
@@ -143,7 +143,7 @@ NEW |= {"exit_code", "submit_line", "taken_at"}
 def test_a_snapshot_of_before_tells_plans_from_starts(store: Store, cluster_id: int) -> None:
     waits = Job(job_id=JobId(3), submit=1, state=JobState.PENDING, planned_start=900)
     runs = Job(job_id=JobId(4), submit=1, state=JobState.RUNNING, start=5, expected_end=800)
-    queue = Queue.of(10, [waits, runs])
+    queue = Queue.from_jobs(10, [waits, runs])
     old = {n.name: getattr(queue, n.name).tolist() for n in fields(Queue) if n.name not in NEW}
     old |= {"start": [900, 5], "end": [-1, 800]}
     with store.begin() as tx:

@@ -118,7 +118,7 @@ def test_known_is_never_forgotten(store: Store, known: Job, news: Job) -> None:
         (after,) = job_history.page(tx, cluster_id)
     for name in ("user", "uid", "eligible", "start", "end", "time_limit_s", "gpus", "submit_line"):
         assert getattr(after, name) or not getattr(before, name), name
-    assert after.state.ended or not before.state.ended
+    assert after.state.has_ended or not before.state.has_ended
 
 
 def test_one_that_was_seen_to_run_has_run(store: Store, cluster_id: int) -> None:

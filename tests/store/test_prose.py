@@ -9,7 +9,15 @@ from sqlalchemy import bindparam, text
 from sqlalchemy.types import JSON
 
 from mirage.domain.chain import Chain, ChainId, ChainState
-from mirage.domain.chain_cause import Actor, AtRisk, Cause, Reason, Risk, asked, concluded
+from mirage.domain.chain_cause import (
+    Actor,
+    AtRisk,
+    Cause,
+    Reason,
+    Risk,
+    build_mirage_cause,
+    build_user_cause,
+)
 from mirage.domain.job import JobId
 from mirage.store.chains import chains, decisions
 from mirage.store.database import schema_migrations
@@ -59,7 +67,7 @@ def upgraded(url: str) -> Chain:
 
 
 def of_mirage(state: str, note: str, reason: Reason, *about: Any) -> tuple[str, str, Cause]:
-    return state, note, concluded(reason, *about)
+    return state, note, build_mirage_cause(reason, *about)
 
 
 PAUSE = "paused: the standby for link 2 (job 12) is gone: CANCELLED, as was the one before it"
@@ -67,9 +75,9 @@ AT_ONCE = f"paused: its links failed at once; `mirage-link resume {CHAIN}` goes 
 STATES: Sequence[tuple[str, str, Cause | None]] = (
     ("active", "", None),
     ("active", "resumed by alice", None),
-    ("paused", "paused by alice", asked("alice")),
-    ("paused", "paused by paused: bob", asked("paused: bob")),
-    ("cancelled", "cancelled by root", asked("root")),
+    ("paused", "paused by alice", build_user_cause("alice")),
+    ("paused", "paused by paused: bob", build_user_cause("paused: bob")),
+    ("cancelled", "cancelled by root", build_user_cause("root")),
     of_mirage(
         "paused",
         f"paused: 3 links in a row failed within 10 minutes{GOES_ON}",

@@ -33,7 +33,7 @@ NODE = Node(
 
 
 def queue_at(taken_at: int) -> Queue:
-    return Queue.of(taken_at, [PENDING, RUNNING])
+    return Queue.from_jobs(taken_at, [PENDING, RUNNING])
 
 
 def add_every(store: Store, cluster_id: int, *, since: int, until: int, step_s: int) -> None:
@@ -74,7 +74,7 @@ def test_queue_and_nodes_come_back_as_they_went_in(store: Store, cluster_id: int
 
 def test_empty_queue(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
-        snapshots.add(tx, cluster_id, Queue.of(T0, []), None, {})
+        snapshots.add(tx, cluster_id, Queue.from_jobs(T0, []), None, {})
         assert len(snapshots.raw(tx, cluster_id, T0)) == 0
         assert snapshots.nodes(tx, cluster_id, T0) is None
 
@@ -82,7 +82,7 @@ def test_empty_queue(store: Store, cluster_id: int) -> None:
 def test_the_same_instant_again_changes_nothing(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         snapshots.add(tx, cluster_id, queue_at(T0), (NODE,), {"pending": 1})
-        snapshots.add(tx, cluster_id, Queue.of(T0, []), None, {"pending": 2})
+        snapshots.add(tx, cluster_id, Queue.from_jobs(T0, []), None, {"pending": 2})
         assert [r.features for r in snapshots.series(tx, cluster_id, 0)] == [{"pending": 1}]
         assert len(snapshots.raw(tx, cluster_id, T0)) == 2
 

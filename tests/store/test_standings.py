@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mirage.domain.access.caller import Own
+from mirage.domain.access.caller import OwnRows
 from mirage.domain.chain import Chain, ChainId, ChainState, Link, LinkState
 from mirage.domain.chain_cause import AtRisk, Risk
 from mirage.domain.job import JobId
@@ -100,7 +100,7 @@ def test_the_newest_of_two_running_links_is_what_ends(store: Store, cluster_id: 
                 time_limit_s=limit_s,
             )
             chains.save_link(tx, cluster_id, link)
-        assert first.planned_end() == 100
+        assert first.get_planned_end() == 100
         (place,) = chain_ranking.by_risk(tx, cluster_id, ALL, limit=10)
     assert place.ends == 510
 
@@ -112,14 +112,14 @@ def test_what_was_suspended_ends_later(store: Store, cluster_id: int) -> None:
         for expected, ends in ((5100, 5100), (20, 100)):  # the latter is being preempted
             chains.save_link(tx, cluster_id, replace(link, expected_end=expected))
             (place,) = chain_ranking.by_risk(tx, cluster_id, ALL, limit=10)
-            assert place.ends == chains.links(tx, chain_id)[0].planned_end() == ends
+            assert place.ends == chains.links(tx, chain_id)[0].get_planned_end() == ends
 
 
 def test_somebody_s_own_are_counted_and_listed_alone(store: Store, cluster_id: int) -> None:
     with store.begin() as tx:
         mine = add(tx, cluster_id, "mine", user="bo")
         add(tx, cluster_id, "theirs", user="alice")
-        for wanted in (Wanted(own=Own(uid=2, user="bo")), Wanted(user="bo")):
+        for wanted in (Wanted(own=OwnRows(uid=2, user="bo")), Wanted(user="bo")):
             (place,) = chain_ranking.by_risk(tx, cluster_id, wanted, limit=10)
             assert place.chain_id == mine
             assert chain_ranking.counts(tx, cluster_id, wanted) == {ORDINARY: 1}

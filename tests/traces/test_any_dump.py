@@ -41,7 +41,7 @@ def test_the_same_jobs_come_back(tmp_path: Path, data: st.DataObject) -> None:
         got = found[job.job_id]
         assert (got.nodes, got.cpus, got.gpus) == (job.nodes, job.cpus, job.gpus), written.text
         assert (got.time_limit_s, ran_s(got)) == (job.limit_min * 60, job.ran_s), written.text
-        assert (got.state, got.never_ran) == (job.state.partition(" ")[0], False), written.text
+        assert (got.state, got.has_never_run) == (job.state.partition(" ")[0], False), written.text
         unsure += (got.submit, got.start, got.end) != (job.submit, job.start, job.end)
         _assert_free_text(job, got, written)
     assert unsure <= tally.assumed[TWICE], written.text

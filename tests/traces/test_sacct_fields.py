@@ -171,7 +171,7 @@ def test_elapsed_tells_the_end_that_no_column_has(tmp_path: Path) -> None:
 def test_a_run_time_alone_is_kept(tmp_path: Path) -> None:
     row = BASE | {"NNodes": "1", "Timelimit": "1-00:00:00", "ElapsedRaw": "1800"}
     (job,) = jobs(opened(tmp_path, row))
-    assert (job.start, job.end, job.elapsed_s, job.never_ran) == (None, None, 1800, False)
+    assert (job.start, job.end, job.elapsed_s, job.has_never_run) == (None, None, 1800, False)
 
 
 @pytest.mark.parametrize("state", ["FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"])
@@ -183,16 +183,16 @@ def test_a_dump_without_starts_takes_no_job_for_one_that_never_ran(
     assert (jobs(trace), len(trace.tally.refused)) == ([], 1)
     assert "ask sacct for Start or ElapsedRaw" in next(iter(trace.tally.refused))
     (job,) = jobs(opened(tmp_path, row | {"ElapsedRaw": "3000"}))
-    assert (job.start, job.never_ran) == (1700000600, False)
+    assert (job.start, job.has_never_run) == (1700000600, False)
     (job,) = jobs(opened(tmp_path, row | {"Start": "Unknown"}))
-    assert job.never_ran
+    assert job.has_never_run
 
 
 def test_a_cancelled_job_of_a_dump_without_starts_is_counted(tmp_path: Path) -> None:
     row = BASE | {"NNodes": "1", "State": "CANCELLED by 7", "End": "1700003600"}
     trace = opened(tmp_path, row)
     (job,) = jobs(trace)
-    assert (job.never_ran, trace.tally.assumed) == (True, {sacct_record.NO_START: 1})
+    assert (job.has_never_run, trace.tally.assumed) == (True, {sacct_record.NO_START: 1})
 
 
 def test_of_a_suspended_job_the_end_stays_and_the_run_is_told(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_job_without_nodes_never_ran(tmp_path: Path) -> None:
 def test_a_job_that_had_nodes_for_less_than_a_second_ran(tmp_path: Path) -> None:
     fields = {"State": "CANCELLED by 7", "Start": RAN["End"], "NodeList": "cn1"}
     job = only(tmp_path, NNodes="1", **fields)[0]
-    assert (job.start, job.end, job.never_ran) == (int(RAN["End"]), int(RAN["End"]), False)
+    assert (job.start, job.end, job.has_never_run) == (int(RAN["End"]), int(RAN["End"]), False)
 
 
 @pytest.mark.parametrize("apart", ["|", ";", "\t", "^", "~", "||", "\x1f", "\x1e", "@#@", "é"])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import select
 
 from mirage.domain.decision import Forecast
-from mirage.domain.job_shape import Quality, Shape
+from mirage.domain.job_shape import ForecastAccuracy, JobShape
 from mirage.services.reports import wait_statistics
 from mirage.store.database.engine import Store
 from mirage.store.database.tables import jobs as jobs_table
@@ -38,13 +38,13 @@ def seed_queue(
         nodes = [_nodes("", 90), *(_nodes(name, 30) for name in partitions)]
         queue_summary.save(tx, cluster_id, looked_at, queue, nodes)
         for n, size in enumerate((1, 2, 4, 16)):
-            shape = Shape(partition="gpu", nodes=size, time_limit_s=24 * HOUR)
+            shape = JobShape(partition="gpu", nodes=size, time_limit_s=24 * HOUR)
             shape_forecasts.ask(tx, cluster_id, shape, looked_at - 400)
             told = Forecast(
                 p10_s=600.0 * 2**n, p50_s=5400.0 * 2**n, p90_s=20000.0 * 2**n, samples=100
             )
             shape_forecasts.save(tx, cluster_id, shape, looked_at - 240, told)
-        good = Quality(
+        good = ForecastAccuracy(
             jobs=412, days=20, within=0.74, below_p90=0.83, error_s=1700.0, shift=(-0.1, 0.05, 0.3)
         )
         forecast_trials.save_quality(tx, cluster_id, "twin", looked_at - HOUR, good)

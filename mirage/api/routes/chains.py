@@ -10,7 +10,7 @@ from mirage.api.openapi import read_errors, write_errors
 from mirage.api.schemas import chain_schemas
 from mirage.api.streaming import file_export
 from mirage.api.streaming.file_export import EXPORTED, AsFormat, Format
-from mirage.domain.access.caller import JOBS, NOBODY_UID, USAGE, Own, Standing
+from mirage.domain.access.caller import JOBS, NOBODY_UID, USAGE, OwnRows, Principal
 from mirage.domain.chain import Chain, ChainId, ChainState
 from mirage.domain.decision import Action, Mode
 from mirage.domain.job import JobId
@@ -57,7 +57,7 @@ def list_chains(
     need(reader, JOBS, USAGE)
     cluster_id = paging.given.cluster_id
     begin = None if paging.cursor is None else _known_cursor(paging, reader, paging.cursor)
-    own = None if reader.sees_all_chains else reader.own()
+    own = None if reader.can_see_all_chains else reader.build_own_rows()
     where = ChainFilter(
         partition=partition,
         account=account,
@@ -98,7 +98,7 @@ def _summaries(tx: Transaction, rows: Sequence[Chain]) -> list[chain_schemas.Cha
     return [serializers.chain_summary(chain, links[chain.chain_id]) for chain in rows]
 
 
-def _known_cursor(paging: Wanted, reader: Standing, cursor: str) -> ChainId:
+def _known_cursor(paging: Wanted, reader: Principal, cursor: str) -> ChainId:
     try:
         return seen(paging.tx, ChainId(cursor), reader).chain_id
     except (NotFound, ProblemError) as error:
@@ -134,7 +134,7 @@ def _keeps_recipe(given: ApiContext, request: Request) -> bool:
 
 
 def _register(
-    tx: Transaction, given: ApiContext, new: chain_schemas.NewChain, who: Standing
+    tx: Transaction, given: ApiContext, new: chain_schemas.NewChain, who: Principal
 ) -> chain_schemas.ChainView:
     if who.uid == NOBODY_UID:
         raise NotAllowed("a chain is a user's: this token is of none")
@@ -166,7 +166,7 @@ def _register(
             tx, given.cluster_id, registration, uid=who.uid, user=who.user, now=given.clock()
         )
     except NotAllowed as error:
-        if who.sees_all_chains:
+        if who.can_see_all_chains:
             raise
         # Whose chain it is, or that it is one, is no business of this caller's.
         raise invalid(
@@ -194,11 +194,11 @@ def _shown(tx: Transaction, given: ApiContext, chain_id: ChainId) -> chain_schem
     return serializers.chain(found, chains.links(tx, chain_id), freshness(tx, given))
 
 
-def seen(tx: Transaction, chain_id: ChainId, reader: Standing) -> Chain:
+def seen(tx: Transaction, chain_id: ChainId, reader: Principal) -> Chain:
     """One that this caller may not see is one that is not there."""
     need(reader, JOBS, USAGE)  # before the look-up, which would tell whether there is one
     found = chains.chain(tx, chain_id)
-    if not reader.sees_chain(found, chains.links(tx, chain_id)):
+    if not reader.can_see_chain(found, chains.links(tx, chain_id)):
         hidden = NotAllowed(f"chain {chain_id} is hidden from {reader.user}")
         raise ProblemError(NOT_FOUND, f"there is no chain {chain_id}", refusal=hidden)
     return found
@@ -257,7 +257,7 @@ def list_decisions(
 ) -> chain_schemas.DecisionPage | Response:
     """Decisions on all chains that the caller may see, newest first."""
     need(reader, JOBS, USAGE)
-    own = None if reader.sees_all_chains else reader.own()
+    own = None if reader.can_see_all_chains else reader.build_own_rows()
     return _decisions(paging, wanted, where, own=own)
 
 
@@ -267,7 +267,7 @@ def _decisions(
     where: DecisionFilter,
     *,
     chain_id: ChainId | None = None,
-    own: Own | None = None,
+    own: OwnRows | None = None,
 ) -> chain_schemas.DecisionPage | Response:
     cluster_id, begin = paging.given.cluster_id, paging.after
 
@@ -310,7 +310,7 @@ def _asking(
 
     def theirs() -> Chain:
         found = seen(tx, ChainId(chain_id), who)
-        if not who.steers(found, chains.links(tx, found.chain_id)):
+        if not who.can_steer(found, chains.links(tx, found.chain_id)):
             raise NotAllowed(f"chain {chain_id} is not {who.user}'s")
         return found
 

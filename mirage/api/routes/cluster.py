@@ -37,12 +37,12 @@ def get_cluster(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.
     return cluster_schemas.ClusterView(
         name=given.cluster_name,
         mode=modes.pop(""),
-        partitions=modes if reader.sees(PARTITIONS) else {},
+        partitions=modes if reader.can_see(PARTITIONS) else {},
         policies=list(given.policies),
         partial=given.partial(),
         as_of=fresh.as_of,
         stale=fresh.stale,
-        sums=_sums(tx, given.cluster_id, with_nodes=reader.sees(NODES)),
+        sums=_sums(tx, given.cluster_id, with_nodes=reader.can_see(NODES)),
     )
 
 
@@ -79,7 +79,7 @@ def list_jobs(
     """Jobs that the cluster has, and had, highest id first; the caller's own where it keeps them
     private. `since` and `until` are of their submission."""
     need(reader, JOBS)
-    own = None if reader.sees(JOBS) else reader.own()
+    own = None if reader.can_see(JOBS) else reader.build_own_rows()
     where = JobFilter(
         partition=partition,
         user=user,
@@ -109,10 +109,10 @@ def list_jobs(
 
 def _planned(tx: Transaction, cluster_id: int, found: list[Job]) -> list[Job]:
     """With the starts that Slurm plans for those that wait."""
-    if not any(job.state.waiting for job in found):
+    if not any(job.state.is_waiting for job in found):
         return found
     plans = queue_summary.plans(tx, cluster_id)
-    waiting = (job.state.waiting and job.job_id in plans for job in found)
+    waiting = (job.state.is_waiting and job.job_id in plans for job in found)
     return [
         replace(job, planned_start=plans[job.job_id]) if waits else job
         for job, waits in zip(found, waiting, strict=True)

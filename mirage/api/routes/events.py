@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from mirage.api.openapi import read_errors
 from mirage.api.streaming.change_feed import Ending, Listener, Live, Seen, shown
-from mirage.domain.access.caller import Standing
+from mirage.domain.access.caller import Principal
 from mirage.http.dependencies import Reader
 from mirage.store.events.changes import Topic
 
@@ -78,7 +78,7 @@ class EventStream(Response):
     def __init__(
         self,
         live: Live,
-        who: Standing,
+        who: Principal,
         *,
         after: int | None,
         topics: set[Topic],

@@ -9,7 +9,7 @@ from mirage.api import serializers
 from mirage.api.openapi import read_errors, write_errors
 from mirage.api.routes.queue import bounds_of, least_of
 from mirage.api.schemas import forecast_schemas as schemas
-from mirage.domain.job_shape import Shape
+from mirage.domain.job_shape import JobShape
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import NeverStarts
 from mirage.http import quota
@@ -57,7 +57,7 @@ def get_forecast(
 ) -> schemas.WaitForecast:
     """How long such a job would wait if submitted now: the twin's answer for it or for a job near
     it, else what like jobs waited lately."""
-    shape = Shape(
+    shape = JobShape(
         partition=partition, nodes=nodes, time_limit_s=time_limit_s, gpus=gpus, account=account
     )
     now, bounds = given.clock(), bounds_of(given, reader, partition)
@@ -86,7 +86,7 @@ def ask_forecast(
     by = OnBehalf(who.uid, given.quotas.forecasts_asked)
 
     def ask() -> schemas.ForecastAsked:
-        shape, bounds = Shape(**new.model_dump()), bounds_of(given, who, new.partition)
+        shape, bounds = JobShape(**new.model_dump()), bounds_of(given, who, new.partition)
         try:
             submission_forecast.ask(
                 tx, given.cluster_id, shape, given.clock(), bounds=bounds, by=by

@@ -48,7 +48,7 @@ def list_handovers(
         account=account,
         since=between.since,
         until=between.until,
-        own=None if reader.sees_all_chains else reader.own(),
+        own=None if reader.can_see_all_chains else reader.build_own_rows(),
     )
     cluster_id, begin = paging.given.cluster_id, paging.after_pair
 

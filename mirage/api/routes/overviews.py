@@ -44,7 +44,7 @@ def get_overview(
 ) -> schemas.OverviewPage:
     """What goes on now: live chains by risk, and the next hand-overs."""
     need(reader, JOBS, USAGE)
-    wanted = Wanted(own=None if reader.sees_all_chains else reader.own(), user=user)
+    wanted = Wanted(own=None if reader.can_see_all_chains else reader.build_own_rows(), user=user)
     after = None if paging.cursor is None else place(paging.cursor, parameter="cursor")
     tx, cluster_id, limit = paging.tx, paging.given.cluster_id, paging.size
     found = paging.given.remembered.of(
@@ -95,7 +95,7 @@ def get_chain_timeline(
     chain = seen(tx, ChainId(chain_id), reader)
     links = chains.links(tx, chain.chain_id)
     found = timelines.timeline(tx, chain, links, index=link)
-    obeys = reader.steers(chain, links)
+    obeys = reader.can_steer(chain, links)
     logs = timelines.logs(tx, given.cluster_id, chain, links) if obeys else None
     fresh = freshness(tx, given)
     return schemas.TimelineView(

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Depends, Query
 
 from mirage.api.openapi import read_errors
 from mirage.api.schemas import queue_schemas as schemas
-from mirage.domain.access.caller import JOBS, NODES, PARTITIONS, Standing
+from mirage.domain.access.caller import JOBS, NODES, PARTITIONS, Principal
 from mirage.domain.wait_buckets import LimitClass, SizeClass
-from mirage.domain.wait_histogram import Spread
+from mirage.domain.wait_histogram import WaitSummary
 from mirage.errors import InputError
 from mirage.http.context import ApiContext
 from mirage.http.dependencies import Context, Reader, Reading, freshness, instant, instant_or_none
@@ -76,18 +76,18 @@ def get_waits(
     except InputError as error:
         raise invalid(str(error), parameter="since") from error
     fresh = freshness(tx, given)
-    return _waits(found, fresh.as_of, stale=fresh.stale, named=reader.sees(PARTITIONS))
+    return _waits(found, fresh.as_of, stale=fresh.stale, named=reader.can_see(PARTITIONS))
 
 
-def least_of(reader: Standing) -> int:
+def least_of(reader: Principal) -> int:
     """Of how many jobs waits are told to this reader."""
-    return 1 if reader.sees(JOBS) else wait_statistics.LEAST
+    return 1 if reader.can_see(JOBS) else wait_statistics.LEAST
 
 
-def bounds_of(given: ApiContext, reader: Standing, partition: str) -> Bounds:
+def bounds_of(given: ApiContext, reader: Principal, partition: str) -> Bounds:
     """What of the partition a refusal may tell this reader."""
-    max_time_s = given.max_time_s.get(partition, 0) if reader.sees(PARTITIONS) else 0
-    return Bounds(sees_nodes=reader.sees(NODES), max_time_s=max_time_s)
+    max_time_s = given.max_time_s.get(partition, 0) if reader.can_see(PARTITIONS) else 0
+    return Bounds(sees_nodes=reader.can_see(NODES), max_time_s=max_time_s)
 
 
 def _epoch(at: datetime, parameter: str) -> int:
@@ -124,7 +124,7 @@ def _group(group: Group) -> schemas.WaitGroup:
     return schemas.WaitGroup(name=group.name, **_spread(group.waits))
 
 
-def _spread(waits: Spread) -> dict[str, Any]:
+def _spread(waits: WaitSummary) -> dict[str, Any]:
     return {"jobs": waits.jobs, "p10_s": waits.p10_s, "p50_s": waits.p50_s, "p90_s": waits.p90_s}
 
 

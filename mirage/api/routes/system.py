@@ -89,7 +89,7 @@ def explain_problem(name: str) -> PlainTextResponse:
 @router.get("/mode", operation_id="getMode", responses=read_errors(401))
 def get_mode(given: Context, reader: Reader, tx: Reading) -> cluster_schemas.Modes:
     """How far Mirage goes."""
-    return _modes(tx, given, with_partitions=reader.sees(PARTITIONS))
+    return _modes(tx, given, with_partitions=reader.can_see(PARTITIONS))
 
 
 @router.put("/mode", operation_id="setMode", responses=write_errors(409))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import structlog
 from starlette.concurrency import run_in_threadpool
 
-from mirage.domain.access.caller import Standing
+from mirage.domain.access.caller import Principal
 from mirage.domain.chain import ChainId
 from mirage.errors import MirageError
 from mirage.http.context import ApiContext
@@ -56,7 +56,7 @@ class Seen:
 class Listener:
     """Somebody who listens. Its methods are called in the event loop alone."""
 
-    who: Standing
+    who: Principal
     client: str | None = None
     """Where it connects from; None: from where many do."""
     ended: bool = False
@@ -94,7 +94,7 @@ class Live:
         self.health = "ok"
 
     @contextmanager
-    def listening(self, who: Standing, client: str | None = None) -> Iterator[Listener]:
+    def listening(self, who: Principal, client: str | None = None) -> Iterator[Listener]:
         """Raises ProblemError where too many listen already."""
         listener = Listener(who, client)
         if not self._has_room_for(listener):
@@ -113,7 +113,7 @@ class Live:
         theirs = [other for other in self._listeners if other.who.user == new.who.user]
         if len(self._listeners) >= most:
             return False
-        if new.who.known:
+        if new.who.is_known:
             return len(theirs) < MOST_OF_ONE
         from_there = sum(other.client == new.client for other in theirs)
         is_one_too_many = new.client is not None and from_there >= MOST_FROM_ONE
@@ -191,7 +191,7 @@ class Live:
 
 
 def shown(
-    change: Change, who: Standing, owners: Mapping[ChainId, Owner], topics: set[Topic]
+    change: Change, who: Principal, owners: Mapping[ChainId, Owner], topics: set[Topic]
 ) -> dict[str, object] | None:
     """What this caller may know of the change; None: nothing."""
     if change.topic not in topics:
@@ -205,8 +205,8 @@ def shown(
     return told | {"chain_ids": theirs} if theirs else None
 
 
-def _sees(who: Standing, owner: Owner | None) -> bool:
-    return owner is not None and who.sees_chain_of(owner.uid, owner.accounts)
+def _sees(who: Principal, owner: Owner | None) -> bool:
+    return owner is not None and who.can_see_chain_of(owner.uid, owner.accounts)
 
 
 Ending = Callable[[Callable[[], None]], None]

@@ -19,7 +19,7 @@ from mirage.config import settings as settings_file
 from mirage.config.config_file import Fault, Given
 from mirage.config.schema import knobs
 from mirage.config.settings import Settings
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import ConfigError, InputError, listed
 from mirage.store.database.engine import masked, parse_url
 
@@ -130,12 +130,12 @@ def _looked(
 
 def _tell(found: Checked, file: Path | None) -> None:
     for sentence in found.warnings:
-        typer.echo(f"warning: {printable(sentence)}", err=True)
+        typer.echo(f"warning: {escape_unprintable(sentence)}", err=True)
     if not found.faults:
         of = file or "there is no file, so all is as by default or as variables say"
         typer.echo(f"the configuration is right: {of}")
         return
-    for line in listed(found.source, [printable(str(fault)) for fault in found.faults]):
+    for line in listed(found.source, [escape_unprintable(str(fault)) for fault in found.faults]):
         typer.echo(line if line.startswith("  ") else f"mirage: {line}", err=True)
 
 

@@ -9,7 +9,7 @@ from mirage.bootstrap import notice_channels
 from mirage.cli.options import ConfigOption
 from mirage.config import settings as settings_file
 from mirage.domain.chain import ChainId
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import InputError, PostError
 from mirage.services.notify.digest import Digest
 from mirage.store.events.outbox import Notice
@@ -40,7 +40,7 @@ def try_out(
             typer.echo(f"{channel}: taken")
         except PostError as error:
             failed += 1
-            typer.echo(f"{channel}: not taken: {printable(str(error))}")
+            typer.echo(f"{channel}: not taken: {escape_unprintable(str(error))}")
     if failed:
         raise typer.Exit(1)
 

@@ -133,7 +133,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     with told_where(settings, own=owner_uid is not None):
         _keep_up_to_date(known, stop)
         told = {"socket": str(settings.socket)} if settings.socket else {}
-        _log.info("serving", url=url, **told, may_move=known.reach().says())
+        _log.info("serving", url=url, **told, may_move=known.reach().describe_scope())
         be_quick_beside_a_worker()
         thread.start()
         post.start()

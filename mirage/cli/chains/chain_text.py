@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from mirage.cli.chains import timeline_text
 from mirage.cli.chains.timeline import Timeline
 from mirage.domain.chain import MAX_LINKS
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
@@ -93,7 +93,7 @@ def standing(found: Mapping[str, Any], modes: Mapping[str, Any]) -> str:
     late = ", and not since: the service is behind" * found["stale"]
     read = f"read {moment(found['as_of'])}{late}" if found["as_of"] else "not read yet"
     some = ", ".join(f"{m} in {name}" for name, m in sorted(modes["partitions"].items()))
-    more = f" ({escape(printable(some))})" if some else ""
+    more = f" ({escape(escape_unprintable(some))})" if some else ""
     return f"queue {read}; mode {modes['mode']}{more}: {_MODES[modes['mode']]}"
 
 
@@ -101,7 +101,7 @@ def notes(chains: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """What is to be said of those that are not as they should be: sentences fit into no table."""
     for chain in chains:
         if chain["note"] and chain["state"] not in {"finished", "cancelled"}:
-            yield f"{chain['chain_id']}: {printable(chain['note'])}"
+            yield f"{chain['chain_id']}: {escape_unprintable(chain['note'])}"
 
 
 def links_of(chain: Mapping[str, Any]) -> str:
@@ -114,7 +114,7 @@ def links_of(chain: Mapping[str, Any]) -> str:
 
 def _safe(text: str) -> str:
     """A user's or Slurm's own words, for a table: neither markup nor the terminal's."""
-    return escape(printable(text))
+    return escape(escape_unprintable(text))
 
 
 def drawing(drawn: Timeline, out: Console) -> Iterator[RenderableType]:
@@ -131,7 +131,7 @@ def page(
     """`drawn`: its timeline, line by line."""
     yield table([chain], width)
     if chain["note"] and chain.get("at_risk") is None:
-        yield escape(printable(chain["note"]))
+        yield escape(escape_unprintable(chain["note"]))
     yield from drawn
     yield _links(chain["links"], width)
     if any(link["state"] == "pending" and link["position"] == "held" for link in chain["links"]):
@@ -178,7 +178,7 @@ def _waits(link: Mapping[str, Any], jobs: Mapping[int, int]) -> str:
         return f"waits for link {before} (job {jobs.get(before, '?')})"
     if link["state"] != "pending":
         return ""
-    reason = printable(link.get("reason", ""))
+    reason = escape_unprintable(link.get("reason", ""))
     told = "" if reason in {"", "None", _BEHIND} else f": {reason}"
     until = link.get("planned_release") if link["position"] == "held" else None
     at_most = "" if until is None else f", until {day_and_time(until)} at the latest"
@@ -210,7 +210,7 @@ def decision(row: Mapping[str, Any]) -> str:
         f"Why: {row['reason']}.",
         *_inputs(row),
     ]
-    return "\n  ".join(map(printable, lines))
+    return "\n  ".join(map(escape_unprintable, lines))
 
 
 def _what(row: Mapping[str, Any]) -> str:

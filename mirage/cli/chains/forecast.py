@@ -12,7 +12,7 @@ from rich.table import Table
 from mirage.cli.chains.chain_text import duration
 from mirage.cli.connection.service_client import Service
 from mirage.cli.connection.transport import service_url
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 from mirage.domain.timelimit import format_time_limit, parse_time_limit
 from mirage.errors import InputError, MalformedText, ServiceUnavailable
 
@@ -75,7 +75,7 @@ def forecast(
     typer.echo(_heading(found))
     Console().print(_table(found))
     for sentence in found["says"]:
-        typer.echo(printable(sentence))
+        typer.echo(escape_unprintable(sentence))
     if found["stale"]:
         typer.echo("The cluster was not looked at lately: this is old.")
 
@@ -109,7 +109,7 @@ def _heading(found: Mapping[str, Any]) -> str:
     gpus = f", {found['gpus']} GPUs" if found["gpus"] else ""
     nodes = "1 node" if found["nodes"] == 1 else f"{found['nodes']} nodes"
     limit = format_time_limit(found["time_limit_s"])
-    return f"If submitted now to {printable(found['partition'])}, {nodes}{gpus}, {limit}:"
+    return f"If submitted now to {escape_unprintable(found['partition'])}, {nodes}{gpus}, {limit}:"
 
 
 def _table(found: Mapping[str, Any]) -> Table:

@@ -20,7 +20,7 @@ from mirage.cli.connection.chain_lookup import me
 from mirage.cli.connection.service_client import Service
 from mirage.cli.connection.transport import service_url
 from mirage.cli.ui.terminal import console
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import ServiceUnavailable
 
 app = typer.Typer()
@@ -75,7 +75,9 @@ def _now(service: Service, user: str, rows: int) -> RenderableType:
     try:
         return screen(_asked(service, user), rows=rows)
     except ServiceUnavailable as error:
-        return Text(f"{printable(str(error))}\n\nIt is asked again. q ends.", style="bold red")
+        return Text(
+            f"{escape_unprintable(str(error))}\n\nIt is asked again. q ends.", style="bold red"
+        )
 
 
 def screen(found: Mapping[str, Any], *, rows: int) -> RenderableType:
@@ -116,7 +118,7 @@ def _table(title: str, *columns: str) -> Table:
 
 def _as_much_as_fits(text: str) -> Text:
     """In one line, whatever stands in it."""
-    return Text(printable(text), no_wrap=True, overflow="ellipsis")
+    return Text(escape_unprintable(text), no_wrap=True, overflow="ellipsis")
 
 
 def _range(start: Mapping[str, Any] | None) -> str:
@@ -135,7 +137,7 @@ def _chains(rows: list[Mapping[str, Any]]) -> Table:
         said = chain["note"] if risk is None else f"{risk['reason']}: {risk['says']}"
         table.add_row(
             chain["chain_id"],
-            escape(printable(chain["user"])),
+            escape(escape_unprintable(chain["user"])),
             "at risk" if risk is not None else chain["state"],
             links_of(chain),
             ", ".join(map(str, chain["running"])) or "-",

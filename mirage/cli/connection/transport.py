@@ -16,7 +16,7 @@ from types import ModuleType
 
 from mirage.cluster.auth import munge
 from mirage.config.paths import data_dir, own_state_dir
-from mirage.domain.access.request_signing import signed
+from mirage.domain.access.request_signing import build_signed_text
 from mirage.errors import InputError, ServiceUnavailable
 
 PREFIX = "/api/v1"
@@ -115,7 +115,9 @@ def _credential(method: str, target: str, body: bytes, *, is_known: bool) -> dic
         cluster = plugin.cluster(os.environ)
     except plugin.Unreachable as error:
         raise ServiceUnavailable(str(error)) from error
-    return {"Authorization": f"MUNGE {munge.credential(signed(method, target, body, cluster))}"}
+    return {
+        "Authorization": f"MUNGE {munge.credential(build_signed_text(method, target, body, cluster))}"
+    }
 
 
 @cache

@@ -21,7 +21,7 @@ from mirage.cluster.auth import sudo
 from mirage.cluster.cli.client import SlurmCli
 from mirage.config import settings as settings_file
 from mirage.config.settings import Settings
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 from mirage.policy.auto.auto_policy import Auto
 from mirage.policy.models.model_policy import Served
 from mirage.ports import observes
@@ -215,5 +215,5 @@ def _show(findings: list[Finding]) -> None:
     for column in ("what", "", "told"):
         table.add_column(column)
     for finding in findings:
-        table.add_row(finding.what, finding.verdict.value, escape(printable(finding.told)))
+        table.add_row(finding.what, finding.verdict.value, escape(escape_unprintable(finding.told)))
     Console().print(table)

@@ -14,7 +14,7 @@ from mirage.cli.diagnostics.doctor_result import Finding, Verdict, found
 from mirage.cluster.auth import munge
 from mirage.config.paths import data_dir
 from mirage.config.settings import Settings
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import ClusterUnavailable
 
 SYSTEMD = Path("/run/systemd/system")
@@ -125,7 +125,7 @@ def shares(mounts: str) -> tuple[Verdict, str]:
     stale = sorted(place for place, options in nfs.items() if "nocto" in options)
     if stale:
         return Verdict.WARNING, (
-            f"{', '.join(map(printable, stale))}: mounted with nocto, so two links of a chain "
+            f"{', '.join(map(escape_unprintable, stale))}: mounted with nocto, so two links of a chain "
             "whose directory is there may both believe that they may write: take it out everywhere"
         )
     return Verdict.GOOD, f"{len(nfs)} of NFS here, none with nocto"

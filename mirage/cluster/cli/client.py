@@ -102,7 +102,7 @@ class SlurmCli:
         wanted = sorted(set(job_ids))
         some = (wanted[i : i + _JOBS_AT_ONCE] for i in range(0, len(wanted), _JOBS_AT_ONCE))
         found = [self._ask_accounting(f"jobs {ids}", sacct.by_id(ids)) for ids in some]
-        return Records.joined(found, wanted)
+        return Records.join_records(found, wanted)
 
     def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
         ids = sorted(set(job_ids))

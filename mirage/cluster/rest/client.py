@@ -89,7 +89,7 @@ class Slurmrestd:
         wanted = sorted(set(job_ids))
         some = [wanted[i : i + _JOBS_AT_ONCE] for i in range(0, len(wanted), _JOBS_AT_ONCE)]
         found = [self._records(f"jobs {ids}", partial(history.by_id, ids)) for ids in some]
-        return Records.joined(found, wanted)
+        return Records.join_records(found, wanted)
 
     def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
         """One question for each: the queue's own answer is many times as long."""

@@ -68,7 +68,7 @@ class Moves:
         """None leaves the node list alone, empty text takes it away."""
         self._post(standby, lambda v: moves.update(v, dependency, node_list), "update")
         look = self._look(standby)
-        if look.job is None or not look.job.state.waiting:
+        if look.job is None or not look.job.state.is_waiting:
             return
         if plain(look.job.dependency) != plain(dependency):
             raise _unmoved(standby, f"its dependency is still {look.job.dependency!r}")
@@ -90,7 +90,7 @@ class Moves:
         )
         # v0.0.40 and v0.0.41 tell of no refusal at all.
         job = self._look(job_id).job
-        if job is not None and not job.state.ended and job.state not in _GOING:
+        if job is not None and not job.state.has_ended and job.state not in _GOING:
             raise ClusterRefused(
                 f"slurmrestd took the cancel of job {job_id}, and it is {job.state} still"
             )

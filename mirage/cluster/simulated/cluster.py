@@ -157,7 +157,7 @@ class SimulatedCluster:
 
     def _lives(self, job_id: int) -> bool:
         record = self.simulator.find(job_id)
-        return record is not None and not record.state.ended
+        return record is not None and not record.state.has_ended
 
     def _requeue(self, job_id: int, at: int) -> None:
         """Slurm keeps the run that ended as a record of its own, and resets the submit time."""
@@ -194,7 +194,7 @@ class SimulatedCluster:
             for r in pending
         ]
         others = chained(sim.running(), sim.ended_since(sim.now - MIN_JOB_AGE_S))
-        return Queue.of(sim.now, [*waiting, *(self._job(r) for r in others)])
+        return Queue.from_jobs(sim.now, [*waiting, *(self._job(r) for r in others)])
 
     def nodes(self) -> tuple[Node, ...]:
         uses = [self.simulator.node_use(i) for i in range(self.params.nodes)]
@@ -285,7 +285,7 @@ class SimulatedCluster:
         record = self.simulator.find(job_id)
         if record is None:
             return []
-        waits = record.state.waiting
+        waits = record.state.is_waiting
         return [holds.Shown(waits, self._standing(record), record.priority if waits else None)]
 
     def _job(self, record: Record, *, planned: int | None = None, reason: str = "") -> Job:

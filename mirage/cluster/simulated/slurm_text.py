@@ -130,7 +130,7 @@ def _capacities(params: Params) -> list[tuple[int, int]]:
 
 
 def _exit_code(state: JobState) -> str:
-    if not state.ended:
+    if not state.has_ended:
         return ""
     return "1:0" if state is JobState.FAILED else "0:0"
 

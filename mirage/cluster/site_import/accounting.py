@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from mirage.cluster.site_import.notes import Note, of_qos, of_users
-from mirage.domain.tres import gpus
+from mirage.domain.tres import count_gpus
 from mirage.sim.types import Qos
 from mirage.slurm.commands.sacctmgr import ShownAssociation, ShownQos
 
@@ -60,7 +60,7 @@ def _qos(one: ShownQos, notes: list[str], *, limits: bool) -> Qos:
         overrides_max_time=overrides,
         max_jobs_pu=one.max_jobs_pu,
         max_submit_pu=one.max_submit_pu,
-        max_gpus_pu=gpus(one.max_tres_pu),
+        max_gpus_pu=count_gpus(one.max_tres_pu),
         **named,
     )
 

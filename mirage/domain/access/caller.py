@@ -31,7 +31,7 @@ class Role(StrEnum):
     ADMIN = "admin"
     """Sees all, and steers all: modes, the kill switch, the audit."""
 
-    def at_most(self, other: "Role") -> "Role":
+    def limit_to(self, other: "Role") -> "Role":
         order = list(Role)
         return min(self, other, key=order.index)
 
@@ -55,7 +55,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
+class OwnRows:
     """What a query is narrowed to: the rows of one user, and of the accounts they coordinate."""
 
     uid: int
@@ -64,7 +64,7 @@ class Own:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Principal:
     """What a caller, or somebody unknown, may see and steer. The defaults are nobody's."""
 
     uid: int = NOBODY_UID
@@ -76,35 +76,35 @@ class Standing:
     """Words of PrivateData."""
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         return bool(self.user)
 
     @property
     def is_admin(self) -> bool:
         return self.role is Role.ADMIN
 
-    def sees(self, *words: str) -> bool:
+    def can_see(self, *words: str) -> bool:
         """Whether none of these words hides others' things from this caller."""
         return self.is_admin or not self.hidden & set(words)
 
     @property
-    def sees_all_chains(self) -> bool:
+    def can_see_all_chains(self) -> bool:
         """A chain tells of jobs, and of the node-hours that they took."""
-        return self.sees(JOBS, USAGE)
+        return self.can_see(JOBS, USAGE)
 
-    def own(self) -> Own:
-        return Own(uid=self._own_uid, user=self.user, accounts=self.accounts)
+    def build_own_rows(self) -> OwnRows:
+        return OwnRows(uid=self._own_uid, user=self.user, accounts=self.accounts)
 
-    def steers(self, chain: Chain, links: Sequence[Link]) -> bool:
+    def can_steer(self, chain: Chain, links: Sequence[Link]) -> bool:
         """Whether the chain obeys."""
         return self.is_admin or self._is_theirs(chain.uid, [link.account for link in links])
 
-    def sees_chain(self, chain: Chain, links: Sequence[Link]) -> bool:
-        return self.sees_all_chains or self.steers(chain, links)
+    def can_see_chain(self, chain: Chain, links: Sequence[Link]) -> bool:
+        return self.can_see_all_chains or self.can_steer(chain, links)
 
-    def sees_chain_of(self, uid: int, accounts: Collection[str]) -> bool:
+    def can_see_chain_of(self, uid: int, accounts: Collection[str]) -> bool:
         """The same of one known by its owner and the accounts of its links."""
-        return self.sees_all_chains or self._is_theirs(uid, accounts)
+        return self.can_see_all_chains or self._is_theirs(uid, accounts)
 
     @property
     def _own_uid(self) -> int:

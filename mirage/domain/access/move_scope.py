@@ -6,7 +6,7 @@ _SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class MoveScope:
     """An Operator moves everybody's jobs, a coordinator those of an account, a user their own."""
 
     everybody: bool = False
@@ -17,12 +17,12 @@ class Reach:
     known: bool = True
     """Whether Slurm has said so."""
 
-    def covers(self, uid: int, account: str) -> bool:
+    def can_move(self, uid: int, account: str) -> bool:
         """Whether a job of that user and account may be moved. Slurm's accounts know no case."""
         mine = self.uid is not None and uid == self.uid
         return self.everybody or mine or account.casefold() in map(str.casefold, self.accounts)
 
-    def says(self) -> str:
+    def describe_scope(self) -> str:
         if not self.known:
             return "nobody says whose: each move is tried"
         if self.everybody:
@@ -34,6 +34,6 @@ class Reach:
         return f"jobs of accounts that it coordinates ({', '.join(names[:_SHOWN])}{more})"
 
 
-EVERYBODY = Reach(everybody=True)
-UNKNOWN = Reach(everybody=True, known=False)
+EVERYBODY = MoveScope(everybody=True)
+UNKNOWN = MoveScope(everybody=True, known=False)
 """Where nobody says what the account may do: a move is tried, and Slurm may refuse it."""

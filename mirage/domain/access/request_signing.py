@@ -6,15 +6,15 @@ SERVICE = "mirage"
 """Whom it is for, beside the cluster's name: what was made for another service is refused here."""
 
 
-def signed(method: str, target: str, body: bytes, cluster: str) -> str:
+def build_signed_text(method: str, target: str, body: bytes, cluster: str) -> str:
     """`target`: the path with its query. `cluster`: of the service, in any case of its letters.
 
     A client knows the name by its own configuration or Slurm's (slurm_plugin/mirage_service.py),
     never by the word of whoever it asks.
     """
-    return f"{signed_for_anybody(method, target, body)} {cluster.lower()} {SERVICE}"
+    return f"{build_unnamed_text(method, target, body)} {cluster.lower()} {SERVICE}"
 
 
-def signed_for_anybody(method: str, target: str, body: bytes) -> str:
+def build_unnamed_text(method: str, target: str, body: bytes) -> str:
     """The same as plugins before this release made it: good at every service with this key."""
     return f"{method} {target} {hashlib.sha256(body).hexdigest()}"

@@ -25,7 +25,7 @@ AFTER_END_S = 60
 
 _NONE = np.zeros(0, dtype=np.int64)
 NO_WAITS = Waits(start=_NONE, wait_s=_NONE, nodes=_NONE, time_limit_s=_NONE)
-_EMPTY = Queue.of(0, ())
+_EMPTY = Queue.from_jobs(0, ())
 _MOVED = {Action.FREE: Position.FREE, Action.PIN: Position.PINNED, Action.HOLD: Position.HELD}
 
 

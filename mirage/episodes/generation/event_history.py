@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Self
 
-from mirage.domain.job import waited_s
+from mirage.domain.job import compute_wait_s
 from mirage.episodes.generation.sim_queries import eligible_of_running
 from mirage.episodes.judge.policy_runner import RECENT_JOBS
 from mirage.features.observation.running_stats import Memory
@@ -59,7 +59,7 @@ class Past:
             self.memory.saw_submit(at, nodes=nodes, time_limit_s=limit_s, user=job.user)
         elif kind is EventKind.STARTED:
             since = (ended.eligible if ended else None) or eligible.get(job_id, at)
-            wait_s = waited_s(at, job.submit, since)
+            wait_s = compute_wait_s(at, job.submit, since)
             self.memory.saw_start(at, wait_s=wait_s, nodes=nodes, time_limit_s=limit_s)
             if job.partition not in self._elsewhere:
                 self.started.append((at, wait_s, nodes, limit_s))

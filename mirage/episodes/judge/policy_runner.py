@@ -180,4 +180,4 @@ def _line_of_one(partition: str) -> Queue:
         priority=1,
         eligible=0,
     )
-    return Queue.of(0, (rival,))
+    return Queue.from_jobs(0, (rival,))

@@ -188,7 +188,7 @@ def _happened(jobs: Iterable[Job], now: int) -> Iterable[tuple[int, int, int, Ev
             yield job.submit, 0, job_id, EventKind.SUBMITTED, job
         if job.start is not None and job.start <= now:
             yield job.start, 1, job_id, EventKind.STARTED, job
-        if job.state.ended and job.end is not None and job.end <= now:
+        if job.state.has_ended and job.end is not None and job.end <= now:
             again = job.state is JobState.REQUEUED
             what = EventKind.REQUEUED if again else EventKind.ENDED
             (requeued.add if again else requeued.discard)(job_id)

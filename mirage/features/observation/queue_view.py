@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.snapshot import UNKNOWN, Ints, Node, Queue, waits_s
+from mirage.domain.snapshot import UNKNOWN, Ints, Node, Queue, compute_waits_s
 from mirage.domain.timelimit import UNLIMITED
 from mirage.features.handover_input import Link
 from mirage.features.observation import sim_columns
@@ -133,19 +133,19 @@ class Shown:
         self._queue, self._nodes = queue, nodes
         self._user = _numbers(queue.user, users)
         eligible = (queue.eligible != UNKNOWN) & (queue.eligible <= self.now)
-        self._in_line = queue.pending & eligible & (queue.priority != 0)
-        self.running_users = self._user[queue.running]
+        self._in_line = queue.pending_mask & eligible & (queue.priority != 0)
+        self.running_users = self._user[queue.running_mask]
         self._of_all: dict[str, tuple[NDArray[np.bool_], Pool]] = {}
 
     def pool(self, partition: str, own: int) -> Pool:
         """Of a partition, without the job `own`, which mostly is not in line: then all share it."""
         if partition not in self._of_all:
-            counted = self._in_line | self._queue.running
+            counted = self._in_line | self._queue.running_mask
             counted &= _in_pool(self._queue.partition, self._nodes, partition)
             capacity = _capacity(self._nodes, partition)
             self._of_all[partition] = counted, self._gathered(counted, capacity)
         counted, pool = self._of_all[partition]
-        place = self._queue.place(own)
+        place = self._queue.find_row(own)
         if place is None or not counted[place]:
             return pool
         return self._gathered(counted & (self._queue.job_id != own), pool.capacity)
@@ -153,7 +153,7 @@ class Shown:
     def _gathered(self, counted: NDArray[np.bool_], capacity: Capacity) -> Pool:
         queue = self._queue
         pending = np.flatnonzero(self._in_line & counted)
-        running = np.flatnonzero(queue.running & counted)
+        running = np.flatnonzero(queue.running_mask & counted)
         waiting = Pending(
             nodes=queue.nodes[pending],
             time_limit_s=_limits(queue.time_limit_s[pending]),
@@ -207,7 +207,7 @@ def _running(queue: Queue, rows: NDArray[np.intp], user: Ints) -> Running:
         nodes=queue.nodes[rows],
         time_limit_s=_limits(queue.time_limit_s[rows]),
         elapsed_s=np.maximum(queue.taken_at - start, 0),
-        wait_s=waits_s(start, queue.submit[rows], queue.eligible[rows]),
+        wait_s=compute_waits_s(start, queue.submit[rows], queue.eligible[rows]),
         user=user,
     )
 
@@ -247,7 +247,7 @@ def _each(test: Callable[[str], bool], texts: Iterable[str]) -> NDArray[np.bool_
 
 def _capacity(nodes: tuple[Node, ...], partition: str) -> Capacity:
     mine = _of_partition(nodes, partition)
-    up = [n for n in mine if n.usable]
+    up = [n for n in mine if n.is_usable]
     return Capacity(
         nodes=len(mine),
         up=len(up),

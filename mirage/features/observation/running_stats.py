@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.job import Job, waited_s
-from mirage.domain.recent_history import Lately
+from mirage.domain.job import Job, compute_wait_s
+from mirage.domain.recent_history import RecentHistory
 from mirage.domain.snapshot import Ints
 from mirage.features.observation.compute import Floats, Past, between
 from mirage.sim.arrays.jit import allocating
@@ -124,10 +124,10 @@ class Memory:
     @classmethod
     def of_history(cls, jobs: Iterable[Job], now: int, utc_offset_s: int = 0) -> "Memory":
         """From accounting: of every job what had happened by `now`."""
-        return cls.of(Lately.of(jobs, now), utc_offset_s)
+        return cls.of(RecentHistory.from_jobs(jobs, now), utc_offset_s)
 
     @classmethod
-    def of(cls, lately: Lately, utc_offset_s: int = 0) -> "Memory":
+    def of(cls, lately: RecentHistory, utc_offset_s: int = 0) -> "Memory":
         """What would be remembered of the same, had it been seen as it happened."""
         memory = cls(utc_offset_s)
         memory._arrivals, memory._starts = Log.of(lately.submitted), Log.of(lately.started)
@@ -173,7 +173,7 @@ class Memory:
         elif event.kind is EventKind.STARTED:
             self.saw_start(
                 event.at,
-                wait_s=waited_s(event.at, record.submit, record.eligible),
+                wait_s=compute_wait_s(event.at, record.submit, record.eligible),
                 nodes=job.nodes,
                 time_limit_s=job.time_limit_s,
             )

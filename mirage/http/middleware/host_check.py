@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 from mirage.http.allowed_hosts import Hosts
 from mirage.http.problems import MISDIRECTED, answer
 
@@ -32,6 +32,6 @@ class OwnNames:
         if is_local or host is None or self._known.are_ours(host):
             await self._app(scope, receive, send)
             return
-        shown = printable(host)[:_LONGEST]
+        shown = escape_unprintable(host)[:_LONGEST]
         detail = f"this service is not called {shown!r}: its admins name it in service.origins"
         await answer(request, MISDIRECTED, detail)(scope, receive, send)

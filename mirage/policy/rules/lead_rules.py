@@ -118,7 +118,7 @@ class SlurmEstimate:
         in_line = (queue.eligible != UNKNOWN) & (queue.eligible <= view.now) & (queue.priority != 0)
         ours = np.isin(queue.partition, view.partition.split(","))
         alike = (queue.nodes <= view.nodes) & ours
-        rivals = queue.pending & in_line & alike
+        rivals = queue.pending_mask & in_line & alike
         planned = queue.planned_start[rivals & (queue.planned_start != UNKNOWN)]
         if not len(planned):
             return self._without_plan(view, rivals_waiting=bool(rivals.any()))

@@ -6,7 +6,7 @@ import pwd
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mirage.domain.access.caller import NOBODY_UID, Caller, Role, Standing
+from mirage.domain.access.caller import NOBODY_UID, Caller, Principal, Role
 from mirage.slurm.commands.sacctmgr import Roster
 
 NO_ROSTER = Roster()
@@ -32,17 +32,17 @@ class Rights:
     hidden: Callable[[], frozenset[str]] = _nothing_hidden
     """Words of PrivateData, and what the site hides beside them."""
 
-    def of(self, caller: Caller | None) -> Standing:
+    def of(self, caller: Caller | None) -> Principal:
         """None: somebody who did not say who they are."""
         hidden = self.hidden()
         if caller is None:
-            return Standing(hidden=hidden)
+            return Principal(hidden=hidden)
         role, accounts = self._by_user(caller)
         if caller.role is not None:
             # What a token allows is a ceiling to what its user may; without a user it is all.
             nobody = caller.uid == NOBODY_UID
-            role = caller.role if nobody else role.at_most(caller.role)
-        return Standing(
+            role = caller.role if nobody else role.limit_to(caller.role)
+        return Principal(
             uid=caller.uid,
             user=caller.user,
             role=role,

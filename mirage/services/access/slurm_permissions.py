@@ -11,7 +11,7 @@ import structlog
 from mirage.cluster.cli.client import SlurmCli
 from mirage.cluster.rest.client import Slurmrestd
 from mirage.domain.access.caller import EVERYTHING, JOBS
-from mirage.domain.access.move_scope import EVERYBODY, UNKNOWN, Reach
+from mirage.domain.access.move_scope import EVERYBODY, UNKNOWN, MoveScope
 from mirage.errors import MirageError
 from mirage.ports import Cluster
 from mirage.services.access.authorization import NO_ROSTER
@@ -22,7 +22,7 @@ from mirage.slurm.commands.sacctmgr import Roster
 _log = structlog.get_logger(__name__)
 
 
-def _unknown() -> Reach:
+def _unknown() -> MoveScope:
     return UNKNOWN
 
 
@@ -38,7 +38,7 @@ class WhoMayWhat:
     """What the cluster shows nobody of others; everything while, or where, nobody says."""
     partial: Callable[[], bool]
     """Whether PrivateData keeps others' jobs from this service: then its queue is not the whole."""
-    reach: Callable[[], Reach] = _unknown
+    reach: Callable[[], MoveScope] = _unknown
     """Whose jobs this service may move."""
     accrual: Callable[[], AccrueLimits] = _no_limits
     """On how many waiting jobs earn age; none while, or where, nobody says."""
@@ -86,7 +86,7 @@ def who_may_what(
     )
 
 
-def reach(user: str, roster: Roster, master: str = "") -> Reach:
+def reach(user: str, roster: Roster, master: str = "") -> MoveScope:
     """Whose jobs `user` may move."""
     if user in {"root", master} or user in roster.operators:
         return EVERYBODY
@@ -96,7 +96,7 @@ def reach(user: str, roster: Roster, master: str = "") -> Reach:
         uid = pwd.getpwnam(user).pw_uid
     except KeyError:
         uid = None
-    return Reach(accounts=roster.coordinated.get(user, frozenset()), uid=uid)
+    return MoveScope(accounts=roster.coordinated.get(user, frozenset()), uid=uid)
 
 
 def _user(acts_as: Callable[[], str] | None) -> str:
@@ -110,11 +110,11 @@ def _user(acts_as: Callable[[], str] | None) -> str:
 class ReachTeller:
     """Says in the log whose jobs may be moved, whenever that changes. `serve` says it at first."""
 
-    def __init__(self, ask: Callable[[], Reach]) -> None:
+    def __init__(self, ask: Callable[[], MoveScope]) -> None:
         self._ask = ask
-        self._told: Reach | None = None
+        self._told: MoveScope | None = None
 
-    def __call__(self) -> Reach:
+    def __call__(self) -> MoveScope:
         found = self._ask()
         if self._told is not None and found != self._told:
             _say(found)
@@ -122,10 +122,10 @@ class ReachTeller:
         return found
 
 
-def _say(reach: Reach) -> None:
+def _say(reach: MoveScope) -> None:
     if reach.everybody:
-        _log.info("may move", jobs=reach.says())
+        _log.info("may move", jobs=reach.describe_scope())
     elif reach.accounts:
-        _log.info("may move", jobs=reach.says(), others="are left to plain Slurm")
+        _log.info("may move", jobs=reach.describe_scope(), others="are left to plain Slurm")
     else:
-        _log.warning("may move", jobs=reach.says(), others="are left to plain Slurm")
+        _log.warning("may move", jobs=reach.describe_scope(), others="are left to plain Slurm")

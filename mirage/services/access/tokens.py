@@ -7,7 +7,7 @@ import secrets
 from dataclasses import replace
 
 from mirage.domain.access.caller import NOBODY_UID, Caller, Role
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import InputError, NotIdentified
 from mirage.store.access import tokens
 from mirage.store.access.tokens import Token
@@ -40,7 +40,7 @@ def create(tx: Transaction, asked: Token, *, cluster_id: int) -> tuple[Token, st
 
 def _check(asked: Token) -> None:
     name = asked.name
-    if not 1 <= len(name) <= LONGEST_NAME or printable(name) != name:
+    if not 1 <= len(name) <= LONGEST_NAME or escape_unprintable(name) != name:
         raise InputError(f"a token's name has 1 to {LONGEST_NAME} characters, all of them visible")
     if asked.role in {Role.USER, Role.COORDINATOR} and asked.uid == NOBODY_UID:
         raise InputError(f"a token of role {asked.role} is somebody's: give --user")

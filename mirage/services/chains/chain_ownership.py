@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from mirage.domain.chain import Chain, ChainId, Mark, Style, find_mark, made_for
+from mirage.domain.chain import Chain, ChainId, Mark, Style, find_mark, is_made_for
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
 from mirage.slurm.text.chain_settings import Wishes, wishes
@@ -32,7 +32,7 @@ def falls(chain: Chain, jobs: Iterable[Job], queue: Queue | None) -> bool:
     job_id = chain.registered_job
     if job_id is None:
         return False
-    in_queue = None if queue is None else queue.find(job_id)
+    in_queue = None if queue is None else queue.find_job(job_id)
     named = in_queue or next((job for job in jobs if job.job_id == job_id), None)
     if named is None or named.uid is None:
         return False
@@ -58,7 +58,7 @@ def adopted(
     named = [
         (job.submit, job.job_id, mark.index, job)
         for mark, job in found
-        if job.uid is not None and made_for(chain_id, job.uid)
+        if job.uid is not None and is_made_for(chain_id, job.uid)
     ]
     if not named:
         return chain

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from mirage.domain.chain import ChainId, made_for
+from mirage.domain.chain import ChainId, is_made_for
 from mirage.domain.job import Job
 from mirage.errors import TooMany
 from mirage.services.chains.link_sync import marked
@@ -62,7 +62,7 @@ def followed(
     beyond: set[ChainId] = set()
     for job in sorted(jobs, key=lambda job: (job.submit, job.job_id)):
         chain_id = named.get(job.job_id)
-        if chain_id not in new or job.uid is None or not made_for(chain_id, job.uid):
+        if chain_id not in new or job.uid is None or not is_made_for(chain_id, job.uid):
             continue
         new.discard(chain_id)
         if job.uid not in left:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mirage.domain import script_turns
 from mirage.domain.chain import Chain, ChainMode, ChainState, Link, LinkState, Presubmit
-from mirage.domain.chain_cause import Actor, AtRisk, Cause, Reason, Risk, concluded
+from mirage.domain.chain_cause import Actor, AtRisk, Cause, Reason, Risk, build_mirage_cause
 from mirage.domain.job import JobState
 from mirage.services.chains import link_risks
 from mirage.services.chains.standby_position import GRACE_S
@@ -62,7 +62,7 @@ class _Look:
 
     @cached_property
     def script_starts(self) -> Mapping[int, int]:
-        return script_turns.script_starts(self.chain, self.links)
+        return script_turns.compute_script_starts(self.chain, self.links)
 
     @property
     def began(self) -> list[Link]:
@@ -108,7 +108,9 @@ class _Look:
     def ran_s(self) -> int:
         """How long its links have run, a running one to its time limit."""
         return sum(
-            max(0, (link.end or link.planned_end() or self.now) - self.script_starts[link.index])
+            max(
+                0, (link.end or link.get_planned_end() or self.now) - self.script_starts[link.index]
+            )
             for link in self.began
         )
 
@@ -126,11 +128,11 @@ def verdict(chain: Chain, links: Sequence[Link], now: int, refused: Refused) -> 
         return _never_started(look)
     newest = began[-1]
     if (cancelled := _cancelled(look)) is not None:
-        cause = concluded(Reason.LINK_CANCELLED, cancelled.index, cancelled.job_id)
+        cause = build_mirage_cause(Reason.LINK_CANCELLED, cancelled.index, cancelled.job_id)
         return Verdict(ChainState.CANCELLED, cause)
     if chain.links_planned is not None and newest.index >= chain.links_planned:
         over = all(link.state is LinkState.ENDED for link in began)
-        done = Verdict(ChainState.FINISHED, concluded(Reason.ALL_LINKS_RAN, newest.index))
+        done = Verdict(ChainState.FINISHED, build_mirage_cause(Reason.ALL_LINKS_RAN, newest.index))
         return done if over else _recovered(look, newest) or look.goes_on()
     if chain.state is ChainState.ACTIVE and (paused := _ran_in_vain(look)) is not None:
         return paused
@@ -167,10 +169,10 @@ def _never_started(look: _Look) -> Verdict | None:
     """Slurm must have said so of the job itself: one that it no longer shows may be there."""
     links = look.links
     if not links and look.now - look.chain.created_at > NEVER_SEEN_S:
-        return Verdict(ChainState.FAILED, concluded(Reason.NEVER_SEEN))
+        return Verdict(ChainState.FAILED, build_mirage_cause(Reason.NEVER_SEEN))
     ended = bool(links) and all(link.state is LinkState.ENDED for link in links)
     if ended and links[-1].end_state is not JobState.UNKNOWN:
-        return Verdict(ChainState.CANCELLED, concluded(Reason.NEVER_STARTED))
+        return Verdict(ChainState.CANCELLED, build_mirage_cause(Reason.NEVER_STARTED))
     waiting = next((link for link in links if link.state is LinkState.PENDING), None)
     return None if waiting is None else _waits(look, waiting)
 
@@ -186,9 +188,9 @@ def _waits(look: _Look, standby: Link) -> Verdict:
 
 
 def _waits_for(look: _Look, link: Link) -> Cause:
-    before = script_turns.awaited(look.chain, look.links)[link.index]
+    before = script_turns.find_awaited_links(look.chain, look.links)[link.index]
     awaited = f"{before.index} {before.job_id}"
-    return concluded(Reason.WAITS_FOR, link.index, link.job_id, awaited)
+    return build_mirage_cause(Reason.WAITS_FOR, link.index, link.job_id, awaited)
 
 
 def _ran_in_vain(look: _Look) -> Verdict | None:
@@ -208,7 +210,7 @@ def _ran_in_vain(look: _Look) -> Verdict | None:
 
 
 def _paused(reason: Reason) -> Verdict:
-    return Verdict(ChainState.PAUSED, concluded(reason))
+    return Verdict(ChainState.PAUSED, build_mirage_cause(reason))
 
 
 def _recovered(look: _Look, newest: Link) -> Verdict | None:
@@ -237,11 +239,11 @@ def _without_standby(look: _Look, newest: Link) -> Verdict | None:
         said = chain.state is ChainState.PAUSED
         return look.goes_on() if said else _paused(Reason.TURNED_AWAY)
     if _has_its_total(look):
-        total = concluded(Reason.TOTAL_RAN, detail=str(look.ran_s()))
+        total = build_mirage_cause(Reason.TOTAL_RAN, detail=str(look.ran_s()))
         return Verdict(ChainState.FINISHED, total)
     done = newest.end_state is JobState.COMPLETED
     how = "" if newest.end_state is None else newest.end_state.value
-    ended = concluded(Reason.LINK_ENDED, newest.index, newest.job_id, how)
+    ended = build_mirage_cause(Reason.LINK_ENDED, newest.index, newest.job_id, how)
     return Verdict(ChainState.FINISHED if done else ChainState.FAILED, ended)
 
 
@@ -271,7 +273,7 @@ def _runs_alone(look: _Look, newest: Link) -> Verdict | None:
         refused = AtRisk(of=Risk.REFUSED, link=newest.index + 1, detail=why)
         return look.goes_on(refused if why else None)
     # One that is COMPLETED was turned away by its guard, and another job does its work.
-    ended = (li for li in look.links if li.vanished or _failed_waiting(li))
+    ended = (li for li in look.links if li.has_vanished or _failed_waiting(li))
     gone = next((li for li in ended if li.index == newest.index + 1), None)
     if gone is not None and (gone.end or gone.seen_at) >= look.resumed_at:
         return _gone(look, newest, gone)
@@ -291,5 +293,7 @@ def _gone(look: _Look, newest: Link, gone: Link) -> Verdict:
     how = "" if gone.end_state is None else gone.end_state.value
     replaced = gone.replaced_at is not None and gone.replaced_at >= (newest.start or 0)
     if look.chain.state is ChainState.ACTIVE and replaced:
-        return Verdict(ChainState.PAUSED, concluded(Reason.STANDBY_GONE, index, job_id, how))
+        return Verdict(
+            ChainState.PAUSED, build_mirage_cause(Reason.STANDBY_GONE, index, job_id, how)
+        )
     return look.goes_on(AtRisk(of=Risk.VANISHED, link=index, job_id=job_id, detail=how))

@@ -12,9 +12,9 @@ from mirage.domain.chain import (
     ChainState,
     Presubmit,
     Style,
-    made_for,
+    is_made_for,
 )
-from mirage.domain.chain_cause import Actor, asked
+from mirage.domain.chain_cause import Actor, build_user_cause
 from mirage.domain.handover import OVERLAP_PRICE
 from mirage.domain.job import JobId
 from mirage.domain.submission import Recipe
@@ -63,7 +63,7 @@ def register(
     """
     _check(new)
     known = _known(tx, new.chain_id)
-    if not made_for(new.chain_id, uid) or (known is not None and known.uid != uid):
+    if not is_made_for(new.chain_id, uid) or (known is not None and known.uid != uid):
         raise NotAllowed(f"chain {new.chain_id} belongs to another user")
     if known is None and chains.count_unseen(tx, cluster_id, uid) >= UNSEEN_MAX:
         raise TooMany(
@@ -110,12 +110,12 @@ def ask(
     What is so already stays as it is, and nobody is told of anything.
     """
     chain = chains.chain(tx, chain.chain_id, lock=True)
-    cause = asked(actor)
+    cause = build_user_cause(actor)
     # Where Mirage has only concluded a pause, somebody may still ask for it.
     again = chain.actor is Actor.MIRAGE and target is chain.state is ChainState.PAUSED
     if target is chain.state and not again:
         return chain
-    moved = replace(chain, cause=cause) if again else chain.moved(target, cause)
+    moved = replace(chain, cause=cause) if again else chain.move_to(target, cause)
     if target is ChainState.ACTIVE:
         moved = replace(moved, resumed_at=now)
     chains.save_chain(tx, cluster_id, moved)
@@ -148,7 +148,7 @@ def conclude(tx: Transaction, cluster_id: int, now: int) -> None:
         if told is None:
             continue
         same = told.state is chain.state
-        moved = chain if same else chain.moved(told.state)
+        moved = chain if same else chain.move_to(told.state)
         moved = replace(moved, cause=told.cause, at_risk=told.at_risk)
         if moved == chain:
             continue

@@ -7,7 +7,7 @@ queue. Such hand-overs are no policy's fault (`Link.hindered`).
 from collections.abc import Sequence
 
 from mirage.domain.chain import Link, LinkState
-from mirage.domain.chain_cause import AtRisk, Cause, Reason, Risk, concluded
+from mirage.domain.chain_cause import AtRisk, Cause, Reason, Risk, build_mirage_cause
 from mirage.slurm.text.pending_reasons import Cure, Hindrance, named
 
 _ADVICE: dict[str, str] = {
@@ -44,7 +44,7 @@ def of_waiting(standby: Link, links: Sequence[Link]) -> AtRisk | Cause | None:
     index, job_id = standby.index, standby.job_id
     beside = any(li.state is LinkState.RUNNING and li.index < index for li in links)
     if found.cure is Cure.JOBS and beside:
-        return concluded(Reason.OWN_LIMIT, index, job_id, found.word)
+        return build_mirage_cause(Reason.OWN_LIMIT, index, job_id, found.word)
     return AtRisk(of=Risk.HINDERED, link=index, job_id=job_id, detail=found.word)
 
 

@@ -110,7 +110,7 @@ def sync(
 
 def links_in(queue: Queue) -> list[Job]:
     """The jobs of the queue that carry a mark."""
-    return [queue.row(i) for i, comment in enumerate(queue.comment) if "mirage:" in comment]
+    return [queue.get_job(i) for i, comment in enumerate(queue.comment) if "mirage:" in comment]
 
 
 def marked(
@@ -153,7 +153,7 @@ def close_forgotten(tx: Transaction, cluster_id: int, job_ids: set[JobId], now: 
     for link in open_links(tx, cluster_id):
         if link.job_id not in job_ids:
             continue
-        end = min(now, link.planned_end() or now) if link.start is not None else None
+        end = min(now, link.get_planned_end() or now) if link.start is not None else None
         ended = replace(
             link, state=LinkState.ENDED, end=end, end_state=JobState.UNKNOWN, seen_at=now
         )
@@ -221,7 +221,7 @@ def _followed(known: Link | None, mark: Mark, job: Job, now: int, *, in_vain: bo
         return replace(link, seen_at=now)
     ended = state is LinkState.ENDED
     return replace(
-        link.moved(state),
+        link.move_to(state),
         partition=job.partition or link.partition,
         account=job.account or link.account,
         nodes=job.nodes,
@@ -279,7 +279,7 @@ def _is_stale(known: Link, job: Job, *, in_vain: bool) -> bool:
 def _turned_away(known: Link, job: Job) -> bool:
     """The link's guard has ended that job before its script, and this one is to do its work: it had
     started too early beside its predecessor, or the chain was paused and its owner resumes it."""
-    if known.end_state is not JobState.COMPLETED or known.start is None or job.state.ended:
+    if known.end_state is not JobState.COMPLETED or known.start is None or job.state.has_ended:
         return False
     brief = (known.end or known.start) - known.start < GRACE_S
     return brief and job.submit >= known.start
@@ -287,18 +287,18 @@ def _turned_away(known: Link, job: Job) -> bool:
 
 def _link_state(state: JobState) -> LinkState | None:
     """None for a word Mirage does not know: nothing is concluded from it."""
-    if state.waiting:
+    if state.is_waiting:
         return LinkState.PENDING
-    if state.running:
+    if state.is_running:
         return LinkState.RUNNING
-    return LinkState.ENDED if state.ended else None
+    return LinkState.ENDED if state.has_ended else None
 
 
 def _expected_end(link: Link, job: Job) -> int | None:
     """Of one that is suspended or completes squeue shows another instant; accounting knows none."""
     if job.state is JobState.RUNNING and job.expected_end is not None:
         return job.expected_end
-    return link.expected_end if job.state.running else None
+    return link.expected_end if job.state.is_running else None
 
 
 def _standing(before: Link | None, predecessor: Link | None, link: Link, job: Job) -> Link:

@@ -54,7 +54,7 @@ def to_submit(chain: Chain, links: Sequence[Link]) -> OpenHandover | None:
         return None
     newest = started[-1]
     over = chain.links_planned is not None and newest.index >= chain.links_planned
-    there = any(link.index > newest.index and not link.vanished for link in links)
+    there = any(link.index > newest.index and not link.has_vanished for link in links)
     if newest.state is not LinkState.RUNNING or over or there:
         return None
     unborn = Link(
@@ -73,7 +73,7 @@ def to_submit(chain: Chain, links: Sequence[Link]) -> OpenHandover | None:
 
 def _predecessor(index: int, links: Sequence[Link]) -> Link | None:
     """The link before it; those that vanished from among links submitted beforehand are none."""
-    before = [link for link in links if link.index < index and not link.vanished]
+    before = [link for link in links if link.index < index and not link.has_vanished]
     return before[-1] if before else None
 
 

@@ -84,9 +84,9 @@ def _of_each(tasks: Iterable[_Task]) -> list[_Task]:
     """As many of one owner as may be, owners by turns; standbys before running links."""
     turn: Counter[int] = Counter()
     turns: list[tuple[bool, int, _Task]] = []
-    for task in sorted(tasks, key=lambda task: task.job.state.running):
+    for task in sorted(tasks, key=lambda task: task.job.state.is_running):
         if turn[task.chain.uid] < MOST_OF_ONE:
-            turns.append((task.job.state.running, turn[task.chain.uid], task))
+            turns.append((task.job.state.is_running, turn[task.chain.uid], task))
         turn[task.chain.uid] += 1
     return [task for *_, task in sorted(turns, key=lambda each: each[:2])]
 
@@ -107,7 +107,7 @@ def _tasks(tx: Transaction, cluster_id: int, queue: Queue) -> Iterator[_Task]:
 
 
 def _lives(job: Job) -> bool:
-    return job.state.waiting or (job.state.running and job.state is not JobState.COMPLETING)
+    return job.state.is_waiting or (job.state.is_running and job.state is not JobState.COMPLETING)
 
 
 def _order(tx: Transaction, cluster_id: int, chain: Chain, job: Job, mode: Mode) -> Order | None:
@@ -115,9 +115,9 @@ def _order(tx: Transaction, cluster_id: int, chain: Chain, job: Job, mode: Mode)
     if chain.state is ChainState.CANCELLED:
         asked = chain.actor is Actor.USER
         # Cancelled in Slurm: a standby left over goes, but a link that runs is its owner's.
-        orphan = job.state.waiting and mode is Mode.ACT
+        orphan = job.state.is_waiting and mode is Mode.ACT
         return Order.CANCEL if asked or orphan else None
-    if not job.state.waiting:
+    if not job.state.is_waiting:
         return None
     if chain.state is ChainState.PAUSED:
         # What Mirage concluded by itself it acts on only where it may act.

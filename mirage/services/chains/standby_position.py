@@ -24,7 +24,7 @@ def placed(before: Link | None, predecessor: Link | None, link: Link, job: Job) 
 
 
 def _position(link: Link, predecessor: Link | None, job: Job) -> Position:
-    if not job.state.waiting:
+    if not job.state.is_waiting:
         return link.position
     if predecessor is not None and _waits_on(job.dependency, predecessor.job_id):
         return Position.HELD

@@ -39,6 +39,6 @@ def next_link(tx: Transaction, chain: Chain, now: int, tick_s: int) -> Next:
     if last is not None and last.action is Action.SUBMIT and last.effect is Effect.INTENDED:
         # What the service has submitted by itself stands in the queue, not seen yet.
         return Next(submit_now=last.submitted_at is None, ask_again_s=tick_s)
-    end = wanted.predecessor.planned_end()
+    end = wanted.predecessor.get_planned_end()
     share = MOST_S if end is None else (end - now) // SHARE
     return Next(submit_now=False, ask_again_s=max(tick_s, min(MOST_S, share)))

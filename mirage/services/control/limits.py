@@ -80,7 +80,7 @@ def worst_overlap_node_h(view: HandoverView) -> float:
 def overlap_node_h(predecessor: Link, successor: Link, now: int) -> float:
     """Node-hours with both links running: so far, and at worst to come for a freed standby."""
     begin = successor.start if successor.start is not None else now
-    end = predecessor.end or predecessor.planned_end() or now
+    end = predecessor.end or predecessor.get_planned_end() or now
     return max(0, end - begin) / _HOUR_S * successor.nodes
 
 

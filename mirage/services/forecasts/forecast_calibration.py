@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import Forecast
-from mirage.domain.job_shape import Quality, Shape
+from mirage.domain.job_shape import ForecastAccuracy, JobShape
 from mirage.domain.snapshot import Queue
 from mirage.policy.models.conformal import WINDOW_DAYS, shift_of
 from mirage.services.forecasts.new_jobs import newcomers
@@ -36,7 +36,7 @@ _SHORTEST_S = 60.0
 
 Floats = NDArray[np.float64]
 
-Foretell = Callable[[Shape], tuple[str, Forecast] | None]
+Foretell = Callable[[JobShape], tuple[str, Forecast] | None]
 """The source, and what it says as it is."""
 
 
@@ -46,7 +46,7 @@ def try_on(queue: Queue, before: Queue, foretell: Foretell) -> list[Trial]:
     for job in newcomers(queue, before, A_TICK):
         if job.time_limit_s is None or job.nodes < 1 or "," in job.partition:
             continue
-        shape = Shape(
+        shape = JobShape(
             partition=job.partition,
             nodes=job.nodes,
             time_limit_s=job.time_limit_s,
@@ -78,7 +78,7 @@ def judge(tx: Transaction, cluster_id: int, now: int) -> None:
             forecast_trials.save_quality(tx, cluster_id, source, now, found)
 
 
-def judged(outcomes: Sequence[Outcome]) -> Quality | None:
+def judged(outcomes: Sequence[Outcome]) -> ForecastAccuracy | None:
     """None: of too few. One that still waits counts once it has waited for longer than its p90."""
     known = [o for o in outcomes if o.started or o.wait_s > o.told_s[2]]
     if len(known) < LEAST:
@@ -90,7 +90,7 @@ def judged(outcomes: Sequence[Outcome]) -> Quality | None:
     enough = len(known) >= ENOUGH and days >= ENOUGH_DAYS
     shift = shift_of(residuals, days, _LEVELS) if enough else None
     low, middle, high = told_s.T
-    return Quality(
+    return ForecastAccuracy(
         jobs=len(known),
         days=days,
         within=float(((wait_s >= low) & (wait_s <= high)).mean()),
@@ -105,7 +105,7 @@ def _no_less(seconds: Floats) -> Floats:
     return np.where(seconds < _SHORTEST_S, 0.0, seconds)
 
 
-def moved(forecast: Forecast, quality: Quality | None) -> Forecast:
+def moved(forecast: Forecast, quality: ForecastAccuracy | None) -> Forecast:
     """As the last weeks ask for; as it is where nobody can say."""
     if quality is None or quality.shift is None or None in {forecast.p10_s, forecast.p90_s}:
         return forecast

@@ -19,7 +19,7 @@ def newcomers(queue: Queue, before: Queue, most: int) -> list[Job]:
 def new_jobs(queue: Queue, before: Queue) -> Iterator[Job]:
     """Submitted since `before`, whatever has become of them by now."""
     fresh = (queue.submit > before.taken_at - _LATE_S) & ~np.isin(queue.job_id, before.job_id)
-    return (queue.row(int(i)) for i in np.flatnonzero(fresh))
+    return (queue.get_job(int(i)) for i in np.flatnonzero(fresh))
 
 
 def is_plain(job: Job) -> bool:

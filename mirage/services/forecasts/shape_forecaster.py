@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from mirage.domain.decision import Forecast
-from mirage.domain.job_shape import Shape
+from mirage.domain.job_shape import JobShape
 from mirage.domain.snapshot import Queue, Snapshot
 from mirage.errors import MirageError, NotFound
 from mirage.services.forecasts import forecast_calibration, submission_forecast
@@ -91,12 +91,12 @@ class Foreteller:
 
     def _round(
         self,
-        due: Sequence[Shape],
+        due: Sequence[JobShape],
         tx: Transaction,
         cluster_id: int,
         snapshot: Snapshot,
         observer: Observer | None,
-    ) -> Iterator[tuple[Shape, Forecast | str]]:
+    ) -> Iterator[tuple[JobShape, Forecast | str]]:
         """Answers, or why there are none, until the time is used up; one at least."""
         begun = self.clock()
         asked = _ready(tx, cluster_id, snapshot, observer)
@@ -138,7 +138,7 @@ def _ready(
     return _Asked(look, history, observer.params, snapshot.queue.taken_at)
 
 
-def _answer(asked: _Asked, shape: Shape) -> Forecast | str:
+def _answer(asked: _Asked, shape: JobShape) -> Forecast | str:
     from mirage.policy.twin.twin_forecast import Twin  # noqa: PLC0415 - see above
 
     if shape.partition not in {p.name for p in asked.params.partitions}:
@@ -153,7 +153,7 @@ def _answer(asked: _Asked, shape: Shape) -> Forecast | str:
         return f"it failed: {error!r}"
 
 
-def _link(params: Params, shape: Shape, now: int) -> "Link":
+def _link(params: Params, shape: JobShape, now: int) -> "Link":
     """A job that follows nothing, of nobody in particular."""
     from mirage.features.handover_input import Link  # noqa: PLC0415 - see above
 
@@ -178,14 +178,16 @@ def _link(params: Params, shape: Shape, now: int) -> "Link":
 
 def _look_after(tx: Transaction, cluster_id: int, now: int, observer: Observer | None) -> None:
     """Which shapes are usual; none where nobody can be asked about them."""
-    found: dict[Shape, int] = {}
+    found: dict[JobShape, int] = {}
     if observer is not None:
         shared = observer.params.select_type is not SelectType.LINEAR
         found = shape_forecasts.usual(tx, cluster_id, now - USUAL_S, USUAL, shared=shared)
     shape_forecasts.keep(tx, cluster_id, found, now - ASKED_S)
 
 
-def _told(tx: Transaction, cluster_id: int, now: int, shape: Shape) -> tuple[str, Forecast] | None:
+def _told(
+    tx: Transaction, cluster_id: int, now: int, shape: JobShape
+) -> tuple[str, Forecast] | None:
     try:
         found = submission_forecast.foretell(tx, cluster_id, shape, now)
     except NotFound:

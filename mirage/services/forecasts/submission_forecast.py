@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mirage.domain.decision import Forecast
-from mirage.domain.job_shape import WHOLE_NODES, Quality, Shape, ShapeForecast
+from mirage.domain.job_shape import WHOLE_NODES, ForecastAccuracy, JobShape, ShapeForecast
 from mirage.domain.timelimit import format_time_limit
 from mirage.errors import InputError, NeverStarts, NotFound, TooMany
 from mirage.policy.rules.lead_rules import Likeness, forecast_wait, likeness
@@ -61,10 +61,10 @@ class OnBehalf:
 class Foretold:
     """What would be told to somebody who submits a job of the shape now."""
 
-    shape: Shape
+    shape: JobShape
     source: str
     """Who says so: the twin, or the quantiles of what like jobs waited."""
-    used: Shape
+    used: JobShape
     """The shape that it was foretold of."""
     at: int
     """When."""
@@ -74,7 +74,7 @@ class Foretold:
     """As it was foretold."""
     likeness: Likeness | None
     """Of the jobs that it was foretold from; None: by the twin."""
-    quality: Quality | None
+    quality: ForecastAccuracy | None
     refused: str
     """Why the twin says nothing of exactly this shape; empty: it does, or was not asked yet."""
     waiting: bool
@@ -92,7 +92,7 @@ class Foretold:
 def foretell(
     tx: Transaction,
     cluster_id: int,
-    shape: Shape,
+    shape: JobShape,
     now: int,
     *,
     least: int = 1,
@@ -125,7 +125,7 @@ def foretell(
     )
 
 
-def _check_fits(tx: Transaction, cluster_id: int, shape: Shape, bounds: Bounds) -> None:
+def _check_fits(tx: Transaction, cluster_id: int, shape: JobShape, bounds: Bounds) -> None:
     if 0 < bounds.max_time_s < shape.time_limit_s:
         most = format_time_limit(bounds.max_time_s)
         raise NeverStarts("time_limit_s", f"partition {shape.partition} has MaxTime={most}")
@@ -139,7 +139,7 @@ def _check_fits(tx: Transaction, cluster_id: int, shape: Shape, bounds: Bounds) 
 def ask(
     tx: Transaction,
     cluster_id: int,
-    shape: Shape,
+    shape: JobShape,
     now: int,
     *,
     bounds: Bounds = Bounds(),
@@ -184,7 +184,7 @@ def _waits(row: ShapeForecast, now: int) -> bool:
     return row.asked_at >= now - ASKED_S and (row.at is None or row.at < row.asked_at)
 
 
-def _nearest(known: Iterable[ShapeForecast], shape: Shape, now: int) -> ShapeForecast | None:
+def _nearest(known: Iterable[ShapeForecast], shape: JobShape, now: int) -> ShapeForecast | None:
     fresh = [
         row
         for row in known
@@ -194,17 +194,21 @@ def _nearest(known: Iterable[ShapeForecast], shape: Shape, now: int) -> ShapeFor
         # Where jobs have whole nodes, GPUs make no difference.
         and row.shape.gpus in {WHOLE_NODES, shape.gpus}
         and row.shape.account in {"", shape.account}
-        and row.shape.apart(shape) <= NEAR
+        and row.shape.measure_distance(shape) <= NEAR
     ]
     return min(fresh, key=lambda row: _distance(row.shape, shape), default=None)
 
 
-def _distance(found: Shape, wanted: Shape) -> tuple[bool, float, bool]:
-    return found.gpus != wanted.gpus, found.apart(wanted), found.account != wanted.account
+def _distance(found: JobShape, wanted: JobShape) -> tuple[bool, float, bool]:
+    return (
+        found.gpus != wanted.gpus,
+        found.measure_distance(wanted),
+        found.account != wanted.account,
+    )
 
 
 def _of_like(
-    tx: Transaction, cluster_id: int, shape: Shape, now: int, least: int
+    tx: Transaction, cluster_id: int, shape: JobShape, now: int, least: int
 ) -> tuple[Forecast, Likeness]:
     """From what like jobs of the partition waited lately."""
     waits = job_history.waits(tx, cluster_id, shape.partition, before=now, last=RECENT_JOBS)

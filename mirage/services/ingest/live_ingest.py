@@ -47,7 +47,7 @@ def ingest_queue(
 def changed(queue: Queue, before: Queue | None) -> Iterator[Job]:
     """Jobs whose history has moved on since `before`, all of them without one."""
     known = set() if before is None else set(_lives(before))
-    return (queue.row(i) for i, life in enumerate(_lives(queue)) if life not in known)
+    return (queue.get_job(i) for i, life in enumerate(_lives(queue)) if life not in known)
 
 
 def _lives(queue: Queue) -> Iterator[tuple[object, ...]]:
@@ -58,7 +58,7 @@ def _lives(queue: Queue) -> Iterator[tuple[object, ...]]:
 
 def features(queue: Queue, nodes: tuple[Node, ...] | None) -> dict[str, Any]:
     """What is kept of a snapshot for ever: sums a person reads."""
-    pending, running = queue.pending, queue.running
+    pending, running = queue.pending_mask, queue.running_mask
     kept: dict[str, Any] = {
         "pending_jobs": int(pending.sum()),
         "pending_nodes": int(queue.nodes[pending].sum()),
@@ -71,7 +71,7 @@ def features(queue: Queue, nodes: tuple[Node, ...] | None) -> dict[str, Any]:
 
 
 def node_features(nodes: tuple[Node, ...]) -> dict[str, int]:
-    usable = [n for n in nodes if n.usable]
+    usable = [n for n in nodes if n.is_usable]
     return {
         "nodes": len(nodes),
         "usable_nodes": len(usable),
@@ -102,5 +102,5 @@ def ingest_history(
 def free_nodes(nodes: tuple[Node, ...], partition: str) -> int:
     """Usable nodes of the partition on which nothing runs; "" is all, "a,b" is of either."""
     wanted = set(partition.split(",")) if partition else set()
-    mine = [n for n in nodes if n.usable and (not wanted or wanted.intersection(n.partitions))]
+    mine = [n for n in nodes if n.is_usable and (not wanted or wanted.intersection(n.partitions))]
     return int(np.sum([n.cpus_used == 0 for n in mine], dtype=np.int64))

@@ -17,10 +17,10 @@ OTHERS = "Other"
 
 def of_queue(queue: Queue) -> list[PartitionQueue]:
     """All, then by name of the partition."""
-    counted = queue.pending | queue.running
+    counted = queue.pending_mask | queue.running_mask
     names = {name for several in {*queue.partition[counted]} for name in several.split(",")}
     words = np.array(
-        [word(r) if p else "" for r, p in zip(queue.reason, queue.pending, strict=True)],
+        [word(r) if p else "" for r, p in zip(queue.reason, queue.pending_mask, strict=True)],
         dtype=object,
     )
     rows = [_sums(queue, counted, words, "")]
@@ -40,7 +40,7 @@ def plans(queue: Queue) -> dict[int, int]:
 def _sums(
     queue: Queue, mine: NDArray[np.bool_], words: NDArray[np.object_], partition: str
 ) -> PartitionQueue:
-    pending, running = queue.pending & mine, queue.running & mine
+    pending, running = queue.pending_mask & mine, queue.running_mask & mine
     in_line = pending & (queue.eligible != UNKNOWN) & (queue.eligible <= queue.taken_at)
     since = queue.eligible[in_line & (queue.priority != 0)]
     return PartitionQueue(
@@ -74,7 +74,7 @@ def _by_name(nodes: tuple[Node, ...], names: Iterable[str]) -> Iterator[Partitio
 
 
 def _node_sums(nodes: tuple[Node, ...], partition: str) -> PartitionNodes:
-    usable = [n for n in nodes if n.usable]
+    usable = [n for n in nodes if n.is_usable]
     return PartitionNodes(
         partition=partition,
         nodes=len(nodes),

@@ -25,11 +25,11 @@ def with_whole_reasons(
 ) -> list[Job]:
     """The jobs, in their order. Slurm is asked about those of `known` alone: anybody may write a
     mark on any number of jobs. Where it does not answer, reasons stay as they are."""
-    away = frozenset(node.name for node in nodes if node.out_of_service)
+    away = frozenset(node.name for node in nodes if node.is_out_of_service)
     doubtful = [
         job.job_id
         for job in jobs
-        if job.state.waiting and job.job_id in known and pending_reasons.hides_nodes(job.reason)
+        if job.state.is_waiting and job.job_id in known and pending_reasons.hides_nodes(job.reason)
     ]
     if not away or not doubtful:
         return list(jobs)

@@ -49,7 +49,7 @@ def compile_for(params: Params, node_names: Sequence[str] = ()) -> None:
         for hour in hours
     ]
     nodes = tuple(_node(params, name, busy=name == names[0]) for name in names)
-    snapshot = Snapshot(queue=Queue.of(_NOW, [waits, runs]), nodes=nodes)
+    snapshot = Snapshot(queue=Queue.from_jobs(_NOW, [waits, runs]), nodes=nodes)
     look = Look(snapshot, params, Memory.of_history(past, _NOW))
     link = Link(
         nodes=1,

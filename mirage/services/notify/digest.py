@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from mirage.domain.sanitize import printable
+from mirage.domain.sanitize import escape_unprintable
 from mirage.store.events.outbox import Notice
 
 _EARLIER = 40
@@ -31,7 +31,9 @@ class Digest:
     def subject(self) -> str:
         last = self.notices[-1]
         more = f" and {len(self.notices) - 1} more" if len(self.notices) > 1 else ""
-        return printable(f"[mirage] {self.cluster}: chain {last.chain_id}: {last.event}{more}")
+        return escape_unprintable(
+            f"[mirage] {self.cluster}: chain {last.chain_id}: {last.event}{more}"
+        )
 
     def text(self) -> str:
         """Times are UTC: whoever reads it may be anywhere."""
@@ -42,7 +44,7 @@ class Digest:
         lines += [f"({left_out} earlier events are left out)"] if left_out else []
         lines += [f"{_utc(n.at)} UTC  {n.event}: {n.says}" for n in shown]
         lines += ["", f"More: mirage chain show {chain_id}; mirage chain explain {chain_id}"]
-        return "\n".join(printable(line) for line in lines) + "\n"
+        return "\n".join(escape_unprintable(line) for line in lines) + "\n"
 
     def body(self) -> dict[str, Any]:
         """For a webhook; `text` is what chat services show."""
@@ -53,7 +55,7 @@ class Digest:
             "user": self.first.user,
             "text": self.text(),
             "events": [
-                {"at": _rfc3339(n.at), "event": n.event, "says": printable(n.says)}
+                {"at": _rfc3339(n.at), "event": n.event, "says": escape_unprintable(n.says)}
                 for n in self.notices
             ],
         }

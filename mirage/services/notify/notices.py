@@ -112,7 +112,7 @@ def news(
     """(what happened, in a sentence), of one chain between two looks."""
     found = []
     why = explanations.cause(chain)
-    if now.state is not was.state and now.state.over:
+    if now.state is not was.state and now.state.is_over:
         found.append((Event.ENDED, _sentence(f"the chain is {now.state}", why)))
     elif now.state is not was.state and now.state is ChainState.PAUSED:
         found.append((Event.PAUSED, _sentence("the chain is paused", why)))
@@ -123,7 +123,7 @@ def news(
     if now.interrupted and not was.interrupted:
         hours = interruption_s / _HOUR_S
         found.append((Event.INTERRUPTED, f"no link has run for more than {hours:g} h"))
-    if not found and _troubled(was) and not _troubled(now) and not now.state.over:
+    if not found and _troubled(was) and not _troubled(now) and not now.state.is_over:
         found.append((Event.NORMAL, _sentence("a link runs, and nothing is at risk", why)))
     return found
 

@@ -162,8 +162,8 @@ class Sight:
         from mirage.features.simulator_from_queue import submitted  # noqa: PLC0415
 
         assert self._observer is not None  # noqa: S101 - or there were no look
-        shown = self._snapshot.queue.find(standby.job_id)
-        end = predecessor.planned_end()
+        shown = self._snapshot.queue.find_job(standby.job_id)
+        end = predecessor.get_planned_end()
         if shown is None or predecessor.start is None or end is None:
             raise InputError("its jobs are not in the queue")
         job = submitted(self._observer.params, shown)
@@ -200,7 +200,7 @@ def _tried(make: Callable[[], _T]) -> _T | str:
 def _unseen(snapshot: Snapshot) -> int:
     """How many nodes are busy with nothing to be seen on them; 0 where it is but a few."""
     queue = snapshot.queue
-    seen = {n for names in queue.node_list[queue.running] for n in hostlist.expand(names)}
+    seen = {n for names in queue.node_list[queue.running_mask] for n in hostlist.expand(names)}
     busy = [node.name for node in snapshot.nodes if node.cpus_used]
     unseen = sum(name not in seen for name in busy)
     return unseen if unseen > _HIDDEN_SHARE * len(busy) else 0

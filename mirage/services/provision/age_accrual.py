@@ -23,7 +23,7 @@ def told(limits: AccrueLimits, standby: Job, queue: Queue) -> str:
 
 def _others(limit: AccrueLimit, standby: Job, queue: Queue) -> int:
     """Jobs that wait, could start, and are counted with the standby."""
-    counted = queue.pending & (queue.job_id != standby.job_id)
+    counted = queue.pending_mask & (queue.job_id != standby.job_id)
     counted &= np.array([reason not in _NOT_ELIGIBLE for reason in queue.reason], dtype=bool)
     if limit.qos:
         counted &= queue.qos == limit.qos

@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from mirage.domain.access.move_scope import EVERYBODY, Reach
+from mirage.domain.access.move_scope import EVERYBODY, MoveScope
 from mirage.domain.chain import LinkState, Planner, Position
 from mirage.domain.decision import Action, Decision, HandoverView, Mode, Waits
 from mirage.domain.job import JobId
@@ -60,7 +60,7 @@ def _unheard() -> bool:
     return False
 
 
-def _everybody() -> Reach:
+def _everybody() -> MoveScope:
     return EVERYBODY
 
 
@@ -87,7 +87,7 @@ class Rules:
     the link that runs does it, when it asks next (`services.submitting`)."""
     accrues_always: Callable[[], bool] = _unheard
     """Whether held standbys earn age (ACCRUE_ALWAYS). Raises ClusterError where nobody knows."""
-    reach: Callable[[], Reach] = _everybody
+    reach: Callable[[], MoveScope] = _everybody
     """Whose jobs may be moved here."""
     accrual: Callable[[], AccrueLimits] = _no_limits
     """On how many waiting jobs earn age."""
@@ -146,7 +146,7 @@ class Desk:
     def _planning(self, handover: OpenHandover, spent: Spent) -> Planning:
         standby, predecessor = handover.standby, handover.predecessor
         key = (standby.chain_id, standby.index)
-        shown = self._snapshot.queue.find(standby.job_id)
+        shown = self._snapshot.queue.find_job(standby.job_id)
         barred = _NOT_TAKEN if key in self._refused_plans else ""
         if shown is None or not takes_plan(shown.dependency, predecessor.job_id):
             barred = _OWN_TERMS
@@ -160,7 +160,7 @@ class Desk:
 
     def _noted(self, decision: Decision, handover: OpenHandover) -> Decision:
         """With what keeps the standby from earning age, wherever it stands."""
-        shown = self._snapshot.queue.find(handover.standby.job_id)
+        shown = self._snapshot.queue.find_job(handover.standby.job_id)
         limits = self._rules.accrual()
         if shown is None or handover.submits or limits is NO_LIMITS:
             return decision
@@ -172,7 +172,7 @@ class Desk:
         standby, reach = handover.standby, self._rules.reach()
         if handover.submits or not is_asked(standby, handover.predecessor):
             return None
-        if reach.covers(handover.chain.uid, standby.account):
+        if reach.can_move(handover.chain.uid, standby.account):
             return None
         return preconditions.out_of_reach(standby.account, reach)
 
@@ -185,7 +185,7 @@ class Desk:
         """
         predecessor, standby = handover.predecessor, handover.standby
         pinned = standby.position is Position.PINNED
-        told = handover.chain.registered or standby.planned_by is Planner.SERVICE
+        told = handover.chain.is_registered or standby.planned_by is Planner.SERVICE
         planned = stands_by_mirage(standby) and told and predecessor.state is not LinkState.ENDED
         if not (pinned or planned) or not self._may_be_moved(handover):
             return None
@@ -209,7 +209,7 @@ class Desk:
             index=standby.index,
             mode=mode,
             decision=decision,
-            time_left_s=(handover.predecessor.planned_end() or now) - now,
+            time_left_s=(handover.predecessor.get_planned_end() or now) - now,
             inputs=inputs | self._seen.get(standby.job_id, {}),
         )
 
@@ -262,14 +262,14 @@ class Desk:
         if (standby.chain_id, standby.index) in self._refused:
             return False
         queue, ended = self._snapshot.queue, predecessor.state is LinkState.ENDED
-        known = ended or queue.find(predecessor.job_id) is not None
+        known = ended or queue.find_job(predecessor.job_id) is not None
         if handover.submits:
             return known and (standby.chain_id, standby.index) not in self._ordered
-        return known and queue.find(standby.job_id) is not None
+        return known and queue.find_job(standby.job_id) is not None
 
     def _view(self, handover: OpenHandover) -> HandoverView:
         queue, standby = self._snapshot.queue, handover.standby
-        planned_end = handover.predecessor.planned_end()
+        planned_end = handover.predecessor.get_planned_end()
         return HandoverView(
             now=queue.taken_at,
             predecessor_end=queue.taken_at if planned_end is None else planned_end,
@@ -283,7 +283,7 @@ class Desk:
             handovers=self._handover_waits(standby.partition, standby.nodes),
             queue=queue,
             free_nodes=self._free(standby.partition),
-            max_overlap_s=handover.chain.allowed_overlap_s(handover.predecessor),
+            max_overlap_s=handover.chain.get_allowed_overlap_s(handover.predecessor),
             sent_back=standby.hindered == SENT_BACK,
             # What is not submitted yet earns nothing anywhere.
             accrues_always=not handover.submits and self._accrues_always,
@@ -302,8 +302,8 @@ class Desk:
         queue, standby = self._snapshot.queue, handover.standby
         return pinning.Pinning(
             standby=standby,
-            shown=queue.find(standby.job_id),
-            predecessor=queue.find(handover.predecessor.job_id),
+            shown=queue.find_job(standby.job_id),
+            predecessor=queue.find_job(handover.predecessor.job_id),
             snapshot=self._snapshot,
             limits=self._rules.limits,
             touches=self._touches.get((standby.chain_id, standby.index), 0),

@@ -25,7 +25,7 @@ def forgotten(dependency: str, queue: Queue) -> list[JobId]:
     return [
         job_id
         for job_id in named
-        if job_id is not None and queue.find(job_id) is None and job_id not in queue.unread
+        if job_id is not None and queue.find_job(job_id) is None and job_id not in queue.unread
     ]
 
 

@@ -62,8 +62,8 @@ def _is_kept(row: DecisionRow, queue: Queue) -> bool:
     """By the dependency alone: the queue does not show which nodes a job asks for. Where it cannot
     tell, the move counts as kept: a dependency on what has ended is gone, by whomever."""
     predecessor = JobId(row.inputs.get("predecessor") or 0)
-    shown, before = queue.find(row.inputs["standby"]), queue.find(predecessor)
-    if shown is None or before is None or before.state.ended:
+    shown, before = queue.find_job(row.inputs["standby"]), queue.find_job(predecessor)
+    if shown is None or before is None or before.state.has_ended:
         return True
     try:
         is_held = dependency.waits_on(shown.dependency, predecessor)

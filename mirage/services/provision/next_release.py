@@ -74,9 +74,9 @@ def next_plan(  # noqa: PLR0913 - what is asked, and by what rules
     limit_s = asks.time_limit_s
     if mode is not Mode.ACT or limit_s in {None, UNLIMITED} or not _may_plan(chain, asks, links):
         return NextPlan(mode=mode, ask_again_s=_LATEST_S)
-    end = asks.planned_end() or now
+    end = asks.get_planned_end() or now
     again_s = max(tick_s, min(_LATEST_S, (end - now) // _THIRD))
-    standby = next((li for li in links if li.index == asks.index + 1 and not li.vanished), None)
+    standby = next((li for li in links if li.index == asks.index + 1 and not li.has_vanished), None)
     if standby is not None:
         return NextPlan(mode=mode, lead_s=_standing_s(standby, end), ask_again_s=again_s)
     view = _view(tx, cluster_id, chain, asks, now)
@@ -150,7 +150,7 @@ def _view(tx: Transaction, cluster_id: int, chain: Chain, asks: Link, now: int) 
     partition = asks.partition
     return HandoverView(
         now=now,
-        predecessor_end=asks.planned_end() or now,
+        predecessor_end=asks.get_planned_end() or now,
         predecessor_start=asks.start,
         partition=partition,
         nodes=asks.nodes,
@@ -160,7 +160,7 @@ def _view(tx: Transaction, cluster_id: int, chain: Chain, asks: Link, now: int) 
         handovers=chains.handover_waits(
             tx, cluster_id, partition, nodes=asks.nodes, last=RECENT_HANDOVERS
         ),
-        queue=Queue.of(now, []),
+        queue=Queue.from_jobs(now, []),
         free_nodes=0,
-        max_overlap_s=chain.allowed_overlap_s(asks),
+        max_overlap_s=chain.get_allowed_overlap_s(asks),
     )

@@ -63,7 +63,7 @@ class Pinning:
         nodes = self.nodes()
         if self.predecessor is None or self.shown is None or not nodes:
             return self.standby.position is Position.PINNED and not self.snapshot.nodes
-        return all(n.usable and not _fits_both(n, self.predecessor, self.shown) for n in nodes)
+        return all(n.is_usable and not _fits_both(n, self.predecessor, self.shown) for n in nodes)
 
     def nodes(self) -> list[Node]:
         """The predecessor's; none where one of them is not known."""
@@ -73,7 +73,7 @@ class Pinning:
             names = hostlist.expand(self.predecessor.node_list)
         except MalformedText:
             return []
-        found = [self.snapshot.by_name.get(name) for name in names]
+        found = [self.snapshot.node_by_name.get(name) for name in names]
         return [node for node in found if node is not None] if None not in found else []
 
 

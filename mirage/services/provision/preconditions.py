@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mirage.domain.access.move_scope import Reach
+from mirage.domain.access.move_scope import MoveScope
 from mirage.domain.chain import Link, LinkState, Planner, Position
 from mirage.domain.decision import Action, Decision
 from mirage.domain.job import JobState
@@ -53,7 +53,7 @@ def _unreleased(
     """While it must not be early at all."""
     if beside is not None:
         return _one_at_a_time(beside)
-    shown, before = queue.find(standby.job_id), queue.find(predecessor.job_id)
+    shown, before = queue.find_job(standby.job_id), queue.find_job(predecessor.job_id)
     if shown is not None and dependency.has_singleton(shown.dependency):
         return _NEVER_EARLY
     if before is None or before.state is not JobState.SUSPENDED:
@@ -61,19 +61,19 @@ def _unreleased(
     return _OFF_ITS_NODES if standby.position is Position.PINNED else _NO_END_YET
 
 
-def out_of_reach(account: str, reach: Reach) -> Decision:
+def out_of_reach(account: str, reach: MoveScope) -> Decision:
     """Of a standby that the service's account may not move."""
     whose = f"of account {account}" if account else "of this user"
     reason = (
         f"the service may not move jobs {whose}, so plain Slurm starts it when its predecessor "
-        f"ends; the service may move {reach.says()}"
+        f"ends; the service may move {reach.describe_scope()}"
     )
     return Decision(action=Action.WAIT, reason=reason, policy=_GUARD)
 
 
 def is_asked(standby: Link, predecessor: Link) -> bool:
     """Whether a policy has a say: the standby may still be moved before its predecessor's end."""
-    runs = predecessor.state is LinkState.RUNNING and predecessor.planned_end() is not None
+    runs = predecessor.state is LinkState.RUNNING and predecessor.get_planned_end() is not None
     return runs and standby.position is not Position.FREE
 
 

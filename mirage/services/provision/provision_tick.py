@@ -232,7 +232,7 @@ def _tell(
             return (Effect.DONE if there else Effect.INTENDED), ""
         _move(cluster, handover, decision, snapshot)
     except ClusterRefused as error:
-        job = snapshot.queue.find(handover.standby.job_id)
+        job = snapshot.queue.find_job(handover.standby.job_id)
         text = "" if job is None else job.dependency
         return Effect.REFUSED, in_words(str(error), text, snapshot.queue)
     except InputError as error:
@@ -256,9 +256,9 @@ def _next_link(handover: OpenHandover) -> NextLink:
 
 def _move(cluster: Cluster, handover: OpenHandover, decision: Decision, snapshot: Snapshot) -> None:
     standby, predecessor = handover.standby.job_id, handover.predecessor.job_id
-    job = snapshot.queue.find(standby)
+    job = snapshot.queue.find_job(standby)
     text = "" if job is None else job.dependency
-    before = snapshot.queue.find(predecessor)
+    before = snapshot.queue.find_job(predecessor)
     owner, unpin = handover.chain.uid, handover.standby.position is Position.PINNED
     kept = without_met(cluster, text, snapshot.queue)
     if decision.action is Action.HOLD:

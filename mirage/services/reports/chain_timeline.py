@@ -32,7 +32,7 @@ class HandedOver:
     def ends(self) -> int | None:
         """The predecessor's end; by its time limit while it runs."""
         told = self.predecessor.end
-        return self.predecessor.planned_end() if told is None else told
+        return self.predecessor.get_planned_end() if told is None else told
 
     @property
     def over(self) -> Handover | None:
@@ -105,7 +105,7 @@ def timeline(
             else None,
         )
         for before, after in pairwise(links)
-        if not after.vanished and after.index == before.index + 1
+        if not after.has_vanished and after.index == before.index + 1
     ]
     return Timeline(
         chain=chain,
@@ -143,7 +143,7 @@ def _point(row: DecisionRow) -> CoursePoint | None:
 
 def logs(tx: Transaction, cluster_id: int, chain: Chain, links: Sequence[Link]) -> list[LinkLog]:
     """Of every link that has run, in order; for those alone whom the chain obeys."""
-    ran = [link for link in links if link.state is not LinkState.PENDING and not link.vanished]
+    ran = [link for link in links if link.state is not LinkState.PENDING and not link.has_vanished]
     lines = job_history.submit_lines(tx, cluster_id, [(link.job_id, link.submit) for link in ran])
     found = []
     for link in ran:

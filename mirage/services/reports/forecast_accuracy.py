@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mirage.domain.access.caller import JOBS, PARTITIONS, Standing
-from mirage.domain.job_shape import Quality
+from mirage.domain.access.caller import JOBS, PARTITIONS, Principal
+from mirage.domain.job_shape import ForecastAccuracy
 from mirage.features.twin_features import LEVELS
 from mirage.services.forecasts.accuracy_tally import Tally, median, pinball
 from mirage.services.forecasts.submission_forecast import JUDGED_S
@@ -84,7 +84,7 @@ class Tried:
     """What users are told who ask before they submit (`services.judging`), by source."""
 
     source: str
-    quality: Quality
+    quality: ForecastAccuracy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ Day = tuple[int, str, Tally]
 
 
 def accuracy(
-    tx: Transaction, cluster_id: int, since: int, until: int, reader: Standing
+    tx: Transaction, cluster_id: int, since: int, until: int, reader: Principal
 ) -> Accuracy:
     """Of jobs submitted, and hand-overs decided, in [since, until): whole days, UTC."""
     step_s = _DAY_S if until - since <= _BY_DAY_S else _WEEK_S
@@ -127,7 +127,7 @@ def accuracy(
     stored = job_forecasts.tallies(tx, cluster_id, since, until)
     days = [(day, name, Tally.of_stored(tally)) for day, name, tally in stored]
     still = job_forecasts.count_open(tx, cluster_id, since)
-    least = 1 if reader.sees(JOBS) else FEWEST_SHOWN
+    least = 1 if reader.can_see(JOBS) else FEWEST_SHOWN
     places = [_place("", days, sum(still.values()), step_s, least)] if days else []
     for name in _names(days, reader):
         mine = [day for day in days if day[1] == name]
@@ -141,15 +141,15 @@ def accuracy(
         too_few=_too_few(places),
         places=tuple(places),
         tried=tuple(Tried(source=name, quality=told) for name, told in tried.items()),
-        handovers=tuple(_of_sources(settled, 1 if reader.sees_all_chains else FEWEST_SHOWN)),
+        handovers=tuple(_of_sources(settled, 1 if reader.can_see_all_chains else FEWEST_SHOWN)),
     )
 
 
-def _names(days: Sequence[Day], reader: Standing) -> list[str]:
+def _names(days: Sequence[Day], reader: Principal) -> list[str]:
     """Partitions that this reader may be told of."""
-    if not reader.sees(PARTITIONS):
+    if not reader.can_see(PARTITIONS):
         return []
-    least = 0 if reader.sees(JOBS) else FEWEST_SHOWN
+    least = 0 if reader.can_see(JOBS) else FEWEST_SHOWN
     counts: dict[str, int] = {}
     for _, name, tally in days:
         counts[name] = counts.get(name, 0) + tally.count

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from mirage.domain.access.caller import PARTITIONS, Standing
+from mirage.domain.access.caller import PARTITIONS, Principal
 from mirage.services.reports.daily_bootstrap import Interval, of_sum
 from mirage.store.chains import handover_outcomes
 from mirage.store.chains.handover_outcomes import MIRAGE, POLICIES, Group, Kind, Span, Sums
@@ -104,12 +104,12 @@ class Impact:
     days: tuple[Day, ...]
 
 
-def impact(tx: Transaction, cluster_id: int, since: int, until: int, reader: Standing) -> Impact:
+def impact(tx: Transaction, cluster_id: int, since: int, until: int, reader: Principal) -> Impact:
     """Of hand-overs that were complete in [since, until)."""
-    own = None if reader.sees_all_chains else reader.own()
+    own = None if reader.can_see_all_chains else reader.build_own_rows()
     span = Span(cluster_id=cluster_id, since=since, until=until, own=own)
     daily = handover_outcomes.by_day(tx, span)
-    named = reader.sees(PARTITIONS)
+    named = reader.can_see(PARTITIONS)
     names = sorted({group.key[2] for group in daily}) if named else []
     return Impact(
         since=since,

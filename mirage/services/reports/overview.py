@@ -43,7 +43,7 @@ class Upcoming:
     def ends(self) -> int | None:
         """When the predecessor ends: it has, or at the latest."""
         predecessor = self.handover.predecessor
-        return predecessor.end if predecessor.end is not None else predecessor.planned_end()
+        return predecessor.end if predecessor.end is not None else predecessor.get_planned_end()
 
     @property
     def planned(self) -> int | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mirage.domain.access.caller import JOBS, NODES, PARTITIONS, Standing
+from mirage.domain.access.caller import JOBS, NODES, PARTITIONS, Principal
 from mirage.services.ingest.queue_totals import OTHERS
 from mirage.services.reports.wait_statistics import LEAST
 from mirage.slurm.text.wait_explanations import Waiting, waiting
@@ -52,7 +52,7 @@ class Shown:
 NOTHING = Shown(at=None, nodes_at=None, whole=None, partitions=())
 
 
-def shown(tx: Transaction, cluster_id: int, reader: Standing) -> Shown:
+def shown(tx: Transaction, cluster_id: int, reader: Principal) -> Shown:
     """What this reader may see of it."""
     found = queue_summary.find(tx, cluster_id)
     if found is None:
@@ -62,15 +62,15 @@ def shown(tx: Transaction, cluster_id: int, reader: Standing) -> Shown:
         at=found.at,
         nodes_at=found.nodes_at,
         whole=whole,
-        partitions=tuple(rest) if reader.sees(PARTITIONS) else (),
+        partitions=tuple(rest) if reader.can_see(PARTITIONS) else (),
     )
 
 
-def _partitions(found: QueueNow, reader: Standing) -> Iterator[Partition]:
+def _partitions(found: QueueNow, reader: Principal) -> Iterator[Partition]:
     """All first; also those that have nodes and no jobs."""
-    nodes = {row.partition: row for row in found.nodes} if reader.sees(NODES) else {}
+    nodes = {row.partition: row for row in found.nodes} if reader.can_see(NODES) else {}
     queue = {row.partition: row for row in found.queue}
-    sees_jobs = reader.sees(JOBS)
+    sees_jobs = reader.can_see(JOBS)
     for name in sorted({"", *queue, *(row.partition for row in found.nodes)}):
         row = queue.get(name) or _empty(name)
         since = row.oldest_eligible if sees_jobs else None

@@ -1,6 +1,6 @@
 """The last shadow report as its reader may see it. It names nobody in any case."""
 
-from mirage.domain.access.caller import JOBS, PARTITIONS, USAGE, Standing
+from mirage.domain.access.caller import JOBS, PARTITIONS, USAGE, Principal
 from mirage.store.database.engine import Transaction
 from mirage.store.operations import reports
 from mirage.store.operations.reports import StoredReport
@@ -9,17 +9,17 @@ HEAVIEST = "heaviest user"
 """The user class of one person, whose usage the cluster may hide."""
 
 
-def shadow(tx: Transaction, cluster_id: int, reader: Standing) -> StoredReport | None:
+def shadow(tx: Transaction, cluster_id: int, reader: Principal) -> StoredReport | None:
     """None: none has been made yet."""
     found = reports.last(tx, cluster_id, reports.SHADOW)
     if found is None:
         return None
     document = dict(found.document)
     hidden: set[str] = set()
-    if not reader.sees(PARTITIONS):
+    if not reader.can_see(PARTITIONS):
         hidden |= {"partition", "pair"}
         document["pairs"] = []
-    if not reader.sees(JOBS, USAGE):
+    if not reader.can_see(JOBS, USAGE):
         hidden |= {"user", "pair"}
         document["pairs"] = [p for p in document["pairs"] if p["user_class"] != HEAVIEST]
     document["groups"] = [g for g in document["groups"] if g["by"] not in hidden]

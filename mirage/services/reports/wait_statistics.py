@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.wait_buckets import LIMITS, SIZES, LimitClass, SizeClass
-from mirage.domain.wait_histogram import BINS, Spread, spread
+from mirage.domain.wait_histogram import BINS, WaitSummary, summarize_waits
 from mirage.errors import InputError
 from mirage.store.database.engine import Store, Transaction
 from mirage.store.jobs import wait_marks, wait_sums
@@ -64,7 +64,7 @@ class Point:
 
     at: int
     until: int
-    waits: Spread
+    waits: WaitSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Group:
     """Jobs of one partition, size class or limit class."""
 
     name: str
-    waits: Spread
+    waits: WaitSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class WaitsOverTime:
     asked: Asked
     points: tuple[Point, ...]
     """Every hour or day of the range, oldest first; also those without a job."""
-    whole: Spread
+    whole: WaitSummary
     partitions: tuple[Group, ...]
     """The one with most jobs first."""
     sizes: tuple[Group, ...]
@@ -121,10 +121,10 @@ def over_time(tx: Transaction, cluster_id: int, asked: Asked, *, least: int = 1)
     jobs, step = cells.jobs[chosen], asked.by.seconds
     bins = cells.bin[chosen]
 
-    def grouped(places: NDArray[np.int64], count: int) -> Iterator[Spread]:
+    def grouped(places: NDArray[np.int64], count: int) -> Iterator[WaitSummary]:
         counts = np.bincount(places * BINS + bins, weights=jobs, minlength=count * BINS)
         for row in counts.astype(np.int64).reshape(count, BINS):
-            yield told(spread(row), least)
+            yield told(summarize_waits(row), least)
 
     points = (asked.until - asked.since) // step
     by_point = grouped((cells.at[chosen] - asked.since) // step, points)
@@ -144,9 +144,9 @@ def over_time(tx: Transaction, cluster_id: int, asked: Asked, *, least: int = 1)
     )
 
 
-def told(waits: Spread, least: int) -> Spread:
+def told(waits: WaitSummary, least: int) -> WaitSummary:
     """The number alone where they are too few."""
-    return waits if waits.jobs >= least else Spread(jobs=waits.jobs)
+    return waits if waits.jobs >= least else WaitSummary(jobs=waits.jobs)
 
 
 def _chosen(cells: Cells, asked: Asked) -> NDArray[np.bool_]:
@@ -162,7 +162,7 @@ def _chosen(cells: Cells, asked: Asked) -> NDArray[np.bool_]:
 
 
 def _groups(
-    names: tuple[SizeClass, ...] | tuple[LimitClass, ...], waits: Iterator[Spread]
+    names: tuple[SizeClass, ...] | tuple[LimitClass, ...], waits: Iterator[WaitSummary]
 ) -> tuple[Group, ...]:
     found = (Group(name=str(n), waits=w) for n, w in zip(names, waits, strict=True))
     return tuple(filter(_any, found))

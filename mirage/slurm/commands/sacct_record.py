@@ -12,7 +12,7 @@ from itertools import product
 from typing import NamedTuple
 
 from mirage.domain import tres
-from mirage.domain.job import MAY_NOT_HAVE_RUN, Job, JobId, JobState, did_not_run
+from mirage.domain.job import MAY_NOT_HAVE_RUN, Job, JobId, JobState, has_not_run
 from mirage.domain.timelimit import parse_time_limit
 from mirage.errors import MalformedText
 from mirage.slurm.text import hostlist
@@ -206,9 +206,9 @@ def _gpus(
 ) -> int:
     """AllocGRES is of the whole job, ReqGRES what --gres asked for of each node."""
     return (
-        tres.gpus(allocated)
+        tres.count_gpus(allocated)
         or _gres(row, "allocgres", gpu_count)
-        or tres.gpus(requested)
+        or tres.count_gpus(requested)
         or _gres(row, "reqgres", lambda cell: requested_gpus(cell, nodes))
     )
 
@@ -264,18 +264,18 @@ def _times(row: Fields, readings: Readings, state: JobState, assumed: list[str])
     submit, start, end = several[0]
     if len(several) > 1:
         assumed.append(TWICE)
-    if held_s is not None and state.ended:
+    if held_s is not None and state.has_ended:
         start, end = _completed(start, end, held_s)
     if start is None and end is not None and elapsed_s is None and "start" not in row:
         _check_without_start(state, assumed)
     if _never_ran(row, state, start, end):
         start = None
     eligible = _eligible(row, readings, submit, start)
-    if start is None and end is None and not state.waiting:
+    if start is None and end is None and not state.is_waiting:
         return _Times(submit, eligible, None, None, elapsed_s or None)
-    if start is None or elapsed_s is None or state.waiting:
+    if start is None or elapsed_s is None or state.is_waiting:
         return _Times(submit, eligible, start, end, None)
-    if end is None or not state.ended:
+    if end is None or not state.has_ended:
         return _Times(submit, eligible, start, end, elapsed_s)
     if elapsed_s > end - start + _TOLERANCE_S:
         assumed.append(LONGER)
@@ -337,7 +337,7 @@ def _check_without_start(state: JobState, assumed: list[str]) -> None:
     """A job that is over and has no start did not run, unless nobody asked sacct for its start."""
     if state in MAY_NOT_HAVE_RUN:
         assumed.append(NO_START)
-    elif state.ended and state is not JobState.COMPLETED:
+    elif state.has_ended and state is not JobState.COMPLETED:
         raise BadField("no start and no run time in the row: ask sacct for Start or ElapsedRaw")
 
 
@@ -346,10 +346,10 @@ def _never_ran(row: Fields, state: JobState, start: int | None, end: int | None)
 
     A job that had nodes ran, were it for less than a second.
     """
-    if not state.ended or start is None:
+    if not state.has_ended or start is None:
         return False
     if "nodelist" not in row:
-        return did_not_run(state, start, end, node_list="")
+        return has_not_run(state, start, end, node_list="")
     nodes = row["nodelist"].strip()
     return not text(nodes) and (bool(nodes) or start == end)
 

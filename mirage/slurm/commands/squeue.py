@@ -117,7 +117,7 @@ def standing(answer: str) -> Standing:
         asked_nodes=",".join(filter(None, asked)),
         shown=tuple(
             Shown(
-                waits=_state(row["State"]).waiting,
+                waits=_state(row["State"]).is_waiting,
                 reason=_reason(row["Reason"]),
                 priority=optional_integer(row["PriorityLong"]),
             )
@@ -150,7 +150,7 @@ def parse(
     """The queue. Rows that do not read are added to `unread`; without it, or where they are many,
     MalformedText is raised, as for an answer that was cut short."""
     left_out = strict() if unread is None else unread
-    return Queue.of(taken_at, jobs(answer, separator, left_out), unread=left_out.job_ids)
+    return Queue.from_jobs(taken_at, jobs(answer, separator, left_out), unread=left_out.job_ids)
 
 
 def jobs(answer: str, separator: str = SEPARATOR, unread: Unread | None = None) -> list[Job]:
@@ -196,8 +196,8 @@ def _read(row: Row) -> Job:
         priority=optional_integer(row["PriorityLong"]),
         eligible=instant(row["EligibleTime"]),
         # Slurm gives a job that ended without ever running its end as its start.
-        start=instant(row["StartTime"]) if node_list or not state.ended else None,
-        end=None if state.waiting else instant(row["EndTime"]),
+        start=instant(row["StartTime"]) if node_list or not state.has_ended else None,
+        end=None if state.is_waiting else instant(row["EndTime"]),
         time_limit_s=parse_time_limit(row["TimeLimit"]),
         nodes=nodes,
         cpus=integer(row["NumCPUs"]),
@@ -221,7 +221,7 @@ def _reason(cell: str) -> str:
 
 def _is_array(task_ids: str, state: JobState) -> bool:
     """Whether the row stands for tasks that have no job of their own yet: `1-20%4`, or the last."""
-    return task_ids != _NONE and (state.waiting or not task_ids.isdigit())
+    return task_ids != _NONE and (state.is_waiting or not task_ids.isdigit())
 
 
 def _leader(row: Row) -> JobId | None:
@@ -231,6 +231,6 @@ def _leader(row: Row) -> JobId | None:
 
 def _gpus(row: Row, nodes: int) -> int:
     """From TRES; from the request where the site does not account GPUs (AccountingStorageTRES)."""
-    counted = tres.gpus(tres.parse_tres(text(row["tres-alloc"])))
+    counted = tres.count_gpus(tres.parse_tres(text(row["tres-alloc"])))
     per_node = gpu_count(row["tres-per-node"])
     return in_range(counted or per_node * nodes or gpu_count(row["tres-per-job"]))

@@ -104,11 +104,11 @@ def _read(payload: Payload) -> Job:
         priority=number(payload.get("priority")),
         eligible=instant(times.get("eligible")),
         start=start,
-        end=None if state.waiting or state.running else instant(times.get("end")),
+        end=None if state.is_waiting or state.is_running else instant(times.get("end")),
         time_limit_s=_limit_s(times.get("limit"), start),
         nodes=_nodes(payload, allocated, requested, node_list),
         cpus=allocated.get("cpu", 0) or requested.get("cpu", 0),
-        gpus=tres.gpus(allocated) or tres.gpus(requested),
+        gpus=tres.count_gpus(allocated) or tres.count_gpus(requested),
         memory_mib=(requested | allocated).get("mem", 0),
         exit_code=_exit_code(mapping(payload.get("exit_code")), state),
         node_list=node_list,
@@ -134,7 +134,7 @@ def _nodes(
 
 def _start(times: Payload, state: JobState, node_list: str) -> int | None:
     """The start of a job that ran; one cancelled while it waited may have its end there."""
-    if state.waiting or (state.ended and not node_list):
+    if state.is_waiting or (state.has_ended and not node_list):
         return None
     return instant(times.get("start"))
 
@@ -167,7 +167,7 @@ def _exit_code(payload: Payload, state: JobState) -> str:
     told = payload.get("return_code")
     code = number(told) or 0
     believed = code or ended_by or isinstance(told, Mapping) or state is JobState.COMPLETED
-    return f"{code}:{ended_by}" if believed or not state.ended else ""
+    return f"{code}:{ended_by}" if believed or not state.has_ended else ""
 
 
 def _many_tasks(array: Payload) -> bool:

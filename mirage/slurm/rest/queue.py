@@ -56,7 +56,7 @@ def parse(answer: Any, taken_at: int, unread: Unread | None = None) -> Queue:
     """The queue. Records that do not read are added to `unread`; without it, or where they are
     many, MalformedText is raised."""
     left_out = strict() if unread is None else unread
-    return Queue.of(taken_at, jobs(answer, left_out), unread=left_out.job_ids)
+    return Queue.from_jobs(taken_at, jobs(answer, left_out), unread=left_out.job_ids)
 
 
 def jobs(answer: Any, unread: Unread | None = None) -> list[Job]:
@@ -94,7 +94,7 @@ def asked_nodes(answer: Any) -> str:
 def hold(answer: Any) -> list[Shown]:
     """What holds a job; of a het job, all its components."""
     return [
-        Shown(waits=job.state.waiting, reason=job.reason, priority=job.priority)
+        Shown(waits=job.state.is_waiting, reason=job.reason, priority=job.priority)
         for job in map(_read, listed(answer, "jobs"))
     ]
 
@@ -140,7 +140,7 @@ def _read(payload: Payload) -> Job:
         priority=number(payload.get("priority")),
         eligible=instant(payload.get("eligible_time")),
         # Slurm gives a job that ended without ever running its end as its start.
-        start=instant(payload.get("start_time")) if node_list or not state.ended else None,
+        start=instant(payload.get("start_time")) if node_list or not state.has_ended else None,
         end=None if _endless(state, limit_s) else instant(payload.get("end_time")),
         time_limit_s=limit_s,
         nodes=nodes,
@@ -167,7 +167,7 @@ def _reason(payload: Payload) -> str:
 
 def _endless(state: JobState, limit_s: int | None) -> bool:
     """Whether its end is not known: slurmctld gives a job without a limit a year."""
-    return state.waiting or (limit_s == UNLIMITED and not state.ended)
+    return state.is_waiting or (limit_s == UNLIMITED and not state.has_ended)
 
 
 def _leader(payload: Payload) -> JobId | None:
@@ -186,6 +186,6 @@ def _cpus(payload: Payload) -> int:
 
 def _gpus(payload: Payload, nodes: int) -> int:
     """From TRES; from the request where the site does not account GPUs (AccountingStorageTRES)."""
-    counted = tres.gpus(tres.parse_tres(text(payload.get("tres_alloc_str"))))
+    counted = tres.count_gpus(tres.parse_tres(text(payload.get("tres_alloc_str"))))
     per_node = gpu_count(text(payload.get("tres_per_node")))
     return in_range(counted or per_node * nodes or gpu_count(text(payload.get("tres_per_job"))))

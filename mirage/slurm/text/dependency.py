@@ -164,7 +164,7 @@ class Term:
         Such a job has ended, or is hidden from whoever asks.
         """
         match = _ONE_JOB.fullmatch(self.text)
-        if match is None or not job.state.ended or job.state is JobState.REQUEUED:
+        if match is None or not job.state.has_ended or job.state is JobState.REQUEUED:
             return None
         if match["type"] == "afterany":
             return True

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, and_, false, or_, select
 
-from mirage.domain.access.caller import NOBODY_UID, Own
+from mirage.domain.access.caller import NOBODY_UID, OwnRows
 from mirage.domain.chain import ChainId
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import chains, jobs, links
 
 
-def own_chains(own: Own) -> ColumnElement[bool]:
+def own_chains(own: OwnRows) -> ColumnElement[bool]:
     """Chains of the user, and those whose links are all of accounts that they coordinate."""
     mine = false() if own.uid == NOBODY_UID else chains.c.uid == own.uid
     if not own.accounts:
@@ -41,7 +41,7 @@ def owners(tx: Transaction, chain_ids: Collection[ChainId]) -> dict[ChainId, Own
     return {chain_id: Owner(uid, frozenset(accounts.get(chain_id, ()))) for chain_id, uid in rows}
 
 
-def own_jobs(own: Own) -> ColumnElement[bool]:
+def own_jobs(own: OwnRows) -> ColumnElement[bool]:
     """Jobs of the user, and of the accounts that they coordinate."""
     mine = false() if own.uid == NOBODY_UID else jobs.c.uid == own.uid
     return or_(mine, jobs.c.account.in_(own.accounts)) if own.accounts else mine

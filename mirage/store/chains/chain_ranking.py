@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, ColumnElement, Select, and_, case, func, literal, select, tuple_
 
-from mirage.domain.access.caller import Own
+from mirage.domain.access.caller import OwnRows
 from mirage.domain.chain import ChainId, ChainState, LinkState
 from mirage.domain.timelimit import UNLIMITED
 from mirage.store.access.row_access import own_chains
@@ -17,7 +17,7 @@ NEVER = 2**62
 
 AT_RISK, PAUSED, ORDINARY = 0, 1, 2
 
-_LIVE = tuple(state.value for state in ChainState if not state.over)
+_LIVE = tuple(state.value for state in ChainState if not state.is_over)
 
 
 class Place(NamedTuple):
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 class Wanted:
     """Which chains. Empty fields do not filter."""
 
-    own: Own | None = None
+    own: OwnRows | None = None
     """Theirs alone."""
     user: str = ""
 
@@ -100,7 +100,7 @@ def _ends(cluster_id: int) -> Select[Any]:
     """Of each chain the end of what runs; the newest link is the last to end."""
     limited = and_(links.c.time_limit_s.is_not(None), links.c.time_limit_s != UNLIMITED)
     by_limit = links.c.start + links.c.time_limit_s
-    later = links.c.expected_end > by_limit  # as `Link.planned_end`
+    later = links.c.expected_end > by_limit  # as `Link.get_planned_end`
     end = case((and_(limited, later), links.c.expected_end), (limited, by_limit), else_=None)
     return (
         select(links.c.chain_id, func.max(end).label("ends"))

@@ -18,7 +18,7 @@ from sqlalchemy import (
     update,
 )
 
-from mirage.domain.access.caller import Own
+from mirage.domain.access.caller import OwnRows
 from mirage.domain.chain import (
     Chain,
     ChainId,
@@ -51,7 +51,7 @@ _LINK_STATES = {state.value: state for state in LinkState}
 _POSITIONS = {position.value: position for position in Position}
 _PLANNERS = {None: None} | {planner.value: planner for planner in Planner}
 _END_STATES = {None: None} | {state.value: state for state in JobState}
-OVER = tuple(s.value for s in ChainState if s.over)
+OVER = tuple(s.value for s in ChainState if s.is_over)
 
 _SIZE_FACTOR = 2
 """Hand-overs of up to twice or down to half the nodes are of one size class."""
@@ -81,7 +81,7 @@ class HandoverFilter:
     since: int | None = None
     """It started then or later."""
     until: int | None = None
-    own: Own | None = None
+    own: OwnRows | None = None
 
 
 class HandoverRow(NamedTuple):
@@ -132,7 +132,7 @@ def chains(  # noqa: PLR0913 - filters
     uid: int | None = None,
     user: str | None = None,
     state: ChainState | None = None,
-    own: Own | None = None,
+    own: OwnRows | None = None,
     after: ChainId | None = None,
     limit: int = 100,
     where: ChainFilter | None = None,

@@ -25,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from mirage.domain.access.caller import Own
+from mirage.domain.access.caller import OwnRows
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Action, Decision, Forecast, Mode
 from mirage.errors import NotFound
@@ -241,7 +241,7 @@ def page(  # noqa: PLR0913 - filters
     cluster_id: int | None = None,
     *,
     chain_id: ChainId | None = None,
-    own: Own | None = None,
+    own: OwnRows | None = None,
     after: int | None = None,
     limit: int = 100,
     where: DecisionFilter | None = None,

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, false, func, literal_column, or_, select
 
-from mirage.domain.access.caller import NOBODY_UID, Own
+from mirage.domain.access.caller import NOBODY_UID, OwnRows
 from mirage.domain.chain import ChainId
 from mirage.store.database.engine import Transaction
 from mirage.store.database.link_keys import LinkKey, among
@@ -81,7 +81,7 @@ class Span:
     cluster_id: int
     since: int
     until: int
-    own: Own | None = None
+    own: OwnRows | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
         table = outcomes.c
@@ -158,7 +158,7 @@ def _sums(columns: tuple[Any, ...], span: Span) -> Any:
     return query.where(*span.conditions())
 
 
-def _theirs(own: Own) -> ColumnElement[bool]:
+def _theirs(own: OwnRows) -> ColumnElement[bool]:
     mine = false() if own.uid == NOBODY_UID else outcomes.c.uid == own.uid
     return or_(mine, outcomes.c.account.in_(own.accounts)) if own.accounts else mine
 

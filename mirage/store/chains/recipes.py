@@ -11,7 +11,7 @@ from mirage.store.database import tables
 from mirage.store.database.engine import Transaction
 from mirage.store.database.upsert import put
 
-_OVER = tuple(s.value for s in ChainState if s.over)
+_OVER = tuple(s.value for s in ChainState if s.is_over)
 
 
 class Kept(NamedTuple):

@@ -13,7 +13,7 @@ from mirage.store.database.tables import audit, chains, decisions, forecasts, li
 
 _OF_LINKS = (links, decisions, forecasts, would_free, outcomes)
 """Whatever else names a chain."""
-_OVER = tuple(state.value for state in ChainState if state.over)
+_OVER = tuple(state.value for state in ChainState if state.is_over)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

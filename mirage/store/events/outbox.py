@@ -14,7 +14,7 @@ from mirage.store.database.engine import Transaction
 from mirage.store.database.notice_tables import notices, situations
 from mirage.store.database.upsert import insert, put_all
 
-_OVER = tuple(state.value for state in ChainState if state.over)
+_OVER = tuple(state.value for state in ChainState if state.is_over)
 
 
 class NoticeState(StrEnum):

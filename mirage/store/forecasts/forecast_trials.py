@@ -12,14 +12,14 @@ from sqlalchemy import delete, func, or_, select
 
 from mirage.domain.decision import Forecast
 from mirage.domain.job import JobId, JobState
-from mirage.domain.job_shape import Quality
+from mirage.domain.job_shape import ForecastAccuracy
 from mirage.store.database.engine import Transaction
 from mirage.store.database.read_model_tables import shape_quality, shape_trials
 from mirage.store.database.tables import jobs
 from mirage.store.database.upsert import put, put_if_absent
 from mirage.store.jobs.job_times import ready, waited_s
 
-_WAITING = tuple(state.value for state in JobState if state.waiting)
+_WAITING = tuple(state.value for state in JobState if state.is_waiting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +110,14 @@ def forget(tx: Transaction, cluster_id: int, before: int) -> None:
     )
 
 
-def save_quality(tx: Transaction, cluster_id: int, source: str, at: int, found: Quality) -> None:
+def save_quality(
+    tx: Transaction, cluster_id: int, source: str, at: int, found: ForecastAccuracy
+) -> None:
     values = {"cluster_id": cluster_id, "source": source, "at": at, "found": asdict(found)}
     put(tx, shape_quality, values, key=["cluster_id", "source"])
 
 
-def quality(tx: Transaction, cluster_id: int, source: str, since: int) -> Quality | None:
+def quality(tx: Transaction, cluster_id: int, source: str, since: int) -> ForecastAccuracy | None:
     """The last judgement, where it was made since then."""
     found = tx.scalar(
         select(shape_quality.c.found).where(
@@ -127,10 +129,10 @@ def quality(tx: Transaction, cluster_id: int, source: str, since: int) -> Qualit
     if found is None:
         return None
     shift = found["shift"]
-    return Quality(**(found | {"shift": None if shift is None else tuple(shift)}))
+    return ForecastAccuracy(**(found | {"shift": None if shift is None else tuple(shift)}))
 
 
-def qualities(tx: Transaction, cluster_id: int, since: int) -> dict[str, Quality]:
+def qualities(tx: Transaction, cluster_id: int, since: int) -> dict[str, ForecastAccuracy]:
     """By source: the last judgements, those made since then."""
     query = select(shape_quality.c.source).where(
         shape_quality.c.cluster_id == cluster_id, shape_quality.c.at >= since

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Row, and_, delete, func, or_, select, update
 
 from mirage.domain.decision import Forecast
-from mirage.domain.job_shape import Shape, ShapeForecast
+from mirage.domain.job_shape import JobShape, ShapeForecast
 from mirage.store.database.engine import Transaction
 from mirage.store.database.read_model_tables import shapes
 from mirage.store.database.tables import jobs
@@ -25,7 +25,7 @@ _KEY = ("partition", "nodes", "time_limit_s", "gpus", "account")
 
 def usual(
     tx: Transaction, cluster_id: int, since: int, most: int, *, shared: bool
-) -> dict[Shape, int]:
+) -> dict[JobShape, int]:
     """The shapes of which most jobs have started since then, and of how many.
 
     `shared`: GPUs are told apart, for jobs share nodes.
@@ -49,7 +49,7 @@ def usual(
     return {_of_jobs(row, shared=shared): row.number for row in tx.execute(query)}
 
 
-def keep(tx: Transaction, cluster_id: int, found: Mapping[Shape, int], asked_since: int) -> None:
+def keep(tx: Transaction, cluster_id: int, found: Mapping[JobShape, int], asked_since: int) -> None:
     """Look after these from now on, and those that somebody has asked about since then."""
     tx.execute(update(shapes).where(shapes.c.cluster_id == cluster_id).values(usual=0))
     for shape, number in found.items():
@@ -59,7 +59,9 @@ def keep(tx: Transaction, cluster_id: int, found: Mapping[Shape, int], asked_sin
     tx.execute(delete(shapes).where(shapes.c.cluster_id == cluster_id, *gone))
 
 
-def ask(tx: Transaction, cluster_id: int, shape: Shape, now: int, *, by: int | None = None) -> None:
+def ask(
+    tx: Transaction, cluster_id: int, shape: JobShape, now: int, *, by: int | None = None
+) -> None:
     """Somebody wants to know: it is next. `by`: whose question it is, a uid."""
     _put_if_absent(tx, cluster_id, shape)
     tx.execute(update(shapes).where(*_is(cluster_id, shape)).values(asked_at=now, asked_by=by))
@@ -75,7 +77,7 @@ def asked_about(tx: Transaction, cluster_id: int, since: int, *, by: int | None 
     return Asked(*tx.execute(query).one())
 
 
-def find(tx: Transaction, cluster_id: int, shape: Shape) -> ShapeForecast | None:
+def find(tx: Transaction, cluster_id: int, shape: JobShape) -> ShapeForecast | None:
     row = tx.execute(select(shapes).where(*_is(cluster_id, shape))).first()
     return None if row is None else _row(row)
 
@@ -85,7 +87,7 @@ def of_partition(tx: Transaction, cluster_id: int, partition: str) -> list[Shape
     return [_row(row) for row in tx.execute(query)]
 
 
-def due(tx: Transaction, cluster_id: int, *, older_than: int, asked_since: int) -> list[Shape]:
+def due(tx: Transaction, cluster_id: int, *, older_than: int, asked_since: int) -> list[JobShape]:
     """Whose turn it is: those asked about first, then those with the oldest answer."""
     unheard = and_(
         shapes.c.asked_at >= asked_since, func.coalesce(shapes.c.at, -1) < shapes.c.asked_at
@@ -106,7 +108,7 @@ def wanted(tx: Transaction, cluster_id: int, asked_since: int) -> bool:
     return tx.execute(query).scalar_one() > 0
 
 
-def save(tx: Transaction, cluster_id: int, shape: Shape, at: int, told: Forecast | str) -> None:
+def save(tx: Transaction, cluster_id: int, shape: JobShape, at: int, told: Forecast | str) -> None:
     """The twin's answer, or why there is none."""
     values: dict[str, Any] = {"at": at, "refused": ""}
     if isinstance(told, str):
@@ -122,21 +124,21 @@ def _turn(row: ShapeForecast) -> tuple[bool, int, int]:
     return row.asked_at <= max(answered, 0), answered, -row.usual
 
 
-def _put_if_absent(tx: Transaction, cluster_id: int, shape: Shape) -> None:
+def _put_if_absent(tx: Transaction, cluster_id: int, shape: JobShape) -> None:
     values = _named(cluster_id, shape) | {"usual": 0, "asked_at": 0, "refused": ""}
     put_if_absent(tx, shapes, values, key=["cluster_id", *_KEY])
 
 
-def _is(cluster_id: int, shape: Shape) -> Sequence[ColumnElement[bool]]:
+def _is(cluster_id: int, shape: JobShape) -> Sequence[ColumnElement[bool]]:
     return [shapes.c[name] == value for name, value in _named(cluster_id, shape).items()]
 
 
-def _named(cluster_id: int, shape: Shape) -> dict[str, Any]:
+def _named(cluster_id: int, shape: JobShape) -> dict[str, Any]:
     return {"cluster_id": cluster_id} | {name: getattr(shape, name) for name in _KEY}
 
 
-def _of_jobs(row: Any, *, shared: bool) -> Shape:
-    return Shape(
+def _of_jobs(row: Any, *, shared: bool) -> JobShape:
+    return JobShape(
         partition=row.partition,
         nodes=row.nodes,
         time_limit_s=row.time_limit_s,
@@ -151,7 +153,7 @@ def _row(row: Row[Any]) -> ShapeForecast:
             p10_s=row.p10_s, p50_s=row.p50_s, p90_s=row.p90_s, samples=row.samples or 0
         )
     return ShapeForecast(
-        shape=Shape(**{name: getattr(row, name) for name in _KEY}),
+        shape=JobShape(**{name: getattr(row, name) for name in _KEY}),
         usual=row.usual,
         asked_at=row.asked_at,
         at=row.at,

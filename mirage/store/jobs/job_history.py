@@ -13,9 +13,9 @@ import numpy as np
 from sqlalchemy import Row, and_, bindparam, func, or_, select, tuple_, update
 from sqlalchemy import insert as plain_insert
 
-from mirage.domain.access.caller import Own
+from mirage.domain.access.caller import OwnRows
 from mirage.domain.decision import Waits
-from mirage.domain.job import Job, JobId, JobState, did_not_run
+from mirage.domain.job import Job, JobId, JobState, has_not_run
 from mirage.domain.snapshot import UNKNOWN
 from mirage.store.access.row_access import own_jobs
 from mirage.store.database.engine import Transaction
@@ -48,7 +48,9 @@ _UNKNOWN: _Values = tuple(
     for n in _FIELDS
 )
 
-_RANK = {s.value: 3 if s.ended else 2 if s.running else 1 if s.waiting else 0 for s in JobState}
+_RANK = {
+    s.value: 3 if s.has_ended else 2 if s.is_running else 1 if s.is_waiting else 0 for s in JobState
+}
 _WAITING_RANK, _RUNNING_RANK, _ENDED_RANK = 1, 2, 3
 
 
@@ -84,7 +86,7 @@ class JobFilter:
     """Submitted then or later."""
     until: int | None = None
     """Submitted before."""
-    own: Own | None = None
+    own: OwnRows | None = None
     """Of this user, and of the accounts that they coordinate."""
 
 
@@ -285,7 +287,7 @@ def _merged(known: _Values, new: _Values) -> _Values:
     ]
     # One record may have seen it run where another did not.
     state, end, nodes = (merged[i] for i in (_STATE, _END, _NODE_LIST))
-    never_ran = merged[_START] is None and did_not_run(JobState(state), None, end, nodes)
+    never_ran = merged[_START] is None and has_not_run(JobState(state), None, end, nodes)
     merged[_CANCELLED] = end if never_ran else None
     return tuple(merged)
 

@@ -6,7 +6,7 @@ import numpy as np
 from sqlalchemy import func, or_, select
 
 from mirage.domain.job import JobState
-from mirage.domain.recent_history import Lately, texts
+from mirage.domain.recent_history import RecentHistory, to_text_column
 from mirage.domain.snapshot import Ints
 from mirage.store.database.engine import Transaction
 from mirage.store.database.tables import jobs
@@ -22,14 +22,14 @@ ENDS_S = 30 * DAY_S
 _limit_s = func.coalesce(jobs.c.time_limit_s, 0)
 
 
-def lately(tx: Transaction, cluster_id: int, now: int) -> Lately:
+def lately(tx: Transaction, cluster_id: int, now: int) -> RecentHistory:
     """What had happened by `now`: submissions and starts of a day, ends of a month."""
     ends = list(tx.execute(_ends(cluster_id, now)))[::-1]
-    return Lately(
+    return RecentHistory(
         submitted=_rows(list(tx.execute(_submitted(cluster_id, now))), 3),
         started=_rows(list(tx.execute(_started(cluster_id, now)))[::-1], 4),
         ended=_rows([(run_s, limit_s) for _, run_s, limit_s in ends], 2),
-        ended_user=texts([user for user, _, _ in ends]),
+        ended_user=to_text_column([user for user, _, _ in ends]),
     )
 
 

@@ -25,7 +25,7 @@ THINNED_FOR_S = 30 * DAY_S
 _ZLIB_LEVEL = 3
 """Queue text shrinks about tenfold at any level; the low ones take a third of the time."""
 
-_EMPTY = Queue.of(0, [])
+_EMPTY = Queue.from_jobs(0, [])
 _COLUMNS = tuple(f.name for f in fields(Queue) if f.name not in {"taken_at", "unread"})
 
 
@@ -93,7 +93,7 @@ def raw(tx: Transaction, cluster_id: int, taken_at: int) -> Queue:
 def _of_before(taken_at: int, columns: Mapping[str, list[Any]]) -> Queue:
     """Of a release that kept fewer columns, and plans as starts: `Job` tells them apart."""
     rows = zip(*columns.values(), strict=True)
-    return Queue.of(taken_at, [_job(dict(zip(columns, row, strict=True))) for row in rows])
+    return Queue.from_jobs(taken_at, [_job(dict(zip(columns, row, strict=True))) for row in rows])
 
 
 def _job(row: Mapping[str, Any]) -> Job:

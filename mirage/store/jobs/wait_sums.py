@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sqlalchemy import delete, func, select
 
 from mirage.domain.snapshot import UNKNOWN, Ints
-from mirage.domain.wait_buckets import limit_codes, size_codes
-from mirage.domain.wait_histogram import bins
+from mirage.domain.wait_buckets import assign_limit_codes, assign_size_codes
+from mirage.domain.wait_histogram import assign_bins
 from mirage.store.database.engine import Transaction
 from mirage.store.database.read_model_tables import wait_sums
 from mirage.store.database.tables import clusters, jobs
@@ -107,9 +107,9 @@ def _summed(tx: Transaction, cluster_id: int, begin: int, end: int) -> Cells:
     return Cells(
         at=start - start % HOUR_S,
         partition=partition,
-        size=size_codes(nodes).astype(np.int64),
-        limit=limit_codes(limit).astype(np.int64),
-        bin=bins(wait_s).astype(np.int64),
+        size=assign_size_codes(nodes).astype(np.int64),
+        limit=assign_limit_codes(limit).astype(np.int64),
+        bin=assign_bins(wait_s).astype(np.int64),
         jobs=np.ones(len(rows), dtype=np.int64),
         partitions=tuple(names),
     )

@@ -141,8 +141,8 @@ class TraceFile:
         """Whether an earlier row says as much. Dumps put together from windows repeat jobs: the
         row that has the end counts."""
         before = self._settled.get(key)
-        if before is None or (job.state.ended and not before):
-            self._settled[key] = job.state.ended
+        if before is None or (job.state.has_ended and not before):
+            self._settled[key] = job.state.has_ended
             return False
         return True
 

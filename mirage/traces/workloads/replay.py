@@ -146,14 +146,14 @@ def _end_of(rows: Iterable[Job]) -> int:
 
 def _instants(job: Job) -> Iterator[int]:
     yield job.submit
-    if job.end is not None and job.state.ended:
+    if job.end is not None and job.state.has_ended:
         yield job.end
-    if job.start is not None and not job.state.waiting:
+    if job.start is not None and not job.state.is_waiting:
         yield job.start + (job.elapsed_s or 0 if job.end is None else 0)
 
 
 def _runs_on(job: Job) -> bool:
-    return job.state.running and job.start is not None and job.end is None
+    return job.state.is_running and job.start is not None and job.end is None
 
 
 def as_cancelled(taken: Replay, params: Params) -> Replay:
@@ -240,7 +240,7 @@ def _longest_s(rows: Iterable[Job]) -> int:
 
 def _ran_s(job: Job) -> int | None:
     """Seconds; None where it never ran or runs on."""
-    if job.never_ran or job.state.running:
+    if job.has_never_run or job.state.is_running:
         return None
     if job.elapsed_s is not None:
         return job.elapsed_s

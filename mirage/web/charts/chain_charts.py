@@ -43,7 +43,7 @@ def links(found: Timeline, now: int) -> Markup:
 
 
 def _time(found: Timeline, ran: Sequence[Link], now: int) -> Time:
-    ends = [link.end or link.planned_end() or now for link in ran]
+    ends = [link.end or link.get_planned_end() or now for link in ran]
     late = [h.forecast.p90 for h in found.handovers if h.forecast and h.successor.start is None]
     first = min(min(link.eligible or link.start or now, link.start or now) for link in ran)
     last = max([now, *ends, *late])
@@ -59,7 +59,7 @@ def _link(link: Link, scale: Time, now: int) -> list[Markup]:
     start, y = link.start or now, _lane(link.index)
     ended = link.end is not None
     end = max(now, start) if link.end is None else link.end
-    planned = link.planned_end()
+    planned = link.get_planned_end()
     parts = []
     if link.eligible is not None and link.eligible < start:
         middle = y + _LINK / 2

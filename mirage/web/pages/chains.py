@@ -35,12 +35,12 @@ def show(
     rows = decisions.page(
         look.tx, look.cluster_id, chain_id=chain.chain_id, after=before, limit=_DECISIONS + 1
     )
-    obeys = look.reader.steers(chain, links)
+    obeys = look.reader.can_steer(chain, links)
     return look.page(
         "chain.html",
         title=f"Chain {chain.chain_id}",
         chain=chain,
-        awaited=script_turns.awaited(chain, links),
+        awaited=script_turns.find_awaited_links(chain, links),
         found=timelines.timeline(look.tx, chain, links, index=link),
         logs=timelines.logs(look.tx, look.cluster_id, chain, links) if obeys else [],
         obeys=obeys,
@@ -55,7 +55,7 @@ def show(
         course=forecast_chart.draw,
         advice=link_risks.advice,
         notes=explanations,
-        allowed_overlap_s=chain.allowed_overlap_s(links[-1] if links else None),
+        allowed_overlap_s=chain.get_allowed_overlap_s(links[-1] if links else None),
     )
 
 

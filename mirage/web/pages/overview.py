@@ -27,7 +27,7 @@ def show(
 ) -> Response:
     """Live chains by risk; `after` is of the link to the next page."""
     need(look.reader, JOBS, USAGE)
-    own = None if look.reader.sees_all_chains else look.reader.own()
+    own = None if look.reader.can_see_all_chains else look.reader.build_own_rows()
     wanted = Wanted(own=own, user=user.strip())
     begin = place(after, parameter="after") if after else None
     return look.kept("now.html", title="Now", make=lambda: _shown(look, wanted, begin))

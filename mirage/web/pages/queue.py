@@ -81,7 +81,7 @@ def show(
     found, said = _foretold(look, form)
     shown = queue_status.shown(look.tx, look.cluster_id, look.reader)
     known = wait_statistics.over_time(look.tx, look.cluster_id, asked, least=least_of(look.reader))
-    named = look.reader.sees(PARTITIONS)
+    named = look.reader.can_see(PARTITIONS)
     names = _names(shown, known) if named else ()
     return look.page(
         "queue.html",
