@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from mirage.cluster.simulated.cluster import SimulatedCluster
-from mirage.config.paths import data_dir, models_dir
+from mirage.config.paths import get_data_dir, get_models_dir
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Decision, HandoverView
 from mirage.domain.snapshot import Snapshot
@@ -42,7 +42,7 @@ from mirage.policy import registry
 from mirage.policy.models.artefact import CARD, GRAPH
 from mirage.policy.models.scope import Scope
 from mirage.policy.twin.twin_policy import wants_twin
-from mirage.ports import Policy, observes
+from mirage.ports import Policy, should_observe
 from mirage.services.chains import link_sync
 from mirage.services.control.limits import Limits
 from mirage.services.ingest.live_ingest import ingest_history, ingest_queue
@@ -99,8 +99,8 @@ def stage(folder: Path) -> dict[str, int]:
         )
     cluster.advance(HOURS * HOUR_S)
     url = database(folder)
-    schema_migrations.upgrade(url, data_dir("migrations"))
-    queue, nodes = cluster.queue(), cluster.nodes()
+    schema_migrations.upgrade(url, get_data_dir("migrations"))
+    queue, nodes = cluster.fetch_queue(), cluster.fetch_nodes()
     with closing(Store(url)) as store:
         with store.begin() as tx:
             cluster_id = clusters.ensure(tx, PARAMS.name)
@@ -139,7 +139,7 @@ class Timed:
     """A policy, and how long each answer took: wall and CPU."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy, self.name, self.observes = policy, policy.name, observes(policy)
+        self._policy, self.name, self.observes = policy, policy.name, should_observe(policy)
         self.asks_twin = wants_twin(policy)
         self.took_s: list[tuple[float, float]] = []
 
@@ -264,7 +264,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--model", action="append", help="Default: all for such links.")
-    parser.add_argument("--models-dir", type=Path, default=models_dir())
+    parser.add_argument("--models-dir", type=Path, default=get_models_dir())
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--within", type=Path, help=argparse.SUPPRESS)

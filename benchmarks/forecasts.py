@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from mirage.cli.policies.trainers import EVERY
-from mirage.config.paths import models_dir
+from mirage.config.paths import get_models_dir
 from mirage.episodes.judge.day_bootstrap import day_counts, interval, means
 from mirage.episodes.table.episode_table import EpisodeTable
 from mirage.errors import InputError
@@ -350,7 +350,7 @@ def main() -> None:
     if words.model:
         if not learned:
             parser.error("--model needs --learned: the tables that it was trained on")
-        card = registry.model(words.model, models_dir()).artefact
+        card = registry.model(words.model, get_models_dir()).artefact
         if not isinstance(card.model, LateModel):
             raise InputError(f"{words.model} has no forecast of the wait")
         kind, twin, model = _as_in(card.card), card.card["twin"] is not None, card.model

@@ -69,36 +69,42 @@ class Still:
             for i in range(NODES)
         )
 
-    def now(self) -> int:
+    def read_clock(self) -> int:
         return self._begin + round(time.monotonic() - self._since)
 
-    def queue(self) -> Queue:
-        return Queue.from_jobs(self.now(), self._jobs)
+    def fetch_queue(self) -> Queue:
+        return Queue.from_jobs(self.read_clock(), self._jobs)
 
-    def nodes(self) -> tuple[Node, ...]:
+    def fetch_nodes(self) -> tuple[Node, ...]:
         return self._nodes
 
-    def history(self, since: int, until: int) -> Iterator[Job]:  # noqa: ARG002
+    def fetch_history(self, since: int, until: int) -> Iterator[Job]:  # noqa: ARG002
         return iter(())
 
-    def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
+    def fetch_job_records(self, job_ids: Sequence[JobId]) -> list[Job]:
         wanted = set(job_ids)
         return [job for job in self._jobs if job.job_id in wanted]
 
-    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:  # noqa: ARG002
+    def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:  # noqa: ARG002
         return {}
 
-    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None: ...
-    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None: ...
-    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None: ...
+    def free_standby(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None: ...
+    def pin_standby(
+        self, standby: JobId, *, owner: int, dependency: str, node_list: str
+    ) -> None: ...
+    def set_dependency(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None: ...
 
-    def suspend(self, standby: JobId, *, owner: int) -> None:  # noqa: ARG002
+    def hold_job(self, standby: JobId, *, owner: int) -> None:  # noqa: ARG002
         self._jobs = [
             replace(job, priority=0) if job.job_id == standby else job for job in self._jobs
         ]
 
-    def resume(self, standby: JobId, *, owner: int) -> None: ...
-    def cancel(self, job_id: JobId, *, owner: int) -> None: ...
+    def release_job(self, standby: JobId, *, owner: int) -> None: ...
+    def cancel_job(self, job_id: JobId, *, owner: int) -> None: ...
 
 
 def _link(row: Any) -> Job:
@@ -133,7 +139,7 @@ def main(url: str, begin: int, ticks: Path) -> None:
             cluster_id=cluster_id,
             cluster_name="lab",
             admins=("root",),
-            clock=cluster.now,
+            clock=cluster.read_clock,
             policies=("reactive", "average", "quantile", "auto"),
             quotas=Quotas(forecasts_per_minute=1_000_000),  # one caller asks for many
         )
@@ -165,7 +171,7 @@ def _work(worker: Worker, stop: threading.Event, ticks: Path) -> None:
     with ticks.open("a") as told:
         while not stop.is_set():
             began, spent = time.monotonic(), time.thread_time()
-            worker.tick()
+            worker.run_tick()
             line = {"at": time.time(), "s": time.monotonic() - began}
             told.write(json.dumps(line | {"cpu_s": time.thread_time() - spent}) + "\n")
             told.flush()

@@ -50,14 +50,14 @@ class ConfigError(InputError):
     def __init__(self, source: str, faults: list[str]) -> None:
         self.source = source
         self.faults = faults
-        super().__init__("\n".join(listed(source, faults)))
+        super().__init__("\n".join(format_faults(source, faults)))
 
-    def in_one_line(self) -> str:
+    def to_one_line(self) -> str:
         """For where a sentence goes, such as a cell of a table or a fault of another file."""
         return f"{self.source}: {'; '.join(self.faults)}"
 
 
-def listed(source: str, faults: Sequence[str]) -> list[str]:
+def format_faults(source: str, faults: Sequence[str]) -> list[str]:
     """A line where there is one fault; else their number, and a line each."""
     if len(faults) == 1:
         return [f"{source}: {faults[0]}"]
@@ -125,7 +125,7 @@ class NotFound(StoreError):
     """There is no such row."""
 
 
-class PostError(MirageError):
+class DeliveryError(MirageError):
     """A mail or a webhook was not taken. The message holds no secret and is one line."""
 
 

@@ -20,7 +20,7 @@ _OF_LIBRARIES = 3
 """Lines in a minute of one place in a library: a traceback may have some kilobytes."""
 
 
-class Seldom:
+class ThrottledLog:
     """Lines that whoever calls may cause: of each kind so many in a minute, and the next one says
     how many were left out. Kinds are the program's own words, so that they are few."""
 
@@ -30,13 +30,15 @@ class Seldom:
         self._said: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def say(self, say: Callable[..., object], event: str, *, kind: str = "", **fields: Any) -> None:
+    def log_event(
+        self, say: Callable[..., object], event: str, *, kind: str = "", **fields: Any
+    ) -> None:
         """That line, unless there were too many of its kind: the event, where no other is given."""
-        left_out = self._left_out(kind or event)
+        left_out = self._count_left_out(kind or event)
         if left_out is not None:
             say(event, **fields, **({"left_out": left_out} if left_out else {}))
 
-    def _left_out(self, kind: str) -> int | None:
+    def _count_left_out(self, kind: str) -> int | None:
         """How many of that kind were left out before this one; None: so is this one."""
         now = time.monotonic()
         with self._lock:
@@ -51,7 +53,7 @@ class Seldom:
             return left_out
 
 
-class _Lines(structlog.PrintLogger):
+class _LineLogger(structlog.PrintLogger):
     """Standard error. A line that cannot be written (a full disk, a reader that is gone) is lost,
     and nothing else: whoever logs has no better place to say so, and the worker goes on."""
 
@@ -65,16 +67,16 @@ class _Lines(structlog.PrintLogger):
     log = debug = info = warn = warning = fatal = failure = err = error = critical = exception = msg
 
 
-class _FromLibraries(logging.Handler):
+class _LibraryHandler(logging.Handler):
     """What uvicorn and asyncio say of their callers, as a line of ours, and seldom."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._seldom = Seldom(_OF_LIBRARIES)
+        self._seldom = ThrottledLog(_OF_LIBRARIES)
 
     def emit(self, record: logging.LogRecord) -> None:
         error = type(record.exc_info[1]).__name__ if record.exc_info else ""
-        self._seldom.say(
+        self._seldom.log_event(
             partial(structlog.get_logger(record.name).log, record.levelno),
             record.getMessage(),
             kind=f"{record.name}:{record.lineno}:{error}",
@@ -83,7 +85,9 @@ class _FromLibraries(logging.Handler):
         )
 
 
-def set_up(log_format: Literal["auto", "json", "console"], *, warnings_only: bool = False) -> None:
+def setup_logging(
+    log_format: Literal["auto", "json", "console"], *, warnings_only: bool = False
+) -> None:
     """Send all log lines to standard error."""
     human = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     renderer: Processor = (
@@ -96,17 +100,17 @@ def set_up(log_format: Literal["auto", "json", "console"], *, warnings_only: boo
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            _harmless,
+            _escape_fields,
             renderer,
         ],
-        logger_factory=_Lines,
+        logger_factory=_LineLogger,
     )
     root = logging.getLogger()
-    if not any(isinstance(handler, _FromLibraries) for handler in root.handlers):
-        root.addHandler(_FromLibraries())
+    if not any(isinstance(handler, _LibraryHandler) for handler in root.handlers):
+        root.addHandler(_LibraryHandler())
 
 
-def _harmless(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+def _escape_fields(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """What fields quote of users stays in its line, and moves no terminal."""
     return {
         name: escape_unprintable(value) if isinstance(value, str) else value

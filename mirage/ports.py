@@ -22,43 +22,45 @@ class Cluster(Protocol):
     alone, and ClusterRefused raised.
     """
 
-    def now(self) -> int:
+    def read_clock(self) -> int:
         """The cluster's clock."""
         ...
 
-    def queue(self) -> Queue:
+    def fetch_queue(self) -> Queue:
         """All jobs Slurm knows, ended ones within MinJobAge included. One RPC for everybody."""
         ...
 
-    def nodes(self) -> tuple[Node, ...]: ...
+    def fetch_nodes(self) -> tuple[Node, ...]: ...
 
-    def history(self, since: int, until: int) -> Iterator[Job]:
+    def fetch_history(self, since: int, until: int) -> Iterator[Job]:
         """Accounting records of jobs that were in any state in [since, until), requeues included.
 
         Raises AccountingOff where the site keeps no accounting.
         """
         ...
 
-    def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
+    def fetch_job_records(self, job_ids: Sequence[JobId]) -> list[Job]:
         """What accounting knows of these ids; absent ids are left out.
 
         `Records`, where some of what it knows of them does not read.
         """
         ...
 
-    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+    def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
         """The nodes that these jobs ask for by name, as host lists; without those that ask for none
         and those that Slurm does not show."""
         ...
 
-    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+    def free_standby(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None:
         """Make the standby eligible anywhere. `dependency` is what stays of the user's own.
 
         `unpin` where Mirage pinned it, so that it had no node list of its own.
         """
         ...
 
-    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+    def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
         """Make it eligible, but only on `node_list`, the predecessor's own nodes.
 
         Raises ClusterRefused for one that asks for nodes by name itself: a job has one such list,
@@ -66,15 +68,17 @@ class Cluster(Protocol):
         """
         ...
 
-    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
-        """Put it back behind `dependency`, which names its predecessor; `unpin` as in `free`.
+    def set_dependency(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None:
+        """Put it back behind `dependency`, which names its predecessor; `unpin` as in `free_standby`.
 
         Slurm must still know the predecessor: behind a forgotten job the standby is free.
         """
         ...
 
-    def suspend(self, standby: JobId, *, owner: int) -> None:
-        """Keep it from starting whatever its dependency says, until `resume`: a user's hold, which
+    def hold_job(self, standby: JobId, *, owner: int) -> None:
+        """Keep it from starting whatever its dependency says, until `release_job`: a user's hold, which
         the job's owner may lift as well.
 
         Raises JobChanged for a job that somebody holds already, or that does not wait: it is left
@@ -82,14 +86,14 @@ class Cluster(Protocol):
         """
         ...
 
-    def resume(self, standby: JobId, *, owner: int) -> None:
+    def release_job(self, standby: JobId, *, owner: int) -> None:
         """Lift a user's hold. Whether it is Mirage's own only the caller knows.
 
         Raises JobChanged for a job without one, such as one that an admin holds.
         """
         ...
 
-    def cancel(self, job_id: JobId, *, owner: int) -> None: ...
+    def cancel_job(self, job_id: JobId, *, owner: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,17 +118,17 @@ class Policy(Protocol):
     def decide(self, view: HandoverView) -> Decision: ...
 
 
-def observes(policy: Policy) -> bool:
+def should_observe(policy: Policy) -> bool:
     """Whether it wants `HandoverView.observation`, which costs something to make."""
     return bool(getattr(policy, "observes", False))
 
 
-def looks_back(policy: Policy) -> bool:
+def should_keep_window(policy: Policy) -> bool:
     """Whether it wants `HandoverView.window`, which takes memory to keep."""
     return bool(getattr(policy, "looks_back", False))
 
 
-def outright(policy: Policy, view: HandoverView) -> Decision | None:
+def decide_outright(policy: Policy, view: HandoverView) -> Decision | None:
     """What it decides with nothing observed or foretold; None: it wants to be shown more."""
     asked: Callable[[HandoverView], Decision | None] | None = getattr(policy, "outright", None)
     return None if asked is None else asked(view)

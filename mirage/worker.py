@@ -127,33 +127,36 @@ class Worker:
     def run(self, stop: threading.Event, sleep: Callable[[float], None] = time.sleep) -> None:
         """Tick until `stop`; the tick under way is finished."""
         while not stop.is_set():
-            began = self._cluster.now()
-            self.tick()
-            while not stop.is_set() and (left := self._due(began) - self._cluster.now()) > 0:
+            began = self._cluster.read_clock()
+            self.run_tick()
+            while (
+                not stop.is_set()
+                and (left := self._compute_due_at(began) - self._cluster.read_clock()) > 0
+            ):
                 sleep(min(1.0, left))
         with self._store.begin() as tx:
             clusters.release_lease(tx, self._cluster_id, self._holder)
 
-    def _due(self, began: int) -> int:
+    def _compute_due_at(self, began: int) -> int:
         """When to look again: pushes may bring it forward, or put it off."""
         if self._pushed.last is not None:
-            self._hear()
-        return self._cadence.due(began, self._pushed, self._cluster.now())
+            self._read_pushes()
+        return self._cadence.due(began, self._pushed, self._cluster.read_clock())
 
-    def _hear(self) -> None:
+    def _read_pushes(self) -> None:
         try:
             with self._store.read() as tx:
                 self._pushed = push_times.find(tx, self._cluster_id)
         except MirageError as error:
             _log.warning("pushes cannot be read", error=str(error))
 
-    def tick(self) -> None:
+    def run_tick(self) -> None:
         """One round. Slurm being away is normal: it is logged, and the next tick asks again."""
         began = time.monotonic()
         error = ""
         try:
-            if self._acts():
-                self._look_and_act()
+            if self._take_turn():
+                self._observe_and_act()
         except ClusterUnavailable as away:
             error = f"Slurm does not answer: {away}"
             _log.warning("Slurm does not answer", error=str(away))
@@ -163,21 +166,21 @@ class Worker:
         except Exception:
             error = "an error that Mirage did not foresee: the log has it"
             _log.exception("tick failed")
-        self._tell(error, time.monotonic() - began)
+        self._record_tick(error, time.monotonic() - began)
 
-    def _tell(self, error: str, took_s: float) -> None:
+    def _record_tick(self, error: str, took_s: float) -> None:
         """For the page Admin, whichever process shows it."""
         try:
             with self._store.begin() as tx:
-                now = self._cluster.now()
+                now = self._cluster.read_clock()
                 self._teller.tell(tx, self._cluster_id, now, took_s=took_s, error=error)
-                self._audit_forgeries(tx, now)
+                self._record_forgeries(tx, now)
         except MirageError as trouble:
             _log.error("the tick is not written down", error=str(trouble))
         except Exception:  # as in the tick: nothing ends the worker but its `stop`
             _log.exception("the tick is not written down")
 
-    def _audit_forgeries(self, tx: Transaction, now: int) -> None:
+    def _record_forgeries(self, tx: Transaction, now: int) -> None:
         """One row a tick: whoever writes into answers shall not fill the database as well."""
         found = self._alarms()
         if not found:
@@ -189,45 +192,45 @@ class Worker:
             tx, self._cluster_id, AuditEntry(at=now, actor="mirage", event=FORGED, detail=detail)
         )
 
-    def _acts(self) -> bool:
+    def _take_turn(self) -> bool:
         """Whether this worker has the lease; then the kill switch is obeyed before all else."""
         with self._store.begin() as tx:
-            if not self._has_lease(tx):
+            if not self._renew_lease(tx):
                 return False
-            kill_switch.obey(tx, self._cluster_id, self._kill_file, now=self._cluster.now())
+            kill_switch.obey(tx, self._cluster_id, self._kill_file, now=self._cluster.read_clock())
         return True
 
-    def _has_lease(self, tx: Transaction) -> bool:
+    def _renew_lease(self, tx: Transaction) -> bool:
         ttl_s = _MISSED_TICKS * self._intervals.queue_s
         return clusters.take_lease(
-            tx, self._cluster_id, self._holder, now=self._cluster.now(), ttl_s=ttl_s
+            tx, self._cluster_id, self._holder, now=self._cluster.read_clock(), ttl_s=ttl_s
         )
 
-    def _rules_now(self) -> Rules:
+    def _get_current_rules(self) -> Rules:
         """Within the limits that an admin may have set since the last tick."""
         with self._store.read() as tx:
             limits = limit_overrides.in_force(tx, self._cluster_id, self._rules.limits)
         return replace(self._rules, limits=limits)
 
-    def _look_and_act(self) -> None:
-        queue = self._cluster.queue()
+    def _observe_and_act(self) -> None:
+        queue = self._cluster.fetch_queue()
         looked_at = None if self._queue is None else self._queue.taken_at
-        nodes = self._fresh_nodes(queue.taken_at)
-        marked = self._marked(queue)
+        nodes = self._refresh_nodes(queue.taken_at)
+        marked = self._list_marked_jobs(queue)
         with self._store.begin() as tx:
             ingest_queue(tx, self._cluster_id, queue, nodes, before=self._queue)
             ran = completion_push.running(tx, self._cluster_id)
-            found = self._ours(tx, marked)
+            found = self._select_followed_jobs(tx, marked)
             link_sync.sync(tx, self._cluster_id, found, queue.taken_at, queue=queue)
             completion_push.check(tx, self._cluster_id, ran, queue.taken_at)
             self._pushed = push_times.find(tx, self._cluster_id)
             link_sync.keep_unread(tx, self._cluster_id, queue)
             missing = link_sync.missing(tx, self._cluster_id, queue.taken_at)
         self._queue = queue
-        self._resolve(missing, queue.taken_at)
+        self._resolve_missing_links(missing, queue.taken_at)
         with self._store.begin() as tx:
             # Slurm may have taken long: another worker acts by now if the lease ran out.
-            if not self._has_lease(tx):
+            if not self._renew_lease(tx):
                 return
             unread = link_sync.unread_chains(tx, self._cluster_id, queue)
             reconcile(tx, self._cluster_id, queue.taken_at, unread)
@@ -237,59 +240,63 @@ class Worker:
                 self._watch.note(tx, self._cluster_id, queue.taken_at)
         obey(self._store, self._cluster, self._cluster_id, queue)
         snapshot = Snapshot(queue=queue, nodes=self._nodes)
-        provision(self._store, self._cluster, self._cluster_id, snapshot, self._rules_now())
+        provision(self._store, self._cluster, self._cluster_id, snapshot, self._get_current_rules())
         # Last, for a week of accounting takes minutes, and moves want a queue just seen.
-        self._catch_up(queue.taken_at)
+        self._ingest_history(queue.taken_at)
         self._books.look(queue)
-        self._thin(queue.taken_at)
+        self._prune_old_rows(queue.taken_at)
         wait_statistics.refresh(self._store, self._cluster_id)
         if self._sensor is not None:
             self._sensor.look(self._store, self._cluster_id, queue.taken_at)
         if self._foreteller is not None:
             self._foreteller.tick(self._store, self._cluster_id, snapshot, self._rules.observer)
 
-    def _marked(self, queue: Queue) -> list[Job]:
+    def _list_marked_jobs(self, queue: Queue) -> list[Job]:
         """The jobs of the queue that carry a mark, with all that Slurm tells of why they wait."""
         with self._store.read() as tx:
             known = frozenset(link.job_id for link in open_links(tx, self._cluster_id))
         return with_whole_reasons(self._cluster, link_sync.links_in(queue), known, self._nodes)
 
-    def _ours(self, tx: Transaction, jobs: Iterable[Job]) -> list[Job]:
+    def _select_followed_jobs(self, tx: Transaction, jobs: Iterable[Job]) -> list[Job]:
         """Those that may become links: only what is a link is ever moved."""
         own = [job for job in jobs if self._owner_uid in {None, job.uid}]
         limits = limit_overrides.in_force(tx, self._cluster_id, self._rules.limits)
         bounds = chain_quota.Bounds(live=limits.max_chains_per_user, a_day=self._chains_a_day)
-        return chain_quota.followed(tx, self._cluster_id, own, bounds, now=self._cluster.now())
+        return chain_quota.followed(
+            tx, self._cluster_id, own, bounds, now=self._cluster.read_clock()
+        )
 
-    def _fresh_nodes(self, now: int) -> tuple[Node, ...] | None:
+    def _refresh_nodes(self, now: int) -> tuple[Node, ...] | None:
         """None while the last answer is young enough, or none came: the queue alone is enough."""
         if self._nodes_at is not None and now < self._nodes_at + self._intervals.nodes_s:
             return None
         try:
-            self._nodes, self._nodes_at = self._cluster.nodes(), now
+            self._nodes, self._nodes_at = self._cluster.fetch_nodes(), now
         except ClusterUnavailable as error:
             _log.warning("no answer on nodes", error=str(error))
             return None
         return self._nodes
 
-    def _resolve(self, missing: list[JobId], now: int) -> None:
+    def _resolve_missing_links(self, missing: list[JobId], now: int) -> None:
         """Ask accounting about links that the queue no longer shows."""
         if not missing:
             return
         try:
-            records = self._cluster.jobs(missing)
+            records = self._cluster.fetch_job_records(missing)
         except AccountingOff:
             records = []
         except ClusterError as error:
             _log.warning("accounting does not answer", error=str(error))
             return
         with self._store.begin() as tx:
-            link_sync.sync(tx, self._cluster_id, self._ours(tx, records), now, accounting=True)
+            link_sync.sync(
+                tx, self._cluster_id, self._select_followed_jobs(tx, records), now, accounting=True
+            )
             unread = records.unread if isinstance(records, Records) else frozenset()
             unknown = set(missing) - {job.job_id for job in records} - unread
             link_sync.close_forgotten(tx, self._cluster_id, unknown, now)
 
-    def _catch_up(self, now: int) -> None:
+    def _ingest_history(self, now: int) -> None:
         """Accounting since the last time it answered, in overlapping windows."""
         if now < self._history_off_until:
             return
@@ -301,22 +308,24 @@ class Worker:
             return
         try:
             for window in history_windows(since, now):
-                self._ingest_window(window, now)
+                self._ingest_history_window(window, now)
         except AccountingOff as error:
             self._history_off_until = now + _LOOK_AGAIN_S
             _log.warning("no accounting: history comes from the queue alone", error=str(error))
         except ClusterError as error:
             _log.warning("accounting does not answer", error=str(error))
 
-    def _ingest_window(self, window: tuple[int, int], now: int) -> None:
+    def _ingest_history_window(self, window: tuple[int, int], now: int) -> None:
         counts, records = ingest_history(self._store, self._cluster, self._cluster_id, window)
         with self._store.begin() as tx:
-            link_sync.sync(tx, self._cluster_id, self._ours(tx, records), now, accounting=True)
+            link_sync.sync(
+                tx, self._cluster_id, self._select_followed_jobs(tx, records), now, accounting=True
+            )
             clusters.set_history_until(tx, self._cluster_id, window[1])
         self._history_at = window[1]
         _log.info("accounting", until=window[1], added=counts.added, updated=counts.updated)
 
-    def _thin(self, now: int) -> None:
+    def _prune_old_rows(self, now: int) -> None:
         if self._thinned_at is not None and now < self._thinned_at + _THIN_EVERY_S:
             return
         retention.tidy(self._store, self._cluster_id, now, self._retention)

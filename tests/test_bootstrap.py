@@ -26,9 +26,9 @@ def rules(tmp_path: Path, cluster: Cluster | None = None, **own: object) -> Rule
         {"cluster": {"name": "lab", **own}, "service": {"state_dir": tmp_path / "state"}}
     )
     wiring.upgrade_database(settings)
-    service = wiring.service(settings, cluster)
+    service = wiring.build_service(settings, cluster)
     service.store.close()
-    return wiring.rules(service)
+    return wiring.build_rules(service)
 
 
 @pytest.mark.parametrize(("flags", "accrues"), [("ACCRUE_ALWAYS", True), ("SMALL_RELATIVE", False)])
@@ -60,22 +60,22 @@ def test_the_cluster_file_has_each_partitions_longest_time(tmp_path: Path) -> No
         '[[partitions]]\nPartitionName = "long"\n'
     )
     settings = Settings.model_validate({"cluster": {"name": "lab", "file": file}})
-    assert wiring.max_time_s(settings) == {"gpu": 48 * 3600}
-    assert wiring.max_time_s(Settings()) == {}
+    assert wiring.get_max_time_s(settings) == {"gpu": 48 * 3600}
+    assert wiring.get_max_time_s(Settings()) == {}
     with file.open("a") as more:
         more.write('[[qos]]\nName = "days"\nFlags = "PartitionTimeLimit"\n')
-    assert wiring.max_time_s(settings) == {}, "a question names no QOS"
+    assert wiring.get_max_time_s(settings) == {}, "a question names no QOS"
 
 
 def test_a_folder_of_models_that_is_not_there_is_told(tmp_path: Path) -> None:
     settings = Settings.model_validate({"provision": {"models_dir": tmp_path / "nowhere"}})
-    (told,) = wiring.check(settings)
+    (told,) = wiring.check_settings(settings)
     assert "there are no models" in told
 
 
 def test_a_helper_for_tokens_that_nobody_calls_is_told() -> None:
     settings = Settings.model_validate({"cluster": {"rest_token_command": ["/bin/true"]}})
-    (told,) = wiring.check(settings)
+    (told,) = wiring.check_settings(settings)
     assert told.startswith("cluster.rest_token_command is used with")
 
 
@@ -91,7 +91,7 @@ def test_there_is_one_way_to_submit_for_users() -> None:
 def test_a_users_own_service_lives_where_nobody_else_may_write(tmp_path: Path, how: str) -> None:
     state = tmp_path / "home" / "mirage" / "service"
     if how == "as made":
-        wiring.make_own_state_dir(state)
+        wiring.make_user_state_dir(state)
         assert state.stat().st_mode & 0o777 == 0o700
         return
     state.mkdir(parents=True, mode=0o700)
@@ -105,7 +105,7 @@ def test_a_users_own_service_lives_where_nobody_else_may_write(tmp_path: Path, h
         state.rename(tmp_path / "moved")
         state.symlink_to(tmp_path / "moved")
     with pytest.raises(StoreUnavailable, match=re.escape(str(state))):
-        wiring.make_own_state_dir(state)
+        wiring.make_user_state_dir(state)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to others")
@@ -147,8 +147,8 @@ def test_nobody_else_may_change_what_the_service_keeps(tmp_path: Path, how: str,
     }
     spoilt.get(how, lambda: None)()
     if not told:
-        wiring.check_places(settings)
+        wiring.check_path_security(settings)
         return
     with pytest.raises(ConfigError) as caught:
-        wiring.check_places(settings)
+        wiring.check_path_security(settings)
     assert caught.value.faults == [told.format(state=state, link=link, file=file)]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.config import config_file
-from mirage.config.config_file import Given, lines_of
+from mirage.config.config_file import RawConfig, find_key_lines
 from mirage.config.settings import Settings
 
 TEXT = '''# the site
@@ -35,7 +35,7 @@ x = 1
 
 
 def test_the_line_of_each_key() -> None:
-    assert lines_of(TEXT) == {
+    assert find_key_lines(TEXT) == {
         "log_format": 2,
         "cluster": 4,
         "cluster.name": 5,
@@ -80,7 +80,7 @@ def test_every_key_of_a_file_has_a_line_that_names_it(tables: dict[str, dict[str
         f"[{table}]\n" + "".join(f"{key} = {value}\n" for key, value in inside.items())
         for table, inside in tables.items()
     )
-    found = lines_of(text)
+    found = find_key_lines(text)
     assert set(found) == keys(tomllib.loads(text))
     lines = text.split("\n")
     for key, number in found.items():
@@ -88,12 +88,14 @@ def test_every_key_of_a_file_has_a_line_that_names_it(tables: dict[str, dict[str
 
 
 def test_what_is_not_set_anywhere_is_a_default() -> None:
-    given = Given(lines={"polling.queue_s": 3}, variables={"database.url": "MIRAGE_DATABASE_URL"})
-    origins = [given.origin(key) for key in ("polling.nodes_s", "database.url")]
+    given = RawConfig(
+        lines={"polling.queue_s": 3}, variables={"database.url": "MIRAGE_DATABASE_URL"}
+    )
+    origins = [given.find_origin(key) for key in ("polling.nodes_s", "database.url")]
     assert origins == [config_file.DEFAULT, "MIRAGE_DATABASE_URL"]
 
 
 def test_variables_that_set_nothing_are_told_with_what_may_be_meant() -> None:
     environ = {"MIRAGE_POLLING_QEUE_S": "3", "MIRAGE_LINK": "4", "MIRAGE_POLLING_NODES_S": "5"}
-    (found,) = config_file.unknown_variables(Settings, environ)
+    (found,) = config_file.find_unknown_variables(Settings, environ)
     assert (found.key, found.nearest) == ("MIRAGE_POLLING_QEUE_S", "MIRAGE_POLLING_QUEUE_S")

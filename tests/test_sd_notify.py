@@ -126,8 +126,8 @@ def test_a_worker_that_hangs_is_not_said_to_be_alive(
 def test_what_systemd_asked_of_another_process_is_not_done(tmp_path: Path) -> None:
     with closing(Systemd(tmp_path / "notify")) as listening:
         asked = {"NOTIFY_SOCKET": str(listening.path), "WATCHDOG_USEC": "1000000"}
-        sd_notify.from_environment(asked | {"WATCHDOG_PID": str(os.getpid() + 1)}).alive()
-        sd_notify.from_environment(asked | {"WATCHDOG_PID": str(os.getpid())}).alive()
+        sd_notify.from_environment(asked | {"WATCHDOG_PID": str(os.getpid() + 1)}).notify_alive()
+        sd_notify.from_environment(asked | {"WATCHDOG_PID": str(os.getpid())}).notify_alive()
         assert listening.hear() == "WATCHDOG=1"
         assert listening.silent_for(0.05)
 
@@ -137,14 +137,14 @@ def test_signs_of_life_are_few(tmp_path: Path) -> None:
     with closing(Systemd(tmp_path / "notify")) as listening:
         notifier = Notifier(str(listening.path), 8.0, clock=iter(instants).__next__)
         for _ in instants:
-            notifier.alive()
+            notifier.notify_alive()
         assert [listening.hear(), listening.hear()] == ["WATCHDOG=1"] * 2
         assert listening.silent_for(0.05)
 
 
 def test_without_systemd_nothing_is_sent_and_nothing_fails(tmp_path: Path) -> None:
     for notifier in (sd_notify.from_environment({}), Notifier(str(tmp_path / "gone"), 1.0)):
-        notifier.ready("here")
-        notifier.alive()
-        notifier.patient(15)
-        notifier.stopping()
+        notifier.notify_ready("here")
+        notifier.notify_alive()
+        notifier.extend_watchdog(15)
+        notifier.notify_stopping()

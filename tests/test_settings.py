@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from mirage.cli.admin import settings_reference
 from mirage.config import settings
-from mirage.config.schema import knobs, variables
+from mirage.config.schema import collect_specs, index_by_variable
 from mirage.config.settings import PlainName, Settings
 from mirage.errors import ConfigError
 from mirage.policy import registry
@@ -125,7 +125,7 @@ def faults(tmp_path: Path, text: str) -> list[str]:
     path = tmp_path / "mirage.toml"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        settings.load(path)
+        settings.load_settings(path)
     assert caught.value.source == str(path)
     return caught.value.faults
 
@@ -190,11 +190,11 @@ def test_which_file_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     named.write_text("[cluster]\nname = 'named'\n")
     other.write_text("[cluster]\nname = 'other'\n")
     monkeypatch.setenv("MIRAGE_CONFIG", str(named))
-    assert settings.load(None).cluster.name == "named"
-    assert settings.load(other).cluster.name == "other"
+    assert settings.load_settings(None).cluster.name == "named"
+    assert settings.load_settings(other).cluster.name == "other"
     monkeypatch.delenv("MIRAGE_CONFIG")
     monkeypatch.setattr(settings, "CONFIG_PATH", tmp_path / "none.toml")
-    assert settings.load(None) == Settings()
+    assert settings.load_settings(None) == Settings()
 
 
 def test_a_variable_goes_before_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_variable_goes_before_the_file(monkeypatch: pytest.MonkeyPatch, tmp_pa
         "CLUSTER_NAME": "8",
     }.items():
         monkeypatch.setenv(f"MIRAGE_{name}", text)
-    found = settings.load(path)
+    found = settings.load_settings(path)
     assert (found.polling.queue_s, found.polling.nodes_s) == (45, 90)
     assert found.provision.allow_pin
     assert (found.service.admins, found.auth.hide) == (("root", "ada"), ("jobs",))
@@ -222,7 +222,7 @@ def test_a_users_own_service_hears_no_variable_of_the_sites(
     monkeypatch.setenv("MIRAGE_POLLING_QUEUE_S", "45")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("MIRAGE_CONFIG", raising=False)
-    assert settings.load_own(None).polling.queue_s == 60
+    assert settings.load_user_settings(None).polling.queue_s == 60
 
 
 def test_a_fault_of_a_variable_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -232,11 +232,11 @@ def test_a_fault_of_a_variable_names_it(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_no_variable_stands_for_two_keys() -> None:
-    assert len(variables(Settings)) == len(knobs(Settings))
+    assert len(index_by_variable(Settings)) == len(collect_specs(Settings))
 
 
 def test_every_key_is_explained() -> None:
-    assert [knob.key for knob in knobs(Settings).values() if not knob.meaning] == []
+    assert [knob.key for knob in collect_specs(Settings).values() if not knob.meaning] == []
 
 
 def test_the_reference_is_current() -> None:

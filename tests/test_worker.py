@@ -51,7 +51,7 @@ def worker(store: Store, cluster: Written, **options: Any) -> Worker:
 def tick(cluster: Written, *workers: Worker, after_s: int = 60) -> None:
     cluster.at += after_s
     for each in workers:
-        each.tick()
+        each.run_tick()
 
 
 def contents(store: Store) -> dict[str, list[Any]]:
@@ -107,14 +107,14 @@ def test_a_tick_that_cannot_be_written_down_is_not_the_last(store: Store) -> Non
         raise OSError(errno.EMFILE, "Too many open files")
 
     with capture_logs() as lines:
-        worker(store, Written(), usage=no_usage).tick()
+        worker(store, Written(), usage=no_usage).run_tick()
     assert [line["event"] for line in lines][-1] == "the tick is not written down"
     assert history_until(store) == NOW
 
 
 def test_days_of_being_down_are_caught_up_with_from_the_watermark(store: Store) -> None:
     cluster = Written()
-    worker(store, cluster).tick()
+    worker(store, cluster).run_tick()
     assert history_until(store) == NOW
     assert cluster.windows[0][0] == NOW - FIRST_WINDOW_S - OVERLAP_S
     cluster.windows.clear()
@@ -130,18 +130,18 @@ def test_days_of_being_down_are_caught_up_with_from_the_watermark(store: Store) 
 def test_a_catch_up_that_breaks_off_goes_on_where_it_was(store: Store) -> None:
     cluster = Written()
     first = worker(store, cluster)
-    first.tick()
+    first.run_tick()
     answered = len(cluster.windows)
 
     class Tiring(Written):
-        def history(self, since: int, until: int) -> Iterator[Job]:
+        def fetch_history(self, since: int, until: int) -> Iterator[Job]:
             if len(self.windows) == 2:
                 raise SILENT
-            return super().history(since, until)
+            return super().fetch_history(since, until)
 
     tiring = Tiring(now=NOW + DAY)
     tiring.records = [finished(i, NOW + i * HOUR) for i in range(24)]
-    worker(store, tiring).tick()
+    worker(store, tiring).run_tick()
     assert history_until(store) == NOW + 2 * WINDOW_S
     cluster.records = tiring.records
     tick(cluster, worker(store, cluster), after_s=DAY)
@@ -152,7 +152,7 @@ def test_a_catch_up_that_breaks_off_goes_on_where_it_was(store: Store) -> None:
 def test_accounting_is_asked_every_five_minutes(store: Store) -> None:
     cluster = Written()
     once = worker(store, cluster)
-    once.tick()
+    once.run_tick()
     cluster.windows.clear()
     for _ in range(10):
         tick(cluster, once)
@@ -163,7 +163,7 @@ def test_without_accounting_the_queue_alone_is_history(store: Store) -> None:
     cluster = Written(job(1, comment="", eligible=NOW))
     cluster.trouble["history"] = AccountingOff("Slurm accounting storage is disabled")
     one = worker(store, cluster)
-    one.tick()
+    one.run_tick()
     cluster.shown = [running(1, NOW + 45, comment="", eligible=NOW)]
     tick(cluster, one)
     cluster.shown = [ended(1, JobState.COMPLETED, NOW + 45, NOW + 100, comment="", eligible=NOW)]
@@ -205,7 +205,7 @@ def test_a_link_gone_from_the_queue_is_not_ended_before_accounting_has_answered(
 ) -> None:
     cluster = Written(running(1), standby(2))
     one = worker(store, cluster)
-    one.tick()
+    one.run_tick()
     cluster.shown = [job(2)]
     cluster.trouble["jobs"] = cluster.trouble["history"] = SILENT
     for _ in range(10):
@@ -221,7 +221,7 @@ def test_a_link_gone_from_the_queue_is_not_ended_before_accounting_has_answered(
 def test_a_link_that_nobody_knows_any_more_has_ended(store: Store, *, refused: bool) -> None:
     cluster = Written(running(1), standby(2))
     one = worker(store, cluster)
-    one.tick()
+    one.run_tick()
     cluster.shown = [job(2)]
     if refused:
         cluster.trouble["jobs"] = cluster.trouble["history"] = AccountingOff("disabled")
@@ -234,7 +234,7 @@ def test_a_link_that_nobody_knows_any_more_has_ended(store: Store, *, refused: b
 def test_a_refusal_is_not_read_as_gone(store: Store) -> None:
     cluster = Written(running(1), standby(2))
     one = worker(store, cluster)
-    one.tick()
+    one.run_tick()
     cluster.shown = [job(2)]
     cluster.trouble["jobs"] = cluster.trouble["history"] = ClusterRefused("Permission denied")
     for _ in range(10):
@@ -245,7 +245,7 @@ def test_a_refusal_is_not_read_as_gone(store: Store) -> None:
 def test_a_link_that_was_closed_unseen_goes_on_when_it_is_seen_again(store: Store) -> None:
     cluster = Written(running(1), standby(2))
     one = worker(store, cluster)
-    one.tick()
+    one.run_tick()
     cluster.shown = []
     for _ in range(10):
         tick(cluster, one)
@@ -260,7 +260,7 @@ def test_the_kill_file_stops_acting_within_the_tick(store: Store, tmp_path: Path
     kill_file = tmp_path / "stop"
     cluster = Written(running(1), standby(2))
     kill_file.touch()
-    worker(store, cluster, kill_file=kill_file).tick()
+    worker(store, cluster, kill_file=kill_file).run_tick()
     assert (cluster.moves, mode(store)) == ([], Mode.SHADOW)
 
 
@@ -296,8 +296,8 @@ def test_what_somebody_wrote_into_slurms_answers_is_audited_once_a_tick(store: S
     found = worker(store, Written(running(1), standby(2)), alarms=alarms.take)
     for sentence in ("first", "second", "second"):
         alarms.add(sentence)
-    found.tick()
-    found.tick()
+    found.run_tick()
+    found.run_tick()
     with store.read() as tx:
         rows = audit.page(tx, event=FORGED)
     assert [row.detail for row in rows] == [{"errors": ["first", "second"], "times": 3}]
@@ -307,15 +307,17 @@ def test_moves_are_made_on_a_fresh_queue_though_accounting_takes_long(store: Sto
     asked: list[str] = []
 
     class Ordered(Written):
-        def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+        def free_standby(
+            self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+        ) -> None:
             asked.append("free")
-            super().free(standby, owner=owner, dependency=dependency, unpin=unpin)
+            super().free_standby(standby, owner=owner, dependency=dependency, unpin=unpin)
 
-        def history(self, since: int, until: int) -> Iterator[Job]:
+        def fetch_history(self, since: int, until: int) -> Iterator[Job]:
             asked.append("history")
-            return super().history(since, until)
+            return super().fetch_history(since, until)
 
-    worker(store, Ordered(running(1), standby(2))).tick()
+    worker(store, Ordered(running(1), standby(2))).run_tick()
     assert asked[:2] == ["free", "history"]
 
 
@@ -323,17 +325,17 @@ def test_a_worker_whose_lease_ran_out_during_a_tick_does_not_act(store: Store) -
     """The answer on nodes took minutes; meanwhile the other worker has taken over."""
 
     class Slow(Written):
-        def nodes(self) -> tuple[Node, ...]:
+        def fetch_nodes(self) -> tuple[Node, ...]:
             self.at += 100
-            second.tick()
-            return super().nodes()
+            second.run_tick()
+            return super().fetch_nodes()
 
     slow, quick = Slow(running(1), standby(2)), Written(running(1), standby(2))
     quick.trouble["free"] = SILENT
     first, second = worker(store, slow), worker(store, quick)
     first._holder, second._holder = "a:1", "b:1"
     quick.at = NOW + 10_000
-    first.tick()
+    first.run_tick()
     assert quick.moves
     assert slow.moves == []
 
@@ -342,9 +344,9 @@ def test_stopping_finishes_the_tick_and_gives_the_lease_back(store: Store) -> No
     stop = threading.Event()
 
     class Stopping(Written):
-        def nodes(self) -> Any:
+        def fetch_nodes(self) -> Any:
             stop.set()
-            return super().nodes()
+            return super().fetch_nodes()
 
     cluster = Stopping(running(1), standby(2))
     first, second = two(store, cluster)
@@ -386,7 +388,7 @@ def test_a_fault_of_our_own_is_logged_and_the_next_tick_goes_on(store: Store) ->
     cluster = Written(running(1))
     one = worker(store, cluster)
     cluster.trouble["queue"] = ZeroDivisionError("a bug")
-    one.tick()
+    one.run_tick()
     cluster.trouble.clear()
     tick(cluster, one)
     assert list(links(store)) == [1]

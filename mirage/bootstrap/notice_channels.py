@@ -5,7 +5,7 @@ from functools import partial
 
 from mirage.bootstrap.wiring import Service
 from mirage.config.settings import NotifySettings
-from mirage.errors import PostError
+from mirage.errors import DeliveryError
 from mirage.notify.mail import Mailer
 from mirage.notify.webhook import Webhook
 from mirage.services.notify.digest import Digest
@@ -16,17 +16,17 @@ _HOUR_S = 3600
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
-def watch(notify: NotifySettings) -> Watch | None:
+def build_watch(notify: NotifySettings) -> Watch | None:
     """What the worker writes down."""
-    channels = tuple(Channel(name) for name in senders(notify))
+    channels = tuple(Channel(name) for name in build_senders(notify))
     if not channels:
         return None
     return Watch(channels=channels, interruption_s=notify.interruption_h * _HOUR_S)
 
 
-def courier(service: Service) -> Courier | None:
+def build_courier(service: Service) -> Courier | None:
     notify = service.settings.notify
-    found = senders(notify)
+    found = build_senders(notify)
     if not found:
         return None
     return Courier(
@@ -34,12 +34,12 @@ def courier(service: Service) -> Courier | None:
         cluster_id=service.cluster_id,
         cluster=service.settings.cluster.name,
         senders=found,
-        clock=service.cluster.now,
+        clock=service.cluster.read_clock,
         pace=Pace(chain_every_s=notify.chain_every_s, max_per_hour=notify.max_per_hour),
     )
 
 
-def senders(notify: NotifySettings) -> dict[str, Send]:
+def build_senders(notify: NotifySettings) -> dict[str, Send]:
     """By channel, those that are configured."""
     found: dict[str, Send] = {}
     if notify.smtp_host is not None and notify.mail_from is not None:
@@ -52,27 +52,29 @@ def senders(notify: NotifySettings) -> dict[str, Send]:
             password_file=notify.smtp_password_file,
         )
         if notify.owner_address is not None:
-            found[Channel.OWNER] = partial(_mail, mailer, partial(_owner, notify.owner_address))
+            found[Channel.OWNER] = partial(
+                _send_mail, mailer, partial(_format_owner_address, notify.owner_address)
+            )
         if notify.admin_addresses:
             everybody = ", ".join(notify.admin_addresses)
-            found[Channel.ADMINS] = partial(_mail, mailer, lambda _digest: everybody)
+            found[Channel.ADMINS] = partial(_send_mail, mailer, lambda _digest: everybody)
     if notify.webhook_url_file is not None:
         webhook = Webhook(url_file=notify.webhook_url_file, secret_file=notify.webhook_secret_file)
-        found[Channel.WEBHOOK] = partial(_call, webhook)
+        found[Channel.WEBHOOK] = partial(_send_webhook, webhook)
     return found
 
 
-def _mail(mailer: Mailer, to: Callable[[Digest], str], digest: Digest, _now: int) -> None:
+def _send_mail(mailer: Mailer, to: Callable[[Digest], str], digest: Digest, _now: int) -> None:
     mailer.send(to(digest), digest.subject(), digest.text())
 
 
-def _owner(template: str, digest: Digest) -> str:
+def _format_owner_address(template: str, digest: Digest) -> str:
     """Of a name that is one: it becomes part of a header and of SMTP's command."""
     user = digest.first.user
     if not user or not set(user) <= _NAME:
-        raise PostError("the owner's name makes no address")
+        raise DeliveryError("the owner's name makes no address")
     return template.replace("{user}", user)
 
 
-def _call(webhook: Webhook, digest: Digest, now: int) -> None:
+def _send_webhook(webhook: Webhook, digest: Digest, now: int) -> None:
     webhook.send(digest.body(), delivery=digest.delivery, now=now)

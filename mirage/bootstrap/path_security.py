@@ -7,27 +7,29 @@ import stat
 from pathlib import Path
 
 
-def fault(path: Path) -> str | None:
+def find_fault(path: Path) -> str | None:
     """What is wrong with a file or directory of the service's, a sentence; None: nothing.
 
     What is not there yet has no fault; the directories above it may have.
     """
     try:
-        return _fault_at(path) or _fault_above(path)
+        return _find_fault_at(path) or _find_fault_above(path)
     except OSError as error:
         return f"{path} cannot be looked at: {error.strerror}"
 
 
-def _fault_at(path: Path) -> str | None:
+def _find_fault_at(path: Path) -> str | None:
     if not path.exists():
         return None
     held = path.stat()
-    if not (_trusted(held.st_uid) and _trusted(path.lstat().st_uid)):
-        return f"{path} belongs to {_name(held.st_uid)}, not to {_name(os.geteuid())}"
-    return f"others may write in {path}: `chmod go-w {path}`" if _open(held) else None
+    if not (_is_trusted(held.st_uid) and _is_trusted(path.lstat().st_uid)):
+        return f"{path} belongs to {_get_user_name(held.st_uid)}, not to {_get_user_name(os.geteuid())}"
+    return (
+        f"others may write in {path}: `chmod go-w {path}`" if _is_writable_by_others(held) else None
+    )
 
 
-def _fault_above(path: Path) -> str | None:
+def _find_fault_above(path: Path) -> str | None:
     given = path.absolute()
     for parent in [*given.parents, *given.resolve().parents]:
         if not parent.exists():
@@ -35,22 +37,24 @@ def _fault_above(path: Path) -> str | None:
         # In a sticky directory a link is its owner's to change, wherever it leads.
         owners = {parent.lstat().st_uid, parent.stat().st_uid}
         sticky = parent.stat().st_mode & stat.S_ISVTX
-        if not all(map(_trusted, owners)) or (_open(parent.stat()) and not sticky):
+        if not all(map(_is_trusted, owners)) or (
+            _is_writable_by_others(parent.stat()) and not sticky
+        ):
             return f"others may put something in the place of {path}: {parent}"
     return None
 
 
-def _trusted(uid: int) -> bool:
+def _is_trusted(uid: int) -> bool:
     return uid in {0, os.geteuid()}
 
 
-def _open(held: os.stat_result) -> bool:
+def _is_writable_by_others(held: os.stat_result) -> bool:
     """Whether anybody but its owner and root may write it."""
     others = bool(held.st_mode & stat.S_IWOTH)
-    return others or bool(held.st_mode & stat.S_IWGRP and _shared(held.st_gid))
+    return others or bool(held.st_mode & stat.S_IWGRP and _is_shared_group(held.st_gid))
 
 
-def _shared(gid: int) -> bool:
+def _is_shared_group(gid: int) -> bool:
     """All groups but the user's own, which many sites give with a umask of 002."""
     try:
         me, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
@@ -60,7 +64,7 @@ def _shared(gid: int) -> bool:
     return not (alone and me.pw_gid == gid)
 
 
-def _name(uid: int) -> str:
+def _get_user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

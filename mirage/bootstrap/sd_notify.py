@@ -14,7 +14,7 @@ _MARGIN = 3
 class Notifier:
     """Sends nothing where nobody listens: without systemd, or without a watchdog.
 
-    `alive` is called by the worker's thread alone, so that a worker that hangs is not heard of.
+    `notify_alive` is called by the worker's thread alone, so that a worker that hangs is not heard of.
     """
 
     def __init__(
@@ -29,30 +29,30 @@ class Notifier:
         self._clock = clock
         self._told_at: float | None = None
 
-    def ready(self, status: str) -> None:
+    def notify_ready(self, status: str) -> None:
         """It serves. `status` stands in `systemctl status`."""
-        self._send(f"READY=1\nSTATUS={status}")
+        self._send_state(f"READY=1\nSTATUS={status}")
 
-    def alive(self) -> None:
+    def notify_alive(self) -> None:
         """The worker gets on. Costs nothing where systemd was told a moment ago."""
         if self._watchdog_s is None:
             return
         now = self._clock()
         if self._told_at is None or now >= self._told_at + self._watchdog_s / _AGAIN:
             self._told_at = now
-            self._send("WATCHDOG=1")
+            self._send_state("WATCHDOG=1")
 
-    def patient(self, silence_s: float) -> None:
+    def extend_watchdog(self, silence_s: float) -> None:
         """Make systemd wait longer where a silence of so many seconds is no fault."""
         if self._watchdog_s is None or self._watchdog_s >= _MARGIN * silence_s:
             return
         self._watchdog_s = _MARGIN * silence_s
-        self._send(f"WATCHDOG_USEC={round(self._watchdog_s * 1e6)}")
+        self._send_state(f"WATCHDOG_USEC={round(self._watchdog_s * 1e6)}")
 
-    def stopping(self) -> None:
-        self._send("STOPPING=1\nSTATUS=finishing the tick under way")
+    def notify_stopping(self) -> None:
+        self._send_state("STOPPING=1\nSTATUS=finishing the tick under way")
 
-    def _send(self, text: str) -> None:
+    def _send_state(self, text: str) -> None:
         """What cannot be sent is no reason to end: systemd then acts as it sees fit."""
         if self._address is None:
             return

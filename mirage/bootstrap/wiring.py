@@ -18,14 +18,14 @@ from mirage.cluster.cli.command_runner import Runner
 from mirage.cluster.rest.client import Slurmrestd
 from mirage.cluster.rest.http import RestHttp
 from mirage.cluster.rest.token import TokenCommand, TokenFile
-from mirage.config.paths import data_dir, models_dir
-from mirage.config.schema import knobs
+from mirage.config.paths import get_data_dir, get_models_dir
+from mirage.config.schema import collect_specs
 from mirage.config.settings import Settings
 from mirage.domain.access.caller import Caller
 from mirage.errors import ConfigError, StoreUnavailable
 from mirage.policy import registry
 from mirage.policy.auto.auto_policy import Auto
-from mirage.ports import Cluster, Policy, observes
+from mirage.ports import Cluster, Policy, should_observe
 from mirage.services.access import slurm_permissions
 from mirage.services.access.slurm_permissions import WhoMayWhat
 from mirage.services.chains import rest_submission
@@ -55,7 +55,7 @@ class Service:
     cluster_id: int
 
 
-def service(settings: Settings, cluster: Cluster | None = None) -> Service:
+def build_service(settings: Settings, cluster: Cluster | None = None) -> Service:
     """Everything for one cluster; `cluster` defaults to the Slurm that the settings name.
 
     Raises StoreUnavailable and SchemaMismatch for a database that cannot be used.
@@ -63,34 +63,34 @@ def service(settings: Settings, cluster: Cluster | None = None) -> Service:
     store = open_store(settings)
     with store.begin() as tx:
         cluster_id = clusters.ensure(tx, settings.cluster.name)
-    reached = cluster or slurm(settings)
+    reached = cluster or build_slurm_client(settings)
     return Service(settings=settings, store=store, cluster=reached, cluster_id=cluster_id)
 
 
-def slurm(settings: Settings) -> SlurmCli | Slurmrestd:
+def build_slurm_client(settings: Settings) -> SlurmCli | Slurmrestd:
     """The way to Slurm that `cluster.transport` names."""
     if settings.cluster.transport == "cli":
         return SlurmCli(timeout_s=settings.cluster.command_timeout_s)
-    return slurmrestd(settings)
+    return build_slurmrestd_client(settings)
 
 
-def slurmrestd(settings: Settings) -> Slurmrestd:
+def build_slurmrestd_client(settings: Settings) -> Slurmrestd:
     """What slurmrestd cannot do goes through scontrol where that is on PATH."""
     told = settings.cluster
     timeout_s = told.command_timeout_s
-    file, helper = token_file(settings), None
+    file, helper = build_token_file(settings), None
     if told.rest_token_command:
         helper = TokenCommand(told.rest_token_command, timeout_s=timeout_s)
     return Slurmrestd(
         RestHttp(
             told.rest_url or "", timeout_s=timeout_s, identity=None if file is None else file.token
         ),
-        commands=None if _absent() else SlurmCli(timeout_s=timeout_s),
+        commands=None if _list_missing_commands() else SlurmCli(timeout_s=timeout_s),
         user_token=helper,
     )
 
 
-def token_file(settings: Settings) -> TokenFile | None:
+def build_token_file(settings: Settings) -> TokenFile | None:
     """The service's own token for slurmrestd; None where the socket says who asks."""
     told = settings.cluster
     if told.rest_token_file is None:
@@ -98,34 +98,34 @@ def token_file(settings: Settings) -> TokenFile | None:
     return TokenFile(told.rest_token_file, user=told.rest_user)
 
 
-def site_config(cluster: Cluster) -> Callable[[], SiteConfig] | None:
+def get_site_config_reader(cluster: Cluster) -> Callable[[], SiteConfig] | None:
     """How Slurm's own settings are asked for; None where nobody tells them."""
     commands = cluster.commands if isinstance(cluster, Slurmrestd) else cluster
     return commands.site_config if isinstance(commands, SlurmCli) else None
 
 
-def usage(cluster: Cluster) -> Callable[[], Mapping[str, Usage]] | None:
+def get_usage_reader(cluster: Cluster) -> Callable[[], Mapping[str, Usage]] | None:
     """What asking Slurm has cost; None for a cluster that costs nothing."""
     return cluster.usage if isinstance(cluster, SlurmCli | Slurmrestd) else None
 
 
-def diagnosis(cluster: Cluster) -> Ask | None:
+def get_diagnosis_reader(cluster: Cluster) -> Ask | None:
     """How slurmctld is asked what it was asked; None for a cluster that has none."""
     return cluster.diagnosis if isinstance(cluster, SlurmCli | Slurmrestd) else None
 
 
-def alarms(cluster: Cluster) -> Callable[[], list[str]]:
+def get_alarm_reader(cluster: Cluster) -> Callable[[], list[str]]:
     """What somebody wrote into Slurm's answers since the last time; for the audit."""
     return cluster.alarms.take if isinstance(cluster, SlurmCli | Slurmrestd) else list
 
 
-def _absent() -> list[str]:
+def _list_missing_commands() -> list[str]:
     return [name for name in _COMMANDS if shutil.which(name) is None]
 
 
-def check_slurm(settings: Settings) -> None:
+def check_slurm_commands(settings: Settings) -> None:
     """Raise ConfigError unless the Slurm commands that the settings need are on PATH."""
-    absent = _absent() if settings.cluster.transport == "cli" else []
+    absent = _list_missing_commands() if settings.cluster.transport == "cli" else []
     if absent:
         raise ConfigError(
             "PATH",
@@ -135,7 +135,7 @@ def check_slurm(settings: Settings) -> None:
 
 def open_store(settings: Settings) -> Store:
     """The database, checked to be of this program's schema."""
-    if _in_state_dir(settings) and not settings.service.state_dir.is_dir():
+    if _is_in_state_dir(settings) and not settings.service.state_dir.is_dir():
         raise StoreUnavailable(
             f"the state directory {settings.service.state_dir} does not exist: "
             "set service.state_dir, or make it with `mirage db upgrade`"
@@ -145,22 +145,22 @@ def open_store(settings: Settings) -> Store:
     return store
 
 
-def rules(service: Service) -> Rules:
+def build_rules(service: Service) -> Rules:
     """Who decides. Raises InputError for a policy or a cluster file that cannot be used."""
     provision = service.settings.provision
-    found = policies(service.settings)
+    found = get_policy_loader(service.settings)
     found(provision.policy)
     return Rules(
         policy=found,
         default=provision.policy,
-        observer=_observer(service),
-        accrues_always=_accrues_always(service),
-        **_submit(service),
-        limits=limits(service.settings),
+        observer=_build_observer(service),
+        accrues_always=_build_accrual_check(service),
+        **_build_submitter(service),
+        limits=build_limits(service.settings),
     )
 
 
-def limits(settings: Settings) -> Limits:
+def build_limits(settings: Settings) -> Limits:
     """As configured; an admin may have set others since (services/caps.py)."""
     provision = settings.provision
     return Limits(
@@ -177,9 +177,9 @@ def limits(settings: Settings) -> Limits:
     )
 
 
-def limits_told(settings: Settings) -> dict[str, Told]:
+def describe_limits(settings: Settings) -> dict[str, Told]:
     """What each is, by name; the meaning is that of settings.py."""
-    known, given = knobs(Settings), settings.provision.model_fields_set
+    known, given = collect_specs(Settings), settings.provision.model_fields_set
     return {
         name: Told(
             unit=known[f"provision.{name}"].unit,
@@ -190,11 +190,11 @@ def limits_told(settings: Settings) -> dict[str, Told]:
     }
 
 
-def tables_dir(settings: Settings) -> Path:
+def get_tables_dir(settings: Settings) -> Path:
     return settings.provision.tables_dir or settings.service.state_dir / "tables"
 
 
-def _submit(service: Service) -> dict[str, Any]:
+def _build_submitter(service: Service) -> dict[str, Any]:
     """Who puts links of chains of mode submit into the queue; nothing: the link that runs does."""
     settings, cluster = service.settings, service.cluster
     if settings.submits_by_rest and isinstance(cluster, Slurmrestd):
@@ -207,30 +207,30 @@ def _submit(service: Service) -> dict[str, Any]:
     return {"submit": partial(sudo.submit, runner, link)}
 
 
-def policies(settings: Settings) -> Callable[[str], Policy]:
+def get_policy_loader(settings: Settings) -> Callable[[str], Policy]:
     """By name; models are looked for where the settings say."""
-    return partial(registry.policy, under=models_dir(settings.provision.models_dir))
+    return partial(registry.policy, under=get_models_dir(settings.provision.models_dir))
 
 
-def cluster_file(settings: Settings) -> ClusterFile | None:
+def get_cluster_file(settings: Settings) -> ClusterFile | None:
     """Raises ConfigError for one that does not read."""
     return None if settings.cluster.file is None else load_cluster_file(settings.cluster.file)
 
 
-def max_time_s(settings: Settings) -> dict[str, int]:
+def get_max_time_s(settings: Settings) -> dict[str, int]:
     """By partition, of those that have one; empty without a cluster file."""
-    file = cluster_file(settings)
+    file = get_cluster_file(settings)
     return {} if file is None else file.max_time_s()
 
 
-def check(settings: Settings) -> list[str]:
+def check_settings(settings: Settings) -> list[str]:
     """What is not wrong and may not be meant, a sentence each. InputError: what cannot be used."""
-    file = cluster_file(settings)
-    told = [*_of_slurmrestd(settings), *_of_policy(settings)]
+    file = get_cluster_file(settings)
+    told = [*_check_slurmrestd(settings), *_check_policy(settings)]
     return told if file is None else [*told, *file.warnings]
 
 
-def _of_slurmrestd(settings: Settings) -> list[str]:
+def _check_slurmrestd(settings: Settings) -> list[str]:
     told = settings.cluster
     url = urlsplit(told.rest_url or "")
     if told.rest_token_file and url.scheme == "http" and url.hostname not in _THIS_HOST:
@@ -242,14 +242,14 @@ def _of_slurmrestd(settings: Settings) -> list[str]:
     return []
 
 
-def _of_policy(settings: Settings) -> list[str]:
-    policy = policies(settings)(settings.provision.policy)
+def _check_policy(settings: Settings) -> list[str]:
+    policy = get_policy_loader(settings)(settings.provision.policy)
     folder = settings.provision.models_dir
     if folder is not None and not folder.is_dir():
         return [f"provision.models_dir is no folder, so there are no models: {folder}"]
     # `auto` is what nobody has to ask for, and has rules for that: `mirage doctor` tells of it.
-    alone = observes(policy) and not isinstance(policy, Auto)
-    if cluster_file(settings) is None and alone:
+    alone = should_observe(policy) and not isinstance(policy, Auto)
+    if get_cluster_file(settings) is None and alone:
         return [
             f"{policy.name} is shown nothing, and rules decide instead: set cluster.file "
             "(`mirage cluster import` writes one)"
@@ -257,38 +257,40 @@ def _of_policy(settings: Settings) -> list[str]:
     return []
 
 
-def _accrues_always(service: Service) -> Callable[[], bool]:
+def _build_accrual_check(service: Service) -> Callable[[], bool]:
     """As Slurm says, asked until there is an answer; elsewhere as the cluster file says."""
-    cluster, file = service.cluster, cluster_file(service.settings)
-    if asked := site_config(cluster):
+    cluster, file = service.cluster, get_cluster_file(service.settings)
+    if asked := get_site_config_reader(cluster):
         return cache(lambda: asked().accrues_always)
     return lambda: file is not None and file.params.accrue_always
 
 
-def _observer(service: Service) -> Observer | None:
-    file = cluster_file(service.settings)
+def _build_observer(service: Service) -> Observer | None:
+    file = get_cluster_file(service.settings)
     if file is None:
         return None
     return Observer(
-        params=file.params, node_names=file.node_names, hides_jobs=_hides_jobs(service.cluster)
+        params=file.params,
+        node_names=file.node_names,
+        hides_jobs=_build_privacy_check(service.cluster),
     )
 
 
-def _hides_jobs(cluster: Cluster) -> Callable[[], bool]:
+def _build_privacy_check(cluster: Cluster) -> Callable[[], bool]:
     """PrivateData, asked until there is an answer; where nobody tells it, it may be so."""
-    if asked := site_config(cluster):
+    if asked := get_site_config_reader(cluster):
         return cache(lambda: "jobs" in asked().private_data)
     return lambda: isinstance(cluster, Slurmrestd)
 
 
-def who_may_what(service: Service) -> WhoMayWhat:
-    auth, tokens = service.settings.auth, token_file(service.settings)
+def build_slurm_permissions(service: Service) -> WhoMayWhat:
+    auth, tokens = service.settings.auth, build_token_file(service.settings)
     by_token = tokens is not None and isinstance(service.cluster, Slurmrestd)
     acts_as = (lambda: tokens.token().user) if tokens is not None and by_token else None
     return slurm_permissions.who_may_what(service.cluster, auth.hide, auth.slurm_s, acts_as)
 
 
-def jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:
+def build_jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:
     """Of Slurm's tokens; None where none are taken. Raises ConfigError for keys of no use."""
     auth = settings.auth
     if auth.jwt_key_file is None and auth.jwks_file is None and auth.jwks_url is None:
@@ -309,21 +311,21 @@ def jwt_reader(settings: Settings) -> Callable[[str], Caller] | None:
 
 def upgrade_database(settings: Settings) -> None:
     """Make the database, or bring it to this program's schema."""
-    if _in_state_dir(settings):
+    if _is_in_state_dir(settings):
         make_state_dir(settings.service.state_dir)
-    schema_migrations.upgrade(settings.database_url, data_dir("migrations"))
-    _close_to_others(settings)
+    schema_migrations.upgrade(settings.database_url, get_data_dir("migrations"))
+    _restrict_database_file(settings)
 
 
-def database_file(settings: Settings) -> Path | None:
+def find_database_file(settings: Settings) -> Path | None:
     """SQLite's; None for a server."""
     head, _, path = settings.database_url.partition(":///")
     return Path(path) if head.startswith("sqlite") else None
 
 
-def _close_to_others(settings: Settings) -> None:
+def _restrict_database_file(settings: Settings) -> None:
     """It holds what PrivateData keeps from them. Its journals get the same mode from SQLite."""
-    file = database_file(settings)
+    file = find_database_file(settings)
     if file is None:
         return
     mode = stat.S_IMODE(file.stat().st_mode)
@@ -331,11 +333,11 @@ def _close_to_others(settings: Settings) -> None:
         file.chmod(mode & ~0o007)
 
 
-def _in_state_dir(settings: Settings) -> bool:
+def _is_in_state_dir(settings: Settings) -> bool:
     return settings.database_url.startswith(f"sqlite:///{settings.service.state_dir}/")
 
 
-def make_own_state_dir(path: Path) -> None:
+def make_user_state_dir(path: Path) -> None:
     """For one user: refused where somebody else could have put something in its place."""
     make_state_dir(path, mode=0o700)
     found = path.lstat()
@@ -343,19 +345,19 @@ def make_own_state_dir(path: Path) -> None:
         raise StoreUnavailable(f"{path} is not a directory of yours: take it away")
     if found.st_mode & 0o077:
         raise StoreUnavailable(f"others may look into {path}: `chmod go= {path}`")
-    if said := path_security.fault(path):
+    if said := path_security.find_fault(path):
         raise StoreUnavailable(said)
 
 
-def check_places(settings: Settings) -> None:
+def check_path_security(settings: Settings) -> None:
     """Raise ConfigError where others could pull the kill switch, or put another database there."""
-    file = database_file(settings)
+    file = find_database_file(settings)
     places = {"service.state_dir": [settings.service.state_dir]}
     if file is not None:
         places["database.url"] = [file.parent, file]
     for key, paths in places.items():
         for path in paths:
-            if said := path_security.fault(path):
+            if said := path_security.find_fault(path):
                 raise ConfigError(key, [said])
 
 

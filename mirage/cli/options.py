@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from mirage.config import settings as settings_file
-from mirage.config.paths import models_dir
+from mirage.config.paths import get_models_dir
 
 ConfigOption = Annotated[
     Path | None, typer.Option(help="mirage.toml. Default: MIRAGE_CONFIG, then /etc/mirage.")
@@ -14,5 +14,5 @@ ConfigOption = Annotated[
 
 
 def models_folder(config: Path | None) -> Path:
-    """Where models/NAME is looked for: where the service looks (`bootstrap.policies`)."""
-    return models_dir(settings_file.load(config).provision.models_dir)
+    """Where models/NAME is looked for: where the service looks (`wiring.get_policy_loader`)."""
+    return get_models_dir(settings_file.load_settings(config).provision.models_dir)

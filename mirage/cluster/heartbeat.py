@@ -18,44 +18,48 @@ class Attended:
     def __init__(self, cluster: Cluster, beat: Callable[[], None]) -> None:
         self._cluster, self._beat = cluster, beat
 
-    def now(self) -> int:
-        return self._cluster.now()
+    def read_clock(self) -> int:
+        return self._cluster.read_clock()
 
-    def queue(self) -> Queue:
-        return self._told(self._cluster.queue)
+    def fetch_queue(self) -> Queue:
+        return self._told(self._cluster.fetch_queue)
 
-    def nodes(self) -> tuple[Node, ...]:
-        return self._told(self._cluster.nodes)
+    def fetch_nodes(self) -> tuple[Node, ...]:
+        return self._told(self._cluster.fetch_nodes)
 
-    def history(self, since: int, until: int) -> Iterator[Job]:
-        return self._told(lambda: self._cluster.history(since, until))
+    def fetch_history(self, since: int, until: int) -> Iterator[Job]:
+        return self._told(lambda: self._cluster.fetch_history(since, until))
 
-    def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
-        return self._told(lambda: self._cluster.jobs(job_ids))
+    def fetch_job_records(self, job_ids: Sequence[JobId]) -> list[Job]:
+        return self._told(lambda: self._cluster.fetch_job_records(job_ids))
 
-    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
-        return self._told(lambda: self._cluster.asked_nodes(job_ids))
+    def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+        return self._told(lambda: self._cluster.fetch_requested_nodes(job_ids))
 
-    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
-        move = partial(self._cluster.free, standby, owner=owner)
+    def free_standby(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None:
+        move = partial(self._cluster.free_standby, standby, owner=owner)
         self._told(lambda: move(dependency=dependency, unpin=unpin))
 
-    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
-        move = partial(self._cluster.pin, standby, owner=owner)
+    def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+        move = partial(self._cluster.pin_standby, standby, owner=owner)
         self._told(lambda: move(dependency=dependency, node_list=node_list))
 
-    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
-        move = partial(self._cluster.hold, standby, owner=owner)
+    def set_dependency(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None:
+        move = partial(self._cluster.set_dependency, standby, owner=owner)
         self._told(lambda: move(dependency=dependency, unpin=unpin))
 
-    def suspend(self, standby: JobId, *, owner: int) -> None:
-        self._told(lambda: self._cluster.suspend(standby, owner=owner))
+    def hold_job(self, standby: JobId, *, owner: int) -> None:
+        self._told(lambda: self._cluster.hold_job(standby, owner=owner))
 
-    def resume(self, standby: JobId, *, owner: int) -> None:
-        self._told(lambda: self._cluster.resume(standby, owner=owner))
+    def release_job(self, standby: JobId, *, owner: int) -> None:
+        self._told(lambda: self._cluster.release_job(standby, owner=owner))
 
-    def cancel(self, job_id: JobId, *, owner: int) -> None:
-        self._told(lambda: self._cluster.cancel(job_id, owner=owner))
+    def cancel_job(self, job_id: JobId, *, owner: int) -> None:
+        self._told(lambda: self._cluster.cancel_job(job_id, owner=owner))
 
     def _told(self, ask: Callable[[], T]) -> T:
         try:

@@ -10,7 +10,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from mirage.config.schema import PREFIX, Knob, knobs, tables, variables
+from mirage.config.schema import (
+    PREFIX,
+    SettingSpec,
+    collect_specs,
+    collect_tables,
+    index_by_variable,
+)
 from mirage.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -19,7 +25,7 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class ConfigFault:
     """One thing that is wrong."""
 
     key: str
@@ -47,7 +53,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class RawConfig:
     """What the file and the environment say, before it is checked."""
 
     path: Path | None = None
@@ -61,14 +67,14 @@ class Given:
     def source(self) -> str:
         return "the environment" if self.path is None else str(self.path)
 
-    def origin(self, key: str) -> str:
+    def find_origin(self, key: str) -> str:
         """`default`, `FILE:LINE`, or the name of a variable."""
         if key in self.variables:
             return self.variables[key]
         line = self.lines.get(key)
         return DEFAULT if line is None else f"{self.path}:{line}"
 
-    def without(self, keys: set[str]) -> "Given":
+    def drop_keys(self, keys: set[str]) -> "RawConfig":
         """As if these keys had been left out."""
         kept = {
             name: {k: v for k, v in value.items() if f"{name}.{k}" not in keys}
@@ -77,51 +83,56 @@ class Given:
             for name, value in self.data.items()
             if name not in keys
         }
-        return Given(path=self.path, data=kept, lines=self.lines, variables=self.variables)
+        return RawConfig(path=self.path, data=kept, lines=self.lines, variables=self.variables)
 
 
-def read(
+def read_raw_config(
     settings: type[BaseModel], path: Path | None, environ: Mapping[str, str] = os.environ
-) -> Given:
+) -> RawConfig:
     """Raises ConfigError for a file that cannot be read, or is no TOML."""
-    data, lines = ({}, {}) if path is None else _file(path)
+    data, lines = ({}, {}) if path is None else _read_file(path)
     set_by = {}
-    for variable, knob in variables(settings).items():
+    for variable, knob in index_by_variable(settings).items():
         # An empty variable is how a shell leaves one out.
         if text := environ.get(variable, ""):
-            _put(data, knob.key, _value(knob, text))
+            _put_value(data, knob.key, _parse_value(knob, text))
             set_by[knob.key] = variable
-    return Given(path=path, data=data, lines=lines, variables=set_by)
+    return RawConfig(path=path, data=data, lines=lines, variables=set_by)
 
 
-def checked(settings: type[Model], given: Given) -> Model:
+def validate_config(settings: type[Model], given: RawConfig) -> Model:
     """Raises ConfigError with every fault at once."""
     try:
         return settings.model_validate(given.data)
     except ValidationError as error:
-        found = faults(settings, given, error)
+        found = list_faults(settings, given, error)
         raise ConfigError(given.source, [str(fault) for fault in found]) from error
 
 
-def faults(settings: type[BaseModel], given: Given, error: ValidationError) -> list[Fault]:
+def list_faults(
+    settings: type[BaseModel], given: RawConfig, error: ValidationError
+) -> list[ConfigFault]:
     """Those of the environment first, then in the order of the file's lines."""
-    known = knobs(settings)
-    found = [_fault(known, tables(settings), given, dict(detail)) for detail in error.errors()]
+    known = collect_specs(settings)
+    found = [
+        _build_fault(known, collect_tables(settings), given, dict(detail))
+        for detail in error.errors()
+    ]
     return sorted(found, key=lambda fault: fault.line or 0)
 
 
-def unknown_variables(
+def find_unknown_variables(
     settings: type[BaseModel], environ: Mapping[str, str] = os.environ
-) -> list[Fault]:
+) -> list[ConfigFault]:
     """Variables that begin like those of a table and set nothing: somebody may rely on them."""
-    known = variables(settings)
-    begins = tuple(f"{PREFIX}{name.upper()}_" for name in tables(settings))
+    known = index_by_variable(settings)
+    begins = tuple(f"{PREFIX}{name.upper()}_" for name in collect_tables(settings))
     strange = (name for name in environ if name.startswith(begins) and name not in known)
     return [
-        Fault(
+        ConfigFault(
             key=name,
             said="sets nothing",
-            nearest=_nearest(name, list(known)),
+            nearest=_suggest_key(name, list(known)),
             variable=name,
             unknown=True,
         )
@@ -129,12 +140,12 @@ def unknown_variables(
     ]
 
 
-def lines_of(text: str) -> dict[str, int]:
+def find_key_lines(text: str) -> dict[str, int]:
     """By key and table: the line where TOML that reads sets it; TOML parsers keep no positions."""
     found: dict[str, int] = {}
     table = ""
-    for number, said in _statements(text):
-        keys = [name for name, _ in _flat(said, "")]
+    for number, said in _split_statements(text):
+        keys = [name for name, _ in _flatten_keys(said, "")]
         if isinstance(said, _Header):
             table = keys[-1]
             found.setdefault(table, number)
@@ -148,7 +159,7 @@ class _Header(dict[str, Any]):
     """A line that begins a table."""
 
 
-def _statements(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _split_statements(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """What each statement says on its own, with its first line: a value may go over several."""
     pending, first = "", 0
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
@@ -164,20 +175,20 @@ def _statements(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
             yield first, _Header(said) if header else said
 
 
-def _flat(said: Mapping[str, Any], under: str) -> Iterator[tuple[str, object]]:
+def _flatten_keys(said: Mapping[str, Any], under: str) -> Iterator[tuple[str, object]]:
     """Tables before what is in them."""
     for name, value in said.items():
         key = f"{under}{name}"
         yield key, value
         inner = value[0] if isinstance(value, list) and isinstance(said, _Header) else value
         if isinstance(inner, dict):
-            yield from _flat(inner, f"{key}.")
+            yield from _flatten_keys(inner, f"{key}.")
 
 
-def _file(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     try:
         text = path.read_text(encoding="utf-8")
-        return tomllib.loads(text), lines_of(text)
+        return tomllib.loads(text), find_key_lines(text)
     except OSError as error:
         raise ConfigError(str(path), [f"cannot be read: {error.strerror}"]) from error
     except UnicodeDecodeError as error:
@@ -186,14 +197,14 @@ def _file(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
         raise ConfigError(str(path), [f"not TOML: {error}"]) from error
 
 
-def _put(data: dict[str, Any], key: str, value: object) -> None:
+def _put_value(data: dict[str, Any], key: str, value: object) -> None:
     table, _, name = key.rpartition(".")
     inner = data.setdefault(table, {}) if table else data
     if isinstance(inner, dict):  # else the file's own fault is told
         inner[name] = value
 
 
-def _value(knob: Knob, text: str) -> object:
+def _parse_value(knob: SettingSpec, text: str) -> object:
     """Numbers, booleans and lists as TOML has them; a list also as words between commas."""
     if knob.kind in {"string", "path"}:
         return text
@@ -203,9 +214,12 @@ def _value(knob: Knob, text: str) -> object:
         return [part.strip() for part in text.split(",")] if knob.kind == "list" else text
 
 
-def _fault(
-    known: Mapping[str, Knob], of: Mapping[str, object], given: Given, detail: dict[str, Any]
-) -> Fault:
+def _build_fault(
+    known: Mapping[str, SettingSpec],
+    of: Mapping[str, object],
+    given: RawConfig,
+    detail: dict[str, Any],
+) -> ConfigFault:
     keys = [str(key) for key in detail["loc"]]
     name = ".".join(keys)
     outward = [".".join(keys[:end]) for end in range(len(keys), 0, -1)]
@@ -213,29 +227,29 @@ def _fault(
     line = next((given.lines[key] for key in outward if key in given.lines), None)
     variable = None if knob is None else given.variables.get(knob.key)
     if detail["type"] == "extra_forbidden":
-        nearest = _nearest(name, [*known, *of])
-        return Fault(key=name, said="unknown key", nearest=nearest, line=line, unknown=True)
+        nearest = _suggest_key(name, [*known, *of])
+        return ConfigFault(key=name, said="unknown key", nearest=nearest, line=line, unknown=True)
     said = detail["msg"].removeprefix("Value error, ")
     if detail["type"] == "model_type":
         said = f"{name} is a table, [{name}]"
     value = detail["input"]
     if isinstance(value, dict):  # of a whole table, which may hold secrets
-        value = {key: _shown(known.get(f"{name}.{key}"), part) for key, part in value.items()}
-    return Fault(
+        value = {key: _mask_secret(known.get(f"{name}.{key}"), part) for key, part in value.items()}
+    return ConfigFault(
         key=name,
         said=said,
-        value=_shown(knob, value),
+        value=_mask_secret(knob, value),
         allowed="" if knob is None else knob.allowed,
         line=None if variable else line,
         variable=variable,
     )
 
 
-def _shown(knob: Knob | None, value: object) -> object:
-    return value if knob is None else knob.shown(value)
+def _mask_secret(knob: SettingSpec | None, value: object) -> object:
+    return value if knob is None else knob.mask_value(value)
 
 
-def _nearest(name: str, known: list[str]) -> str | None:
+def _suggest_key(name: str, known: list[str]) -> str | None:
     """Also of a key that stands in another table."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
     if close:

@@ -8,22 +8,22 @@ DEFAULT_PORT = 6480
 _PACKAGE = Path(__file__).parent
 
 
-def data_dir(name: str) -> Path:
+def get_data_dir(name: str) -> Path:
     """migrations, models or slurm_plugin."""
     installed = _PACKAGE / "_data" / name
     return installed if installed.exists() else _PACKAGE.parent / name
 
 
-def models_dir(configured: Path | None = None) -> Path:
+def get_models_dir(configured: Path | None = None) -> Path:
     """Trained models: where the settings say (provision.models_dir), else `models` where the
     command is called, else those that came with Mirage."""
     if configured is not None:
         return configured
     here = Path("models")
-    return here if here.is_dir() else data_dir("models")
+    return here if here.is_dir() else get_data_dir("models")
 
 
-def own_state_dir() -> Path:
+def get_user_state_dir() -> Path:
     """Where a service of the user who runs this keeps its database and its socket."""
     given = os.environ.get("XDG_STATE_HOME", "")
     # A relative one is invalid and ignored (XDG Base Directory Specification).

@@ -32,7 +32,7 @@ class Section(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knob:
+class SettingSpec:
     """One key, as its table and name have it: `polling.queue_s`."""
 
     key: str
@@ -53,69 +53,71 @@ class Knob:
     def variable(self) -> str:
         return PREFIX + self.key.upper().replace(".", "_")
 
-    def shown(self, value: object) -> object:
+    def mask_value(self, value: object) -> object:
         """The value, or what of it anybody may see."""
         if value is None or value in ("", (), []):
             return value
-        return "***" if self.secret else _without_password(value)
+        return "***" if self.secret else _mask_password(value)
 
 
-def tables(settings: type[BaseModel]) -> Mapping[str, type[BaseModel]]:
+def collect_tables(settings: type[BaseModel]) -> Mapping[str, type[BaseModel]]:
     """By name; the keys before the first table are not among them."""
     found = settings.model_fields.items()
     return {name: type(info.default) for name, info in found if _is_table(info)}
 
 
-def knobs(settings: type[BaseModel]) -> Mapping[str, Knob]:
+def collect_specs(settings: type[BaseModel]) -> Mapping[str, SettingSpec]:
     """By key, those before the first table first."""
     plain = {name: info for name, info in settings.model_fields.items() if not _is_table(info)}
-    found = list(_of(settings, plain, ""))
-    for name, section in tables(settings).items():
-        found += _of(section, section.model_fields, f"{name}.")
+    found = list(_build_specs(settings, plain, ""))
+    for name, section in collect_tables(settings).items():
+        found += _build_specs(section, section.model_fields, f"{name}.")
     return {knob.key: knob for knob in found}
 
 
-def variables(settings: type[BaseModel]) -> Mapping[str, Knob]:
+def index_by_variable(settings: type[BaseModel]) -> Mapping[str, SettingSpec]:
     """By the variable of the environment that sets it."""
-    return {knob.variable: knob for knob in knobs(settings).values()}
+    return {knob.variable: knob for knob in collect_specs(settings).values()}
 
 
-def _without_password(value: object) -> object:
+def _mask_password(value: object) -> object:
     if isinstance(value, str | Path):
         return _PASSWORD.sub(r"\1:***@", str(value))
     if isinstance(value, list | tuple):
-        return [_without_password(part) for part in value]
+        return [_mask_password(part) for part in value]
     return value
 
 
-def _of(section: type[BaseModel], fields: Mapping[str, FieldInfo], under: str) -> Iterator[Knob]:
-    docs = dict(_docstrings(section))
+def _build_specs(
+    section: type[BaseModel], fields: Mapping[str, FieldInfo], under: str
+) -> Iterator[SettingSpec]:
+    docs = dict(_read_docstrings(section))
     schema = section.model_json_schema()["properties"]
     for name, info in fields.items():
-        told = _told(schema[name])
+        told = _resolve_optional(schema[name])
         secret = bool(told.get("secret") or told.get("writeOnly"))
-        yield Knob(
+        yield SettingSpec(
             key=f"{under}{name}",
-            kind=_kind(told),
-            allowed=_allowed(told),
+            kind=_describe_kind(told),
+            allowed=_describe_allowed(told),
             default=info.default,
             meaning=docs.get(name, ""),
             secret=secret or isinstance(info.default, SecretStr),
         )
 
 
-def _told(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve_optional(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Of what may be left out, what it is where it is set."""
     set_to = (part for part in schema.get("anyOf", ()) if part.get("type") != "null")
     return {**dict(next(set_to, {})), **schema}
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
+def _describe_kind(schema: Mapping[str, Any]) -> str:
     kind = "list" if schema.get("type") == "array" else str(schema.get("type", "string"))
     return "path" if schema.get("format") == "path" else kind
 
 
-def _allowed(schema: Mapping[str, Any]) -> str:
+def _describe_allowed(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return ", ".join(f"`{word}`" for word in schema["enum"])
     if "enum" in schema.get("items", {}):
@@ -128,7 +130,7 @@ def _allowed(schema: Mapping[str, Any]) -> str:
     return ", ".join(bounds)
 
 
-def _docstrings(section: type[BaseModel]) -> Iterator[tuple[str, str]]:
+def _read_docstrings(section: type[BaseModel]) -> Iterator[tuple[str, str]]:
     """Each field of the class with the docstring below it, which Python itself does not keep."""
     source = Path(inspect.getfile(sys.modules[section.__module__]))
     tree = ast.parse(source.read_text(encoding="utf-8"))

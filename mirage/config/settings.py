@@ -14,8 +14,8 @@ from pydantic import (
 )
 
 from mirage.config import config_file
-from mirage.config.config_file import Given
-from mirage.config.paths import DEFAULT_PORT, own_state_dir
+from mirage.config.config_file import RawConfig
+from mirage.config.paths import DEFAULT_PORT, get_user_state_dir
 from mirage.config.quota_settings import QuotaSettings, RetentionSettings
 from mirage.config.schema import SECRET
 from mirage.config.schema import Section as _Section
@@ -40,14 +40,16 @@ _MODEL = re.compile(r"models(/[A-Za-z0-9_][A-Za-z0-9._-]*){1,2}")
 _POLICIES = (*get_args(PlainName), "models/NAME", "models/NAME/VERSION")
 
 
-def _policy_name(name: str) -> str:
-    """Whether a model can be used is seen where it is loaded (`bootstrap.rules`)."""
+def _validate_policy_name(name: str) -> str:
+    """Whether a model can be used is seen where it is loaded (`wiring.build_rules`)."""
     if name not in get_args(PlainName) and _MODEL.fullmatch(name) is None:
         raise ValueError(f"there are {', '.join(_POLICIES)}")
     return name
 
 
-PolicyName = Annotated[str, AfterValidator(_policy_name), WithJsonSchema({"enum": _POLICIES})]
+PolicyName = Annotated[
+    str, AfterValidator(_validate_policy_name), WithJsonSchema({"enum": _POLICIES})
+]
 
 _REST_URL = r"^(unix:/\S+|https?://[^\s/@]+/?)$"
 Hidden = Literal["jobs", "usage", "nodes", "partitions"]
@@ -62,7 +64,7 @@ Address = Annotated[str, Field(pattern=f"^{_ADDRESS}$")]
 Origin = Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9][A-Za-z0-9._-]{0,252}(:[0-9]{1,5})?$")]
 
 
-def _owner_address(template: str | None) -> str | None:
+def _validate_owner_address(template: str | None) -> str | None:
     if template is None:
         return None
     address = re.fullmatch(_ADDRESS, template.replace("{user}", "u"))
@@ -96,7 +98,7 @@ class ClusterSettings(_Section):
     chains of mode submit; empty: nothing is submitted for users this way."""
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def _check_rest_url(self) -> Self:
         if self.transport == "rest" and self.rest_url is None:
             raise ValueError('transport = "rest" needs rest_url')
         return self
@@ -176,7 +178,7 @@ class AuthSettings(_Section):
     """A JSON web token that is good for longer from now is refused; seconds."""
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _check_one_jwt_source(self) -> Self:
         given = (self.jwt_key_file, self.jwks_file, self.jwks_url)
         if sum(source is not None for source in given) > 1:
             raise ValueError("set one of auth.jwt_key_file, jwks_file and jwks_url, or none")
@@ -259,7 +261,7 @@ class NotifySettings(_Section):
     """Holds the password of `smtp_user`, mode 0600, read at each mail."""
     mail_from: Address | None = None
     """The sender of mail."""
-    owner_address: Annotated[str | None, AfterValidator(_owner_address)] = None
+    owner_address: Annotated[str | None, AfterValidator(_validate_owner_address)] = None
     """A chain's owner's address, with `{user}` for the name in Slurm: `{user}@example.org`; unset:
     owners get no mail."""
     admin_addresses: tuple[Address, ...] = ()
@@ -277,19 +279,19 @@ class NotifySettings(_Section):
     """Digests in an hour by each channel, of all chains; the others wait."""
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def _check_mail(self) -> Self:
         if self.smtp_host is not None and self.mail_from is None:
             raise ValueError("smtp_host needs mail_from")
         if self.smtp_host is not None and not (self.owner_address or self.admin_addresses):
             raise ValueError("smtp_host needs owner_address or admin_addresses: whom to mail")
-        if self.smtp_password_file and self.smtp_security == "none" and not self.smtp_is_here:
+        if self.smtp_password_file and self.smtp_security == "none" and not self.is_smtp_local:
             raise ValueError(
                 'a password is not sent unencrypted: set smtp_security to "starttls" or "tls"'
             )
         return self
 
     @property
-    def smtp_is_here(self) -> bool:
+    def is_smtp_local(self) -> bool:
         return self.smtp_host in THIS_HOST
 
 
@@ -319,27 +321,27 @@ class Settings(_Section):
         return self.cluster.transport == "rest" and bool(self.cluster.rest_token_command)
 
     @model_validator(mode="after")
-    def _one_way_to_submit(self) -> Self:
+    def _check_one_submit_way(self) -> Self:
         if self.submits_by_rest and self.submit.sudo is not None:
             raise ValueError("set submit.sudo or cluster.rest_token_command, not both")
         return self
 
 
-def load(path: Path | None) -> Settings:
+def load_settings(path: Path | None) -> Settings:
     """The settings of `path`, or of the file that is implied, and of the environment before it.
 
     Raises ConfigError with every fault at once.
     """
-    return config_file.checked(Settings, given(path))
+    return config_file.validate_config(Settings, read_config(path))
 
 
-def given(path: Path | None) -> Given:
+def read_config(path: Path | None) -> RawConfig:
     """What is set, and where: by `path`, without one by MIRAGE_CONFIG or /etc/mirage where that
     exists, and by variables. Raises ConfigError for a file that does not read."""
-    return config_file.read(Settings, path or _implied_path(), os.environ)
+    return config_file.read_raw_config(Settings, path or _find_config_path(), os.environ)
 
 
-def load_own(path: Path | None) -> Settings:
+def load_user_settings(path: Path | None) -> Settings:
     """Of a user's own service: `path`, MIRAGE_CONFIG or ~/.config/mirage/mirage.toml, or defaults.
 
     Whatever the file says, state is in the user's own directory, callers are on this host, and the
@@ -349,9 +351,9 @@ def load_own(path: Path | None) -> Settings:
     base = Path(given) if given.startswith("/") else Path.home() / ".config"
     implied = base / "mirage" / "mirage.toml"
     chosen = path or (None if os.environ.get("MIRAGE_CONFIG") or not implied.exists() else implied)
-    named = chosen or (_implied_path() if os.environ.get("MIRAGE_CONFIG") else None)
-    read = config_file.checked(Settings, config_file.read(Settings, named, {}))
-    state = own_state_dir()
+    named = chosen or (_find_config_path() if os.environ.get("MIRAGE_CONFIG") else None)
+    read = config_file.validate_config(Settings, config_file.read_raw_config(Settings, named, {}))
+    state = get_user_state_dir()
     me = pwd.getpwuid(os.geteuid()).pw_name
     service = read.service.model_copy(
         update={
@@ -362,16 +364,16 @@ def load_own(path: Path | None) -> Settings:
             "socket": state / "socket",
         }
     )
-    return _Own.model_validate(dict(read) | {"service": service})
+    return _UserSettings.model_validate(dict(read) | {"service": service})
 
 
-class _Own(Settings):
+class _UserSettings(Settings):
     @property
     def database_url(self) -> str:
         return self.database.url or f"sqlite:///{self.service.state_dir / 'mirage.db'}"
 
 
-def _implied_path() -> Path | None:
+def _find_config_path() -> Path | None:
     if named := os.environ.get("MIRAGE_CONFIG"):
         return Path(named)
     return CONFIG_PATH if CONFIG_PATH.exists() else None

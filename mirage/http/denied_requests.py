@@ -12,13 +12,13 @@ from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import MirageError, NotAllowed, NotIdentified
 from mirage.http import quota
 from mirage.http.context import ApiContext
-from mirage.logs import Seldom
+from mirage.logs import ThrottledLog
 from mirage.services.access.quotas import Rates
 from mirage.store.events import audit
 from mirage.store.events.audit import AuditEntry
 
 _log = structlog.get_logger(__name__)
-_seldom = Seldom(30)
+_seldom = ThrottledLog(30)
 
 OF_ONE, OF_ONE_A_MINUTE = 20, 1
 """Rows on one caller: at once, and then. A day of trying makes some 1,500."""
@@ -110,7 +110,7 @@ def _write(given: ApiContext, entries: Sequence[AuditEntry]) -> None:
             for entry in entries:
                 audit.write(tx, given.cluster_id, entry)
     except MirageError as trouble:
-        _seldom.say(_log.error, "a refusal is not in the audit", error=str(trouble))
+        _seldom.log_event(_log.error, "a refusal is not in the audit", error=str(trouble))
 
 
 def _left_out(each: LeftOut, now: int) -> AuditEntry:

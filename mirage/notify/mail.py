@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from mirage.domain.sanitize import escape_unprintable
-from mirage.errors import PostError
+from mirage.errors import DeliveryError
 from mirage.notify import secret_files
 
 TIMEOUT_S = 15.0
@@ -45,7 +45,7 @@ class Mailer:
                 server.send_message(message)
         except (smtplib.SMTPException, OSError, ValueError) as error:
             why = secret_files.harmless(_said(error), password)
-            raise PostError(f"mail through {self.host}: {why}") from None
+            raise DeliveryError(f"mail through {self.host}: {why}") from None
 
     def _connection(self) -> smtplib.SMTP:
         if self.security == "tls":

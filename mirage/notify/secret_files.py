@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from mirage.domain.sanitize import escape_unprintable
-from mirage.errors import PostError
+from mirage.errors import DeliveryError
 
 _LONGEST = 200
 _OTHERS = 0o077
@@ -15,13 +15,13 @@ def of_file(path: Path) -> str:
     try:
         with path.open(encoding="utf-8") as file:
             if os.fstat(file.fileno()).st_mode & _OTHERS:
-                raise PostError(f"others may read {path}: `chmod 600` it")
+                raise DeliveryError(f"others may read {path}: `chmod 600` it")
             found = file.readline().strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise PostError(f"{path} cannot be read: {why}") from None
+        raise DeliveryError(f"{path} cannot be read: {why}") from None
     if not found:
-        raise PostError(f"{path} is empty")
+        raise DeliveryError(f"{path} is empty")
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from mirage.errors import PostError
+from mirage.errors import DeliveryError
 from mirage.notify import secret_files
 
 TIMEOUT_S = 10.0
@@ -40,9 +40,9 @@ class Webhook:
                 answer = http.post(url, content=content, headers=headers)
         except (httpx.HTTPError, OSError) as error:
             why = secret_files.harmless(str(error) or type(error).__name__, str(url), url.path, key)
-            raise PostError(f"webhook at {url.host}: {why}") from None
+            raise DeliveryError(f"webhook at {url.host}: {why}") from None
         if not answer.is_success:
-            raise PostError(f"webhook at {url.host}: the answer was {answer.status_code}")
+            raise DeliveryError(f"webhook at {url.host}: the answer was {answer.status_code}")
 
     def url(self) -> httpx.URL:
         """Raises PostError for one that would be sent to in the clear. The path may be a secret."""
@@ -54,13 +54,13 @@ def checked(text: str, where: str) -> httpx.URL:
     try:
         url = httpx.URL(text)
     except httpx.InvalidURL:
-        raise PostError(f"{where} holds no URL") from None
+        raise DeliveryError(f"{where} holds no URL") from None
     if url.scheme not in {"http", "https"} or not url.host:
-        raise PostError(f"{where} holds no http address")
+        raise DeliveryError(f"{where} holds no http address")
     if url.userinfo:
-        raise PostError(f"{where}: a name or password in the address goes into logs on its way")
+        raise DeliveryError(f"{where}: a name or password in the address goes into logs on its way")
     if url.scheme == "http" and not _is_here(url.host):
-        raise PostError(f"{where}: {url.host} is not this host, so the address must be https")
+        raise DeliveryError(f"{where}: {url.host} is not this host, so the address must be https")
     return url
 
 

@@ -109,18 +109,18 @@ def run(
     plan: Plan, service: Service, cluster: SimulatedCluster, worker: Worker
 ) -> Iterator[Progress]:
     """Run to the end of all chains; yields once a simulated hour."""
-    start = cluster.now()
+    start = cluster.read_clock()
     with service.store.begin() as tx:
         set_mode(tx, service.cluster_id, Mode.ACT, "", now=start, actor="demo")
     due = list(_submissions(plan, start))
     wanted = plan.handovers * len(plan.policies)
     told = start
-    while cluster.now() < start + plan.longest_s:
-        while due and due[0][0] <= cluster.now():
+    while cluster.read_clock() < start + plan.longest_s:
+        while due and due[0][0] <= cluster.read_clock():
             _submit(plan, service, cluster, *due.pop(0)[1:])
-        worker.tick()
-        if cluster.now() - told >= _DAY_S // 24:
-            told = cluster.now()
+        worker.run_tick()
+        if cluster.read_clock() - told >= _DAY_S // 24:
+            told = cluster.read_clock()
             done = len(completed(service))
             yield Progress(now=told, done=done)
             if done >= wanted:
@@ -190,7 +190,7 @@ def _submit(
     job_id = cluster.submit_chain(
         chain_id, links=plan.links, nodes=plan.nodes, time_limit_s=plan.time_limit_s
     )
-    job = cluster.jobs([job_id])[0]
+    job = cluster.fetch_job_records([job_id])[0]
     assert job.uid is not None  # noqa: S101 - the simulated cluster knows its users
     new = Registration(
         chain_id=chain_id,
@@ -202,5 +202,5 @@ def _submit(
     )
     with service.store.begin() as tx:
         chain_service.register(
-            tx, service.cluster_id, new, uid=job.uid, user=job.user, now=cluster.now()
+            tx, service.cluster_id, new, uid=job.uid, user=job.user, now=cluster.read_clock()
         )

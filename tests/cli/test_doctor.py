@@ -10,7 +10,7 @@ import pytest
 
 from mirage.cli.diagnostics import host_checks
 from mirage.cli.diagnostics.doctor_result import Verdict
-from mirage.config.paths import data_dir
+from mirage.config.paths import get_data_dir
 from tests.learn.trained import save
 from tests.mirage_process import QuietSlurm, configured, run, serving
 
@@ -69,13 +69,13 @@ def test_a_share_where_listings_may_be_old_is_told() -> None:
 
 def test_a_wrapped_sbatch_is_this_mirages_or_is_said_to_be_another(tmp_path: Path) -> None:
     theirs = tmp_path / "bin"
-    shutil.copytree(data_dir("slurm_plugin"), theirs)
+    shutil.copytree(get_data_dir("slurm_plugin"), theirs)
     assert host_checks.wrapper(str(theirs))[0] is GOOD
     (theirs / "mirage_chain.py").write_text("# of an older one\n")
     verdict, told = host_checks.wrapper(str(theirs))
     assert verdict is WARNING
     assert "mirage_chain.py differ" in told
-    assert str(data_dir("slurm_plugin")) in told
+    assert str(get_data_dir("slurm_plugin")) in told
 
 
 def test_a_plain_sbatch_is_no_fault_and_none_is_told(tmp_path: Path) -> None:

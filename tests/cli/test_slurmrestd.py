@@ -9,7 +9,7 @@ import pytest
 
 from mirage.bootstrap import wiring
 from mirage.cluster.rest.client import Slurmrestd
-from mirage.config.settings import Settings, load
+from mirage.config.settings import Settings, load_settings
 from mirage.errors import ConfigError
 from tests.cluster.restd import FakeRestd, openapi, running
 from tests.cluster.tokens import jwt
@@ -92,16 +92,16 @@ def test_the_doctor_says_why_there_is_no_answer(config: Path, fake: FakeRestd) -
 
 
 def test_the_settings_become_a_slurmrestd(config: Path, fake: FakeRestd) -> None:
-    slurm = wiring.slurm(load(config))
+    slurm = wiring.build_slurm_client(load_settings(config))
     assert isinstance(slurm, Slurmrestd)
-    assert slurm.nodes() == ()
+    assert slurm.fetch_nodes() == ()
 
 
 def test_slurmrestd_needs_its_address(tmp_path: Path) -> None:
     path = tmp_path / "mirage.toml"
     path.write_text('[cluster]\ntransport = "rest"\n')
     with pytest.raises(ConfigError, match=r'transport = "rest" needs rest_url'):
-        load(path)
+        load_settings(path)
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_a_token_that_travels_in_the_open_is_warned_of(url: str, warned: int) ->
             "provision": {"policy": "reactive"},
         }
     )
-    assert len(wiring.check(settings)) == warned
+    assert len(wiring.check_settings(settings)) == warned

@@ -55,20 +55,22 @@ ALICE = "alice"
 
 
 def pin(scene: Scene) -> str:
-    scene.operator.pin(
+    scene.operator.pin_standby(
         scene.rig.standby, owner=uid_of(ALICE), dependency="", node_list=scene.nodes()
     )
     return f"on {scene.shown('ReqNodeList')}"
 
 
 def unpin(scene: Scene) -> str:
-    scene.operator.hold(scene.rig.standby, owner=uid_of(ALICE), dependency=scene.behind, unpin=True)
+    scene.operator.set_dependency(
+        scene.rig.standby, owner=uid_of(ALICE), dependency=scene.behind, unpin=True
+    )
     return f"behind, nodes {scene.shown('ReqNodeList')}"
 
 
 def hold_release(scene: Scene) -> str:
     words = []
-    for move in (scene.operator.suspend, scene.operator.resume):
+    for move in (scene.operator.hold_job, scene.operator.release_job):
         move(scene.rig.standby, owner=uid_of(ALICE))
         words.append(scene.shown("Reason"))
     return ", ".join(words)
@@ -76,12 +78,12 @@ def hold_release(scene: Scene) -> str:
 
 def refused_move(scene: Scene) -> str:
     return _refused(
-        scene, lambda bobs: bobs.free(scene.rig.standby, owner=uid_of(ALICE), dependency="")
+        scene, lambda bobs: bobs.free_standby(scene.rig.standby, owner=uid_of(ALICE), dependency="")
     )
 
 
 def refused_cancel(scene: Scene) -> str:
-    return _refused(scene, lambda bobs: bobs.cancel(scene.rig.standby, owner=uid_of(ALICE)))
+    return _refused(scene, lambda bobs: bobs.cancel_job(scene.rig.standby, owner=uid_of(ALICE)))
 
 
 def _refused(scene: Scene, move: Callable[[Real], None]) -> str:
@@ -95,25 +97,25 @@ def _refused(scene: Scene, move: Callable[[Real], None]) -> str:
 
 
 def free(scene: Scene) -> str:
-    scene.operator.free(scene.rig.standby, owner=uid_of(ALICE), dependency="")
+    scene.operator.free_standby(scene.rig.standby, owner=uid_of(ALICE), dependency="")
     return "eligible" if scene.shown("Dependency") == "(null)" else "STILL BEHIND"
 
 
 def cancel(scene: Scene) -> str:
-    scene.operator.cancel(scene.rig.standby, owner=uid_of(ALICE))
+    scene.operator.cancel_job(scene.rig.standby, owner=uid_of(ALICE))
     return scene.shown("JobState").lower()
 
 
 def by_id(scene: Scene) -> str:
     ids = [scene.rig.predecessor, scene.rig.standby]
-    scene.rig.until(lambda: len(scene.operator.jobs(ids)) == len(ids), 60)
-    return f"{len(scene.operator.jobs(ids))} of {len(ids)}"
+    scene.rig.until(lambda: len(scene.operator.fetch_job_records(ids)) == len(ids), 60)
+    return f"{len(scene.operator.fetch_job_records(ids))} of {len(ids)}"
 
 
 def history(scene: Scene) -> str:
     """Of a window that begins after the predecessor did."""
     now = int(time.time())
-    found = {job.job_id: job for job in scene.operator.history(now - 1, now + 1)}
+    found = {job.job_id: job for job in scene.operator.fetch_history(now - 1, now + 1)}
     run = found[scene.rig.predecessor]
     whole = run.start is not None and run.start < now - 1 and run.end is None
     return "whole" if whole else f"CUT: {run.start}, {run.end}"

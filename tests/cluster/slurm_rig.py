@@ -126,8 +126,8 @@ class Stage:
     def _in_history(self) -> bool:
         """slurmdbd hears of a job's eligibility a moment later than of the job."""
         cluster = SlurmCli()
-        now = cluster.now()
-        return any(job.job_id == self._predecessor for job in cluster.history(now - 60, now))
+        now = cluster.read_clock()
+        return any(job.job_id == self._predecessor for job in cluster.fetch_history(now - 60, now))
 
 
 def submit(testbed: Testbed, *words: str) -> JobId:

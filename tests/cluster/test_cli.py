@@ -35,8 +35,8 @@ def cluster() -> SlurmCli:
 def test_the_queue_is_one_call(commands: FakeCommands, cluster: SlurmCli) -> None:
     commands.answers("squeue", QUEUE)
     before = int(time.time())
-    queue = cluster.queue()
-    assert before <= queue.taken_at <= cluster.now()
+    queue = cluster.fetch_queue()
+    assert before <= queue.taken_at <= cluster.read_clock()
     assert len(queue) == 51
     running = queue.find_job(job_id("running"))
     assert running is not None
@@ -50,8 +50,8 @@ def test_no_two_queries_have_the_same_separator(
     """And no other user reads it: it is not among the arguments."""
     heard = tmp_path / "heard"
     commands.runs("squeue", f'#!/bin/sh\necho "$SQUEUE_FORMAT2 $*" >>{heard}\n')
-    cluster.queue()
-    cluster.queue()
+    cluster.fetch_queue()
+    cluster.fetch_queue()
     calls = [line.split(" ", 1) for line in heard.read_text().splitlines()]
     first, second = (form.split(",")[0].removeprefix("JobID:") for form, _ in calls)
     assert first != second
@@ -61,7 +61,7 @@ def test_no_two_queries_have_the_same_separator(
 
 def test_nodes(commands: FakeCommands, cluster: SlurmCli) -> None:
     commands.answers("sinfo", NODES)
-    assert [node.name for node in cluster.nodes()] == [f"gpu0{i}" for i in range(1, 9)]
+    assert [node.name for node in cluster.fetch_nodes()] == [f"gpu0{i}" for i in range(1, 9)]
 
 
 def test_the_sites_regime(commands: FakeCommands, cluster: SlurmCli) -> None:
@@ -79,7 +79,7 @@ def test_a_count_that_does_not_read_keeps_nobody_from_the_queue(
     commands.answers("sdiag", SDIAG[:-1000])
     with pytest.raises(ClusterUnavailable, match="sdiag's answer does not read"):
         cluster.diagnosis()
-    assert len(cluster.queue()) == 51
+    assert len(cluster.fetch_queue()) == 51
 
 
 @pytest.mark.parametrize("lost", [1, 10, 1000])
@@ -88,7 +88,7 @@ def test_an_answer_cut_half_way_is_not_a_shorter_queue(
 ) -> None:
     commands.answers("squeue", QUEUE, cut=lost)
     with pytest.raises(ClusterUnavailable, match="squeue's answer does not read"):
-        cluster.queue()
+        cluster.fetch_queue()
 
 
 def test_half_an_answer_of_a_killed_command_is_none(
@@ -96,14 +96,14 @@ def test_half_an_answer_of_a_killed_command_is_none(
 ) -> None:
     commands.runs("squeue", "#!/bin/sh\nprintf '12'\nkill -9 $$\n")
     with pytest.raises(ClusterUnavailable, match=r"squeue: no word of why .*signal 9"):
-        cluster.queue()
+        cluster.fetch_queue()
 
 
 def test_an_error_is_not_an_empty_queue(commands: FakeCommands, cluster: SlurmCli) -> None:
     said = outcome("slurmctld-down-squeue")
     commands.answers("squeue", said.stdout, stderr=said.stderr, code=said.code)
     with pytest.raises(ClusterUnavailable, match="Unable to contact slurm controller"):
-        cluster.queue()
+        cluster.fetch_queue()
 
 
 def test_success_with_an_error_on_stderr_is_not_an_empty_queue(
@@ -111,39 +111,39 @@ def test_success_with_an_error_on_stderr_is_not_an_empty_queue(
 ) -> None:
     commands.answers("squeue", "", stderr="slurm_load_jobs error: Socket timed out\n")
     with pytest.raises(ClusterUnavailable, match="Socket timed out"):
-        cluster.queue()
+        cluster.fetch_queue()
 
 
 def test_an_empty_queue_is_an_answer(commands: FakeCommands, cluster: SlurmCli) -> None:
     commands.answers("squeue", "")
-    assert len(cluster.queue()) == 0
+    assert len(cluster.fetch_queue()) == 0
 
 
 def test_a_command_that_hangs_is_unavailable(commands: FakeCommands) -> None:
     commands.answers("squeue", QUEUE, seconds=60)
     with pytest.raises(ClusterUnavailable, match=r"did not answer within 0.3 s"):
-        SlurmCli(timeout_s=0.3).queue()
+        SlurmCli(timeout_s=0.3).fetch_queue()
 
 
 def test_after_a_failure_it_is_left_alone_and_then_asked_again(commands: FakeCommands) -> None:
     cluster = SlurmCli(patience=Patience(first_pause_s=0.5))
     commands.answers("squeue", stderr="slurm_load_jobs error: no\n", code=1)
     with pytest.raises(ClusterUnavailable):
-        cluster.queue()
+        cluster.fetch_queue()
     commands.answers("squeue", QUEUE)
     with pytest.raises(ClusterUnavailable, match="not asked for another"):
-        cluster.queue()
+        cluster.fetch_queue()
     assert len(commands.calls("squeue")) == 1
     time.sleep(0.6)
-    assert len(cluster.queue()) == 51
+    assert len(cluster.fetch_queue()) == 51
 
 
 def test_a_slow_answer_is_used_and_then_it_is_left_alone(commands: FakeCommands) -> None:
     cluster = SlurmCli(patience=Patience(slow_s=0.2))
     commands.answers("squeue", QUEUE, seconds=0.4)
-    assert len(cluster.queue()) == 51
+    assert len(cluster.fetch_queue()) == 51
     with pytest.raises(ClusterUnavailable, match="the last answer took"):
-        cluster.queue()
+        cluster.fetch_queue()
 
 
 def test_trouble_of_slurmdbd_does_not_keep_from_asking_slurmctld(
@@ -153,8 +153,8 @@ def test_trouble_of_slurmdbd_does_not_keep_from_asking_slurmctld(
     commands.answers("sacct", stderr=said.stderr, code=said.code, helpformat=HELPFORMAT)
     commands.answers("squeue", QUEUE)
     with pytest.raises(ClusterUnavailable, match="slurm_persist_conn_open"):
-        cluster.jobs([JOB])
-    assert len(cluster.queue()) == 51
+        cluster.fetch_job_records([JOB])
+    assert len(cluster.fetch_queue()) == 51
 
 
 def test_an_account_in_doubt_is_asked_about_alone(
@@ -199,7 +199,7 @@ def test_history_asks_for_facts_then_for_texts_and_gives_each_record_once(
     commands: FakeCommands, cluster: SlurmCli
 ) -> None:
     commands.answers("sacct", RECORDS, texts=TEXTS, helpformat=HELPFORMAT)
-    jobs = list(cluster.history(5000, 7500))
+    jobs = list(cluster.fetch_history(5000, 7500))
     assert len({(job.job_id, job.submit) for job in jobs}) == len(jobs) > 30
     spans = [
         [word.partition("=uts")[2] for word in call if "time=uts" in word]
@@ -211,7 +211,7 @@ def test_history_asks_for_facts_then_for_texts_and_gives_each_record_once(
 
 def test_an_empty_span_asks_nothing(commands: FakeCommands, cluster: SlurmCli) -> None:
     commands.answers("sacct", HEADER, helpformat=HELPFORMAT)
-    assert list(cluster.history(5000, 5000)) == []
+    assert list(cluster.fetch_history(5000, 5000)) == []
     assert commands.calls("sacct") == []
 
 
@@ -221,13 +221,13 @@ def test_history_where_accounting_is_off_is_refused(
     commands.answers("sacct", stderr="Slurm accounting storage is disabled\n", code=1)
     for _ in range(2):
         with pytest.raises(ClusterRefused, match="accounting storage is disabled"):
-            list(cluster.history(0, 100))
+            list(cluster.fetch_history(0, 100))
 
 
 def test_the_fields_of_sacct_are_asked_for_once(commands: FakeCommands, cluster: SlurmCli) -> None:
     commands.answers("sacct", HEADER, helpformat=HELPFORMAT)
-    cluster.jobs([JOB])
-    cluster.jobs([JOB])
+    cluster.fetch_job_records([JOB])
+    cluster.fetch_job_records([JOB])
     assert sum("--helpformat" in call for call in commands.calls("sacct")) == 1
 
 
@@ -236,7 +236,7 @@ def test_jobs_are_asked_for_in_chunks_and_absent_ones_left_out(
 ) -> None:
     commands.answers("sacct", RECORDS, texts=TEXTS, helpformat=HELPFORMAT)
     wanted = [JobId(i) for i in range(4, 504)]
-    found = cluster.jobs([*wanted, *wanted])
+    found = cluster.fetch_job_records([*wanted, *wanted])
     assert {job.job_id for job in found} <= set(wanted)
     assert job_id("completed") in {job.job_id for job in found}
     sizes = [
@@ -250,7 +250,7 @@ def test_jobs_are_asked_for_in_chunks_and_absent_ones_left_out(
 
 def test_no_ids_ask_nothing(commands: FakeCommands, cluster: SlurmCli) -> None:
     commands.answers("sacct", HEADER, helpformat=HELPFORMAT)
-    assert cluster.jobs([]) == []
+    assert cluster.fetch_job_records([]) == []
     assert commands.calls("sacct") == []
 
 
@@ -258,9 +258,9 @@ def test_each_move_is_one_command(commands: FakeCommands, cluster: SlurmCli) -> 
     commands.answers("squeue", HERS)
     commands.answers("scontrol")
     commands.answers("scancel")
-    cluster.free(JOB, owner=ALICE, dependency="afterok:4(unfulfilled)")
-    cluster.hold(JOB, owner=ALICE, dependency="afterany:3,afterok:4")
-    cluster.cancel(JOB, owner=ALICE)
+    cluster.free_standby(JOB, owner=ALICE, dependency="afterok:4(unfulfilled)")
+    cluster.set_dependency(JOB, owner=ALICE, dependency="afterany:3,afterok:4")
+    cluster.cancel_job(JOB, owner=ALICE)
     assert commands.calls("scontrol") == [
         ["update", "JobId=35", "Dependency=afterok:4"],
         ["update", "JobId=35", "Dependency=afterany:3,afterok:4"],
@@ -273,7 +273,7 @@ def test_a_job_unknown_to_scancel_is_refused(commands: FakeCommands, cluster: Sl
     commands.answers("squeue", HERS)
     commands.answers("scancel", stderr=f"scancel: Terminating job 35\n{said}")
     with pytest.raises(ClusterRefused, match="Invalid job id"):
-        cluster.cancel(JOB, owner=ALICE)
+        cluster.cancel_job(JOB, owner=ALICE)
 
 
 def test_cancelling_a_job_that_is_over_is_no_error(
@@ -282,7 +282,7 @@ def test_cancelling_a_job_that_is_over_is_no_error(
     said = "Kill job error on job id 35: Job/step already completing or completed\n"
     commands.answers("squeue", HERS)
     commands.answers("scancel", stderr=f"scancel: Terminating job 35\nscancel: error: {said}")
-    cluster.cancel(JOB, owner=ALICE)
+    cluster.cancel_job(JOB, owner=ALICE)
 
 
 def test_what_mirage_pinned_it_unpins_and_a_users_nodes_stay(
@@ -290,10 +290,10 @@ def test_what_mirage_pinned_it_unpins_and_a_users_nodes_stay(
 ) -> None:
     commands.answers("scontrol")
     commands.answers("squeue", HERS)
-    cluster.pin(JOB, owner=ALICE, dependency="", node_list="gpu01")
-    cluster.free(JOB, owner=ALICE, dependency="")
-    cluster.free(JOB, owner=ALICE, dependency="")
-    cluster.hold(JOB, owner=ALICE, dependency="afterany:3", unpin=True)
+    cluster.pin_standby(JOB, owner=ALICE, dependency="", node_list="gpu01")
+    cluster.free_standby(JOB, owner=ALICE, dependency="")
+    cluster.free_standby(JOB, owner=ALICE, dependency="")
+    cluster.set_dependency(JOB, owner=ALICE, dependency="afterany:3", unpin=True)
     pinned, unpinned, users, told = commands.calls("scontrol")
     assert pinned[-1] == "ReqNodeList=gpu01"
     assert unpinned[-1] == told[-1] == "ReqNodeList="
@@ -306,10 +306,10 @@ def test_nobody_is_pinned_whose_own_nodes_are_not_known(
     commands.answers("scontrol")
     commands.answers("squeue", stderr="squeue: error: Unable to contact slurm controller\n", code=1)
     with pytest.raises(ClusterUnavailable):
-        cluster.pin(JOB, owner=ALICE, dependency="", node_list="gpu01")
+        cluster.pin_standby(JOB, owner=ALICE, dependency="", node_list="gpu01")
     commands.answers("squeue", HERS, cut=1)
     with pytest.raises(ClusterUnavailable, match="does not read"):
-        cluster.pin(JOB, owner=ALICE, dependency="", node_list="gpu01")
+        cluster.pin_standby(JOB, owner=ALICE, dependency="", node_list="gpu01")
     assert commands.calls("scontrol") == []
 
 
@@ -319,7 +319,7 @@ def test_a_move_that_slurm_refuses(commands: FakeCommands, cluster: SlurmCli, na
     commands.answers("squeue", HERS)
     commands.answers("scontrol", said.stdout, stderr=said.stderr, code=said.code)
     with pytest.raises(ClusterRefused, match=said.stderr.strip()):
-        cluster.free(JOB, owner=ALICE, dependency="")
+        cluster.free_standby(JOB, owner=ALICE, dependency="")
 
 
 def test_a_move_that_nobody_heard_may_be_tried_again(
@@ -330,7 +330,7 @@ def test_a_move_that_nobody_heard_may_be_tried_again(
     commands.answers("scontrol", said.stdout, stderr=said.stderr, code=said.code)
     for _ in range(2):
         with pytest.raises(ClusterUnavailable, match="Unexpected message received"):
-            cluster.free(JOB, owner=ALICE, dependency="")
+            cluster.free_standby(JOB, owner=ALICE, dependency="")
     assert len(commands.calls("scontrol")) == 2
 
 
@@ -338,9 +338,9 @@ def test_moves_are_made_while_queries_back_off(commands: FakeCommands, cluster: 
     commands.answers("squeue", code=1)
     commands.answers("scontrol")
     with pytest.raises(ClusterUnavailable):
-        cluster.queue()
+        cluster.fetch_queue()
     commands.answers("squeue", HERS)
-    cluster.free(JOB, owner=ALICE, dependency="")
+    cluster.free_standby(JOB, owner=ALICE, dependency="")
     assert len(commands.calls("scontrol")) == 1
 
 
@@ -351,12 +351,12 @@ def test_a_job_that_slurm_gives_to_somebody_else_is_not_touched(
     commands.answers("scancel")
     commands.answers("squeue", HERS.replace(str(ALICE), "1002"))
     moves: list[Callable[[], None]] = [
-        lambda: cluster.free(JOB, owner=ALICE, dependency=""),
-        lambda: cluster.hold(JOB, owner=ALICE, dependency=""),
-        lambda: cluster.pin(JOB, owner=ALICE, dependency="", node_list="gpu01"),
-        lambda: cluster.suspend(JOB, owner=ALICE),
-        lambda: cluster.resume(JOB, owner=ALICE),
-        lambda: cluster.cancel(JOB, owner=ALICE),
+        lambda: cluster.free_standby(JOB, owner=ALICE, dependency=""),
+        lambda: cluster.set_dependency(JOB, owner=ALICE, dependency=""),
+        lambda: cluster.pin_standby(JOB, owner=ALICE, dependency="", node_list="gpu01"),
+        lambda: cluster.hold_job(JOB, owner=ALICE),
+        lambda: cluster.release_job(JOB, owner=ALICE),
+        lambda: cluster.cancel_job(JOB, owner=ALICE),
     ]
     for move in moves:
         with pytest.raises(ClusterRefused, match="job 35 is a job of uid 1002"):
@@ -366,7 +366,7 @@ def test_a_job_that_slurm_gives_to_somebody_else_is_not_touched(
 
 def test_what_it_cost_is_counted(commands: FakeCommands, cluster: SlurmCli) -> None:
     commands.answers("squeue", QUEUE)
-    cluster.queue()
+    cluster.fetch_queue()
     usage = cluster.usage()["squeue"]
     assert (usage.calls, usage.failures) == (1, 0)
     assert usage.seconds > 0

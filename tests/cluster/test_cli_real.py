@@ -18,19 +18,19 @@ pytestmark = pytest.mark.slurm
 
 
 def test_the_queue_tells_all_of_a_job(slurm_rig: SlurmRig) -> None:
-    queue = slurm_rig.cluster.queue()
+    queue = slurm_rig.cluster.fetch_queue()
     job = queue.find_job(slurm_rig.predecessor)
     assert job is not None
     assert (job.user, job.account, job.partition) == ("alice", "research", "gpu")
     assert (job.nodes, job.cpus, job.time_limit_s) == (1, 16, 3600)
     assert job.start is not None
     assert (job.end, job.expected_end) == (None, job.start + 3600)
-    assert abs(job.start - slurm_rig.cluster.now()) < 300
+    assert abs(job.start - slurm_rig.cluster.read_clock()) < 300
     assert job.state is JobState.RUNNING
 
 
 def test_nodes_and_the_sites_regime(slurm_rig: SlurmRig) -> None:
-    (node, _) = sorted(slurm_rig.cluster.nodes(), key=lambda n: n.name)
+    (node, _) = sorted(slurm_rig.cluster.fetch_nodes(), key=lambda n: n.name)
     assert sorted(node.partitions) == ["debug", "gpu", "long"]
     assert (node.cpus, node.gpus) == (16, 8)
     site = slurm_rig.cluster.site_config()
@@ -46,11 +46,11 @@ def test_slurmctld_counts_what_this_user_asks(slurm_rig: SlurmRig) -> None:
     def calls(user: str) -> int:
         return sum(row.calls for row in told.users if row.user == user)
 
-    slurm_rig.cluster.nodes()
+    slurm_rig.cluster.fetch_nodes()
     told, own = slurm_rig.cluster.diagnosis()
     before = {user: calls(user) for user in (own, "mirage")}
     for _ in range(3):
-        slurm_rig.cluster.nodes()
+        slurm_rig.cluster.fetch_nodes()
     told, _ = slurm_rig.cluster.diagnosis()
     assert told.since is None or told.since <= told.at
     assert calls("mirage") >= before["mirage"] + 3 > 3
@@ -58,19 +58,19 @@ def test_slurmctld_counts_what_this_user_asks(slurm_rig: SlurmRig) -> None:
 
 
 def test_history_and_jobs_tell_the_same(slurm_rig: SlurmRig) -> None:
-    now = slurm_rig.cluster.now()
-    history = {job.job_id: job for job in slurm_rig.cluster.history(now - 600, now + 60)}
-    (job,) = slurm_rig.cluster.jobs([slurm_rig.predecessor])
+    now = slurm_rig.cluster.read_clock()
+    history = {job.job_id: job for job in slurm_rig.cluster.fetch_history(now - 600, now + 60)}
+    (job,) = slurm_rig.cluster.fetch_job_records([slurm_rig.predecessor])
     assert history[slurm_rig.predecessor] == job
     assert (job.user, job.time_limit_s, job.state) == ("alice", 3600, JobState.RUNNING)
     assert "sbatch" in job.submit_line
 
 
 def test_windows_of_history_leave_nothing_out(slurm_rig: SlurmRig) -> None:
-    now = slurm_rig.cluster.now()
-    whole = set(slurm_rig.cluster.history(now - 600, now))
+    now = slurm_rig.cluster.read_clock()
+    whole = set(slurm_rig.cluster.fetch_history(now - 600, now))
     spans = [(now - 600 + i * 60, now - 540 + i * 60) for i in range(10)]
-    pieces = {job for span in spans for job in slurm_rig.cluster.history(*span)}
+    pieces = {job for span in spans for job in slurm_rig.cluster.fetch_history(*span)}
     assert whole == pieces
     assert slurm_rig.predecessor in {job.job_id for job in pieces}
 
@@ -85,11 +85,11 @@ def test_a_users_own_dependencies_stay_through_free_and_hold(slurm_rig: SlurmRig
     standby = slurm_rig.submit(f"--dependency={behind}", "--job-name=own")
     shown = _dependency(slurm_rig, standby)
     rest = dependency.without(shown, slurm_rig.predecessor)
-    slurm_rig.cluster.free(standby, owner=uid_of("alice"), dependency=rest)
+    slurm_rig.cluster.free_standby(standby, owner=uid_of("alice"), dependency=rest)
     freed = _dependency(slurm_rig, standby)
     assert sorted(freed.split(",")) == sorted(rest.split(","))
     assert not dependency.waits_on(freed, slurm_rig.predecessor)
-    slurm_rig.cluster.hold(
+    slurm_rig.cluster.set_dependency(
         standby, owner=uid_of("alice"), dependency=dependency.behind(freed, slurm_rig.predecessor)
     )
     assert dependency.waits_on(_dependency(slurm_rig, standby), slurm_rig.predecessor)
@@ -97,7 +97,7 @@ def test_a_users_own_dependencies_stay_through_free_and_hold(slurm_rig: SlurmRig
 
 def test_a_users_own_node_list_stays(slurm_rig: SlurmRig) -> None:
     standby = slurm_rig.submit(f"--dependency=afterany:{slurm_rig.predecessor}", "--nodelist=gpu01")
-    slurm_rig.cluster.free(standby, owner=uid_of("alice"), dependency="")
+    slurm_rig.cluster.free_standby(standby, owner=uid_of("alice"), dependency="")
     assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "gpu01"
 
 
@@ -105,13 +105,13 @@ def test_a_pin_is_taken_back_by_free_and_by_hold(slurm_rig: SlurmRig) -> None:
     slurm_rig.crowd()
     cluster, standby = slurm_rig.cluster, slurm_rig.standby
     behind = f"afterany:{slurm_rig.predecessor}"
-    cluster.pin(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
+    cluster.pin_standby(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
     assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "gpu01"
-    cluster.hold(standby, owner=uid_of("alice"), dependency=behind)
+    cluster.set_dependency(standby, owner=uid_of("alice"), dependency=behind)
     assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "(null)"
-    cluster.pin(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
+    cluster.pin_standby(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
     # Another process, which does not know who pinned it, is told.
-    SlurmCli().free(standby, owner=uid_of("alice"), dependency="", unpin=True)
+    SlurmCli().free_standby(standby, owner=uid_of("alice"), dependency="", unpin=True)
     assert slurm_rig.testbed.job(standby)["ReqNodeList"] == "(null)"
 
 
@@ -122,11 +122,11 @@ def test_of_nodes_that_do_not_fit_the_queue_tells_and_letting_it_off_mends_it(
     cluster, behind = slurm_rig.cluster, f"afterany:{slurm_rig.predecessor}"
     nodes = _shown(slurm_rig, slurm_rig.predecessor).node_list
     standby = slurm_rig.submit(f"--dependency={behind}", f"--exclude={nodes}")
-    cluster.pin(standby, owner=uid_of("alice"), dependency="", node_list=nodes)
+    cluster.pin_standby(standby, owner=uid_of("alice"), dependency="", node_list=nodes)
     slurm_rig.testbed.wait_until(
         lambda: _shown(slurm_rig, standby).reason == "BadConstraints", 30, "the scheduler's look"
     )
-    cluster.hold(standby, owner=uid_of("alice"), dependency=behind)
+    cluster.set_dependency(standby, owner=uid_of("alice"), dependency=behind)
     held = _shown(slurm_rig, standby)
     assert held.priority != 0
     assert slurm_rig.testbed.job(standby)["ExcNodeList"] == nodes
@@ -140,7 +140,7 @@ def test_what_slurm_gave_priority_0_is_neither_held_nor_released(slurm_rig: Slur
     slurm_rig.testbed.wait_until(
         lambda: _shown(slurm_rig, job_id).priority == 0, 30, "the scheduler's look"
     )
-    for move in (slurm_rig.cluster.suspend, slurm_rig.cluster.resume):
+    for move in (slurm_rig.cluster.hold_job, slurm_rig.cluster.release_job):
         with pytest.raises(JobChanged, match="BadConstraints"):
             move(job_id, owner=uid_of("alice"))
     shown = _shown(slurm_rig, job_id)
@@ -148,7 +148,7 @@ def test_what_slurm_gave_priority_0_is_neither_held_nor_released(slurm_rig: Slur
 
 
 def _shown(rig: SlurmRig, job_id: JobId) -> Job:
-    job = rig.cluster.queue().find_job(job_id)
+    job = rig.cluster.fetch_queue().find_job(job_id)
     assert job is not None
     return job
 
@@ -157,10 +157,10 @@ def test_a_standby_of_components_is_freed_through_its_leader(slurm_rig: SlurmRig
     slurm_rig.crowd()
     half = ("-n1", "-t", "5", f"--dependency=afterany:{slurm_rig.predecessor}")
     leader = JobId(slurm_rig.testbed.sbatch(*half, ":", *half))
-    slurm_rig.cluster.free(leader, owner=uid_of("alice"), dependency="")
+    slurm_rig.cluster.free_standby(leader, owner=uid_of("alice"), dependency="")
     for component in (leader, leader + 1):
         assert slurm_rig.testbed.job(component)["Dependency"] == "(null)"
-    job = slurm_rig.cluster.queue().find_job(leader)
+    job = slurm_rig.cluster.fetch_queue().find_job(leader)
     assert job is not None
     assert job.cpus == 2
 
@@ -172,19 +172,19 @@ def test_a_stranger_is_refused_every_move_and_nothing_changes(
     stranger, standby = SlurmCli(), slurm_rig.standby
     before = slurm_rig.testbed.job(standby)
     with pytest.raises(ClusterRefused, match="Invalid user id"):
-        stranger.free(standby, owner=uid_of("alice"), dependency="")
+        stranger.free_standby(standby, owner=uid_of("alice"), dependency="")
     with pytest.raises(ClusterRefused, match="Invalid user id"):
-        stranger.pin(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
+        stranger.pin_standby(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
     with pytest.raises(ClusterRefused):
-        stranger.suspend(standby, owner=uid_of("alice"))
+        stranger.hold_job(standby, owner=uid_of("alice"))
     with pytest.raises(ClusterRefused, match="permission denied"):
-        stranger.cancel(standby, owner=uid_of("alice"))
+        stranger.cancel_job(standby, owner=uid_of("alice"))
     assert slurm_rig.testbed.job(standby) == before
 
 
 def test_cancelling_twice_is_no_error(slurm_rig: SlurmRig) -> None:
-    slurm_rig.cluster.cancel(slurm_rig.standby, owner=uid_of("alice"))
-    slurm_rig.cluster.cancel(slurm_rig.standby, owner=uid_of("alice"))
+    slurm_rig.cluster.cancel_job(slurm_rig.standby, owner=uid_of("alice"))
+    slurm_rig.cluster.cancel_job(slurm_rig.standby, owner=uid_of("alice"))
 
 
 def test_without_slurmctld_nothing_is_known_and_afterwards_all_again(slurm_rig: SlurmRig) -> None:
@@ -192,22 +192,22 @@ def test_without_slurmctld_nothing_is_known_and_afterwards_all_again(slurm_rig: 
     slurm_rig.testbed.stop_ctld()
     try:
         with pytest.raises(ClusterUnavailable, match="Unable to contact slurm controller"):
-            cluster.queue()
+            cluster.fetch_queue()
         with pytest.raises(ClusterUnavailable):
-            cluster.free(slurm_rig.standby, owner=uid_of("alice"), dependency="")
+            cluster.free_standby(slurm_rig.standby, owner=uid_of("alice"), dependency="")
         with pytest.raises(ClusterUnavailable):
-            cluster.cancel(slurm_rig.standby, owner=uid_of("alice"))
+            cluster.cancel_job(slurm_rig.standby, owner=uid_of("alice"))
     finally:
         slurm_rig.testbed.start_ctld()
     slurm_rig.testbed.wait_until(lambda: _answers(cluster), 30, "an answer")
-    job = cluster.queue().find_job(slurm_rig.standby)
+    job = cluster.fetch_queue().find_job(slurm_rig.standby)
     assert job is not None
     assert job.dependency == f"afterany:{slurm_rig.predecessor}(unfulfilled)"
 
 
 def _answers(cluster: SlurmCli) -> bool:
     try:
-        cluster.queue()
+        cluster.fetch_queue()
     except ClusterUnavailable:
         return False
     return True
@@ -217,7 +217,7 @@ def test_without_slurmdbd_there_is_no_history_but_a_queue(slurm_rig: SlurmRig) -
     slurm_rig.testbed.stop_dbd()
     try:
         with pytest.raises(ClusterUnavailable):
-            SlurmCli().jobs([slurm_rig.predecessor])
-        assert slurm_rig.cluster.queue().find_job(slurm_rig.predecessor) is not None
+            SlurmCli().fetch_job_records([slurm_rig.predecessor])
+        assert slurm_rig.cluster.fetch_queue().find_job(slurm_rig.predecessor) is not None
     finally:
         slurm_rig.testbed.start_dbd()

@@ -58,7 +58,7 @@ class SimulatedRig:
         first = self.cluster.submit_chain(ChainId("abcd1234"), links=3, time_limit_s=3600)
         self.predecessor = first
         self.cluster.advance(20)
-        marks = {find_mark(j.comment): j.job_id for j in self.cluster.queue()}
+        marks = {find_mark(j.comment): j.job_id for j in self.cluster.fetch_queue()}
         self.standby = next(i for mark, i in marks.items() if mark and mark.index == 2)
 
     def wait(self, seconds: int) -> None:
@@ -99,7 +99,7 @@ class SimulatedRig:
 
     @property
     def _names(self) -> list[str]:
-        return [node.name for node in self.cluster.nodes()]
+        return [node.name for node in self.cluster.fetch_nodes()]
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def rig(request: pytest.FixtureRequest) -> Rig:
 
 
 def find(rig: Rig, job_id: JobId) -> Job:
-    job = rig.cluster.queue().find_job(job_id)
+    job = rig.cluster.fetch_queue().find_job(job_id)
     assert job is not None
     return job
 
@@ -146,24 +146,24 @@ def test_a_standby_waits_behind_its_predecessor(rig: Rig) -> None:
 
 def test_a_freed_standby_is_eligible_at_that_second(rig: Rig) -> None:
     rig.crowd()
-    at = rig.cluster.now()
-    rig.cluster.free(rig.standby, owner=owner_of(rig), dependency="")
+    at = rig.cluster.read_clock()
+    rig.cluster.free_standby(rig.standby, owner=owner_of(rig), dependency="")
     standby = find(rig, rig.standby)
     assert standby.dependency == ""
     assert standby.eligible is not None
-    assert at <= standby.eligible <= rig.cluster.now()
+    assert at <= standby.eligible <= rig.cluster.read_clock()
 
 
 def test_a_freed_standby_starts_where_there_is_room(rig: Rig) -> None:
-    rig.cluster.free(rig.standby, owner=owner_of(rig), dependency="")
+    rig.cluster.free_standby(rig.standby, owner=owner_of(rig), dependency="")
     rig.until(lambda: find(rig, rig.standby).state is JobState.RUNNING, 30)
     assert find(rig, rig.predecessor).state is JobState.RUNNING
 
 
 def test_hold_takes_it_back_behind_its_predecessor(rig: Rig) -> None:
     rig.crowd()
-    rig.cluster.free(rig.standby, owner=owner_of(rig), dependency="")
-    rig.cluster.hold(rig.standby, owner=owner_of(rig), dependency=behind(rig))
+    rig.cluster.free_standby(rig.standby, owner=owner_of(rig), dependency="")
+    rig.cluster.set_dependency(rig.standby, owner=owner_of(rig), dependency=behind(rig))
     standby = find(rig, rig.standby)
     assert standby.dependency == f"{behind(rig)}(unfulfilled)"
     assert standby.state is JobState.PENDING
@@ -171,7 +171,7 @@ def test_hold_takes_it_back_behind_its_predecessor(rig: Rig) -> None:
 
 def test_a_pinned_standby_takes_only_its_predecessors_nodes(rig: Rig) -> None:
     nodes = find(rig, rig.predecessor).node_list
-    rig.cluster.pin(rig.standby, owner=owner_of(rig), dependency="", node_list=nodes)
+    rig.cluster.pin_standby(rig.standby, owner=owner_of(rig), dependency="", node_list=nodes)
     rig.wait(30)
     assert find(rig, rig.standby).state is JobState.PENDING, "the other node is idle"
 
@@ -181,31 +181,31 @@ def test_a_standby_that_asks_for_nodes_itself_is_not_pinned_and_keeps_them(rig: 
     nodes = find(rig, rig.predecessor).node_list
     standby = rig.insist(nodes)
     with pytest.raises(ClusterRefused, match="asks for nodes itself"):
-        rig.cluster.pin(standby, owner=owner_of(rig), dependency="", node_list=nodes)
+        rig.cluster.pin_standby(standby, owner=owner_of(rig), dependency="", node_list=nodes)
     assert find(rig, standby).dependency == f"{behind(rig)}(unfulfilled)"
-    rig.cluster.free(standby, owner=owner_of(rig), dependency="")
-    rig.cluster.hold(standby, owner=owner_of(rig), dependency=behind(rig))
+    rig.cluster.free_standby(standby, owner=owner_of(rig), dependency="")
+    rig.cluster.set_dependency(standby, owner=owner_of(rig), dependency=behind(rig))
     assert rig.asked_nodes(standby) == nodes
 
 
 def test_what_is_pinned_may_be_let_off_and_pinned_again(rig: Rig) -> None:
     nodes = find(rig, rig.predecessor).node_list
     for _ in range(2):
-        rig.cluster.pin(rig.standby, owner=owner_of(rig), dependency="", node_list=nodes)
+        rig.cluster.pin_standby(rig.standby, owner=owner_of(rig), dependency="", node_list=nodes)
         assert rig.asked_nodes(rig.standby) == nodes
-        told = rig.cluster.asked_nodes([rig.predecessor, rig.standby])
+        told = rig.cluster.fetch_requested_nodes([rig.predecessor, rig.standby])
         assert told == {rig.standby: nodes}
-        rig.cluster.hold(rig.standby, owner=owner_of(rig), dependency=behind(rig))
+        rig.cluster.set_dependency(rig.standby, owner=owner_of(rig), dependency=behind(rig))
         assert rig.asked_nodes(rig.standby) == ""
-        assert rig.cluster.asked_nodes([rig.standby]) == {}
+        assert rig.cluster.fetch_requested_nodes([rig.standby]) == {}
 
 
 def test_a_suspended_standby_does_not_start_until_resumed(rig: Rig) -> None:
-    rig.cluster.suspend(rig.standby, owner=owner_of(rig))
-    rig.cluster.free(rig.standby, owner=owner_of(rig), dependency="")
+    rig.cluster.hold_job(rig.standby, owner=owner_of(rig))
+    rig.cluster.free_standby(rig.standby, owner=owner_of(rig), dependency="")
     rig.wait(30)
     assert find(rig, rig.standby).state is JobState.PENDING
-    rig.cluster.resume(rig.standby, owner=owner_of(rig))
+    rig.cluster.release_job(rig.standby, owner=owner_of(rig))
     rig.until(lambda: find(rig, rig.standby).state is JobState.RUNNING, 30)
 
 
@@ -216,9 +216,9 @@ def holds(rig: Rig, job_id: JobId) -> tuple[str, int | None]:
 
 
 def test_a_suspended_standby_is_under_a_users_hold(rig: Rig) -> None:
-    rig.cluster.suspend(rig.standby, owner=owner_of(rig))
+    rig.cluster.hold_job(rig.standby, owner=owner_of(rig))
     assert holds(rig, rig.standby) == ("JobHeldUser", 0)
-    rig.cluster.resume(rig.standby, owner=owner_of(rig))
+    rig.cluster.release_job(rig.standby, owner=owner_of(rig))
     reason, priority = holds(rig, rig.standby)
     assert not reason.startswith("JobHeld")
     assert priority != 0
@@ -236,17 +236,17 @@ def test_an_admins_hold_and_its_owners_are_told_apart(rig: Rig) -> None:
 def test_an_admins_hold_is_not_made_a_users(rig: Rig) -> None:
     rig.place_hold(rig.standby, admin=True)
     with pytest.raises(JobChanged, match="is held already"):
-        rig.cluster.suspend(rig.standby, owner=owner_of(rig))
+        rig.cluster.hold_job(rig.standby, owner=owner_of(rig))
     assert holds(rig, rig.standby) == ("JobHeldAdmin", 0)
 
 
 @pytest.mark.parametrize("suspended", [True, False], ids=["beside Mirage's", "alone"])
 def test_an_admins_hold_is_not_lifted(rig: Rig, *, suspended: bool) -> None:
     if suspended:
-        rig.cluster.suspend(rig.standby, owner=owner_of(rig))
+        rig.cluster.hold_job(rig.standby, owner=owner_of(rig))
     rig.place_hold(rig.standby, admin=True)
     with pytest.raises(JobChanged, match="JobHeldAdmin"):
-        rig.cluster.resume(rig.standby, owner=owner_of(rig))
+        rig.cluster.release_job(rig.standby, owner=owner_of(rig))
     assert holds(rig, rig.standby) == ("JobHeldAdmin", 0)
 
 
@@ -254,30 +254,30 @@ def test_what_its_owner_holds_is_not_held_once_more(rig: Rig) -> None:
     """Nobody could tell afterwards whose the hold is."""
     rig.place_hold(rig.standby)
     with pytest.raises(JobChanged, match="is held already"):
-        rig.cluster.suspend(rig.standby, owner=owner_of(rig))
+        rig.cluster.hold_job(rig.standby, owner=owner_of(rig))
 
 
 def test_what_is_not_held_is_not_released(rig: Rig) -> None:
     with pytest.raises(JobChanged, match="not a user's hold"):
-        rig.cluster.resume(rig.standby, owner=owner_of(rig))
+        rig.cluster.release_job(rig.standby, owner=owner_of(rig))
 
 
 def test_what_runs_is_neither_held_nor_released(rig: Rig) -> None:
     """slurmctld would take the hold, and the job would wait once it is requeued."""
     before = holds(rig, rig.predecessor)
-    for move in (rig.cluster.suspend, rig.cluster.resume):
+    for move in (rig.cluster.hold_job, rig.cluster.release_job):
         with pytest.raises(JobChanged, match="does not wait"):
             move(rig.predecessor, owner=owner_of(rig))
     assert holds(rig, rig.predecessor) == before
 
 
 def test_a_cancelled_standby_is_over_and_still_shown_for_a_while(rig: Rig) -> None:
-    rig.cluster.cancel(rig.standby, owner=owner_of(rig))
+    rig.cluster.cancel_job(rig.standby, owner=owner_of(rig))
     assert find(rig, rig.standby).state is JobState.CANCELLED
 
 
 def test_the_queue_tells_what_runs_and_until_when(rig: Rig) -> None:
-    queue = rig.cluster.queue()
+    queue = rig.cluster.fetch_queue()
     job = queue.find_job(rig.predecessor)
     assert job is not None
     assert (job.state, job.nodes, job.dependency, job.reason) == (JobState.RUNNING, 1, "", "")
@@ -291,7 +291,7 @@ def test_the_queue_tells_what_runs_and_until_when(rig: Rig) -> None:
 
 def test_a_freed_standby_that_cannot_start_has_a_planned_start(rig: Rig) -> None:
     rig.crowd()
-    rig.cluster.free(rig.standby, owner=owner_of(rig), dependency="")
+    rig.cluster.free_standby(rig.standby, owner=owner_of(rig), dependency="")
     rig.until(lambda: find(rig, rig.standby).planned_start is not None, 60)
     standby, predecessor = find(rig, rig.standby), find(rig, rig.predecessor)
     assert (standby.state, standby.start, standby.end) == (JobState.PENDING, None, None)
@@ -303,43 +303,43 @@ def test_a_freed_standby_that_cannot_start_has_a_planned_start(rig: Rig) -> None
 
 
 def test_nodes_tell_what_is_taken(rig: Rig) -> None:
-    nodes = rig.cluster.nodes()
+    nodes = rig.cluster.fetch_nodes()
     assert sorted(n.state for n in nodes) == ["allocated", "idle"]
     taken = [n.name for n in nodes if n.state == "allocated"]
     assert taken == [find(rig, rig.predecessor).node_list]
 
 
 def test_history_has_jobs_of_the_window_and_no_others(rig: Rig) -> None:
-    now = rig.cluster.now()
-    ids = {j.job_id for j in rig.cluster.history(now - 3600, now + 1)}
+    now = rig.cluster.read_clock()
+    ids = {j.job_id for j in rig.cluster.fetch_history(now - 3600, now + 1)}
     assert rig.predecessor in ids
-    assert not list(rig.cluster.history(now - 7200, now - 3600))
+    assert not list(rig.cluster.fetch_history(now - 7200, now - 3600))
 
 
 def test_jobs_leaves_unknown_ids_out(rig: Rig) -> None:
-    found = rig.cluster.jobs([rig.predecessor, UNKNOWN])
+    found = rig.cluster.fetch_job_records([rig.predecessor, UNKNOWN])
     assert [j.job_id for j in found] == [rig.predecessor]
 
 
 def test_moves_of_unknown_jobs_are_refused(rig: Rig) -> None:
     cluster = rig.cluster
     with pytest.raises(ClusterRefused):
-        cluster.free(UNKNOWN, owner=owner_of(rig), dependency="")
+        cluster.free_standby(UNKNOWN, owner=owner_of(rig), dependency="")
     with pytest.raises(ClusterRefused):
-        cluster.hold(UNKNOWN, owner=owner_of(rig), dependency=behind(rig))
+        cluster.set_dependency(UNKNOWN, owner=owner_of(rig), dependency=behind(rig))
     with pytest.raises(ClusterRefused):
-        cluster.pin(
+        cluster.pin_standby(
             UNKNOWN,
             owner=owner_of(rig),
             dependency="",
             node_list=find(rig, rig.predecessor).node_list,
         )
     with pytest.raises(ClusterRefused):
-        cluster.cancel(UNKNOWN, owner=owner_of(rig))
+        cluster.cancel_job(UNKNOWN, owner=owner_of(rig))
     with pytest.raises(ClusterRefused):
-        cluster.suspend(UNKNOWN, owner=owner_of(rig))
+        cluster.hold_job(UNKNOWN, owner=owner_of(rig))
     with pytest.raises(ClusterRefused):
-        cluster.resume(UNKNOWN, owner=owner_of(rig))
+        cluster.release_job(UNKNOWN, owner=owner_of(rig))
 
 
 def test_no_move_touches_a_job_of_somebody_else(rig: Rig) -> None:
@@ -347,13 +347,15 @@ def test_no_move_touches_a_job_of_somebody_else(rig: Rig) -> None:
     cluster, stranger = rig.cluster, owner_of(rig) + 1
     before = find(rig, rig.standby)
     moves: list[Callable[[], None]] = [
-        lambda: cluster.free(rig.standby, owner=stranger, dependency=""),
-        lambda: cluster.hold(rig.standby, owner=stranger, dependency=""),
-        lambda: cluster.pin(rig.standby, owner=stranger, dependency="", node_list="anything"),
-        lambda: cluster.suspend(rig.standby, owner=stranger),
-        lambda: cluster.resume(rig.standby, owner=stranger),
-        lambda: cluster.cancel(rig.standby, owner=stranger),
-        lambda: cluster.cancel(rig.predecessor, owner=stranger),
+        lambda: cluster.free_standby(rig.standby, owner=stranger, dependency=""),
+        lambda: cluster.set_dependency(rig.standby, owner=stranger, dependency=""),
+        lambda: cluster.pin_standby(
+            rig.standby, owner=stranger, dependency="", node_list="anything"
+        ),
+        lambda: cluster.hold_job(rig.standby, owner=stranger),
+        lambda: cluster.release_job(rig.standby, owner=stranger),
+        lambda: cluster.cancel_job(rig.standby, owner=stranger),
+        lambda: cluster.cancel_job(rig.predecessor, owner=stranger),
     ]
     for move in moves:
         with pytest.raises(ClusterRefused, match="it is not touched"):
@@ -367,4 +369,4 @@ def test_no_move_touches_a_job_of_somebody_else(rig: Rig) -> None:
 
 def test_a_running_job_cannot_be_freed(rig: Rig) -> None:
     with pytest.raises(ClusterRefused):
-        rig.cluster.free(rig.predecessor, owner=owner_of(rig), dependency="")
+        rig.cluster.free_standby(rig.predecessor, owner=owner_of(rig), dependency="")

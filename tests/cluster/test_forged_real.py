@@ -58,7 +58,7 @@ class Scene:
     def lies(self) -> list[Lie]:
         at, alice, bob = self.began, uid("alice"), uid("bob")
         own = waiting_job(self.testbed)
-        told = {job.job_id: job.submit for job in self.cluster.queue()}
+        told = {job.job_id: job.submit for job in self.cluster.fetch_queue()}
         true_submit = told[self.waiting]
         return [
             Lie(self.waiting, at, bob, "bob", BOBS_MARK),
@@ -89,8 +89,8 @@ def scene(slurm_host: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     made = Scene(slurm_host, cluster, waiting, cancelled, int(time.time()))
 
     def recorded() -> bool:
-        found = {job.job_id: job for job in cluster.history(*made.window)}
-        made.before = [*found.values(), *cluster.queue()]
+        found = {job.job_id: job for job in cluster.fetch_history(*made.window)}
+        made.before = [*found.values(), *cluster.fetch_queue()]
         return {waiting, cancelled} <= found.keys() and found[cancelled].comment == MARK
 
     slurm_host.wait_until(recorded, 60, "alice's jobs in accounting")
@@ -200,7 +200,7 @@ def test_no_row_of_the_queue_is_bobs(scene: Scene) -> None:
     with at_work(testbed, scene.lies()) as forger:
         looks = Looks(
             scene,
-            cluster.queue,
+            cluster.fetch_queue,
             lambda: queue_without_texts(testbed),
             lambda: old_calls.queue(testbed),
         )
@@ -220,13 +220,13 @@ def test_no_record_of_accounting_is_bobs(scene: Scene) -> None:
         named = [*ids, JobId(NOBODYS)]
         in_window = Looks(
             scene,
-            lambda: cluster.history(*scene.window),
+            lambda: cluster.fetch_history(*scene.window),
             lambda: records_without_texts(testbed, ["--allusers", *span]),
             lambda: old_calls.records(testbed),
         )
         by_id = Looks(
             scene,
-            lambda: cluster.jobs(named),
+            lambda: cluster.fetch_job_records(named),
             lambda: records_without_texts(testbed, [f"--jobs={','.join(map(str, ids))}"]),
             lambda: old_calls.records(testbed),
         )

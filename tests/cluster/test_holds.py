@@ -55,7 +55,7 @@ def told(commands: FakeCommands) -> list[list[str]]:
 
 def test_what_waits_unheld_is_held(commands: FakeCommands, slurm: SlurmCli, tmp_path: Path) -> None:
     shows(commands, tmp_path, WAITS)
-    slurm.suspend(JOB, owner=ALICE)
+    slurm.hold_job(JOB, owner=ALICE)
     assert told(commands) == [["uhold", "7"]]
 
 
@@ -77,7 +77,7 @@ def test_what_is_held_or_does_not_wait_is_left_alone(
     """slurmctld would make a user's hold of each of these."""
     shows(commands, tmp_path, *before)
     with pytest.raises(JobChanged):
-        slurm.suspend(JOB, owner=ALICE)
+        slurm.hold_job(JOB, owner=ALICE)
     assert told(commands) == []
 
 
@@ -86,7 +86,7 @@ def test_an_admins_hold_just_after_ours_is_told(
 ) -> None:
     shows(commands, tmp_path, WAITS, after=ADMINS)
     with pytest.raises(JobChanged, match="by an admin just now"):
-        slurm.suspend(JOB, owner=ALICE)
+        slurm.hold_job(JOB, owner=ALICE)
     assert told(commands) == [["uhold", "7"]]
 
 
@@ -95,13 +95,13 @@ def test_a_hold_that_reached_a_job_which_had_just_started_is_taken_back(
 ) -> None:
     shows(commands, tmp_path, WAITS, after=RUNS_HELD)
     with pytest.raises(JobChanged, match="does not wait"):
-        slurm.suspend(JOB, owner=ALICE)
+        slurm.hold_job(JOB, owner=ALICE)
     assert told(commands) == [["uhold", "7"], ["release", "7"]]
 
 
 def test_a_users_hold_is_released(commands: FakeCommands, slurm: SlurmCli, tmp_path: Path) -> None:
     shows(commands, tmp_path, USERS)
-    slurm.resume(JOB, owner=ALICE)
+    slurm.release_job(JOB, owner=ALICE)
     assert told(commands) == [["release", "7"]]
 
 
@@ -122,7 +122,7 @@ def test_no_other_hold_is_released(
 ) -> None:
     shows(commands, tmp_path, *before)
     with pytest.raises(JobChanged):
-        slurm.resume(JOB, owner=ALICE)
+        slurm.release_job(JOB, owner=ALICE)
     assert told(commands) == []
 
 
@@ -143,7 +143,7 @@ def test_no_text_that_users_write_is_asked_for(
     commands: FakeCommands, slurm: SlurmCli, tmp_path: Path
 ) -> None:
     commands.answers("squeue", printed(USERS))
-    slurm.resume(JOB, owner=ALICE)
+    slurm.release_job(JOB, owner=ALICE)
     ((*_, asked),) = commands.calls("squeue")
     names = [field.partition(":")[0] for field in asked.removeprefix("--Format=").split(",")]
     assert names == ["JobID", "UserID", "ReqNodes", "State", "Reason", "PriorityLong"]
@@ -153,21 +153,21 @@ def test_through_slurmrestd_a_users_hold_is_released(fake: FakeRestd) -> None:
     held, free = ({"errors": [], "jobs": [_payload(row)]} for row in (USERS, "PENDING|None|7"))
     fake.answers(AT, {"errors": []})
     fake.answers_in_turn(AT, (200, held), (200, free), method="GET")
-    Slurmrestd(RestHttp(fake.url, timeout_s=20)).resume(JOB, owner=ALICE)
+    Slurmrestd(RestHttp(fake.url, timeout_s=20)).release_job(JOB, owner=ALICE)
     assert [asked.body for asked in fake.calls(AT)] == [None, {"hold": False}, None]
 
 
 def test_through_slurmrestd_a_hold_that_stays_is_no_release(fake: FakeRestd) -> None:
     fake.answers(AT, {"errors": [], "jobs": [_payload(USERS)]})
     with pytest.raises(ClusterUnavailable, match="it is still held"):
-        Slurmrestd(RestHttp(fake.url, timeout_s=20)).resume(JOB, owner=ALICE)
+        Slurmrestd(RestHttp(fake.url, timeout_s=20)).release_job(JOB, owner=ALICE)
 
 
 @pytest.mark.parametrize("before", NOT_A_USERS)
 def test_through_slurmrestd_no_other_hold_is_released(fake: FakeRestd, before: list[str]) -> None:
     fake.answers(AT, {"errors": [], "jobs": [_payload(row) for row in before]})
     with pytest.raises(JobChanged):
-        Slurmrestd(RestHttp(fake.url, timeout_s=20)).resume(JOB, owner=ALICE)
+        Slurmrestd(RestHttp(fake.url, timeout_s=20)).release_job(JOB, owner=ALICE)
     assert [asked.method for asked in fake.calls(AT)] == ["GET"]
 
 

@@ -70,7 +70,7 @@ def test_the_jobs_of_the_queue(
     commands: FakeCommands, cluster: SlurmCli, made: list[Made], tmp_path: Path
 ) -> None:
     install(commands, tmp_path, made, helpformat=HELPFORMAT)
-    told = cluster.queue()
+    told = cluster.fetch_queue()
     assert who(told) == whose(made)
     found = by_id(told)
     assert [job for job in made if not printed(job, found[job.job_id])] == []
@@ -97,7 +97,7 @@ def test_the_records_of_accounting(
 ) -> None:
     """Users know the separator of each call here, and write rows with it before it is answered."""
     install(commands, tmp_path, made, helpformat=HELPFORMAT)
-    told = list(cluster.history(*SPAN))
+    told = list(cluster.fetch_history(*SPAN))
     assert who(told) == whose(made)
     assert misread(made, told) == []
     assert cluster.alarms.take(), "what they tried is told"
@@ -108,7 +108,7 @@ def test_records_by_their_numbers(
 ) -> None:
     install(commands, tmp_path, made, helpformat=HELPFORMAT)
     some = made[::25]
-    told = cluster.jobs([*(JobId(job.job_id) for job in some), JobId(10_000_001)])
+    told = cluster.fetch_job_records([*(JobId(job.job_id) for job in some), JobId(10_000_001)])
     assert who(told) == whose(some)
     assert misread(some, told) == []
 
@@ -118,7 +118,7 @@ def test_of_many_liars_texts_may_be_lost_and_none_is_anothers(
 ) -> None:
     made = Maker(SEED, users=MANY_LIARS).jobs(1000)
     install(commands, tmp_path, made, helpformat=HELPFORMAT)
-    told = list(cluster.history(*SPAN))
+    told = list(cluster.fetch_history(*SPAN))
     assert who(told) == whose(made)
     found = by_id(told)
     lost = misread(made, told)
@@ -133,9 +133,9 @@ def test_nothing_is_read_from_scontrols_jobs(
 ) -> None:
     """`show job` parts its keys by blanks: nobody could read it rightly, and nobody does."""
     table = install(commands, tmp_path, made[:100], helpformat=HELPFORMAT)
-    cluster.queue()
-    list(cluster.history(*SPAN))
-    cluster.jobs([JobId(1)])
+    cluster.fetch_queue()
+    list(cluster.fetch_history(*SPAN))
+    cluster.fetch_job_records([JobId(1)])
     assert Path(f"{table}.squeue").exists()
     assert not Path(f"{table}.scontrol").exists()
 
@@ -150,10 +150,10 @@ def test_a_job_of_two_users_makes_the_whole_answer_none(
     lied = [victim, replace(liar, lies={"Comment": [lie]})]
     install(commands, tmp_path, lied, helpformat=HELPFORMAT, guessed=True)
     with pytest.raises(ClusterUnavailable, match=rf"job {victim.job_id}\b.* uid"):
-        cluster.queue()
+        cluster.fetch_queue()
     assert cluster.alarms.take()
     install(commands, tmp_path, [victim, liar], helpformat=HELPFORMAT)
-    assert who(cluster.queue()) == whose([victim, liar])
+    assert who(cluster.fetch_queue()) == whose([victim, liar])
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_the_jobs_of_slurmrestd(fake: FakeRestd, made: list[Made]) -> None:
     fake.answers("/slurm/v0.0.38/jobs", as_json([queued(job) for job in made]))
     fake.answers("/slurmdb/v0.0.38/jobs", as_json([recorded(job) for job in made]))
     slurm = Slurmrestd(RestHttp(fake.url, timeout_s=300), patience=QUICK)
-    queue, history = slurm.queue(), list(slurm.history(*SPAN))
+    queue, history = slurm.fetch_queue(), list(slurm.fetch_history(*SPAN))
     assert who(queue) == whose(made)
     assert changed(made, queue, "Name") == []
     # Its records have no uids: a chain is known by those of the queue.
@@ -200,7 +200,7 @@ def test_the_jobs_of_slurmrestd(fake: FakeRestd, made: list[Made]) -> None:
     assert [(job_id, submit, user) for job_id, submit, _, user in who(history)] == users
     assert changed(made, history, "JobName") == []
     some = made[::50]
-    assert by_id(slurm.jobs([JobId(job.job_id) for job in some])).keys() == {
+    assert by_id(slurm.fetch_job_records([JobId(job.job_id) for job in some])).keys() == {
         job.job_id for job in some
     }
 

@@ -54,8 +54,8 @@ def failed(number: int, error: str, description: str = "") -> dict[str, object]:
 def test_the_version_is_asked_for_once(fake: FakeRestd) -> None:
     slurm = cluster(fake)
     fake.answers("/slurm/v0.0.38/nodes", {**FINE, "nodes": []})
-    assert slurm.nodes() == ()
-    assert slurm.nodes() == ()
+    assert slurm.fetch_nodes() == ()
+    assert slurm.fetch_nodes() == ()
     assert len(fake.calls(OPENAPI)) == 1
 
 
@@ -73,16 +73,16 @@ def test_after_an_upgrade_the_version_is_asked_for_again(fake: FakeRestd) -> Non
     slurm.dialect()
     fake.answers(OPENAPI, openapi("v0.0.38", "v0.0.41", "v0.0.40", "v0.0.99"))
     with pytest.raises(ClusterUnavailable, match="does not serve this path"):
-        slurm.nodes()
+        slurm.fetch_nodes()
     fake.answers("/slurm/v0.0.41/nodes", {**FINE, "nodes": []})
     time.sleep(0.01)  # the lane's pause after the failure
-    assert slurm.nodes() == ()
+    assert slurm.fetch_nodes() == ()
 
 
 def test_versions_that_nobody_reads_are_said(fake: FakeRestd) -> None:
     fake.answers(OPENAPI, openapi("v0.0.36", "v0.0.37"))
     with pytest.raises(ClusterUnavailable, match=r"serves v0\.0\.36, v0\.0\.37 and Mirage reads"):
-        cluster(fake).queue()
+        cluster(fake).fetch_queue()
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_versions_that_nobody_reads_are_said(fake: FakeRestd) -> None:
 def test_a_queue_that_does_not_read_is_no_queue(fake: FakeRestd, answer: object) -> None:
     fake.answers("/slurm/v0.0.38/jobs", answer)
     with pytest.raises(ClusterUnavailable):
-        cluster(fake).queue()
+        cluster(fake).fetch_queue()
 
 
 def test_an_error_beside_an_empty_queue_is_no_queue(fake: FakeRestd) -> None:
@@ -109,14 +109,14 @@ def test_an_error_beside_an_empty_queue_is_no_queue(fake: FakeRestd) -> None:
         "/slurmdb/v0.0.38/jobs", failed(7000, "Unable to connect to database") | {"jobs": []}
     )
     with pytest.raises(ClusterUnavailable, match=r"Unable to connect to database \(HTTP 200\)"):
-        list(cluster(fake).history(1, 2))
+        list(cluster(fake).fetch_history(1, 2))
 
 
 def test_history_is_asked_for_as_the_server_takes_it(fake: FakeRestd) -> None:
     """`show_duplicates` is not among its parameters."""
     nothing = failed(9003, "Nothing found with query") | {"jobs": []}
     fake.answers("/slurmdb/v0.0.38/jobs", nothing)
-    assert list(cluster(fake).history(100, 200)) == []
+    assert list(cluster(fake).fetch_history(100, 200)) == []
     (asked,) = fake.calls("/slurmdb/v0.0.38/jobs")
     assert asked.query == "start_time=uts100&end_time=uts200&skip_steps=true"
 
@@ -124,7 +124,7 @@ def test_history_is_asked_for_as_the_server_takes_it(fake: FakeRestd) -> None:
 def test_many_jobs_are_one_question(fake: FakeRestd) -> None:
     """22.05.8 answers 400 to a comma that is not written as %2C."""
     fake.answers("/slurmdb/v0.0.38/jobs", {**FINE, "jobs": []})
-    assert cluster(fake).jobs([JobId(9), STANDBY, JobId(9)]) == []
+    assert cluster(fake).fetch_job_records([JobId(9), STANDBY, JobId(9)]) == []
     (asked,) = fake.calls("/slurmdb/v0.0.38/jobs")
     assert asked.query == "step=7%2C9&skip_steps=true"
 
@@ -132,7 +132,7 @@ def test_many_jobs_are_one_question(fake: FakeRestd) -> None:
 def test_a_slurmrestd_without_accounting_says_how_to_start_it(fake: FakeRestd) -> None:
     fake.answers(OPENAPI, openapi("v0.0.38", accounting=False))
     with pytest.raises(ClusterUnavailable, match=r"serves no /slurmdb/v0\.0\.38"):
-        cluster(fake).jobs([STANDBY])
+        cluster(fake).fetch_job_records([STANDBY])
 
 
 @pytest.mark.parametrize(
@@ -152,17 +152,17 @@ def test_a_site_without_accounting_is_told_from_a_slurmrestd_without_it(
     config = answer("scontrol-show-config.txt")
     commands.answers("scontrol", config.replace("accounting_storage/slurmdbd", kind))
     with pytest.raises(error, match=r"serves no /slurmdb/v0\.0\.42"):
-        cluster(fake, SlurmCli() if kind else None).jobs([STANDBY])
+        cluster(fake, SlurmCli() if kind else None).fetch_job_records([STANDBY])
 
 
 def test_accounting_that_slurmrestd_serves_later_is_found(fake: FakeRestd) -> None:
     slurm = cluster(fake)
     fake.answers(OPENAPI, openapi("v0.0.42", accounting=False))
     with pytest.raises(AccountingOff):
-        list(slurm.history(1, 2))
+        list(slurm.fetch_history(1, 2))
     fake.answers(OPENAPI, openapi("v0.0.42"))
     fake.answers("/slurmdb/v0.0.42/jobs", {**FINE, "jobs": []})
-    assert list(slurm.history(1, 2)) == []
+    assert list(slurm.fetch_history(1, 2)) == []
 
 
 HTML = "<!DOCTYPE html><html><title>Sign in</title></html>"
@@ -176,7 +176,9 @@ def test_a_page_instead_of_an_answer_is_none(fake: FakeRestd, path: str, status:
     fake.answers(path, HTML, status=status)
     slurm = cluster(fake)
     with pytest.raises(ClusterUnavailable) as told:
-        slurm.free(STANDBY, owner=ALICE, dependency="") if path == JOB else slurm.queue()
+        slurm.free_standby(
+            STANDBY, owner=ALICE, dependency=""
+        ) if path == JOB else slurm.fetch_queue()
     assert "\n" not in str(told.value)
 
 
@@ -194,16 +196,16 @@ def test_an_error_inside_an_answer_of_200_is_a_no(fake: FakeRestd, answer: objec
     fake.answers(JOB, answer)
     slurm = cluster(fake)
     with pytest.raises(ClusterRefused, match=r"denied|pending"):
-        slurm.free(STANDBY, owner=ALICE, dependency="")
+        slurm.free_standby(STANDBY, owner=ALICE, dependency="")
     with pytest.raises(ClusterRefused, match=r"denied|pending"):
-        slurm.cancel(STANDBY, owner=ALICE)
+        slurm.cancel_job(STANDBY, owner=ALICE)
 
 
 @pytest.mark.parametrize("state", [["RUNNING"], ["PENDING"], ["SUSPENDED"], "PENDING"])
 def test_a_cancel_that_changes_nothing_is_a_no(fake: FakeRestd, state: object) -> None:
     fake.answers(JOB, {**FINE, "jobs": [HERS | {"job_state": state}]})
     with pytest.raises(ClusterRefused, match="still"):
-        cluster(fake).cancel(STANDBY, owner=ALICE)
+        cluster(fake).cancel_job(STANDBY, owner=ALICE)
 
 
 def test_a_slurmrestd_of_another_version_is_asked_at_once(fake: FakeRestd) -> None:
@@ -213,12 +215,12 @@ def test_a_slurmrestd_of_another_version_is_asked_at_once(fake: FakeRestd) -> No
     slurm.dialect()
     fake.answers(OPENAPI, openapi("v0.0.38"))
     fake.answers(JOB, {**FINE, "jobs": [HERS]})
-    slurm.free(STANDBY, owner=ALICE, dependency="")
+    slurm.free_standby(STANDBY, owner=ALICE, dependency="")
     assert slurm.dialect().version == "v0.0.38"
     fake.answers(OPENAPI, openapi("v0.0.99"))
     fake.answers("/slurm/v0.0.38/nodes", "not found", status=404)
     with pytest.raises(ClusterUnavailable, match=r"serves v0\.0\.99 and Mirage reads"):
-        slurm.nodes()
+        slurm.fetch_nodes()
 
 
 def test_a_pin_is_taken_back_by_who_set_it_and_by_who_is_told(fake: FakeRestd) -> None:
@@ -237,10 +239,10 @@ def test_a_pin_is_taken_back_by_who_set_it_and_by_who_is_told(fake: FakeRestd) -
     fake.answers(JOB, FINE)
     fake.answers_in_turn(JOB, *told, method="GET")
     slurm = cluster(fake)
-    slurm.free(STANDBY, owner=ALICE, dependency="")
-    slurm.pin(STANDBY, owner=ALICE, dependency="", node_list="gpu01")
-    slurm.hold(STANDBY, owner=ALICE, dependency="afterany:6(unfulfilled)")
-    slurm.free(STANDBY, owner=ALICE, dependency="", unpin=True)
+    slurm.free_standby(STANDBY, owner=ALICE, dependency="")
+    slurm.pin_standby(STANDBY, owner=ALICE, dependency="", node_list="gpu01")
+    slurm.set_dependency(STANDBY, owner=ALICE, dependency="afterany:6(unfulfilled)")
+    slurm.free_standby(STANDBY, owner=ALICE, dependency="", unpin=True)
     assert [asked.body for asked in fake.calls(JOB) if asked.method == "POST"] == [
         {"dependency": ""},
         {"dependency": "", "nodelist": "gpu01"},
@@ -257,7 +259,7 @@ def test_the_nodes_that_jobs_ask_for_are_told_without_those_that_slurm_does_not_
     fake.answers("/slurm/v0.0.38/job/8", gone, status=500)
     fake.answers("/slurm/v0.0.38/job/9", {**FINE, "jobs": [HERS | {"required_nodes": ""}]})
     wanted = [JobId(9), STANDBY, JobId(8)]
-    assert cluster(fake).asked_nodes(wanted) == {STANDBY: "gpu01,gpu02"}
+    assert cluster(fake).fetch_requested_nodes(wanted) == {STANDBY: "gpu01,gpu02"}
 
 
 @pytest.mark.parametrize("asked", ["gpu[01-02]", ["gpu01", "gpu02"]])
@@ -265,7 +267,7 @@ def test_one_that_asks_for_nodes_itself_is_not_pinned(fake: FakeRestd, asked: ob
     first, second = HERS | {"required_nodes": ""}, HERS | {"job_id": 8, "required_nodes": asked}
     fake.answers(JOB, {**FINE, "jobs": [first, second]})
     with pytest.raises(ClusterRefused, match="asks for nodes itself"):
-        cluster(fake).pin(STANDBY, owner=ALICE, dependency="", node_list="gpu01")
+        cluster(fake).pin_standby(STANDBY, owner=ALICE, dependency="", node_list="gpu01")
     assert [asked.method for asked in fake.calls(JOB)] == ["GET"]
 
 
@@ -273,7 +275,7 @@ def test_one_that_asks_for_nodes_itself_is_not_pinned(fake: FakeRestd, asked: ob
 def test_nobody_is_pinned_whose_own_nodes_are_not_known(fake: FakeRestd, answer: object) -> None:
     fake.answers(JOB, answer)
     with pytest.raises(ClusterUnavailable):
-        cluster(fake).pin(STANDBY, owner=ALICE, dependency="", node_list="gpu01")
+        cluster(fake).pin_standby(STANDBY, owner=ALICE, dependency="", node_list="gpu01")
     assert [asked.method for asked in fake.calls(JOB)] == ["GET"]
 
 
@@ -304,21 +306,21 @@ def test_a_move_that_was_not_made_is_a_no_or_no_answer(
     fake.answers(JOB, answer, status=status)
     slurm = cluster(fake)
     with pytest.raises(error, match=f"HTTP {status}"):
-        slurm.free(STANDBY, owner=ALICE, dependency="")
+        slurm.free_standby(STANDBY, owner=ALICE, dependency="")
     with pytest.raises(error):
-        slurm.cancel(STANDBY, owner=ALICE)
+        slurm.cancel_job(STANDBY, owner=ALICE)
 
 
 def test_suspend_goes_through_scontrol(fake: FakeRestd, commands: FakeCommands) -> None:
     commands.answers("scontrol")
     commands.answers("squeue", f"7|{ALICE}||PENDING|Dependency|1|\n")
-    cluster(fake, SlurmCli()).suspend(STANDBY, owner=ALICE)
+    cluster(fake, SlurmCli()).hold_job(STANDBY, owner=ALICE)
     assert commands.calls("scontrol") == [["uhold", "7"]]
 
 
 def test_without_scontrol_nothing_is_suspended(fake: FakeRestd) -> None:
     with pytest.raises(ClusterRefused, match="its owner could not lift that"):
-        cluster(fake).suspend(STANDBY, owner=ALICE)
+        cluster(fake).hold_job(STANDBY, owner=ALICE)
     assert fake.asked == []
 
 

@@ -108,5 +108,5 @@ def test_after_an_upgrade_a_job_is_submitted_in_the_new_version(restd: FakeRestd
 def test_a_cancelled_job_that_is_on_its_way_out_is_cancelled(restd: FakeRestd, flag: str) -> None:
     shown = {"job_id": 7, "user_id": OWNER, "submit_time": 1, "job_state": ["CANCELLED", flag]}
     restd.answers(f"{AT}/7", {"jobs": [shown]}, method="GET")
-    cluster(restd).cancel(JobId(7), owner=OWNER)
+    cluster(restd).cancel_job(JobId(7), owner=OWNER)
     assert cancelled(restd) == [f"{AT}/7"]

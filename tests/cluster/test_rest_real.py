@@ -33,7 +33,7 @@ def test_both_ways_tell_the_same_of_the_same_cluster(
     slurm_rig.submit("--array=1-5%2", "--comment=mirage:abcdefgh:1")
     slurm_rig.testbed.sbatch("-n1", "-t", "5", ":", "-n1", "-t", "5")
     commands, rest = slurm_rig.cluster, rest_host.cluster()
-    now = commands.now()
+    now = commands.read_clock()
     told_jobs, shown_jobs = _of_one_moment(slurm_rig, rest, _jobs)
     assert told_jobs == shown_jobs
     told_nodes, shown_nodes = _of_one_moment(slurm_rig, rest, _nodes)
@@ -42,7 +42,7 @@ def test_both_ways_tell_the_same_of_the_same_cluster(
     def same_history() -> bool:
         """slurmctld tells slurmdbd a little later: between the two questions, on a busy host."""
         told, shown = (
-            {_known(job, rest) for job in way.history(now - 60, now + 1)}
+            {_known(job, rest) for job in way.fetch_history(now - 60, now + 1)}
             for way in (rest, commands)
         )
         return told == shown and slurm_rig.predecessor in {job.job_id for job in told}
@@ -65,7 +65,7 @@ def _of_one_moment(rig: SlurmRig, rest: Slurmrestd, read: Callable[[Cluster], T]
 
 def _jobs(cluster: Cluster) -> dict[int, Job]:
     """Without planned starts, which move, and without CPUs of ended jobs, which REST leaves out."""
-    return {job.job_id: _settled(job) for job in cluster.queue()}
+    return {job.job_id: _settled(job) for job in cluster.fetch_queue()}
 
 
 def _settled(job: Job) -> Job:
@@ -75,7 +75,7 @@ def _settled(job: Job) -> Job:
 
 def _nodes(cluster: Cluster) -> list[tuple[object, ...]]:
     names = ("name", "state", "cpus", "cpus_used", "gpus", "gpus_used")
-    nodes = cluster.nodes()
+    nodes = cluster.fetch_nodes()
     return sorted((*(getattr(node, n) for n in names), sorted(node.partitions)) for node in nodes)
 
 
@@ -86,15 +86,15 @@ def _known(job: Job, rest: Slurmrestd) -> Job:
 
 
 def test_tcp_serves_as_the_socket_does(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
-    over_tcp = rest_host.cluster(url=rest_host.tcp).queue()
-    assert over_tcp.find_job(slurm_rig.standby) == slurm_rig.cluster.queue().find_job(
+    over_tcp = rest_host.cluster(url=rest_host.tcp).fetch_queue()
+    assert over_tcp.find_job(slurm_rig.standby) == slurm_rig.cluster.fetch_queue().find_job(
         slurm_rig.standby
     )
 
 
 def test_slurmctlds_count_is_of_the_tokens_user(rest_host: RestHost) -> None:
     cluster = rest_host.cluster()
-    cluster.nodes()
+    cluster.fetch_nodes()
     told, user = cluster.diagnosis()
     assert sum(row.calls for row in told.users if row.user == user) > 0
     again, _ = cluster.diagnosis()
@@ -107,11 +107,11 @@ def test_a_stranger_is_refused_every_move_and_nothing_changes(
     stranger, standby = rest_host.cluster("bob"), slurm_rig.standby
     before = slurm_rig.testbed.job(standby)
     with pytest.raises(ClusterRefused, match="Invalid user id"):
-        stranger.free(standby, owner=uid_of("alice"), dependency="")
+        stranger.free_standby(standby, owner=uid_of("alice"), dependency="")
     with pytest.raises(ClusterRefused, match="Invalid user id"):
-        stranger.pin(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
+        stranger.pin_standby(standby, owner=uid_of("alice"), dependency="", node_list="gpu01")
     with pytest.raises(ClusterRefused, match="denied"):
-        stranger.cancel(standby, owner=uid_of("alice"))
+        stranger.cancel_job(standby, owner=uid_of("alice"))
     assert slurm_rig.testbed.job(standby) == before
 
 
@@ -123,7 +123,7 @@ def test_a_users_environment_and_node_list_survive_the_moves(
     words = ("-n1", "-t", "5", "--nodelist=gpu02", "--export=ALL,MARK=a b", "-o", f"{folder}/out")
     own = f"--dependency=afterany:{slurm_rig.predecessor}"
     standby = JobId(testbed.sbatch(*words, own, run="env -0 | tr '\\0' '\\n'"))
-    cluster.free(standby, owner=uid_of("alice"), dependency="")
+    cluster.free_standby(standby, owner=uid_of("alice"), dependency="")
     testbed.wait_until(lambda: testbed.state(standby) == "COMPLETED", 30, "the standby's end")
     assert testbed.job(standby)["ReqNodeList"] == "gpu02"
     assert "MARK=a b\n" in testbed.run(["cat", f"{folder}/out"], user="alice").stdout
@@ -189,8 +189,8 @@ def test_where_it_serves_no_accounting_scontrol_says_whether_there_is_any(
     more = [] if words[0] == "-s" else ["-s", "openapi/slurmctld"]
     with started(slurm_rig.testbed, *words, *more) as host:
         with pytest.raises(ClusterUnavailable, match="start it without -s"):
-            host.cluster(commands=SlurmCli()).jobs([slurm_rig.standby])
-        assert host.cluster().queue().find_job(slurm_rig.standby)
+            host.cluster(commands=SlurmCli()).fetch_job_records([slurm_rig.standby])
+        assert host.cluster().fetch_queue().find_job(slurm_rig.standby)
 
 
 def test_a_submission_that_slurm_refuses_is_told(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
@@ -211,7 +211,7 @@ def test_one_users_token_submits_nothing_for_another(rest_host: RestHost) -> Non
 
 def test_without_a_token_the_caller_is_not_known(rest_host: RestHost) -> None:
     with pytest.raises(ClusterUnavailable, match=r"does not know the caller.*HTTP 401"):
-        Slurmrestd(RestHttp(rest_host.socket)).queue()
+        Slurmrestd(RestHttp(rest_host.socket)).fetch_queue()
 
 
 def test_an_old_token_gives_no_queue(rest_host: RestHost) -> None:
@@ -219,7 +219,7 @@ def test_an_old_token_gives_no_queue(rest_host: RestHost) -> None:
     assert old.expires is not None
     rest_host.testbed.wait_until(lambda: time.time() > (old.expires or 0) + 1, 10, "its end")
     with pytest.raises(ClusterUnavailable):
-        Slurmrestd(RestHttp(rest_host.socket, identity=lambda: old)).queue()
+        Slurmrestd(RestHttp(rest_host.socket, identity=lambda: old)).fetch_queue()
 
 
 def test_without_the_daemons_nothing_is_known_and_afterwards_all_again(
@@ -234,22 +234,22 @@ def test_without_the_daemons_nothing_is_known_and_afterwards_all_again(
     slurm_rig.testbed.stop_ctld()
     try:
         with pytest.raises(ClusterUnavailable, match="connect to database"):
-            impatient.jobs([slurm_rig.predecessor])
+            impatient.fetch_job_records([slurm_rig.predecessor])
         with pytest.raises(ClusterUnavailable):
-            impatient.free(slurm_rig.standby, owner=uid_of("alice"), dependency="")
+            impatient.free_standby(slurm_rig.standby, owner=uid_of("alice"), dependency="")
     finally:
         slurm_rig.testbed.start_dbd()
         slurm_rig.testbed.start_ctld()
     slurm_rig.testbed.wait_until(lambda: _answers(impatient), 30, "an answer")
-    job = impatient.queue().find_job(slurm_rig.standby)
+    job = impatient.fetch_queue().find_job(slurm_rig.standby)
     assert job is not None
     assert (job.state, job.reason) == (JobState.PENDING, "Dependency")
-    assert SlurmCli().queue().find_job(slurm_rig.standby) == job
+    assert SlurmCli().fetch_queue().find_job(slurm_rig.standby) == job
 
 
 def _answers(cluster: Slurmrestd) -> bool:
     try:
-        cluster.queue()
+        cluster.fetch_queue()
     except ClusterUnavailable:
         return False
     return True

@@ -120,7 +120,9 @@ def test_a_pin_is_taken_back(release: Release) -> None:
     behind = f"afterany:{release.running}"
     release.replay(at, "pinned", "unpinned")
     release.replay(at, "unpin", method="POST")
-    release.cluster.hold(release.standby, owner=release.uid(), dependency=behind, unpin=True)
+    release.cluster.set_dependency(
+        release.standby, owner=release.uid(), dependency=behind, unpin=True
+    )
     (sent,) = release.sent("POST", at)
     assert sent["dependency"] == behind
     assert sent["required_nodes" if release.has_triples else "nodelist"] in ("", [""])
@@ -134,7 +136,9 @@ def test_a_pin_that_stays_is_no_success(release: Release) -> None:
     release.replay(at, "unpin-by-empty", method="POST")
     behind = f"afterany:{release.running}"
     with pytest.raises(ClusterUnavailable, match="its node list is still 'gpu0"):
-        release.cluster.hold(release.standby, owner=release.uid(), dependency=behind, unpin=True)
+        release.cluster.set_dependency(
+            release.standby, owner=release.uid(), dependency=behind, unpin=True
+        )
 
 
 def test_a_dependency_that_stays_is_no_success(release: Release) -> None:
@@ -142,7 +146,7 @@ def test_a_dependency_that_stays_is_no_success(release: Release) -> None:
     release.replay(at, "held")
     release.replay(at, "unpin", method="POST")
     with pytest.raises(ClusterUnavailable, match="its dependency is still 'afterany:"):
-        release.cluster.free(release.standby, owner=release.uid(), dependency="")
+        release.cluster.free_standby(release.standby, owner=release.uid(), dependency="")
 
 
 def test_a_refused_move_is_a_no(release: Release) -> None:
@@ -150,7 +154,7 @@ def test_a_refused_move_is_a_no(release: Release) -> None:
     release.replay(at, "held")
     release.replay(at, "update-refused", method="POST")
     with pytest.raises(ClusterRefused, match="Invalid user id"):
-        release.cluster.free(release.standby, owner=release.uid(), dependency="")
+        release.cluster.free_standby(release.standby, owner=release.uid(), dependency="")
 
 
 def test_a_refused_cancel_is_a_no(release: Release) -> None:
@@ -159,7 +163,7 @@ def test_a_refused_cancel_is_a_no(release: Release) -> None:
     release.replay(at, "held")
     release.replay(at, "cancel-refused", method="DELETE")
     with pytest.raises(ClusterRefused, match=r"denied|PENDING still"):
-        release.cluster.cancel(release.standby, owner=release.uid())
+        release.cluster.cancel_job(release.standby, owner=release.uid())
 
 
 def test_what_is_over_is_cancelled_already(release: Release) -> None:
@@ -168,14 +172,14 @@ def test_what_is_over_is_cancelled_already(release: Release) -> None:
     release.replay(at, "cancelled")
     for answer in ("cancel", "cancel-ended"):
         release.replay(at, answer, method="DELETE")
-        release.cluster.cancel(victim, owner=release.uid())
+        release.cluster.cancel_job(victim, owner=release.uid())
 
 
 def test_an_unknown_job_is_not_touched(release: Release) -> None:
     at = release.job(999_999)
     release.replay(at, "unknown")
     with pytest.raises(ClusterRefused):
-        release.cluster.cancel(JobId(999_999), owner=release.uid())
+        release.cluster.cancel_job(JobId(999_999), owner=release.uid())
     assert release.sent("DELETE", at) == []
 
 
@@ -183,7 +187,7 @@ def test_an_unknown_job_is_not_touched(release: Release) -> None:
 def test_history_is_asked_for_with_its_times_as_they_are(release: Release) -> None:
     release.replay(release.records(), "window")
     since, until = release.span
-    by_id = {job.job_id: job for job in release.cluster.history(since, until)}
+    by_id = {job.job_id: job for job in release.cluster.fetch_history(since, until)}
     run, standby = by_id[release.running], by_id[release.standby]
     assert run.start is not None
     assert (run.start < since, run.end, run.state) == (True, None, JobState.RUNNING)
@@ -196,7 +200,7 @@ def test_history_is_asked_for_with_its_times_as_they_are(release: Release) -> No
 def test_no_end_is_believed_of_what_is_not_over(release: Release) -> None:
     """Cut to the window, a job that runs has an end, and one that waits has a start as well."""
     release.replay(release.records(), "window-cut")
-    for job in release.cluster.history(*release.span):
+    for job in release.cluster.fetch_history(*release.span):
         if not job.state.has_ended:
             assert job.end is None
         if job.state.is_waiting:
@@ -207,7 +211,7 @@ def test_jobs_are_asked_for_by_id(release: Release) -> None:
     release.replay(release.records(), "by-id" if release.has_triples else "by-id-in-one")
     ids = [JobId(job["job_id"]) for job in release.answers["by-id-in-one"]["body"].get("jobs", ())]
     ids = ids or [JobId(job["job_id"]) for job in release.answers["by-id"]["body"]["jobs"]]
-    found: dict[JobId, Job] = {job.job_id: job for job in release.cluster.jobs(ids)}
+    found: dict[JobId, Job] = {job.job_id: job for job in release.cluster.fetch_job_records(ids)}
     (asked,) = release.restd.calls(release.records())
     apart, one = [f"step={job_id}" for job_id in ids], f"step={ids[0]}%2C{ids[1]}"
     assert set(apart if release.has_triples else [one]) <= set(asked.query.split("&"))
@@ -222,7 +226,7 @@ def test_jobs_are_asked_for_by_id(release: Release) -> None:
 def test_a_list_of_ids_that_is_not_understood_is_no_history(release: Release) -> None:
     release.replay(release.records(), "by-id-in-one")
     with pytest.raises(ClusterUnavailable):
-        release.cluster.jobs([JobId(1), JobId(2)])
+        release.cluster.fetch_job_records([JobId(1), JobId(2)])
 
 
 WORK = Submission(
@@ -285,14 +289,14 @@ def test_a_slurmdbd_that_is_away_is_said_in_slurms_words(release: Release) -> No
     """Whatever the status: 200 on 22.05, 502 later, which is a proxy's as well."""
     release.replay(release.records(), "dbd-away")
     with pytest.raises(ClusterUnavailable, match="Unable to connect to database"):
-        release.cluster.jobs([JobId(1)])
+        release.cluster.fetch_job_records([JobId(1)])
 
 
 @pytest.mark.parametrize("trouble", ["forged-token", "ctld-away"])
 def test_without_an_answer_of_slurmctld_nothing_is_known(release: Release, trouble: str) -> None:
     release.replay(release.job(release.standby), trouble)
     with pytest.raises(ClusterUnavailable):
-        release.cluster.free(release.standby, owner=release.uid(), dependency="")
+        release.cluster.free_standby(release.standby, owner=release.uid(), dependency="")
 
 
 def test_after_an_upgrade_the_next_question_is_asked_in_the_new_version(release: Release) -> None:
@@ -306,5 +310,5 @@ def test_after_an_upgrade_the_next_question_is_asked_in_the_new_version(release:
     answer = release.answers["window" if release.has_triples else "by-id-in-one"]
     at = f"/slurmdb/{other}/jobs"
     release.restd.answers_in_turn(at, (answer["status"], answer["body"]), method="GET")
-    assert list(release.cluster.history(*release.span))
+    assert list(release.cluster.fetch_history(*release.span))
     assert release.cluster.dialect().version == other

@@ -29,11 +29,11 @@ TEXTS = {
 
 
 def who(cluster: Cluster) -> set[tuple[int, int, int | None, str]]:
-    return {(job.job_id, job.submit, job.uid, job.user) for job in cluster.queue()}
+    return {(job.job_id, job.submit, job.uid, job.user) for job in cluster.fetch_queue()}
 
 
 def told(cluster: Cluster, job_ids: list[JobId]) -> dict[JobId, Job]:
-    return {job.job_id: job for job in cluster.queue() if job.job_id in job_ids}
+    return {job.job_id: job for job in cluster.fetch_queue() if job.job_id in job_ids}
 
 
 def test_texts_stay_texts(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
@@ -54,9 +54,11 @@ def test_texts_stay_texts(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
 
     def recorded() -> bool:
         """slurmctld tells slurmdbd a little later."""
-        records = {job.job_id: job for job in rest.jobs(ids)}
+        records = {job.job_id: job for job in rest.fetch_job_records(ids)}
         return records.keys() == set(ids) and all(records[job].state.has_ended for job in made)
 
     testbed.wait_until(recorded, 120, "the records")
-    users = {job.job_id: (job.submit, job.user) for job in rest.jobs([*ids, JobId(999_999)])}
+    users = {
+        job.job_id: (job.submit, job.user) for job in rest.fetch_job_records([*ids, JobId(999_999)])
+    }
     assert users == {job.job_id: (job.submit, job.user) for job in found.values()}

@@ -17,7 +17,7 @@ def cluster(*workload: SimJob, nodes: int = 2) -> SimulatedCluster:
 
 
 def links(c: SimulatedCluster) -> dict[int, Job]:
-    history = c.history(0, c.now() + 1)
+    history = c.fetch_history(0, c.read_clock() + 1)
     return {m.index: j for j in history if (m := find_mark(j.comment)) and m.chain_id == CHAIN}
 
 
@@ -45,7 +45,7 @@ def test_scancel_of_a_running_link_ends_the_chain() -> None:
     c = cluster()
     first = c.submit_chain(CHAIN, links=3, time_limit_s=HOUR_S)
     c.advance(60)
-    c.cancel(first, owner=owner_of(c, first))
+    c.cancel_job(first, owner=owner_of(c, first))
     c.advance(HOUR_S)
     assert sorted(links(c)) == [1, 2]
     assert links(c)[2].state is JobState.CANCELLED
@@ -56,17 +56,17 @@ def test_an_ended_job_leaves_the_queue_after_min_job_age_but_not_the_history() -
     c = cluster()
     job_id = c.submit_chain(CHAIN, links=1, time_limit_s=100)
     c.advance(400)
-    assert c.queue().find_job(job_id) is not None
+    assert c.fetch_queue().find_job(job_id) is not None
     c.advance(1)
-    assert c.queue().find_job(job_id) is None
-    assert [j.job_id for j in c.jobs([job_id])] == [job_id]
+    assert c.fetch_queue().find_job(job_id) is None
+    assert [j.job_id for j in c.fetch_job_records([job_id])] == [job_id]
 
 
 def test_the_queue_shows_planned_starts_and_slurms_reasons() -> None:
     wide = [SimJob(job_id=i, nodes=2, time_limit_s=100, run_s=100) for i in (1, 2, 3)]
     c = cluster(*wide)
     c.advance(10)
-    rows = {int(j.job_id): j for j in c.queue()}
+    rows = {int(j.job_id): j for j in c.fetch_queue()}
     assert (rows[2].reason, rows[3].reason) == ("Resources", "Priority")
     # Ends are rounded up to bf_resolution (60 s).
     assert (rows[2].planned_start, rows[3].planned_start) == (120, 240)
@@ -82,7 +82,7 @@ def test_the_first_of_every_partition_waits_for_resources() -> None:
     ]
     c = SimulatedCluster(params, jobs)
     c.advance(5)
-    rows = {int(j.job_id): j for j in c.queue()}
+    rows = {int(j.job_id): j for j in c.fetch_queue()}
     assert [rows[i].reason for i in (2, 3, 4, 5)] == ["Resources"] * 2 + ["Priority"] * 2
     assert rows[4].partition == "batch"
 
@@ -92,7 +92,7 @@ def test_a_full_user_is_named_in_the_reason() -> None:
     jobs = [SimJob(job_id=i, time_limit_s=100, run_s=100, user="ann") for i in (1, 2)]
     c = SimulatedCluster(params, jobs)
     c.advance(5)
-    assert [j.reason for j in c.queue()] == ["QOSMaxJobsPerUserLimit", ""]
+    assert [j.reason for j in c.fetch_queue()] == ["QOSMaxJobsPerUserLimit", ""]
 
 
 def test_what_the_simulator_does_not_have_is_refused() -> None:
@@ -101,9 +101,9 @@ def test_what_the_simulator_does_not_have_is_refused() -> None:
     c.advance(1)
     standby = links(c)[2].job_id
     with pytest.raises(ClusterRefused, match="dependency"):
-        c.free(standby, owner=owner_of(c, standby), dependency="singleton")
+        c.free_standby(standby, owner=owner_of(c, standby), dependency="singleton")
     with pytest.raises(ClusterRefused, match="Invalid node name"):
-        c.pin(standby, owner=owner_of(c, standby), dependency="", node_list="nowhere")
+        c.pin_standby(standby, owner=owner_of(c, standby), dependency="", node_list="nowhere")
     with pytest.raises(InputError, match="at least one link"):
         c.submit_chain(CHAIN, links=0, time_limit_s=HOUR_S)
 
@@ -117,14 +117,14 @@ def busy(*ends: int, fails: bool = False) -> list[SimJob]:
 
 
 def owner_of(c: SimulatedCluster, job_id: JobId) -> int:
-    job = c.queue().find_job(job_id)
+    job = c.fetch_queue().find_job(job_id)
     assert job is not None
     assert job.uid is not None
     return job.uid
 
 
 def standby_of(c: SimulatedCluster) -> Job:
-    job = c.queue().find_job(links(c)[2].job_id)
+    job = c.fetch_queue().find_job(links(c)[2].job_id)
     assert job is not None
     return job
 
@@ -133,7 +133,7 @@ def test_every_dependency_of_a_standby_counts() -> None:
     c = cluster(*busy(100, 200), nodes=4)
     c.submit_chain(CHAIN, links=2, time_limit_s=HOUR_S)
     c.advance(1)
-    c.hold(
+    c.set_dependency(
         standby_of(c).job_id,
         owner=owner_of(c, standby_of(c).job_id),
         dependency="afterany:1,afterok:2",
@@ -149,7 +149,9 @@ def test_a_dependency_that_can_no_longer_be_met_is_said() -> None:
     c = cluster(*busy(100, fails=True), nodes=4)
     c.submit_chain(CHAIN, links=2, time_limit_s=HOUR_S)
     c.advance(1)
-    c.hold(standby_of(c).job_id, owner=owner_of(c, standby_of(c).job_id), dependency="afterok:1")
+    c.set_dependency(
+        standby_of(c).job_id, owner=owner_of(c, standby_of(c).job_id), dependency="afterok:1"
+    )
     c.advance(200)
     assert standby_of(c).state is JobState.PENDING
     assert standby_of(c).reason == "DependencyNeverSatisfied"
@@ -160,10 +162,10 @@ def test_a_requeued_run_stays_in_accounting_and_the_job_waits_under_a_new_submis
     first = c.submit_chain(CHAIN, links=2, time_limit_s=HOUR_S)
     c.advance(60)
     c.requeue(first)
-    waiting = c.queue().find_job(first)
+    waiting = c.fetch_queue().find_job(first)
     assert waiting is not None
     assert (waiting.state, waiting.submit, waiting.reason) == (JobState.PENDING, 60, "BeginTime")
-    runs = [j for j in c.history(0, 61) if j.job_id == first]
+    runs = [j for j in c.fetch_history(0, 61) if j.job_id == first]
     assert [(j.state, j.submit, j.start, j.end) for j in runs] == [
         (JobState.REQUEUED, 0, 0, 60),
         (JobState.PENDING, 60, None, None),
@@ -176,10 +178,10 @@ def test_a_requeued_link_has_one_standby_when_it_runs_again() -> None:
     c.advance(60)
     c.requeue(first)
     c.advance(300)
-    again = c.queue().find_job(first)
+    again = c.fetch_queue().find_job(first)
     assert again is not None
     assert (again.state, again.start) == (JobState.RUNNING, 180)
-    assert len([j for j in c.queue() if find_mark(j.comment)]) == 2
+    assert len([j for j in c.fetch_queue() if find_mark(j.comment)]) == 2
     assert standby_of(c).dependency == f"afterany:{first}(unfulfilled)"
 
 
@@ -187,16 +189,16 @@ def test_jobs_of_a_node_that_goes_down_are_requeued() -> None:
     c = cluster()
     first = c.submit_chain(CHAIN, links=1, time_limit_s=HOUR_S)
     c.advance(60)
-    down, other = sorted(c.nodes(), key=lambda node: node.state)
+    down, other = sorted(c.fetch_nodes(), key=lambda node: node.state)
     assert (down.state, other.state) == ("allocated", "idle")
     c.set_node(down.name, Outage.DOWN)
     c.set_node(other.name, Outage.DRAIN)
-    assert sorted(n.state for n in c.nodes()) == ["down", "drained"]
+    assert sorted(n.state for n in c.fetch_nodes()) == ["down", "drained"]
     c.advance(300)
-    assert {j.state for j in c.history(0, 400)} == {JobState.REQUEUED, JobState.PENDING}
+    assert {j.state for j in c.fetch_history(0, 400)} == {JobState.REQUEUED, JobState.PENDING}
     c.set_node(down.name, Outage.RESUME)
     c.advance(60)
-    job = c.queue().find_job(first)
+    job = c.fetch_queue().find_job(first)
     assert job is not None
     assert (job.state, job.node_list) == (JobState.RUNNING, down.name)
 
@@ -211,9 +213,9 @@ def test_shared_nodes_tell_what_of_them_is_taken() -> None:
     c = SimulatedCluster(params, jobs)
     c.submit_chain(CHAIN, links=1, time_limit_s=HOUR_S)
     c.advance(1)
-    nodes = {n.name: (n.state, n.cpus_used, n.gpus_used) for n in c.nodes()}
+    nodes = {n.name: (n.state, n.cpus_used, n.gpus_used) for n in c.fetch_nodes()}
     assert sorted(nodes.values()) == [("allocated", 64, 4), ("mixed", 32, 2)]
-    shown = {int(j.job_id): (j.cpus, j.gpus) for j in c.queue()}
+    shown = {int(j.job_id): (j.cpus, j.gpus) for j in c.fetch_queue()}
     assert (shown[1], shown[int(links(c)[1].job_id)]) == ((16, 1), (64, 4))
 
 
@@ -229,9 +231,9 @@ def test_nodes_differ_by_their_groups_and_partitions() -> None:
     ]
     c = SimulatedCluster(params, jobs)
     c.advance(10)
-    nodes = [(n.partitions, n.cpus, n.gpus, n.gpus_used) for n in c.nodes()]
+    nodes = [(n.partitions, n.cpus, n.gpus, n.gpus_used) for n in c.fetch_nodes()]
     assert nodes == [(("batch",), 8, 0, 0)] + [(("batch", "gpu"), 64, 4, 4)] * 2
-    shown = {int(j.job_id): j for j in c.queue()}
+    shown = {int(j.job_id): j for j in c.fetch_queue()}
     assert [(shown[i].qos, shown[i].partition) for i in (1, 2)] == [
         ("high", "gpu"),
         ("normal", "gpu"),
@@ -245,7 +247,7 @@ def test_a_users_own_node_list_stays_and_mirages_goes() -> None:
         return SimJob(job_id=number, time_limit_s=100, run_s=100, node_list=nodes, held=True)
 
     c = cluster(waits(1, 1), waits(2), nodes=2)
-    other = c.nodes()[0].name
+    other = c.fetch_nodes()[0].name
     c.advance(0)
 
     def asked() -> list[tuple[int, ...]]:
@@ -253,10 +255,10 @@ def test_a_users_own_node_list_stays_and_mirages_goes() -> None:
             record.node_list for record in sorted(c.simulator.pending(), key=lambda r: r.job_id)
         ]
 
-    with pytest.raises(ClusterRefused, match=f"asks for nodes itself .{c.nodes()[1].name}."):
-        c.pin(JobId(1), owner=owner_of(c, JobId(1)), dependency="", node_list=other)
-    c.pin(JobId(2), owner=owner_of(c, JobId(2)), dependency="", node_list=other)
+    with pytest.raises(ClusterRefused, match=f"asks for nodes itself .{c.fetch_nodes()[1].name}."):
+        c.pin_standby(JobId(1), owner=owner_of(c, JobId(1)), dependency="", node_list=other)
+    c.pin_standby(JobId(2), owner=owner_of(c, JobId(2)), dependency="", node_list=other)
     assert asked() == [(1,), (0,)]
     for job_id in (1, 2):
-        c.free(JobId(job_id), owner=owner_of(c, JobId(job_id)), dependency="")
+        c.free_standby(JobId(job_id), owner=owner_of(c, JobId(job_id)), dependency="")
     assert asked() == [(1,), ()]

@@ -25,7 +25,7 @@ def cluster() -> SimulatedCluster:
 def link(cluster: SimulatedCluster, index: int) -> Job:
     return next(
         job
-        for job in cluster.queue()
+        for job in cluster.fetch_queue()
         if (mark := find_mark(job.comment)) is not None and mark.index == index
     )
 
@@ -34,7 +34,7 @@ def plan(cluster: SimulatedCluster, minutes: int, predecessor: JobId | None = No
     before = link(cluster, 1).job_id if predecessor is None else predecessor
     text = f"afterany:{before}?after:{before}+{minutes}"
     standby = link(cluster, 2)
-    cluster.hold(standby.job_id, owner=standby.uid or 0, dependency=text)
+    cluster.set_dependency(standby.job_id, owner=standby.uid or 0, dependency=text)
     return text
 
 
@@ -48,7 +48,7 @@ def test_it_is_shown_as_squeue_shows_it(cluster: SimulatedCluster) -> None:
 def test_it_is_eligible_so_many_minutes_after_the_start(cluster: SimulatedCluster) -> None:
     plan(cluster, 20)
     start = link(cluster, 1).start or 0
-    cluster.advance(start + 20 * 60 - 1 - cluster.now())
+    cluster.advance(start + 20 * 60 - 1 - cluster.read_clock())
     assert link(cluster, 2).state is JobState.PENDING
     cluster.advance(61)
     standby = link(cluster, 2)
@@ -71,12 +71,12 @@ def test_or_at_the_predecessors_end() -> None:
 def test_a_delay_that_is_over_is_met_at_once(cluster: SimulatedCluster) -> None:
     cluster.advance(600)
     plan(cluster, 5)
-    assert link(cluster, 2).eligible == cluster.now()
+    assert link(cluster, 2).eligible == cluster.read_clock()
 
 
 def test_behind_a_job_that_is_forgotten_it_is_free(cluster: SimulatedCluster) -> None:
     plan(cluster, 5, JobId(424242))
-    assert link(cluster, 2).eligible == cluster.now()
+    assert link(cluster, 2).eligible == cluster.read_clock()
 
 
 def test_one_that_was_requeued_counts_anew(cluster: SimulatedCluster) -> None:
@@ -87,7 +87,7 @@ def test_one_that_was_requeued_counts_anew(cluster: SimulatedCluster) -> None:
     again = link(cluster, 1).start or 0
     assert again > NOW + 600
     assert link(cluster, 2).eligible is None
-    cluster.advance(again + 1200 - cluster.now())
+    cluster.advance(again + 1200 - cluster.read_clock())
     assert link(cluster, 2).eligible == again + 1200
 
 
@@ -98,16 +98,16 @@ def test_it_is_moved_taken_back_and_dropped(cluster: SimulatedCluster) -> None:
     cluster.advance(1300)
     assert link(cluster, 2).eligible is None
     held = f"afterany:{before.job_id}"
-    cluster.hold(standby.job_id, owner=standby.uid or 0, dependency=held)
+    cluster.set_dependency(standby.job_id, owner=standby.uid or 0, dependency=held)
     assert link(cluster, 2).dependency == f"{held}(unfulfilled)"
     cluster.advance(1300)
     assert link(cluster, 2).eligible is None
-    cluster.free(standby.job_id, owner=standby.uid or 0, dependency="")
-    assert link(cluster, 2).eligible == cluster.now()
+    cluster.free_standby(standby.job_id, owner=standby.uid or 0, dependency="")
+    assert link(cluster, 2).eligible == cluster.read_clock()
 
 
 @pytest.mark.parametrize("text", ["afterany:1?singleton", "afterok:1_3", "afterburst:1"])
 def test_other_lists_are_not_simulated(cluster: SimulatedCluster, text: str) -> None:
     standby = link(cluster, 2)
     with pytest.raises(ClusterRefused, match="dependency problem"):
-        cluster.hold(standby.job_id, owner=standby.uid or 0, dependency=text)
+        cluster.set_dependency(standby.job_id, owner=standby.uid or 0, dependency=text)

@@ -56,7 +56,7 @@ class Clocked(SlurmCli):
 
     at = 0
 
-    def now(self) -> int:
+    def read_clock(self) -> int:
         return int(time.time()) + self.at
 
 
@@ -81,7 +81,7 @@ def test_a_row_is_counted_and_named_once(
     commands.answers("squeue", text(rows))
     with capture_logs() as said:
         for _ in range(3):
-            queue = cluster.queue()
+            queue = cluster.fetch_queue()
             assert len(queue) == 28
             assert queue.unread == {JobId(5)}
     (line,) = [entry for entry in said if "does not read" in entry["event"]]
@@ -97,9 +97,9 @@ def test_many_bad_rows_are_named_a_hundred_at_a_time(
     bad = [cells(JobID=str(n), SubmitTime="soon") for n in range(1, 131)]
     commands.answers("squeue", text([*bad, *(cells(JobID=str(n)) for n in range(200, 1500))]))
     with capture_logs() as said:
-        cluster.queue()
-        cluster.queue()
-        cluster.queue()
+        cluster.fetch_queue()
+        cluster.fetch_queue()
+        cluster.fetch_queue()
     named = [entry["row"] for entry in said if "row" in entry]
     assert len(named) == len(set(named)) == 130
 
@@ -117,9 +117,9 @@ def test_records_of_accounting(commands: FakeCommands, cluster: SlurmCli) -> Non
         {"JobIDRaw": "11", "JobID": "11", "State": "7?"},
     )
     commands.answers("sacct", records({}, *bad), helpformat=HELPFORMAT, texts=TEXTS)
-    found = list(cluster.history(1, 2))
+    found = list(cluster.fetch_history(1, 2))
     assert [job.job_id for job in found] == [7]
-    asked = cluster.jobs([JobId(n) for n in range(7, 13)])
+    asked = cluster.fetch_job_records([JobId(n) for n in range(7, 13)])
     assert [job.job_id for job in asked] == [7]
     assert asked.unread == {8, 9, 10, 11}
     assert cluster.usage()["sacct"].unread == 8
@@ -134,10 +134,10 @@ def test_many_bad_records_are_no_answer(commands: FakeCommands, cluster: SlurmCl
     whole = f"{header}\n{short}{rows}"
     commands.answers("sacct", whole, helpformat=HELPFORMAT, texts=TEXTS)
     with pytest.raises(ClusterUnavailable, match="11 of 101 rows, such as record '1': fields"):
-        list(cluster.history(1, 2))
+        list(cluster.fetch_history(1, 2))
     rest = records(*good).removeprefix(f"{header}\n")
     commands.answers("sacct", f"{header}\n{short}{rest}", helpformat=HELPFORMAT, texts=TEXTS)
-    assert len(list(cluster.history(1, 3))) == len(good)
+    assert len(list(cluster.fetch_history(1, 3))) == len(good)
 
 
 def test_records_of_slurmrestd(tmp_path: Path) -> None:
@@ -151,16 +151,16 @@ def test_records_of_slurmrestd(tmp_path: Path) -> None:
         shown: list[object] = [job | {"job_id": n} for n in range(1, 6)]
         shown += ["job", job | {"job_id": 6, "submit_time": "soon"}, job | {"job_id": "7; rm"}]
         fake.answers("/slurm/v0.0.38/jobs", {"errors": [], "jobs": shown})
-        queue = slurm.queue()
+        queue = slurm.fetch_queue()
         assert queue.job_id.tolist() == [1, 2, 3, 4, 5]
         assert queue.unread == {JobId(6)}
         told: list[object] = [past | {"job_id": 1}, past | {"job_id": 2, "allocation_nodes": 0}, 3]
         fake.answers("/slurmdb/v0.0.38/jobs", {"errors": [], "jobs": told})
-        assert [record.job_id for record in slurm.history(1, 9)] == [1]
-        assert slurm.jobs([JobId(1), JobId(2), JobId(3)]).unread == {JobId(2)}
+        assert [record.job_id for record in slurm.fetch_history(1, 9)] == [1]
+        assert slurm.fetch_job_records([JobId(1), JobId(2), JobId(3)]).unread == {JobId(2)}
         nodes = [node | {"name": "gpu01"}, node, node | {"name": "gpu02", "cpus": None}, None]
         fake.answers("/slurm/v0.0.38/nodes", {"errors": [], "nodes": nodes})
-        assert [each.name for each in slurm.nodes()] == ["gpu01"]
+        assert [each.name for each in slurm.fetch_nodes()] == ["gpu01"]
         unread = {kind: usage.unread for kind, usage in slurm.usage().items() if usage.unread}
     assert unread == {"rest:jobs": 3, "rest:nodes": 3, "rest:accounting": 4}
 
@@ -182,7 +182,7 @@ class Chain:
 
     def tick(self, after_s: int = 0, **standby: str) -> None:
         self.cluster.at += after_s
-        now = self.cluster.now()
+        now = self.cluster.read_clock()
         times = {"SubmitTime": str(now - 600), "EligibleTime": str(now - 600)}
         ran = {"StartTime": str(now - 300), "EndTime": str(now + 3300)}
         self._start = getattr(self, "_start", times | ran)
@@ -196,7 +196,7 @@ class Chain:
         alone = text([["12", "1001", "", "PENDING", "Dependency", "1"]])
         rows = text([first, second, *others])
         self.commands.answers("squeue", rows, asked={"--jobs=12": alone})
-        self.worker.tick()
+        self.worker.run_tick()
 
     def moves(self) -> int:
         return len(self.commands.calls("scontrol"))

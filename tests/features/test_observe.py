@@ -48,9 +48,9 @@ def _both(
     simulator, memory = played(jobs, at, params)
     cluster = SimulatedCluster(params, jobs, now=BEGIN)
     cluster.advance(at - BEGIN)
-    told = Memory.of_history(cluster.history(0, at + 1), at, memory.utc_offset_s)
+    told = Memory.of_history(cluster.fetch_history(0, at + 1), at, memory.utc_offset_s)
     simulated = View.of_simulator(simulator, link(at), memory.users)
-    live = View.of_queue(cluster.queue(), cluster.nodes(), params, link(at), told.users)
+    live = View.of_queue(cluster.fetch_queue(), cluster.fetch_nodes(), params, link(at), told.users)
     return (simulated, memory), (live, told), cluster
 
 

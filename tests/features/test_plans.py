@@ -100,12 +100,12 @@ def test_as_usual_is_the_plan_of_a_cluster_with_such_limits(site: str) -> None:
     params = SITES[site]
     cluster = SimulatedCluster(params, _jobs(6, params), now=BEGIN)
     cluster.advance(AT - BEGIN)
-    memory = Memory.of_history(cluster.history(0, AT + 1), AT)
-    simulator = stand_in(params, cluster.queue(), cluster.nodes()).simulator
+    memory = Memory.of_history(cluster.fetch_history(0, AT + 1), AT)
+    simulator = stand_in(params, cluster.fetch_queue(), cluster.fetch_nodes()).simulator
     limits = _usual_limits(simulator, memory)
-    queue = cluster.queue()
+    queue = cluster.fetch_queue()
     shorter = np.array([limits.get(i, 1) for i in queue.job_id.tolist()], dtype=np.int64)
-    other = stand_in(params, replace(queue, time_limit_s=shorter), cluster.nodes()).simulator
+    other = stand_in(params, replace(queue, time_limit_s=shorter), cluster.fetch_nodes()).simulator
     seen = replace(_successor(link(AT, nodes=8)), user="a newcomer", exclusive=True)
     assert simulator.plan_of(seen, limits) == other.plan_of(seen)
     assert simulator.plan_of(seen, limits) != simulator.plan_of(seen)

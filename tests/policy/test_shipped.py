@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from mirage.config.paths import data_dir
+from mirage.config.paths import get_data_dir
 from mirage.policy import registry
 
-MODELS = data_dir("models")
+MODELS = get_data_dir("models")
 SHIPPED = registry.models(MODELS)
 EACH, TOGETHER = 5_000_000, 30_000_000
 

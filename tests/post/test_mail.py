@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.errors import PostError
+from mirage.errors import DeliveryError
 from mirage.notify.mail import Mailer
 from tests.post.smtp_server import Post, serving
 
@@ -64,7 +64,7 @@ def test_a_login_uses_the_password_of_its_file(password: Path) -> None:
 
 @pytest.mark.parametrize("command", ["AUTH", "MAIL", "RCPT", "DATA"])
 def test_a_refusal_is_told_without_the_password(password: Path, command: str) -> None:
-    with serving(Post(refuses=command)) as post, pytest.raises(PostError) as refused:
+    with serving(Post(refuses=command)) as post, pytest.raises(DeliveryError) as refused:
         mailer(post, password).send("alice@example.org", "x", "y")
     assert SECRET not in str(refused.value)
     assert refused.value.__cause__ is None, "a traceback would show the server's words"
@@ -74,18 +74,18 @@ def test_a_refusal_is_told_without_the_password(password: Path, command: str) ->
 def test_a_server_that_is_away_is_one_sentence() -> None:
     with serving() as post:
         port = post.port
-    with pytest.raises(PostError, match=r"^mail through 127\.0\.0\.1: "):
+    with pytest.raises(DeliveryError, match=r"^mail through 127\.0\.0\.1: "):
         mailer(Post(port=port)).send("alice@example.org", "x", "y")
 
 
 def test_without_encryption_where_it_is_asked_for_nothing_is_sent() -> None:
-    with serving() as post, pytest.raises(PostError):
+    with serving() as post, pytest.raises(DeliveryError):
         Mailer(host="127.0.0.1", port=post.port, sender="m@example.org").send("a@b.c", "x", "y")
     assert post.messages == []
 
 
 def test_a_password_that_others_may_read_is_not_used(password: Path) -> None:
     password.chmod(0o644)
-    with serving() as post, pytest.raises(PostError, match="others may read"):
+    with serving() as post, pytest.raises(DeliveryError, match="others may read"):
         mailer(post, password).send("alice@example.org", "x", "y")
     assert post.logins == []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.errors import PostError
+from mirage.errors import DeliveryError
 from mirage.notify import webhook
 from mirage.notify.webhook import Webhook
 from tests.post.receiver import Receiver, receiving
@@ -45,7 +45,7 @@ def test_without_a_key_nothing_is_signed(tmp_path: Path) -> None:
 def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     with receiving() as elsewhere, receiving() as receiver:
         receiver.status, receiver.location = 307, elsewhere.url()
-        with pytest.raises(PostError, match="the answer was 307"):
+        with pytest.raises(DeliveryError, match="the answer was 307"):
             of(tmp_path, receiver.url()).send({}, delivery="1", now=NOW)
     assert elsewhere.calls == []
 
@@ -54,9 +54,9 @@ def test_neither_key_nor_path_is_in_an_error(tmp_path: Path) -> None:
     with receiving() as receiver:
         receiver.status = 500
         hook = of(tmp_path, receiver.url("/services/T0/secret-path"), KEY)
-        with pytest.raises(PostError) as failed:
+        with pytest.raises(DeliveryError) as failed:
             hook.send({}, delivery="1", now=NOW)
-    with pytest.raises(PostError) as away:
+    with pytest.raises(DeliveryError) as away:
         hook.send({}, delivery="1", now=NOW)
     for error in (failed.value, away.value):
         assert "secret-path" not in str(error)
@@ -77,7 +77,7 @@ def test_neither_key_nor_path_is_in_an_error(tmp_path: Path) -> None:
     ],
 )
 def test_an_address_that_will_not_do_is_refused(tmp_path: Path, url: str, why: str) -> None:
-    with pytest.raises(PostError, match=why) as refused:
+    with pytest.raises(DeliveryError, match=why) as refused:
         of(tmp_path, url).send({}, delivery="1", now=NOW)
     assert "hushhush" not in str(refused.value)
 
@@ -90,5 +90,5 @@ def test_https_and_this_host_will_do(url: str) -> None:
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     hook = of(tmp_path, Receiver(port=1).url())
     hook.url_file.chmod(0o644)
-    with pytest.raises(PostError, match="others may read"):
+    with pytest.raises(DeliveryError, match="others may read"):
         hook.send({}, delivery="1", now=NOW)

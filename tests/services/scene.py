@@ -34,16 +34,18 @@ class Always:
 
 
 class Failing(SimulatedCluster):
-    """Raises `error` at `free`: before Slurm heard of it, or after."""
+    """Raises `error` at `free_standby`: before Slurm heard of it, or after."""
 
     error: BaseException | None = None
     heard = False
     asked = 0
 
-    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+    def free_standby(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None:
         self.asked += 1
         if self.heard or self.error is None:
-            super().free(standby, owner=owner, dependency=dependency, unpin=unpin)
+            super().free_standby(standby, owner=owner, dependency=dependency, unpin=unpin)
         if self.error is not None:
             raise self.error
 
@@ -75,10 +77,10 @@ class Scene:
 
     def tick(self, after_s: int = 60) -> None:
         self.cluster.advance(after_s)
-        self.worker.tick()
+        self.worker.run_tick()
 
     def job(self, index: int) -> Job:
-        for job in self.cluster.queue():
+        for job in self.cluster.fetch_queue():
             mark = find_mark(job.comment)
             if mark and (mark.chain_id, mark.index) == (CHAIN, index):
                 return job

@@ -84,48 +84,52 @@ class Written:
         self.windows: list[tuple[int, int]] = []
         self.moves: list[tuple[str, JobId, str]] = []
 
-    def now(self) -> int:
+    def read_clock(self) -> int:
         return self.at
 
-    def queue(self) -> Queue:
+    def fetch_queue(self) -> Queue:
         self._answer("queue")
         return Queue.from_jobs(self.at, self.shown)
 
-    def nodes(self) -> tuple[Node, ...]:
+    def fetch_nodes(self) -> tuple[Node, ...]:
         self._answer("nodes")
         return self.known_nodes
 
-    def history(self, since: int, until: int) -> Iterator[Job]:
+    def fetch_history(self, since: int, until: int) -> Iterator[Job]:
         self._answer("history")
         self.windows.append((since, until))
         for record in self.records:
             if record.submit < until and (record.end is None or record.end >= since):
                 yield record
 
-    def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
+    def fetch_job_records(self, job_ids: Sequence[JobId]) -> list[Job]:
         self._answer("jobs")
         return [record for record in self.records if record.job_id in job_ids]
 
-    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+    def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
         self._answer("asked_nodes")
         return {job_id: self.asks[job_id] for job_id in job_ids if job_id in self.asks}
 
-    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+    def free_standby(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None:
         self._move("unpin" if unpin else "free", standby, dependency)
 
-    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+    def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
         raise ClusterRefused("nothing pins yet")
 
-    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+    def set_dependency(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None:
         self._move("hold", standby, dependency)
 
-    def suspend(self, standby: JobId, *, owner: int) -> None:
+    def hold_job(self, standby: JobId, *, owner: int) -> None:
         self._move("suspend", standby, "")
 
-    def resume(self, standby: JobId, *, owner: int) -> None:
+    def release_job(self, standby: JobId, *, owner: int) -> None:
         self._move("resume", standby, "")
 
-    def cancel(self, job_id: JobId, *, owner: int) -> None:
+    def cancel_job(self, job_id: JobId, *, owner: int) -> None:
         self._move("cancel", job_id, "")
 
     def _move(self, name: str, standby: JobId, dependency: str) -> None:

@@ -23,7 +23,7 @@ from tests.services.slurm_jobs import ALICE, CHAIN, NOW, chain
 
 
 class Clock(SlurmCli):
-    def now(self) -> int:
+    def read_clock(self) -> int:
         return NOW
 
 
@@ -71,7 +71,7 @@ def look(store: Store, commands: FakeCommands, comment: str = "") -> list[Action
     queue = (first + second).replace(delimited_rows.SEPARATOR, "|")
     asked = f"12|{ALICE}||PENDING|Dependency|5|\n"
     commands.answers("squeue", queue, asked={"--jobs=12": asked})
-    Worker(store, Clock(), 1, rules=Rules(policy=Always, default="always")).tick()
+    Worker(store, Clock(), 1, rules=Rules(policy=Always, default="always")).run_tick()
     with store.read() as tx:
         return [row.action for row in decisions.of_link(tx, CHAIN, 2, last=9)]
 

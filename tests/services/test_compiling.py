@@ -53,8 +53,8 @@ def seen(params: Params) -> tuple[Snapshot, list[object]]:
     """A busy cluster after a day, and its accounting."""
     cluster = SimulatedCluster(params, dressed(workload(3), params), now=BEGIN)
     cluster.advance(24 * HOUR)
-    snapshot = Snapshot(queue=cluster.queue(), nodes=cluster.nodes())
-    return snapshot, list(cluster.history(BEGIN, cluster.now()))
+    snapshot = Snapshot(queue=cluster.fetch_queue(), nodes=cluster.fetch_nodes())
+    return snapshot, list(cluster.fetch_history(BEGIN, cluster.read_clock()))
 
 
 @pytest.mark.parametrize("site", SITES)

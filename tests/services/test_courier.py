@@ -13,7 +13,7 @@ from sqlalchemy import select
 from structlog.testing import capture_logs
 
 from mirage.bootstrap import notice_channels
-from mirage.config.settings import NotifySettings, load
+from mirage.config.settings import NotifySettings, load_settings
 from mirage.domain.chain import ChainId
 from mirage.errors import ConfigError
 from mirage.services.notify.digest import Digest
@@ -61,7 +61,7 @@ class Site:
             store=self.store,
             cluster_id=1,
             cluster="lab",
-            senders=notice_channels.senders(self.notify),
+            senders=notice_channels.build_senders(self.notify),
             clock=self.clock,
             pace=self.pace,
         )
@@ -312,8 +312,8 @@ def test_a_channel_that_is_configured_no_more_is_given_up(store: Store) -> None:
 
 
 def test_nobody_is_told_of_anything_unless_it_is_configured() -> None:
-    assert notice_channels.watch(NotifySettings()) is None
-    assert notice_channels.senders(NotifySettings()) == {}
+    assert notice_channels.build_watch(NotifySettings()) is None
+    assert notice_channels.build_senders(NotifySettings()) == {}
 
 
 @pytest.mark.parametrize(
@@ -335,5 +335,5 @@ def test_settings_that_cannot_be_meant_are_refused(tmp_path: Path, text: str, wh
     file = tmp_path / "mirage.toml"
     file.write_text(f"[notify]\n{text}\n")
     with pytest.raises(ConfigError) as refused:
-        load(file)
+        load_settings(file)
     assert why in str(refused.value)

@@ -60,20 +60,22 @@ class Site:
             foreteller=Foreteller(budget_s=budget_s),
         )
         self.cluster.advance(POINT - BEGIN)
-        self.worker.tick()
+        self.worker.run_tick()
 
     def tick(self, after_s: int = 60) -> None:
         self.cluster.advance(after_s)
-        self.worker.tick()
+        self.worker.run_tick()
 
     def told(self, shape: JobShape) -> submission_forecast.Foretold:
         with self.store.read() as tx:
-            return submission_forecast.foretell(tx, self.cluster_id, shape, self.cluster.now())
+            return submission_forecast.foretell(
+                tx, self.cluster_id, shape, self.cluster.read_clock()
+            )
 
     def ask(self, shape: JobShape) -> None:
         """As somebody to whom the number of nodes is private."""
         with self.store.begin() as tx:
-            now, bounds = self.cluster.now(), submission_forecast.Bounds(sees_nodes=False)
+            now, bounds = self.cluster.read_clock(), submission_forecast.Bounds(sees_nodes=False)
             submission_forecast.ask(tx, self.cluster_id, shape, now, bounds=bounds)
 
 
@@ -91,7 +93,7 @@ def test_usual_shapes_are_foretold_without_being_asked(site: Site) -> None:
     found = site.told(usual)
     assert (found.source, found.exact, found.waiting) == ("twin", True, False)
     with site.store.read() as tx:
-        snapshot = Snapshot(queue=site.cluster.queue(), nodes=site.cluster.nodes())
+        snapshot = Snapshot(queue=site.cluster.fetch_queue(), nodes=site.cluster.fetch_nodes())
         history = Observer(params=PARAMS).history(tx, site.cluster_id, snapshot)
         look = Observer(params=PARAMS).look(tx, site.cluster_id, snapshot)
     link = Link(
@@ -128,7 +130,7 @@ def test_who_asks_is_answered_and_told_of_the_nearest_until_then(site: Site) -> 
     assert (found.source, found.used, found.exact) == ("twin", WIDE, False)
     site.ask(near)
     assert site.told(near).waiting
-    words = " ".join(submission_forecast.sentences(site.told(near), site.cluster.now()))
+    words = " ".join(submission_forecast.sentences(site.told(near), site.cluster.read_clock()))
     assert "nearest job that the twin was asked about: 8 nodes" in words
     assert "asked for exactly yours" in words
     site.tick()
@@ -185,7 +187,7 @@ def test_without_a_cluster_file_like_jobs_tell_and_it_is_said(store: Store) -> N
     site.tick()
     found = site.told(WIDE)
     assert (found.source, found.refused, found.waiting) == ("quantile", NO_FILE, False)
-    assert NO_FILE in " ".join(submission_forecast.sentences(found, site.cluster.now()))
+    assert NO_FILE in " ".join(submission_forecast.sentences(found, site.cluster.read_clock()))
 
 
 def test_nobody_asks_without_end(site: Site) -> None:
@@ -207,7 +209,7 @@ def test_a_round_ends_when_its_time_is_used_up(store: Store) -> None:
     answered = []
     for _ in range(2 * LONGEST_SAVING + 4):
         site.cluster.advance(60)
-        snapshot = Snapshot(queue=site.cluster.queue(), nodes=site.cluster.nodes())
+        snapshot = Snapshot(queue=site.cluster.fetch_queue(), nodes=site.cluster.fetch_nodes())
         foreteller.tick(store, site.cluster_id, snapshot, Observer(params=PARAMS))
         with store.read() as tx:
             rows = [
@@ -223,7 +225,7 @@ def test_jobs_that_users_submit_are_tried(site: Site) -> None:
     for _ in range(8):
         site.tick(900)
     with site.store.read() as tx:
-        later = site.cluster.now() + 30 * DAY
+        later = site.cluster.read_clock() + 30 * DAY
         found = forecast_trials.outcomes(tx, site.cluster_id, 0, later, 1000)
     assert len(found) > 10
     assert any(o.started for o in found)
@@ -297,12 +299,12 @@ def test_a_judgement_is_kept_and_goes_out_of_date(site: Site) -> None:
 
 
 def test_a_job_cancelled_while_it_waited_tells_nothing(site: Site) -> None:
-    queue = site.cluster.queue()
+    queue = site.cluster.fetch_queue()
     waiting = next(queue.get_job(i) for i in np.flatnonzero(queue.pending_mask).tolist())
     trial = Trial(
         job_id=JobId(waiting.job_id),
         submit=waiting.submit,
-        at=site.cluster.now(),
+        at=site.cluster.read_clock(),
         source="twin",
         forecast=Forecast(p10_s=1.0, p50_s=2.0, p90_s=3.0),
     )
@@ -313,11 +315,13 @@ def test_a_job_cancelled_while_it_waited_tells_nothing(site: Site) -> None:
         )
         assert len(forecast_trials.outcomes(tx, site.cluster_id, 0, trial.at + 3, 10)) == 1
     assert waiting.uid is not None
-    site.cluster.cancel(waiting.job_id, owner=waiting.uid)
+    site.cluster.cancel_job(waiting.job_id, owner=waiting.uid)
     site.tick(600)
     site.tick(600)
     with site.store.begin() as tx:
-        found = forecast_trials.outcomes(tx, site.cluster_id, trial.at, site.cluster.now(), 1000)
+        found = forecast_trials.outcomes(
+            tx, site.cluster_id, trial.at, site.cluster.read_clock(), 1000
+        )
         assert trial.forecast.p90_s not in {o.told_s[2] for o in found}
 
 

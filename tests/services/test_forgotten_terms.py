@@ -47,7 +47,7 @@ def freed(
         cluster.trouble["jobs"] = ClusterUnavailable("no answer")
     if says:
         cluster.trouble["free"] = ClusterRefused(says)
-    Worker(store, cluster, 1, rules=Rules(policy=Always, default="always")).tick()
+    Worker(store, cluster, 1, rules=Rules(policy=Always, default="always")).run_tick()
     with store.read() as tx:
         row = decisions.last(tx, CHAIN, 2)
     told = [told for name, job_id, told in cluster.moves if (name, job_id) == ("free", 12)]

@@ -29,7 +29,7 @@ class Clock(SlurmCli):
 
     at = NOW
 
-    def now(self) -> int:
+    def read_clock(self) -> int:
         return self.at
 
 
@@ -78,7 +78,7 @@ class Loop:
 
     def tick(self, after_s: int = 60) -> None:
         self.slurm.at += after_s
-        self.worker.tick()
+        self.worker.run_tick()
 
     def told(self) -> list[tuple[str, str]]:
         with self.store.read() as tx:

@@ -50,7 +50,7 @@ def serving(store: Store, models: Path, name: str = MODEL) -> Scene:
     scene = Scene(store, policies=partial(registry.policy, under=models), mode=Mode.SHADOW)
     observer = Observer(params=scene.cluster.params)
     scene.rules = replace(scene.rules, default="reactive")
-    scene.new_worker().tick()
+    scene.new_worker().run_tick()
     scene.rules = replace(scene.rules, default=name, observer=observer)
     scene.worker = scene.new_worker()
     return scene

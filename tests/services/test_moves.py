@@ -54,7 +54,7 @@ def store(sqlite_store: Store) -> Store:
 
 
 def tick(store: Store, cluster: Written, rules: Rules = RULES) -> None:
-    queue = cluster.queue()
+    queue = cluster.fetch_queue()
     with store.begin() as tx:
         link_service.sync(tx, 1, link_service.links_in(queue), queue.taken_at)
         reconcile(tx, 1, queue.taken_at)
@@ -144,7 +144,7 @@ def test_a_pinned_standby_is_unpinned_when_freed(store: Store) -> None:
         link_service.sync(tx, 1, cluster.shown, NOW)
     with store.begin() as tx:
         chains.save_link(tx, 1, replace(links(store)[2], position=Position.PINNED))
-    queue = cluster.queue()
+    queue = cluster.fetch_queue()
     provision(store, cluster, 1, Snapshot(queue=queue, nodes=()), RULES)
     assert cluster.moves == [("unpin", 12, "")]
 

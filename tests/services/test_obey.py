@@ -36,10 +36,10 @@ class Deaf(SimulatedCluster):
 
     error: Exception | None = None
 
-    def suspend(self, standby: JobId, *, owner: int) -> None:
+    def hold_job(self, standby: JobId, *, owner: int) -> None:
         if self.error is not None:
             raise self.error
-        super().suspend(standby, owner=owner)
+        super().hold_job(standby, owner=owner)
 
 
 class Scene:
@@ -54,7 +54,7 @@ class Scene:
             self.cluster_id = clusters.ensure(tx, "lab")
         policies = {p.name: p for p in (Reactive(), AtOnce())}
         self.worker = self.new_worker(Rules(policy=lambda name: policies[name], default=policy))
-        self.worker.tick()
+        self.worker.run_tick()
 
     def new_worker(self, rules: Rules) -> Worker:
         return Worker(self.store, self.cluster, self.cluster_id, rules=rules)
@@ -65,17 +65,17 @@ class Scene:
 
     def ask(self, target: ChainState) -> None:
         with self.store.begin() as tx:
-            now = self.cluster.now()
+            now = self.cluster.read_clock()
             chain_service.ask(
                 tx, self.cluster_id, chains.chain(tx, CHAIN), target, now=now, actor="alice"
             )
 
     def tick(self, after_s: int = 60) -> None:
         self.cluster.advance(after_s)
-        self.worker.tick()
+        self.worker.run_tick()
 
     def link(self, index: int) -> Job | None:
-        marked = {find_mark(job.comment): job for job in self.cluster.queue()}
+        marked = {find_mark(job.comment): job for job in self.cluster.fetch_queue()}
         return next((j for mark, j in marked.items() if mark and mark.index == index), None)
 
     def state(self, index: int) -> JobState:
@@ -209,7 +209,7 @@ def test_an_admins_hold_that_came_after_the_look_at_the_queue_stays_the_admins(
     scene: Scene,
 ) -> None:
     scene.ask(ChainState.PAUSED)
-    queue = scene.cluster.queue()
+    queue = scene.cluster.fetch_queue()
     scene.cluster.place_hold(scene.job_id(2), admin=True)
     obey(scene.store, scene.cluster, scene.cluster_id, queue)
     assert scene.reason(2) == "JobHeldAdmin"
@@ -226,7 +226,7 @@ def test_an_admins_hold_that_came_after_the_look_at_the_queue_is_not_lifted(scen
     scene.ask(ChainState.PAUSED)
     scene.tick()
     scene.ask(ChainState.ACTIVE)
-    queue = scene.cluster.queue()
+    queue = scene.cluster.fetch_queue()
     scene.cluster.place_hold(scene.job_id(2), admin=True)
     obey(scene.store, scene.cluster, scene.cluster_id, queue)
     assert (scene.reason(2), scene.events()[-1]) == ("JobHeldAdmin", "resume: overtaken")
@@ -261,8 +261,8 @@ def test_what_slurm_itself_gave_no_priority_is_not_released(store: Store) -> Non
     scene.ask(ChainState.PAUSED)
     scene.tick()
     scene.ask(ChainState.ACTIVE)
-    shown = [_given_up(job) for job in scene.cluster.queue()]
-    obey(store, scene.cluster, scene.cluster_id, Queue.from_jobs(scene.cluster.now(), shown))
+    shown = [_given_up(job) for job in scene.cluster.fetch_queue()]
+    obey(store, scene.cluster, scene.cluster_id, Queue.from_jobs(scene.cluster.read_clock(), shown))
     assert "resume" not in scene.events()
 
 
@@ -307,7 +307,7 @@ def test_a_link_cancelled_in_slurm_ends_no_other_that_runs(store: Store) -> None
     scene.tick()
     successor = scene.link(2)
     assert successor is not None
-    scene.cluster.cancel(successor.job_id, owner=scene.chain.uid)
+    scene.cluster.cancel_job(successor.job_id, owner=scene.chain.uid)
     scene.tick()
     scene.tick()
     assert (scene.state(1), scene.chain.state) == (JobState.RUNNING, ChainState.CANCELLED)
@@ -367,10 +367,10 @@ def test_a_thousand_jobs_of_one_user_keep_no_others_waiting(store: Store) -> Non
     scene.cluster.submit_chain(bobs, links=2, time_limit_s=HOUR, user="bob")
     for _ in range(100):
         job = SimJob(time_limit_s=HOUR, run_s=HOUR, user="bob", comment=str(Mark(bobs, 2)))
-        scene.cluster.simulator.inject(replace(job, begin=10 * scene.cluster.now()))
+        scene.cluster.simulator.inject(replace(job, begin=10 * scene.cluster.read_clock()))
     scene.tick()
     with store.begin() as tx:
-        now, paused = scene.cluster.now(), ChainState.PAUSED
+        now, paused = scene.cluster.read_clock(), ChainState.PAUSED
         for chain in (chains.chain(tx, bobs), chains.chain(tx, CHAIN)):
             chain_service.ask(tx, scene.cluster_id, chain, paused, now=now, actor=chain.user)
     scene.tick()

@@ -94,8 +94,8 @@ def in_service(
     for after_s in AFTER_S:
         # Accounting is read at the end of a tick: the minute since then the queue tells.
         for at in (start + after_s - 60, start + after_s):
-            cluster.advance(at - cluster.now())
-            ticking.tick()
+            cluster.advance(at - cluster.read_clock())
+            ticking.run_tick()
         seen = watching.views[-1]
         assert (seen.now, seen.predecessor_end) == (start + after_s, start + PAIR.time_limit_s)
         assert seen.observation is not None, seen.unobserved
@@ -131,11 +131,11 @@ def test_a_later_links_predecessor_waited_since_it_was_eligible(store: Store) ->
     second = None
     while second is None or second.state is not JobState.RUNNING:
         cluster.advance(600)
-        ticking.tick()
-        marks = {find_mark(job.comment): job for job in cluster.queue()}
+        ticking.run_tick()
+        marks = {find_mark(job.comment): job for job in cluster.fetch_queue()}
         second = marks.get(Mark(chain, 2))
     cluster.advance(600)
-    ticking.tick()
+    ticking.run_tick()
     observation = watching.views[-1].observation
     assert observation is not None
     assert second.start is not None
@@ -160,13 +160,13 @@ def shown_in(store: Store, observer: Observer | None, snapshot: Snapshot) -> str
 
 
 def snapshot_of(scene: Scene) -> Snapshot:
-    return Snapshot(queue=scene.cluster.queue(), nodes=scene.cluster.nodes())
+    return Snapshot(queue=scene.cluster.fetch_queue(), nodes=scene.cluster.fetch_nodes())
 
 
 def test_what_is_missing_is_named(store: Store) -> None:
     scene = Scene(store)
     observer = Observer(params=scene.cluster.params)
-    scene.worker.tick()
+    scene.worker.run_tick()
     snapshot = snapshot_of(scene)
     assert shown_in(store, observer, snapshot) == ""
     assert shown_in(store, None, snapshot) == f"no observation: {NO_FILE}"
@@ -180,14 +180,14 @@ def test_what_is_missing_is_named(store: Store) -> None:
 
 def test_without_a_day_of_history_nothing_is_shown(store: Store) -> None:
     scene = Scene(store)
-    queue = scene.cluster.queue()
+    queue = scene.cluster.fetch_queue()
     with store.begin() as tx:
-        ingest_queue(tx, scene.cluster_id, queue, scene.cluster.nodes())
+        ingest_queue(tx, scene.cluster_id, queue, scene.cluster.fetch_nodes())
         link_sync.sync(tx, scene.cluster_id, link_sync.links_in(queue), queue.taken_at)
     observer = Observer(params=scene.cluster.params)
     assert "accounting has not been read" in shown_in(store, observer, snapshot_of(scene))
     # A day of watching does as well.
-    earlier = Queue.from_jobs(scene.cluster.now() - 86400, ())
+    earlier = Queue.from_jobs(scene.cluster.read_clock() - 86400, ())
     with store.begin() as tx:
         ingest_queue(tx, scene.cluster_id, earlier, None)
     assert shown_in(store, observer, snapshot_of(scene)) == ""
@@ -195,7 +195,7 @@ def test_without_a_day_of_history_nothing_is_shown(store: Store) -> None:
 
 def test_a_queue_of_which_jobs_are_hidden_is_not_taken_for_the_whole(store: Store) -> None:
     scene = Scene(store)
-    scene.worker.tick()
+    scene.worker.run_tick()
     snapshot = snapshot_of(scene)
     own = [job for job in snapshot.queue if "crowd" not in job.comment]
     partial = replace(snapshot, queue=Queue.from_jobs(snapshot.queue.taken_at, own))
@@ -207,7 +207,7 @@ def test_a_queue_of_which_jobs_are_hidden_is_not_taken_for_the_whole(store: Stor
 
 def test_a_fault_in_what_is_seen_is_said_and_stops_nothing(store: Store) -> None:
     scene = Scene(store)
-    scene.worker.tick()
+    scene.worker.run_tick()
 
     def broken() -> bool:
         raise ZeroDivisionError("by zero")
@@ -253,7 +253,7 @@ def test_a_model_that_looks_back_is_shown_its_run_so_far(store: Store) -> None:
     )
     for _ in range(5):
         cluster.advance(600)
-        ticking.tick()
+        ticking.run_tick()
     # The first tick knows no history, and so observes nothing.
     views = [view for view in watching.views if view.observation is not None]
     assert len(views) == 4

@@ -109,6 +109,6 @@ def test_slurm_hears_of_it_when_the_chain_allows_it(
             new = Registration(chain_id=slurm_jobs.CHAIN, links=3, max_overlap_s=cap_s)
             chain_service.register(tx, 1, new, uid=slurm_jobs.ALICE, user="alice", now=now - HOUR)
             link_sync.sync(tx, 1, shown, now)
-        snapshot = Snapshot(queue=cluster.queue(), nodes=())
+        snapshot = Snapshot(queue=cluster.fetch_queue(), nodes=())
         provision(store, cluster, 1, snapshot, Rules(policy=Always, default="always"))
     assert cluster.moves == told

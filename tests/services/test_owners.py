@@ -85,7 +85,7 @@ def told(store: Store, *, uid: int = ALICE, job_id: int = 11) -> None:
 def ticked(store: Store, *jobs: Job, now: int = NOW + 60) -> None:
     """As the service does it."""
     rules = Rules(policy=lambda _: Reactive(), default="reactive")
-    Worker(store, Written(*jobs, now=now), 1, rules=rules).tick()
+    Worker(store, Written(*jobs, now=now), 1, rules=rules).run_tick()
 
 
 @pytest.mark.parametrize("state", [ChainState.ACTIVE, ChainState.PAUSED, ChainState.CANCELLED])

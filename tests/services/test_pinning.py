@@ -38,14 +38,14 @@ def told(made: Scene) -> list[Action]:
 
 def shows(made: Scene, index: int, **fields: Any) -> None:
     """From now on the queue shows that link's job so: of what the simulator does not have."""
-    queue, job_id = made.cluster.queue, made.job(index).job_id
+    queue, job_id = made.cluster.fetch_queue, made.job(index).job_id
 
     def otherwise() -> Queue:
         shown = queue()
         rows = (replace(job, **fields) if job.job_id == job_id else job for job in shown)
         return Queue.from_jobs(shown.taken_at, rows)
 
-    made.cluster.queue = otherwise  # type: ignore[method-assign]
+    made.cluster.fetch_queue = otherwise  # type: ignore[method-assign]
 
 
 def test_it_is_pinned_at_once_and_stays_through_ticks(store: Store) -> None:
@@ -116,10 +116,10 @@ def test_moves_of_one_hand_over_are_capped(store: Store) -> None:
 
 def test_a_link_with_room_beside_its_predecessor_is_not_pinned(store: Store) -> None:
     made = Scene(store, policies=lambda _: registry.policy("pin"))
-    snapshot = made.cluster.nodes()
+    snapshot = made.cluster.fetch_nodes()
     node = next(n for n in snapshot if n.name == names(made)[0])
     roomy = replace(node, cpus=4 * node.cpus, gpus=4 * node.gpus)
-    made.cluster.nodes = lambda: tuple(roomy if n is node else n for n in snapshot)  # type: ignore[method-assign]
+    made.cluster.fetch_nodes = lambda: tuple(roomy if n is node else n for n in snapshot)  # type: ignore[method-assign]
     made.tick()
     assert made.standby.position is Position.HELD
 
@@ -137,7 +137,7 @@ def test_a_users_own_nodes_stay_though_the_service_wants_to_pin(store: Store) ->
     """Also after a restart, and once its predecessor has ended."""
     made = Scene(store, policies=lambda _: registry.policy("pin"))
     standby = made.job(2).job_id
-    own = [node.name for node in made.cluster.nodes()].index(names(made)[0])
+    own = [node.name for node in made.cluster.fetch_nodes()].index(names(made)[0])
     made.cluster.simulator.set_node_list(standby, [own])
     for worker in (made.worker, made.new_worker()):
         made.worker = worker
@@ -232,7 +232,7 @@ def test_a_pin_that_slurm_refuses_is_not_asked_for_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And stops nothing else: the candidates decide from then on."""
-    monkeypatch.setattr(Failing, "pin", _refuse)
+    monkeypatch.setattr(Failing, "pin_standby", _refuse)
     made = scene(store, "auto")
     made.tick(1200)
     refused = [row for row in made.decisions if row.effect is Effect.REFUSED]
@@ -269,7 +269,7 @@ def test_a_silent_slurm_is_found_out_by_the_next_queue(
     store: Store, monkeypatch: pytest.MonkeyPatch, heard: bool
 ) -> None:
     made = Scene(store, policies=lambda _: registry.policy("pin"))
-    pin = made.cluster.pin
+    pin = made.cluster.pin_standby
 
     def silent(standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
         if heard:

@@ -29,7 +29,7 @@ def test_a_standby_is_freed_and_that_is_written_down(store: Store) -> None:
     assert (row.action, row.mode, row.effect) == (Action.FREE, Mode.ACT, Effect.DONE)
     assert row.inputs == {"predecessor": scene.job(1).job_id, "standby": scene.job(2).job_id}
     assert (scene.held, scene.standby.position) == (False, Position.FREE)
-    assert scene.standby.freed_at == scene.cluster.now()
+    assert scene.standby.freed_at == scene.cluster.read_clock()
     assert scene.events == ["adopted", "free: done"]
     for _ in range(3):
         scene.tick()
@@ -66,7 +66,9 @@ def test_each_chain_has_the_policy_it_asked_for(store: Store) -> None:
     assert job.uid is not None
     with store.begin() as tx:
         new = Registration(chain_id=slurm_jobs.CHAIN, links=3, policy="reactive")
-        register(tx, scene.cluster_id, new, uid=job.uid, user=job.user, now=scene.cluster.now())
+        register(
+            tx, scene.cluster_id, new, uid=job.uid, user=job.user, now=scene.cluster.read_clock()
+        )
     scene.tick()
     assert [(row.policy, row.action) for row in scene.decisions] == [("reactive", Action.WAIT)]
 
@@ -126,10 +128,10 @@ def test_a_standby_that_started_early_was_freed_though_nobody_answered(store: St
     scene = Scene(store)
     scene.cluster.error, scene.cluster.heard = ClusterUnavailable("no answer"), True
     scene.tick()
-    at = scene.cluster.now()
-    crowd = next(job for job in scene.cluster.queue() if "crowd" in job.comment)
+    at = scene.cluster.read_clock()
+    crowd = next(job for job in scene.cluster.fetch_queue() if "crowd" in job.comment)
     assert crowd.uid is not None
-    scene.cluster.cancel(crowd.job_id, owner=crowd.uid)
+    scene.cluster.cancel_job(crowd.job_id, owner=crowd.uid)
     scene.tick()
     assert (scene.job(1).state, scene.job(2).state) == (JobState.RUNNING, JobState.RUNNING)
     assert [row.effect for row in scene.decisions] == [Effect.DONE]

@@ -64,7 +64,7 @@ def risk_after_two_looks(store: Store, commands: FakeCommands, queue: str, asked
     commands.answers("squeue", queue, asked={"--jobs=12": asked})
     worker = Worker(store, SlurmCli(), 1, rules=Rules(policy=lambda _: Reactive(), default="r"))
     for _ in range(3):  # Slurm is asked about links that are known
-        worker.tick()
+        worker.run_tick()
     found = chain(store).at_risk
     return "" if found is None else found.word
 
@@ -128,13 +128,13 @@ def test_where_slurm_does_not_say_the_wait_is_an_ordinary_one(store: Store) -> N
     cluster.trouble["asked_nodes"] = ClusterUnavailable("no answer")
     worker = Worker(store, cluster, 1, rules=Rules(policy=lambda _: Reactive(), default="r"))
     for _ in range(3):
-        worker.tick()
+        worker.run_tick()
         cluster.at += 60
     assert chain(store).at_risk is None
     del cluster.trouble["asked_nodes"]
     cluster.asks[JobId(12)] = "gpu02"
     for _ in range(2):
-        worker.tick()
+        worker.run_tick()
         cluster.at += HOUR // 60
     found = chain(store).at_risk
     assert found is not None

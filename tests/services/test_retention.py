@@ -41,7 +41,7 @@ def all_events(store: Store) -> list[str]:
 def ask(scene: Scene, target: ChainState, actor: str = "alice") -> None:
     with scene.store.begin() as tx:
         found = chains.chain(tx, CHAIN)
-        now = scene.cluster.now()
+        now = scene.cluster.read_clock()
         chain_service.ask(tx, scene.cluster_id, found, target, now=now, actor=actor)
     scene.tick()
 
@@ -52,7 +52,7 @@ def test_all_that_a_chains_life_leaves_goes_and_admins_acts_stay(store: Store) -
     with store.begin() as tx:
         owner = chains.chain(tx, CHAIN)
         new = Registration(chain_id=CHAIN, links=3)
-        now = scene.cluster.now()
+        now = scene.cluster.read_clock()
         chain_service.register(tx, 1, new, uid=owner.uid, user=owner.user, now=now)
         modes.set_mode(tx, 1, Mode.ACT, "", now=now, actor="root")
         limit_overrides.set_cap(tx, 1, "max_touches", 8, now=now, actor="root")
@@ -66,13 +66,13 @@ def test_all_that_a_chains_life_leaves_goes_and_admins_acts_stay(store: Store) -
     before = all_events(store)
     assert {"free: done", "suspend", "resume", "cancel", "asked: paused"} <= set(before)
     keep = Retention(audit_days=10, audit_admin_days=100)
-    retention.tidy(store, 1, scene.cluster.now() + 9 * DAY, keep)
+    retention.tidy(store, 1, scene.cluster.read_clock() + 9 * DAY, keep)
     assert all_events(store) == before
-    retention.tidy(store, 1, scene.cluster.now() + 11 * DAY, keep)
+    retention.tidy(store, 1, scene.cluster.read_clock() + 11 * DAY, keep)
     others = ["adopted"]  # of the chain beside it, which lives
     acts = ["mode set", "limit set", FOREIGN, "asked: cancelled"]
     assert all_events(store) == others + acts
-    retention.tidy(store, 1, scene.cluster.now() + 101 * DAY, keep)
+    retention.tidy(store, 1, scene.cluster.read_clock() + 101 * DAY, keep)
     assert all_events(store) == others
 
 
@@ -91,7 +91,7 @@ def test_the_worker_does_it_each_hour(sqlite_store: Store) -> None:
         assert clusters.ensure(tx, "lab") == 1
     keep = Retention(audit_days=1, audit_admin_days=1, empty_chains_days=2)
     worker = Worker(store, cluster, 1, rules=Rules(policy=Always, default="always"), keep=keep)
-    worker.tick()
+    worker.run_tick()
     with store.begin() as tx:
         kill_switch.pull(tx, 1, Way.REST, now=NOW, actor="root")
         idempotency.claim(tx, 1001, "key", fingerprint="x", now=NOW)
@@ -99,7 +99,7 @@ def test_the_worker_does_it_each_hour(sqlite_store: Store) -> None:
         chain_service.register(tx, 1, lost, uid=1001, user="alice", now=NOW)
     for passed, known in ((60, 2), (1.5 * DAY, 2), (1.5 * DAY, 2), (2.5 * DAY, 1)):
         cluster.at = NOW + int(passed)
-        worker.tick()
+        worker.run_tick()
         with store.read() as tx:
             assert len(chains.chains(tx)) == known, passed
     assert kill_switch.PULLED not in all_events(store)
@@ -133,16 +133,16 @@ def test_nobody_is_told_again_of_what_is_so_already(store: Store, target: ChainS
     watch = Watch(channels=(Channel.OWNER,))
     rules = Rules(policy=Always, default="always", limits=Limits())
     worker = Worker(store, cluster, 1, rules=rules, watch=watch)
-    worker.tick()
+    worker.run_tick()
     notes = set()
     for actor in ("alice", "alice", "root", "alice"):
         with store.begin() as tx:
             found = chains.chain(tx, CHAIN)
-            now = cluster.now()
+            now = cluster.read_clock()
             moved = chain_service.ask(tx, 1, found, target, now=now, actor=actor)
             notes.add(replace(moved, created_at=0))
         cluster.at += 60
-        worker.tick()
+        worker.run_tick()
     assert len(notes) == 1
     with store.read() as tx:
         assert tx.exec_driver_sql("SELECT count(*) FROM notices").scalar() == 1

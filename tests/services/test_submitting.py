@@ -59,7 +59,7 @@ def register(
 
 def tick(store: Store, *jobs: Job, now: int = NOW, rules: Rules = RULES) -> Written:
     cluster = Written(*jobs, now=now)
-    queue = cluster.queue()
+    queue = cluster.fetch_queue()
     with store.begin() as tx:
         link_service.sync(tx, 1, link_service.links_in(queue), now)
         reconcile(tx, 1, now)

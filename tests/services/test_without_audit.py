@@ -53,7 +53,7 @@ class Scene:
     def tick(self, after_s: int = MINUTE) -> None:
         self.forget()
         self.cluster.at += after_s
-        Worker(self.store, self.cluster, 1, rules=self.rules).tick()
+        Worker(self.store, self.cluster, 1, rules=self.rules).run_tick()
         self.forget()
 
     def forget(self) -> None:

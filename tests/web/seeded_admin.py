@@ -1,6 +1,6 @@
 """What a worker leaves of itself: its last round, its lease, and what asking Slurm has cost."""
 
-from mirage.bootstrap.wiring import limits_told
+from mirage.bootstrap.wiring import describe_limits
 from mirage.config.settings import Settings
 from mirage.services.control.limit_overrides import Told
 from mirage.store.database.engine import Transaction
@@ -36,4 +36,4 @@ def seed_admin(tx: Transaction, cluster_id: int, looked_at: int) -> None:
 
 def told_limits() -> dict[str, Told]:
     """As a service without a configuration has them."""
-    return limits_told(Settings())
+    return describe_limits(Settings())

@@ -16,11 +16,11 @@ from mirage.cli.options import ConfigOption
 from mirage.cluster.auth import sudo
 from mirage.config import config_file
 from mirage.config import settings as settings_file
-from mirage.config.config_file import Fault, Given
-from mirage.config.schema import knobs
+from mirage.config.config_file import ConfigFault, RawConfig
+from mirage.config.schema import collect_specs
 from mirage.config.settings import Settings
 from mirage.domain.sanitize import escape_unprintable
-from mirage.errors import ConfigError, InputError, listed
+from mirage.errors import ConfigError, InputError, format_faults
 from mirage.store.database.engine import masked, parse_url
 
 app = typer.Typer()
@@ -38,7 +38,7 @@ _URL = "database.url"
 @dataclass(frozen=True, slots=True)
 class Checked:
     source: str
-    faults: list[Fault]
+    faults: list[ConfigFault]
     warnings: list[str]
 
     def told(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def config_check(
     What it names are the model, the cluster file, keys and helpers. Exit codes: 0 nothing is wrong
     (what may not be meant is warned of), 2 there is a fault.
     """
-    given = settings_file.given(file or config)
+    given = settings_file.read_config(file or config)
     found = checked(given, os.environ)
     if as_json:
         typer.echo(json.dumps(found.told(), default=str))
@@ -76,53 +76,53 @@ def config_check(
         raise typer.Exit(_BAD)
 
 
-def checked(given: Given, environ: Mapping[str, str]) -> Checked:
+def checked(given: RawConfig, environ: Mapping[str, str]) -> Checked:
     """Everything that is wrong, with the settings themselves and with what they name."""
-    faults: list[Fault] = []
+    faults: list[ConfigFault] = []
     try:
         settings = Settings.model_validate(given.data)
     except ValidationError as error:
-        faults = config_file.faults(Settings, given, error)
+        faults = config_file.list_faults(Settings, given, error)
         settings = _as_far_as_right(given, faults)
     told = {fault.key for fault in faults}
     for key, look in _LOOKS.items():
         if key not in told:
             faults += _looked(key, look, settings, given)
-    strange = config_file.unknown_variables(Settings, environ)
-    warnings = [] if faults else wiring.check(settings)
+    strange = config_file.find_unknown_variables(Settings, environ)
+    warnings = [] if faults else wiring.check_settings(settings)
     return Checked(given.source, faults, [*map(str, strange), *warnings])
 
 
-def _as_far_as_right(given: Given, faults: list[Fault]) -> Settings:
+def _as_far_as_right(given: RawConfig, faults: list[ConfigFault]) -> Settings:
     """With the defaults in the place of what is wrong, so that the rest is looked at as well."""
     wrong = {".".join(fault.key.split(".")[:2]) for fault in faults}
     try:
-        return Settings.model_validate(given.without(wrong).data)
+        return Settings.model_validate(given.drop_keys(wrong).data)
     except ValidationError:
         return Settings()
 
 
 _LOOKS: dict[str, Callable[[Settings], object]] = {
     _URL: lambda s: parse_url(s.database_url),
-    "provision.policy": lambda s: wiring.policies(s)(s.provision.policy),
-    "cluster.file": wiring.cluster_file,
-    "auth": wiring.jwt_reader,
+    "provision.policy": lambda s: wiring.get_policy_loader(s)(s.provision.policy),
+    "cluster.file": wiring.get_cluster_file,
+    "auth": wiring.build_jwt_reader,
     "submit.sudo": lambda s: s.submit.sudo and sudo.checked(s.submit.sudo),
 }
 """By key: what it names is used as the service would. Each raises InputError for what is wrong."""
 
 
 def _looked(
-    key: str, look: Callable[[Settings], object], settings: Settings, given: Given
-) -> Iterator[Fault]:
+    key: str, look: Callable[[Settings], object], settings: Settings, given: RawConfig
+) -> Iterator[ConfigFault]:
     try:
         look(settings)
     except InputError as error:
-        knob = knobs(Settings).get(key)
-        yield Fault(
+        knob = collect_specs(Settings).get(key)
+        yield ConfigFault(
             key=key,
-            said=error.in_one_line() if isinstance(error, ConfigError) else str(error),
-            value=None if knob is None else knob.shown(_value(settings, key)),
+            said=error.to_one_line() if isinstance(error, ConfigError) else str(error),
+            value=None if knob is None else knob.mask_value(_value(settings, key)),
             line=given.lines.get(key),
             variable=given.variables.get(key),
         )
@@ -135,7 +135,9 @@ def _tell(found: Checked, file: Path | None) -> None:
         of = file or "there is no file, so all is as by default or as variables say"
         typer.echo(f"the configuration is right: {of}")
         return
-    for line in listed(found.source, [escape_unprintable(str(fault)) for fault in found.faults]):
+    for line in format_faults(
+        found.source, [escape_unprintable(str(fault)) for fault in found.faults]
+    ):
         typer.echo(line if line.startswith("  ") else f"mirage: {line}", err=True)
 
 
@@ -152,8 +154,8 @@ def config_show(
 
     With --origin each has where it comes from: default, FILE:LINE or a variable.
     """
-    given = settings_file.given(config)
-    rows = list(_rows(config_file.checked(Settings, given), given))
+    given = settings_file.read_config(config)
+    rows = list(_rows(config_file.validate_config(Settings, given), given))
     if as_json:
         typer.echo(json.dumps(_as_object(rows, with_origin=origin), indent=2))
         return
@@ -167,12 +169,12 @@ Row = tuple[str, Any, str]
 """Key, value as JSON has it, origin."""
 
 
-def _rows(settings: Settings, given: Given) -> Iterator[Row]:
-    for key, knob in knobs(Settings).items():
-        value = knob.shown(_value(settings, key))
+def _rows(settings: Settings, given: RawConfig) -> Iterator[Row]:
+    for key, knob in collect_specs(Settings).items():
+        value = knob.mask_value(_value(settings, key))
         if key == _URL:
             value = masked(settings.database_url)
-        yield key, value, given.origin(key)
+        yield key, value, given.find_origin(key)
 
 
 def _value(settings: Settings, key: str) -> Any:

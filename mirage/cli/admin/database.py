@@ -25,8 +25,8 @@ def db_backup(
 
     PostgreSQL has pg_dump. How to restore a copy: docs/install.md.
     """
-    settings = settings_file.load(config)
-    file = wiring.database_file(settings)
+    settings = settings_file.load_settings(config)
+    file = wiring.find_database_file(settings)
     if file is None:
         raise InputError("the database is no SQLite file: copy it with its server's own (pg_dump)")
     if not file.exists():

@@ -60,7 +60,7 @@ def ingest(
     where rows were refused or are of another cluster; 2 where there were such rows and not one was
     taken, or where the file cannot be read.
     """
-    configured = None if database else settings.load(config)
+    configured = None if database else settings.load_settings(config)
     with (
         open_trace(file, trace_format, timezone, cluster=cluster) as trace,
         closing(Store(configured.database_url if configured else str(database))) as store,

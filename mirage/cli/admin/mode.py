@@ -37,7 +37,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on std
 @db.command("upgrade")
 def db_upgrade(*, config: ConfigOption = None) -> None:
     """Make the database, or bring it to this program's schema. Doing it again changes nothing."""
-    settings = settings_file.load(config)
+    settings = settings_file.load_settings(config)
     with working("bringing the database to this program's schema"):
         wiring.upgrade_database(settings)
     typer.echo("the database has this program's schema")
@@ -69,7 +69,9 @@ def mode(
     """
     if unset and (wanted is not None or not partition):
         raise InputError("--unset needs --partition, and no mode")
-    settings = settings_file.load_own(config) if user else settings_file.load(config)
+    settings = (
+        settings_file.load_user_settings(config) if user else settings_file.load_settings(config)
+    )
     try:
         store = wiring.open_store(settings)
     except StoreUnavailable:

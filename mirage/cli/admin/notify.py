@@ -10,7 +10,7 @@ from mirage.cli.options import ConfigOption
 from mirage.config import settings as settings_file
 from mirage.domain.chain import ChainId
 from mirage.domain.sanitize import escape_unprintable
-from mirage.errors import InputError, PostError
+from mirage.errors import DeliveryError, InputError
 from mirage.services.notify.digest import Digest
 from mirage.store.events.outbox import Notice
 
@@ -29,8 +29,8 @@ def try_out(
 
     Nothing is stored. The exit code is 1 where one was not taken.
     """
-    settings = settings_file.load(config)
-    senders = notice_channels.senders(settings.notify)
+    settings = settings_file.load_settings(config)
+    senders = notice_channels.build_senders(settings.notify)
     if not senders:
         raise InputError("[notify] of the configuration names no mail server and no webhook")
     failed = 0
@@ -38,7 +38,7 @@ def try_out(
         try:
             send(_digest(settings.cluster.name, user, channel), int(time.time()))
             typer.echo(f"{channel}: taken")
-        except PostError as error:
+        except DeliveryError as error:
             failed += 1
             typer.echo(f"{channel}: not taken: {escape_unprintable(str(error))}")
     if failed:

@@ -28,7 +28,7 @@ from mirage.cli.admin.kernel_warmup import Compiler
 from mirage.cluster.auth import munge
 from mirage.cluster.heartbeat import Attended
 from mirage.config import settings as settings_file
-from mirage.config.paths import models_dir
+from mirage.config.paths import get_models_dir
 from mirage.config.settings import ServiceSettings
 from mirage.errors import InputError
 from mirage.http.allowed_hosts import Hosts, hosts, names_of_this_machine
@@ -83,19 +83,21 @@ def serve(
     With --user it keeps its database and its socket in ~/.local/state/mirage/service, which
     `mirage chain` finds by itself; the file `url` there is for MIRAGE_URL of the wrapped sbatch.
     """
-    settings = settings_file.load_own(config) if user else settings_file.load(config)
-    logs.set_up(settings.log_format)
-    wiring.check_slurm(settings)
-    for sentence in wiring.check(settings):
+    settings = (
+        settings_file.load_user_settings(config) if user else settings_file.load_settings(config)
+    )
+    logs.setup_logging(settings.log_format)
+    wiring.check_slurm_commands(settings)
+    for sentence in wiring.check_settings(settings):
         _log.warning(sentence)
     if not user:
-        wiring.check_places(settings)
-        run(wiring.service(settings))
+        wiring.check_path_security(settings)
+        run(wiring.build_service(settings))
         return
-    wiring.make_own_state_dir(settings.service.state_dir)
+    wiring.make_user_state_dir(settings.service.state_dir)
     os.umask(0o077)
     wiring.upgrade_database(settings)
-    run(wiring.service(settings), owner_uid=os.geteuid())
+    run(wiring.build_service(settings), owner_uid=os.geteuid())
 
 
 def run(service: Service, *, owner_uid: int | None = None) -> None:
@@ -105,8 +107,8 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     """
     settings = service.settings.service
     systemd = sd_notify.from_environment()
-    systemd.patient(service.settings.cluster.command_timeout_s)
-    known = wiring.who_may_what(service)
+    systemd.extend_watchdog(service.settings.cluster.command_timeout_s)
+    known = wiring.build_slurm_permissions(service)
     most = admission.room(service.settings.connections.most, admission.raise_limit())
     served = create_app(api_context(service, owner_uid=owner_uid, known=known, connections=most))
     mount(served)
@@ -114,7 +116,7 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     worker = make_worker(
         service,
         owner_uid=owner_uid,
-        alive=systemd.alive,
+        alive=systemd.notify_alive,
         is_compiled=compiler.is_done,
         known=known,
     )
@@ -123,11 +125,11 @@ def run(service: Service, *, owner_uid: int | None = None) -> None:
     sockets = [listening]
     if settings.socket is not None:
         sockets.append(unix_peer.listen(settings.socket, private=owner_uid is not None))
-    server = _server(service, served, most, started=lambda: systemd.ready(f"serving {url}"))
+    server = _server(service, served, most, started=lambda: systemd.notify_ready(f"serving {url}"))
     stop = threading.Event()
     _end_on_signals(server, stop, systemd)
     thread = threading.Thread(target=_work, args=(worker, service, stop, systemd), name="worker")
-    courier = notice_channels.courier(service)
+    courier = notice_channels.build_courier(service)
     # Ends with the process: what it was about to send is sent after the next start.
     post = threading.Thread(target=courier.run if courier else _nobody, args=(stop,), daemon=True)
     with told_where(settings, own=owner_uid is not None):
@@ -191,7 +193,7 @@ def be_quick_beside_a_worker() -> None:
 def _end_on_signals(server: uvicorn.Server, stop: threading.Event, systemd: Notifier) -> None:
     def end(_number: int, _frame: FrameType | None) -> None:
         stop.set()
-        systemd.stopping()
+        systemd.notify_stopping()
         server.should_exit = True
 
     # uvicorn ends on these, and then raises them again for whoever was asked before it: by default
@@ -215,10 +217,10 @@ def _nobody(_stop: threading.Event) -> None:
 
 def _work(worker: Worker, service: Service, stop: threading.Event, systemd: Notifier) -> None:
     def sleep(seconds: float) -> None:
-        systemd.alive()
+        systemd.notify_alive()
         time.sleep(seconds)
 
-    if ask := wiring.site_config(service.cluster):
+    if ask := wiring.get_site_config_reader(service.cluster):
         site_warnings.tell(ask, service.settings.cluster.name)
     worker.run(stop, sleep)
 
@@ -257,7 +259,7 @@ def make_worker(
         history_s=polling.history_s,
         pushed_queue_s=polling.pushed_queue_s,
     )
-    rules = wiring.rules(service)
+    rules = wiring.build_rules(service)
     if known is not None:
         rules = replace(rules, reach=known.reach, accrual=known.accrual)
     observer = rules.observer and replace(rules.observer, is_compiled=is_compiled)
@@ -277,17 +279,17 @@ def make_worker(
         kill_file=settings.service.state_dir / kill_switch.FILE,
         owner_uid=owner_uid,
         foreteller=Foreteller(),
-        watch=notice_channels.watch(settings.notify),
-        usage=wiring.usage(service.cluster),
+        watch=notice_channels.build_watch(settings.notify),
+        usage=wiring.get_usage_reader(service.cluster),
         sensor=_sensor(service, alive),
-        alarms=wiring.alarms(service.cluster),
+        alarms=wiring.get_alarm_reader(service.cluster),
         keep=Retention(**settings.retention.model_dump()),
         chains_a_day=settings.quota.registrations_per_day,
     )
 
 
 def _sensor(service: Service, alive: Callable[[], None]) -> Sensor | None:
-    ask, every_s = wiring.diagnosis(service.cluster), service.settings.polling.diag_s
+    ask, every_s = wiring.get_diagnosis_reader(service.cluster), service.settings.polling.diag_s
     if ask is None or every_s == 0:
         return None
 
@@ -314,17 +316,17 @@ def api_context(
     """What the routes may ask for. `known` has to be kept up to date; `connections` are had at
     once."""
     settings = service.settings
-    known = known or wiring.who_may_what(service)
+    known = known or wiring.build_slurm_permissions(service)
     return ApiContext(
         store=service.store,
         cluster_id=service.cluster_id,
         cluster_name=settings.cluster.name,
         admins=settings.service.admins,
-        clock=service.cluster.now,
+        clock=service.cluster.read_clock,
         identify=munge.identify,
         munge_without_cluster=settings.auth.munge_without_cluster,
         pushers=settings.polling.pushers,
-        read_jwt=wiring.jwt_reader(settings),
+        read_jwt=wiring.build_jwt_reader(settings),
         admin_groups=settings.auth.admin_groups,
         roster=known.roster,
         hidden=known.hidden,
@@ -338,13 +340,13 @@ def api_context(
         queue_interval_s=settings.polling.queue_s,
         policy=settings.provision.policy,
         policies=registry.NAMES,
-        model=wiring.policies(settings),
-        usage=wiring.usage(service.cluster),
-        limits=wiring.limits(settings),
-        limits_told=wiring.limits_told(settings),
-        max_time_s=wiring.max_time_s(settings),
-        models_dir=models_dir(settings.provision.models_dir),
-        tables_dir=wiring.tables_dir(settings),
+        model=wiring.get_policy_loader(settings),
+        usage=wiring.get_usage_reader(service.cluster),
+        limits=wiring.build_limits(settings),
+        limits_told=wiring.describe_limits(settings),
+        max_time_s=wiring.get_max_time_s(settings),
+        models_dir=get_models_dir(settings.provision.models_dir),
+        tables_dir=wiring.get_tables_dir(settings),
         kill_file=settings.service.state_dir / kill_switch.FILE,
         quotas=Quotas(**settings.quota.model_dump()),
     )

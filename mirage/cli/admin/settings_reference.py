@@ -4,7 +4,7 @@ import inspect
 import json
 from collections.abc import Iterable
 
-from mirage.config.schema import Knob, knobs, tables
+from mirage.config.schema import SettingSpec, collect_specs, collect_tables
 from mirage.config.settings import CONFIG_PATH, Settings
 
 _HEAD = f"""# Configuration
@@ -27,21 +27,21 @@ _COLUMNS = "| key | type | unit | default | allowed | variable | |\n|---|---|---
 
 def reference() -> str:
     """The whole page."""
-    known = knobs(Settings).values()
+    known = collect_specs(Settings).values()
     plain = [knob for knob in known if "." not in knob.key]
     parts = [_HEAD, "\n## Before the first table\n\n", _table(plain)]
-    for name, section in tables(Settings).items():
+    for name, section in collect_tables(Settings).items():
         said = f"{inspect.cleandoc(section.__doc__)}\n\n" if section.__doc__ else ""
         inside = [knob for knob in known if knob.key.startswith(f"{name}.")]
         parts += [f"\n## [{name}]\n\n{said}", _table(inside)]
     return "".join(parts)
 
 
-def _table(given: Iterable[Knob]) -> str:
+def _table(given: Iterable[SettingSpec]) -> str:
     return _COLUMNS + "".join(_row(knob) for knob in given)
 
 
-def _row(knob: Knob) -> str:
+def _row(knob: SettingSpec) -> str:
     cells = (
         f"`{knob.key.rpartition('.')[2]}`",
         knob.kind,

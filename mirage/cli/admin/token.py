@@ -52,7 +52,7 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Make a token and print it: this once, for only a hash of it is kept."""
-    settings = settings_file.load(config)
+    settings = settings_file.load_settings(config)
     now = int(time.time())
     store = wiring.open_store(settings)
     with store.begin() as tx:
@@ -80,7 +80,7 @@ def create(
 @token_app.command("list")
 def list_tokens(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """All tokens, newest first, those that have ended included; none of their secrets."""
-    store = wiring.open_store(settings_file.load(config))
+    store = wiring.open_store(settings_file.load_settings(config))
     with store.read() as tx:
         found, names = tokens.all_of(tx), clusters.names(tx)
     store.close()
@@ -102,7 +102,7 @@ def revoke(
     config: ConfigOption = None,
 ) -> None:
     """End a token: it is refused from now on. Again: nothing more happens."""
-    settings = settings_file.load(config)
+    settings = settings_file.load_settings(config)
     store = wiring.open_store(settings)
     with store.begin() as tx:
         here = clusters.ensure(tx, settings.cluster.name)

@@ -13,7 +13,7 @@ from mirage.cli.connection.chain_lookup import me, meant, newest_of_mine
 from mirage.cli.connection.service_client import Service
 from mirage.cli.connection.transport import service_url
 from mirage.cli.ui.terminal import console
-from mirage.config.paths import data_dir
+from mirage.config.paths import get_data_dir
 from mirage.domain.chain import MAX_LINKS, ChainState
 from mirage.errors import IllegalTransition, InputError
 
@@ -60,7 +60,7 @@ def submit(
     The same as `sbatch --mirage-chain=LINKS ...` with the wrapped sbatch, whose other settings
     (`sbatch --mirage-help`) are given as there: --mirage-style=wait, before the script.
     """
-    wrapper = data_dir("slurm_plugin") / "sbatch"
+    wrapper = get_data_dir("slurm_plugin") / "sbatch"
     if not context.args:
         raise InputError("nothing to submit: give sbatch's options and a script")
     if not wrapper.exists():

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from mirage.config.paths import data_dir
+from mirage.config.paths import get_data_dir
 from mirage.errors import MirageError
 
 app = typer.Typer(name="link")
@@ -35,7 +35,7 @@ def done(context: typer.Context) -> None:
 
 
 def _become(*words: str) -> NoReturn:
-    program = data_dir("slurm_plugin") / "mirage-link"
+    program = get_data_dir("slurm_plugin") / "mirage-link"
     try:
         os.execv(program, [str(program), *words])  # noqa: S606 - our own program, no shell
     except OSError as error:

@@ -4,7 +4,7 @@ import shlex
 
 import typer
 
-from mirage.config.paths import data_dir
+from mirage.config.paths import get_data_dir
 from mirage.errors import MirageError
 
 app = typer.Typer()
@@ -25,7 +25,7 @@ def path() -> None:
 
     The folder must be seen from the compute nodes, as a home directory mostly is.
     """
-    folder = data_dir("slurm_plugin").resolve()
+    folder = get_data_dir("slurm_plugin").resolve()
     if not (folder / "sbatch").exists():
         raise MirageError(f"the wrapped sbatch is not at {folder}: this install is not whole")
     typer.echo(f'export PATH={shlex.quote(str(folder))}:"$PATH"')

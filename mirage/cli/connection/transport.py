@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from mirage.cluster.auth import munge
-from mirage.config.paths import data_dir, own_state_dir
+from mirage.config.paths import get_data_dir, get_user_state_dir
 from mirage.domain.access.request_signing import build_signed_text
 from mirage.errors import InputError, ServiceUnavailable
 
@@ -36,7 +36,7 @@ def service_url(given: str | None) -> str:
 
 def _own() -> str | None:
     """The socket of `mirage serve --user`, where it is the user's and somebody listens."""
-    path = own_state_dir() / "socket"
+    path = get_user_state_dir() / "socket"
     try:
         if path.lstat().st_uid != os.geteuid():
             return None
@@ -124,7 +124,7 @@ def _credential(method: str, target: str, body: bytes, *, is_known: bool) -> dic
 def _plugin() -> ModuleType:
     """The wrapped sbatch's own rules of where the service is and who is believed to be it: one file
     for both, which stands outside this package because it is for Python 3.6."""
-    sys.path.append(str(data_dir("slurm_plugin")))
+    sys.path.append(str(get_data_dir("slurm_plugin")))
     return import_module("mirage_service")
 
 

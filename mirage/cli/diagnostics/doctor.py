@@ -24,7 +24,7 @@ from mirage.config.settings import Settings
 from mirage.domain.sanitize import escape_unprintable
 from mirage.policy.auto.auto_policy import Auto
 from mirage.policy.models.model_policy import Served
-from mirage.ports import observes
+from mirage.ports import should_observe
 from mirage.services.control import kill_switch
 from mirage.sim.slurm_release import is_unchecked, planned_as
 from mirage.store.database.engine import masked
@@ -62,7 +62,9 @@ def doctor(
     Operator on a held job of one's own, which is cancelled again. The exit code is 1 where there is
     a fault.
     """
-    settings = settings_file.load_own(config) if user else settings_file.load(config)
+    settings = (
+        settings_file.load_user_settings(config) if user else settings_file.load_settings(config)
+    )
     findings = [
         *host_checks.account(settings.service.state_dir),
         found("configuration", lambda: _configuration(config, settings)),
@@ -97,13 +99,13 @@ def _configuration(given: Path | None, settings: Settings) -> tuple[Verdict, str
             f"everybody may read the database's password in {file}: put it into "
             "/etc/default/mirage as MIRAGE_DATABASE_URL"
         )
-    told = wiring.check(settings)
+    told = wiring.check_settings(settings)
     return (Verdict.WARNING, "; ".join(told)) if told else (Verdict.GOOD, f"{file} is right")
 
 
 def _database(settings: Settings) -> tuple[Verdict, str]:
     folder = settings.service.state_dir
-    if wiring.database_file(settings) is not None and not os.access(
+    if wiring.find_database_file(settings) is not None and not os.access(
         folder, os.W_OK, effective_ids=True
     ):
         with suppress(OSError, KeyError):
@@ -111,15 +113,15 @@ def _database(settings: Settings) -> tuple[Verdict, str]:
             if owner != pwd.getpwuid(os.geteuid()).pw_name:
                 return Verdict.WARNING, f"it is {owner}'s, who alone can look (mirage-as-service)"
     wiring.open_store(settings).close()
-    wiring.check_places(settings)
-    file = wiring.database_file(settings)
+    wiring.check_path_security(settings)
+    file = wiring.find_database_file(settings)
     if file is not None and file.stat().st_mode & 0o004:
         return Verdict.WARNING, f"everybody may read {file}, whatever PrivateData says: chmod o= it"
     return Verdict.GOOD, "it has this program's schema"
 
 
 def _slurm(settings: Settings) -> tuple[Verdict, str]:
-    wiring.check_slurm(settings)
+    wiring.check_slurm_commands(settings)
     if settings.cluster.transport == "cli":
         return _answering(settings)
     told, lacking = slurmrestd_checks.look(settings)
@@ -160,7 +162,7 @@ def _mode(settings: Settings) -> tuple[Verdict, str]:
 
 def _policy(settings: Settings) -> tuple[Verdict, str]:
     """Which model serves, or which rule."""
-    policy = wiring.policies(settings)(settings.provision.policy)
+    policy = wiring.get_policy_loader(settings)(settings.provision.policy)
     if isinstance(policy, Auto):
         models = sum(candidate.scope is not None for candidate in policy.candidates)
         rules = ", ".join(c.name for c in policy.candidates if c.scope is None)
@@ -174,24 +176,24 @@ def _policy(settings: Settings) -> tuple[Verdict, str]:
 
 
 def _cluster_file(settings: Settings) -> tuple[Verdict, str]:
-    file = wiring.cluster_file(settings)
+    file = wiring.get_cluster_file(settings)
     if file is not None:
         version = file.params.slurm_version
         verdict = Verdict.WARNING if is_unchecked(version) else Verdict.GOOD
         return verdict, f"{file.params.name}, {file.params.nodes} nodes, {planned_as(version)}"
-    policy = wiring.policies(settings)(settings.provision.policy)
+    policy = wiring.get_policy_loader(settings)(settings.provision.policy)
     if isinstance(policy, Auto):
         told = "none is set: where nothing may be pinned, auto asks neither models nor the twin"
         return Verdict.WARNING, f"{told} (`mirage cluster import` writes one)"
-    if observes(policy):
-        return Verdict.WARNING, wiring.check(settings)[0]
+    if should_observe(policy):
+        return Verdict.WARNING, wiring.check_settings(settings)[0]
     return Verdict.GOOD, "none is set, and no rule needs one"
 
 
 def _identity(settings: Settings) -> tuple[Verdict, str]:
     """By what callers are known."""
     auth = settings.auth
-    wiring.jwt_reader(settings)
+    wiring.build_jwt_reader(settings)
     told = ["MUNGE" if shutil.which("unmunge") else "no MUNGE (unmunge is not on PATH)", "tokens"]
     if settings.service.socket is not None:
         told.append(f"the socket {settings.service.socket}")

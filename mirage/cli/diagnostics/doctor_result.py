@@ -29,5 +29,5 @@ def found(what: str, look: Look) -> Finding:
     try:
         return Finding(what, *look())
     except MirageError as error:
-        said = error.in_one_line() if isinstance(error, ConfigError) else str(error)
+        said = error.to_one_line() if isinstance(error, ConfigError) else str(error)
         return Finding(what, Verdict.FAULT, said)

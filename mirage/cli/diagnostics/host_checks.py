@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mirage.cli.diagnostics.doctor_result import Finding, Verdict, found
 from mirage.cluster.auth import munge
-from mirage.config.paths import data_dir
+from mirage.config.paths import get_data_dir
 from mirage.config.settings import Settings
 from mirage.domain.sanitize import escape_unprintable
 from mirage.errors import ClusterUnavailable
@@ -174,7 +174,7 @@ def vouched() -> tuple[Verdict, str]:
 def wrapper(path: str) -> tuple[Verdict, str]:
     """What users get who type sbatch with this PATH."""
     sbatch = shutil.which("sbatch", path=path)
-    ours = data_dir("slurm_plugin").resolve()  # the package has it at a shorter path
+    ours = get_data_dir("slurm_plugin").resolve()  # the package has it at a shorter path
     if sbatch is None:
         return Verdict.WARNING, "there is none on PATH: no chain can be submitted on this host"
     folder = Path(sbatch).resolve().parent

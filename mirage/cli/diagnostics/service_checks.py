@@ -9,7 +9,7 @@ import httpx
 
 from mirage.bootstrap import wiring
 from mirage.cli.diagnostics.doctor_result import Finding, Verdict, found
-from mirage.config.paths import models_dir
+from mirage.config.paths import get_models_dir
 from mirage.config.settings import Settings
 from mirage.errors import MirageError
 from mirage.http.allowed_hosts import hosts
@@ -34,7 +34,7 @@ def look(settings: Settings, url: str | None) -> list[Finding]:
 
 def models(settings: Settings) -> tuple[Verdict, str]:
     """Whether each file is what its card says, and made for this program's features."""
-    under = models_dir(settings.provision.models_dir)
+    under = get_models_dir(settings.provision.models_dir)
     names = [f"models/{folder.parent.name}/{folder.name}" for folder in registry.models(under)]
     broken = list(_broken(names, settings))
     if broken:
@@ -59,7 +59,7 @@ def unread(settings: Settings) -> tuple[Verdict, str]:
 
 
 def _broken(names: list[str], settings: Settings) -> Iterator[str]:
-    policy = wiring.policies(settings)
+    policy = wiring.get_policy_loader(settings)
     for name in names:
         try:
             policy(name)

@@ -13,8 +13,8 @@ def look(settings: Settings) -> tuple[str, list[str]]:
 
     Raises ClusterUnavailable where there is no answer.
     """
-    slurm = wiring.slurmrestd(settings)
-    spoken, nodes = slurm.dialect(), slurm.nodes()
+    slurm = wiring.build_slurmrestd_client(settings)
+    spoken, nodes = slurm.dialect(), slurm.fetch_nodes()
     told = f"slurmrestd at {settings.cluster.rest_url} speaks {spoken.version}: {len(nodes)} nodes"
     lacking = []
     if not spoken.accounting:
@@ -27,7 +27,7 @@ def look(settings: Settings) -> tuple[str, list[str]]:
 
 
 def _of_the_token(settings: Settings) -> Iterator[str]:
-    file = wiring.token_file(settings)
+    file = wiring.build_token_file(settings)
     if file is None:
         return
     if file.token().user in _MASTERS:

@@ -20,7 +20,7 @@ from mirage.policy.auto.auto_policy import Auto, Candidate, unfit
 from mirage.policy.models.model_policy import Served
 from mirage.policy.registry import is_model, policy
 from mirage.policy.twin.twin_policy import wants_twin
-from mirage.ports import Policy, observes
+from mirage.ports import Policy, should_observe
 from mirage.studies.evaluation.auto_choices import Heard
 
 ORACLE = "oracle"
@@ -130,7 +130,7 @@ class _Heeded:
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self.name = policy, policy.name
-        self.observes, self.asks_twin = observes(policy), wants_twin(policy)
+        self.observes, self.asks_twin = should_observe(policy), wants_twin(policy)
         self._why: Counter[str | None] = Counter()
 
     def decide(self, view: HandoverView) -> Decision:

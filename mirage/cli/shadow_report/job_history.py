@@ -45,7 +45,7 @@ class Site:
     @classmethod
     def of(cls, config: Path | None, cluster: Path | None) -> Self:
         """Raises InputError where it is not known what to replay jobs on."""
-        settings = settings_file.load(config)
+        settings = settings_file.load_settings(config)
         file = cluster or settings.cluster.file
         if file is None:
             raise InputError(

@@ -19,7 +19,7 @@ from threading import Thread
 from typing import Any
 
 from mirage.cli.connection import transport
-from mirage.config.paths import models_dir
+from mirage.config.paths import get_models_dir
 
 TREE = Path(__file__).with_name("completions.json")
 VARIABLE = "_MIRAGE_COMPLETE"
@@ -177,7 +177,7 @@ def _values(of: Node, words: tuple[str, ...]) -> Iterable[Word]:
 
 def _models() -> list[Word]:
     """Folders of trained models, as commands take them: a version, or a name alone."""
-    under = models_dir()
+    under = get_models_dir()
     found = [card.parent.relative_to(under).as_posix() for card in under.glob("*/*/card.json")]
     names = {name.partition("/")[0] for name in found}
     return [(f"models/{name}", "") for name in sorted({*found, *names}) if _is_harmless(name)]

@@ -158,7 +158,7 @@ def demo(
     with the demo. `mirage demo --once` takes two minutes on two cores. Ctrl-C or SIGTERM ends it at
     any time, with exit code 130 or 143.
     """
-    logs.set_up("auto", warnings_only=True)
+    logs.setup_logging("auto", warnings_only=True)
     plan = replace(_PLAN, chains=chains, links=links, nodes=nodes)
     stage = staged(preset, seed, trace, cluster)
     start, stop = window(stage, plan, begin, until)
@@ -203,7 +203,7 @@ def _service(state: Path, world: SimulatedCluster, *, pin: bool) -> Service:
         }
     )
     wiring.upgrade_database(settings)
-    return wiring.service(settings, world)
+    return wiring.build_service(settings, world)
 
 
 @contextmanager
@@ -236,9 +236,9 @@ def _listen(port: int) -> socket.socket:
 
 def _fill(world: SimulatedCluster, start: int, ending: Ending) -> None:
     """Let the load alone run until `start`, a day at a time."""
-    while world.now() < start:
+    while world.read_clock() < start:
         ending.check()
-        world.advance(min(_DAY_S, start - world.now()))
+        world.advance(min(_DAY_S, start - world.read_clock()))
 
 
 def _rehearse(
@@ -248,13 +248,13 @@ def _rehearse(
     # A tick is an instant here, however long the twin is asked.
     observer = Observer(params=world.params, foresight=Foresight(budget_s=math.inf))
     rules = replace(
-        wiring.rules(service),
+        wiring.build_rules(service),
         observer=observer,
         accrues_always=lambda: world.params.accrue_always,
     )
     worker = Worker(service.store, world, service.cluster_id, rules=rules, intervals=intervals)
     total = plan.handovers * len(plan.policies)
-    console.print(f"the first chains are submitted, simulated {_day(world.now())}")
+    console.print(f"the first chains are submitted, simulated {_day(world.read_clock())}")
     with _progress(console, total) as told:
         for progress in policy_comparison.run(plan, service, world, worker):
             ending.check()
@@ -264,7 +264,7 @@ def _rehearse(
 def _stay(service: Service, world: SimulatedCluster, ending: Ending) -> NoReturn:
     """The clock stands: what a job would wait that is submitted now is asked of the twin."""
     foreteller, observer = Foreteller(), Observer(params=world.params)
-    snapshot = Snapshot(queue=world.queue(), nodes=world.nodes())
+    snapshot = Snapshot(queue=world.fetch_queue(), nodes=world.fetch_nodes())
     while True:
         foreteller.tick(service.store, service.cluster_id, snapshot, observer)
         ending.wait(_LOOK_S)
@@ -304,7 +304,7 @@ def _results(
     plan: Plan, service: Service, world: SimulatedCluster, console: Console
 ) -> dict[str, Outcome]:
     """By policy; says so where the end came before all hand-overs were complete."""
-    done, now = policy_comparison.completed(service), _day(world.now())
+    done, now = policy_comparison.completed(service), _day(world.read_clock())
     total = plan.handovers * len(plan.policies)
     results = policy_comparison.outcomes(done, OVERLAP_PRICE)
     if not results:

@@ -63,17 +63,17 @@ class SlurmCli:
         self._sacct = Accounting(self._query, self._read, self.alarms)
         self._pinned: set[JobId] = set()
 
-    def now(self) -> int:
+    def read_clock(self) -> int:
         return int(time.time())
 
     def usage(self) -> Mapping[str, Usage]:
         """Calls and seconds by command, since the start."""
         return self._runner.usage()
 
-    def queue(self) -> Queue:
+    def fetch_queue(self) -> Queue:
         return self._controller.ask("queue", self._queue)
 
-    def nodes(self) -> tuple[Node, ...]:
+    def fetch_nodes(self) -> tuple[Node, ...]:
         return self._controller.ask("nodes", self._nodes)
 
     def site_config(self) -> scontrol.SiteConfig:
@@ -91,33 +91,35 @@ class SlurmCli:
         """How many waiting jobs earn age. Asks slurmdbd."""
         return self._people.ask("accrual", self._accrue_limits)
 
-    def history(self, since: int, until: int) -> Iterator[Job]:
+    def fetch_history(self, since: int, until: int) -> Iterator[Job]:
         """One question: who wants a long span asks for it in pieces."""
         if since < until:
             yield from self._ask_accounting(
                 f"history {since} {until}", sacct.in_window(since, until)
             )
 
-    def jobs(self, job_ids: Sequence[JobId]) -> Records:
+    def fetch_job_records(self, job_ids: Sequence[JobId]) -> Records:
         wanted = sorted(set(job_ids))
         some = (wanted[i : i + _JOBS_AT_ONCE] for i in range(0, len(wanted), _JOBS_AT_ONCE))
         found = [self._ask_accounting(f"jobs {ids}", sacct.by_id(ids)) for ids in some]
         return Records.join_records(found, wanted)
 
-    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+    def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
         ids = sorted(set(job_ids))
         if not ids:
             return {}
         return self._controller.ask(f"asked nodes {ids}", lambda: self._asked_nodes(ids))
 
-    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+    def free_standby(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None:
         """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
         self._look_at(standby, owner)
         pinned = unpin or standby in self._pinned
         self._move(scontrol.free_argv(standby, dependency, unpin=pinned))
         self._pinned.discard(standby)
 
-    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+    def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
         own = self._look_at(standby, owner).asked_nodes
         if own and standby not in self._pinned:
             # A job has one list of nodes: the pin would replace it, and the unpin clear it.
@@ -125,14 +127,16 @@ class SlurmCli:
         self._move(scontrol.pin_argv(standby, dependency, node_list))
         self._pinned.add(standby)
 
-    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
-        """`unpin` as in `free`."""
+    def set_dependency(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None:
+        """`unpin` as in `free_standby`."""
         self._look_at(standby, owner)
         pinned = unpin or standby in self._pinned
         self._move(scontrol.hold_argv(standby, dependency, unpin=pinned))
         self._pinned.discard(standby)
 
-    def suspend(self, standby: JobId, *, owner: int) -> None:
+    def hold_job(self, standby: JobId, *, owner: int) -> None:
         """Looks before and after: slurmctld would make a user's hold of an admin's.
 
         An admin's hold that comes between the first look and the move (the time that scontrol
@@ -146,13 +150,13 @@ class SlurmCli:
             self._move(scontrol.resume_argv(standby))
         holds.check_made(standby, shown)
 
-    def resume(self, standby: JobId, *, owner: int) -> None:
+    def release_job(self, standby: JobId, *, owner: int) -> None:
         """Looks before: slurmctld would lift an admin's hold as well. One that takes the place of
-        the user's between the look and the move (as in `suspend`) is lifted."""
+        the user's between the look and the move (as in `hold_job`) is lifted."""
         holds.check_users(standby, self._look_at(standby, owner).shown)
         self._move(scontrol.resume_argv(standby))
 
-    def cancel(self, job_id: JobId, *, owner: int) -> None:
+    def cancel_job(self, job_id: JobId, *, owner: int) -> None:
         """A job that is over already is left at that."""
         self._look_at(job_id, owner)
         done = self._runner.run(scancel.argv(job_id))
@@ -166,7 +170,7 @@ class SlurmCli:
         return standing
 
     def _queue(self) -> Queue:
-        separator, taken_at = secret_separator(), self.now()
+        separator, taken_at = secret_separator(), self.read_clock()
         answer = self._query(squeue.argv(), squeue.environment(separator))
         return self._read.rows(
             "squeue", lambda unread: squeue.parse(answer, taken_at, separator, unread)

@@ -57,7 +57,7 @@ class Slurmrestd:
         self._session = Session(http, self._read)
         self._moves = Moves(self._session)
 
-    def now(self) -> int:
+    def read_clock(self) -> int:
         return int(time.time())
 
     def usage(self) -> Mapping[str, Usage]:
@@ -69,38 +69,40 @@ class Slurmrestd:
         """The version that is spoken, asked of slurmrestd once; again after a 404."""
         return self._session.dialect()
 
-    def queue(self) -> Queue:
+    def fetch_queue(self) -> Queue:
         return self._controller.ask("queue", self._queue)
 
-    def nodes(self) -> tuple[Node, ...]:
+    def fetch_nodes(self) -> tuple[Node, ...]:
         return self._controller.ask("nodes", self._nodes)
 
     def diagnosis(self) -> tuple[Diagnosis, str]:
         """slurmctld's count of what it was asked, and who asks here."""
         return self._statistics.ask("diag", self._diagnosis), self.http.user() or own_name()
 
-    def history(self, since: int, until: int) -> Iterator[Job]:
+    def fetch_history(self, since: int, until: int) -> Iterator[Job]:
         """One question: who wants a long span asks for it in pieces."""
         if since < until:
             span = history.in_window(since, until)
             yield from self._records(f"history {since} {until}", lambda _: span)
 
-    def jobs(self, job_ids: Sequence[JobId]) -> Records:
+    def fetch_job_records(self, job_ids: Sequence[JobId]) -> Records:
         wanted = sorted(set(job_ids))
         some = [wanted[i : i + _JOBS_AT_ONCE] for i in range(0, len(wanted), _JOBS_AT_ONCE)]
         found = [self._records(f"jobs {ids}", partial(history.by_id, ids)) for ids in some]
         return Records.join_records(found, wanted)
 
-    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+    def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
         """One question for each: the queue's own answer is many times as long."""
         found = {job_id: self._asked_nodes(job_id) for job_id in sorted(set(job_ids))}
         return {job_id: asked for job_id, asked in found.items() if asked}
 
-    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+    def free_standby(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None:
         """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
         self._set(standby, owner, dependency, unpin=unpin)
 
-    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+    def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
         own = self._moves.look_at(standby, owner).asked_nodes()
         if own and standby not in self._pinned:
             # A job has one list of nodes: the pin would replace it, and the unpin clear it.
@@ -108,8 +110,10 @@ class Slurmrestd:
         self._moves.update(standby, dependency, node_list)
         self._pinned.add(standby)
 
-    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
-        """`unpin` as in `free`."""
+    def set_dependency(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None:
+        """`unpin` as in `free_standby`."""
         self._set(standby, owner, dependency, unpin=unpin)
 
     def _set(self, standby: JobId, owner: int, dependency: str, *, unpin: bool) -> None:
@@ -118,21 +122,21 @@ class Slurmrestd:
         self._moves.update(standby, dependency, "" if pinned else None)
         self._pinned.discard(standby)
 
-    def suspend(self, standby: JobId, *, owner: int) -> None:
+    def hold_job(self, standby: JobId, *, owner: int) -> None:
         """Through scontrol: slurmrestd's hold is an admin's, which the job's owner cannot lift."""
         if self.commands is None:
             raise ClusterRefused(
                 f"job {standby} is not held: slurmrestd would hold it as an admin, and its owner "
                 "could not lift that; put scontrol on PATH for it"
             )
-        self.commands.suspend(standby, owner=owner)
+        self.commands.hold_job(standby, owner=owner)
 
-    def resume(self, standby: JobId, *, owner: int) -> None:
-        """Looks before, and leaves the same gap as `SlurmCli.resume`."""
+    def release_job(self, standby: JobId, *, owner: int) -> None:
+        """Looks before, and leaves the same gap as `SlurmCli.release_job`."""
         holds.check_users(standby, self._moves.look_at(standby, owner).hold())
         self._moves.release(standby)
 
-    def cancel(self, job_id: JobId, *, owner: int) -> None:
+    def cancel_job(self, job_id: JobId, *, owner: int) -> None:
         """A job that is over already is left at that."""
         self._moves.look_at(job_id, owner)
         self._moves.cancel(job_id)
@@ -150,7 +154,7 @@ class Slurmrestd:
         return self._moves.submit(job, self._user_token(user))
 
     def _queue(self) -> Queue:
-        taken_at = self.now()
+        taken_at = self.read_clock()
         reply = self._get("jobs")
         return self._read.rows(
             "slurmrestd",

@@ -180,10 +180,10 @@ class SimulatedCluster:
 
     # What a cluster shows (ports.Cluster)
 
-    def now(self) -> int:
+    def read_clock(self) -> int:
         return self.simulator.now
 
-    def queue(self) -> Queue:
+    def fetch_queue(self) -> Queue:
         """Pending jobs in priority order first, then held ones, running ones, those just ended."""
         sim = self.simulator
         starts = sim.planned_starts()
@@ -196,11 +196,11 @@ class SimulatedCluster:
         others = chained(sim.running(), sim.ended_since(sim.now - MIN_JOB_AGE_S))
         return Queue.from_jobs(sim.now, [*waiting, *(self._job(r) for r in others)])
 
-    def nodes(self) -> tuple[Node, ...]:
+    def fetch_nodes(self) -> tuple[Node, ...]:
         uses = [self.simulator.node_use(i) for i in range(self.params.nodes)]
         return self._words.nodes(uses)
 
-    def history(self, since: int, until: int) -> Iterator[Job]:
+    def fetch_history(self, since: int, until: int) -> Iterator[Job]:
         sim = self.simulator
         yield from (j for j in self._requeued if (j.end or 0) >= since and j.submit < until)
         for record in chained(sim.ended_since(since), sim.pending(), sim.running()):
@@ -208,23 +208,25 @@ class SimulatedCluster:
             if job.submit < until:
                 yield job
 
-    def jobs(self, job_ids: Sequence[JobId]) -> list[Job]:
+    def fetch_job_records(self, job_ids: Sequence[JobId]) -> list[Job]:
         found = (self.simulator.find(i) for i in job_ids)
         return [self._job(r) for r in found if r is not None and r.submit <= self.simulator.now]
 
-    def asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
+    def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
         found = ((job_id, self.simulator.find(job_id)) for job_id in job_ids)
         lists = {job_id: r.node_list for job_id, r in found if r is not None and r.node_list}
         return {job_id: self._words.node_names(numbers) for job_id, numbers in lists.items()}
 
     # What moves jobs (ports.Cluster)
 
-    def free(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+    def free_standby(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None:
         self._look_at(standby, owner)
         self._depend(standby, dependency)
         self._unpin(standby, asked=unpin)
 
-    def pin(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
+    def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
         self._look_at(standby, owner)
         waits = self._words.waits(dependency)
         record = self.simulator.find(standby)
@@ -235,22 +237,24 @@ class SimulatedCluster:
         self._pinned.add(standby)
         self._set_waits(standby, waits)
 
-    def hold(self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False) -> None:
+    def set_dependency(
+        self, standby: JobId, *, owner: int, dependency: str, unpin: bool = False
+    ) -> None:
         self._look_at(standby, owner)
         self._depend(standby, dependency)
         self._unpin(standby, asked=unpin)
 
-    def suspend(self, standby: JobId, *, owner: int) -> None:
+    def hold_job(self, standby: JobId, *, owner: int) -> None:
         self._look_at(standby, owner)
         holds.check_unheld(standby, self._hold_of(standby))
         self.simulator.hold(standby)
 
-    def resume(self, standby: JobId, *, owner: int) -> None:
+    def release_job(self, standby: JobId, *, owner: int) -> None:
         self._look_at(standby, owner)
         holds.check_users(standby, self._hold_of(standby))
         self.simulator.release(standby)
 
-    def cancel(self, job_id: JobId, *, owner: int) -> None:
+    def cancel_job(self, job_id: JobId, *, owner: int) -> None:
         self._look_at(job_id, owner)
         record = self.simulator.find(job_id)
         self.simulator.remove(job_id)
@@ -258,7 +262,7 @@ class SimulatedCluster:
         if record is not None and record.state is JobState.RUNNING:
             self._end_chain(record)
         # The simulator knows ended jobs from what it told only.
-        self._live(self.simulator.advance(self.now()))
+        self._live(self.simulator.advance(self.read_clock()))
 
     def _look_at(self, job_id: JobId, owner: int) -> None:
         """A job that is not there is left to the simulator to refuse."""
@@ -323,4 +327,4 @@ class SimulatedCluster:
             return "Dependency"
         waits = max(record.job.begin, self._resubmitted.get(record.job_id, 0) + REQUEUE_WAIT_S)
         # The simulator leaves out of a record what can no longer be met.
-        return "BeginTime" if self.now() < waits else "DependencyNeverSatisfied"
+        return "BeginTime" if self.read_clock() < waits else "DependencyNeverSatisfied"

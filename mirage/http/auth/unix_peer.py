@@ -22,7 +22,7 @@ from mirage.cluster.host_accounts import caller_of
 from mirage.domain.access.caller import Caller
 from mirage.errors import InputError
 from mirage.http.auth.socket_owner import peer_uid
-from mirage.logs import Seldom
+from mirage.logs import ThrottledLog
 
 _log = structlog.get_logger(__name__)
 
@@ -36,7 +36,7 @@ _LATE_S = 1.0
 _UNDER_WAY = frozenset({h11.IDLE, h11.SEND_BODY})
 """States of a client whose request is not whole yet."""
 
-_seldom = Seldom()
+_seldom = ThrottledLog()
 
 
 class Awaited(StrEnum):
@@ -220,7 +220,7 @@ class PeerProtocol(H11Protocol, asyncio.BufferedProtocol):
             self._look()  # what it has begun to send meanwhile
             return
         client = self.app_state.get("client")
-        _seldom.say(
+        _seldom.log_event(
             _log.info, "a client was too slow", kind=awaited, awaited=awaited.value, client=client
         )
         if awaited is Awaited.TAKING:

@@ -16,7 +16,7 @@ from mirage.cluster.host_accounts import user_name
 from mirage.domain.access.caller import NO_ACCOUNT
 from mirage.errors import InputError
 from mirage.http.auth.socket_owner import End, Owners, as_one_client, peer_uid
-from mirage.logs import Seldom
+from mirage.logs import ThrottledLog
 
 _log = structlog.get_logger(__name__)
 
@@ -99,7 +99,7 @@ class Admission:
         self._owners = Owners()
         self._uids, self._networks = proxies or resolve_proxies(())
         self._held: Counter[str] = Counter()
-        self._seldom = Seldom()
+        self._seldom = ThrottledLog()
 
     def close(self) -> None:
         self._owners.close()
@@ -123,7 +123,7 @@ class Admission:
 
     def _refuse(self, accepted: socket.socket, why: str, name: str) -> None:
         accepted.close()
-        self._seldom.say(_log.warning, why, client=name, open=self._held.total())
+        self._seldom.log_event(_log.warning, why, client=name, open=self._held.total())
 
     def _left(self, name: str) -> None:
         self._held[name] -= 1

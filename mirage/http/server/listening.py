@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from mirage.http.auth.unix_peer import Patience, PeerProtocol
 from mirage.http.server.admission import Admission, Admitted
-from mirage.logs import Seldom
+from mirage.logs import ThrottledLog
 
 _log = structlog.get_logger(__name__)
 
@@ -28,7 +28,7 @@ _AT_ONCE = 64
 """Callers taken in before others have their turn."""
 _OUT_OF = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
-_seldom = Seldom()
+_seldom = ThrottledLog()
 
 
 class Door:
@@ -70,7 +70,7 @@ class Door:
 
     def _turn_away(self, error: OSError) -> None:
         """With the descriptor that was kept for this: else callers wait, and the loop spins."""
-        _seldom.say(_log.error, "no descriptors for callers", error=error.strerror)
+        _seldom.log_event(_log.error, "no descriptors for callers", error=error.strerror)
         if self._spare is not None:
             self._give_up_spare()
             with suppress(OSError):  # somebody else has it now

@@ -15,7 +15,7 @@ from mirage.policy.results.comparison import Results, Weighing, choose, load_h
 from mirage.policy.rules.lead_rules import Reactive
 from mirage.policy.rules.pinning import PinThenFree, off_its_nodes
 from mirage.policy.twin.twin_policy import wants_twin
-from mirage.ports import Policy, looks_back, observes
+from mirage.ports import Policy, should_keep_window, should_observe
 
 _PINS = PinThenFree()
 _PLAIN = Reactive()
@@ -83,11 +83,11 @@ class Auto:
 
     @property
     def observes(self) -> bool:
-        return any(observes(c.policy) for c in self.candidates)
+        return any(should_observe(c.policy) for c in self.candidates)
 
     @property
     def looks_back(self) -> bool:
-        return any(looks_back(c.policy) for c in self.candidates)
+        return any(should_keep_window(c.policy) for c in self.candidates)
 
     @property
     def asks_twin(self) -> bool:

@@ -139,9 +139,9 @@ def _carry_out(store: Store, cluster: Cluster, cluster_id: int, task: _Task) -> 
     was refused, or never heard of, that is taken back: here, or at the next look (links.sync).
     """
     moves: dict[Order, Callable[..., None]] = {
-        Order.SUSPEND: cluster.suspend,
-        Order.RESUME: cluster.resume,
-        Order.CANCEL: cluster.cancel,
+        Order.SUSPEND: cluster.hold_job,
+        Order.RESUME: cluster.release_job,
+        Order.CANCEL: cluster.cancel_job,
     }
     if task.order is Order.SUSPEND:
         _write(store, cluster, cluster_id, task, Outcome.TOLD)
@@ -169,7 +169,7 @@ def _write(
     outcome: Outcome,
     error: str = "",
 ) -> None:
-    now, order, job = cluster.now(), task.order, task.job
+    now, order, job = cluster.read_clock(), task.order, task.job
     entry = AuditEntry(
         at=now,
         actor="mirage",

@@ -94,7 +94,7 @@ def ingest_history(
     store: Store, cluster: Cluster, cluster_id: int, window: tuple[int, int]
 ) -> tuple[Counts, list[Job]]:
     """One window of accounting into the history; returns the counts and the records."""
-    records = list(cluster.history(*window))
+    records = list(cluster.fetch_history(*window))
     with store.begin() as tx:
         return job_history.upsert(tx, cluster_id, records), records
 

@@ -34,7 +34,7 @@ def with_whole_reasons(
     if not away or not doubtful:
         return list(jobs)
     try:
-        asked = cluster.asked_nodes(doubtful)
+        asked = cluster.fetch_requested_nodes(doubtful)
     except ClusterError as error:
         _log.warning("no answer on the nodes that jobs ask for", error=str(error))
         return list(jobs)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from mirage.domain.chain import ChainId
-from mirage.errors import MirageError, PostError
+from mirage.errors import DeliveryError, MirageError
 from mirage.services.notify.digest import Digest
 from mirage.services.notify.notices import URGENCY
 from mirage.store.database.engine import Store
@@ -105,7 +105,7 @@ class Courier:
             return False
         try:
             send(Digest(cluster=self.cluster, notices=found), self.clock())
-        except PostError as error:
+        except DeliveryError as error:
             self._failed(found, str(error), for_good=False)
             return False
         except Exception as error:  # its words might hold a secret; others' digests go on

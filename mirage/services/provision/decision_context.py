@@ -17,7 +17,7 @@ from mirage.errors import ClusterError, MirageError
 from mirage.policy.models.unavailable_model import Unserved
 from mirage.policy.registry import is_model
 from mirage.policy.twin.twin_policy import wants_twin
-from mirage.ports import NextLink, Policy, looks_back, observes, outright
+from mirage.ports import NextLink, Policy, decide_outright, should_keep_window, should_observe
 from mirage.services.chains.link_sync import SENT_BACK
 from mirage.services.chains.open_handovers import OpenHandover
 from mirage.services.control.limits import Limits, Spent, limited, worst_overlap_node_h
@@ -219,11 +219,11 @@ class Desk:
         name = handover.chain.policy or self._rules.default
         try:
             policy = self._policy(name)
-            settled = outright(policy, view)
+            settled = decide_outright(policy, view)
             if settled is not None:
                 return settled
-            if observes(policy):
-                view = self._observed(handover, view, looks_back=looks_back(policy))
+            if should_observe(policy):
+                view = self._observed(handover, view, looks_back=should_keep_window(policy))
             if wants_twin(policy):
                 foretold, awaited = self._sight.foretold(handover.predecessor, handover.standby)
                 early = view.time_left_s > AWAITED_SHARE * view.time_limit_s

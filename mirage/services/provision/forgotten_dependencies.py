@@ -39,7 +39,7 @@ def without_met(cluster: Cluster, dependency: str, queue: Queue) -> str:
     if not unknown:
         return dependency
     try:
-        records = cluster.jobs(unknown)
+        records = cluster.fetch_job_records(unknown)
     except ClusterError as error:
         _log.warning("no answer on the jobs of a dependency", jobs=unknown, error=str(error))
         return dependency

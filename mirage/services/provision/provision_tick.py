@@ -166,7 +166,7 @@ def _carry_out(
     handover, decision, decision_id = planned
     standby = handover.standby
     effect, error = tell(handover, decision)
-    now = cluster.now()
+    now = cluster.read_clock()
     with store.begin() as tx:
         # What was submitted has no number here yet: the queue shows it, and `reconcile` settles it.
         if handover.submits and effect is Effect.DONE:
@@ -263,21 +263,21 @@ def _move(cluster: Cluster, handover: OpenHandover, decision: Decision, snapshot
     kept = without_met(cluster, text, snapshot.queue)
     if decision.action is Action.HOLD:
         behind = dependency.behind(kept, predecessor)
-        cluster.hold(standby, owner=owner, dependency=behind, unpin=unpin)
+        cluster.set_dependency(standby, owner=owner, dependency=behind, unpin=unpin)
         return
     minutes = plan_min(decision, handover.predecessor)
     if minutes is not None:
         if before is None or before.start != handover.predecessor.start:
             raise InputError("its predecessor does not run any more as it did when it was planned")
         release = dependency.planned(kept, predecessor, minutes)
-        cluster.hold(standby, owner=owner, dependency=release)
+        cluster.set_dependency(standby, owner=owner, dependency=release)
         return
     rest = dependency.without(kept, predecessor)
     if decision.action is Action.PIN:
         nodes = before.node_list if before else ""
-        cluster.pin(standby, owner=owner, dependency=rest, node_list=nodes)
+        cluster.pin_standby(standby, owner=owner, dependency=rest, node_list=nodes)
     else:
-        cluster.free(standby, owner=owner, dependency=rest, unpin=unpin)
+        cluster.free_standby(standby, owner=owner, dependency=rest, unpin=unpin)
 
 
 def _took(row: DecisionRow, standby: Link, predecessor: Link | None) -> bool:
