@@ -72,12 +72,12 @@ def _measure(jobs: int) -> Measured:
         url = f"sqlite:///{folder}/queue.db"
         schema_migrations.upgrade(url, Path.cwd() / "migrations")
         with closing(Store(url)) as store:
-            before = squeue.parse(first, NOW, _SEPARATOR)
+            before = squeue.parse_queue(first, NOW, _SEPARATOR)
             with store.begin() as tx:
                 cluster_id = clusters.ensure(tx, "bench")
                 ingest_queue(tx, cluster_id, before, None)
             began = time.perf_counter()
-            queue = squeue.parse(second, NOW + 60, _SEPARATOR)
+            queue = squeue.parse_queue(second, NOW + 60, _SEPARATOR)
             parsed = time.perf_counter()
             with store.begin() as tx:
                 ingest_queue(tx, cluster_id, queue, None, before=before)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from mirage.slurm.text.releases import read_release, series, shown
+from mirage.slurm.text.releases import format_release, format_series, parse_release
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "tests" / "data" / "tried"
@@ -33,7 +33,7 @@ Record = dict[str, Any]
 
 def record(results: Sequence[Path]) -> Path:
     """Write down what the Slurm of this machine is, and how its tests ended."""
-    release = read_release(_said("sbatch", "--version"))
+    release = parse_release(_said("sbatch", "--version"))
     if release is None:
         raise SystemExit("tests.tried: no sbatch here says which release it is")
     if missing := [str(path) for path in results if not path.exists()]:
@@ -42,7 +42,7 @@ def record(results: Sequence[Path]) -> Path:
     if not counts["tests"]:
         raise SystemExit("tests.tried: those results hold no test")
     found: Record = {
-        "slurm": shown(release),
+        "slurm": format_release(release),
         "system": platform.freedesktop_os_release()["PRETTY_NAME"],
         "python": platform.python_version(),
         "slurmrestd": _served(),
@@ -50,7 +50,7 @@ def record(results: Sequence[Path]) -> Path:
         **counts,
     }
     RECORDS.mkdir(exist_ok=True)
-    path = RECORDS / f"{series(release)}.json"
+    path = RECORDS / f"{format_series(release)}.json"
     path.write_text(json.dumps(found, indent=2) + "\n")
     return path
 

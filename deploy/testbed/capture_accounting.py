@@ -50,11 +50,11 @@ def main() -> int:
 def _capture() -> None:
     _folder().mkdir(parents=True, exist_ok=True)
     for level in sacctmgr.OPERATORS:
-        _keep(f"level-{level.lower()}.txt", sacctmgr.show_level_argv(level))
-    _keep("coordinators.txt", sacctmgr.show_coordinators_argv())
+        _keep(f"level-{level.lower()}.txt", sacctmgr.build_show_level_argv(level))
+    _keep("coordinators.txt", sacctmgr.build_show_coordinators_argv())
     for account in ("research", "services", "students"):
-        _keep(f"coordinators-{account}.txt", sacctmgr.show_coordinators_argv(account))
-    _keep("associations.txt", sacctmgr.show_associations_argv())
+        _keep(f"coordinators-{account}.txt", sacctmgr.build_show_coordinators_argv(account))
+    _keep("associations.txt", sacctmgr.build_show_associations_argv())
 
 
 def _folder() -> Path:

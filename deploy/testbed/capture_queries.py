@@ -66,19 +66,19 @@ def _submit() -> workload.Jobs:
 def _capture(jobs: workload.Jobs) -> None:
     _folder().mkdir(parents=True, exist_ok=True)
     now = int(clock.now())
-    fields = sacct.fields(_answer(sacct.helpformat_argv()))
-    window = sacct.in_window(now - 86400, now + 60)
+    fields = sacct.choose_fields(_answer(sacct.build_helpformat_argv()))
+    window = sacct.build_window_options(now - 86400, now + 60)
     ids = [JobId(int(job_id)) for job_id in jobs.values()]
     (_folder() / "jobs.json").write_text(
         json.dumps({"taken_at": now, "jobs": jobs}, indent=1) + "\n"
     )
-    _keep("squeue.txt", squeue.argv(), squeue.environment(_SEPARATOR))
-    _keep("sinfo.txt", sinfo.argv())
-    for name, which in {"window": window, "jobs": sacct.by_id(ids)}.items():
-        _keep(f"sacct-{name}.txt", sacct.argv(fields.facts, which))
-        _keep(f"sacct-{name}-texts.txt", sacct.argv(fields.texts, which, _SEPARATOR))
-    _keep("sacct-helpformat.txt", sacct.helpformat_argv())
-    _keep("scontrol-show-config.txt", scontrol.show_config_argv())
+    _keep("squeue.txt", squeue.build_argv(), squeue.build_environment(_SEPARATOR))
+    _keep("sinfo.txt", sinfo.build_argv())
+    for name, which in {"window": window, "jobs": sacct.build_id_options(ids)}.items():
+        _keep(f"sacct-{name}.txt", sacct.build_argv(fields.facts, which))
+        _keep(f"sacct-{name}-texts.txt", sacct.build_argv(fields.texts, which, _SEPARATOR))
+    _keep("sacct-helpformat.txt", sacct.build_helpformat_argv())
+    _keep("scontrol-show-config.txt", scontrol.build_show_config_argv())
 
 
 def _folder() -> Path:

@@ -19,7 +19,7 @@ class Waits(NamedTuple):
 def read(text: str) -> Waits:
     """Raises MalformedText for a list that does not read, or has what the simulator has not:
     tasks of arrays, `singleton`."""
-    terms = dependency.all_terms(text)
+    terms = dependency.parse_all_terms(text)
     return Waits(tuple(_read(term) for term in terms), "?" in text)
 
 

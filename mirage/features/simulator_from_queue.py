@@ -91,7 +91,7 @@ def _places(
     numbers = {node.name: i for i, node in enumerate(nodes[:count])}
     found: dict[int, tuple[int, ...] | None] = {}
     for job in running:
-        names = hostlist.expand(job.node_list)
+        names = hostlist.expand_hostlist(job.node_list)
         if len(names) == job.nodes and all(name in numbers for name in names):
             found[int(job.job_id)] = tuple(numbers[name] for name in names)
     taken = {i for at in found.values() for i in at or ()}

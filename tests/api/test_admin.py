@@ -12,7 +12,7 @@ from mirage.domain.decision import Mode
 from mirage.policy import registry
 from mirage.services.control.limit_overrides import Told
 from mirage.services.operations.slurmctld_load import Sensor
-from mirage.slurm.commands.sdiag import Asked, Diagnosis
+from mirage.slurm.commands.sdiag import Diagnosis, UserCalls
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 from tests.api.running import NOW, Client, Stage
@@ -198,7 +198,7 @@ def test_status_before_any_round(client: Client) -> None:
 def test_slurmctlds_own_count_is_told_as_it_was_last_asked(
     client: Client, store: Store, cluster_id: int
 ) -> None:
-    users = (Asked(user="mirage", calls=30, us=600_000), Asked(user="root", calls=90, us=0))
+    users = (UserCalls(user="mirage", calls=30, us=600_000), UserCalls(user="root", calls=90, us=0))
     told = Diagnosis(at=1_800_000_000, since=None, users=users)
     Sensor(lambda: (told, "mirage"), every_s=600).look(store, cluster_id, told.at)
     found = client.get("/api/v1/polling", who="root").json()["slurmctld"]

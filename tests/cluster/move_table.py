@@ -133,7 +133,7 @@ def submit(scene: Scene) -> str:
         options={"exclusive": "", "time": "5", "output": "/home/alice/%j.out"},
         arguments=("a", "b c"),
     )
-    if not scene.operator.dialect().triples:
+    if not scene.operator.dialect().has_triples:
         job = replace(job, arguments=())
     job_id = scene.operator.submit(job, user=ALICE)
     testbed = scene.rig.testbed

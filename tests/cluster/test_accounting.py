@@ -14,7 +14,7 @@ from mirage.slurm.commands import sacct
 from tests.slurm.captured import answer
 
 HELPFORMAT = answer("sacct-helpformat.txt")
-FIELDS = sacct.fields(HELPFORMAT)
+FIELDS = sacct.choose_fields(HELPFORMAT)
 
 
 def written(names: Sequence[str], separator: str, *records: dict[str, str]) -> str:
@@ -47,6 +47,6 @@ def test_a_forged_text_about_somebody_who_has_left_costs_that_text_alone(uid: st
 
     alarms = Alarms()
     accounting = Accounting(query, Reader(alarms, Meter()), alarms)
-    jobs = accounting.settle(accounting.ask(sacct.by_id([JobId(7), JobId(8)])))
+    jobs = accounting.settle(accounting.ask(sacct.build_id_options([JobId(7), JobId(8)])))
     assert {job.job_id: job.comment for job in jobs} == {7: "", 8: "bob's"}
     assert len(alarms.take()) == 1

@@ -27,7 +27,13 @@ def limited(slurm_rig: SlurmRig) -> Iterator[SlurmRig]:
 
 def test_the_limits_are_read(limited: SlurmRig) -> None:
     limits = limited.cluster.accrue_limits()
-    found = {(li.word, li.most) for li in limits.of(qos="normal", account="research", user="alice")}
+    found = {
+        (li.word, li.most)
+        for li in limits.iter_applicable(qos="normal", account="research", user="alice")
+    }
     assert found == {("MaxJobsAccruePU", 2), ("MaxJobsAccrue", 3), ("GrpJobsAccrue", 5)}
-    others = {(li.word, li.most) for li in limits.of(qos="x", account="students", user="carol")}
+    others = {
+        (li.word, li.most)
+        for li in limits.iter_applicable(qos="x", account="students", user="carol")
+    }
     assert others == set()

@@ -76,23 +76,25 @@ def test_windows_of_history_leave_nothing_out(slurm_rig: SlurmRig) -> None:
 
 
 def _dependency(rig: SlurmRig, job_id: JobId) -> str:
-    return dependency.plain(_shown(rig, job_id).dependency)
+    return dependency.normalize_dependency(_shown(rig, job_id).dependency)
 
 
 def test_a_users_own_dependencies_stay_through_free_and_hold(slurm_rig: SlurmRig) -> None:
     own = f"afterok:{slurm_rig.predecessor},singleton"
-    behind = dependency.behind(own, slurm_rig.predecessor)
+    behind = dependency.add_own_term(own, slurm_rig.predecessor)
     standby = slurm_rig.submit(f"--dependency={behind}", "--job-name=own")
     shown = _dependency(slurm_rig, standby)
-    rest = dependency.without(shown, slurm_rig.predecessor)
+    rest = dependency.remove_own_term(shown, slurm_rig.predecessor)
     slurm_rig.cluster.free_standby(standby, owner=uid_of("alice"), dependency=rest)
     freed = _dependency(slurm_rig, standby)
     assert sorted(freed.split(",")) == sorted(rest.split(","))
-    assert not dependency.waits_on(freed, slurm_rig.predecessor)
+    assert not dependency.has_own_term(freed, slurm_rig.predecessor)
     slurm_rig.cluster.set_dependency(
-        standby, owner=uid_of("alice"), dependency=dependency.behind(freed, slurm_rig.predecessor)
+        standby,
+        owner=uid_of("alice"),
+        dependency=dependency.add_own_term(freed, slurm_rig.predecessor),
     )
-    assert dependency.waits_on(_dependency(slurm_rig, standby), slurm_rig.predecessor)
+    assert dependency.has_own_term(_dependency(slurm_rig, standby), slurm_rig.predecessor)
 
 
 def test_a_users_own_node_list_stays(slurm_rig: SlurmRig) -> None:

@@ -18,7 +18,7 @@ from mirage.cluster.rest.http import RestHttp
 from mirage.domain.chain import find_mark
 from mirage.domain.job import Job, JobId
 from mirage.errors import ClusterUnavailable
-from mirage.slurm.text.delimited_rows import text
+from mirage.slurm.text.delimited_rows import parse_text
 from tests.cluster.commands import FakeCommands
 from tests.cluster.hostile_jobs import COMMON, Made, Maker, install, shown
 from tests.cluster.restd import FakeRestd, running
@@ -61,7 +61,7 @@ def printed(made: Made, job: Job) -> bool:
     return all(
         told.startswith(shown(own))
         if field in made.lies
-        else told in {shown(own), text(shown(own))}
+        else told in {shown(own), parse_text(shown(own))}
         for field, own, told in pairs
     )
 
@@ -85,9 +85,9 @@ def misread(made: Iterable[Made], told: Collection[Job]) -> list[Made]:
 
 def _own_texts(made: Made, job: Job) -> bool:
     if made.honest:
-        written = (made.name, *map(text, (made.comment, made.submit_line, made.account)))
+        written = (made.name, *map(parse_text, (made.comment, made.submit_line, made.account)))
         return (job.name, job.comment, job.submit_line, job.account) == tuple(map(shown, written))
-    if job.account not in {"", text(shown(made.account))}:
+    if job.account not in {"", parse_text(shown(made.account))}:
         return False  # which its user does not write
     return {find_mark(job.comment), find_mark(job.submit_line)} <= made.marks()
 

@@ -82,7 +82,7 @@ def _nodes(cluster: Cluster) -> list[tuple[object, ...]]:
 def _known(job: Job, rest: Slurmrestd) -> Job:
     """Records hold no uids; those of v0.0.38 neither submit lines nor exit codes of failures."""
     job = replace(job, uid=None)
-    return job if rest.dialect().triples else replace(job, submit_line="", exit_code="")
+    return job if rest.dialect().has_triples else replace(job, submit_line="", exit_code="")
 
 
 def test_tcp_serves_as_the_socket_does(slurm_rig: SlurmRig, rest_host: RestHost) -> None:
@@ -157,7 +157,7 @@ def test_the_scripts_own_arguments_reach_it(slurm_rig: SlurmRig, rest_host: Rest
     folder = testbed.run(["mktemp", "-d"], user="alice").stdout.strip()
     words = ("first", "b c", "")
     job = replace(WORK, directory=folder, arguments=words, script='#!/bin/sh\nprintf "%s|" "$@"\n')
-    if not cluster.dialect().triples:
+    if not cluster.dialect().has_triples:
         with pytest.raises(InputError, match="ends when a script comes with arguments"):
             cluster.submit(job, user="alice")
         return

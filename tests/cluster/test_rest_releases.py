@@ -112,7 +112,7 @@ def test_each_version_that_was_tried_has_its_answers() -> None:
 
 def test_its_version_is_spoken(release: Release) -> None:
     spoken = release.cluster.dialect()
-    assert (spoken.version, spoken.tried, spoken.accounting) == (release.version, True, True)
+    assert (spoken.version, spoken.is_tested, spoken.accounting) == (release.version, True, True)
 
 
 def test_a_pin_is_taken_back(release: Release) -> None:

@@ -112,7 +112,9 @@ def test_the_jobs_are_those_of_sbatch(scene: Scene, rest_host: RestHost) -> None
         with started(scene.testbed, *only(scene.testbed, version)) as host:
             cluster = host.cluster()
             assert cluster.dialect().version == version
-            table = submit_options.LATER if cluster.dialect().triples else submit_options.EARLIEST
+            table = (
+                submit_options.LATER if cluster.dialect().has_triples else submit_options.EARLIEST
+            )
             for name, value in _tried(table):
                 wrong += _differences(scene, cluster, name, value)
     assert not wrong, "\n".join(map(str, wrong))
@@ -130,7 +132,7 @@ def _differences(scene: Scene, cluster: Slurmrestd, name: str, value: str) -> li
     options = {**fixed, name: value}
     by_sbatch = scene.by_sbatch(options)
     by_rest = _by_rest(scene, cluster, options)
-    if not cluster.dialect().triples and (name, value) in LEFT_TO_THE_LINK:
+    if not cluster.dialect().has_triples and (name, value) in LEFT_TO_THE_LINK:
         assert by_rest is None
         return []
     if by_sbatch is None or by_rest is None:
@@ -138,7 +140,7 @@ def _differences(scene: Scene, cluster: Slurmrestd, name: str, value: str) -> li
     keys = (by_sbatch.keys() | by_rest.keys()) - OF_ONE_JOB - NOT_BY_REST
     found = {k: (by_sbatch.get(k), by_rest.get(k)) for k in keys}
     other = {k: pair for k, pair in found.items() if pair[0] != pair[1]}
-    if not cluster.dialect().triples and set(other) <= UNTIL_IT_STARTS.get(name, set()):
+    if not cluster.dialect().has_triples and set(other) <= UNTIL_IT_STARTS.get(name, set()):
         return []
     return [(cluster.dialect().version, name, value, other)] if other else []
 

@@ -13,7 +13,7 @@ from mirage.cluster.site_import.params import Site, site_of
 from mirage.cluster.site_import.slurm_answers import Answers, Question
 from mirage.errors import MalformedText
 from mirage.sim.types import OFF, NodeGroup, Params, Partition, Qos, Reservation, SelectType
-from mirage.slurm.text.hostlist import compress
+from mirage.slurm.text.hostlist import compress_hostlist
 from mirage.traces.cluster_files.reader import parse_cluster_file
 from mirage.traces.cluster_files.writer import write_cluster_file
 from tests.cluster import site_texts
@@ -381,5 +381,7 @@ def test_answers_cut_or_garbled_anywhere_are_left_out_or_refused(data: st.DataOb
     cut = data.draw(st.sampled_from([garbled, text[:begin]]))
     with suppress(MalformedText):
         site = site_of(replace(found, texts={**found.texts, question: cut}), UTC)
-        written = write_cluster_file(site.params, site.notes, node_names=compress(site.node_names))
+        written = write_cluster_file(
+            site.params, site.notes, node_names=compress_hostlist(site.node_names)
+        )
         assert parse_cluster_file(written, "C.toml").params == site.params

@@ -45,7 +45,7 @@ def printed(**cells: str) -> str:
 
 def looked(store: Store, answer: str, now: int = NOW) -> Queue:
     """One look at the queue, followed and concluded from as the worker does."""
-    queue = squeue.parse(answer, now)
+    queue = squeue.parse_queue(answer, now)
     with store.begin() as tx:
         link_service.sync(tx, 1, link_service.links_in(queue), now, queue=queue)
         conclude(tx, 1, now)

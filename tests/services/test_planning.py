@@ -79,7 +79,7 @@ class Site:
 
     def tick(self, *rows: str, now: int = NOW) -> list[tuple[str, int, str]]:
         """The moves."""
-        queue = squeue.parse("".join(rows), now)
+        queue = squeue.parse_queue("".join(rows), now)
         self.cluster.shown, self.cluster.at = list(queue), now
         self.cluster.moves.clear()
         with self.store.begin() as tx:

@@ -5,7 +5,7 @@ import pytest
 from mirage.errors import ClusterUnavailable
 from mirage.services.operations import slurmctld_load
 from mirage.services.operations.slurmctld_load import Rpcs, Sensor
-from mirage.slurm.commands.sdiag import Asked, Diagnosis
+from mirage.slurm.commands.sdiag import Diagnosis, UserCalls
 from mirage.store.database.engine import Store
 from mirage.store.operations import clusters
 
@@ -14,8 +14,8 @@ TOLD = Diagnosis(
     at=NOW,
     since=NOW - 3600,
     users=(
-        Asked(user="mirage", calls=30, us=600_000),
-        Asked(user="root", calls=90, us=2_400_000),
+        UserCalls(user="mirage", calls=30, us=600_000),
+        UserCalls(user="root", calls=90, us=2_400_000),
     ),
 )
 

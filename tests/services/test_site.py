@@ -15,7 +15,7 @@ def said(**changes: str) -> list[str]:
     values = scontrol.parse_config(answer("scontrol-show-config.txt")) | changes
     text = "\n".join(f"{key} = {value}" for key, value in values.items())
     with capture_logs() as lines:
-        site_warnings.tell(lambda: scontrol.site_config(text), NAME)
+        site_warnings.tell(lambda: scontrol.parse_site_config(text), NAME)
     return [line["event"] for line in lines]
 
 

@@ -8,7 +8,7 @@ from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
 from mirage.errors import MalformedText
 from mirage.services.provision.age_accrual import told
-from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits, parse
+from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits, parse_accrue_limits
 from tests.services.slurm_jobs import job
 
 QOS = "normal|||\nlong|2||\nbig|||5\nshared||3|\n"
@@ -19,11 +19,11 @@ ASSOCIATIONS = (
 
 def found(limits: AccrueLimits, **of: str) -> set[tuple[str, int, str]]:
     asked = {"qos": "normal", "account": "other", "user": "carol"} | of
-    return {(li.word, li.most, li.qos or li.account) for li in limits.of(**asked)}
+    return {(li.word, li.most, li.qos or li.account) for li in limits.iter_applicable(**asked)}
 
 
 def test_the_limits_of_a_job_are_those_of_its_qos_user_and_accounts() -> None:
-    limits = parse(QOS, ASSOCIATIONS)
+    limits = parse_accrue_limits(QOS, ASSOCIATIONS)
     assert found(limits) == set()
     assert found(limits, qos="long") == {("MaxJobsAccruePU", 2, "long")}
     assert found(limits, qos="big") == {("GrpJobsAccrue", 5, "big")}
@@ -38,18 +38,18 @@ def test_the_limits_of_a_job_are_those_of_its_qos_user_and_accounts() -> None:
 @pytest.mark.parametrize("rows", ["a|b", "long|7||\n", "x|y|1||\n", "long|many||\n"])
 def test_what_looks_like_another_row_is_no_limit(rows: str) -> None:
     answer = QOS + rows if rows.endswith("\n") else QOS + rows + "\n"
-    limits = parse(answer, "")
+    limits = parse_accrue_limits(answer, "")
     assert found(limits, qos="big") == {("GrpJobsAccrue", 5, "big")}
     assert ("MaxJobsAccruePU", 7, "long") not in found(limits, qos="long")
 
 
 def test_half_an_answer_is_none() -> None:
     with pytest.raises(MalformedText):
-        parse(QOS.rstrip("\n"), ASSOCIATIONS)
+        parse_accrue_limits(QOS.rstrip("\n"), ASSOCIATIONS)
 
 
 def test_accounts_that_name_each_other_as_parents_end() -> None:
-    limits = parse("", "a||b||1\nb||a||2\n")
+    limits = parse_accrue_limits("", "a||b||1\nb||a||2\n")
     assert found(limits, account="a") == {("GrpJobsAccrue", 1, "a"), ("GrpJobsAccrue", 2, "b")}
 
 
@@ -71,7 +71,7 @@ def test_a_standby_beyond_the_limit_earns_no_age(others: list[str], *, earns_non
     standby = waiting(1, "Dependency")
     rows = [standby, *(waiting(2 + i, reason) for i, reason in enumerate(others))]
     rows += [waiting(50 + i, "Priority", user="bob") for i in range(9)]
-    said = told(parse(QOS, ""), standby, Queue.from_jobs(0, rows))
+    said = told(parse_accrue_limits(QOS, ""), standby, Queue.from_jobs(0, rows))
     assert said.startswith(
         "at most 2 waiting jobs of a user in QOS long earn age (MaxJobsAccruePU)"
     )
@@ -81,12 +81,12 @@ def test_a_standby_beyond_the_limit_earns_no_age(others: list[str], *, earns_non
 def test_without_a_limit_nothing_is_said() -> None:
     standby = waiting(1, "Dependency", qos="normal")
     assert told(NO_LIMITS, standby, Queue.from_jobs(0, [standby])) == ""
-    assert told(parse(QOS, ""), standby, Queue.from_jobs(0, [standby])) == ""
+    assert told(parse_accrue_limits(QOS, ""), standby, Queue.from_jobs(0, [standby])) == ""
 
 
 @pytest.mark.parametrize(("account", "counts"), [("lab", 1), ("research", 1), ("other", 0)])
 def test_an_accounts_jobs_are_those_below_it_too(account: str, counts: int) -> None:
-    limits = parse("", ASSOCIATIONS.replace("lab||root||9", "lab||root||1"))
+    limits = parse_accrue_limits("", ASSOCIATIONS.replace("lab||root||9", "lab||root||1"))
     standby = waiting(1, "Dependency", account="research", user="bob")
     other = waiting(2, "Priority", account=account, user="carol")
     said = told(limits, standby, Queue.from_jobs(0, [standby, other]))

@@ -3,16 +3,16 @@
 import pytest
 
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable
-from mirage.slurm.text.command_errors import move_complaint, query_complaint
+from mirage.slurm.text.command_errors import classify_move_error, classify_query_error
 from tests.slurm.captured import Captures, Outcome
 
 
 def _move(seen: Outcome) -> Exception | None:
-    return move_complaint(seen.argv[0], seen.code, seen.stderr)
+    return classify_move_error(seen.argv[0], seen.code, seen.stderr)
 
 
 def _query(seen: Outcome) -> Exception | None:
-    return query_complaint(seen.argv[0], seen.code, seen.stderr)
+    return classify_query_error(seen.argv[0], seen.code, seen.stderr)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_query_with_an_answer_has_no_complaint(captures: Captures) -> None:
 
 
 def test_accounting_that_is_off_is_a_no() -> None:
-    error = query_complaint("sacct", 1, "Slurm accounting storage is disabled\n")
+    error = classify_query_error("sacct", 1, "Slurm accounting storage is disabled\n")
     assert type(error) is AccountingOff
 
 
@@ -80,17 +80,17 @@ def test_accounting_that_is_off_is_a_no() -> None:
     ],
 )
 def test_success_with_an_error_on_stderr_is_no_answer(stderr: str) -> None:
-    assert type(query_complaint("squeue", 0, stderr)) is ClusterUnavailable
+    assert type(classify_query_error("squeue", 0, stderr)) is ClusterUnavailable
 
 
 def test_a_warning_on_stderr_spoils_no_answer() -> None:
-    assert query_complaint("squeue", 0, "squeue: s_p_parse_file: file is empty\n") is None
+    assert classify_query_error("squeue", 0, "squeue: s_p_parse_file: file is empty\n") is None
 
 
 @pytest.mark.parametrize("code", [-9, 1, 255])
 def test_an_end_without_a_word_says_nothing_of_the_job(code: int) -> None:
-    assert type(move_complaint("scontrol", code, "")) is ClusterUnavailable
-    assert type(query_complaint("squeue", code, "")) is ClusterUnavailable
+    assert type(classify_move_error("scontrol", code, "")) is ClusterUnavailable
+    assert type(classify_query_error("squeue", code, "")) is ClusterUnavailable
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ def test_an_end_without_a_word_says_nothing_of_the_job(code: int) -> None:
     ],
 )
 def test_a_move_to_be_tried_again(stderr: str) -> None:
-    assert type(move_complaint("scontrol", 1, stderr)) is ClusterUnavailable
+    assert type(classify_move_error("scontrol", 1, stderr)) is ClusterUnavailable
 
 
 def test_the_message_names_command_words_and_code_once() -> None:
-    error = query_complaint("squeue", 1, "no\n\nno\nreally\n")
+    error = classify_query_error("squeue", 1, "no\n\nno\nreally\n")
     assert str(error) == "squeue: no; really (exit code 1)"
-    assert "ended by signal 9" in str(query_complaint("squeue", -9, ""))
+    assert "ended by signal 9" in str(classify_query_error("squeue", -9, ""))

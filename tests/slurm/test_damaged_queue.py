@@ -24,7 +24,7 @@ def test_ten_thousand_damaged_rows_cost_ten_thousand_jobs() -> None:
         row = cells(JobID=str(number), Name=rng.choice(("train", "\n7", "a\nb", "")))
         rows.append(rng.choice(DAMAGES)(row, rng) if number in bad else row)
     unread = Unread()
-    queue = squeue.parse(text(rows), NOW, "|", unread)
+    queue = squeue.parse_queue(text(rows), NOW, "|", unread)
     assert set(queue.job_id.tolist()) == set(range(1, ROWS + 1)) - bad
     assert len(unread.rows) == DAMAGED
     assert queue.unread <= bad
@@ -38,7 +38,7 @@ def test_one_bad_row_costs_one_row(damage: int) -> None:
         rows = [cells(JobID=str(number), Name="\n12\n") for number in range(1, 6)]
         rows[place] = DAMAGES[damage](rows[place], rng)
         unread = Unread()
-        queue = squeue.parse(text(rows), NOW, "|", unread)
+        queue = squeue.parse_queue(text(rows), NOW, "|", unread)
         assert queue.job_id.tolist() == [n for n in range(1, 6) if n != place + 1]
         assert len(unread.rows) == 1
 
@@ -50,20 +50,20 @@ def _many(bad: int, total: int) -> str:
 
 @pytest.mark.parametrize(("bad", "total"), [(10, 12), (11, 110), (40, 400)])
 def test_few_rows_are_left_out(bad: int, total: int) -> None:
-    queue = squeue.parse(_many(bad, total), NOW, "|", Unread())
+    queue = squeue.parse_queue(_many(bad, total), NOW, "|", Unread())
     assert (len(queue), len(queue.unread)) == (total - bad, bad)
 
 
 @pytest.mark.parametrize(("bad", "total"), [(11, 109), (41, 400), (3, 3)])
 def test_many_rows_are_no_answer(bad: int, total: int) -> None:
     with pytest.raises(MalformedText, match=f"{bad} of {total} rows, such as job '1': not a num"):
-        squeue.parse(_many(bad, total), NOW, "|", Unread())
+        squeue.parse_queue(_many(bad, total), NOW, "|", Unread())
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3, 30, 120])
 def test_an_answer_cut_off_at_its_end_is_none(lost: int) -> None:
     with pytest.raises(MalformedText, match="ends in the middle of a row"):
-        squeue.parse(_many(1, 50)[:-lost], NOW, "|", Unread())
+        squeue.parse_queue(_many(1, 50)[:-lost], NOW, "|", Unread())
 
 
 @pytest.mark.parametrize("begins", ["\n", "\n99"])
@@ -72,7 +72,7 @@ def test_a_users_newline_hides_no_cut(begins: str) -> None:
     whole = text(rows)
     for lost in range(1, len(text(rows[:1]))):
         with pytest.raises(MalformedText):
-            squeue.parse(whole[:-lost], NOW, "|", Unread())
+            squeue.parse_queue(whole[:-lost], NOW, "|", Unread())
 
 
 def test_a_row_that_does_not_read_still_says_whose_the_job_is() -> None:
@@ -82,7 +82,7 @@ def test_a_row_that_does_not_read_still_says_whose_the_job_is() -> None:
         *(cells(JobID=str(n)) for n in (2, 3)),
     ]
     with pytest.raises(ForgedAnswer, match="none is believed"):
-        squeue.parse(text(rows), NOW, "|", Unread())
+        squeue.parse_queue(text(rows), NOW, "|", Unread())
 
 
 def test_of_a_het_job_all_is_left_out_where_a_component_does_not_read() -> None:
@@ -91,7 +91,7 @@ def test_of_a_het_job_all_is_left_out_where_a_component_does_not_read() -> None:
     bad = cells(JobID="5", HetJobID="4", NumCPUs="many")
     unread = Unread()
     rows = text([cells(), whole[0], bad, whole[2], cells(JobID="7")])
-    queue = squeue.parse(rows, NOW, "|", unread)
+    queue = squeue.parse_queue(rows, NOW, "|", unread)
     assert queue.job_id.tolist() == [1, 7]
     assert queue.unread == {JobId(4)}
     assert [row.name for row in unread.rows] == ["job '5'", "job '4'", "job '6'"]
@@ -103,7 +103,7 @@ def test_a_node_that_does_not_read_is_left_out() -> None:
     rows[3][3], rows[5][2], rows[7] = "0/16/16", "~", rows[7][:-1]
     rows[9][0], rows[10][0] = "", "gp\ufffd"
     unread = Unread()
-    nodes = sinfo.parse(text(rows, SEPARATOR), unread)
+    nodes = sinfo.parse_nodes(text(rows, SEPARATOR), unread)
     assert [node.name for node in nodes] == [f"gpu{n:02}" for n in (1, 2, 3, 5, 7, 9, 12)]
     assert len(unread.rows) == 5
     assert unread.rows[1].name == "node 'gpu04'" or unread.rows[0].name == "node 'gpu08'"

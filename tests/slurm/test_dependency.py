@@ -8,14 +8,14 @@ from mirage.domain.job import JobId
 from mirage.errors import InputError, MalformedText
 from mirage.slurm.text.dependency import (
     MOST_MINUTES,
-    behind,
+    add_own_term,
+    can_take_plan,
+    find_plan_minutes,
+    has_own_term,
     has_singleton,
-    plain,
-    plan_min,
-    planned,
-    takes_plan,
-    waits_on,
-    without,
+    normalize_dependency,
+    remove_own_term,
+    replace_with_plan,
 )
 
 PREDECESSOR = JobId(12)
@@ -33,66 +33,69 @@ LISTS = st.lists(_TERMS, max_size=5, unique=True).map(",".join)
 
 @given(LISTS)
 def test_what_is_put_in_comes_out_and_the_users_part_stays(users: str) -> None:
-    held = behind(users, PREDECESSOR)
-    assert waits_on(held, PREDECESSOR)
-    assert without(held, PREDECESSOR) == users
+    held = add_own_term(users, PREDECESSOR)
+    assert has_own_term(held, PREDECESSOR)
+    assert remove_own_term(held, PREDECESSOR) == users
 
 
 @given(LISTS)
 def test_putting_it_in_or_taking_it_out_twice_is_the_same_as_once(users: str) -> None:
-    held = behind(users, PREDECESSOR)
-    assert behind(held, PREDECESSOR) == held
-    assert without(users, PREDECESSOR) == users
+    held = add_own_term(users, PREDECESSOR)
+    assert add_own_term(held, PREDECESSOR) == held
+    assert remove_own_term(users, PREDECESSOR) == users
 
 
 def test_remarks_of_squeue_are_left_out() -> None:
     shown = "afterany:12(unfulfilled),afterok:13(failed),singleton(unfulfilled)"
-    assert plain(shown) == "afterany:12,afterok:13,singleton"
-    assert without(shown, PREDECESSOR) == "afterok:13,singleton"
+    assert normalize_dependency(shown) == "afterany:12,afterok:13,singleton"
+    assert remove_own_term(shown, PREDECESSOR) == "afterok:13,singleton"
 
 
 def test_a_list_of_its_own_term_alone_becomes_empty() -> None:
-    assert without("afterany:12(unfulfilled)", PREDECESSOR) == ""
+    assert remove_own_term("afterany:12(unfulfilled)", PREDECESSOR) == ""
 
 
 @pytest.mark.parametrize("nothing", ["", "(null)", " "])
 def test_no_dependency(nothing: str) -> None:
-    assert plain(nothing) == ""
-    assert without(nothing, PREDECESSOR) == ""
-    assert behind(nothing, PREDECESSOR) == "afterany:12"
+    assert normalize_dependency(nothing) == ""
+    assert remove_own_term(nothing, PREDECESSOR) == ""
+    assert add_own_term(nothing, PREDECESSOR) == "afterany:12"
 
 
 @pytest.mark.parametrize(
     "others", ["afterok:12", "afterany:123", "afterany:112", "afterany:12_1", "after:12+5"]
 )
 def test_only_the_very_term_is_mirages(others: str) -> None:
-    assert not waits_on(others, PREDECESSOR)
-    assert without(others, PREDECESSOR) == others
+    assert not has_own_term(others, PREDECESSOR)
+    assert remove_own_term(others, PREDECESSOR) == others
 
 
 def test_several_jobs_in_a_term_are_taken_apart() -> None:
-    assert without("afterany:11:12:13,afterok:5", PREDECESSOR) == (
+    assert remove_own_term("afterany:11:12:13,afterok:5", PREDECESSOR) == (
         "afterany:11,afterany:13,afterok:5"
     )
 
 
 def test_a_delay_belongs_to_its_term() -> None:
-    assert without("after:13+5(unfulfilled),afterany:12(unfulfilled)", PREDECESSOR) == "after:13+5"
+    assert (
+        remove_own_term("after:13+5(unfulfilled),afterany:12(unfulfilled)", PREDECESSOR)
+        == "after:13+5"
+    )
 
 
 def test_taking_a_term_out_of_any_of_a_list_is_refused() -> None:
     with pytest.raises(InputError, match=r"any of its terms: without afterany:12"):
-        without("afterany:12(unfulfilled)?afterok:13(unfulfilled)", PREDECESSOR)
+        remove_own_term("afterany:12(unfulfilled)?afterok:13(unfulfilled)", PREDECESSOR)
 
 
 def test_adding_a_term_to_any_of_a_list_is_refused() -> None:
     with pytest.raises(InputError, match="afterany:12 cannot be added"):
-        behind("afterok:13?afterok:14", PREDECESSOR)
+        add_own_term("afterok:13?afterok:14", PREDECESSOR)
 
 
 def test_a_list_of_any_without_mirages_term_is_the_users() -> None:
     shown = "afterok:13(unfulfilled)?afterok:14(unfulfilled)"
-    assert without(shown, PREDECESSOR) == "afterok:13?afterok:14"
+    assert remove_own_term(shown, PREDECESSOR) == "afterok:13?afterok:14"
 
 
 def test_a_singleton_is_seen() -> None:
@@ -110,7 +113,7 @@ def test_no_singleton_that_would_hold_a_standby_back(text: str) -> None:
 @pytest.mark.parametrize("text", ["rubbish", "afterany:", "afterany:x", "12", "singleton:1", "a b"])
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(MalformedText, match="not a dependency list"):
-        plain(text)
+        normalize_dependency(text)
 
 
 PLANS = [
@@ -122,11 +125,11 @@ PLANS = [
 
 @pytest.mark.parametrize("shown", PLANS)
 def test_a_plan_is_mirages_own_part(shown: str) -> None:
-    assert plan_min(shown, PREDECESSOR) == 5
-    assert waits_on(shown, PREDECESSOR)
-    assert without(shown, PREDECESSOR) == ""
-    assert behind(shown, PREDECESSOR) == "afterany:12"
-    assert planned(shown, PREDECESSOR, 7) == "afterany:12?after:12+7"
+    assert find_plan_minutes(shown, PREDECESSOR) == 5
+    assert has_own_term(shown, PREDECESSOR)
+    assert remove_own_term(shown, PREDECESSOR) == ""
+    assert add_own_term(shown, PREDECESSOR) == "afterany:12"
+    assert replace_with_plan(shown, PREDECESSOR, 7) == "afterany:12?after:12+7"
 
 
 @pytest.mark.parametrize(
@@ -144,20 +147,20 @@ def test_a_plan_is_mirages_own_part(shown: str) -> None:
     ],
 )
 def test_other_lists_are_no_plan(shown: str) -> None:
-    assert plan_min(shown, PREDECESSOR) is None
+    assert find_plan_minutes(shown, PREDECESSOR) is None
 
 
 @given(st.integers(min_value=1, max_value=MOST_MINUTES))
 def test_a_plan_reads_as_it_was_written(minutes: int) -> None:
-    written = planned("afterany:12(unfulfilled)", PREDECESSOR, minutes)
-    assert plan_min(written, PREDECESSOR) == minutes
-    assert plain(written) == written
+    written = replace_with_plan("afterany:12(unfulfilled)", PREDECESSOR, minutes)
+    assert find_plan_minutes(written, PREDECESSOR) == minutes
+    assert normalize_dependency(written) == written
 
 
 @pytest.mark.parametrize("minutes", [-1, 0, MOST_MINUTES + 1])
 def test_slurm_would_take_such_a_delay_for_another_one(minutes: int) -> None:
     with pytest.raises(InputError, match="minutes after a start"):
-        planned("", PREDECESSOR, minutes)
+        replace_with_plan("", PREDECESSOR, minutes)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +171,6 @@ def test_slurm_would_take_such_a_delay_for_another_one(minutes: int) -> None:
     ],
 )
 def test_beside_its_owners_terms_no_plan_stands(users: str) -> None:
-    assert not takes_plan(users, PREDECESSOR)
+    assert not can_take_plan(users, PREDECESSOR)
     with pytest.raises(InputError, match="terms of its owner's"):
-        planned(users, PREDECESSOR, 5)
+        replace_with_plan(users, PREDECESSOR, 5)

@@ -3,7 +3,7 @@
 import pytest
 
 from mirage.errors import MalformedText
-from mirage.slurm.text.gres import gpu_count
+from mirage.slurm.text.gres import count_gpus
 
 
 @pytest.mark.parametrize(
@@ -32,10 +32,10 @@ from mirage.slurm.text.gres import gpu_count
     ],
 )
 def test_gpus_of_all_types_together(written: str, gpus: int) -> None:
-    assert gpu_count(written) == gpus
+    assert count_gpus(written) == gpus
 
 
 @pytest.mark.parametrize("written", ["gpu:a100:many", "gpu:a b:2", "gpu:a:b:c:4", "gpu:-1:x"])
 def test_gpus_that_are_written_in_another_way_are_no_number(written: str) -> None:
     with pytest.raises(MalformedText, match=r"not GPUs as gres\.conf has them"):
-        gpu_count(written)
+        count_gpus(written)

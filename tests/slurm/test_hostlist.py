@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.errors import MalformedText
-from mirage.slurm.text.hostlist import MOST_HOSTS, compress, expand
+from mirage.slurm.text.hostlist import MOST_HOSTS, compress_hostlist, expand_hostlist
 
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,4}[0-9]{0,4}", fullmatch=True)
 
@@ -24,7 +24,7 @@ NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,4}[0-9]{0,4}", fullmatch=True)
     ],
 )
 def test_every_form_is_expanded_in_the_order_written(text: str, names: list[str]) -> None:
-    assert list(expand(text)) == names
+    assert list(expand_hostlist(text)) == names
 
 
 @pytest.mark.parametrize(
@@ -32,19 +32,19 @@ def test_every_form_is_expanded_in_the_order_written(text: str, names: list[str]
 )
 def test_what_is_no_host_list_is_refused(text: str) -> None:
     with pytest.raises(MalformedText):
-        expand(text)
+        expand_hostlist(text)
 
 
 def test_brackets_that_multiply_beyond_any_cluster_are_refused() -> None:
     with pytest.raises(MalformedText, match="more than"):
-        expand("r[1-1000]n[1-1000]")
+        expand_hostlist("r[1-1000]n[1-1000]")
 
 
 def test_equal_neighbours_are_put_into_brackets() -> None:
     names = ["gpu08", "gpu09", "gpu10", "gpu12", "login", "n9", "n10", "n010"]
-    assert compress(names) == "gpu[08-10,12],login,n[9-10,010]"
+    assert compress_hostlist(names) == "gpu[08-10,12],login,n[9-10,010]"
 
 
 @given(st.lists(NAMES, max_size=30))
 def test_compressed_names_expand_to_themselves(names: list[str]) -> None:
-    assert list(expand(compress(names))) == names
+    assert list(expand_hostlist(compress_hostlist(names))) == names

@@ -21,7 +21,7 @@ def test_the_testbeds_nodes(captures: Captures) -> None:
     assert {(n.cpus, n.memory_mib, n.gpus, n.weight, n.features) for n in nodes} == {
         (16, 256000, 8, 1, "")
     }
-    assert [n.name for n in nodes if n.out] == ["gpu07"]
+    assert [n.name for n in nodes if n.is_out_of_service] == ["gpu07"]
 
 
 def test_the_testbeds_partitions(captures: Captures) -> None:
@@ -77,7 +77,7 @@ def test_a_comment_cannot_pass_for_a_node() -> None:
 )
 def test_nodes_that_are_out_are_known_by_their_state(state: str, *, out: bool) -> None:
     (node,) = scontrol_show.parse_nodes(NODE.replace("IDLE", state))
-    assert node.out is out
+    assert node.is_out_of_service is out
 
 
 def test_nodes_of_the_future_are_not_there() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirage.slurm.text.stdout_path import output_of
+from mirage.slurm.text.stdout_path import resolve_stdout_path
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from mirage.slurm.text.stdout_path import output_of
     ],
 )
 def test_the_file_is_what_the_line_names(line: str, file: str, told: bool) -> None:
-    assert output_of(line, job_id=42, user="ada") == (file, told)
+    assert resolve_stdout_path(line, job_id=42, user="ada") == (file, told)

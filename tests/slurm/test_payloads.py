@@ -37,7 +37,7 @@ def by_id(jobs: list[Job]) -> dict[int, Job]:
 
 def test_an_exit_code_is_not_made_up() -> None:
     """22.05.8 says 0 of a job that exited with 7."""
-    told = by_id(history.records(captured("v0.0.38-records")))
+    told = by_id(history.parse_records(captured("v0.0.38-records")))
     assert told[fate("failed")].state is JobState.FAILED
     assert told[fate("failed")].exit_code == ""
     assert told[fate("completed")].exit_code == "0:0"
@@ -45,8 +45,8 @@ def test_an_exit_code_is_not_made_up() -> None:
 
 
 def test_22_05_speaks_its_own_version_and_keeps_accounting() -> None:
-    dialect = envelope.dialect(captured("openapi"))
-    assert (dialect.version, dialect.accounting, dialect.triples) == ("v0.0.38", True, False)
+    dialect = envelope.choose_dialect(captured("openapi"))
+    assert (dialect.version, dialect.accounting, dialect.has_triples) == ("v0.0.38", True, False)
     assert {"start_time", "end_time", "skip_steps"} <= dialect.record_queries
 
 
@@ -67,19 +67,19 @@ def test_the_newest_tried_version_that_both_know_is_spoken(
     served: tuple[str, ...], spoken: str
 ) -> None:
     paths: dict[str, Any] = {f"/slurm/{version}/jobs/": {} for version in served}
-    dialect = envelope.dialect({"paths": paths})
-    assert (dialect.version, dialect.tried) == (spoken, spoken not in {"v0.0.39", "v0.0.46"})
+    dialect = envelope.choose_dialect({"paths": paths})
+    assert (dialect.version, dialect.is_tested) == (spoken, spoken not in {"v0.0.39", "v0.0.46"})
 
 
 @pytest.mark.parametrize("document", [{}, {"paths": {}}, {"paths": {"/slurm/v0.0.37/jobs": {}}}])
 def test_a_version_that_nobody_reads_is_said(document: Any) -> None:
     with pytest.raises(MalformedText, match=r"Mirage reads v0\.0\.38 to v0\.0\.46"):
-        envelope.dialect(document)
+        envelope.choose_dialect(document)
 
 
 @pytest.mark.parametrize("version", _LATER)
 def test_a_later_queue_reads(version: str) -> None:
-    jobs = by_id(queue.jobs(later(version, "jobs")))
+    jobs = by_id(queue.parse_jobs(later(version, "jobs")))
     run, standby = jobs[101], jobs[102]
     assert (run.state, run.nodes, run.cpus, run.gpus) == (JobState.RUNNING, 2, 32, 16)
     assert (run.start, run.end, run.time_limit_s) == (1795000060, None, 7200)
@@ -98,7 +98,7 @@ def test_a_later_queue_reads(version: str) -> None:
 
 @pytest.mark.parametrize("version", _LATER)
 def test_later_nodes_read(version: str) -> None:
-    nodes = node_inventory.parse(later(version, "nodes"))
+    nodes = node_inventory.parse_nodes(later(version, "nodes"))
     states = ["mixed", "draining", "drained", "planned", "down", "maint"]
     assert [node.state for node in nodes] == states
     assert (nodes[0].cpus, nodes[0].cpus_used, nodes[0].gpus, nodes[0].gpus_used) == (16, 8, 8, 4)
@@ -107,7 +107,7 @@ def test_later_nodes_read(version: str) -> None:
 
 @pytest.mark.parametrize("version", _LATER)
 def test_later_records_read(version: str) -> None:
-    records = by_id(history.records(later(version, "records")))
+    records = by_id(history.parse_records(later(version, "records")))
     run, broken, gone = records[91], records[92], records[93]
     assert (run.state, run.nodes, run.cpus, run.gpus) == (JobState.TIMEOUT, 2, 32, 16)
     assert (run.start, run.end, run.time_limit_s) == (1794000060, 1794007260, 7200)
@@ -133,17 +133,17 @@ def test_later_records_read(version: str) -> None:
     ],
 )
 def test_a_number_is_itself_or_a_triple(value: Any, read: int | None) -> None:
-    assert envelope.number(value) == read
+    assert envelope.parse_number(value) == read
 
 
 @pytest.mark.parametrize("value", ["7", 7.5, True, [7], {"set": True, "number": "7"}])
 def test_what_is_no_number_does_not_read(value: Any) -> None:
     with pytest.raises(MalformedText):
-        envelope.number(value)
+        envelope.parse_number(value)
 
 
 def test_hostile_text_is_text() -> None:
-    told = by_id(queue.jobs(captured("v0.0.38-jobs")))
+    told = by_id(queue.parse_jobs(captured("v0.0.38-jobs")))
     assert "`g`" in told[fate("hostile-name")].name
     assert "JobState=RUNNING" in told[fate("hostile-comment")].comment
 
@@ -161,7 +161,7 @@ def test_hostile_text_is_text() -> None:
 )
 def test_one_job_that_does_not_read_is_half_an_answer(job: Any) -> None:
     with pytest.raises(MalformedText):
-        queue.jobs({"errors": [], "jobs": [job]})
+        queue.parse_jobs({"errors": [], "jobs": [job]})
 
 
 @pytest.mark.parametrize(
@@ -178,11 +178,13 @@ def test_one_job_that_does_not_read_is_half_an_answer(job: Any) -> None:
     ],
 )
 def test_flags_beside_a_state_count_in_squeues_order(told: list[str], word: str) -> None:
-    assert queue.state_of(told).value == word
+    assert queue.parse_flagged_state(told).value == word
 
 
 def test_a_state_nobody_knows_is_unknown() -> None:
-    (job,) = queue.jobs({"jobs": [{"job_id": 1, "submit_time": 5, "job_state": ["DREAMING"]}]})
+    (job,) = queue.parse_jobs(
+        {"jobs": [{"job_id": 1, "submit_time": 5, "job_state": ["DREAMING"]}]}
+    )
     assert job.state is JobState.UNKNOWN
 
 
@@ -193,6 +195,6 @@ def test_a_complaint_is_in_slurms_words_unless_they_say_nothing() -> None:
             {"error_code": -1, "error": "Unspecified error", "description": "no jobs"},
         ]
     }
-    found = envelope.complaints(answer)
+    found = envelope.list_errors(answer)
     assert [str(each) for each in found] == ["Invalid user id", "no jobs"]
     assert [each.number for each in found] == [2010, -1]

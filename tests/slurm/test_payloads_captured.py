@@ -55,8 +55,8 @@ def _by_id(jobs: list[Job]) -> dict[int, Job]:
 
 
 def test_the_queue_is_what_squeue_tells(served: Served) -> None:
-    told = _by_id(queue.jobs(served.payload("jobs")))
-    shown = _by_id(squeue.jobs(served.printed("squeue.txt"), SEPARATOR))
+    told = _by_id(queue.parse_jobs(served.payload("jobs")))
+    shown = _by_id(squeue.parse_jobs(served.printed("squeue.txt"), SEPARATOR))
     assert len(told) > 8
     assert {_compared(job) for job in told.values()} == {_compared(shown[n]) for n in told}
 
@@ -67,8 +67,8 @@ def _compared(job: Job) -> Job:
 
 
 def test_the_nodes_are_what_sinfo_tells(served: Served) -> None:
-    told = node_inventory.parse(served.payload("nodes"))
-    shown = sinfo.parse(served.printed("sinfo.txt"))
+    told = node_inventory.parse_nodes(served.payload("nodes"))
+    shown = sinfo.parse_nodes(served.printed("sinfo.txt"))
     assert "drained" in {node.state for node in told}
     assert [_sorted(node) for node in told] == [_sorted(node) for node in shown]
 
@@ -78,11 +78,11 @@ def _sorted(node: Node) -> Node:
 
 
 def test_the_history_is_what_sacct_tells(served: Served) -> None:
-    told = history.records(served.payload("records"))
-    fields = sacct.fields(served.printed("sacct-helpformat.txt"))
+    told = history.parse_records(served.payload("records"))
+    fields = sacct.choose_fields(served.printed("sacct-helpformat.txt"))
     facts = sacct.parse_facts(served.printed("sacct.txt"), fields.facts)
     texts = parse_texts(served.printed("sacct-texts.txt"), fields.texts, SEPARATOR, facts.keys())
-    shown = sacct.records(facts, texts.settled())
+    shown = sacct.build_jobs(facts, texts.select_settled())
     ids = {job.job_id for job in told}
     assert len(told) > 8
     known = {served.known(job) for job in told}
@@ -90,6 +90,6 @@ def test_the_history_is_what_sacct_tells(served: Served) -> None:
 
 
 def test_who_asked_slurmctld_is_told_as_sdiag_tells_it(served: Served) -> None:
-    found = diagnosis.parse(served.payload("diag"))
+    found = diagnosis.parse_diagnosis(served.payload("diag"))
     assert found.at > (found.since or 0) > 0
     assert {"alice", "root"} <= {row.user for row in found.users}

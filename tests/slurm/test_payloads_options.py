@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mirage.errors import InputError
-from mirage.slurm.rest.submit_options import EARLIEST, LATER, told
+from mirage.slurm.rest.submit_options import EARLIEST, LATER, convert_options
 
 
 def triple(number: int, *, infinite: bool = False) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def triple(number: int, *, infinite: bool = False) -> dict[str, Any]:
     ],
 )
 def test_options_become_fields_of_a_job(options: dict[str, str], fields: dict[str, Any]) -> None:
-    assert told(options, LATER) == fields
+    assert convert_options(options, LATER) == fields
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ def test_options_become_fields_of_a_job(options: dict[str, str], fields: dict[st
 )
 def test_what_is_not_understood_is_refused(options: dict[str, str]) -> None:
     with pytest.raises(InputError, match="sbatch's --"):
-        told(options, LATER)
+        convert_options(options, LATER)
 
 
 def test_the_earliest_version_is_told_nothing_that_it_makes_another_job_of() -> None:
-    assert told({"ntasks-per-node": "1"}, EARLIEST) == {"tasks_per_node": 1}
+    assert convert_options({"ntasks-per-node": "1"}, EARLIEST) == {"tasks_per_node": 1}
     others: list[dict[str, str]] = [{"ntasks-per-node": "2"}, {"requeue": "yes"}, {"time": "0"}]
     for option in [*others, {"signal": "B:USR1"}, {"nodelist": "./nodes"}]:
         with pytest.raises(InputError):
-            told(option, EARLIEST)
+            convert_options(option, EARLIEST)

@@ -2,7 +2,14 @@
 
 import pytest
 
-from mirage.slurm.text.pending_reasons import HINDRANCES, Cure, Hindrance, hindrance, named, short
+from mirage.slurm.text.pending_reasons import (
+    HINDRANCES,
+    Cure,
+    Hindrance,
+    find_hindrance,
+    find_hindrance_by_word,
+    trim_reason,
+)
 
 TRES = ("BB", "Billing", "Cpu", "Energy", "GRES", "License", "Memory", "Node", "Unknown")
 OF_ALL = (*TRES, "Jobs", "SubmitJobs")
@@ -26,7 +33,7 @@ OWNERS = ("Assoc", "QOS")
     ],
 )
 def test_ordinary_waits_are_the_queues(reason: str) -> None:
-    assert hindrance(reason) is None
+    assert find_hindrance(reason) is None
 
 
 @pytest.mark.parametrize(
@@ -87,10 +94,10 @@ def test_ordinary_waits_are_the_queues(reason: str) -> None:
     ],
 )
 def test_waits_that_no_forecast_cures_are_named(reason: str, word: str | None, cure: Cure) -> None:
-    found = hindrance(reason)
+    found = find_hindrance(reason)
     assert found is not None
     assert (found.word, found.cure) == (word or reason, cure)
-    assert named(found.word) == found, "what is stored finds it again"
+    assert find_hindrance_by_word(found.word) == found, "what is stored finds it again"
 
 
 @pytest.mark.parametrize("found", HINDRANCES, ids=lambda found: found.word)
@@ -100,4 +107,4 @@ def test_each_says_what_it_is_and_what_to_do(found: Hindrance) -> None:
 
 
 def test_lists_of_nodes_are_not_kept() -> None:
-    assert short("ReqNodeNotAvail, UnavailableNodes:gpu[03-08]") == "ReqNodeNotAvail"
+    assert trim_reason("ReqNodeNotAvail, UnavailableNodes:gpu[03-08]") == "ReqNodeNotAvail"

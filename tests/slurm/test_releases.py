@@ -3,7 +3,13 @@
 import pytest
 
 from mirage.cli.diagnostics import permission_checks
-from mirage.slurm.text.releases import TRIED, Release, faults, read_release, untried
+from mirage.slurm.text.releases import (
+    TRIED,
+    Release,
+    describe_untested,
+    list_known_faults,
+    parse_release,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,7 +25,7 @@ from mirage.slurm.text.releases import TRIED, Release, faults, read_release, unt
     ],
 )
 def test_a_version_is_read(told: str, release: Release | None) -> None:
-    assert read_release(told) == release
+    assert parse_release(told) == release
 
 
 @pytest.mark.parametrize(
@@ -37,9 +43,11 @@ def test_a_version_is_read(told: str, release: Release | None) -> None:
     ],
 )
 def test_an_operator_is_warned_where_the_fixes_are_not(release: Release, *, warned: bool) -> None:
-    as_operator = [told for told in faults(release, operator=True) if "CVE-2026-65140" in told]
+    as_operator = [
+        told for told in list_known_faults(release, operator=True) if "CVE-2026-65140" in told
+    ]
     assert len(as_operator) == warned
-    assert not any("CVE" in told for told in faults(release, operator=False))
+    assert not any("CVE" in told for told in list_known_faults(release, operator=False))
     for told in as_operator:
         assert "alter Administrator accounts" in told
         assert "keep the old number" in told
@@ -49,7 +57,7 @@ def test_an_operator_is_warned_where_the_fixes_are_not(release: Release, *, warn
     ("operator", "words"), [(True, "as this account is,"), (None, "as this account may be,")]
 )
 def test_nobody_is_called_an_operator_unasked(operator: bool | None, words: str) -> None:
-    (said,) = faults((25, 11, 7), operator=operator)
+    (said,) = list_known_faults((25, 11, 7), operator=operator)
     assert words in said
 
 
@@ -65,15 +73,15 @@ def test_a_releases_own_faults_are_told(
     words: str, of: list[Release], without: list[Release]
 ) -> None:
     for release in of:
-        assert any(words in told for told in faults(release, operator=False))
+        assert any(words in told for told in list_known_faults(release, operator=False))
     for release in without:
-        assert not any(words in told for told in faults(release, operator=False))
+        assert not any(words in told for told in list_known_faults(release, operator=False))
 
 
 def test_a_release_that_nobody_tried_is_told() -> None:
-    assert all(untried(release) == "" for release in TRIED)
-    assert untried((24, 11, 9)) == "", "of a series that was tried"
-    assert "not tried on 25.05" in untried((25, 5, 3))
+    assert all(describe_untested(release) == "" for release in TRIED)
+    assert describe_untested((24, 11, 9)) == "", "of a series that was tried"
+    assert "not tried on 25.05" in describe_untested((25, 5, 3))
 
 
 @pytest.mark.parametrize(

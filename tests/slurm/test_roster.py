@@ -24,7 +24,7 @@ def test_an_account_that_a_name_speaks_of_is_asked_about_alone(captures: Capture
     assert found.by_account["root"] == frozenset()
     assert not set(found.doubtful) & set(found.by_account)
     for account, users in (("students", ()), ("services", ()), ("research", ("alice", "y"))):
-        alone = sacctmgr.parse_coordinators_of_one(_told(captures, f"coordinators-{account}.txt"))
+        alone = sacctmgr.parse_account_coordinators(_told(captures, f"coordinators-{account}.txt"))
         assert alone == set(users), account
 
 
@@ -32,7 +32,7 @@ def test_rows_that_nobody_has_forged_are_believed_at_once() -> None:
     answer = "physics|coco,dora\nphysics-gpu|coco,dora\nroot|\nstudents|coco\n"
     found = sacctmgr.parse_coordinators(answer)
     assert (found.doubtful, found.left_out) == ((), 0)
-    roster = sacctmgr.roster(frozenset({"root"}), found.by_account)
+    roster = sacctmgr.build_roster(frozenset({"root"}), found.by_account)
     assert roster.operators == {"root"}
     assert roster.coordinated == {
         "coco": {"physics", "physics-gpu", "students"},

@@ -19,8 +19,8 @@ class Told:
     by: Captures
 
 
-def _fields(captures: Captures) -> sacct.Fields:
-    return sacct.fields(captures.answer("sacct-helpformat.txt"))
+def _fields(captures: Captures) -> sacct.QueryFields:
+    return sacct.choose_fields(captures.answer("sacct-helpformat.txt"))
 
 
 def _told(captures: Captures, name: str) -> Told:
@@ -28,8 +28,8 @@ def _told(captures: Captures, name: str) -> Told:
     answer, fields = captures.answer, _fields(captures)
     facts = sacct.parse_facts(answer(f"{name}.txt"), fields.facts)
     texts = parse_texts(answer(f"{name}-texts.txt"), fields.texts, SEPARATOR, facts.keys())
-    assert (texts.odd, texts.contested()) == (0, {})
-    return Told(sacct.records(facts, texts.settled()), captures)
+    assert (texts.odd, texts.group_contested()) == (0, {})
+    return Told(sacct.build_jobs(facts, texts.select_settled()), captures)
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +53,14 @@ def test_the_wait_is_asked_for_by_the_name_that_the_release_has_for_it(captures:
 
 
 def test_fields_that_a_sacct_does_not_have_are_not_asked_for() -> None:
-    fields = sacct.fields("State UID JobIDRaw Submit Account")
+    fields = sacct.choose_fields("State UID JobIDRaw Submit Account")
     assert fields.facts == ("JobIDRaw", "UID", "State", "Submit")
     assert fields.texts == ("JobIDRaw", "Submit", "UID", "Account")
 
 
 def test_a_sacct_without_ids_or_states_is_of_no_use() -> None:
     with pytest.raises(MalformedText, match="does not list JobIDRaw, UID, State"):
-        sacct.fields("Submit Account")
+        sacct.choose_fields("Submit Account")
 
 
 def test_a_completed_job_is_told_in_full(window: Told) -> None:
@@ -192,7 +192,7 @@ def _records(*told: str) -> list[Job]:
     answer = "".join(
         "".join(f"{cell}{delimited_rows.SEPARATOR}" for cell in line) + "\n" for line in lines
     )
-    return sacct.records(sacct.parse_facts(answer, _HEADER), {})
+    return sacct.build_jobs(sacct.parse_facts(answer, _HEADER), {})
 
 
 def test_a_header_alone_is_no_jobs() -> None:
@@ -218,7 +218,7 @@ def test_a_job_without_an_allocation_has_the_cpus_that_it_asks_for(
         "".join(f"{cell}{delimited_rows.SEPARATOR}" for cell in line) for line in (header, row)
     ]
     facts = sacct.parse_facts("".join(f"{line}\n" for line in lines), header)
-    (job,) = sacct.records(facts, {})
+    (job,) = sacct.build_jobs(facts, {})
     assert job.cpus == cpus
     assert set(header) <= set(_fields(captures).facts), "and all of them are asked for"
 
@@ -269,9 +269,11 @@ def test_a_number_used_again_is_another_job() -> None:
 
 
 def test_windows_and_ids_are_asked_for_by_epochs_and_numbers() -> None:
-    argv = sacct.argv(_HEADER, sacct.in_window(100, 200))
+    argv = sacct.build_argv(_HEADER, sacct.build_window_options(100, 200))
     assert {"--starttime=uts100", "--endtime=uts200", "--duplicates", "--allocations"} <= set(argv)
-    assert sacct.argv(_HEADER, sacct.by_id([JobId(3), JobId(4)]))[-1] == "--jobs=3,4"
+    assert (
+        sacct.build_argv(_HEADER, sacct.build_id_options([JobId(3), JobId(4)]))[-1] == "--jobs=3,4"
+    )
 
 
 _TEXTS = ("JobIDRaw", "Submit", "UID", "Comment")
@@ -289,8 +291,8 @@ def test_a_row_written_into_a_comment_takes_no_text_from_anybody() -> None:
     about_alice = ("7<>100<>1001<>mirage:bobs:2", "9<>100<>1001<>made up")
     comment = _END.join(["mine", *about_alice, "8<>100<>1002<>mine"])
     texts = _texts(f"8<>100<>1002<>{comment}", "7<>100<>1001<>alice's own")
-    assert texts.contested() == {"1001": [("7", "100", "1001")]}
-    assert {named: row["Comment"] for named, row in texts.settled().items()} == {
+    assert texts.group_contested() == {"1001": [("7", "100", "1001")]}
+    assert {named: row["Comment"] for named, row in texts.select_settled().items()} == {
         ("8", "100", "1002"): "mine"
     }
     own = {"Comment": "alice's own"}
@@ -302,15 +304,15 @@ def test_a_row_of_another_length_or_owner_costs_nobody_else() -> None:
         "8<>100<>1002<>one<>too many", "7<>100<>1002<>whose?", "7<>100<>1001<>alice's own"
     )
     assert texts.odd == 1
-    assert texts.contested() == {"1002": [("8", "100", "1002")]}
-    assert [row["Comment"] for row in texts.settled().values()] == ["alice's own"]
+    assert texts.group_contested() == {"1002": [("8", "100", "1002")]}
+    assert [row["Comment"] for row in texts.select_settled().values()] == ["alice's own"]
 
 
 def test_a_text_that_begins_with_a_newline_ends_no_row() -> None:
     """Else alice's own row would be odd, and one that bob wrote the only one of her record."""
     texts = _texts("7<>100<>1001<>\nalice's own", f"8<>100<>1002<>x{_END}7<>100<>1001<>bob's")
     assert [row["Comment"] for row in texts.found["7", "100", "1001"]] == ["\nalice's own", "bob's"]
-    assert texts.contested() == {"1001": [("7", "100", "1001")]}
+    assert texts.group_contested() == {"1001": [("7", "100", "1001")]}
 
 
 def test_a_record_that_is_two_users_own_is_refused() -> None:

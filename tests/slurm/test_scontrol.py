@@ -11,30 +11,30 @@ JOB = JobId(7)
 
 
 def test_a_move_changes_the_dependency_and_nothing_else() -> None:
-    assert scontrol.free_argv(JOB, "", unpin=False) == [
+    assert scontrol.build_free_argv(JOB, "", unpin=False) == [
         "scontrol",
         "update",
         "JobId=7",
         "Dependency=",
     ]
-    held = scontrol.hold_argv(JOB, "afterany:3(unfulfilled),afterok:4", unpin=False)
+    held = scontrol.build_set_dependency_argv(JOB, "afterany:3(unfulfilled),afterok:4", unpin=False)
     assert held[-1] == "Dependency=afterany:3,afterok:4"
 
 
 def test_only_an_unpinned_or_pinned_job_has_its_nodes_changed() -> None:
-    assert scontrol.pin_argv(JOB, "", "gpu[01-02]")[-1] == "ReqNodeList=gpu[01-02]"
-    assert scontrol.free_argv(JOB, "", unpin=True)[-1] == "ReqNodeList="
-    assert scontrol.hold_argv(JOB, "afterany:3", unpin=True)[-1] == "ReqNodeList="
+    assert scontrol.build_pin_argv(JOB, "", "gpu[01-02]")[-1] == "ReqNodeList=gpu[01-02]"
+    assert scontrol.build_free_argv(JOB, "", unpin=True)[-1] == "ReqNodeList="
+    assert scontrol.build_set_dependency_argv(JOB, "afterany:3", unpin=True)[-1] == "ReqNodeList="
 
 
 def test_the_other_moves() -> None:
-    assert scontrol.suspend_argv(JOB) == ["scontrol", "uhold", "7"]
-    assert scontrol.resume_argv(JOB) == ["scontrol", "release", "7"]
-    assert scancel.argv(JOB) == ["scancel", "--verbose", "7"]
+    assert scontrol.build_hold_argv(JOB) == ["scontrol", "uhold", "7"]
+    assert scontrol.build_release_argv(JOB) == ["scontrol", "release", "7"]
+    assert scancel.build_argv(JOB) == ["scancel", "--verbose", "7"]
 
 
 def test_the_sites_regime_is_read_from_its_configuration(captures: Captures) -> None:
-    site = scontrol.site_config(captures.answer("scontrol-show-config.txt"))
+    site = scontrol.parse_site_config(captures.answer("scontrol-show-config.txt"))
     assert site.version.startswith(f"{captures.release}.")
     assert site.cluster_name == "testbed"
     assert (site.accrues_always, site.age_counts, site.keeps_comments) == (False, True, True)
@@ -46,7 +46,9 @@ def test_the_sites_regime_is_read_from_its_configuration(captures: Captures) -> 
 def _site(**changes: str) -> scontrol.SiteConfig:
     text = answer("scontrol-show-config.txt")
     values = scontrol.parse_config(text) | changes
-    return scontrol.site_config("\n".join(f"{key} = {value}" for key, value in values.items()))
+    return scontrol.parse_site_config(
+        "\n".join(f"{key} = {value}" for key, value in values.items())
+    )
 
 
 def test_age_that_always_accrues_is_seen_among_other_flags() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from mirage.errors import MalformedText
 from mirage.slurm.commands import sdiag
-from mirage.slurm.commands.sdiag import Asked
+from mirage.slurm.commands.sdiag import UserCalls
 from mirage.slurm.rest import diagnosis
 from tests.slurm.captured import Captures
 
@@ -27,7 +27,7 @@ def diag() -> Any:
 
 
 def test_calls_are_told_by_user(printed: str) -> None:
-    found = sdiag.parse(printed)
+    found = sdiag.parse_diagnosis(printed)
     users = {row.user: row.calls for row in found.users}
     assert found.at > (found.since or 0) > 0
     assert next(iter(users)) == "alice"
@@ -41,7 +41,7 @@ def test_calls_are_told_by_user(printed: str) -> None:
 def test_a_count_that_never_began_anew_has_no_beginning(captures: Captures) -> None:
     """At the controller's start 22.05 says 0, and later releases that start."""
     told = captures.outcome("slurmdbd-down-sdiag").stdout
-    found = sdiag.parse(told)
+    found = sdiag.parse_diagnosis(told)
     assert (found.since is None) == bool(re.search(r"Data since .*\(0\)", told))
     assert {row.user for row in found.users} >= {"root", "alice"}
 
@@ -49,7 +49,7 @@ def test_a_count_that_never_began_anew_has_no_beginning(captures: Captures) -> N
 def test_nobody_may_have_asked_anything(printed: str) -> None:
     head, _, rest = printed.partition("statistics by user\n")
     tail = rest[rest.index("\nPending") :]
-    assert sdiag.parse(f"{head}statistics by user\n{tail}").users == ()
+    assert sdiag.parse_diagnosis(f"{head}statistics by user\n{tail}").users == ()
 
 
 @pytest.mark.parametrize("cut", ["sdiag output", "Data since", "statistics by user", "count:"])
@@ -57,13 +57,13 @@ def test_half_an_answer_is_none(printed: str, cut: str) -> None:
     head, found, tail = printed.rpartition(cut)
     assert found
     with pytest.raises(MalformedText):
-        sdiag.parse(head + tail)
+        sdiag.parse_diagnosis(head + tail)
 
 
 def test_slurmrestd_tells_the_same() -> None:
-    found = diagnosis.parse(diag())
+    found = diagnosis.parse_diagnosis(diag())
     assert found.at > (found.since or 0) > 0
-    assert Asked(user="alice", calls=23, us=31879) in found.users
+    assert UserCalls(user="alice", calls=23, us=31879) in found.users
 
 
 def test_later_releases_write_triples() -> None:
@@ -73,7 +73,7 @@ def test_later_releases_write_triples() -> None:
         told[name] = {"set": True, "infinite": False, "number": told[name]}
     for row in told["rpcs_by_user"]:
         row["average_time"] = {"set": True, "infinite": False, "number": row["average_time"]}
-    assert diagnosis.parse(answer) == diagnosis.parse(diag())
+    assert diagnosis.parse_diagnosis(answer) == diagnosis.parse_diagnosis(diag())
 
 
 @pytest.mark.parametrize("gone", ["req_time", "rpcs_by_user"])
@@ -81,4 +81,4 @@ def test_half_an_answer_of_slurmrestd_is_none(gone: str) -> None:
     answer = diag()
     del answer["statistics"][gone]
     with pytest.raises(MalformedText):
-        diagnosis.parse(answer)
+        diagnosis.parse_diagnosis(answer)

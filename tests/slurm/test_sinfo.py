@@ -6,13 +6,13 @@ from mirage.domain.snapshot import Node
 from mirage.errors import MalformedText
 from mirage.slurm.commands import sinfo
 from mirage.slurm.text.delimited_rows import SEPARATOR
-from mirage.slurm.text.gres import gpu_count
+from mirage.slurm.text.gres import count_gpus
 from tests.slurm.captured import Captures
 
 
 @pytest.fixture
 def nodes(captures: Captures) -> dict[str, Node]:
-    return {node.name: node for node in sinfo.parse(captures.answer("sinfo.txt"))}
+    return {node.name: node for node in sinfo.parse_nodes(captures.answer("sinfo.txt"))}
 
 
 def test_each_node_is_there_once_with_all_its_partitions(nodes: dict[str, Node]) -> None:
@@ -38,29 +38,29 @@ def _parse(state: str = "idle", partition: str = "gpu", cpus: str = "0/16/0/16")
 
 @pytest.mark.parametrize("flag", [*"*~#$@+!%-^", "*+", "~-"])
 def test_flags_behind_a_state_are_not_part_of_it(flag: str) -> None:
-    (node,) = sinfo.parse(_parse(state=f"idle{flag}"))
+    (node,) = sinfo.parse_nodes(_parse(state=f"idle{flag}"))
     assert node.state == "idle"
 
 
 def test_states_of_two_words_and_of_later_releases_are_kept() -> None:
-    assert sinfo.parse(_parse(state="POWERING_DOWN"))[0].state == "powering_down"
-    assert sinfo.parse(_parse(state="hibernating"))[0].is_usable is False
+    assert sinfo.parse_nodes(_parse(state="POWERING_DOWN"))[0].state == "powering_down"
+    assert sinfo.parse_nodes(_parse(state="hibernating"))[0].is_usable is False
 
 
 @pytest.mark.parametrize("nothing", ["", "(null)", "N/A"])
 def test_a_node_may_be_in_no_partition(nothing: str) -> None:
-    assert sinfo.parse(_parse(partition=nothing))[0].partitions == ()
+    assert sinfo.parse_nodes(_parse(partition=nothing))[0].partitions == ()
 
 
 @pytest.mark.parametrize("cpus", ["16", "0/16/0", "a/b/c/d"])
 def test_other_cpus_are_refused(cpus: str) -> None:
     with pytest.raises(MalformedText):
-        sinfo.parse(_parse(cpus=cpus))
+        sinfo.parse_nodes(_parse(cpus=cpus))
 
 
 def test_a_node_without_a_state_is_refused() -> None:
     with pytest.raises(MalformedText, match="not a node state"):
-        sinfo.parse(_parse(state="?"))
+        sinfo.parse_nodes(_parse(state="?"))
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_a_node_without_a_state_is_refused() -> None:
     ],
 )
 def test_gpus_are_counted_in_every_form_of_the_list(text: str, count: int) -> None:
-    assert gpu_count(text) == count
+    assert count_gpus(text) == count

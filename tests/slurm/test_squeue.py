@@ -10,7 +10,7 @@ from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import ForgedAnswer, MalformedText
 from mirage.slurm.commands import squeue
 from mirage.slurm.text import delimited_rows
-from mirage.slurm.text.holds import Shown
+from mirage.slurm.text.holds import HoldState
 from tests.slurm.captured import SEPARATOR, Captures
 
 
@@ -23,7 +23,7 @@ class Told:
 @pytest.fixture(scope="module")
 def told(captures: Captures) -> Told:
     answer = captures.answer("squeue.txt")
-    return Told(squeue.parse(answer, captures.taken_at(), SEPARATOR), captures)
+    return Told(squeue.parse_queue(answer, captures.taken_at(), SEPARATOR), captures)
 
 
 def _job(told: Told, fate: str) -> Job:
@@ -53,25 +53,25 @@ def test_a_running_job_is_told_in_full(told: Told) -> None:
     assert job.priority is not None
 
 
-def _standing(*told: tuple[str, str, str]) -> squeue.Standing:
+def _standing(*told: tuple[str, str, str]) -> squeue.MoveTarget:
     """Of rows of id, uid and asked nodes, as 22.05.8 printed them."""
     waits = ("PENDING", "Dependency", "1")
     lines = (
         "".join(f"{cell}{delimited_rows.SEPARATOR}" for cell in row + waits) + "\n" for row in told
     )
-    return squeue.standing("".join(lines))
+    return squeue.parse_move_target("".join(lines))
 
 
 def test_whose_a_job_is_and_the_nodes_that_it_asks_for() -> None:
     """Of a het job, the components in any order."""
-    assert squeue.standing_argv(JobId(7))[-2] == "--jobs=7"
-    shown = Shown(waits=True, reason="Dependency", priority=1)
-    assert _standing(("7", "1001", "")) == squeue.Standing(1001, "", (shown,))
+    assert squeue.build_move_target_argv(JobId(7))[-2] == "--jobs=7"
+    shown = HoldState(waits=True, reason="Dependency", priority=1)
+    assert _standing(("7", "1001", "")) == squeue.MoveTarget(1001, "", (shown,))
     assert _standing(("7", "1001", "gpu[01-02]")).asked_nodes == "gpu[01-02]"
     assert _standing(("7", "1001", ""), ("8", "1001", "gpu02")).asked_nodes == "gpu02"
     for half in ("", "7\x1f1001\x1fgpu01"):
         with pytest.raises(MalformedText):
-            squeue.standing(half)
+            squeue.parse_move_target(half)
     with pytest.raises(ForgedAnswer):
         _standing(("7", "1001", ""), ("7", "1002", ""))
 
@@ -97,7 +97,7 @@ def test_a_pending_job_has_the_start_that_backfill_plans(told: Told) -> None:
 
 def test_a_pending_array_is_one_row_and_its_started_tasks_are_jobs(told: Told) -> None:
     assert _job(told, "array-pending").state is JobState.PENDING
-    shown = squeue.jobs(told.by.answer("squeue.txt"), SEPARATOR)
+    shown = squeue.parse_jobs(told.by.answer("squeue.txt"), SEPARATOR)
     arrays = {job.job_id for job in shown if job.array}
     assert arrays == {told.by.job_id("array-pending"), told.by.job_id("array-running")}
     tasks = [j for j in shown if j.submit == _job(told, "array-running").submit and not j.array]
@@ -179,19 +179,19 @@ def test_every_job_is_there_once(told: Told) -> None:
 
 
 def test_no_jobs_is_an_empty_queue() -> None:
-    assert len(squeue.parse("", 5, SEPARATOR)) == 0
+    assert len(squeue.parse_queue("", 5, SEPARATOR)) == 0
 
 
 @pytest.mark.parametrize("lost", [1, 2, 5, 40, 400, 4000])
 def test_an_answer_cut_short_is_refused(captures: Captures, lost: int) -> None:
     with pytest.raises(MalformedText):
-        squeue.parse(captures.answer("squeue.txt")[:-lost], 0, SEPARATOR)
+        squeue.parse_queue(captures.answer("squeue.txt")[:-lost], 0, SEPARATOR)
 
 
 def test_a_guessed_separator_forges_no_row(captures: Captures) -> None:
     """A user who writes the plain separator changes neither the number of rows nor another's."""
     forged = captures.answer("squeue.txt").replace("with\x1fseparator", "\x1f\n99\x1fN/A\x1f")
-    jobs = squeue.jobs(forged, SEPARATOR)
+    jobs = squeue.parse_jobs(forged, SEPARATOR)
     assert len(jobs) == 51
     assert 99 not in {job.job_id for job in jobs}
 
@@ -199,14 +199,14 @@ def test_a_guessed_separator_forges_no_row(captures: Captures) -> None:
 def test_a_padded_field_is_refused_since_it_may_be_cut(captures: Captures) -> None:
     padded = captures.answer("squeue.txt").replace("1" + SEPARATOR, "1   " + SEPARATOR, 1)
     with pytest.raises(MalformedText, match="not a number"):
-        squeue.parse(padded, 0, SEPARATOR)
+        squeue.parse_queue(padded, 0, SEPARATOR)
 
 
 def test_the_question_asks_for_everything_in_full() -> None:
-    argv = squeue.argv()
+    argv = squeue.build_argv()
     assert argv[0] == "squeue"
     assert {"--all", "--states=all", "--noheader", "--noconvert"} <= set(argv)
-    asked = squeue.environment("|")["SQUEUE_FORMAT2"].split(",")
+    asked = squeue.build_environment("|")["SQUEUE_FORMAT2"].split(",")
     assert all(field.endswith(":|") for field in asked)
 
 
@@ -216,7 +216,7 @@ def test_a_job_of_two_users_makes_the_whole_answer_somebody_elses_work(captures:
     row = next(line for line in whole.split(f"{SEPARATOR}\n") if "1001" in line)
     forged = row.replace("1001", "1002") + f"{SEPARATOR}\n"
     with pytest.raises(ForgedAnswer, match="none is believed"):
-        squeue.jobs(whole + forged, SEPARATOR)
+        squeue.parse_jobs(whole + forged, SEPARATOR)
 
 
 _ROW = {
@@ -253,24 +253,24 @@ def _answer_with(**changes: str) -> str:
 
 
 def test_gpus_are_told_by_the_request_where_the_site_does_not_account_them() -> None:
-    assert squeue.jobs(_answer_with(), "|")[0].gpus == 8
+    assert squeue.parse_jobs(_answer_with(), "|")[0].gpus == 8
     per_job = _answer_with(**{"tres-per-node": "N/A", "tres-per-job": "gres:gpu:3"})
-    assert squeue.jobs(per_job, "|")[0].gpus == 3
+    assert squeue.parse_jobs(per_job, "|")[0].gpus == 3
 
 
 def test_several_partitions_a_range_of_nodes_and_no_association() -> None:
-    job = squeue.jobs(_answer_with(), "|")[0]
+    job = squeue.parse_jobs(_answer_with(), "|")[0]
     assert (job.partition, job.nodes, job.account, job.qos) == ("gpu,long", 2, "", "")
     assert job.time_limit_s is None
 
 
 def test_a_state_of_a_later_slurm_is_unknown_and_the_job_is_there() -> None:
-    job = squeue.jobs(_answer_with(State="HIBERNATING"), "|")[0]
+    job = squeue.parse_jobs(_answer_with(State="HIBERNATING"), "|")[0]
     assert job.state is JobState.UNKNOWN
 
 
 def test_a_job_that_the_queue_calls_requeued_waits() -> None:
-    job = squeue.jobs(_answer_with(State="REQUEUED"), "|")[0]
+    job = squeue.parse_jobs(_answer_with(State="REQUEUED"), "|")[0]
     assert (job.state, job.end) == (JobState.PENDING, None)
 
 
@@ -279,15 +279,15 @@ def test_a_job_that_the_queue_calls_requeued_waits() -> None:
     ["EXPEDITING", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"],
 )
 def test_a_job_that_was_put_back_waits_whatever_it_is_called(word: str) -> None:
-    job = squeue.jobs(_answer_with(State=word), "|")[0]
+    job = squeue.parse_jobs(_answer_with(State=word), "|")[0]
     assert (job.state.value, job.state.is_waiting, job.start, job.end) == (word, True, None, None)
 
 
 def test_a_component_without_its_leader_stays_a_job() -> None:
-    job = squeue.jobs(_answer_with(HetJobID="11"), "|")[0]
+    job = squeue.parse_jobs(_answer_with(HetJobID="11"), "|")[0]
     assert (job.job_id, job.nodes) == (12, 2)
 
 
 def test_what_does_not_read_is_named_with_its_job() -> None:
     with pytest.raises(MalformedText, match="job '12': not a number: 'soon'"):
-        squeue.jobs(_answer_with(SubmitTime="soon"), "|")
+        squeue.parse_jobs(_answer_with(SubmitTime="soon"), "|")

@@ -3,7 +3,7 @@
 import pytest
 
 from mirage.slurm.text.pending_reasons import HINDRANCES, Hindrance
-from mirage.slurm.text.wait_explanations import LONGEST, QUEUE, waiting, word
+from mirage.slurm.text.wait_explanations import LONGEST, QUEUE, classify_reason, explain_reason
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ from mirage.slurm.text.wait_explanations import LONGEST, QUEUE, waiting, word
     ],
 )
 def test_reasons_are_counted_by_one_word(reason: str, counted_as: str) -> None:
-    assert word(reason) == counted_as
+    assert classify_reason(reason) == counted_as
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_reasons_are_counted_by_one_word(reason: str, counted_as: str) -> None:
     ],
 )
 def test_ordinary_waits_have_words_and_time_cures_them(reason: str) -> None:
-    told = waiting(reason)
+    told = explain_reason(reason)
     assert told.cure == QUEUE
     assert told.says
     assert not told.says.endswith(".")
@@ -60,10 +60,10 @@ def test_ordinary_waits_have_words_and_time_cures_them(reason: str) -> None:
 
 @pytest.mark.parametrize("found", HINDRANCES, ids=lambda found: found.word)
 def test_hindrances_say_what_to_do(found: Hindrance) -> None:
-    told = waiting(found.word)
+    told = explain_reason(found.word)
     assert (told.cure, told.says, told.advice) == (found.cure, found.says, found.advice)
 
 
 def test_an_unknown_word_is_told_as_it_is() -> None:
-    told = waiting("SomethingNew")
+    told = explain_reason("SomethingNew")
     assert (told.word, told.says, told.cure) == ("SomethingNew", "", QUEUE)

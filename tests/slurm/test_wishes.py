@@ -4,33 +4,36 @@ import pytest
 
 from mirage.domain.chain import ChainMode, Presubmit, Style
 from mirage.domain.job import Job, JobId, JobState
-from mirage.slurm.text.chain_settings import Wishes, wishes
+from mirage.slurm.text.chain_settings import ChainSettings, parse_chain_settings
 
 MARK = "mirage:k3v9x2m7q1zt:2"
 
 
-def told(comment: str = "", line: str = "") -> Wishes:
+def told(comment: str = "", line: str = "") -> ChainSettings:
     found = Job(
         job_id=JobId(7), submit=1, state=JobState.PENDING, comment=comment, submit_line=line
     )
-    return wishes(found)
+    return parse_chain_settings(found)
 
 
 @pytest.mark.parametrize(
     ("comment", "wished"),
     [
-        (MARK, Wishes()),
-        ("", Wishes()),
-        (f"mirage:never-overlap {MARK}", Wishes(max_overlap_s=0)),
-        (f"mirage:never-overlap,style=wait {MARK}", Wishes(max_overlap_s=0, style=Style.WAIT)),
-        (f"mirage:max-overlap=30:00,never-overlap {MARK}", Wishes(max_overlap_s=0)),
-        (f"mine mirage:chain=9,max-overlap=90 {MARK}", Wishes(max_overlap_s=5400)),
-        (f"mirage:max-overlap=1-0 {MARK}", Wishes(max_overlap_s=86400)),
-        (f"mirage:max-overlap=0 {MARK}", Wishes(max_overlap_s=0)),
+        (MARK, ChainSettings()),
+        ("", ChainSettings()),
+        (f"mirage:never-overlap {MARK}", ChainSettings(max_overlap_s=0)),
+        (
+            f"mirage:never-overlap,style=wait {MARK}",
+            ChainSettings(max_overlap_s=0, style=Style.WAIT),
+        ),
+        (f"mirage:max-overlap=30:00,never-overlap {MARK}", ChainSettings(max_overlap_s=0)),
+        (f"mine mirage:chain=9,max-overlap=90 {MARK}", ChainSettings(max_overlap_s=5400)),
+        (f"mirage:max-overlap=1-0 {MARK}", ChainSettings(max_overlap_s=86400)),
+        (f"mirage:max-overlap=0 {MARK}", ChainSettings(max_overlap_s=0)),
         (
             f"mirage:style=switch,mode=submit,presubmit=all,policy=quantile,overlap-price=0.05,"
             f"total=2-0,min-runtime=5 {MARK}",
-            Wishes(
+            ChainSettings(
                 style=Style.SWITCH,
                 mode=ChainMode.SUBMIT,
                 presubmit=Presubmit.ALL,
@@ -41,23 +44,26 @@ def told(comment: str = "", line: str = "") -> Wishes:
             ),
         ),
         # What does not read is no wish.
-        (f"mirage:style=fast,max-overlap=soon,policy=a:b,overlap-price=nan {MARK}", Wishes()),
-        (f"mirage:max-overlap=UNLIMITED,overlap-price=1e9 {MARK}", Wishes()),
-        (f"mirage:max-overlap=-5,total=99999-0,overlap-price=101 {MARK}", Wishes()),
-        (f"mirage:hello=1 {MARK}", Wishes()),
-        (f"xmirage:never-overlap {MARK}", Wishes()),
-        (f"mirage:never-overlaps {MARK}", Wishes()),
-        (f"mirage:style=wait {MARK} mirage:style=concurrent", Wishes(style=Style.WAIT)),
+        (
+            f"mirage:style=fast,max-overlap=soon,policy=a:b,overlap-price=nan {MARK}",
+            ChainSettings(),
+        ),
+        (f"mirage:max-overlap=UNLIMITED,overlap-price=1e9 {MARK}", ChainSettings()),
+        (f"mirage:max-overlap=-5,total=99999-0,overlap-price=101 {MARK}", ChainSettings()),
+        (f"mirage:hello=1 {MARK}", ChainSettings()),
+        (f"xmirage:never-overlap {MARK}", ChainSettings()),
+        (f"mirage:never-overlaps {MARK}", ChainSettings()),
+        (f"mirage:style=wait {MARK} mirage:style=concurrent", ChainSettings(style=Style.WAIT)),
     ],
 )
-def test_the_comment_tells(comment: str, wished: Wishes) -> None:
+def test_the_comment_tells(comment: str, wished: ChainSettings) -> None:
     assert told(comment) == wished
 
 
 def test_the_submit_line_tells_what_the_comment_does_not() -> None:
     line = "sbatch --mirage-chain=2 '--mirage-style=switch' --mirage-max-overlap=20 job.sh"
-    assert told(MARK, line) == Wishes(style=Style.SWITCH, max_overlap_s=1200)
+    assert told(MARK, line) == ChainSettings(style=Style.SWITCH, max_overlap_s=1200)
     said = told(f"mirage:style=wait {MARK}", line)
-    assert said == Wishes(style=Style.WAIT, max_overlap_s=1200)
+    assert said == ChainSettings(style=Style.WAIT, max_overlap_s=1200)
     assert told(MARK, f"{line} --mirage-never-overlap").max_overlap_s == 0
-    assert told(MARK, "sbatch x--mirage-never-overlap job.sh") == Wishes()
+    assert told(MARK, "sbatch x--mirage-never-overlap job.sh") == ChainSettings()

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page
 from mirage.domain.decision import Mode
 from mirage.policy import registry
 from mirage.services.operations.slurmctld_load import Sensor
-from mirage.slurm.commands.sdiag import Asked, Diagnosis
+from mirage.slurm.commands.sdiag import Diagnosis, UserCalls
 from mirage.store.operations import admin_overrides, clusters
 from tests.api.running import NOW
 from tests.learn.trained import save
@@ -76,7 +76,7 @@ def test_the_kill_switch_by_keyboard_alone(empty_site: Site, browser: Browser) -
 def test_modes_and_limits_are_set_and_told_in_a_sentence(
     empty_site: Site, browser: Browser
 ) -> None:
-    users = (Asked(user="mirage", calls=30, us=600_000), Asked(user="root", calls=90, us=0))
+    users = (UserCalls(user="mirage", calls=30, us=600_000), UserCalls(user="root", calls=90, us=0))
     told = Diagnosis(at=NOW - 120, since=None, users=users)
     sensor = Sensor(lambda: (told, "mirage"), every_s=600)
     sensor.look(empty_site.store, empty_site.cluster_id, told.at)

@@ -75,7 +75,7 @@ def import_site(
     if log is not None:
         site = replace(site, notes=_counted(site.notes, log, timezone))
     written = write_cluster_file(
-        site.params, _head(site), node_names=hostlist.compress(site.node_names)
+        site.params, _head(site), node_names=hostlist.compress_hostlist(site.node_names)
     )
     # Read back before it is shown: a file with a fault is no result.
     cluster_file = parse_cluster_file(written, str(out or "the imported file"))

@@ -33,15 +33,18 @@ def look(settings: Settings) -> list[Finding]:
 
 def release(told: str, *, operator: bool | None) -> list[Finding]:
     """`told`: as scontrol shows SLURM_VERSION."""
-    known = releases.read_release(told)
+    known = releases.parse_release(told)
     if known is None:
         said = f"{told!r} names no release that Mirage knows"
         return [Finding("release", Verdict.WARNING, said)]
-    wrong = [*filter(None, [releases.untried(known)]), *releases.faults(known, operator=operator)]
+    wrong = [
+        *filter(None, [releases.describe_untested(known)]),
+        *releases.list_known_faults(known, operator=operator),
+    ]
     if not wrong:
-        said = f"{releases.shown(known)}: Mirage was tried on {releases.tried_as(known)}"
+        said = f"{releases.format_release(known)}: Mirage was tried on {releases.describe_tested_match(known)}"
         return [Finding("release", Verdict.GOOD, said)]
-    name = releases.shown(known)
+    name = releases.format_release(known)
     return [Finding("release", Verdict.WARNING, f"{name}: {sentence}") for sentence in wrong]
 
 

@@ -21,7 +21,7 @@ def look(settings: Settings) -> tuple[str, list[str]]:
         lacking.append("serves no accounting (start it without -s, or name that plugin in -s too)")
     if slurm.commands is None:
         lacking.append("without scontrol on PATH nothing is suspended and slurm.conf is not known")
-    if not spoken.tried:
+    if not spoken.is_tested:
         lacking.append(f"{spoken.version} was never tried: Mirage knows its documents alone")
     return told, [*lacking, *_of_the_token(settings)]
 

@@ -14,7 +14,7 @@ from mirage.cluster.cli.command_runner import Runner
 from mirage.domain.chain import ChainId
 from mirage.errors import ClusterRefused, ConfigError, InputError
 from mirage.ports import NextLink
-from mirage.slurm.text.command_errors import move_complaint
+from mirage.slurm.text.command_errors import classify_move_error
 
 VERB = "next"
 """Of mirage-link: puts the next link of a chain of mode submit in the queue, where none stands."""
@@ -41,7 +41,7 @@ def submit(runner: Runner, link: Path, asked: NextLink) -> bool:
     done = runner.run(argv(link, asked.user, asked.chain_id))
     if done.code == 0:
         return True
-    complaint = move_complaint("sudo", done.code, done.stderr)
+    complaint = classify_move_error("sudo", done.code, done.stderr)
     raise complaint or ClusterRefused(f"sudo: exit code {done.code}")
 
 

@@ -43,12 +43,12 @@ class Accounting:
     def __init__(self, query: Callable[[Sequence[str]], str], read: Reader, alarms: Alarms) -> None:
         """`query`: the answer of a command; raises ClusterError."""
         self._query, self._read, self._alarms = query, read, alarms
-        self._fields: sacct.Fields | None = None
+        self._fields: sacct.QueryFields | None = None
 
     def ask(self, which: Sequence[str]) -> Answers:
         """Both answers about the records that `which`, options of `mirage.slurm.commands.sacct`, chooses."""
         fields = self._known_fields()
-        answer = self._query(sacct.argv(fields.facts, which))
+        answer = self._query(sacct.build_argv(fields.facts, which))
         unread = Unread()
         facts = self._read("sacct", lambda: sacct.parse_facts(answer, fields.facts, unread))
         told = self._told(fields.texts, which, facts) if facts else Texts()
@@ -61,20 +61,20 @@ class Accounting:
         unread = Unread(list(answers.unread))
         found = self._read.rows(
             "sacct",
-            lambda left_out: sacct.records(answers.facts, texts, left_out),
+            lambda left_out: sacct.build_jobs(answers.facts, texts, left_out),
             unread=unread,
         )
         return Records(found, unread.job_ids)
 
-    def _known_fields(self) -> sacct.Fields:
+    def _known_fields(self) -> sacct.QueryFields:
         if self._fields is None:
-            known = self._query(sacct.helpformat_argv())
-            self._fields = self._read("sacct", lambda: sacct.fields(known))
+            known = self._query(sacct.build_helpformat_argv())
+            self._fields = self._read("sacct", lambda: sacct.choose_fields(known))
         return self._fields
 
     def _settled(self, names: Sequence[str], answers: Answers) -> dict[Key, Row]:
         told = answers.texts
-        settled, contested = told.settled(), told.contested()
+        settled, contested = told.select_settled(), told.group_contested()
         forged = told.odd
         for uid in _some(contested):
             keys = contested[uid]
@@ -90,7 +90,9 @@ class Accounting:
             owners = sorted(contested)
             whose = ", ".join(owners[:_OWNERS_AT_ONCE]) or "that do not exist"
             more = f" and {len(owners) - _OWNERS_AT_ONCE} more" * (len(owners) > _OWNERS_AT_ONCE)
-            writers = ", ".join(sorted(told.writers())[:_OWNERS_AT_ONCE]) or "unknown"
+            writers = (
+                ", ".join(sorted(told.collect_separator_writers())[:_OWNERS_AT_ONCE]) or "unknown"
+            )
             self._alarms.add(
                 f"sacct's answer held {forged} rows that users wrote into their own jobs' texts "
                 f"(separators stand in texts of uids {writers}), about jobs of uids {whose}{more}: "
@@ -105,16 +107,19 @@ class Accounting:
         """
         if not uid.isdecimal():
             return {}
-        own = [*sacct.by_id(named[0] for named in facts), *sacct.of_user(int(uid))]
+        own = [
+            *sacct.build_id_options(named[0] for named in facts),
+            *sacct.build_user_options(int(uid)),
+        ]
         try:
-            return self._told(names, own, facts).settled()
+            return self._told(names, own, facts).select_settled()
         except ClusterError as error:
             _log.warning("texts of a user's records are left out", uid=uid, error=str(error))
             return {}
 
     def _told(self, names: Sequence[str], which: Sequence[str], facts: Mapping[Key, Row]) -> Texts:
         separator = secret_separator()
-        answer = self._query(sacct.argv(names, which, separator))
+        answer = self._query(sacct.build_argv(names, which, separator))
         return self._read("sacct", lambda: parse_texts(answer, names, separator, facts.keys()))
 
 

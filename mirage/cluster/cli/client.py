@@ -31,7 +31,7 @@ from mirage.slurm.commands import (
     squeue,
 )
 from mirage.slurm.text import holds
-from mirage.slurm.text.command_errors import move_complaint, query_complaint
+from mirage.slurm.text.command_errors import classify_move_error, classify_query_error
 
 _JOBS_AT_ONCE = 200
 _DOUBTS = 100
@@ -95,13 +95,13 @@ class SlurmCli:
         """One question: who wants a long span asks for it in pieces."""
         if since < until:
             yield from self._ask_accounting(
-                f"history {since} {until}", sacct.in_window(since, until)
+                f"history {since} {until}", sacct.build_window_options(since, until)
             )
 
     def fetch_job_records(self, job_ids: Sequence[JobId]) -> Records:
         wanted = sorted(set(job_ids))
         some = (wanted[i : i + _JOBS_AT_ONCE] for i in range(0, len(wanted), _JOBS_AT_ONCE))
-        found = [self._ask_accounting(f"jobs {ids}", sacct.by_id(ids)) for ids in some]
+        found = [self._ask_accounting(f"jobs {ids}", sacct.build_id_options(ids)) for ids in some]
         return Records.join_records(found, wanted)
 
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
@@ -116,7 +116,7 @@ class SlurmCli:
         """`unpin` where an earlier process pinned it; a user's own node list stays otherwise."""
         self._look_at(standby, owner)
         pinned = unpin or standby in self._pinned
-        self._move(scontrol.free_argv(standby, dependency, unpin=pinned))
+        self._move(scontrol.build_free_argv(standby, dependency, unpin=pinned))
         self._pinned.discard(standby)
 
     def pin_standby(self, standby: JobId, *, owner: int, dependency: str, node_list: str) -> None:
@@ -124,7 +124,7 @@ class SlurmCli:
         if own and standby not in self._pinned:
             # A job has one list of nodes: the pin would replace it, and the unpin clear it.
             raise ClusterRefused(f"job {standby} asks for nodes itself ({own}): it is not pinned")
-        self._move(scontrol.pin_argv(standby, dependency, node_list))
+        self._move(scontrol.build_pin_argv(standby, dependency, node_list))
         self._pinned.add(standby)
 
     def set_dependency(
@@ -133,7 +133,7 @@ class SlurmCli:
         """`unpin` as in `free_standby`."""
         self._look_at(standby, owner)
         pinned = unpin or standby in self._pinned
-        self._move(scontrol.hold_argv(standby, dependency, unpin=pinned))
+        self._move(scontrol.build_set_dependency_argv(standby, dependency, unpin=pinned))
         self._pinned.discard(standby)
 
     def hold_job(self, standby: JobId, *, owner: int) -> None:
@@ -144,58 +144,58 @@ class SlurmCli:
         that comes later stays, and is told.
         """
         holds.check_unheld(standby, self._look_at(standby, owner).shown)
-        self._move(scontrol.suspend_argv(standby))
+        self._move(scontrol.build_hold_argv(standby))
         shown = self._look_at(standby, owner).shown
-        if holds.started_held(shown):
-            self._move(scontrol.resume_argv(standby))
-        holds.check_made(standby, shown)
+        if holds.is_hold_too_late(shown):
+            self._move(scontrol.build_release_argv(standby))
+        holds.check_hold_made(standby, shown)
 
     def release_job(self, standby: JobId, *, owner: int) -> None:
         """Looks before: slurmctld would lift an admin's hold as well. One that takes the place of
         the user's between the look and the move (as in `hold_job`) is lifted."""
-        holds.check_users(standby, self._look_at(standby, owner).shown)
-        self._move(scontrol.resume_argv(standby))
+        holds.check_users_hold(standby, self._look_at(standby, owner).shown)
+        self._move(scontrol.build_release_argv(standby))
 
     def cancel_job(self, job_id: JobId, *, owner: int) -> None:
         """A job that is over already is left at that."""
         self._look_at(job_id, owner)
-        done = self._runner.run(scancel.argv(job_id))
-        _raise_if(move_complaint("scancel", done.code, scancel.remarks(done.stderr)))
+        done = self._runner.run(scancel.build_argv(job_id))
+        _raise_if(classify_move_error("scancel", done.code, scancel.filter_remarks(done.stderr)))
 
-    def _look_at(self, job_id: JobId, owner: int) -> squeue.Standing:
+    def _look_at(self, job_id: JobId, owner: int) -> squeue.MoveTarget:
         """Part of a move: it waits for no other query. ClusterRefused for another user's job."""
-        answer = self._query(squeue.standing_argv(job_id))
-        standing = self._read("squeue", lambda: squeue.standing(answer))
+        answer = self._query(squeue.build_move_target_argv(job_id))
+        standing = self._read("squeue", lambda: squeue.parse_move_target(answer))
         refuse_another_owner(job_id, standing.uid, owner)
         return standing
 
     def _queue(self) -> Queue:
         separator, taken_at = secret_separator(), self.read_clock()
-        answer = self._query(squeue.argv(), squeue.environment(separator))
+        answer = self._query(squeue.build_argv(), squeue.build_environment(separator))
         return self._read.rows(
-            "squeue", lambda unread: squeue.parse(answer, taken_at, separator, unread)
+            "squeue", lambda unread: squeue.parse_queue(answer, taken_at, separator, unread)
         )
 
     def _asked_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
-        answer = self._query(squeue.asked_nodes_argv(job_ids))
-        return self._read("squeue", lambda: squeue.asked_nodes(answer))
+        answer = self._query(squeue.build_requested_nodes_argv(job_ids))
+        return self._read("squeue", lambda: squeue.parse_requested_nodes(answer))
 
     def _nodes(self) -> tuple[Node, ...]:
-        answer = self._query(sinfo.argv())
-        return self._read.rows("sinfo", lambda unread: sinfo.parse(answer, unread))
+        answer = self._query(sinfo.build_argv())
+        return self._read.rows("sinfo", lambda unread: sinfo.parse_nodes(answer, unread))
 
     def _site_config(self) -> scontrol.SiteConfig:
-        answer = self._query(scontrol.show_config_argv())
-        return self._read("scontrol", lambda: scontrol.site_config(answer))
+        answer = self._query(scontrol.build_show_config_argv())
+        return self._read("scontrol", lambda: scontrol.parse_site_config(answer))
 
     def _diagnosis(self) -> sdiag.Diagnosis:
-        answer = self._query(sdiag.argv())
-        return self._read("sdiag", lambda: sdiag.parse(answer))
+        answer = self._query(sdiag.build_argv())
+        return self._read("sdiag", lambda: sdiag.parse_diagnosis(answer))
 
     def _roster(self) -> sacctmgr.Roster:
-        levels = [self._query(sacctmgr.show_level_argv(one)) for one in sacctmgr.OPERATORS]
+        levels = [self._query(sacctmgr.build_show_level_argv(one)) for one in sacctmgr.OPERATORS]
         operators = self._read("sacctmgr", lambda: [sacctmgr.parse_level(told) for told in levels])
-        everywhere = self._query(sacctmgr.show_coordinators_argv())
+        everywhere = self._query(sacctmgr.build_show_coordinators_argv())
         found = self._read("sacctmgr", lambda: sacctmgr.parse_coordinators(everywhere))
         # Any of them: whose account is left out now is asked about another time.
         some = min(len(found.doubtful), _DOUBTS)
@@ -207,29 +207,29 @@ class SlurmCli:
                 f"{some} are asked about alone, {left_out} are left out"
             )
         alone = {name: self._coordinators(name) for name in asked}
-        return sacctmgr.roster(frozenset().union(*operators), {**found.by_account, **alone})
+        return sacctmgr.build_roster(frozenset().union(*operators), {**found.by_account, **alone})
 
     def _accrue_limits(self) -> accrual_limits.AccrueLimits:
         name = self.site_config().cluster_name
-        qos = self._query(accrual_limits.show_qos_argv())
-        associations = self._query(accrual_limits.show_associations_argv(name))
-        return self._read("sacctmgr", lambda: accrual_limits.parse(qos, associations))
+        qos = self._query(accrual_limits.build_show_qos_argv())
+        associations = self._query(accrual_limits.build_show_associations_argv(name))
+        return self._read("sacctmgr", lambda: accrual_limits.parse_accrue_limits(qos, associations))
 
     def _coordinators(self, account: str) -> frozenset[str]:
-        answer = self._query(sacctmgr.show_coordinators_argv(account))
-        return self._read("sacctmgr", lambda: sacctmgr.parse_coordinators_of_one(answer))
+        answer = self._query(sacctmgr.build_show_coordinators_argv(account))
+        return self._read("sacctmgr", lambda: sacctmgr.parse_account_coordinators(answer))
 
     def _ask_accounting(self, key: str, which: Sequence[str]) -> Records:
         return self._sacct.settle(self._accounting.ask(key, lambda: self._sacct.ask(which)))
 
     def _query(self, argv: Sequence[str], more: Mapping[str, str] | None = None) -> str:
         done = self._runner.run(argv, more)
-        _raise_if(query_complaint(argv[0], done.code, done.stderr))
+        _raise_if(classify_query_error(argv[0], done.code, done.stderr))
         return done.stdout
 
     def _move(self, argv: Sequence[str]) -> None:
         done = self._runner.run(argv)
-        _raise_if(move_complaint(argv[0], done.code, done.stderr))
+        _raise_if(classify_move_error(argv[0], done.code, done.stderr))
 
 
 def own_name() -> str:

@@ -16,7 +16,7 @@ from mirage.cluster.cli.command_runner import Runner
 from mirage.domain.job import JobId
 from mirage.errors import ClusterError, MirageError
 from mirage.slurm.commands import sbatch, scancel, scontrol
-from mirage.slurm.text.command_errors import move_complaint, query_complaint
+from mirage.slurm.text.command_errors import classify_move_error, classify_query_error
 
 MOVES = ("free", "pin", "hold")
 
@@ -60,10 +60,10 @@ def _coordinated(own: Ability, accounts: Collection[str]) -> Ability:
 def is_operator(runner: Runner) -> bool | None:
     """None where Slurm does not say."""
     try:
-        done = runner.run(scontrol.operator_probe_argv())
+        done = runner.run(scontrol.build_operator_probe_argv())
     except ClusterError:
         return None
-    return scontrol.operator_probed(done.stderr + done.stdout)
+    return scontrol.parse_operator_probe(done.stderr + done.stdout)
 
 
 def _queue(runner: Runner, *, hidden: bool) -> Ability:
@@ -94,12 +94,12 @@ def _own_moves(runner: Runner) -> list[Ability]:
     try:
         return [_moved(runner, move, argv) for move, argv in _trials(runner, job_id)]
     finally:
-        runner.run(scancel.argv(job_id))
+        runner.run(scancel.build_argv(job_id))
 
 
 def _held(runner: Runner) -> JobId:
-    done = runner.run(sbatch.held_argv())
-    complaint = move_complaint("sbatch", done.code, "" if done.code == 0 else done.stderr)
+    done = runner.run(sbatch.build_held_argv())
+    complaint = classify_move_error("sbatch", done.code, "" if done.code == 0 else done.stderr)
     if complaint is not None:
         raise complaint
     return sbatch.parse_job_id(done.stdout)
@@ -109,16 +109,16 @@ def _trials(runner: Runner, job_id: JobId) -> list[tuple[str, list[str]]]:
     """None of these lets a held job start."""
     some_node = runner.run(["sinfo", "--noheader", "--Node", "--format=%N"]).stdout.split()
     return [
-        ("free", scontrol.free_argv(job_id, "", unpin=False)),
-        ("pin", scontrol.pin_argv(job_id, "", some_node[0] if some_node else "")),
-        ("hold", scontrol.hold_argv(job_id, "singleton", unpin=True)),
+        ("free", scontrol.build_free_argv(job_id, "", unpin=False)),
+        ("pin", scontrol.build_pin_argv(job_id, "", some_node[0] if some_node else "")),
+        ("hold", scontrol.build_set_dependency_argv(job_id, "singleton", unpin=True)),
     ]
 
 
 def _moved(runner: Runner, move: str, argv: Sequence[str]) -> Ability:
     def act() -> str:
         done = runner.run(argv)
-        complaint = move_complaint(argv[0], done.code, done.stderr)
+        complaint = classify_move_error(argv[0], done.code, done.stderr)
         if complaint is not None:
             raise complaint
         return "of one's own jobs, not of others' (neither Operator nor coordinator)"
@@ -128,8 +128,8 @@ def _moved(runner: Runner, move: str, argv: Sequence[str]) -> Ability:
 
 def _submit(runner: Runner) -> Ability:
     def act() -> str:
-        done = runner.run(sbatch.test_only_argv())
-        complaint = move_complaint("sbatch", done.code, "" if done.code == 0 else done.stderr)
+        done = runner.run(sbatch.build_test_only_argv())
+        complaint = classify_move_error("sbatch", done.code, "" if done.code == 0 else done.stderr)
         if complaint is not None:
             raise complaint
         return "jobs of one's own"
@@ -146,6 +146,6 @@ def _tried(move: str, act: Callable[[], str]) -> Ability:
 
 def _query(runner: Runner, argv: Sequence[str]) -> None:
     done = runner.run(argv)
-    complaint = query_complaint(argv[0], done.code, done.stderr)
+    complaint = classify_query_error(argv[0], done.code, done.stderr)
     if complaint is not None:
         raise complaint

@@ -82,13 +82,13 @@ class Slurmrestd:
     def fetch_history(self, since: int, until: int) -> Iterator[Job]:
         """One question: who wants a long span asks for it in pieces."""
         if since < until:
-            span = history.in_window(since, until)
+            span = history.build_window_query(since, until)
             yield from self._records(f"history {since} {until}", lambda _: span)
 
     def fetch_job_records(self, job_ids: Sequence[JobId]) -> Records:
         wanted = sorted(set(job_ids))
         some = [wanted[i : i + _JOBS_AT_ONCE] for i in range(0, len(wanted), _JOBS_AT_ONCE)]
-        found = [self._records(f"jobs {ids}", partial(history.by_id, ids)) for ids in some]
+        found = [self._records(f"jobs {ids}", partial(history.build_id_query, ids)) for ids in some]
         return Records.join_records(found, wanted)
 
     def fetch_requested_nodes(self, job_ids: Sequence[JobId]) -> Mapping[JobId, str]:
@@ -133,7 +133,7 @@ class Slurmrestd:
 
     def release_job(self, standby: JobId, *, owner: int) -> None:
         """Looks before, and leaves the same gap as `SlurmCli.release_job`."""
-        holds.check_users(standby, self._moves.look_at(standby, owner).hold())
+        holds.check_users_hold(standby, self._moves.look_at(standby, owner).hold())
         self._moves.release(standby)
 
     def cancel_job(self, job_id: JobId, *, owner: int) -> None:
@@ -158,7 +158,7 @@ class Slurmrestd:
         reply = self._get("jobs")
         return self._read.rows(
             "slurmrestd",
-            lambda unread: queue.parse(reply.body, taken_at, unread),
+            lambda unread: queue.parse_queue(reply.body, taken_at, unread),
             kind="rest:jobs",
         )
 
@@ -170,13 +170,13 @@ class Slurmrestd:
         reply = self._get("nodes")
         return self._read.rows(
             "slurmrestd",
-            lambda unread: node_inventory.parse(reply.body, unread),
+            lambda unread: node_inventory.parse_nodes(reply.body, unread),
             kind="rest:nodes",
         )
 
     def _diagnosis(self) -> Diagnosis:
         reply = self._get("diag")
-        return self._read("slurmrestd", lambda: diagnosis.parse(reply.body))
+        return self._read("slurmrestd", lambda: diagnosis.parse_diagnosis(reply.body))
 
     def _get(self, what: str) -> Reply:
         return self._session.asked(lambda v: self.http.get(f"/slurm/{v.version}/{what}", what))
@@ -187,14 +187,14 @@ class Slurmrestd:
                 # The next question finds a slurmrestd that was started anew with that plugin.
                 self._session.forget()
                 raise rest_accounting.not_served(version, self.commands)
-            query = [*which(version), *history.wholly(version)]
+            query = [*which(version), *history.build_completeness_query(version)]
             return self.http.get(f"/slurmdb/{version.version}/jobs", "accounting", query)
 
         reply = self._accounting.ask(key, lambda: self._session.asked(ask))
         unread = Unread()
         found = self._read.rows(
             "slurmrestd",
-            lambda left_out: history.records(reply.body, left_out),
+            lambda left_out: history.parse_records(reply.body, left_out),
             kind="rest:accounting",
             unread=unread,
         )

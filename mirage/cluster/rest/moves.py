@@ -18,8 +18,8 @@ from mirage.errors import ClusterRefused, ClusterUnavailable, InputError
 from mirage.slurm.rest import envelope, moves, queue, submit
 from mirage.slurm.rest.envelope import Dialect
 from mirage.slurm.text import hostlist
-from mirage.slurm.text.dependency import plain
-from mirage.slurm.text.holds import Shown, is_users
+from mirage.slurm.text.dependency import normalize_dependency
+from mirage.slurm.text.holds import HoldState, is_users_hold
 
 _BAD_REQUEST = 400
 _UNKNOWN_JOB = 2017
@@ -39,11 +39,11 @@ class Look:
 
     def asked_nodes(self) -> str:
         """The nodes that it asks for by name."""
-        found: str = self.read(lambda: queue.asked_nodes(self.reply.body))
+        found: str = self.read(lambda: queue.parse_requested_nodes(self.reply.body))
         return found
 
-    def hold(self) -> list[Shown]:
-        found: list[Shown] = self.read(lambda: queue.hold(self.reply.body))
+    def hold(self) -> list[HoldState]:
+        found: list[HoldState] = self.read(lambda: queue.parse_hold_states(self.reply.body))
         return found
 
 
@@ -66,19 +66,19 @@ class Moves:
 
     def update(self, standby: JobId, dependency: str, node_list: str | None) -> None:
         """None leaves the node list alone, empty text takes it away."""
-        self._post(standby, lambda v: moves.update(v, dependency, node_list), "update")
+        self._post(standby, lambda v: moves.build_update_body(v, dependency, node_list), "update")
         look = self._look(standby)
         if look.job is None or not look.job.state.is_waiting:
             return
-        if plain(look.job.dependency) != plain(dependency):
+        if normalize_dependency(look.job.dependency) != normalize_dependency(dependency):
             raise _unmoved(standby, f"its dependency is still {look.job.dependency!r}")
         if node_list is not None and _hosts(own := look.asked_nodes()) != _hosts(node_list):
             raise _unmoved(standby, f"its node list is still {own!r}")
 
     def release(self, standby: JobId) -> None:
         """Lifts whatever hold there is."""
-        self._post(standby, lambda _: moves.release(), "release")
-        if any(is_users(each.reason) for each in self._look(standby).hold()):
+        self._post(standby, lambda _: moves.build_release_body(), "release")
+        if any(is_users_hold(each.reason) for each in self._look(standby).hold()):
             raise _unmoved(standby, "it is still held")
 
     def cancel(self, job_id: JobId, *, token: Token | None = None) -> None:
@@ -99,15 +99,15 @@ class Moves:
         """Raises InputError where slurmrestd would make another job of it: none stands."""
 
         def tell(version: Dialect) -> Reply:
-            body = submit.submit(version, job)
+            body = submit.build_submission(version, job)
             path = f"/slurm/{version.version}/job/submit"
             return self._session.http.post(path, "submit", body, token=token)
 
         reply = self._session.spoken(tell)
-        if not self._session.read(lambda: submit.has_job(reply.body)):
+        if not self._session.read(lambda: submit.has_job_id(reply.body)):
             _refuse_misunderstood(self._session, reply)
             self._session.told("submit", lambda _: reply)
-        made = self._session.read(lambda: submit.submitted(reply.body))
+        made = self._session.read(lambda: submit.parse_job_id(reply.body))
         self._withdraw_half(made, reply, token)
         return made
 
@@ -135,7 +135,7 @@ class Moves:
         if any(each.number == _UNKNOWN_JOB for each in session.complaints(reply)):
             return Look(reply, None, session.read)
         reply = session.asked(lambda _: reply)
-        shown = session.read(lambda: queue.jobs(reply.body))
+        shown = session.read(lambda: queue.parse_jobs(reply.body))
         found = next((job for job in shown if job.job_id == job_id), None)
         return Look(reply, found, session.read)
 
@@ -144,7 +144,9 @@ def _refuse_misunderstood(session: Session, reply: Reply) -> None:
     """Raises InputError for a submission that slurmrestd could not read, and made no job of."""
     said = session.said(reply)
     if said is not None:
-        if reply.status == _BAD_REQUEST or any(c.of_the_request for c in session.complaints(reply)):
+        if reply.status == _BAD_REQUEST or any(
+            c.is_request_fault for c in session.complaints(reply)
+        ):
             raise InputError(f"slurmrestd does not understand the job: {said}")
         return
     ignored = session.ignored(reply)
@@ -158,7 +160,7 @@ def _path(version: Dialect, job_id: JobId) -> str:
 
 
 def _hosts(node_list: str) -> frozenset[str]:
-    return frozenset(hostlist.expand(node_list))
+    return frozenset(hostlist.expand_hostlist(node_list))
 
 
 def _unmoved(job_id: JobId, how: str) -> ClusterUnavailable:

@@ -8,7 +8,7 @@ from mirage.cluster.answer_reader import Reader
 from mirage.cluster.rest.http import Gone, Reply, RestHttp
 from mirage.errors import AccountingOff, ClusterRefused, ClusterUnavailable
 from mirage.slurm.rest import envelope, history
-from mirage.slurm.text.command_errors import no_accounting, no_answer, plain_no
+from mirage.slurm.text.command_errors import is_accounting_off, is_refusal, is_unreachable
 
 _BAD = 400
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class Session:
         with self._lock:
             if self._dialect is None:
                 reply = self.http.get("/openapi/v3", "openapi")
-                self._dialect = self.read(lambda: envelope.dialect(reply.body))
+                self._dialect = self.read(lambda: envelope.choose_dialect(reply.body))
             return self._dialect
 
     def forget(self) -> None:
@@ -43,9 +43,9 @@ class Session:
         said = self.said(reply, ignored=history.NOTHING_FOUND)
         if said is None:
             return reply
-        if no_accounting(said):
+        if is_accounting_off(said):
             raise AccountingOff(said)
-        raise ClusterRefused(said) if plain_no(said) else ClusterUnavailable(said)
+        raise ClusterRefused(said) if is_refusal(said) else ClusterUnavailable(said)
 
     def told(self, what: str, tell: Ask, *, ignored: int | None = None) -> Reply:
         """The answer of a move: whatever is not about reaching Slurm is a no."""
@@ -81,12 +81,12 @@ class Session:
         """What `parse` makes of an answer; ClusterUnavailable for one that does not read."""
         return self._read("slurmrestd", parse)
 
-    def complaints(self, reply: Reply) -> list[envelope.Complaint]:
-        return self.read(lambda: envelope.complaints(reply.body))
+    def complaints(self, reply: Reply) -> list[envelope.ReportedError]:
+        return self.read(lambda: envelope.list_errors(reply.body))
 
     def ignored(self, reply: Reply) -> str:
         """What of the request was not taken, in one line; empty where all was."""
-        found = self.read(lambda: envelope.ignored(reply.body))
+        found = self.read(lambda: envelope.list_ignored_request_parts(reply.body))
         return "; ".join(dict.fromkeys(found))[:300]
 
     def _unreached(self, reply: Reply) -> bool:
@@ -95,5 +95,5 @@ class Session:
         return (
             not found
             or all(each.number == -1 for each in found)
-            or any(no_answer(each.error) for each in found)
+            or any(is_unreachable(each.error) for each in found)
         )

@@ -251,7 +251,7 @@ class SimulatedCluster:
 
     def release_job(self, standby: JobId, *, owner: int) -> None:
         self._look_at(standby, owner)
-        holds.check_users(standby, self._hold_of(standby))
+        holds.check_users_hold(standby, self._hold_of(standby))
         self.simulator.release(standby)
 
     def cancel_job(self, job_id: JobId, *, owner: int) -> None:
@@ -285,12 +285,12 @@ class SimulatedCluster:
 
     # Between the two vocabularies
 
-    def _hold_of(self, job_id: JobId) -> list[holds.Shown]:
+    def _hold_of(self, job_id: JobId) -> list[holds.HoldState]:
         record = self.simulator.find(job_id)
         if record is None:
             return []
         waits = record.state.is_waiting
-        return [holds.Shown(waits, self._standing(record), record.priority if waits else None)]
+        return [holds.HoldState(waits, self._standing(record), record.priority if waits else None)]
 
     def _job(self, record: Record, *, planned: int | None = None, reason: str = "") -> Job:
         job = self._words.job(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from mirage.cluster.site_import.notes import Note, of_qos, of_users
 from mirage.domain.tres import count_gpus
 from mirage.sim.types import Qos
-from mirage.slurm.commands.sacctmgr import ShownAssociation, ShownQos
+from mirage.slurm.commands.sacctmgr import AssociationRecord, QosRecord
 
 _NAMED = 5
 """In one sentence; a site may have hundreds."""
@@ -24,7 +24,7 @@ def enforces_limits(config: Mapping[str, str]) -> bool:
 
 
 def qos_of(
-    shown: Sequence[ShownQos], associations: Sequence[ShownAssociation], *, limits: bool
+    shown: Sequence[QosRecord], associations: Sequence[AssociationRecord], *, limits: bool
 ) -> tuple[tuple[Qos, ...], list[str]]:
     """The QOS, the default first; without their limits where `limits` is false."""
     notes: list[str] = []
@@ -37,7 +37,7 @@ def qos_of(
     return tuple(sorted(found, key=lambda q: q.name != default)), notes
 
 
-def _qos(one: ShownQos, notes: list[str], *, limits: bool) -> Qos:
+def _qos(one: QosRecord, notes: list[str], *, limits: bool) -> Qos:
     others = dict(one.others)
     if rest := sorted(one.flags - {_OVERRIDES}):
         others["Flags"] = ",".join(rest)
@@ -65,7 +65,7 @@ def _qos(one: ShownQos, notes: list[str], *, limits: bool) -> Qos:
     )
 
 
-def _default(names: Sequence[str], associations: Sequence[ShownAssociation]) -> tuple[str, str]:
+def _default(names: Sequence[str], associations: Sequence[AssociationRecord]) -> tuple[str, str]:
     chosen = Counter(a.default_qos for a in associations if a.user and a.default_qos in names)
     if chosen:
         ((name, users),) = chosen.most_common(1)
@@ -74,7 +74,7 @@ def _default(names: Sequence[str], associations: Sequence[ShownAssociation]) -> 
 
 
 def shares_of(
-    associations: Sequence[ShownAssociation],
+    associations: Sequence[AssociationRecord],
 ) -> tuple[tuple[tuple[str, int], ...], list[str]]:
     """Shares by account, and what the simulator's two levels leave out."""
     accounts = [a for a in associations if not a.user]

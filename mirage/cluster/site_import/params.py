@@ -22,7 +22,7 @@ from mirage.cluster.site_import.slurm_answers import Answers, Question
 from mirage.errors import MalformedText
 from mirage.sim.types import NodeGroup, Params, Partition, Qos
 from mirage.slurm.commands import sacctmgr, scontrol, scontrol_show
-from mirage.slurm.commands.scontrol_show import ShownNode, ShownPartition, ShownReservation
+from mirage.slurm.commands.scontrol_show import NodeRecord, PartitionRecord, ReservationRecord
 
 T = TypeVar("T")
 _LONGEST_NAME = 40
@@ -85,11 +85,11 @@ def _name(given: str, notes: list[str]) -> str:
     return name
 
 
-def _machine(nodes: Sequence[ShownNode], notes: list[str], *, memory: bool) -> Fields:
+def _machine(nodes: Sequence[NodeRecord], notes: list[str], *, memory: bool) -> Fields:
     kinds = [(n.cpus, n.memory_mib if memory else 0, n.gpus) for n in nodes]
     cpus, mib, gpus = Counter(kinds).most_common(1)[0][0]
     groups = [(kind, len(list(run))) for kind, run in groupby(kinds)]
-    out = [f"{n.name} {n.state}" for n in nodes if n.out]
+    out = [f"{n.name} {n.state}" for n in nodes if n.is_out_of_service]
     if out:
         notes.append(f"Out at the import, and up in this file: {some(out)}.")
     if any(n.features for n in nodes):
@@ -111,7 +111,7 @@ def _machine(nodes: Sequence[ShownNode], notes: list[str], *, memory: bool) -> F
 
 
 def _partitions(
-    shown: Sequence[ShownPartition], number_of: dict[str, int], notes: list[str]
+    shown: Sequence[PartitionRecord], number_of: dict[str, int], notes: list[str]
 ) -> tuple[Partition, ...]:
     if not any(p.default for p in shown):
         notes.append(f"No partition is the default one: here {shown[0].name}.")
@@ -137,7 +137,7 @@ def _partitions(
     return tuple(found)
 
 
-def _said_of(one: ShownPartition) -> list[str]:
+def _said_of(one: PartitionRecord) -> list[str]:
     notes: list[str] = []
     if one.state != "UP":
         notes.append(f"Partition {one.name} is {one.state}, and UP in this file.")
@@ -151,7 +151,7 @@ def _said_of(one: ShownPartition) -> list[str]:
     return notes
 
 
-def _shown_reservations(answers: Answers, notes: list[str]) -> tuple[ShownReservation, ...]:
+def _shown_reservations(answers: Answers, notes: list[str]) -> tuple[ReservationRecord, ...]:
     return (
         _optional(answers, slurm_answers.RESERVATIONS, scontrol_show.parse_reservations, notes)
         or ()

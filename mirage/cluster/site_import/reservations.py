@@ -6,7 +6,7 @@ from datetime import datetime, tzinfo
 from mirage.cluster.site_import.node_numbers import numbers_of
 from mirage.cluster.site_import.notes import Note, between
 from mirage.sim.types import Reservation
-from mirage.slurm.commands.scontrol_show import ShownNode, ShownPartition, ShownReservation
+from mirage.slurm.commands.scontrol_show import NodeRecord, PartitionRecord, ReservationRecord
 
 _REPEATS = frozenset({"DAILY", "HOURLY", "WEEKLY", "WEEKDAY", "WEEKEND"})
 _NOT_SIMULATED = _REPEATS | {"FLEX", "MAGNETIC"}
@@ -15,9 +15,9 @@ _MOVES_ON = f"has no fixed start ({_FLOATS}: it moves on with the clock), which 
 
 
 def reservations_of(
-    shown: Sequence[ShownReservation],
-    nodes: Sequence[ShownNode],
-    partitions: Sequence[ShownPartition],
+    shown: Sequence[ReservationRecord],
+    nodes: Sequence[NodeRecord],
+    partitions: Sequence[PartitionRecord],
     zone: tzinfo | None,
     notes: list[str],
 ) -> tuple[Reservation, ...]:
@@ -42,11 +42,11 @@ def reservations_of(
     return tuple(found)
 
 
-def _with_nodes_of(one: ShownReservation, partitions: Sequence[ShownPartition]) -> list[str]:
+def _with_nodes_of(one: ReservationRecord, partitions: Sequence[PartitionRecord]) -> list[str]:
     return [p.name for p in partitions if not set(one.nodes).isdisjoint(p.nodes)]
 
 
-def _part_kept(one: ShownReservation, nodes: Sequence[ShownNode]) -> str:
+def _part_kept(one: ReservationRecord, nodes: Sequence[NodeRecord]) -> str:
     """Of one that keeps a part of its nodes, how much that is; empty of others."""
     all_cpus, kept = sum(node.cpus for node in nodes), _kept(one, nodes)
     if kept is None or kept >= all_cpus:
@@ -54,14 +54,14 @@ def _part_kept(one: ShownReservation, nodes: Sequence[ShownNode]) -> str:
     return f"keeps {kept} of the {all_cpus} CPUs of its nodes, and parts are not simulated"
 
 
-def _kept(one: ShownReservation, nodes: Sequence[ShownNode]) -> int | None:
+def _kept(one: ReservationRecord, nodes: Sequence[NodeRecord]) -> int | None:
     """The CPUs that it keeps, by its cores where it tells no CPUs; None: nothing tells."""
     if one.cpus is not None or one.cores is None:
         return one.cpus
     return one.cores * max(node.threads_per_core for node in nodes)
 
 
-def _said_of(one: ShownReservation) -> Iterator[str]:
+def _said_of(one: ReservationRecord) -> Iterator[str]:
     if one.for_whom:
         yield f"Reservation {one.name} is for {one.for_whom}: here its nodes stay empty."
     if flags := sorted(one.flags & _NOT_SIMULATED):

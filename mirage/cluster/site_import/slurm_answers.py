@@ -7,7 +7,7 @@ from pathlib import Path
 from mirage.cluster.cli.command_runner import Runner
 from mirage.errors import ClusterError, InputError
 from mirage.slurm.commands import sacctmgr, scontrol, scontrol_show
-from mirage.slurm.text.command_errors import query_complaint
+from mirage.slurm.text.command_errors import classify_query_error
 
 _TIMEOUT_S = 60.0
 """`sacctmgr show assoc` of a large site takes seconds; nobody waits for it."""
@@ -25,24 +25,28 @@ class Question:
 
 
 CONFIG = Question(
-    argv=tuple(scontrol.show_config_argv()), file="scontrol-show-config.txt", needed=True
+    argv=tuple(scontrol.build_show_config_argv()), file="scontrol-show-config.txt", needed=True
 )
 NODES = Question(
-    argv=tuple(scontrol_show.show_nodes_argv()), file="scontrol-show-node.txt", needed=True
+    argv=tuple(scontrol_show.build_show_nodes_argv()), file="scontrol-show-node.txt", needed=True
 )
 PARTITIONS = Question(
-    argv=tuple(scontrol_show.show_partitions_argv()),
+    argv=tuple(scontrol_show.build_show_partitions_argv()),
     file="scontrol-show-partition.txt",
     needed=True,
 )
 RESERVATIONS = Question(
-    argv=tuple(scontrol_show.show_reservations_argv()),
+    argv=tuple(scontrol_show.build_show_reservations_argv()),
     file="scontrol-show-reservation.txt",
     needed=False,
 )
-QOS = Question(argv=tuple(sacctmgr.show_qos_argv()), file="sacctmgr-show-qos.txt", needed=False)
+QOS = Question(
+    argv=tuple(sacctmgr.build_show_qos_argv()), file="sacctmgr-show-qos.txt", needed=False
+)
 ASSOCIATIONS = Question(
-    argv=tuple(sacctmgr.show_associations_argv()), file="sacctmgr-show-assoc.txt", needed=False
+    argv=tuple(sacctmgr.build_show_associations_argv()),
+    file="sacctmgr-show-assoc.txt",
+    needed=False,
 )
 QUESTIONS = (CONFIG, NODES, PARTITIONS, RESERVATIONS, QOS, ASSOCIATIONS)
 
@@ -72,7 +76,7 @@ def ask(questions: Sequence[Question] = QUESTIONS) -> Answers:
 
 def _ask(runner: Runner, question: Question) -> str:
     done = runner.run(question.argv)
-    complaint = query_complaint(question.argv[0], done.code, done.stderr)
+    complaint = classify_query_error(question.argv[0], done.code, done.stderr)
     if complaint is not None:
         raise complaint
     return done.stdout

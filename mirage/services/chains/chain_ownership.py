@@ -6,7 +6,7 @@ from dataclasses import replace
 from mirage.domain.chain import Chain, ChainId, Mark, Style, find_mark, is_made_for
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
-from mirage.slurm.text.chain_settings import Wishes, wishes
+from mirage.slurm.text.chain_settings import ChainSettings, parse_chain_settings
 from mirage.store.chains import chains
 from mirage.store.database.engine import Transaction
 from mirage.store.events import audit
@@ -65,7 +65,7 @@ def adopted(
     *_, index, first = min(named, key=lambda one: one[:3])
     if first.uid is None or (chain is not None and chain.uid == first.uid):
         return chain
-    wished = wishes(first)
+    wished = parse_chain_settings(first)
     if wished.alone:
         return chain
     taken = _as_wished(
@@ -78,7 +78,7 @@ def adopted(
     return taken
 
 
-def _as_wished(chain: Chain, wished: Wishes) -> Chain:
+def _as_wished(chain: Chain, wished: ChainSettings) -> Chain:
     """What nobody has told counts at its strictest: a user may have asked that links never overlap,
     and a link that is early then loses the age that it has earned."""
     return replace(

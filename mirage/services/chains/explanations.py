@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from mirage.domain.chain import Chain, ChainState
 from mirage.domain.chain_cause import Actor, AtRisk, Cause, Reason, Risk
 from mirage.services.chains.chain_state import BLINKS, FAST_FAILURES, fails_fast_s
-from mirage.slurm.text.pending_reasons import named
+from mirage.slurm.text.pending_reasons import find_hindrance_by_word
 
 _ASKED = {
     ChainState.PAUSED: "paused",
@@ -59,7 +59,7 @@ def _gone(of: AtRisk | Cause) -> str:
 
 
 def _waits(of: AtRisk | Cause) -> str:
-    found = named(of.detail)
+    found = find_hindrance_by_word(of.detail)
     says = of.detail if found is None else found.says
     return f"link {of.link} (job {of.job_id}) waits: {says}"
 

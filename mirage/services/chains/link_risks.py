@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from mirage.domain.chain import Link, LinkState
 from mirage.domain.chain_cause import AtRisk, Cause, Reason, Risk, build_mirage_cause
-from mirage.slurm.text.pending_reasons import Cure, Hindrance, named
+from mirage.slurm.text.pending_reasons import Cure, Hindrance, find_hindrance_by_word
 
 _ADVICE: dict[str, str] = {
     Risk.NO_STANDBY: "The link tries again for as long as it runs; the log in its chain's "
@@ -28,7 +28,7 @@ def advice(word: str) -> str:
     """A sentence on what to do; `word`: `AtRisk.word`. Empty for what is not known."""
     if word in _ADVICE:
         return _ADVICE[word]
-    found = named(word)
+    found = find_hindrance_by_word(word)
     return "" if found is None else found.advice
 
 
@@ -51,4 +51,4 @@ def of_waiting(standby: Link, links: Sequence[Link]) -> AtRisk | Cause | None:
 def _now(standby: Link) -> Hindrance | None:
     """What hinders it still, as two looks have shown."""
     hindered = standby.hindered and standby.hindered == standby.reason
-    return named(standby.hindered) if hindered else None
+    return find_hindrance_by_word(standby.hindered) if hindered else None

@@ -22,7 +22,7 @@ from mirage.domain.snapshot import Queue
 from mirage.services.chains import chain_ownership
 from mirage.services.chains.standby_position import GRACE_S, placed, with_release
 from mirage.slurm.text import pending_reasons
-from mirage.slurm.text.holds import is_users
+from mirage.slurm.text.holds import is_users_hold
 from mirage.store.chains import chains
 from mirage.store.chains.open_links import open_links
 from mirage.store.database.engine import Transaction
@@ -316,7 +316,7 @@ def _held_at(link: Link, job: Job) -> int | None:
     """When Mirage held it, while each look since then shows a user's hold: one that stands after a
     look without is somebody else's. A job that runs may be held for when it is requeued."""
     told_before = link.seen_at < (link.held_at or 0)
-    return link.held_at if told_before or is_users(job.reason) else None
+    return link.held_at if told_before or is_users_hold(job.reason) else None
 
 
 def _waiting(before: Link | None, link: Link, job: Job) -> Link:
@@ -328,9 +328,9 @@ def _waiting(before: Link | None, link: Link, job: Job) -> Link:
     if link.state is not LinkState.PENDING:
         return replace(link, reason="", planned_start=None)
     link = replace(link, planned_start=job.planned_start)
-    found = pending_reasons.hindrance(job.reason)
+    found = pending_reasons.find_hindrance(job.reason)
     if found is None:
-        return replace(link, reason=pending_reasons.short(job.reason))
+        return replace(link, reason=pending_reasons.trim_reason(job.reason))
     again = before is not None and before.job_id == link.job_id and before.reason == found.word
     return replace(link, reason=found.word, hindered=found.word if again else link.hindered)
 

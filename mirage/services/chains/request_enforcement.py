@@ -20,7 +20,7 @@ from mirage.errors import ClusterRefused, ClusterUnavailable, JobChanged
 from mirage.ports import Cluster
 from mirage.services.chains.explanations import note
 from mirage.services.chains.link_sync import links_in, marked, unread_chains
-from mirage.slurm.text.holds import is_held, is_users
+from mirage.slurm.text.holds import is_held, is_users_hold
 from mirage.store.chains import chains, holds, orders
 from mirage.store.chains.orders import Outcome
 from mirage.store.database.engine import Store, Transaction
@@ -124,7 +124,9 @@ def _order(tx: Transaction, cluster_id: int, chain: Chain, job: Job, mode: Mode)
         may = mode is Mode.ACT or chain.actor is not Actor.MIRAGE
         return Order.SUSPEND if may and not is_held(job.reason, job.priority) else None
     # A hold that an admin, somebody else or Slurm itself placed is not Mirage's to lift.
-    return Order.RESUME if is_users(job.reason) and holds.is_ours(tx, cluster_id, job) else None
+    return (
+        Order.RESUME if is_users_hold(job.reason) and holds.is_ours(tx, cluster_id, job) else None
+    )
 
 
 def _told_enough(tx: Transaction, cluster_id: int, job: Job, order: Order, now: int) -> bool:

@@ -10,7 +10,7 @@ from mirage.domain.chain import Link, LinkState, Planner, Position
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import MalformedText
 from mirage.slurm.text import dependency
-from mirage.slurm.text.chain_settings import planner
+from mirage.slurm.text.chain_settings import infer_planner
 
 GRACE_S = 180
 """What does not show up within three queue ticks will not come by itself."""
@@ -37,7 +37,7 @@ def _position(link: Link, predecessor: Link | None, job: Job) -> Position:
 def _waits_on(text: str, predecessor: JobId) -> bool:
     """A list that does not read is not Mirage's to take apart: the standby counts as held."""
     try:
-        return dependency.waits_on(text, predecessor)
+        return dependency.has_own_term(text, predecessor)
     except MalformedText:
         return True
 
@@ -48,7 +48,7 @@ def _with_plan(known: Link | None, predecessor: Link | None, link: Link, job: Jo
         return link
     minutes = start = None
     if predecessor is not None:
-        minutes = dependency.plan_min(job.dependency, predecessor.job_id)
+        minutes = dependency.find_plan_minutes(job.dependency, predecessor.job_id)
         start = predecessor.start
     return replace(
         link,
@@ -69,7 +69,7 @@ def _planned_by(known: Link | None, minutes: int | None, job: Job) -> Planner | 
         return by
     if minutes is None or by in {Planner.SERVICE, Planner.USER}:
         return Planner.USER
-    return planner(job)
+    return infer_planner(job)
 
 
 def with_release(

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.snapshot import UNKNOWN, Node, Queue
-from mirage.slurm.text.wait_explanations import word
+from mirage.slurm.text.wait_explanations import classify_reason
 from mirage.store.jobs.queue_summary import PartitionNodes, PartitionQueue
 
 MOST_REASONS = 24
@@ -20,7 +20,10 @@ def of_queue(queue: Queue) -> list[PartitionQueue]:
     counted = queue.pending_mask | queue.running_mask
     names = {name for several in {*queue.partition[counted]} for name in several.split(",")}
     words = np.array(
-        [word(r) if p else "" for r, p in zip(queue.reason, queue.pending_mask, strict=True)],
+        [
+            classify_reason(r) if p else ""
+            for r, p in zip(queue.reason, queue.pending_mask, strict=True)
+        ],
         dtype=object,
     )
     rows = [_sums(queue, counted, words, "")]

@@ -29,7 +29,9 @@ def with_whole_reasons(
     doubtful = [
         job.job_id
         for job in jobs
-        if job.state.is_waiting and job.job_id in known and pending_reasons.hides_nodes(job.reason)
+        if job.state.is_waiting
+        and job.job_id in known
+        and pending_reasons.can_hide_nodes(job.reason)
     ]
     if not away or not doubtful:
         return list(jobs)
@@ -43,11 +45,16 @@ def with_whole_reasons(
 
 def _completed(job: Job, asked: Mapping[JobId, str], away: frozenset[str]) -> Job:
     try:
-        names = frozenset(hostlist.expand(asked.get(job.job_id, "")))
+        names = frozenset(hostlist.expand_hostlist(asked.get(job.job_id, "")))
     except MalformedText:
         return job
     missing = names & away
     # Since 23.02 a list may name more nodes than the job takes: any of them will do.
     if len(names) - len(missing) >= min(len(names), job.nodes):
         return job
-    return replace(job, reason=pending_reasons.unavailable(hostlist.compress(sorted(missing))))
+    return replace(
+        job,
+        reason=pending_reasons.format_unavailable_nodes(
+            hostlist.compress_hostlist(sorted(missing))
+        ),
+    )

@@ -200,7 +200,9 @@ def _tried(make: Callable[[], _T]) -> _T | str:
 def _unseen(snapshot: Snapshot) -> int:
     """How many nodes are busy with nothing to be seen on them; 0 where it is but a few."""
     queue = snapshot.queue
-    seen = {n for names in queue.node_list[queue.running_mask] for n in hostlist.expand(names)}
+    seen = {
+        n for names in queue.node_list[queue.running_mask] for n in hostlist.expand_hostlist(names)
+    }
     busy = [node.name for node in snapshot.nodes if node.cpus_used]
     unseen = sum(name not in seen for name in busy)
     return unseen if unseen > _HIDDEN_SHARE * len(busy) else 0

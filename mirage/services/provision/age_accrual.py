@@ -4,21 +4,21 @@ import numpy as np
 
 from mirage.domain.job import Job
 from mirage.domain.snapshot import Queue
-from mirage.slurm.commands.accrual_limits import AccrueLimit, AccrueLimits, Scope
+from mirage.slurm.commands.accrual_limits import AccrueLimit, AccrueLimits, AccrueScope
 
 _NOT_ELIGIBLE = frozenset({"Dependency", "BeginTime", "JobHeldUser", "JobHeldAdmin"})
 
 
 def told(limits: AccrueLimits, standby: Job, queue: Queue) -> str:
     """Of the tightest of its limits; empty where there is none."""
-    found = limits.of(qos=standby.qos, account=standby.account, user=standby.user)
+    found = limits.iter_applicable(qos=standby.qos, account=standby.account, user=standby.user)
     left = [(limit.most - _others(limit, standby, queue), limit) for limit in found]
     if not left:
         return ""
     room, limit = min(left, key=lambda pair: pair[0])
     if room > 0:
-        return f"{limit.says()}: with more of them waiting the standby would earn none"
-    return f"{limit.says()}, and others take them up: the standby earns no age"
+        return f"{limit.describe_limit()}: with more of them waiting the standby would earn none"
+    return f"{limit.describe_limit()}, and others take them up: the standby earns no age"
 
 
 def _others(limit: AccrueLimit, standby: Job, queue: Queue) -> int:
@@ -27,8 +27,8 @@ def _others(limit: AccrueLimit, standby: Job, queue: Queue) -> int:
     counted &= np.array([reason not in _NOT_ELIGIBLE for reason in queue.reason], dtype=bool)
     if limit.qos:
         counted &= queue.qos == limit.qos
-    if limit.account or limit.scope is Scope.ACCOUNT:
+    if limit.account or limit.scope is AccrueScope.ACCOUNT:
         counted &= np.isin(queue.account, sorted(limit.accounts or {standby.account}))
-    if limit.scope is Scope.USER:
+    if limit.scope is AccrueScope.USER:
         counted &= queue.user == standby.user
     return int(np.count_nonzero(counted))

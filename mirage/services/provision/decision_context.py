@@ -30,7 +30,7 @@ from mirage.services.provision.overlap_budget import spent_by_account
 from mirage.services.provision.preconditions import guard, is_asked
 from mirage.services.provision.release_planning import Planning, plan_min, stands_by_mirage
 from mirage.slurm.commands.accrual_limits import NO_LIMITS, AccrueLimits
-from mirage.slurm.text.dependency import takes_plan
+from mirage.slurm.text.dependency import can_take_plan
 from mirage.store.chains import chains, decisions
 from mirage.store.chains.decisions import NewDecision
 from mirage.store.database.engine import Transaction
@@ -148,7 +148,7 @@ class Desk:
         key = (standby.chain_id, standby.index)
         shown = self._snapshot.queue.find_job(standby.job_id)
         barred = _NOT_TAKEN if key in self._refused_plans else ""
-        if shown is None or not takes_plan(shown.dependency, predecessor.job_id):
+        if shown is None or not can_take_plan(shown.dependency, predecessor.job_id):
             barred = _OWN_TERMS
         return Planning(
             standby=standby,

@@ -14,14 +14,14 @@ from mirage.domain.job import Job, JobId
 from mirage.domain.snapshot import Queue
 from mirage.errors import ClusterError, InputError
 from mirage.ports import Cluster
-from mirage.slurm.text.dependency import Term, joined, terms
+from mirage.slurm.text.dependency import Term, join_terms, list_required_terms
 
 _log = structlog.get_logger(__name__)
 
 
 def forgotten(dependency: str, queue: Queue) -> list[JobId]:
     """The jobs of the list that the queue does not show."""
-    named = (term.job_id for term in terms(dependency))
+    named = (term.job_id for term in list_required_terms(dependency))
     return [
         job_id
         for job_id in named
@@ -44,7 +44,7 @@ def without_met(cluster: Cluster, dependency: str, queue: Queue) -> str:
         _log.warning("no answer on the jobs of a dependency", jobs=unknown, error=str(error))
         return dependency
     last = {job.job_id: job for job in sorted(records, key=lambda job: job.submit)}
-    return joined(_unmet(terms(dependency), unknown, last, queue.taken_at))
+    return join_terms(_unmet(list_required_terms(dependency), unknown, last, queue.taken_at))
 
 
 def in_words(refusal: str, dependency: str, queue: Queue) -> str:

@@ -66,8 +66,8 @@ def _is_kept(row: DecisionRow, queue: Queue) -> bool:
     if shown is None or before is None or before.state.has_ended:
         return True
     try:
-        is_held = dependency.waits_on(shown.dependency, predecessor)
-        minutes = dependency.plan_min(shown.dependency, predecessor)
+        is_held = dependency.has_own_term(shown.dependency, predecessor)
+        minutes = dependency.find_plan_minutes(shown.dependency, predecessor)
     except MalformedText:
         return True
     if row.action in {Action.HOLD, Action.PLAN}:

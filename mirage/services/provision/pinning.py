@@ -70,7 +70,7 @@ class Pinning:
         if self.predecessor is None:
             return []
         try:
-            names = hostlist.expand(self.predecessor.node_list)
+            names = hostlist.expand_hostlist(self.predecessor.node_list)
         except MalformedText:
             return []
         found = [self.snapshot.node_by_name.get(name) for name in names]

@@ -262,17 +262,17 @@ def _move(cluster: Cluster, handover: OpenHandover, decision: Decision, snapshot
     owner, unpin = handover.chain.uid, handover.standby.position is Position.PINNED
     kept = without_met(cluster, text, snapshot.queue)
     if decision.action is Action.HOLD:
-        behind = dependency.behind(kept, predecessor)
+        behind = dependency.add_own_term(kept, predecessor)
         cluster.set_dependency(standby, owner=owner, dependency=behind, unpin=unpin)
         return
     minutes = plan_min(decision, handover.predecessor)
     if minutes is not None:
         if before is None or before.start != handover.predecessor.start:
             raise InputError("its predecessor does not run any more as it did when it was planned")
-        release = dependency.planned(kept, predecessor, minutes)
+        release = dependency.replace_with_plan(kept, predecessor, minutes)
         cluster.set_dependency(standby, owner=owner, dependency=release)
         return
-    rest = dependency.without(kept, predecessor)
+    rest = dependency.remove_own_term(kept, predecessor)
     if decision.action is Action.PIN:
         nodes = before.node_list if before else ""
         cluster.pin_standby(standby, owner=owner, dependency=rest, node_list=nodes)

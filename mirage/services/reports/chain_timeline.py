@@ -8,7 +8,7 @@ from mirage.domain.chain import Chain, ChainId, Link, LinkState
 from mirage.domain.handover import Handover
 from mirage.domain.job import JobId
 from mirage.services.reports.overview import StartRange, start_range
-from mirage.slurm.text.stdout_path import output_of
+from mirage.slurm.text.stdout_path import resolve_stdout_path
 from mirage.store.chains import decisions
 from mirage.store.chains.decisions import DecisionRow
 from mirage.store.database.engine import Transaction
@@ -148,6 +148,6 @@ def logs(tx: Transaction, cluster_id: int, chain: Chain, links: Sequence[Link]) 
     found = []
     for link in ran:
         line = lines.get((link.job_id, link.submit), "")
-        file, is_told = output_of(line, job_id=link.job_id, user=chain.user)
+        file, is_told = resolve_stdout_path(line, job_id=link.job_id, user=chain.user)
         found.append(LinkLog(index=link.index, job_id=link.job_id, file=file, is_told=is_told))
     return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mirage.domain.access.caller import JOBS, NODES, PARTITIONS, Principal
 from mirage.services.ingest.queue_totals import OTHERS
 from mirage.services.reports.wait_statistics import LEAST
-from mirage.slurm.text.wait_explanations import Waiting, waiting
+from mirage.slurm.text.wait_explanations import WaitExplanation, explain_reason
 from mirage.store.database.engine import Transaction
 from mirage.store.jobs import queue_summary
 from mirage.store.jobs.queue_summary import PartitionNodes, PartitionQueue, QueueNow
@@ -15,7 +15,7 @@ from mirage.store.jobs.queue_summary import PartitionNodes, PartitionQueue, Queu
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
     jobs: int
-    why: Waiting
+    why: WaitExplanation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +93,11 @@ def _reasons(row: PartitionQueue, least: int) -> Iterator[Reason]:
         if word == OTHERS:
             continue
         if jobs >= least:
-            yield Reason(jobs=jobs, why=waiting(word))
+            yield Reason(jobs=jobs, why=explain_reason(word))
         else:
             few += jobs
     if few:
-        yield Reason(jobs=few, why=waiting(OTHERS))
+        yield Reason(jobs=few, why=explain_reason(OTHERS))
 
 
 def _empty(name: str) -> PartitionQueue:

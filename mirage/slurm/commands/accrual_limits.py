@@ -14,7 +14,7 @@ _QOS = ("Name", "MaxJobsAccruePU", "MaxJobsAccruePA", "GrpJobsAccrue")
 _ASSOCIATION = ("Account", "User", "ParentName", "MaxJobsAccrue", "GrpJobsAccrue")
 
 
-class Scope(StrEnum):
+class AccrueScope(StrEnum):
     """Whose jobs are counted together."""
 
     USER = "a user"
@@ -23,10 +23,10 @@ class Scope(StrEnum):
 
 
 _SCOPES = {
-    "MaxJobsAccruePU": Scope.USER,
-    "MaxJobsAccruePA": Scope.ACCOUNT,
-    "MaxJobsAccrue": Scope.USER,
-    "GrpJobsAccrue": Scope.ALL,
+    "MaxJobsAccruePU": AccrueScope.USER,
+    "MaxJobsAccruePA": AccrueScope.ACCOUNT,
+    "MaxJobsAccrue": AccrueScope.USER,
+    "GrpJobsAccrue": AccrueScope.ALL,
 }
 
 
@@ -35,14 +35,14 @@ class AccrueLimit:
     word: str
     """Slurm's own."""
     most: int
-    scope: Scope
+    scope: AccrueScope
     qos: str = ""
     account: str = ""
     """The QOS or the account that has the limit: one of them."""
     accounts: frozenset[str] = frozenset()
     """Of an account's limit: those whose jobs count."""
 
-    def says(self) -> str:
+    def describe_limit(self) -> str:
         where = f"QOS {self.qos}" if self.qos else f"account {self.account}"
         return f"at most {self.most} waiting jobs of {self.scope} in {where} earn age ({self.word})"
 
@@ -56,74 +56,79 @@ class AccrueLimits:
     """By account and user; the user is empty for the account's own."""
     parents: Mapping[str, str] = field(default_factory=dict)
 
-    def of(self, *, qos: str, account: str, user: str) -> Iterator[AccrueLimit]:
+    def iter_applicable(self, *, qos: str, account: str, user: str) -> Iterator[AccrueLimit]:
         """Those that a job of this user in this account and QOS is under."""
         for word, most in self.qos.get(qos, {}).items():
             yield AccrueLimit(word=word, most=most, scope=_SCOPES[word], qos=qos)
-        named = [(account, user), *((one, "") for one in self._line(account))]
+        named = [(account, user), *((one, "") for one in self._list_ancestors(account))]
         own = [self.associations.get(name, {}).get("MaxJobsAccrue") for name in named]
         # An account's is its users' who have none.
         if (nearest := next((one for one in own if one is not None), None)) is not None:
             yield AccrueLimit(
                 word="MaxJobsAccrue",
                 most=nearest,
-                scope=Scope.USER,
+                scope=AccrueScope.USER,
                 account=account,
                 accounts=frozenset({account}),
             )
-        for one in self._line(account):
+        for one in self._list_ancestors(account):
             group = self.associations.get((one, ""), {}).get("GrpJobsAccrue")
             if group is not None:
                 yield AccrueLimit(
                     word="GrpJobsAccrue",
                     most=group,
-                    scope=Scope.ALL,
+                    scope=AccrueScope.ALL,
                     account=one,
-                    accounts=frozenset(self._below(one)),
+                    accounts=frozenset(self._list_descendants(one)),
                 )
 
-    def _line(self, account: str) -> list[str]:
+    def _list_ancestors(self, account: str) -> list[str]:
         """The account and those above it."""
         line = [account]
         while (above := self.parents.get(line[-1], "")) and above not in line:
             line.append(above)
         return line
 
-    def _below(self, account: str) -> list[str]:
+    def _list_descendants(self, account: str) -> list[str]:
         """The account and those below it."""
-        return [account, *(name for name in self.parents if account in self._line(name)[1:])]
+        return [
+            account,
+            *(name for name in self.parents if account in self._list_ancestors(name)[1:]),
+        ]
 
 
 NO_LIMITS = AccrueLimits()
 
 
-def show_qos_argv() -> list[str]:
+def build_show_qos_argv() -> list[str]:
     return ["sacctmgr", "-n", "-P", "show", "qos", f"format={','.join(_QOS)}"]
 
 
-def show_associations_argv(cluster: str) -> list[str]:
+def build_show_associations_argv(cluster: str) -> list[str]:
     which = ["where", f"cluster={cluster}"]
     return ["sacctmgr", "-n", "-P", "show", "assoc", *which, f"format={','.join(_ASSOCIATION)}"]
 
 
-def parse(qos: str, associations: str) -> AccrueLimits:
+def parse_accrue_limits(qos: str, associations: str) -> AccrueLimits:
     """Raises MalformedText for half an answer.
 
     Names are coordinators' own words, which may look like rows: what is not of the right form is
     left out, and so is a name that stands there twice.
     """
-    by_qos = {row[0]: _set(_QOS[1:], row[1:]) for row in _rows(qos, len(_QOS), 1)}
-    rows = _rows(associations, len(_ASSOCIATION), 2)
+    by_qos = {row[0]: _parse_limits(_QOS[1:], row[1:]) for row in _split_rows(qos, len(_QOS), 1)}
+    rows = _split_rows(associations, len(_ASSOCIATION), 2)
     return AccrueLimits(
         qos={name: limits for name, limits in by_qos.items() if limits},
         associations={
-            (row[0], row[1]): limits for row in rows if (limits := _set(_ASSOCIATION[3:], row[3:]))
+            (row[0], row[1]): limits
+            for row in rows
+            if (limits := _parse_limits(_ASSOCIATION[3:], row[3:]))
         },
         parents={row[0]: row[2] for row in rows if not row[1] and row[2]},
     )
 
 
-def _rows(answer: str, width: int, keys: int) -> list[list[str]]:
+def _split_rows(answer: str, width: int, keys: int) -> list[list[str]]:
     *lines, tail = answer.split("\n")
     if tail:
         raise MalformedText(f"sacctmgr's answer ends in the middle of a row: {tail[:80]!r}")
@@ -132,6 +137,6 @@ def _rows(answer: str, width: int, keys: int) -> list[list[str]]:
     return [row for row in rows if times[tuple(row[:keys])] == 1]
 
 
-def _set(words: Sequence[str], cells: Sequence[str]) -> dict[str, int]:
+def _parse_limits(words: Sequence[str], cells: Sequence[str]) -> dict[str, int]:
     found = zip(words, cells, strict=True)
     return {word: int(cell) for word, cell in found if cell.isascii() and cell.isdigit()}

@@ -18,16 +18,16 @@ from mirage.slurm.commands import sacct_record
 from mirage.slurm.text.delimited_rows import (
     SEPARATOR,
     Row,
-    in_range,
-    instant,
-    integer,
-    named,
-    optional_integer,
-    whole_rows,
+    check_range,
+    name_unread_row,
+    parse_instant,
+    parse_integer,
+    parse_optional_integer,
+    split_intact_rows,
 )
 from mirage.slurm.text.forged_answers import refuse_two_owners
-from mirage.slurm.text.hetjob import merge, whole
-from mirage.slurm.text.unread_rows import Unread, UnreadRow, strict
+from mirage.slurm.text.hetjob import drop_incomplete_jobs, merge_components
+from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread
 
 KEY = ("JobIDRaw", "Submit", "UID")
 """Names one record, whose it is included."""
@@ -70,7 +70,7 @@ _COMPONENT = re.compile(r"\d{1,18}\+\d+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class QueryFields:
     """What to ask for, in each of the two answers."""
 
     facts: tuple[str, ...]
@@ -78,39 +78,39 @@ class Fields:
     """`KEY`, and what users write."""
 
 
-def helpformat_argv() -> list[str]:
+def build_helpformat_argv() -> list[str]:
     return ["sacct", "--helpformat"]
 
 
-def fields(helpformat: str) -> Fields:
+def choose_fields(helpformat: str) -> QueryFields:
     """Of those that this sacct says it has. Raises MalformedText where it lacks what is needed."""
     known = set(helpformat.split())
     missing = [name for name in _NEEDED if name not in known]
     if missing:
         raise MalformedText(f"sacct --helpformat does not list {', '.join(missing)}")
     chosen = (next((name for name in names if name in known), None) for names in _FACTS)
-    return Fields(
+    return QueryFields(
         facts=tuple(name for name in chosen if name is not None),
         texts=(*KEY, *(name for name in _TEXTS if name in known)),
     )
 
 
-def in_window(since: int, until: int) -> list[str]:
+def build_window_options(since: int, until: int) -> list[str]:
     """The options for jobs of all users in any state in [since, until]; `uts`: epoch seconds."""
     return ["--allusers", f"--starttime=uts{since}", f"--endtime=uts{until}"]
 
 
-def by_id(job_ids: Iterable[JobId | str]) -> list[str]:
+def build_id_options(job_ids: Iterable[JobId | str]) -> list[str]:
     """The option for jobs by id, never-eligible ones included."""
     return [f"--jobs={','.join(str(i) for i in job_ids)}"]
 
 
-def of_user(uid: int) -> list[str]:
+def build_user_options(uid: int) -> list[str]:
     """The option that leaves out what is another user's."""
     return [f"--uid={uid}"]
 
 
-def argv(names: Sequence[str], which: Sequence[str], separator: str = SEPARATOR) -> list[str]:
+def build_argv(names: Sequence[str], which: Sequence[str], separator: str = SEPARATOR) -> list[str]:
     """`which`: of the options above."""
     # --duplicates: every run of a requeued job, and every job of a number that was used again.
     options = ["--allocations", "--duplicates", "--noconvert", "--parsable"]
@@ -124,32 +124,34 @@ def parse_facts(answer: str, names: Sequence[str], unread: Unread | None = None)
     Raises MalformedText for half an answer, ForgedAnswer for a record that is two users' own. Rows
     that do not read are added to `unread`; without it they raise MalformedText too.
     """
-    left_out = strict() if unread is None else unread
-    header, *rows = whole_rows(answer, names, left_out, what="record") or [{}]
+    left_out = make_strict_unread() if unread is None else unread
+    header, *rows = split_intact_rows(answer, names, left_out, what="record") or [{}]
     if list(header.values()) != list(names):
         raise MalformedText(f"sacct answered without its header: {answer[:80]!r}")
     # A record may be listed twice when it changes while sacct reads; the later one is newer.
-    facts = dict(left_out.read(rows, _keyed, _named))
-    refuse_two_owners(((job_id, submit), optional_integer(uid)) for job_id, submit, uid in facts)
+    facts = dict(left_out.parse_rows(rows, _attach_key, _name_record))
+    refuse_two_owners(
+        ((job_id, submit), parse_optional_integer(uid)) for job_id, submit, uid in facts
+    )
     return facts
 
 
-def _keyed(row: Row) -> tuple[Key, Row]:
-    optional_integer(row["UID"])
-    return key(row), row
+def _attach_key(row: Row) -> tuple[Key, Row]:
+    parse_optional_integer(row["UID"])
+    return build_key(row), row
 
 
-def _named(row: Row) -> UnreadRow:
-    found = named("record", row["JobIDRaw"], row["UID"])
+def _name_record(row: Row) -> UnreadRow:
+    found = name_unread_row("record", row["JobIDRaw"], row["UID"])
     leader = row.get("JobID", "").partition("+")[0]
     return replace(found, job_id=JobId(int(leader))) if _is_component(row) else found
 
 
-def key(row: Row) -> Key:
+def build_key(row: Row) -> Key:
     return tuple(row[name] for name in KEY)
 
 
-def records(
+def build_jobs(
     facts: Mapping[Key, Row], texts: Mapping[Key, Row], unread: Unread | None = None
 ) -> list[Job]:
     """Both answers as jobs, het components merged into their leaders.
@@ -157,28 +159,30 @@ def records(
     A record that is not in `texts` has none. `unread` as in `parse_facts`, whose rows count too:
     MalformedText is raised where they are many.
     """
-    left_out = strict() if unread is None else unread
+    left_out = make_strict_unread() if unread is None else unread
     total = len(facts) + len(left_out.rows)
     rows = (row | texts.get(named, {}) for named, row in facts.items())
-    found = left_out.read(rows, _job, _named)
-    left_out.check(total)
-    return merge(whole(found, left_out))
+    found = left_out.parse_rows(rows, _parse_component, _name_record)
+    left_out.check_share(total)
+    return merge_components(drop_incomplete_jobs(found, left_out))
 
 
-def _job(row: Row) -> tuple[Job, JobId | None]:
+def _parse_component(row: Row) -> tuple[Job, JobId | None]:
     fields = {name.lower(): cell for name, cell in row.items()}
-    job_id = JobId(integer(row["JobIDRaw"]))
-    found = sacct_record.read(fields, job_id, _readings, array="_[" in row.get("JobID", ""))
+    job_id = JobId(parse_integer(row["JobIDRaw"]))
+    found = sacct_record.parse_record(
+        fields, job_id, _parse_readings, array="_[" in row.get("JobID", "")
+    )
     if found.assumed and "NNodes" in row:
         raise MalformedText(found.assumed[0])
     for amount in (found.job.nodes, found.job.cpus, found.job.gpus, found.job.memory_mib):
-        in_range(amount)
-    return found.job, _leader(row)
+        check_range(amount)
+    return found.job, _find_leader(row)
 
 
-def _readings(cell: str, _what: str) -> tuple[int, ...]:
+def _parse_readings(cell: str, _what: str) -> tuple[int, ...]:
     """sacct is asked for epoch seconds."""
-    found = instant(cell)
+    found = parse_instant(cell)
     return () if found is None else (found,)
 
 
@@ -187,5 +191,5 @@ def _is_component(row: Row) -> bool:
     return _COMPONENT.fullmatch(row.get("JobID", "")) is not None
 
 
-def _leader(row: Row) -> JobId | None:
-    return JobId(integer(row["JobID"].partition("+")[0])) if _is_component(row) else None
+def _find_leader(row: Row) -> JobId | None:
+    return JobId(parse_integer(row["JobID"].partition("+")[0])) if _is_component(row) else None

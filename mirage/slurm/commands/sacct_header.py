@@ -43,21 +43,21 @@ _IN_VALUES = re.compile(r"[A-Za-z0-9:.,_+=/%()\[\] -]")
 """A character that a time, a node list, a TRES list, a state or an id may hold."""
 
 
-def separator_of(header: str) -> str | None:
+def find_separator(header: str) -> str | None:
     """The text between the names of a header; None where it is no header of sacct's.
 
     Raises UnknownFormat for a delimiter that cannot be told from what stands in a field.
     """
-    for name in _first_names(header):
+    for name in _list_first_names(header):
         for length in range(1, min(_LONGEST, len(header) - len(name)) + 1):
             apart = header[len(name) : len(name) + length]
-            if _parts(header, apart):
-                return _checked(apart)
+            if _is_separator(header, apart):
+                return _check_separator(apart)
     # Columns that no sacct has do not matter where sacct's own delimiter stands between them.
-    return _PLAIN if _are_names(header.split(_PLAIN)) else None
+    return _PLAIN if _has_column_names(header.split(_PLAIN)) else None
 
 
-def _first_names(header: str) -> list[str]:
+def _list_first_names(header: str) -> list[str]:
     """The field names that the header may begin with, the longest first: JobIDRaw, JobID."""
     word = re.match(r"[A-Za-z]+", header)
     longest = word[0] if word else ""
@@ -65,7 +65,7 @@ def _first_names(header: str) -> list[str]:
     return [prefix for prefix in prefixes if prefix.lower() in _KNOWN]
 
 
-def _parts(header: str, apart: str) -> bool:
+def _is_separator(header: str, apart: str) -> bool:
     """Whether nothing but names of fields stands between these."""
     names = [name.lower() for name in header.split(apart)]
     if names and not names[-1]:  # `sacct -p` ends each line with one
@@ -73,20 +73,20 @@ def _parts(header: str, apart: str) -> bool:
     if len(names) < 2 or not all(name in _KNOWN for name in names):  # noqa: PLR2004
         return False
     # Letters may be part of a name that no sacct has.
-    return not any(map(str.isalnum, apart)) or _is_whole(names)
+    return not any(map(str.isalnum, apart)) or _has_needed_names(names)
 
 
-def _is_whole(names: Sequence[str]) -> bool:
+def _has_needed_names(names: Sequence[str]) -> bool:
     return all(not any_of.isdisjoint(names) for _, any_of in NEEDED)
 
 
-def _are_names(words: Sequence[str]) -> bool:
+def _has_column_names(words: Sequence[str]) -> bool:
     """Whether they may be the names of columns, and are no row without a header."""
     known = any(word.strip().lower() in _KNOWN for word in words)
     return len(words) > 1 and (known or all(_NAME.fullmatch(word.strip()) for word in words))
 
 
-def _checked(apart: str) -> str:
+def _check_separator(apart: str) -> str:
     if all(_IN_VALUES.fullmatch(character) for character in apart):
         raise UnknownFormat(
             f"its columns stand apart by {apart!r}, and {_PLAIN!r} is expected: "

@@ -16,8 +16,8 @@ from mirage.domain.job import MAY_NOT_HAVE_RUN, Job, JobId, JobState, has_not_ru
 from mirage.domain.timelimit import parse_time_limit
 from mirage.errors import MalformedText
 from mirage.slurm.text import hostlist
-from mirage.slurm.text.delimited_rows import job_state, text
-from mirage.slurm.text.gres import gpu_count, requested_gpus
+from mirage.slurm.text.delimited_rows import parse_job_state, parse_text
+from mirage.slurm.text.gres import count_gpus, count_requested_gpus
 
 Fields = Mapping[str, str]
 """One row, by field name in lower case."""
@@ -59,17 +59,17 @@ class Record(NamedTuple):
     """What the row lacked, and what was taken instead."""
 
 
-def read(row: Fields, job_id: JobId, readings: Readings, *, array: bool) -> Record:
+def parse_record(row: Fields, job_id: JobId, readings: Readings, *, array: bool) -> Record:
     """The record of a row. Raises BadField for a field that does not read."""
     assumed: list[str] = []
-    state = state_of(row["state"])
-    times = _times(row, readings, state, assumed)
-    allocated, requested = _tres(row, "alloctres"), _tres(row, "reqtres")
-    nodes = _nodes(row, allocated, requested, assumed)
+    state = parse_state(row["state"])
+    times = _resolve_times(row, readings, state, assumed)
+    allocated, requested = _parse_tres(row, "alloctres"), _parse_tres(row, "reqtres")
+    nodes = _count_nodes(row, allocated, requested, assumed)
     cpus = (
-        _count(row, "cpus", _CPUS, assumed)
+        _find_count(row, "cpus", _CPUS, assumed)
         or allocated.get("cpu", 0)
-        or _count(row, "cpus", ("reqcpus",), assumed)
+        or _find_count(row, "cpus", ("reqcpus",), assumed)
         or requested.get("cpu", 0)
     )
     memory_mib = allocated.get("mem", requested.get("mem", 0))
@@ -77,34 +77,35 @@ def read(row: Fields, job_id: JobId, readings: Readings, *, array: bool) -> Reco
         job_id=job_id,
         submit=times.submit,
         state=state,
-        user=first(row, "user"),
-        uid=_optional(row, "uid"),
+        user=find_first_cell(row, "user"),
+        uid=_parse_optional_integer(row, "uid"),
         # Coordinators make accounts under any name.
-        account=text(row.get("account", "")),
-        partition=first(row, "partition"),
-        qos=first(row, "qos"),
+        account=parse_text(row.get("account", "")),
+        partition=find_first_cell(row, "partition"),
+        qos=find_first_cell(row, "qos"),
         name=row.get("jobname", ""),
-        reason=first(row, "reason"),
-        priority=_optional(row, "priority"),
+        reason=find_first_cell(row, "reason"),
+        priority=_parse_optional_integer(row, "priority"),
         eligible=times.eligible,
         start=times.start,
         end=times.end,
         elapsed_s=times.elapsed_s,
-        time_limit_s=_time_limit_s(row),
+        time_limit_s=_parse_time_limit_s(row),
         nodes=nodes,
         cpus=cpus,
-        gpus=_gpus(row, allocated, requested, nodes),
-        memory_mib=memory_mib or _asked_mib(first(row, "reqmem"), nodes, cpus),
-        exit_code=first(row, "exitcode"),
-        node_list=first(row, "nodelist"),
-        comment=text(row.get("comment", "")),
+        gpus=_count_job_gpus(row, allocated, requested, nodes),
+        memory_mib=memory_mib
+        or _compute_requested_mib(find_first_cell(row, "reqmem"), nodes, cpus),
+        exit_code=find_first_cell(row, "exitcode"),
+        node_list=find_first_cell(row, "nodelist"),
+        comment=parse_text(row.get("comment", "")),
         array=array,
-        submit_line=text(row.get("submitline", "")),
+        submit_line=parse_text(row.get("submitline", "")),
     )
     return Record(job, tuple(dict.fromkeys(assumed)))
 
 
-def first(row: Fields, *names: str) -> str:
+def find_first_cell(row: Fields, *names: str) -> str:
     """The first of these fields that holds something."""
     for name in names:
         cell = row.get(name)
@@ -113,47 +114,47 @@ def first(row: Fields, *names: str) -> str:
     return ""
 
 
-def state_of(cell: str) -> JobState:
+def parse_state(cell: str) -> JobState:
     """The state of `CANCELLED by 1003` and the like; a word that Slurm has not is UNKNOWN."""
     word = cell.strip().upper()
     if not word:
         raise BadField("no state")
     if not _WORD.match(word):
         raise BadField("state is not a word", cell)
-    return job_state(word)
+    return parse_job_state(word)
 
 
-def integer(cell: str, what: str) -> int:
+def parse_integer(cell: str, what: str) -> int:
     """A whole number, also written `3.0`."""
     if cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST:
         return int(cell)
-    number, suffix = _number(cell, what)
+    number, suffix = _parse_number(cell, what)
     if suffix or not number.is_integer():
         raise BadField(f"{what} is not a number", cell)
     return int(number)
 
 
-def _number(cell: str, what: str) -> tuple[float, str]:
+def _parse_number(cell: str, what: str) -> tuple[float, str]:
     match = _COUNT.fullmatch(cell.strip())
     if match is None:
         raise BadField(f"{what} is not a number", cell)
     return float(match[1]), match[2].upper()
 
 
-def _optional(row: Fields, name: str) -> int | None:
-    cell = first(row, name)
-    return integer(cell, name) if cell else None
+def _parse_optional_integer(row: Fields, name: str) -> int | None:
+    cell = find_first_cell(row, name)
+    return parse_integer(cell, name) if cell else None
 
 
-def _nodes(
+def _count_nodes(
     row: Fields, allocated: Mapping[str, int], requested: Mapping[str, int], assumed: list[str]
 ) -> int:
     """Those it got before those it asked for; of the latter the least that it needs to start."""
     found = (
-        _count(row, "nodes", _NODES, assumed)
+        _find_count(row, "nodes", _NODES, assumed)
         or allocated.get("node", 0)
-        or _listed(first(row, "nodelist"))
-        or _count(row, "nodes", ("reqnodes",), assumed)
+        or _count_listed_nodes(find_first_cell(row, "nodelist"))
+        or _find_count(row, "nodes", ("reqnodes",), assumed)
         or requested.get("node", 0)
     )
     if not found:
@@ -161,30 +162,30 @@ def _nodes(
     return found or 1
 
 
-def _listed(node_list: str) -> int:
+def _count_listed_nodes(node_list: str) -> int:
     try:
-        return len(set(hostlist.expand(node_list))) if node_list else 0
+        return len(set(hostlist.expand_hostlist(node_list))) if node_list else 0
     except MalformedText as error:
         raise BadField("node list does not read", node_list) from error
 
 
-def _count(row: Fields, what: str, names: Sequence[str], assumed: list[str]) -> int:
+def _find_count(row: Fields, what: str, names: Sequence[str], assumed: list[str]) -> int:
     """The first of these fields that is more than 0, as it may be before the allocation."""
     for name in names:
-        cell = first(row, name)
+        cell = find_first_cell(row, name)
         # A pending job may ask for a range, `2-4`: the least is what it needs to start.
         least = cell if cell.startswith("-") else cell.partition("-")[0]
-        found = _amount(least, what, assumed) if cell else 0
+        found = _parse_amount(least, what, assumed) if cell else 0
         if found:
             return found
     return 0
 
 
-def _amount(cell: str, what: str, assumed: list[str]) -> int:
+def _parse_amount(cell: str, what: str, assumed: list[str]) -> int:
     """Without --noconvert sacct writes 4096 as `4K`."""
     if cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST:
         return int(cell)
-    number, suffix = _number(cell, what)
+    number, suffix = _parse_number(cell, what)
     amount = number * _POWERS[suffix]
     if not suffix and not amount.is_integer():
         raise BadField(f"{what} is not a number", cell)
@@ -193,35 +194,35 @@ def _amount(cell: str, what: str, assumed: list[str]) -> int:
     return round(amount)
 
 
-def _tres(row: Fields, name: str) -> Mapping[str, int]:
-    cell = first(row, name)
+def _parse_tres(row: Fields, name: str) -> Mapping[str, int]:
+    cell = find_first_cell(row, name)
     try:
         return tres.parse_tres(cell)
     except MalformedText as error:
         raise BadField("TRES does not read", cell) from error
 
 
-def _gpus(
+def _count_job_gpus(
     row: Fields, allocated: Mapping[str, int], requested: Mapping[str, int], nodes: int
 ) -> int:
     """AllocGRES is of the whole job, ReqGRES what --gres asked for of each node."""
     return (
         tres.count_gpus(allocated)
-        or _gres(row, "allocgres", gpu_count)
+        or _count_gres(row, "allocgres", count_gpus)
         or tres.count_gpus(requested)
-        or _gres(row, "reqgres", lambda cell: requested_gpus(cell, nodes))
+        or _count_gres(row, "reqgres", lambda cell: count_requested_gpus(cell, nodes))
     )
 
 
-def _gres(row: Fields, name: str, count: Callable[[str], int]) -> int:
-    cell = first(row, name)
+def _count_gres(row: Fields, name: str, count: Callable[[str], int]) -> int:
+    cell = find_first_cell(row, name)
     try:
         return count(cell)
     except MalformedText as error:
         raise BadField("GRES does not read", cell) from error
 
 
-def _asked_mib(cell: str, nodes: int, cpus: int) -> int:
+def _compute_requested_mib(cell: str, nodes: int, cpus: int) -> int:
     """ReqMem in sum: Slurm before 21.08 ends it in `n` or `c`, per node or per CPU.
 
     One that does not read is none: no job is refused for it.
@@ -233,9 +234,9 @@ def _asked_mib(cell: str, nodes: int, cpus: int) -> int:
     return mib * {"n": nodes, "c": cpus}.get(cell[-1:], 1)
 
 
-def _time_limit_s(row: Fields) -> int | None:
-    raw = first(row, "timelimitraw")
-    cell = raw or first(row, "timelimit")
+def _parse_time_limit_s(row: Fields) -> int | None:
+    raw = find_first_cell(row, "timelimitraw")
+    cell = raw or find_first_cell(row, "timelimit")
     try:
         return parse_time_limit(cell)
     except MalformedText as error:
@@ -252,25 +253,25 @@ class _Times:
     """Where that is not from start to end, or there is no end yet."""
 
 
-def _times(row: Fields, readings: Readings, state: JobState, assumed: list[str]) -> _Times:
+def _resolve_times(row: Fields, readings: Readings, state: JobState, assumed: list[str]) -> _Times:
     submits = readings(row["submit"], "submit")
     if not submits:
         raise BadField("no submit time")
-    elapsed_s = _seconds(row, "elapsed", "elapsedraw", "elapsed")
-    suspended_s = _seconds(row, "suspended", "suspended") or 0
+    elapsed_s = _parse_duration(row, "elapsed", "elapsedraw", "elapsed")
+    suspended_s = _parse_duration(row, "suspended", "suspended") or 0
     held_s = None if elapsed_s is None else elapsed_s + suspended_s
     starts, ends = readings(row.get("start", ""), "start"), readings(row.get("end", ""), "end")
-    several = _agreeing(submits, starts or (None,), ends or (None,), held_s)
+    several = _select_consistent_readings(submits, starts or (None,), ends or (None,), held_s)
     submit, start, end = several[0]
     if len(several) > 1:
         assumed.append(TWICE)
     if held_s is not None and state.has_ended:
-        start, end = _completed(start, end, held_s)
+        start, end = _complete_times(start, end, held_s)
     if start is None and end is not None and elapsed_s is None and "start" not in row:
-        _check_without_start(state, assumed)
-    if _never_ran(row, state, start, end):
+        _check_missing_start(state, assumed)
+    if _has_never_run(row, state, start, end):
         start = None
-    eligible = _eligible(row, readings, submit, start)
+    eligible = _resolve_eligible(row, readings, submit, start)
     if start is None and end is None and not state.is_waiting:
         return _Times(submit, eligible, None, None, elapsed_s or None)
     if start is None or elapsed_s is None or state.is_waiting:
@@ -286,7 +287,7 @@ _Instants = tuple[int, int | None, int | None]
 """Submission, start, end."""
 
 
-def _agreeing(
+def _select_consistent_readings(
     submits: tuple[int, ...],
     starts: tuple[int | None, ...],
     ends: tuple[int | None, ...],
@@ -297,34 +298,38 @@ def _agreeing(
     found = list(product(submits, starts, ends))
     if len(found) == 1:
         return found
-    found = [one for one in found if _in_order(*one, held_s)] or found
+    found = [one for one in found if _is_in_order(*one, held_s)] or found
     if held_s is None:
         return found
-    apart = [_apart_s(start, end, held_s) for _, start, end in found]
+    apart = [_compute_mismatch_s(start, end, held_s) for _, start, end in found]
     return [one for one, seconds in zip(found, apart, strict=True) if seconds == min(apart)]
 
 
-def _in_order(submit: int, start: int | None, end: int | None, held_s: int | None) -> bool:
+def _is_in_order(submit: int, start: int | None, end: int | None, held_s: int | None) -> bool:
     if held_s is not None:
-        start, end = _completed(start, end, held_s)
+        start, end = _complete_times(start, end, held_s)
     after = submit if start is None else start
     return submit <= after and (end is None or after <= end)
 
 
-def _apart_s(start: int | None, end: int | None, held_s: int) -> int:
+def _compute_mismatch_s(start: int | None, end: int | None, held_s: int) -> int:
     return 0 if start is None or end is None else abs(end - start - held_s)
 
 
-def _eligible(row: Fields, readings: Readings, submit: int, start: int | None) -> int | None:
+def _resolve_eligible(
+    row: Fields, readings: Readings, submit: int, start: int | None
+) -> int | None:
     """When it became eligible; where that is not told, its start less the time it was planned."""
     told = readings(row.get("eligible", ""), "eligible")
     if told:
         return next((one for one in told if one >= submit), told[0])
-    planned_s = _seconds(row, "planned", "planned", "reserved")
+    planned_s = _parse_duration(row, "planned", "planned", "reserved")
     return start - planned_s if planned_s and start is not None else None
 
 
-def _completed(start: int | None, end: int | None, held_s: int) -> tuple[int | None, int | None]:
+def _complete_times(
+    start: int | None, end: int | None, held_s: int
+) -> tuple[int | None, int | None]:
     """Start and end of a job that ended, of which one is not among the fields."""
     if end is None and start is not None:
         return start, start + held_s
@@ -333,7 +338,7 @@ def _completed(start: int | None, end: int | None, held_s: int) -> tuple[int | N
     return start, end
 
 
-def _check_without_start(state: JobState, assumed: list[str]) -> None:
+def _check_missing_start(state: JobState, assumed: list[str]) -> None:
     """A job that is over and has no start did not run, unless nobody asked sacct for its start."""
     if state in MAY_NOT_HAVE_RUN:
         assumed.append(NO_START)
@@ -341,7 +346,7 @@ def _check_without_start(state: JobState, assumed: list[str]) -> None:
         raise BadField("no start and no run time in the row: ask sacct for Start or ElapsedRaw")
 
 
-def _never_ran(row: Fields, state: JobState, start: int | None, end: int | None) -> bool:
+def _has_never_run(row: Fields, state: JobState, start: int | None, end: int | None) -> bool:
     """Ended while it waited: sacct may give it its end as its start, and no nodes.
 
     A job that had nodes ran, were it for less than a second.
@@ -351,16 +356,16 @@ def _never_ran(row: Fields, state: JobState, start: int | None, end: int | None)
     if "nodelist" not in row:
         return has_not_run(state, start, end, node_list="")
     nodes = row["nodelist"].strip()
-    return not text(nodes) and (bool(nodes) or start == end)
+    return not parse_text(nodes) and (bool(nodes) or start == end)
 
 
-def _seconds(row: Fields, what: str, *names: str) -> int | None:
+def _parse_duration(row: Fields, what: str, *names: str) -> int | None:
     """A span: seconds, or sacct's `D-HH:MM:SS`."""
-    cell = first(row, *names)
+    cell = find_first_cell(row, *names)
     if not cell:
         return None
     if ":" not in cell:
-        found = integer(cell, what)
+        found = parse_integer(cell, what)
         if found < 0:
             raise BadField("negative run time", cell)
         return found

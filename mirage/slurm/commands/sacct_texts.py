@@ -26,21 +26,21 @@ class Texts:
     odd: int = 0
     """Rows of a known job under another user."""
 
-    def settled(self) -> dict[Key, Row]:
+    def select_settled(self) -> dict[Key, Row]:
         """Of the records about which the answer says one thing."""
         return {named: rows[0] for named, rows in self.found.items() if _is_settled(rows)}
 
-    def contested(self) -> dict[str, list[Key]]:
+    def group_contested(self) -> dict[str, list[Key]]:
         """The other records, by their owners' uids."""
         by_owner: dict[str, list[Key]] = defaultdict(list)
         for named, rows in self.found.items():
             if not _is_settled(rows):
-                by_owner[_owner(named)].append(named)
+                by_owner[_get_owner(named)].append(named)
         return by_owner
 
-    def writers(self) -> set[str]:
+    def collect_separator_writers(self) -> set[str]:
         """Uids of the records whose own texts hold the separator."""
-        return {_owner(named) for named, rows in self.found.items() if {} in rows}
+        return {_get_owner(named) for named, rows in self.found.items() if {} in rows}
 
 
 def parse_texts(answer: str, names: Sequence[str], separator: str, known: Collection[Key]) -> Texts:
@@ -68,7 +68,7 @@ def parse_texts(answer: str, names: Sequence[str], separator: str, known: Collec
             row = dict(zip(names, row_cells, strict=True)) if is_whole else {}
             if row not in texts.found[named]:
                 texts.found[named].append(row)
-        elif len(named) == len(KEY) and _is_anothers(named, owners):
+        elif len(named) == len(KEY) and _is_of_other_user(named, owners):
             texts.odd += 1
     return texts
 
@@ -85,10 +85,10 @@ def _is_settled(rows: Sequence[Row]) -> bool:
     return len(rows) == 1 and bool(rows[0])
 
 
-def _is_anothers(cells: Sequence[str], owners: Mapping[str, set[str]]) -> bool:
+def _is_of_other_user(cells: Sequence[str], owners: Mapping[str, set[str]]) -> bool:
     job_id, _, uid = cells[: len(KEY)]
     return job_id in owners and uid not in owners[job_id]
 
 
-def _owner(named: Key) -> str:
+def _get_owner(named: Key) -> str:
     return named[KEY.index("UID")]

@@ -15,7 +15,7 @@ _ASSOCIATION_COLUMNS = frozenset({"Cluster", "Account", "User", "Share"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownQos:
+class QosRecord:
     name: str
     priority: int
     max_jobs_pu: int
@@ -29,7 +29,7 @@ class ShownQos:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownAssociation:
+class AssociationRecord:
     cluster: str
     account: str
     parent: str
@@ -60,7 +60,7 @@ _ASKABLE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+@/-]{0,127}")
 """An account that is asked for by its name: nothing that a command or a database takes for more."""
 
 
-def show_level_argv(level: str) -> list[str]:
+def build_show_level_argv(level: str) -> list[str]:
     """The users of one AdminLevel, of whom slurmdbd makes the choice.
 
     Coordinators add users and accounts of any name, newlines and bars included (22.05): in a table
@@ -71,10 +71,10 @@ def show_level_argv(level: str) -> list[str]:
 
 def parse_level(answer: str) -> frozenset[str]:
     """Raises MalformedText for half an answer."""
-    return frozenset(line for line in _lines(answer) if _NAME.fullmatch(line))
+    return frozenset(line for line in _split_lines(answer) if _NAME.fullmatch(line))
 
 
-def show_coordinators_argv(account: str | None = None) -> list[str]:
+def build_show_coordinators_argv(account: str | None = None) -> list[str]:
     """Of all accounts, with the account before its coordinators; of one its coordinators alone."""
     which = [] if account is None else ["where", f"name={account}"]
     told = "account,coordinators" if account is None else "coordinators"
@@ -98,14 +98,14 @@ def parse_coordinators(answer: str) -> Coordinators:
     same account makes it doubtful, and what looks like one of no account concerns no job.
     """
     rows: dict[str, list[list[str]]] = {}
-    for line in _lines(answer):
+    for line in _split_lines(answer):
         cells = line.split("|")
         rows.setdefault(cells[0].casefold(), []).append(cells)
     sure = {found[0][0]: found[0][1] for found in rows.values() if _is_sure(found)}
     doubtful = [found[0][0] for found in rows.values() if not _is_sure(found)]
     asked = tuple(name for name in doubtful if _ASKABLE.fullmatch(name))
     return Coordinators(
-        by_account={name: _users(cell) for name, cell in sure.items()},
+        by_account={name: _parse_users(cell) for name, cell in sure.items()},
         doubtful=asked,
         left_out=len(doubtful) - len(asked),
     )
@@ -115,12 +115,12 @@ def _is_sure(rows: Sequence[Sequence[str]]) -> bool:
     return len(rows) == 1 and len(rows[0]) == len(("account", "coordinators"))
 
 
-def parse_coordinators_of_one(answer: str) -> frozenset[str]:
+def parse_account_coordinators(answer: str) -> frozenset[str]:
     """Whatever stands in there its own coordinators have written. Raises MalformedText."""
-    return frozenset().union(*(_users(line) for line in _lines(answer)))
+    return frozenset().union(*(_parse_users(line) for line in _split_lines(answer)))
 
 
-def roster(operators: frozenset[str], by_account: Mapping[str, frozenset[str]]) -> Roster:
+def build_roster(operators: frozenset[str], by_account: Mapping[str, frozenset[str]]) -> Roster:
     coordinated: dict[str, set[str]] = {}
     for account, users in by_account.items():
         for user in users:
@@ -131,11 +131,11 @@ def roster(operators: frozenset[str], by_account: Mapping[str, frozenset[str]]) 
     )
 
 
-def _users(cell: str) -> frozenset[str]:
+def _parse_users(cell: str) -> frozenset[str]:
     return frozenset(name for name in cell.split(",") if _NAME.fullmatch(name))
 
 
-def _lines(answer: str) -> list[str]:
+def _split_lines(answer: str) -> list[str]:
     """By newlines alone: Python knows other ends of a line, which may stand in a name."""
     *lines, tail = answer.split("\n")
     if tail:
@@ -143,35 +143,35 @@ def _lines(answer: str) -> list[str]:
     return lines
 
 
-def show_qos_argv() -> list[str]:
+def build_show_qos_argv() -> list[str]:
     return ["sacctmgr", "-P", "show", "qos"]
 
 
-def show_associations_argv() -> list[str]:
+def build_show_associations_argv() -> list[str]:
     return ["sacctmgr", "-P", "show", "assoc"]
 
 
-def parse_qos(answer: str) -> tuple[ShownQos, ...]:
+def parse_qos(answer: str) -> tuple[QosRecord, ...]:
     """Raises MalformedText for what is no such table."""
-    return tuple(_qos(row) for row in _rows(answer, _QOS_COLUMNS))
+    return tuple(_parse_qos_row(row) for row in _parse_rows(answer, _QOS_COLUMNS))
 
 
-def _qos(row: Row) -> ShownQos:
+def _parse_qos_row(row: Row) -> QosRecord:
     taken = {"Name", "Priority", "MaxJobsPU", "MaxTRESPU", "MaxSubmitPU", "UsageFactor"}
     taken |= {"GraceTime", "PreemptMode", "Flags"}
-    return ShownQos(
+    return QosRecord(
         name=row["Name"],
-        priority=_count(row, "Priority"),
-        max_jobs_pu=_count(row, "MaxJobsPU"),
-        max_submit_pu=_count(row, "MaxSubmitPU"),
+        priority=_parse_count(row, "Priority"),
+        max_jobs_pu=_parse_count(row, "MaxJobsPU"),
+        max_submit_pu=_parse_count(row, "MaxSubmitPU"),
         max_tres_pu=parse_tres(row.get("MaxTRESPU", "")),
         flags=frozenset(row.get("Flags", "").split(",")) - {""},
         others={key: value for key, value in row.items() if value and key not in taken}
-        | _usage_factor(row),
+        | _parse_usage_factor(row),
     )
 
 
-def _usage_factor(row: Row) -> dict[str, str]:
+def _parse_usage_factor(row: Row) -> dict[str, str]:
     value = row.get("UsageFactor", "")
     return {} if value in {"", "1.000000"} else {"UsageFactor": value}
 
@@ -182,13 +182,13 @@ _ASSOCIATION_FACTS = frozenset(
 )
 
 
-def parse_associations(answer: str) -> tuple[ShownAssociation, ...]:
+def parse_associations(answer: str) -> tuple[AssociationRecord, ...]:
     """Raises MalformedText for what is no such table, and where an association stands there twice.
 
     Coordinators name accounts and users as they like, also so that a part of a name looks like
     another's row. What is left of such a name reads as no row, and costs that row alone.
     """
-    lines = _table(answer, _ASSOCIATION_COLUMNS)
+    lines = _split_table(answer, _ASSOCIATION_COLUMNS)
     header = next(lines)
     found = [dict(zip(header, cells, strict=True)) for cells in lines if len(cells) == len(header)]
     keys = Counter((r["Cluster"], r["Account"], r["User"], r.get("Partition", "")) for r in found)
@@ -196,23 +196,23 @@ def parse_associations(answer: str) -> tuple[ShownAssociation, ...]:
         if times > 1:
             whose = " of ".join(filter(None, (user, account)))
             raise MalformedText(f"two associations are {whose[:80]!r}")
-    return tuple(_association(row) for row in found)
+    return tuple(_parse_association(row) for row in found)
 
 
-def _association(row: Row) -> ShownAssociation:
-    return ShownAssociation(
+def _parse_association(row: Row) -> AssociationRecord:
+    return AssociationRecord(
         cluster=row["Cluster"],
         account=row["Account"],
         parent=row.get("ParentName", ""),
         user=row["User"],
-        share=None if row["Share"] == "parent" else _count(row, "Share"),
+        share=None if row["Share"] == "parent" else _parse_count(row, "Share"),
         default_qos=row.get("Def QOS", ""),
         limits={k: v for k, v in row.items() if v and k not in _ASSOCIATION_FACTS},
     )
 
 
-def _rows(answer: str, needed: frozenset[str]) -> list[Row]:
-    lines = _table(answer, needed)
+def _parse_rows(answer: str, needed: frozenset[str]) -> list[Row]:
+    lines = _split_table(answer, needed)
     header = next(lines)
     rows = []
     for cells in lines:
@@ -223,7 +223,7 @@ def _rows(answer: str, needed: frozenset[str]) -> list[Row]:
     return rows
 
 
-def _table(answer: str, needed: frozenset[str]) -> Iterator[list[str]]:
+def _split_table(answer: str, needed: frozenset[str]) -> Iterator[list[str]]:
     """The cells of each line, the header's first."""
     lines = [line for line in answer.split("\n") if line.strip()]
     if not lines:
@@ -233,7 +233,7 @@ def _table(answer: str, needed: frozenset[str]) -> Iterator[list[str]]:
     return (line.split("|") for line in lines)
 
 
-def _count(row: Row, key: str) -> int:
+def _parse_count(row: Row, key: str) -> int:
     text = row.get(key, "")
     if not text:
         return 0

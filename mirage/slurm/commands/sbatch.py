@@ -9,13 +9,13 @@ _PARSABLE = re.compile(r"(\d+)(?:;\S+)?")
 _SENTENCE = re.compile(r"Submitted batch job (\d+)(?: on cluster \S+)?")
 
 
-def held_argv() -> list[str]:
+def build_held_argv() -> list[str]:
     """A job that never starts by itself, to try moves on."""
     words = ["--parsable", "--hold", "--time=1", "--output=/dev/null", "--job-name=mirage-doctor"]
     return ["sbatch", *words, "--wrap=true"]
 
 
-def test_only_argv() -> list[str]:
+def build_test_only_argv() -> list[str]:
     """Whether a job would be taken; it is not, though a job number is gone."""
     return ["sbatch", "--test-only", "--time=1", "--output=/dev/null", "--wrap=true"]
 

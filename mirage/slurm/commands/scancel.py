@@ -7,11 +7,11 @@ from mirage.domain.job import JobId
 _OVER = re.compile(r"already completing or completed")
 
 
-def argv(job_id: JobId) -> list[str]:
+def build_argv(job_id: JobId) -> list[str]:
     """Verbose: otherwise scancel of 22.05 says nothing, and exits with 0, of an unknown job."""
     return ["scancel", "--verbose", str(job_id)]
 
 
-def remarks(stderr: str) -> str:
+def filter_remarks(stderr: str) -> str:
     """What it said, without the line that the job is over already, which is what was wanted."""
     return "\n".join(line for line in stderr.splitlines() if not _OVER.search(line))

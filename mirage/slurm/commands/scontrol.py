@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mirage.domain.job import JobId
 from mirage.domain.timelimit import parse_time_limit
 from mirage.errors import MalformedText
-from mirage.slurm.text.dependency import plain
+from mirage.slurm.text.dependency import normalize_dependency
 
 _CONFIG_LINE = re.compile(r"(?P<key>[A-Za-z]\S*)\s*= ?(?P<value>.*)")
 _SEPARATORS = re.compile(r"[,\s]+")
@@ -17,31 +17,31 @@ _LEAST_KEYS = 50
 """`show config` has some 180 keys; fewer than this is half an answer."""
 
 
-def free_argv(job_id: JobId, dependency: str, *, unpin: bool) -> list[str]:
+def build_free_argv(job_id: JobId, dependency: str, *, unpin: bool) -> list[str]:
     """Eligible anywhere once `dependency`, the user's own part, is met."""
-    return _update(job_id, dependency, "" if unpin else None)
+    return _build_update_argv(job_id, dependency, "" if unpin else None)
 
 
-def pin_argv(job_id: JobId, dependency: str, node_list: str) -> list[str]:
+def build_pin_argv(job_id: JobId, dependency: str, node_list: str) -> list[str]:
     """Eligible on `node_list` alone."""
-    return _update(job_id, dependency, node_list)
+    return _build_update_argv(job_id, dependency, node_list)
 
 
-def hold_argv(job_id: JobId, dependency: str, *, unpin: bool) -> list[str]:
+def build_set_dependency_argv(job_id: JobId, dependency: str, *, unpin: bool) -> list[str]:
     """Behind `dependency` again.
 
     When slurmctld no longer knows the predecessor it drops the term and answers 0 (seen on
     22.05.8): the job is then eligible, as it would be had it stood behind it all the time.
     """
-    return _update(job_id, dependency, "" if unpin else None)
+    return _build_update_argv(job_id, dependency, "" if unpin else None)
 
 
-def suspend_argv(job_id: JobId) -> list[str]:
+def build_hold_argv(job_id: JobId) -> list[str]:
     """A hold that the job's owner may lift as well; `scontrol hold` of an Operator is not."""
     return ["scontrol", "uhold", str(job_id)]
 
 
-def resume_argv(job_id: JobId) -> list[str]:
+def build_release_argv(job_id: JobId) -> list[str]:
     return ["scontrol", "release", str(job_id)]
 
 
@@ -49,25 +49,31 @@ _NO_SUCH_RESERVATION = "Requested reservation is invalid"
 _NO_OPERATOR = re.compile(r"Invalid user id|permission denied", re.IGNORECASE)
 
 
-def operator_probe_argv() -> list[str]:
+def build_operator_probe_argv() -> list[str]:
     """An update of a reservation that is not there: slurmctld asks for Operator before it looks."""
     return ["scontrol", "update", "ReservationName=mirage_is_not_there", "Duration=1"]
 
 
-def operator_probed(said: str) -> bool | None:
+def parse_operator_probe(said: str) -> bool | None:
     """What the answer to it tells; None: nothing."""
     if _NO_SUCH_RESERVATION in said:
         return True
     return False if _NO_OPERATOR.search(said) else None
 
 
-def show_config_argv() -> list[str]:
+def build_show_config_argv() -> list[str]:
     return ["scontrol", "show", "config"]
 
 
-def _update(job_id: JobId, dependency: str, node_list: str | None) -> list[str]:
+def _build_update_argv(job_id: JobId, dependency: str, node_list: str | None) -> list[str]:
     nodes = [] if node_list is None else [f"ReqNodeList={node_list}"]
-    return ["scontrol", "update", f"JobId={job_id}", f"Dependency={plain(dependency)}", *nodes]
+    return [
+        "scontrol",
+        "update",
+        f"JobId={job_id}",
+        f"Dependency={normalize_dependency(dependency)}",
+        *nodes,
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +125,7 @@ def parse_config(answer: str) -> dict[str, str]:
     return values
 
 
-def site_config(answer: str) -> SiteConfig:
+def parse_site_config(answer: str) -> SiteConfig:
     values = parse_config(answer)
     weights = {
         key.removeprefix(_WEIGHT).lower(): int(value)
@@ -130,22 +136,22 @@ def site_config(answer: str) -> SiteConfig:
         version=values["SLURM_VERSION"],
         cluster_name=values.get("ClusterName", ""),
         priority_type=values.get("PriorityType", ""),
-        priority_flags=_flags(values.get("PriorityFlags", "")),
+        priority_flags=_parse_flags(values.get("PriorityFlags", "")),
         weights=weights,
         max_age_s=parse_time_limit(values.get("PriorityMaxAge", "")),
         accounting=values.get("AccountingStorageType", "").endswith("/slurmdbd"),
-        store_flags=_flags(values.get("AccountingStoreFlags", "").lower()),
-        min_job_age_s=_seconds(values.get("MinJobAge", "")),
-        private_data=_flags(values.get("PrivateData", "")),
+        store_flags=_parse_flags(values.get("AccountingStoreFlags", "").lower()),
+        min_job_age_s=_parse_seconds(values.get("MinJobAge", "")),
+        private_data=_parse_flags(values.get("PrivateData", "")),
         slurm_user=values.get("SlurmUser", "").partition("(")[0],
     )
 
 
-def _flags(text: str) -> frozenset[str]:
+def _parse_flags(text: str) -> frozenset[str]:
     return frozenset(_SEPARATORS.split(text)) - {"", "none"}
 
 
-def _seconds(text: str) -> int | None:
+def _parse_seconds(text: str) -> int | None:
     """`300 sec`."""
     number = text.partition(" ")[0]
     return int(number) if number.isdigit() else None

@@ -15,7 +15,7 @@ _FREE_TEXT = re.compile(r"\s(?:Reason|Comment|Extra)=")
 _UNSET = frozenset({"(null)", "N/A", "NONE"})
 
 
-def records(answer: str, first_key: str) -> list[dict[str, str]]:
+def parse_records(answer: str, first_key: str) -> list[dict[str, str]]:
     """A record for each `first_key=`; unset values are empty. Other text is left out.
 
     Free text (Reason, Comment) comes after the facts and may hold anything, a newline and other
@@ -24,14 +24,14 @@ def records(answer: str, first_key: str) -> list[dict[str, str]]:
     lines = answer.split("\n")
     starts = [i for i, line in enumerate(lines) if line.startswith(f"{first_key}=")]
     spans = pairwise([*starts, len(lines)])
-    found = [_record(_joined(lines[i:j])) for i, j in spans]
+    found = [_parse_record(_join_lines(lines[i:j])) for i, j in spans]
     for name, times in Counter(record[first_key] for record in found).items():
         if times > 1:
             raise MalformedText(f"{times} records are {first_key}={name[:80]}")
     return found
 
 
-def _joined(lines: list[str]) -> str:
+def _join_lines(lines: list[str]) -> str:
     kept: list[str] = []
     for line in lines:
         if not line.strip():
@@ -40,7 +40,7 @@ def _joined(lines: list[str]) -> str:
     return " ".join(kept)
 
 
-def _record(text: str) -> dict[str, str]:
+def _parse_record(text: str) -> dict[str, str]:
     text = _FREE_TEXT.split(text, 1)[0]
     keys = list(_KEY.finditer(text))
     ends = [key.start() for key in keys[1:]] + [len(text)]

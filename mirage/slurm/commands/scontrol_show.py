@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.errors import MalformedText
-from mirage.slurm.commands.scontrol_records import records
-from mirage.slurm.text.gres import gpu_count
-from mirage.slurm.text.hostlist import expand
+from mirage.slurm.commands.scontrol_records import parse_records
+from mirage.slurm.text.gres import count_gpus
+from mirage.slurm.text.hostlist import expand_hostlist
 
 _ALL = "ALL"
 _KEPT_CPUS = re.compile(r"(?:^|,)cpu=(\d{1,15})(?:,|$)", re.ASCII)
@@ -19,7 +19,7 @@ _OUT = frozenset({"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownNode:
+class NodeRecord:
     """What slurmctld counts a node as."""
 
     name: str
@@ -35,13 +35,13 @@ class ShownNode:
     features: str = ""
 
     @property
-    def out(self) -> bool:
+    def is_out_of_service(self) -> bool:
         """Down, drained or about to be."""
         return bool(set(self.state.replace("*", "").split("+")) & _OUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownPartition:
+class PartitionRecord:
     name: str
     nodes: tuple[str, ...]
     default: bool
@@ -56,7 +56,7 @@ class ShownPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownReservation:
+class ReservationRecord:
     name: str
     start: str
     """Epoch seconds, or local time where SLURM_TIME_FORMAT was not set."""
@@ -70,39 +70,41 @@ class ShownReservation:
     """Its users, accounts, groups; empty: nobody."""
 
 
-def show_nodes_argv() -> list[str]:
+def build_show_nodes_argv() -> list[str]:
     return ["scontrol", "show", "node", "-o"]
 
 
-def show_partitions_argv() -> list[str]:
+def build_show_partitions_argv() -> list[str]:
     return ["scontrol", "show", "partition", "-o"]
 
 
-def show_reservations_argv() -> list[str]:
+def build_show_reservations_argv() -> list[str]:
     return ["scontrol", "show", "reservation", "-o"]
 
 
-def parse_nodes(answer: str) -> tuple[ShownNode, ...]:
+def parse_nodes(answer: str) -> tuple[NodeRecord, ...]:
     """In slurmctld's order. Raises MalformedText where there is none, or a number does not read."""
-    shown = [r for r in records(answer, "NodeName") if not r.get("State", "").startswith("FUTURE")]
+    shown = [
+        r for r in parse_records(answer, "NodeName") if not r.get("State", "").startswith("FUTURE")
+    ]
     if not shown:
         raise MalformedText(f"not scontrol's show node: {answer[:80]!r}")
-    return tuple(_node(record) for record in shown)
+    return tuple(_parse_node(record) for record in shown)
 
 
-def _node(record: Mapping[str, str]) -> ShownNode:
+def _parse_node(record: Mapping[str, str]) -> NodeRecord:
     name = record["NodeName"]
     if "CPUTot" not in record:
         raise MalformedText(f"node {name} without CPUTot: half an answer")
-    memory = _number(record, "RealMemory", 0) - _number(record, "MemSpecLimit", 0)
-    return ShownNode(
+    memory = _parse_number(record, "RealMemory", 0) - _parse_number(record, "MemSpecLimit", 0)
+    return NodeRecord(
         name=name,
-        cpus=_number(record, "CPUEfctv", 0) or _number(record, "CPUTot", 0),
+        cpus=_parse_number(record, "CPUEfctv", 0) or _parse_number(record, "CPUTot", 0),
         memory_mib=max(memory, 0),
-        gpus=gpu_count(record.get("Gres", "")),
+        gpus=count_gpus(record.get("Gres", "")),
         state=record.get("State", "").upper(),
-        threads_per_core=_number(record, "ThreadsPerCore", 1),
-        weight=_number(record, "Weight", 1),
+        threads_per_core=_parse_number(record, "ThreadsPerCore", 1),
+        weight=_parse_number(record, "Weight", 1),
         features=record.get("AvailableFeatures", ""),
     )
 
@@ -129,15 +131,15 @@ _NARROWING = {
 """By key: the value with which it changes nothing."""
 
 
-def parse_partitions(answer: str) -> tuple[ShownPartition, ...]:
+def parse_partitions(answer: str) -> tuple[PartitionRecord, ...]:
     """In slurmctld's order. Raises MalformedText where there is none."""
-    shown = records(answer, "PartitionName")
+    shown = parse_records(answer, "PartitionName")
     if not shown:
         raise MalformedText(f"not scontrol's show partition: {answer[:80]!r}")
-    return tuple(_partition(record) for record in shown)
+    return tuple(_parse_partition(record) for record in shown)
 
 
-def _partition(record: Mapping[str, str]) -> ShownPartition:
+def _parse_partition(record: Mapping[str, str]) -> PartitionRecord:
     name = record["PartitionName"]
     if "Nodes" not in record or "PriorityTier" not in record:
         raise MalformedText(f"partition {name} without Nodes and PriorityTier: half an answer")
@@ -147,12 +149,12 @@ def _partition(record: Mapping[str, str]) -> ShownPartition:
         for key, neutral in _NARROWING.items()
         if record.get(key, "") not in {"", neutral}
     }
-    return ShownPartition(
+    return PartitionRecord(
         name=name,
-        nodes=expand(record["Nodes"]),
+        nodes=expand_hostlist(record["Nodes"]),
         default=record.get("Default") == "YES",
-        priority_tier=_number(record, "PriorityTier", 1),
-        priority_job_factor=_number(record, "PriorityJobFactor", 1),
+        priority_tier=_parse_number(record, "PriorityTier", 1),
+        priority_job_factor=_parse_number(record, "PriorityJobFactor", 1),
         max_time_s=0 if limit is None or limit == UNLIMITED else limit,
         over_subscribe=record.get("OverSubscribe", "NO"),
         state=record.get("State", "UP"),
@@ -160,18 +162,18 @@ def _partition(record: Mapping[str, str]) -> ShownPartition:
     )
 
 
-def parse_reservations(answer: str) -> tuple[ShownReservation, ...]:
+def parse_reservations(answer: str) -> tuple[ReservationRecord, ...]:
     """None is an answer too: `No reservations in the system`."""
-    return tuple(_reservation(record) for record in records(answer, "ReservationName"))
+    return tuple(_parse_reservation(record) for record in parse_records(answer, "ReservationName"))
 
 
-def _reservation(record: Mapping[str, str]) -> ShownReservation:
+def _parse_reservation(record: Mapping[str, str]) -> ReservationRecord:
     whom = [record[key] for key in ("Users", "Accounts", "Groups") if record.get(key)]
-    return ShownReservation(
+    return ReservationRecord(
         name=record["ReservationName"],
         start=record.get("StartTime", ""),
         end=record.get("EndTime", ""),
-        nodes=expand(record.get("Nodes", "")),
+        nodes=expand_hostlist(record.get("Nodes", "")),
         flags=frozenset(filter(None, record.get("Flags", "").split(","))),
         cpus=int(kept[1]) if (kept := _KEPT_CPUS.search(record.get("TRES", ""))) else None,
         cores=int(cores) if (cores := record.get("CoreCnt", "")).isdecimal() else None,
@@ -179,7 +181,7 @@ def _reservation(record: Mapping[str, str]) -> ShownReservation:
     )
 
 
-def _number(record: Mapping[str, str], key: str, default: int) -> int:
+def _parse_number(record: Mapping[str, str], key: str, default: int) -> int:
     text = record.get(key, "")
     if not text:
         return default

@@ -13,7 +13,7 @@ _USER = re.compile(r"\s*(\S+)\s*\(\s*(\d+)\)\s*count:(\d+)\s+ave_time:\d+\s+tota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class UserCalls:
     """By one user."""
 
     user: str
@@ -29,26 +29,28 @@ class Diagnosis:
     at: int
     since: int | None
     """None: since slurmctld started."""
-    users: tuple[Asked, ...]
+    users: tuple[UserCalls, ...]
 
 
-def argv() -> list[str]:
+def build_argv() -> list[str]:
     return ["sdiag"]
 
 
-def parse(answer: str) -> Diagnosis:
+def parse_diagnosis(answer: str) -> Diagnosis:
     taken, since = _TAKEN.search(answer), _SINCE.search(answer)
     _, found, rest = answer.partition(_BY_USER)
     if taken is None or since is None or not found:
         raise MalformedText("no instants, or no statistics by user")
     lines = takewhile(str.strip, rest.splitlines())
     return Diagnosis(
-        at=int(taken[1]), since=int(since[1]) or None, users=tuple(_asked(line) for line in lines)
+        at=int(taken[1]),
+        since=int(since[1]) or None,
+        users=tuple(_parse_user_calls(line) for line in lines),
     )
 
 
-def _asked(line: str) -> Asked:
+def _parse_user_calls(line: str) -> UserCalls:
     match = _USER.fullmatch(line.rstrip())
     if match is None:
         raise MalformedText(f"not the calls of a user: {line[:80]!r}")
-    return Asked(user=match[1], calls=int(match[3]), us=int(match[4]))
+    return UserCalls(user=match[1], calls=int(match[3]), us=int(match[4]))

@@ -8,9 +8,15 @@ from dataclasses import replace
 
 from mirage.domain.snapshot import Node
 from mirage.errors import MalformedText
-from mirage.slurm.text.delimited_rows import SEPARATOR, Row, integer, name, whole_rows
-from mirage.slurm.text.gres import gpu_count
-from mirage.slurm.text.unread_rows import Unread, UnreadRow, shown, strict
+from mirage.slurm.text.delimited_rows import (
+    SEPARATOR,
+    Row,
+    parse_integer,
+    parse_name,
+    split_intact_rows,
+)
+from mirage.slurm.text.gres import count_gpus
+from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread, quote_cell
 
 FIELDS = ("NodeList", "PartitionName", "StateLong", "CPUsState", "Gres", "GresUsed")
 
@@ -19,23 +25,23 @@ _STATE = re.compile(r"[a-z_]+")
 _NO_PARTITION = frozenset({"", "N/A"})
 
 
-def argv() -> list[str]:
+def build_argv() -> list[str]:
     fields = ",".join(f"{name}:{SEPARATOR}" for name in FIELDS)
     options = ["--noheader", "--all", "--local", "--noconvert", "--Node"]
     return ["sinfo", *options, f"--Format={fields}"]
 
 
-def parse(answer: str, unread: Unread | None = None) -> tuple[Node, ...]:
+def parse_nodes(answer: str, unread: Unread | None = None) -> tuple[Node, ...]:
     """Each node once, with all its partitions.
 
     Rows that do not read are added to `unread`; without it, or where they are many, MalformedText
     is raised.
     """
-    left_out = strict() if unread is None else unread
-    rows = whole_rows(answer, FIELDS, left_out, what="node")
+    left_out = make_strict_unread() if unread is None else unread
+    rows = split_intact_rows(answer, FIELDS, left_out, what="node")
     total = len(rows) + len(left_out.rows)
-    found = left_out.read(rows, _node, _named)
-    left_out.check(total)
+    found = left_out.parse_rows(rows, _parse_node, _name_node)
+    left_out.check_share(total)
     nodes: dict[str, Node] = {}
     for node in found:
         seen = nodes.setdefault(node.name, node)
@@ -44,40 +50,40 @@ def parse(answer: str, unread: Unread | None = None) -> tuple[Node, ...]:
     return tuple(nodes.values())
 
 
-def _named(row: Row) -> UnreadRow:
-    return UnreadRow(f"node {shown(row['NodeList'])}")
+def _name_node(row: Row) -> UnreadRow:
+    return UnreadRow(f"node {quote_cell(row['NodeList'])}")
 
 
-def _node(row: Row) -> Node:
-    partition = name(row["PartitionName"])
-    allocated, _, _, total = _cpus(row["CPUsState"])
+def _parse_node(row: Row) -> Node:
+    partition = parse_name(row["PartitionName"])
+    allocated, _, _, total = _parse_cpus(row["CPUsState"])
     return Node(
-        name=_node_name(row["NodeList"]),
+        name=_parse_node_name(row["NodeList"]),
         partitions=() if partition in _NO_PARTITION else (partition,),
-        state=_state(row["StateLong"]),
+        state=_parse_state(row["StateLong"]),
         cpus=total,
         cpus_used=allocated,
-        gpus=gpu_count(row["Gres"]),
-        gpus_used=gpu_count(row["GresUsed"]),
+        gpus=count_gpus(row["Gres"]),
+        gpus_used=count_gpus(row["GresUsed"]),
     )
 
 
-def _node_name(cell: str) -> str:
-    if not name(cell):
+def _parse_node_name(cell: str) -> str:
+    if not parse_name(cell):
         raise MalformedText("without a name")
     return cell
 
 
-def _state(cell: str) -> str:
+def _parse_state(cell: str) -> str:
     match = _STATE.match(cell.lower())
     if match is None:
         raise MalformedText(f"not a node state: {cell!r}")
     return match[0]
 
 
-def _cpus(cell: str) -> tuple[int, int, int, int]:
+def _parse_cpus(cell: str) -> tuple[int, int, int, int]:
     """Allocated, idle, other, total."""
-    parts = [integer(part) for part in cell.split("/")]
+    parts = [parse_integer(part) for part in cell.split("/")]
     if len(parts) != len("AIOT"):
         raise MalformedText(f"not CPUs as allocated/idle/other/total: {cell!r}")
     return parts[0], parts[1], parts[2], parts[3]

@@ -19,24 +19,24 @@ from mirage.errors import MalformedText
 from mirage.slurm.text.delimited_rows import (
     SEPARATOR,
     Row,
-    in_range,
-    instant,
-    integer,
+    check_range,
     is_number,
-    job_state,
-    lowest,
-    name,
-    named,
-    optional_integer,
+    name_unread_row,
+    parse_instant,
+    parse_integer,
+    parse_job_state,
+    parse_lowest,
+    parse_name,
+    parse_optional_integer,
+    parse_text,
+    split_intact_rows,
     split_rows,
-    text,
-    whole_rows,
 )
-from mirage.slurm.text.forged_answers import owners, refuse_two_owners
-from mirage.slurm.text.gres import gpu_count
-from mirage.slurm.text.hetjob import merge, whole
-from mirage.slurm.text.holds import Shown
-from mirage.slurm.text.unread_rows import Unread, UnreadRow, strict
+from mirage.slurm.text.forged_answers import iter_job_owners, refuse_two_owners
+from mirage.slurm.text.gres import count_gpus
+from mirage.slurm.text.hetjob import drop_incomplete_jobs, merge_components
+from mirage.slurm.text.holds import HoldState
+from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread
 
 _NONE = "N/A"
 
@@ -74,18 +74,18 @@ _ASKING = ("JobID", "HetJobID", "ReqNodes")
 """Nothing in either is written by users, so the separator needs no secret."""
 
 
-def argv() -> list[str]:
+def build_argv() -> list[str]:
     """All jobs of all partitions, hidden ones too, of this cluster alone, in any state."""
     return ["squeue", "--noheader", "--all", "--local", "--noconvert", "--states=all"]
 
 
-def environment(separator: str) -> dict[str, str]:
-    """Names the fields for `argv`; `separator` is to be one that nobody could guess."""
+def build_environment(separator: str) -> dict[str, str]:
+    """Names the fields for `build_argv`; `separator` is to be one that nobody could guess."""
     return {"SQUEUE_FORMAT2": ",".join(f"{name}:{separator}" for name in FIELDS)}
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MoveTarget:
     """What is looked up of a job right before it is moved."""
 
     uid: int
@@ -93,130 +93,134 @@ class Standing:
     asked_nodes: str
     """The nodes that it asks for by name, as a host list; empty where any nodes will do. Of a het
     job, those of all its components."""
-    shown: tuple[Shown, ...]
+    shown: tuple[HoldState, ...]
     """What holds it: of a het job, a value for each component."""
 
 
-def standing_argv(job_id: JobId) -> list[str]:
+def build_move_target_argv(job_id: JobId) -> list[str]:
     fields = ",".join(f"{name}:{SEPARATOR}" for name in _STANDING)
     options = ["--noheader", "--all", "--local", "--states=all", f"--jobs={job_id}"]
     return ["squeue", *options, f"--Format={fields}"]
 
 
-def standing(answer: str) -> Standing:
+def parse_move_target(answer: str) -> MoveTarget:
     """Raises MalformedText for an answer without a row."""
     rows = split_rows(answer, _STANDING)
     if not rows:
         raise MalformedText("the answer has no row of the job")
-    uids = [integer(row["UserID"]) for row in rows]
+    uids = [parse_integer(row["UserID"]) for row in rows]
     # The components of a het job have one owner.
     refuse_two_owners((rows[0]["JobID"], uid) for uid in uids)
-    asked = (text(row["ReqNodes"]) for row in rows)
-    return Standing(
+    asked = (parse_text(row["ReqNodes"]) for row in rows)
+    return MoveTarget(
         uid=uids[0],
         asked_nodes=",".join(filter(None, asked)),
         shown=tuple(
-            Shown(
-                waits=_state(row["State"]).is_waiting,
-                reason=_reason(row["Reason"]),
-                priority=optional_integer(row["PriorityLong"]),
+            HoldState(
+                waits=_parse_state(row["State"]).is_waiting,
+                reason=_parse_reason(row["Reason"]),
+                priority=parse_optional_integer(row["PriorityLong"]),
             )
             for row in rows
         ),
     )
 
 
-def asked_nodes_argv(job_ids: Iterable[JobId]) -> list[str]:
+def build_requested_nodes_argv(job_ids: Iterable[JobId]) -> list[str]:
     fields = ",".join(f"{name}:{SEPARATOR}" for name in _ASKING)
     jobs = ",".join(map(str, job_ids))
     options = ["--noheader", "--all", "--local", "--states=all", f"--jobs={jobs}"]
     return ["squeue", *options, f"--Format={fields}"]
 
 
-def asked_nodes(answer: str) -> dict[JobId, str]:
+def parse_requested_nodes(answer: str) -> dict[JobId, str]:
     """By job, without those that ask for none; of a het job, those of all its components."""
     found: dict[JobId, str] = {}
     for row in split_rows(answer, _ASKING):
-        asked = text(row["ReqNodes"])
-        job_id = _leader(row) or JobId(integer(row["JobID"]))
+        asked = parse_text(row["ReqNodes"])
+        job_id = _find_leader(row) or JobId(parse_integer(row["JobID"]))
         if asked:
             found[job_id] = f"{found[job_id]},{asked}" if job_id in found else asked
     return found
 
 
-def parse(
+def parse_queue(
     answer: str, taken_at: int, separator: str = SEPARATOR, unread: Unread | None = None
 ) -> Queue:
     """The queue. Rows that do not read are added to `unread`; without it, or where they are many,
     MalformedText is raised, as for an answer that was cut short."""
-    left_out = strict() if unread is None else unread
-    return Queue.from_jobs(taken_at, jobs(answer, separator, left_out), unread=left_out.job_ids)
+    left_out = make_strict_unread() if unread is None else unread
+    return Queue.from_jobs(
+        taken_at, parse_jobs(answer, separator, left_out), unread=left_out.job_ids
+    )
 
 
-def jobs(answer: str, separator: str = SEPARATOR, unread: Unread | None = None) -> list[Job]:
+def parse_jobs(answer: str, separator: str = SEPARATOR, unread: Unread | None = None) -> list[Job]:
     """The jobs in squeue's order, components of het jobs merged into their leaders.
 
-    Raises ForgedAnswer where a job is shown as two users' own. `unread` as in `parse`.
+    Raises ForgedAnswer where a job is shown as two users' own. `unread` as in `parse_queue`.
     """
-    left_out = strict() if unread is None else unread
-    rows = whole_rows(answer, FIELDS, left_out, separator=separator, begins=is_number, what="job")
+    left_out = make_strict_unread() if unread is None else unread
+    rows = split_intact_rows(
+        answer, FIELDS, left_out, separator=separator, begins=is_number, what="job"
+    )
     total = len(rows) + len(left_out.rows)
-    found = left_out.read(rows, _job, _named)
-    refuse_two_owners(chain(owners(found), left_out.owners()))
+    found = left_out.parse_rows(rows, _parse_component, _name_job)
+    refuse_two_owners(chain(iter_job_owners(found), left_out.iter_owners()))
     left_out.check_queue(total)
-    return merge(whole(found, left_out))
+    return merge_components(drop_incomplete_jobs(found, left_out))
 
 
-def _job(row: Row) -> tuple[Job, JobId | None]:
-    return _read(row), _leader(row)
+def _parse_component(row: Row) -> tuple[Job, JobId | None]:
+    return _parse_job(row), _find_leader(row)
 
 
-def _named(row: Row) -> UnreadRow:
+def _name_job(row: Row) -> UnreadRow:
     """The row by its job; a component by its leader, which lacks something without it."""
     leader = row["HetJobID"]
-    found = named("job", row["JobID"], row["UserID"])
+    found = name_unread_row("job", row["JobID"], row["UserID"])
     return replace(found, job_id=JobId(int(leader))) if is_number(leader) else found
 
 
-def _read(row: Row) -> Job:
-    state = _state(row["State"])
-    nodes = lowest(row["NumNodes"])
-    node_list = text(row["NodeList"])
+def _parse_job(row: Row) -> Job:
+    state = _parse_state(row["State"])
+    nodes = parse_lowest(row["NumNodes"])
+    node_list = parse_text(row["NodeList"])
     return Job(
-        job_id=JobId(integer(row["JobID"])),
-        submit=integer(row["SubmitTime"]),
+        job_id=JobId(parse_integer(row["JobID"])),
+        submit=parse_integer(row["SubmitTime"]),
         state=state,
-        user=name(row["UserName"]),
-        uid=integer(row["UserID"]),
-        account=text(row["Account"]),
-        partition=text(row["Partition"]),
-        qos=text(row["QOS"]),
+        user=parse_name(row["UserName"]),
+        uid=parse_integer(row["UserID"]),
+        account=parse_text(row["Account"]),
+        partition=parse_text(row["Partition"]),
+        qos=parse_text(row["QOS"]),
         name=row["Name"],
-        reason=_reason(row["Reason"]),
-        priority=optional_integer(row["PriorityLong"]),
-        eligible=instant(row["EligibleTime"]),
+        reason=_parse_reason(row["Reason"]),
+        priority=parse_optional_integer(row["PriorityLong"]),
+        eligible=parse_instant(row["EligibleTime"]),
         # Slurm gives a job that ended without ever running its end as its start.
-        start=instant(row["StartTime"]) if node_list or not state.has_ended else None,
-        end=None if state.is_waiting else instant(row["EndTime"]),
+        start=parse_instant(row["StartTime"]) if node_list or not state.has_ended else None,
+        end=None if state.is_waiting else parse_instant(row["EndTime"]),
         time_limit_s=parse_time_limit(row["TimeLimit"]),
         nodes=nodes,
-        cpus=integer(row["NumCPUs"]),
-        gpus=_gpus(row, nodes),
-        dependency=text(row["Dependency"]),
+        cpus=parse_integer(row["NumCPUs"]),
+        gpus=_count_job_gpus(row, nodes),
+        dependency=parse_text(row["Dependency"]),
         node_list=node_list,
-        comment=text(row["Comment"]),
+        comment=parse_text(row["Comment"]),
         array=_is_array(row["ArrayTaskID"], state),
     )
 
 
-def _state(cell: str) -> JobState:
+def _parse_state(cell: str) -> JobState:
     """A job that squeue calls requeued waits again; in accounting it is the run that ended."""
-    state = job_state(cell)
+    state = parse_job_state(cell)
     return JobState.PENDING if state is JobState.REQUEUED else state
 
 
-def _reason(cell: str) -> str:
-    return "" if cell == "None" else text(cell)
+def _parse_reason(cell: str) -> str:
+    return "" if cell == "None" else parse_text(cell)
 
 
 def _is_array(task_ids: str, state: JobState) -> bool:
@@ -224,13 +228,13 @@ def _is_array(task_ids: str, state: JobState) -> bool:
     return task_ids != _NONE and (state.is_waiting or not task_ids.isdigit())
 
 
-def _leader(row: Row) -> JobId | None:
+def _find_leader(row: Row) -> JobId | None:
     leader = row["HetJobID"]
-    return None if leader == _NONE else JobId(integer(leader))
+    return None if leader == _NONE else JobId(parse_integer(leader))
 
 
-def _gpus(row: Row, nodes: int) -> int:
+def _count_job_gpus(row: Row, nodes: int) -> int:
     """From TRES; from the request where the site does not account GPUs (AccountingStorageTRES)."""
-    counted = tres.count_gpus(tres.parse_tres(text(row["tres-alloc"])))
-    per_node = gpu_count(row["tres-per-node"])
-    return in_range(counted or per_node * nodes or gpu_count(row["tres-per-job"]))
+    counted = tres.count_gpus(tres.parse_tres(parse_text(row["tres-alloc"])))
+    per_node = count_gpus(row["tres-per-node"])
+    return check_range(counted or per_node * nodes or count_gpus(row["tres-per-job"]))

@@ -3,23 +3,32 @@
 from typing import Any
 
 from mirage.errors import MalformedText
-from mirage.slurm.commands.sdiag import Asked, Diagnosis
-from mirage.slurm.rest.envelope import Payload, instant, listed, mapping, needed, text
+from mirage.slurm.commands.sdiag import Diagnosis, UserCalls
+from mirage.slurm.rest.envelope import (
+    Payload,
+    expect_mapping,
+    parse_instant,
+    parse_text,
+    require_number,
+    require_objects,
+)
 
 
-def parse(answer: Any) -> Diagnosis:
-    found = mapping(mapping(answer).get("statistics"))
-    at = instant(found.get("req_time"))
+def parse_diagnosis(answer: Any) -> Diagnosis:
+    found = expect_mapping(expect_mapping(answer).get("statistics"))
+    at = parse_instant(found.get("req_time"))
     if at is None:
         raise MalformedText("statistics without their time: half an answer")
     return Diagnosis(
         at=at,
-        since=instant(found.get("req_time_start")),
-        users=tuple(_asked(row) for row in listed(found, "rpcs_by_user")),
+        since=parse_instant(found.get("req_time_start")),
+        users=tuple(_parse_user_calls(row) for row in require_objects(found, "rpcs_by_user")),
     )
 
 
-def _asked(row: Payload) -> Asked:
-    return Asked(
-        user=text(row.get("user")), calls=needed(row, "count"), us=needed(row, "total_time")
+def _parse_user_calls(row: Payload) -> UserCalls:
+    return UserCalls(
+        user=parse_text(row.get("user")),
+        calls=require_number(row, "count"),
+        us=require_number(row, "total_time"),
     )

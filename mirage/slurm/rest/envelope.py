@@ -16,7 +16,7 @@ from typing import Any
 from mirage.domain.job import JobId
 from mirage.domain.timelimit import UNLIMITED
 from mirage.errors import MalformedText
-from mirage.slurm.text.unread_rows import UnreadRow, shown
+from mirage.slurm.text.unread_rows import UnreadRow, quote_cell
 
 Payload = Mapping[str, Any]
 """A JSON object. It travels no further than the parser of its answer."""
@@ -62,21 +62,23 @@ class Dialect:
     """Query parameters that /slurmdb's jobs take."""
 
     @property
-    def triples(self) -> bool:
+    def has_triples(self) -> bool:
         """Whether it takes numbers as triples, and lists where v0.0.38 takes text."""
         return self.version != EARLIEST
 
     @property
-    def tried(self) -> bool:
+    def is_tested(self) -> bool:
         return self.version in TRIED
 
 
-def dialect(openapi: Any) -> Dialect:
+def choose_dialect(openapi: Any) -> Dialect:
     """The newest tried version that both know, else one that was not tried.
 
     Raises MalformedText where there is none.
     """
-    paths = {path: _PATH.fullmatch(path) for path in mapping(mapping(openapi).get("paths"))}
+    paths = {
+        path: _PATH.fullmatch(path) for path in expect_mapping(expect_mapping(openapi).get("paths"))
+    }
     served = {m["version"] for m in paths.values() if m and m["daemon"] == "slurm"}
     version = next((v for v in KNOWN if v in served), None)
     if version is None:
@@ -89,19 +91,19 @@ def dialect(openapi: Any) -> Dialect:
         for path, m in paths.items()
         if m and (m["daemon"], m["version"], m["rest"]) == ("slurmdb", version, "jobs")
     ]
-    queries = [q for path in records for q in _queries(openapi["paths"][path])]
+    queries = [q for path in records for q in _iter_query_names(openapi["paths"][path])]
     return Dialect(version=version, accounting=bool(records), record_queries=frozenset(queries))
 
 
-def _queries(path: Any) -> Iterable[str]:
-    for parameter in mapping(mapping(path).get("get")).get("parameters") or ():
-        name = mapping(parameter).get("name")
+def _iter_query_names(path: Any) -> Iterable[str]:
+    for parameter in expect_mapping(expect_mapping(path).get("get")).get("parameters") or ():
+        name = expect_mapping(parameter).get("name")
         if isinstance(name, str):
             yield name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Complaint:
+class ReportedError:
     """One thing that went wrong."""
 
     number: int | None
@@ -111,7 +113,7 @@ class Complaint:
     """What slurmrestd was doing. It may hold the path of its socket, so nothing is read from it."""
 
     @property
-    def of_the_request(self) -> bool:
+    def is_request_fault(self) -> bool:
         """Whether slurmrestd did not understand what it was asked."""
         return self.number in _NOT_UNDERSTOOD
 
@@ -122,38 +124,38 @@ class Complaint:
         return self.error
 
 
-def complaints(answer: Any) -> list[Complaint]:
+def list_errors(answer: Any) -> list[ReportedError]:
     """All that an answer complains of; raises MalformedText for what is no answer."""
-    told = mapping(answer)
-    return [_complaint(mapping(one)) for one in sequence(told.get("errors"))] + [
-        found for one in _outcomes(told) if (found := _complaint(one)).number
+    told = expect_mapping(answer)
+    return [_parse_error(expect_mapping(one)) for one in expect_list(told.get("errors"))] + [
+        found for one in _iter_job_results(told) if (found := _parse_error(one)).number
     ]
 
 
-def ignored(answer: Any) -> list[str]:
+def list_ignored_request_parts(answer: Any) -> list[str]:
     """The warnings that tell of something in the request that was not taken."""
-    told = [mapping(one) for one in sequence(mapping(answer).get("warnings"))]
-    said = [text(one.get("description")) for one in told]
+    told = [expect_mapping(one) for one in expect_list(expect_mapping(answer).get("warnings"))]
+    said = [parse_text(one.get("description")) for one in told]
     return [words for words in said if _IGNORED.search(words)]
 
 
-def _outcomes(told: Payload) -> Iterator[Payload]:
+def _iter_job_results(told: Payload) -> Iterator[Payload]:
     """What became of each job that a move was for: error 0 is a success."""
-    for one in sequence(told.get("status")):
-        yield mapping(mapping(one).get("error"))
-    for one in sequence(told.get("results")):
-        yield mapping(one)
+    for one in expect_list(told.get("status")):
+        yield expect_mapping(expect_mapping(one).get("error"))
+    for one in expect_list(told.get("results")):
+        yield expect_mapping(one)
 
 
-def _complaint(told: Payload) -> Complaint:
-    return Complaint(
+def _parse_error(told: Payload) -> ReportedError:
+    return ReportedError(
         number=next((n for key in _NUMBERS if isinstance(n := told.get(key), int)), None),
-        error=next((words for key in _WORDS if (words := text(told.get(key)))), ""),
-        description=text(told.get("description")) or text(told.get("why")),
+        error=next((words for key in _WORDS if (words := parse_text(told.get(key)))), ""),
+        description=parse_text(told.get("description")) or parse_text(told.get("why")),
     )
 
 
-def mapping(value: Any) -> Payload:
+def expect_mapping(value: Any) -> Payload:
     """An object; absent is empty."""
     if value is None:
         return {}
@@ -162,7 +164,7 @@ def mapping(value: Any) -> Payload:
     return value
 
 
-def sequence(value: Any) -> list[Any]:
+def expect_list(value: Any) -> list[Any]:
     """A list; absent is empty."""
     if value is None:
         return []
@@ -171,34 +173,34 @@ def sequence(value: Any) -> list[Any]:
     return value
 
 
-def listed(answer: Any, key: str) -> list[Payload]:
+def require_objects(answer: Any, key: str) -> list[Payload]:
     """The objects under `key`, which an answer has even where there are none."""
-    return [mapping(value) for value in each(answer, key)]
+    return [expect_mapping(value) for value in require_items(answer, key)]
 
 
-def each(answer: Any, key: str) -> list[Any]:
+def require_items(answer: Any, key: str) -> list[Any]:
     """What stands under `key`, of whatever kind, which an answer has even where nothing does."""
-    if key not in mapping(answer):
+    if key not in expect_mapping(answer):
         raise MalformedText(f"no {key!r} in the answer: half an answer")
-    return sequence(answer[key])
+    return expect_list(answer[key])
 
 
-def job_named(what: str, value: Any) -> UnreadRow:
+def name_unread_job(what: str, value: Any) -> UnreadRow:
     """A record that does not read, by its job."""
     found = value if isinstance(value, Mapping) else {}
-    job_id, uid = _plain(found.get("job_id")), _plain(found.get("user_id"))
-    name = f"{what} {shown(found.get('job_id'))}"
+    job_id, uid = _try_parse_number(found.get("job_id")), _try_parse_number(found.get("user_id"))
+    name = f"{what} {quote_cell(found.get('job_id'))}"
     return UnreadRow(name, "", None if job_id is None else JobId(job_id), uid)
 
 
-def _plain(value: Any) -> int | None:
+def _try_parse_number(value: Any) -> int | None:
     try:
-        return number(value)
+        return parse_number(value)
     except MalformedText:
         return None
 
 
-def text(value: Any) -> str:
+def parse_text(value: Any) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -209,7 +211,7 @@ def text(value: Any) -> str:
     )
 
 
-def number(value: Any) -> int | None:
+def parse_number(value: Any) -> int | None:
     """A count or an id; None where it is not set, or infinite."""
     if isinstance(value, Mapping):
         if value.get("infinite") or not value.get("set"):
@@ -222,29 +224,29 @@ def number(value: Any) -> int | None:
     return value if 0 <= value < _NO_VALUE else None
 
 
-def needed(payload: Payload, key: str) -> int:
+def require_number(payload: Payload, key: str) -> int:
     """A number without which the object means nothing."""
-    found = number(payload.get(key))
+    found = parse_number(payload.get(key))
     if found is None:
         raise MalformedText(f"{key!r} is not set")
     return found
 
 
-def instant(value: Any) -> int | None:
+def parse_instant(value: Any) -> int | None:
     """Epoch seconds; 0 is Slurm's not yet."""
-    return number(value) or None
+    return parse_number(value) or None
 
 
-def time_limit_s(value: Any) -> int | None:
+def parse_limit_s(value: Any) -> int | None:
     """Slurm's minutes as seconds. In v0.0.38 null is no limit, elsewhere the triple says it."""
     infinite = value is None or (isinstance(value, Mapping) and bool(value.get("infinite")))
     if infinite:
         return UNLIMITED
-    minutes = number(value)
+    minutes = parse_number(value)
     return None if minutes is None else minutes * _MINUTE
 
 
-def words(value: Any) -> tuple[str, ...]:
+def parse_words(value: Any) -> tuple[str, ...]:
     """Text, or a list of texts, as a tuple in upper case; empty where there is none."""
-    found = [value] if isinstance(value, str) else sequence(value)
-    return tuple(text(word).upper() for word in found if word)
+    found = [value] if isinstance(value, str) else expect_list(value)
+    return tuple(parse_text(word).upper() for word in found if word)

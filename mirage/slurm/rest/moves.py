@@ -3,14 +3,14 @@
 from typing import Any
 
 from mirage.slurm.rest.envelope import Dialect
-from mirage.slurm.text.dependency import plain
+from mirage.slurm.text.dependency import normalize_dependency
 
 
-def update(dialect: Dialect, dependency: str, node_list: str | None) -> dict[str, Any]:
+def build_update_body(dialect: Dialect, dependency: str, node_list: str | None) -> dict[str, Any]:
     """The body of a job's update; None leaves the node list alone, empty text takes it away."""
-    body: dict[str, Any] = {"dependency": plain(dependency)}
+    body: dict[str, Any] = {"dependency": normalize_dependency(dependency)}
     if node_list is not None:
-        if dialect.triples:
+        if dialect.has_triples:
             # An empty list would leave the node list as it is, in silence (24.11, 26.05).
             body["required_nodes"] = [node_list]
         else:
@@ -18,6 +18,6 @@ def update(dialect: Dialect, dependency: str, node_list: str | None) -> dict[str
     return body
 
 
-def release() -> dict[str, Any]:
+def build_release_body() -> dict[str, Any]:
     """Takes a hold away, whoever set it (22.05.8)."""
     return {"hold": False}

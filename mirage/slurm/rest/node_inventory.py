@@ -5,26 +5,35 @@ from typing import Any
 
 from mirage.domain.snapshot import Node
 from mirage.errors import MalformedText
-from mirage.slurm.rest.envelope import Payload, each, mapping, needed, number, sequence, text, words
-from mirage.slurm.text.gres import gpu_count
-from mirage.slurm.text.unread_rows import Unread, UnreadRow, shown, strict
+from mirage.slurm.rest.envelope import (
+    Payload,
+    expect_list,
+    expect_mapping,
+    parse_number,
+    parse_text,
+    parse_words,
+    require_items,
+    require_number,
+)
+from mirage.slurm.text.gres import count_gpus
+from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread, quote_cell
 
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _IN_ORDER = ("DOWN", "ALLOCATED", "MIXED", "COMPLETING", "PLANNED", "RESERVED", "IDLE")
 """sinfo's word is the first of these that a node is, once nothing takes it out of service."""
 
 
-def parse(answer: Any, unread: Unread | None = None) -> tuple[Node, ...]:
+def parse_nodes(answer: Any, unread: Unread | None = None) -> tuple[Node, ...]:
     """The nodes. Those that do not read are added to `unread`; without it, or where they are many,
     MalformedText is raised."""
-    left_out = strict() if unread is None else unread
-    told = each(answer, "nodes")
-    found = left_out.read(told, _node, _named)
-    left_out.check(len(told))
+    left_out = make_strict_unread() if unread is None else unread
+    told = require_items(answer, "nodes")
+    found = left_out.parse_rows(told, _parse_node, _name_node)
+    left_out.check_share(len(told))
     return tuple(found)
 
 
-def state_of(found: tuple[str, ...]) -> str:
+def format_node_state(found: tuple[str, ...]) -> str:
     """One word for a state and its flags, as `sinfo -o %T` says it."""
     flags = frozenset(found)
     busy = bool(flags & _BUSY)
@@ -37,32 +46,34 @@ def state_of(found: tuple[str, ...]) -> str:
     return next((word.lower() for word in _IN_ORDER if word in flags), "unknown")
 
 
-def _named(value: Any) -> UnreadRow:
-    return UnreadRow(f"node {shown(value.get('name') if isinstance(value, Mapping) else value)}")
-
-
-def _node(value: Any) -> Node:
-    return _read(mapping(value))
-
-
-def _read(payload: Payload) -> Node:
-    # One word with flags beside it in v0.0.38, one list later on.
-    found = words(payload.get("state")) + words(payload.get("state_flags"))
-    if not found:
-        raise MalformedText("without a state: half an answer")
-    return Node(
-        name=_name(payload),
-        partitions=tuple(text(name) for name in sequence(payload.get("partitions"))),
-        state=state_of(found),
-        cpus=needed(payload, "cpus"),
-        cpus_used=number(payload.get("alloc_cpus")) or 0,
-        gpus=gpu_count(text(payload.get("gres"))),
-        gpus_used=gpu_count(text(payload.get("gres_used"))),
+def _name_node(value: Any) -> UnreadRow:
+    return UnreadRow(
+        f"node {quote_cell(value.get('name') if isinstance(value, Mapping) else value)}"
     )
 
 
-def _name(payload: Payload) -> str:
-    found = text(payload.get("name"))
+def _parse_node(value: Any) -> Node:
+    return _build_node(expect_mapping(value))
+
+
+def _build_node(payload: Payload) -> Node:
+    # One word with flags beside it in v0.0.38, one list later on.
+    found = parse_words(payload.get("state")) + parse_words(payload.get("state_flags"))
+    if not found:
+        raise MalformedText("without a state: half an answer")
+    return Node(
+        name=_require_name(payload),
+        partitions=tuple(parse_text(name) for name in expect_list(payload.get("partitions"))),
+        state=format_node_state(found),
+        cpus=require_number(payload, "cpus"),
+        cpus_used=parse_number(payload.get("alloc_cpus")) or 0,
+        gpus=count_gpus(parse_text(payload.get("gres"))),
+        gpus_used=count_gpus(parse_text(payload.get("gres_used"))),
+    )
+
+
+def _require_name(payload: Payload) -> str:
+    found = parse_text(payload.get("name"))
     if not found:
         raise MalformedText("without a name: half an answer")
     return found

@@ -7,50 +7,50 @@ from mirage.domain.job import JobId
 from mirage.domain.submission import Submission
 from mirage.errors import InputError, MalformedText
 from mirage.slurm.rest import submit_options
-from mirage.slurm.rest.envelope import Dialect, mapping, number
-from mirage.slurm.text.dependency import plain
+from mirage.slurm.rest.envelope import Dialect, expect_mapping, parse_number
+from mirage.slurm.text.dependency import normalize_dependency
 
 
-def submit(dialect: Dialect, job: Submission) -> dict[str, Any]:
+def build_submission(dialect: Dialect, job: Submission) -> dict[str, Any]:
     """The body of a submission.
 
     Raises InputError for what this version cannot take: slurmrestd of 22.05.8 dies of `argv`.
     """
-    if job.arguments and not dialect.triples:
+    if job.arguments and not dialect.has_triples:
         raise InputError(
             f"slurmrestd {dialect.version} ends when a script comes with arguments: "
             "submit this chain with mode standby, or without arguments"
         )
-    described = _later(job) if dialect.triples else _earliest(job)
+    described = _build_later_job(job) if dialect.has_triples else _build_earliest_job(job)
     return {
         "job": {k: v for k, v in described.items() if v not in ("", None, [])},
         "script": job.script,
     }
 
 
-def has_job(answer: Any) -> bool:
-    return bool(number(mapping(answer).get("job_id")))
+def has_job_id(answer: Any) -> bool:
+    return bool(parse_number(expect_mapping(answer).get("job_id")))
 
 
-def submitted(answer: Any) -> JobId:
+def parse_job_id(answer: Any) -> JobId:
     """The new job's id."""
-    found = number(mapping(answer).get("job_id"))
+    found = parse_number(expect_mapping(answer).get("job_id"))
     if not found:
         raise MalformedText("no job id in the answer to a submission")
     return JobId(found)
 
 
-def _earliest(job: Submission) -> dict[str, Any]:
-    told = submit_options.told(_without_chdir(job), submit_options.EARLIEST)
-    told = {"open_mode": "append", **_described(job), **told}
+def _build_earliest_job(job: Submission) -> dict[str, Any]:
+    told = submit_options.convert_options(_drop_chdir(job), submit_options.EARLIEST)
+    told = {"open_mode": "append", **_describe_job(job), **told}
     return told | {"environment": dict(job.environment)}
 
 
-def _later(job: Submission) -> dict[str, Any]:
-    told = submit_options.told(_without_chdir(job), submit_options.LATER)
+def _build_later_job(job: Submission) -> dict[str, Any]:
+    told = submit_options.convert_options(_drop_chdir(job), submit_options.LATER)
     return {
         "open_mode": ["APPEND"],
-        **_described(job),
+        **_describe_job(job),
         **told,
         "environment": [f"{name}={value}" for name, value in job.environment.items()],
         # The first is the place of the script's own path, which slurmstepd fills in.
@@ -58,17 +58,17 @@ def _later(job: Submission) -> dict[str, Any]:
     }
 
 
-def _described(job: Submission) -> dict[str, Any]:
+def _describe_job(job: Submission) -> dict[str, Any]:
     chdir = job.options.get("chdir")
     return {
         "name": job.name,
         "comment": job.comment,
-        "dependency": plain(job.dependency),
+        "dependency": normalize_dependency(job.dependency),
         "current_working_directory": (
             posixpath.join(job.directory, chdir) if chdir else job.directory
         ),
     }
 
 
-def _without_chdir(job: Submission) -> dict[str, str]:
+def _drop_chdir(job: Submission) -> dict[str, str]:
     return {name: value for name, value in job.options.items() if name != "chdir"}

@@ -26,7 +26,7 @@ _PRICE = re.compile(r"\d{1,3}(?:\.\d{1,9})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class ChainSettings:
     """None: the job tells nothing of it."""
 
     style: Style | None = None
@@ -41,46 +41,46 @@ class Wishes:
     """No service is to follow the chain: its links plan by themselves."""
 
 
-def wishes(job: Job) -> Wishes:
+def parse_chain_settings(job: Job) -> ChainSettings:
     """Of the comment; of the submit line what the comment does not tell."""
-    said = dict(_in_submit_line(job.submit_line)) | dict(_in_comment(job.comment))
+    said = dict(_parse_submit_line(job.submit_line)) | dict(_parse_comment(job.comment))
     if _NEVER in said:
         said["max-overlap"] = "0"
     found: Mapping[str, Any] = {
         field: read(said[name]) for name, (field, read) in _READ.items() if name in said
     }
-    return Wishes(**found)
+    return ChainSettings(**found)
 
 
-def planner(job: Job) -> Planner:
+def infer_planner(job: Job) -> Planner:
     """Who planned a release that stood in Slurm when the job was first seen.
 
     The running link wrote it: a lead that its user gave, what the service answered, or its own
     forecast. The comment that it gives the standby tells which.
     """
-    said = dict(_in_comment(job.comment))
+    said = dict(_parse_comment(job.comment))
     if "lead" in said:
         return Planner.USER
     return Planner.SERVICE if said.get("planned-by") == Planner.SERVICE else Planner.LINK
 
 
-def _in_comment(comment: str) -> Iterator[tuple[str, str]]:
+def _parse_comment(comment: str) -> Iterator[tuple[str, str]]:
     """The first word that holds settings: as the wrapped sbatch reads it."""
     match = _ITEMS.search(comment)
     if match is not None:
-        yield from (_pair(item) for item in match["items"].split(","))
+        yield from (_split_item(item) for item in match["items"].split(","))
 
 
-def _in_submit_line(line: str) -> Iterator[tuple[str, str]]:
-    return (_pair(match["item"]) for match in _OPTION.finditer(line))
+def _parse_submit_line(line: str) -> Iterator[tuple[str, str]]:
+    return (_split_item(match["item"]) for match in _OPTION.finditer(line))
 
 
-def _pair(item: str) -> tuple[str, str]:
+def _split_item(item: str) -> tuple[str, str]:
     name, _, value = item.partition("=")
     return name, value
 
 
-def _seconds(text: str) -> int | None:
+def _parse_seconds(text: str) -> int | None:
     try:
         seconds = parse_time_limit(text)
     except MalformedText:
@@ -88,28 +88,28 @@ def _seconds(text: str) -> int | None:
     return None if seconds is None or seconds == UNLIMITED or seconds > _MOST_S else seconds
 
 
-def _price(text: str) -> float | None:
+def _parse_price(text: str) -> float | None:
     price = float(text) if _PRICE.fullmatch(text) else None
     return price if price is not None and price <= _MOST_PRICE else None
 
 
-def _policy(text: str) -> str | None:
+def _parse_policy(text: str) -> str | None:
     return text if _POLICY.fullmatch(text) else None
 
 
-def _one_of(kind: type[Style | ChainMode | Presubmit]) -> Callable[[str], Any]:
+def _build_enum_parser(kind: type[Style | ChainMode | Presubmit]) -> Callable[[str], Any]:
     known = {member.value: member for member in kind}
     return known.get
 
 
 _READ: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "style": ("style", _one_of(Style)),
-    "max-overlap": ("max_overlap_s", _seconds),
-    "mode": ("mode", _one_of(ChainMode)),
-    "presubmit": ("presubmit", _one_of(Presubmit)),
-    "policy": ("policy", _policy),
-    "overlap-price": ("overlap_price", _price),
-    "total": ("total_s", _seconds),
-    "min-runtime": ("min_runtime_s", _seconds),
+    "style": ("style", _build_enum_parser(Style)),
+    "max-overlap": ("max_overlap_s", _parse_seconds),
+    "mode": ("mode", _build_enum_parser(ChainMode)),
+    "presubmit": ("presubmit", _build_enum_parser(Presubmit)),
+    "policy": ("policy", _parse_policy),
+    "overlap-price": ("overlap_price", _parse_price),
+    "total": ("total_s", _parse_seconds),
+    "min-runtime": ("min_runtime_s", _parse_seconds),
     "service": ("alone", "none".__eq__),
 }

@@ -22,49 +22,49 @@ _NO = re.compile(r"permission denied|invalid user|invalid job id", re.IGNORECASE
 _ERROR_LINE = re.compile(r"^(?:\w+: (?:error|fatal): |slurm_\w+ error: )", re.MULTILINE)
 
 
-def no_answer(said: str) -> bool:
+def is_unreachable(said: str) -> bool:
     """Whether words of Slurm tell of not reaching it, rather than of its no."""
     return _NO_ANSWER.search(said) is not None
 
 
-def no_accounting(said: str) -> bool:
+def is_accounting_off(said: str) -> bool:
     return _NO_ACCOUNTING.search(said) is not None
 
 
-def plain_no(said: str) -> bool:
+def is_refusal(said: str) -> bool:
     """Whether they are a no to a question."""
-    return _NO.search(said) is not None and not no_answer(said)
+    return _NO.search(said) is not None and not is_unreachable(said)
 
 
-def query_complaint(command: str, code: int, stderr: str) -> ClusterError | None:
+def classify_query_error(command: str, code: int, stderr: str) -> ClusterError | None:
     """The error of a query, or None for a good answer.
 
     Code 0 with an error on stderr is no answer either. Whatever is not a plain no is unavailable.
     """
     if code == 0 and _ERROR_LINE.search(stderr) is None:
         return None
-    said = _sentence(command, code, stderr)
-    if no_accounting(stderr):
+    said = _format_error(command, code, stderr)
+    if is_accounting_off(stderr):
         return AccountingOff(said)
-    if plain_no(stderr):
+    if is_refusal(stderr):
         return ClusterRefused(said)
     return ClusterUnavailable(said)
 
 
-def move_complaint(command: str, code: int, stderr: str) -> ClusterError | None:
+def classify_move_error(command: str, code: int, stderr: str) -> ClusterError | None:
     """The error of an update or a cancel, or None when it was done.
 
     Whatever Slurm says that is not about reaching it is a no, which is not repeated.
     """
     if code == 0 and _ERROR_LINE.search(stderr) is None:
         return None
-    said = _sentence(command, code, stderr)
-    if code < 0 or not stderr.strip() or no_answer(stderr):
+    said = _format_error(command, code, stderr)
+    if code < 0 or not stderr.strip() or is_unreachable(stderr):
         return ClusterUnavailable(said)
     return ClusterRefused(said)
 
 
-def _sentence(command: str, code: int, stderr: str) -> str:
+def _format_error(command: str, code: int, stderr: str) -> str:
     lines = list(dict.fromkeys(line.strip() for line in stderr.splitlines() if line.strip()))
     how = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
     return f"{command}: {'; '.join(lines)[:500] or 'no word of why'} ({how})"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from mirage.domain.job import JobId, JobState
 from mirage.errors import MalformedText
-from mirage.slurm.text.unread_rows import Unread, UnreadRow, shown, strict
+from mirage.slurm.text.unread_rows import Unread, UnreadRow, make_strict_unread, quote_cell
 
 SEPARATOR = "\x1f"
 
@@ -36,10 +36,10 @@ def split_rows(answer: str, fields: Sequence[str], separator: str = SEPARATOR) -
 
     Raises MalformedText where one has fewer fields or more.
     """
-    return whole_rows(answer, fields, strict(), separator=separator)
+    return split_intact_rows(answer, fields, make_strict_unread(), separator=separator)
 
 
-def whole_rows(
+def split_intact_rows(
     answer: str,
     fields: Sequence[str],
     unread: Unread,
@@ -59,7 +59,7 @@ def whole_rows(
     if not end and not answer.strip():
         return []
     if cells[end] != "\n":
-        raise _cut(answer)
+        raise _make_cut_error(answer)
     # So each row begins with a newline, and is followed by one.
     cells[0] = f"\n{cells[0]}"
     rows, at, width = [], 0, len(fields)
@@ -69,17 +69,18 @@ def whole_rows(
             rows.append(dict(zip(fields, [cells[at][1:], *cells[at + 1 : after]], strict=True)))
             at = after
             continue
-        after = _next_row(cells, at + 1, width, begins)
+        after = _find_next_row(cells, at + 1, width, begins)
         if after == end and end - at < width:
-            raise _cut(answer)
-        unread.add(
-            named(what, cells[at][1:]), f"fields are missing or too many: {after - at} of {width}"
+            raise _make_cut_error(answer)
+        unread.add_row(
+            name_unread_row(what, cells[at][1:]),
+            f"fields are missing or too many: {after - at} of {width}",
         )
         at = after
     return rows
 
 
-def _next_row(
+def _find_next_row(
     cells: Sequence[str], at: int, width: int, begins: Callable[[str], bool] | None
 ) -> int:
     """Where a row begins after one of another length; users' texts may begin with a newline too."""
@@ -98,60 +99,60 @@ def _next_row(
     return end
 
 
-def _cut(answer: str) -> MalformedText:
+def _make_cut_error(answer: str) -> MalformedText:
     return MalformedText(f"the answer ends in the middle of a row: {answer[-80:]!r}")
 
 
-def named(what: str, cell: str, uid: str = "") -> UnreadRow:
+def name_unread_row(what: str, cell: str, uid: str = "") -> UnreadRow:
     """A row by its first cell, which names a job where it is a number."""
     job_id = JobId(int(cell)) if is_number(cell) else None
-    return UnreadRow(f"{what} {shown(cell)}", "", job_id, int(uid) if is_number(uid) else None)
+    return UnreadRow(f"{what} {quote_cell(cell)}", "", job_id, int(uid) if is_number(uid) else None)
 
 
 def is_number(cell: str) -> bool:
     return cell.isascii() and cell.isdigit() and len(cell) <= _LONGEST_NUMBER
 
 
-def text(cell: str) -> str:
+def parse_text(cell: str) -> str:
     return "" if cell in _NO_TEXT else cell
 
 
-def name(cell: str) -> str:
+def parse_name(cell: str) -> str:
     """A name of Slurm's own, in UTF-8; what users write comes as it is."""
     if _NOT_UTF8 in cell:
         raise MalformedText(f"not UTF-8: {cell[:40]!r}")
-    return text(cell)
+    return parse_text(cell)
 
 
-def integer(cell: str) -> int:
+def parse_integer(cell: str) -> int:
     """A count or an id. Padding is refused: a padded field may have been cut as well."""
     if not is_number(cell):
         raise MalformedText(f"not a number: {cell[:40]!r}")
-    return in_range(int(cell))
+    return check_range(int(cell))
 
 
-def in_range(number: int) -> int:
+def check_range(number: int) -> int:
     """The number, where it is no nonsense that no column takes."""
     if number > _LARGEST:
         raise MalformedText(f"out of range: {number}")
     return number
 
 
-def optional_integer(cell: str) -> int | None:
-    return integer(cell) if text(cell) else None
+def parse_optional_integer(cell: str) -> int | None:
+    return parse_integer(cell) if parse_text(cell) else None
 
 
-def lowest(cell: str) -> int:
+def parse_lowest(cell: str) -> int:
     """The least of a range such as `2-4`: what the job needs to start."""
-    return integer(cell.partition("-")[0])
+    return parse_integer(cell.partition("-")[0])
 
 
-def instant(cell: str) -> int | None:
+def parse_instant(cell: str) -> int | None:
     """Epoch seconds, as SLURM_TIME_FORMAT=%s gives them; None for not yet and not known."""
-    return None if cell.upper() in _NO_INSTANT else integer(cell)
+    return None if cell.upper() in _NO_INSTANT else parse_integer(cell)
 
 
-def job_state(cell: str) -> JobState:
+def parse_job_state(cell: str) -> JobState:
     """The state without what follows it, as in `CANCELLED by 1001`."""
     word = cell.partition(" ")[0].rstrip("+")
     try:

@@ -24,29 +24,31 @@ _ONE_JOB = re.compile(r"(?P<type>[a-z]+):(?P<job>\d{1,18})(?:\+(?P<minutes>\d{1,
 _SINGLETON = "singleton"
 
 
-def plain(dependency: str) -> str:
+def normalize_dependency(dependency: str) -> str:
     """The list as scontrol takes it: one job a term, without Slurm's remarks."""
     separator = "?" if "?" in dependency else ","
-    return separator.join(_terms(dependency, separator))
+    return separator.join(_split_terms(dependency, separator))
 
 
-def waits_on(dependency: str, predecessor: JobId) -> bool:
+def has_own_term(dependency: str, predecessor: JobId) -> bool:
     """Whether Mirage's own term for `predecessor` is in the list."""
-    return _own_term(predecessor) in plain(dependency).replace("?", ",").split(",")
+    return _format_own_term(predecessor) in normalize_dependency(dependency).replace(
+        "?", ","
+    ).split(",")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReleasePlan:
     """Eligible when the predecessor ends, or so many minutes after it started."""
 
     predecessor: JobId
     minutes: int
 
 
-def plan(dependency: str) -> Plan | None:
+def parse_plan(dependency: str) -> ReleasePlan | None:
     """None: the list is no plan, as one that does not read."""
     try:
-        several = sorted(_terms(dependency, "?")) if dependency.count("?") == 1 else []
+        several = sorted(_split_terms(dependency, "?")) if dependency.count("?") == 1 else []
     except MalformedText:
         return None
     after, end = [_ONE_JOB.fullmatch(term) for term in several] or (None, None)
@@ -54,61 +56,61 @@ def plan(dependency: str) -> Plan | None:
         return None
     if after["job"] != end["job"] or end["minutes"] is not None:
         return None
-    return Plan(JobId(int(end["job"])), int(after["minutes"] or 0))
+    return ReleasePlan(JobId(int(end["job"])), int(after["minutes"] or 0))
 
 
-def plan_min(dependency: str, predecessor: JobId) -> int | None:
+def find_plan_minutes(dependency: str, predecessor: JobId) -> int | None:
     """Minutes of a plan for this predecessor; None: the list is none."""
-    found = plan(dependency)
+    found = parse_plan(dependency)
     return found.minutes if found is not None and found.predecessor == predecessor else None
 
 
-def planned(dependency: str, predecessor: JobId, minutes: int) -> str:
+def replace_with_plan(dependency: str, predecessor: JobId, minutes: int) -> str:
     """The list with a plan as Mirage's own part. Raises InputError where none can stand."""
     if not 0 < minutes <= MOST_MINUTES:
         raise InputError(f"a plan is 1 to {MOST_MINUTES} minutes after a start, not {minutes}")
-    if not takes_plan(dependency, predecessor):
+    if not can_take_plan(dependency, predecessor):
         raise InputError(
-            f"dependency {plain(dependency)!r} has terms of its owner's: "
+            f"dependency {normalize_dependency(dependency)!r} has terms of its owner's: "
             f"Slurm takes no plan for {predecessor} beside them"
         )
-    return f"{_own_term(predecessor)}?after:{predecessor}+{minutes}"
+    return f"{_format_own_term(predecessor)}?after:{predecessor}+{minutes}"
 
 
-def takes_plan(dependency: str, predecessor: JobId) -> bool:
+def can_take_plan(dependency: str, predecessor: JobId) -> bool:
     """Whether nothing of its owner's stands in the list, as in one that does not read."""
-    if plan_min(dependency, predecessor) is not None:
+    if find_plan_minutes(dependency, predecessor) is not None:
         return True
-    return _REMARK.sub("", dependency).strip() in {"", "(null)", _own_term(predecessor)}
+    return _REMARK.sub("", dependency).strip() in {"", "(null)", _format_own_term(predecessor)}
 
 
-def without(dependency: str, predecessor: JobId) -> str:
+def remove_own_term(dependency: str, predecessor: JobId) -> str:
     """The user's part of the list. A list without Mirage's term is all the user's."""
-    if plan_min(dependency, predecessor) is not None:
+    if find_plan_minutes(dependency, predecessor) is not None:
         return ""
-    if not waits_on(dependency, predecessor):
-        return plain(dependency)
+    if not has_own_term(dependency, predecessor):
+        return normalize_dependency(dependency)
     if "?" in dependency:
         raise InputError(
-            f"dependency {plain(dependency)!r} asks for any of its terms: without "
-            f"{_own_term(predecessor)} it would mean something else, so Mirage leaves it alone"
+            f"dependency {normalize_dependency(dependency)!r} asks for any of its terms: without "
+            f"{_format_own_term(predecessor)} it would mean something else, so Mirage leaves it alone"
         )
-    own = _own_term(predecessor)
-    return ",".join(term for term in _terms(dependency, ",") if term != own)
+    own = _format_own_term(predecessor)
+    return ",".join(term for term in _split_terms(dependency, ",") if term != own)
 
 
-def behind(dependency: str, predecessor: JobId) -> str:
+def add_own_term(dependency: str, predecessor: JobId) -> str:
     """The list with Mirage's own term first, and without a plan."""
-    if plan_min(dependency, predecessor) is not None:
-        return _own_term(predecessor)
-    if waits_on(dependency, predecessor):
-        return plain(dependency)
+    if find_plan_minutes(dependency, predecessor) is not None:
+        return _format_own_term(predecessor)
+    if has_own_term(dependency, predecessor):
+        return normalize_dependency(dependency)
     if "?" in dependency:
         raise InputError(
-            f"dependency {plain(dependency)!r} asks for any of its terms: "
-            f"{_own_term(predecessor)} cannot be added to it"
+            f"dependency {normalize_dependency(dependency)!r} asks for any of its terms: "
+            f"{_format_own_term(predecessor)} cannot be added to it"
         )
-    return ",".join([_own_term(predecessor), *_terms(dependency, ",")])
+    return ",".join([_format_own_term(predecessor), *_split_terms(dependency, ",")])
 
 
 def has_singleton(dependency: str) -> bool:
@@ -119,19 +121,19 @@ def has_singleton(dependency: str) -> bool:
     return _SINGLETON in _REMARK.sub("", dependency).strip().split(",")
 
 
-def terms(dependency: str) -> tuple["Term", ...]:
+def list_required_terms(dependency: str) -> tuple["Term", ...]:
     """The terms that each have to be met; none of a list of which any will do, which Mirage leaves
     as it is."""
-    return () if "?" in dependency else all_terms(dependency)
+    return () if "?" in dependency else parse_all_terms(dependency)
 
 
-def all_terms(dependency: str) -> tuple["Term", ...]:
+def parse_all_terms(dependency: str) -> tuple["Term", ...]:
     """Also of a list of which any will do (`?`). Raises MalformedText."""
     separator = "?" if "?" in dependency else ","
-    return tuple(Term(one) for one in _terms(dependency, separator))
+    return tuple(Term(one) for one in _split_terms(dependency, separator))
 
 
-def joined(several: Iterable["Term"]) -> str:
+def join_terms(several: Iterable["Term"]) -> str:
     return ",".join(term.text for term in several)
 
 
@@ -175,11 +177,11 @@ class Term:
         return None
 
 
-def _own_term(predecessor: JobId) -> str:
+def _format_own_term(predecessor: JobId) -> str:
     return f"afterany:{predecessor}"
 
 
-def _terms(dependency: str, separator: str) -> Sequence[str]:
+def _split_terms(dependency: str, separator: str) -> Sequence[str]:
     if dependency.strip() in {"", "(null)"}:
         return []
     terms: list[str] = []

@@ -6,7 +6,7 @@ from mirage.domain.job import Job, JobId
 from mirage.errors import ForgedAnswer
 
 
-def owners(found: Iterable[tuple[Job, object]]) -> Iterator[tuple[JobId, int | None]]:
+def iter_job_owners(found: Iterable[tuple[Job, object]]) -> Iterator[tuple[JobId, int | None]]:
     """Of jobs, each beside its leader."""
     return ((job.job_id, job.uid) for job, _ in found)
 
@@ -14,7 +14,7 @@ def owners(found: Iterable[tuple[Job, object]]) -> Iterator[tuple[JobId, int | N
 def refuse_two_owners(owners: Iterable[tuple[Hashable, int | None]]) -> None:
     """Raise ForgedAnswer where the same job is said to be of two users.
 
-    `owners`: a job, by whatever names it once, and its owner's uid; None is not known.
+    `iter_job_owners`: a job, by whatever names it once, and its owner's uid; None is not known.
     """
     known: dict[Hashable, int] = {}
     for job, uid in owners:

@@ -20,23 +20,23 @@ _NO_TYPE = frozenset({"no_consume", ""})
 Slurm may write `gpu:(null):4`."""
 
 
-def gpu_count(text: str) -> int:
+def count_gpus(text: str) -> int:
     """GPUs in the list, of all types together; a name without a count is one.
 
     Raises MalformedText for GPUs that are written in another way.
     """
-    return sum(map(_gpus, _ASIDE.sub("", text).split(","))) if _GPU in text else 0
+    return sum(map(_count_term_gpus, _ASIDE.sub("", text).split(","))) if _GPU in text else 0
 
 
-def requested_gpus(text: str, nodes: int) -> int:
+def count_requested_gpus(text: str, nodes: int) -> int:
     """GPUs of the whole job in ReqGRES: `gpu:2` of each node, or as sacct of 18.08 to 20.02 writes
     it, `PER_JOB:gpu:8,PER_NODE:gpu:4`.
 
     Raises MalformedText too where only a number of each task or socket is told.
     """
     plain, *others = _PER.split(text)
-    by_unit = dict(zip(others[::2], map(gpu_count, others[1::2]), strict=True))
-    by_unit["NODE"] = by_unit.get("NODE", 0) + gpu_count(plain)
+    by_unit = dict(zip(others[::2], map(count_gpus, others[1::2]), strict=True))
+    by_unit["NODE"] = by_unit.get("NODE", 0) + count_gpus(plain)
     found = by_unit.pop("JOB", 0) or by_unit.pop("NODE") * nodes
     if not found and any(by_unit.values()):
         raise MalformedText(
@@ -45,7 +45,7 @@ def requested_gpus(text: str, nodes: int) -> int:
     return found
 
 
-def _gpus(term: str) -> int:
+def _count_term_gpus(term: str) -> int:
     name, *parts = _PREFIX.sub("", term.strip(), count=1).replace("=", ":").split(":")
     if name != _GPU:
         return 0

@@ -13,7 +13,7 @@ Component = tuple[Job, JobId | None]
 """A job, and its leader; None: it is not heterogeneous."""
 
 
-def whole(found: Sequence[Component], unread: Unread) -> Sequence[Component]:
+def drop_incomplete_jobs(found: Sequence[Component], unread: Unread) -> Sequence[Component]:
     """The jobs without the heterogeneous ones of which a component does not read: these would be
     smaller than they are."""
     torn = unread.job_ids
@@ -21,11 +21,11 @@ def whole(found: Sequence[Component], unread: Unread) -> Sequence[Component]:
         return found
     for job, leader in found:
         if leader in torn:
-            unread.add(UnreadRow(f"job '{job.job_id}'", "", leader), "another component of it")
+            unread.add_row(UnreadRow(f"job '{job.job_id}'", "", leader), "another component of it")
     return [(job, leader) for job, leader in found if leader not in torn]
 
 
-def merge(jobs: Iterable[Component]) -> list[Job]:
+def merge_components(jobs: Iterable[Component]) -> list[Job]:
     """Each job with its leader's id -> leaders with all resources.
 
     A component whose leader is not in the list stays as it is.
@@ -45,11 +45,11 @@ def merge(jobs: Iterable[Component]) -> list[Job]:
         if at is None:
             kept.append(job)
         else:
-            kept[at] = _with_component(kept[at], job)
+            kept[at] = _add_component(kept[at], job)
     return kept
 
 
-def _with_component(leader: Job, component: Job) -> Job:
+def _add_component(leader: Job, component: Job) -> Job:
     lists = filter(None, (leader.node_list, component.node_list))
     return replace(
         leader,

@@ -17,7 +17,7 @@ ADMINS = "JobHeldAdmin"
 _HELD = "JobHeld"
 
 
-class Shown(NamedTuple):
+class HoldState(NamedTuple):
     """A job as one look shows it."""
 
     waits: bool
@@ -32,14 +32,14 @@ def is_held(reason: str, priority: int | None) -> bool:
     return priority == 0 or reason.startswith(_HELD)
 
 
-def is_users(reason: str) -> bool:
+def is_users_hold(reason: str) -> bool:
     """One that the job's owner may lift. Slurm shows it before every other reason of the wait."""
     return reason == USERS
 
 
-def check_unheld(job_id: JobId, shown: Sequence[Shown]) -> None:
+def check_unheld(job_id: JobId, shown: Sequence[HoldState]) -> None:
     """Raises JobChanged for a job that must not be held now. `shown`: all of its components."""
-    _check_waits(job_id, shown, "held")
+    _check_pending(job_id, shown, "held")
     for each in shown:
         if is_held(each.reason, each.priority):
             raise JobChanged(
@@ -48,29 +48,29 @@ def check_unheld(job_id: JobId, shown: Sequence[Shown]) -> None:
             )
 
 
-def check_made(job_id: JobId, shown: Sequence[Shown]) -> None:
+def check_hold_made(job_id: JobId, shown: Sequence[HoldState]) -> None:
     """After the hold. Raises JobChanged where it is not a user's, so not Mirage's."""
-    _check_waits(job_id, shown, "held")
+    _check_pending(job_id, shown, "held")
     if any(each.reason == ADMINS for each in shown):
         raise JobChanged(f"job {job_id} was held by an admin just now: the hold is theirs")
 
 
-def check_users(job_id: JobId, shown: Sequence[Shown]) -> None:
+def check_users_hold(job_id: JobId, shown: Sequence[HoldState]) -> None:
     """Raises JobChanged for a job whose hold is not to be lifted: an admin's, Slurm's, none."""
-    _check_waits(job_id, shown, "released")
+    _check_pending(job_id, shown, "released")
     for each in shown:
-        if not is_users(each.reason):
+        if not is_users_hold(each.reason):
             raise JobChanged(
                 f"job {job_id} is not released: what holds it is not a user's hold "
                 f"({each.reason or 'no reason'})"
             )
 
 
-def started_held(shown: Sequence[Shown]) -> bool:
+def is_hold_too_late(shown: Sequence[HoldState]) -> bool:
     """Whether a user's hold reached a job that had just started: it would wait when requeued."""
-    return any(not each.waits and is_users(each.reason) for each in shown)
+    return any(not each.waits and is_users_hold(each.reason) for each in shown)
 
 
-def _check_waits(job_id: JobId, shown: Sequence[Shown], done: str) -> None:
+def _check_pending(job_id: JobId, shown: Sequence[HoldState], done: str) -> None:
     if not shown or not all(each.waits for each in shown):
         raise JobChanged(f"job {job_id} is not {done}: it does not wait")

@@ -17,7 +17,7 @@ _COMMA = re.compile(r",(?![^\[]*\])")
 """One that no bracket encloses."""
 
 
-def expand(text: str) -> tuple[str, ...]:
+def expand_hostlist(text: str) -> tuple[str, ...]:
     """The names, in the order written; repeated ones stay. `(null)` and nothing are no names.
 
     Raises MalformedText for what is no host list, and for more than MOST_HOSTS names.
@@ -26,17 +26,19 @@ def expand(text: str) -> tuple[str, ...]:
         return ()
     names: list[str] = []
     for term in _COMMA.split(text.strip()):
-        for name in _names(term.strip()):
+        for name in _expand_term(term.strip()):
             names.append(name)
             if len(names) > MOST_HOSTS:
                 raise MalformedText(f"a list of more than {MOST_HOSTS} hosts: {text[:80]!r}")
     return tuple(names)
 
 
-def compress(names: Sequence[str]) -> str:
-    """A host list that `expand` turns into `names` again, order and all."""
+def compress_hostlist(names: Sequence[str]) -> str:
+    """A host list that `expand_hostlist` turns into `names` again, order and all."""
     terms: list[str] = []
-    for (prefix, numbered), group in groupby(_runs(names), key=lambda r: (r.prefix, bool(r.low))):
+    for (prefix, numbered), group in groupby(
+        _group_runs(names), key=lambda r: (r.prefix, bool(r.low))
+    ):
         runs = list(group)
         alone = len(runs) == 1 and runs[0].low == runs[0].high
         if alone or not numbered:
@@ -63,7 +65,7 @@ class _Run:
         return str(int(self.high) + 1).zfill(len(self.low)) if self.high else ""
 
 
-def _runs(names: Sequence[str]) -> list[_Run]:
+def _group_runs(names: Sequence[str]) -> list[_Run]:
     runs: list[_Run] = []
     for name in names:
         prefix = name.rstrip(_DIGITS)
@@ -75,15 +77,17 @@ def _runs(names: Sequence[str]) -> list[_Run]:
     return runs
 
 
-def _names(term: str) -> Iterator[str]:
+def _expand_term(term: str) -> Iterator[str]:
     parts = list(_PART.finditer(term))
     if not parts or "".join(part[0] for part in parts) != term:
         raise MalformedText(f"not a host list: {term!r}")
-    choices = [[p["plain"]] if p["ranges"] is None else _numbers(p["ranges"], term) for p in parts]
+    choices = [
+        [p["plain"]] if p["ranges"] is None else _expand_ranges(p["ranges"], term) for p in parts
+    ]
     return ("".join(chosen) for chosen in product(*choices))
 
 
-def _numbers(ranges: str, term: str) -> list[str]:
+def _expand_ranges(ranges: str, term: str) -> list[str]:
     """`01-03,7`: 01, 02, 03, 7. Leading zeros of the first number are kept, as Slurm does."""
     found: list[str] = []
     for text in ranges.split(","):

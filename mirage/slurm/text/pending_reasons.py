@@ -33,7 +33,7 @@ class Hindrance:
     """A sentence: what to do."""
 
 
-def _of(cure: Cure, says: str, advice: str, *words: str) -> dict[str, Hindrance]:
+def _build_hindrances(cure: Cure, says: str, advice: str, *words: str) -> dict[str, Hindrance]:
     return {word: Hindrance(word, cure, says, advice) for word in words}
 
 
@@ -46,25 +46,25 @@ _MAINTENANCE = Hindrance(
 )
 
 _TABLE: dict[str, Hindrance] = {
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "an admin holds it",
         "Ask the admins why: only they can release it.",
         "JobHeldAdmin",
     ),
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "its owner holds it",
         "`scontrol release JOB` lets it go.",
         "JobHeldUser",
     ),
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "Slurm requeued it too often, or could not launch it, and holds it",
         "Look into its output for the cause; then `scontrol release JOB`.",
         *("JobHoldMaxRequeue", "JobLaunchFailure"),
     ),
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "it was requeued and is held: by whoever asked for that, by its exit code, or after an "
         "expedited requeue whose epilog did not fail",
@@ -72,69 +72,69 @@ _TABLE: dict[str, Hindrance] = {
         "JOB` gives it up.",
         "RequeueHeld",
     ),
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "another job that it depends on did not end as it asks for",
         "It will never start: clear the dependency (scontrol update JobId=JOB Dependency=), or "
         "cancel it, and the running link makes another.",
         "DependencyNeverSatisfied",
     ),
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "nodes that it asks for by name are down, drained or reserved",
         "Wait for the nodes, or ask for others (scontrol update JobId=JOB ReqNodeList=).",
         *("ReqNodeNotAvail", "NodeDown", "FrontEndDown"),
     ),
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "its partition is closed",
         "Ask the admins when it opens, or move the job (scontrol update JobId=JOB Partition=...).",
         *("PartitionDown", "PartitionInactive"),
     ),
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "it asks for more nodes or time than its partition ever gives",
         "Lower the time limit or the nodes, or name another partition.",
         *("PartitionNodeLimit", "PartitionTimeLimit", "PartitionConfig"),
     ),
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "it asks for more memory than a node or CPU may give one job (MaxMemPerNode, MaxMemPerCPU)",
         "Ask for less memory (scontrol update JobId=JOB MinMemoryNode=...), or for more nodes.",
         "MaxMemPerLimit",
     ),
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "no node, or no combination of nodes, has what it asks for",
         "Change what it asks for: constraints, GPUs, CPUs or memory.",
         "BadConstraints",
     ),
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "its account, QOS or group is not valid, or not allowed in its partition",
         "Ask the admins, or name another account or QOS (scontrol update JobId=JOB Account=...).",
         *("InvalidAccount", "InvalidQOS", "QOSNotAllowed", "AccountNotAllowed"),
     ),
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "the usage of its account is above what its QOS wants",
         "It starts when the usage has decayed or the budget is raised: ask for either.",
         "QOSUsageThreshold",
     ),
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "its reservation is gone or has not begun",
         "`scontrol show reservation` has the dates; scontrol update JobId=JOB ReservationName= "
         "lets it run outside.",
         *("Reservation", "ReservationDeleted", "ReservationInvalid"),
     ),
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "it cannot start before its deadline any more",
         "Slurm removes it. Submit the chain again with a later deadline, or without one.",
         *("DeadLine", "Deadline"),
     ),
-    **_of(
+    **_build_hindrances(
         Cure.PERSON,
         "Slurm failed on it",
         "Ask the admins: slurmctld's log has the reason.",
@@ -161,7 +161,7 @@ _UPKEEP = re.compile(r"maintenance", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Family:
+class _LimitFamily:
     """Limits of QOS and associations: one name for each resource, and more with each release."""
 
     pattern: re.Pattern[str]
@@ -170,26 +170,26 @@ class _Family:
     advice: str
 
 
-_FAMILIES: Sequence[_Family] = (
-    _Family(
+_FAMILIES: Sequence[_LimitFamily] = (
+    _LimitFamily(
         re.compile(r"(?:QOS|Assoc)Grp\w*?(?<!Run)Minutes(?:Limit)?"),
         Cure.PERSON,
         "the budget of its account or QOS is used up",
         "Ask for more of it; Slurm starts the job once there is some.",
     ),
-    _Family(
+    _LimitFamily(
         re.compile(r"(?:QOS|Assoc)Max\w*?Per(?:Job|Node)\w*|(?:QOS|Assoc)Min\w*"),
         Cure.PERSON,
         "it asks for more, or less, than its QOS or association lets one job have",
         "Change what it asks for, or name another QOS.",
     ),
-    _Family(
+    _LimitFamily(
         re.compile(r"(?:QOS|Assoc(?:iation)?)(?:GrpWall\w*|TimeLimit)"),
         Cure.PERSON,
         "the wall time that its QOS or association gives is used up",
         "Ask for more of it, or lower the time limit.",
     ),
-    _Family(
+    _LimitFamily(
         re.compile(
             r"(?:QOS|Assoc(?:iation)?)(?:Grp|Max|JobLimit|Resource)\w*"
             r"|Max\w+Per(?:Account|User)|AccountingPolicy"
@@ -204,7 +204,7 @@ HINDRANCES = (_MAINTENANCE, *_TABLE.values())
 """Those that have a word of their own; families add theirs."""
 
 
-def hindrance(reason: str) -> Hindrance | None:
+def find_hindrance(reason: str) -> Hindrance | None:
     """Of a pending reason as squeue shows it, lists of nodes and all; None: an ordinary wait.
 
     `ReqNodeNotAvail, Reserved for maintenance` is maintenance; `..., May be reserved for other job`
@@ -213,7 +213,7 @@ def hindrance(reason: str) -> Hindrance | None:
     plain = reason.strip().strip("()").replace("_", " ")
     if _is_set_aside(plain):
         return None
-    word = _of_sentence(plain) or plain.partition(",")[0].partition(" ")[0]
+    word = _match_sentence(plain) or plain.partition(",")[0].partition(" ")[0]
     if word == "ReqNodeNotAvail" and _UPKEEP.search(plain):
         return _MAINTENANCE
     if word in _TABLE:
@@ -224,12 +224,12 @@ def hindrance(reason: str) -> Hindrance | None:
     return None
 
 
-def hides_nodes(reason: str) -> bool:
+def can_hide_nodes(reason: str) -> bool:
     """Whether the reason may stand for nodes that are out of service, without naming them."""
     return reason.lstrip("(").startswith("ReqNodeNotAvail") and _is_set_aside(reason)
 
 
-def unavailable(node_list: str) -> str:
+def format_unavailable_nodes(node_list: str) -> str:
     """The reason that names them, in Slurm's words."""
     return f"ReqNodeNotAvail, UnavailableNodes:{node_list}"
 
@@ -238,15 +238,15 @@ def _is_set_aside(reason: str) -> bool:
     return _ASIDE.search(reason.replace("_", " ")) is not None
 
 
-def _of_sentence(plain: str) -> str | None:
+def _match_sentence(plain: str) -> str | None:
     return next((word for pattern, word in _SENTENCES if pattern.fullmatch(plain)), None)
 
 
-def named(word: str) -> Hindrance | None:
+def find_hindrance_by_word(word: str) -> Hindrance | None:
     """By the word that `Hindrance.word` gave."""
-    return _MAINTENANCE if word == _MAINTENANCE.word else hindrance(word)
+    return _MAINTENANCE if word == _MAINTENANCE.word else find_hindrance(word)
 
 
-def short(reason: str) -> str:
+def trim_reason(reason: str) -> str:
     """The reason without lists of nodes: what is worth storing of it."""
     return reason.partition(",")[0].strip()[:80]

@@ -19,13 +19,13 @@ _CVE = (
 )
 
 
-def read_release(told: str) -> Release | None:
+def parse_release(told: str) -> Release | None:
     """Of `slurm-wlm 22.05.8` or `24.11.5-4+deb13u1`; None for anything else."""
     found = _VERSION.search(told)
     return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
 
 
-def faults(release: Release, *, operator: bool | None) -> Iterator[str]:
+def list_known_faults(release: Release, *, operator: bool | None) -> Iterator[str]:
     """A sentence each. `operator`: whether the service's account is one; None: nobody says."""
     if operator is not False and not _is_safe(release):
         yield _CVE.format(is_one="is" if operator else "may be")
@@ -43,26 +43,26 @@ def faults(release: Release, *, operator: bool | None) -> Iterator[str]:
         )
 
 
-def untried(release: Release) -> str:
+def describe_untested(release: Release) -> str:
     """A sentence; empty for a series that was tried."""
     if release[:2] in {tried[:2] for tried in TRIED}:
         return ""
-    return f"Mirage was not tried on {series(release)}: it was on {', '.join(map(shown, TRIED))}"
+    return f"Mirage was not tried on {format_series(release)}: it was on {', '.join(map(format_release, TRIED))}"
 
 
-def tried_as(release: Release) -> str:
+def describe_tested_match(release: Release) -> str:
     """What stands for it among those that were tried: itself, or others of its series."""
     if release in TRIED:
         return "it"
-    return ", ".join(shown(tried) for tried in TRIED if tried[:2] == release[:2])
+    return ", ".join(format_release(tried) for tried in TRIED if tried[:2] == release[:2])
 
 
-def series(release: Release) -> str:
+def format_series(release: Release) -> str:
     return f"{release[0]}.{release[1]:02}"
 
 
-def shown(release: Release) -> str:
-    return f"{series(release)}.{release[2]}"
+def format_release(release: Release) -> str:
+    return f"{format_series(release)}.{release[2]}"
 
 
 def _is_safe(release: Release) -> bool:

@@ -10,18 +10,18 @@ _PLAIN = "slurm-%j.out"
 _CODE = re.compile(r"%(\d*)([%jAxuJ])")
 
 
-def output_of(submit_line: str, *, job_id: int, user: str) -> tuple[str, bool]:
+def resolve_stdout_path(submit_line: str, *, job_id: int, user: str) -> tuple[str, bool]:
     """The file of its standard output, and whether the command line names it.
 
     Where it does not, a `#SBATCH --output` of the script may: then the name told is not the file's.
     A name without a directory is in the one that the job was submitted from.
     """
-    given = _option(submit_line)
+    given = _find_output_option(submit_line)
     pattern = given or _PLAIN
-    return _CODE.sub(lambda found: _value(found, job_id, user), pattern), given is not None
+    return _CODE.sub(lambda found: _expand_code(found, job_id, user), pattern), given is not None
 
 
-def _option(submit_line: str) -> str | None:
+def _find_output_option(submit_line: str) -> str | None:
     try:
         words = shlex.split(submit_line)
     except ValueError:
@@ -37,7 +37,7 @@ def _option(submit_line: str) -> str | None:
     return found or None
 
 
-def _value(found: re.Match[str], job_id: int, user: str) -> str:
+def _expand_code(found: re.Match[str], job_id: int, user: str) -> str:
     width, code = found.groups()
     match code:
         case "%":

@@ -41,49 +41,49 @@ class Unread:
     def job_ids(self) -> frozenset[JobId]:
         return frozenset(row.job_id for row in self.rows if row.job_id is not None)
 
-    def owners(self) -> Iterator[tuple[JobId, int | None]]:
+    def iter_owners(self) -> Iterator[tuple[JobId, int | None]]:
         """Whose the jobs of these rows are, for `refuse_two_owners`."""
         return ((row.job_id, row.uid) for row in self.rows if row.job_id is not None)
 
-    def read(
+    def parse_rows(
         self, rows: Iterable[R], read: Callable[[R], T], named: Callable[[R], UnreadRow]
     ) -> list[T]:
-        """What `read` makes of each row, without those of which it raises MalformedText."""
+        """What `parse_rows` makes of each row, without those of which it raises MalformedText."""
         found = []
         for row in rows:
             try:
                 found.append(read(row))
             except MalformedText as error:
-                self.add(named(row), str(error))
+                self.add_row(named(row), str(error))
         return found
 
-    def add(self, row: UnreadRow, why: str) -> None:
+    def add_row(self, row: UnreadRow, why: str) -> None:
         if self.strict:
             raise MalformedText(f"{row.name}: {why}")
         self.rows.append(UnreadRow(row.name, why, row.job_id, row.uid))
 
-    def check(self, total: int) -> None:
+    def check_share(self, total: int) -> None:
         """Raise MalformedText where these of `total` rows are too many to be left out."""
         bad = len(self.rows)
         if bad > _FEW and bad * _SHARE > total:
-            raise self._too_many(total)
+            raise self._make_error(total)
 
     def check_queue(self, total: int) -> None:
         """The same; a queue of which no job reads is none either: an empty one says something."""
-        self.check(total)
+        self.check_share(total)
         if self.rows and len(self.rows) >= total:
-            raise self._too_many(total)
+            raise self._make_error(total)
 
-    def _too_many(self, total: int) -> MalformedText:
+    def _make_error(self, total: int) -> MalformedText:
         first = self.rows[0]
         return MalformedText(f"{len(self.rows)} of {total} rows, such as {first.name}: {first.why}")
 
 
-def strict() -> Unread:
+def make_strict_unread() -> Unread:
     """For who needs every row."""
     return Unread(strict=True)
 
 
-def shown(cell: object) -> str:
+def quote_cell(cell: object) -> str:
     """A cell as a name shows it: on one line, and not long."""
     return repr(str(cell)[:_SHOWN])

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from mirage.slurm.text.pending_reasons import hindrance, named, short
+from mirage.slurm.text.pending_reasons import find_hindrance, find_hindrance_by_word, trim_reason
 
 QUEUE = "queue"
 """What cures an ordinary wait."""
@@ -12,7 +12,7 @@ LONGEST = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitExplanation:
     """Why jobs wait."""
 
     word: str
@@ -72,12 +72,12 @@ _TOPOLOGY = re.compile(r"Required nodes lack available resources|.*\btopology\b.
 """Since 26.05, in the place of `Resources`: also of a standby whose predecessor has its nodes."""
 
 
-def word(reason: str) -> str:
+def classify_reason(reason: str) -> str:
     """Of a pending reason as squeue shows it: Slurm's word, from a bounded set."""
-    found = hindrance(reason)
+    found = find_hindrance(reason)
     if found is not None:
         return found.word
-    plain = short(reason).replace("_", " ")
+    plain = trim_reason(reason).replace("_", " ")
     plain = _SENTENCES.get(plain, plain).strip("()")
     if _TOPOLOGY.fullmatch(plain):
         return "Resources"
@@ -85,12 +85,12 @@ def word(reason: str) -> str:
     return _SENTENCES.get(plain, plain.partition(" ")[0].partition(":")[0])[:LONGEST]
 
 
-def waiting(known: str) -> Waiting:
-    """By what `word` gave."""
+def explain_reason(known: str) -> WaitExplanation:
+    """By what `classify_reason` gave."""
     if known in _ORDINARY:
         says, advice = _ORDINARY[known]
-        return Waiting(word=known, cure=QUEUE, says=says, advice=advice)
-    found = named(known)
+        return WaitExplanation(word=known, cure=QUEUE, says=says, advice=advice)
+    found = find_hindrance_by_word(known)
     if found is None:
-        return Waiting(word=known, cure=QUEUE, says="", advice="")
-    return Waiting(word=known, cure=found.cure.value, says=found.says, advice=found.advice)
+        return WaitExplanation(word=known, cure=QUEUE, says="", advice="")
+    return WaitExplanation(word=known, cure=found.cure.value, says=found.says, advice=found.advice)

@@ -12,8 +12,8 @@ from mirage.domain.timelimit import UNLIMITED, parse_time_limit
 from mirage.domain.tres import parse_tres
 from mirage.sim.slurm_release import is_version
 from mirage.sim.types import OFF, Outage, SelectType
-from mirage.slurm.text.gres import gpu_count
-from mirage.slurm.text.hostlist import expand
+from mirage.slurm.text.gres import count_gpus
+from mirage.slurm.text.hostlist import expand_hostlist
 
 Reader = Callable[[Any], Any]
 
@@ -169,7 +169,7 @@ def tres_limits(value: Any) -> dict[str, int]:
 
 def gpus(value: Any) -> int:
     """`gpu:a100:8`: 8."""
-    return int(count(0)(gpu_count(text(value))))
+    return int(count(0)(count_gpus(text(value))))
 
 
 def instant(value: Any) -> int:
@@ -218,8 +218,8 @@ def _numbers(value: Any, number_of: Mapping[str, int]) -> list[int]:
         return [int(count(0)(n)) for n in value]
     written = text(value)
     if _NUMBERS.fullmatch(written):
-        return [int(n) for n in expand(f"[{written}]")]
-    hosts = expand(written)
+        return [int(n) for n in expand_hostlist(f"[{written}]")]
+    hosts = expand_hostlist(written)
     unknown = [host for host in hosts if host not in number_of]
     if unknown and not number_of:
         raise ValueError("host names need [cluster] node_names")
@@ -230,7 +230,7 @@ def _numbers(value: Any, number_of: Mapping[str, int]) -> list[int]:
 
 def host_names(value: Any) -> tuple[str, ...]:
     """In the order of their numbers."""
-    names = expand(text(value))
+    names = expand_hostlist(text(value))
     if not names or len(set(names)) < len(names):
         raise ValueError("must be a host list that names each node once")
     return names

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from mirage.domain.job import Job, JobId
 from mirage.errors import InputError, UnknownFormat
-from mirage.slurm.commands.sacct_record import NO_NODES, Record, state_of
+from mirage.slurm.commands.sacct_record import NO_NODES, Record, parse_state
 from mirage.traces.formats.trace_row import Outcome, RowRefused, attempt, integer
 
 _INTS = ("submit", "eligible", "start", "end", "timelimit_s", "nodes", "gpus", "cpus")
@@ -102,7 +102,7 @@ def _record(row: Row) -> Record:
     job = Job(
         job_id=JobId(integer(job_id, "job id")),
         submit=submit,
-        state=state_of(_text(row, "state")),
+        state=parse_state(_text(row, "state")),
         user=_text(row, "user"),
         account=_text(row, "account"),
         partition=_text(row, "partition"),

@@ -15,7 +15,7 @@ from datetime import tzinfo
 from mirage.domain.job import Job, JobId, JobState
 from mirage.errors import UnknownFormat
 from mirage.slurm.commands import sacct_record
-from mirage.slurm.commands.sacct_header import NEEDED, separator_of
+from mirage.slurm.commands.sacct_header import NEEDED, find_separator
 from mirage.slurm.commands.sacct_record import BadField, Fields, Record
 from mirage.traces.formats.site_clock import Clock
 from mirage.traces.formats.text_lines import Lines, outcomes
@@ -42,7 +42,7 @@ class SacctDump:
         self.clusters: Counter[str] = Counter()
         """Rows by what the column Cluster says."""
         header = next((line for _, line in lines if line.strip()), "")
-        separator = separator_of(header)
+        separator = find_separator(header)
         if separator is None:
             raise UnknownFormat(
                 f"{lines.path} is no sacct dump: none of the columns of its first line is one of "
@@ -90,7 +90,7 @@ class SacctDump:
         row = dict(zip(self._columns, fields, strict=True))
         job_id, array = _job_id(row)
         self._check_cluster(row)
-        return sacct_record.read(row, job_id, self._clock.readings, array=array)
+        return sacct_record.parse_record(row, job_id, self._clock.readings, array=array)
 
     def _check_cluster(self, row: Fields) -> None:
         named = row.get("cluster", "").strip()

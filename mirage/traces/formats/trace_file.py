@@ -10,7 +10,7 @@ from typing import Self
 
 from mirage.domain.job import Job
 from mirage.errors import InputError, UnknownFormat
-from mirage.slurm.commands.sacct_header import separator_of
+from mirage.slurm.commands.sacct_header import find_separator
 from mirage.slurm.commands.sacct_record import Record
 from mirage.traces.formats import swf
 from mirage.traces.formats.parquet import ParquetTrace
@@ -206,7 +206,7 @@ def _sniffed(path: Path, start: bytes) -> Format:
     if _is_tacc(first, rest):
         return Format.TACC
     try:
-        separator = separator_of(first)
+        separator = find_separator(first)
     except UnknownFormat as error:
         raise UnknownFormat(f"{path}: {error}") from error
     if separator is not None:

@@ -83,7 +83,7 @@ def checked(job: Job) -> Job:
 def integer(value: str | float, what: str) -> int:
     """A whole number, also written `3.0`."""
     if isinstance(value, str):
-        return sacct_record.integer(value, what)
+        return sacct_record.parse_integer(value, what)
     try:
         return int(value)
     except (ValueError, OverflowError):
